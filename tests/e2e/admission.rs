@@ -30,7 +30,10 @@ use wva_crds::names::SATURATION_MAP_NAMES;
 use wva_testbed::install::{Install, WEBHOOKS};
 use wva_testbed::{Options, Ran, Testbed, eventually};
 
-use crate::support::{DEADLINE, good, merge, odd, options, read, repository, try_create, variant};
+use crate::support::{
+    DEADLINE, dry_run_create, get_object, install_options, invalid_variant, merge_patch, repository_path,
+    valid_spec, variant,
+};
 
 /// Longest wait for anything the program does by itself: seconds usually, with room for a loaded machine.
 const SOON: Duration = DEADLINE;
@@ -67,7 +70,7 @@ async fn start() -> anyhow::Result<Shared> {
     };
     let testbed = Testbed::start(plane).await?;
     Install::crd(&testbed).await?;
-    testbed.apply(&std::fs::read_to_string(repository("config/base/webhook.yaml"))?).await?;
+    testbed.apply(&std::fs::read_to_string(repository_path("config/base/webhook.yaml"))?).await?;
     let mut rules_before = Vec::new();
     for kind in KINDS {
         for entry in entries(&testbed, kind).await? {
@@ -76,14 +79,18 @@ async fn start() -> anyhow::Result<Shared> {
     }
     testbed.kubectl(&["create", "namespace", EARLY]).await?.success()?;
     let mut early = Vec::new();
-    for object in [variant("first", &good("llama")), variant("second", &good("llama")), odd("odd")] {
+    for object in [
+        variant("first", &valid_spec("llama")),
+        variant("second", &valid_spec("llama")),
+        invalid_variant("odd"),
+    ] {
         early.push(create(&testbed, EARLY, &object).await?);
     }
     testbed.kubectl(&["create", "namespace", guard::NAMESPACE]).await?.success()?;
     for object in guard::unseen() {
         create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
-    let install = Install::start(&testbed, &options()).await?;
+    let install = Install::start(&testbed, &install_options()).await?;
     judged_again(&testbed).await?;
     testbed.apply(&policy::manifests()?).await?;
     Ok(Shared { testbed, install, rules_before, early })
@@ -96,7 +103,7 @@ async fn create(testbed: &Testbed, namespace: &str, object: &Value) -> anyhow::R
 
 /// `kubectl patch` of a variant, really.
 async fn patch(testbed: &Testbed, namespace: &str, name: &str, change: &Value) -> anyhow::Result<Ran> {
-    merge(testbed, namespace, &format!("va/{name}"), change).await
+    merge_patch(testbed, namespace, &format!("va/{name}"), change).await
 }
 
 /// Whether kubectl was refused, with all of these parts in what it printed.
@@ -108,7 +115,7 @@ fn refused(ran: &Ran, parts: &[&str]) -> anyhow::Result<()> {
 
 /// A webhook configuration as it is stored.
 async fn configuration(testbed: &Testbed, kind: &str) -> anyhow::Result<Value> {
-    read(testbed, &[kind, WEBHOOKS]).await
+    get_object(testbed, &[kind, WEBHOOKS]).await
 }
 
 /// The entries of a webhook configuration.
@@ -124,8 +131,10 @@ async fn judged_again(testbed: &Testbed) -> anyhow::Result<()> {
     let map =
         map_objects::map("default", SATURATION_MAP_NAMES[0], &json!({"default": "kvCacheThreshhold: 0.5"}));
     eventually("the program to refuse a fault", SOON, async || {
-        let refused =
-            try_create(&client, "default", &odd("probe")).await?.err().context("it was admitted")?;
+        let refused = dry_run_create(&client, "default", &invalid_variant("probe"))
+            .await?
+            .err()
+            .context("it was admitted")?;
         ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         let create = ["create", "--dry-run=server", "-f", "-"];
         self::refused(&testbed.kubectl_with(&create, &map.to_string()).await?, &["[WVA-CM-022]"])

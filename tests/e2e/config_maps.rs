@@ -7,7 +7,9 @@ mod main_map;
 
 use std::path::Path;
 
-use crate::support::{Cluster, DEADLINE, condition, is, merge, options, repository, target};
+use crate::support::{
+    Cluster, DEADLINE, condition, has_condition, install_options, merge_patch, repository_path, target,
+};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, SATURATION_MAP_NAMES};
@@ -81,7 +83,7 @@ impl Cluster {
 #[tokio::test(flavor = "multi_thread")]
 async fn config_maps_apply_at_once_and_fall_back_when_deleted() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "config-maps".to_owned(), ..Options::default() }).await?;
-    let mut options = options();
+    let mut options = install_options();
     options.env.retain(|(key, _)| key != "GLOBAL_OPT_INTERVAL");
     options.env.push(("LEADER_ELECT".to_owned(), "true".to_owned()));
     main_map::create_initial_main_map(&testbed).await?;
@@ -103,7 +105,7 @@ async fn config_maps_apply_at_once_and_fall_back_when_deleted() -> anyhow::Resul
 
 async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) -> anyhow::Result<()> {
     let variant = VariantFixture::new(served, "served");
-    let load = Fleet::start(&cluster.testbed, crate::support::served(served))?;
+    let load = Fleet::start(&cluster.testbed, crate::support::fleet_config(served))?;
     load.set_fixed_all(0.60, 0.0);
     cluster.testbed.apply(&variant.all()).await?;
     load.wait_ready(1, DEADLINE).await?;
@@ -116,7 +118,7 @@ async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) 
             // The cycle on this generation is over, and nothing else asks for one on a newer sample.
             cost += 1;
             let change = json!({"spec": {"variantCost": format!("{cost}.0")}});
-            merge(&cluster.testbed, served, "va/served", &change).await?.success()?;
+            merge_patch(&cluster.testbed, served, "va/served", &change).await?.success()?;
         }
         ensure!(measured, "{}", va["status"]);
         Ok(())
@@ -133,7 +135,7 @@ async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) 
         cluster.testbed.apply(&map(SYSTEM, SATURATION_MAP_NAMES[0], &entries)).await
     };
     global(0.65).await?;
-    cluster.until(served, "served", "be decided on by the map", |va| target(va) == Some(2)).await?;
+    cluster.wait_for(served, "served", "be decided on by the map", |va| target(va) == Some(2)).await?;
     let title = format!("{SYSTEM}/{}", SATURATION_MAP_NAMES[0]);
     ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: unset -> 0.65")]);
     global(0.66).await?;
@@ -147,11 +149,7 @@ async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) 
     Ok(())
 }
 
-async fn namespace_map_takes_precedence(
-    cluster: &Cluster,
-    served: &str,
-    other: &str,
-) -> anyhow::Result<()> {
+async fn namespace_map_takes_precedence(cluster: &Cluster, served: &str, other: &str) -> anyhow::Result<()> {
     let model = VariantFixture::new(served, "any").model;
     cluster.local(served, json!({"default": "kvCacheThreshold: 0.9"})).await?;
     cluster.holds(served, "kvCacheThreshold", 0.9).await?;
@@ -269,10 +267,10 @@ async fn invalid_entry_keeps_the_last_valid_value(
     // Where nothing was ever right the defaults decide, and the variant says so.
     cluster.local(served, json!({"default": "kvCacheThreshold: high"})).await?;
     let names_it = |va: &Value| {
-        is(va, "OptimizationReady", ("False", "InvalidConfiguration"))
+        has_condition(va, "OptimizationReady", ("False", "InvalidConfiguration"))
             && va["status"].to_string().contains("kvCacheThreshold")
     };
-    cluster.until(served, "served", "name the field that is wrong", names_it).await?;
+    cluster.wait_for(served, "served", "name the field that is wrong", names_it).await?;
     cluster.holds(served, "kvCacheThreshold", 0.8).await
 }
 
@@ -281,7 +279,7 @@ fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
     let tools = Tools::named(&["helm"])?;
     let rendered = std::process::Command::new(tools.path("helm")?)
         .args(["template", "workload-variant-autoscaler"])
-        .arg(repository("charts/workload-variant-autoscaler"))
+        .arg(repository_path("charts/workload-variant-autoscaler"))
         .args(["--namespace", system, "--set", "wva.namespaceScoped=true"])
         .args(["--set", "wva.prometheus.baseURL=http://127.0.0.1:9"])
         .args(["--show-only", "templates/rbac-manager.yaml"])

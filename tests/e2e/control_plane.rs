@@ -17,7 +17,7 @@ use wva_testbed::{
     Sample, Signal, Testbed, eventually,
 };
 
-use crate::support::served;
+use crate::support::fleet_config;
 
 /// Longest wait for what takes seconds, on a loaded machine too.
 const SOON: Duration = Duration::from_mins(2);
@@ -134,7 +134,7 @@ async fn exported_values_and_faults_are_exact() -> anyhow::Result<()> {
     let _up = API_SERVER.read().await;
     let _whole = PROMETHEUS.read().await;
     let namespace = testbed.namespace("exact").await?;
-    let fleet = Fleet::start(testbed, served(&namespace))?;
+    let fleet = Fleet::start(testbed, fleet_config(&namespace))?;
     // Two Deployments of one model are one fleet.
     testbed.apply(&deployment(&namespace, "a", 1)).await?;
     testbed.apply(&deployment(&namespace, "b", 1)).await?;

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, apply_crds, found, is, read, served, target};
+use crate::support::{
+    Cluster, DEADLINE, apply_crds, find_condition, fleet_config, get_object, has_condition, target,
+};
 use anyhow::{Context as _, ensure};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
@@ -21,7 +23,7 @@ const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
 const PENDING_GRACE: Duration = Duration::from_secs(12);
 
 fn options() -> InstallOptions {
-    let mut options = crate::support::options();
+    let mut options = crate::support::install_options();
     let more = [
         ("WVA_PENDING_GRACE", format!("{}s", PENDING_GRACE.as_secs())),
         // So that the minimum of an HPA says nothing about 0.
@@ -48,11 +50,11 @@ async fn at_zero(cluster: &Cluster, variants: &[&VariantFixture]) -> anyhow::Res
     }
     for VariantFixture { name, namespace, .. } in variants {
         let rests = |va: &Value| {
-            is(va, "MetricsAvailable", ("True", "ScaleFromZero"))
-                && is(va, "OptimizationReady", ("True", "ScaleFromZeroMode"))
+            has_condition(va, "MetricsAvailable", ("True", "ScaleFromZero"))
+                && has_condition(va, "OptimizationReady", ("True", "ScaleFromZeroMode"))
                 && target(va) == Some(0)
         };
-        cluster.until(namespace, name, "be at rest at 0", rests).await?;
+        cluster.wait_for(namespace, name, "be at rest at 0", rests).await?;
     }
     Ok(())
 }
@@ -132,7 +134,7 @@ async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> 
     own.behaves(Manner::Later);
     own.queue(&model.model, 5.0);
     let recommended = |va: &Value| target(va) == Some(1) && va["status"]["actuation"]["applied"] == false;
-    cluster.until(&ns, "model", "be recommended to wake", recommended).await?;
+    cluster.wait_for(&ns, "model", "be recommended to wake", recommended).await?;
     asked_again(&own, 2).await?;
     ensure!(cluster.replicas(&ns, "model").await? == 0, "a recommendation was carried out");
     ensure!(cluster.replicas(&theirs, "model").await? == 0, "a neighbour was woken");
@@ -163,7 +165,7 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
     asked_again(&picker, 2).await?;
 
     picker.queue(&cheap.model, 2.0);
-    cluster.until_replicas(&ns, "cheap", 1).await?;
+    cluster.wait_for_replicas(&ns, "cheap", 1).await?;
     ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer variant was woken as well");
     status_was_written_before_scale(cluster, &ns).await?;
     eventually("an event that says so", DEADLINE, async || {
@@ -174,8 +176,8 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
     })
     .await?;
     eventually("the HPA to take over", DEADLINE, async || {
-        let hpa = read(&cluster.testbed, &["hpa/cheap", "-n", &ns]).await?;
-        let active = found(&hpa, "ScalingActive")?["status"] == "True";
+        let hpa = get_object(&cluster.testbed, &["hpa/cheap", "-n", &ns]).await?;
+        let active = find_condition(&hpa, "ScalingActive")?["status"] == "True";
         ensure!(active && hpa["status"]["desiredReplicas"] == 1, "{}", hpa["status"]);
         Ok(())
     })
@@ -183,10 +185,11 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
     // Nothing waits any more, the replica is ready, and nobody has measured it yet.
     picker.queue(&cheap.model, 0.0);
     eventually("the replica to be held", DEADLINE, async || {
-        let deployment = read(&cluster.testbed, &["deployment/cheap", "-n", &ns]).await?;
+        let deployment = get_object(&cluster.testbed, &["deployment/cheap", "-n", &ns]).await?;
         ensure!(deployment["status"]["readyReplicas"] == 1, "{}", deployment["status"]);
         let va = cluster.variant(&ns, "cheap").await?;
-        let held = is(&va, "MetricsAvailable", ("True", "ScaleFromZero")) && target(&va) == Some(1);
+        let held =
+            has_condition(&va, "MetricsAvailable", ("True", "ScaleFromZero")) && target(&va) == Some(1);
         ensure!(held && va["status"]["currentReplicas"] == 1, "{}", va["status"]);
         Ok(())
     })
@@ -194,8 +197,9 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
     wait_until_picker_is_idle(&picker).await?;
     let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..served(&ns) })?;
     fleet.wait_ready(1, DEADLINE).await?;
-    let measured = |va: &Value| is(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
-    cluster.until(&ns, "cheap", "be measured", measured).await.map(drop)
+    let measured =
+        |va: &Value| has_condition(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
+    cluster.wait_for(&ns, "cheap", "be measured", measured).await.map(drop)
 }
 
 /// A status with the target of 1 was stored before `/scale` was written, and that once.
@@ -242,8 +246,8 @@ async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::R
     let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
     at_zero(cluster, &[&cheap, &dear]).await?;
     picker.queue(&cheap.model, 1.0);
-    cluster.until_replicas(&ns, "cheap", 1).await?;
-    cluster.until_replicas(&ns, "dear", 1).await?;
+    cluster.wait_for_replicas(&ns, "cheap", 1).await?;
+    cluster.wait_for_replicas(&ns, "dear", 1).await?;
     let mut steps = cluster.testbed.audit()?;
     steps.retain(|w| w.namespace == ns && w.stored() && w.resource == "deployments/scale");
     let step = |name: &str| {
@@ -253,7 +257,10 @@ async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::R
     // The API server cuts the time of a pod's creation to a whole second.
     let apart = SignedDuration::try_from(PENDING_GRACE)? - SignedDuration::from_secs(1);
     ensure!(step("dear")?.at >= step("cheap")?.at + apart, "the dearer one was woken at once: {steps:?}");
-    cluster.until(&ns, "cheap", "be stuck", |va| is(va, "Ready", ("False", "Stuck"))).await.map(drop)
+    cluster
+        .wait_for(&ns, "cheap", "be stuck", |va| has_condition(va, "Ready", ("False", "Stuck")))
+        .await
+        .map(drop)
 }
 
 /// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
@@ -264,7 +271,7 @@ async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) 
     let model = VariantFixture::new(&ns, "model").replicas(0);
     at_zero(cluster, &[&model]).await?;
     picker.queue("adapter", 7.0);
-    cluster.until_replicas(&ns, "model", 1).await
+    cluster.wait_for_replicas(&ns, "model", 1).await
 }
 
 async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result<()> {
@@ -276,7 +283,7 @@ async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result
     let model = VariantFixture::new(&ns, "model").replicas(0);
     at_zero(cluster, &[&model]).await?;
     picker.queue(&model.model, 1.0);
-    cluster.until_replicas(&ns, "model", 1).await
+    cluster.wait_for_replicas(&ns, "model", 1).await
 }
 
 /// Every install names the metrics reader, as `config/base` does.

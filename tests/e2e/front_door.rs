@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::time::Instant;
 use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Testbed, eventually, run};
 
-use crate::support::{DEADLINE, program, read};
+use crate::support::{DEADLINE, get_object, program_path};
 
 const README: &str = include_str!("../../README.md");
 const QUICK_START: &str = include_str!("../../docs/getting-started/quickstart.md");
@@ -58,7 +58,7 @@ impl Visitor {
             ..Options::default()
         })
         .await?;
-        let kubelet = Kubelet::start(&testbed, &program()).await?;
+        let kubelet = Kubelet::start(&testbed, &program_path()).await?;
         let helm = Helm::new(&testbed, "helm").await?;
         let folders = [testbed.tools().path("kubectl")?, helm.program()].map(|path| path.parent());
         let mut folders: Vec<&Path> = folders.into_iter().flatten().collect();
@@ -108,7 +108,7 @@ impl Visitor {
     /// Waits until the example's variant has a target that its HPA follows.
     async fn follows(&self) -> anyhow::Result<()> {
         eventually("the HPA to follow the variant", DEADLINE, async || {
-            let hpa = read(&self.testbed, &["hpa", "llama-a100", "-n", DEMO]).await?;
+            let hpa = get_object(&self.testbed, &["hpa", "llama-a100", "-n", DEMO]).await?;
             let metric = &hpa["status"]["currentMetrics"][0]["external"]["current"]["averageValue"];
             ensure!(metric == "1", "it reads {metric}: {}", hpa["status"]);
             let ready = self.ready().await?;
@@ -120,15 +120,15 @@ impl Visitor {
     }
 
     async fn ready(&self) -> anyhow::Result<u64> {
-        let deployment = read(&self.testbed, &["deployment", "llama-a100", "-n", DEMO]).await?;
+        let deployment = get_object(&self.testbed, &["deployment", "llama-a100", "-n", DEMO]).await?;
         Ok(deployment["status"]["readyReplicas"].as_u64().unwrap_or(0))
     }
 
     /// What the load has printed.
     async fn load(&self) -> anyhow::Result<Vec<Window>> {
-        let pods = read(&self.testbed, &["pods", "-n", DEMO, "-l", "app=load"]).await?;
+        let pods = get_object(&self.testbed, &["pods", "-n", DEMO, "-l", "app=load"]).await?;
         let name = pods["items"][0]["metadata"]["name"].as_str().context("no load")?;
-        Ok(self.kubelet.log(name).lines().filter_map(Window::read).collect())
+        Ok(self.kubelet.log(name).lines().filter_map(Window::parse).collect())
     }
 }
 
@@ -140,7 +140,7 @@ struct Window {
 }
 
 impl Window {
-    fn read(line: &str) -> Option<Self> {
+    fn parse(line: &str) -> Option<Self> {
         let (begin, rest) = line.split_once(" requests/s: ")?;
         let rate = begin.split_whitespace().last()?.parse().ok()?;
         let answered = rest.split_once(" answered")?.0.parse().ok()?;

@@ -23,7 +23,7 @@ use table::Table;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, OnceCell};
 
-use crate::support::{is_full, program};
+use crate::support::{is_full_run, program_path};
 
 /// Outlives each test: the site's kubelet and network are tasks.
 #[expect(clippy::expect_used, reason = "no test of the site can run without it")]
@@ -53,7 +53,7 @@ impl Extent {
 }
 
 async fn site(group: &str) -> anyhow::Result<&'static Site> {
-    SITE.get_or_try_init(async || Site::start(group, &program()).await).await
+    SITE.get_or_try_init(async || Site::start(group, &program_path()).await).await
 }
 
 /// Runs the steps of an experiment on the site, which is the group's where it is the first, and cleans it for the next.
@@ -64,13 +64,13 @@ pub(crate) fn run(
     RUNTIME.block_on(async {
         let site = site(group).await?;
         let _alone = RELEASE.lock().await;
-        let extent = if is_full() { Extent::Full } else { Extent::Short };
+        let extent = if is_full_run() { Extent::Full } else { Extent::Short };
         let mut table = Table::new();
         if let Err(error) = Box::pin(steps(site, extent, &mut table)).await {
             table.fault(&format!("the steps could not go on: {error:#}\n{}", site.evidence()));
         }
         site.clean().await?;
-        println!("{}", table.outcome().kept()?);
+        println!("{}", table.outcome().into_result()?);
         Ok(())
     })
 }

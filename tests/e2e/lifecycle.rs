@@ -11,7 +11,7 @@ mod scraping;
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Cluster, DEADLINE, condition, is, merge, merge_status, target};
+use crate::support::{Cluster, DEADLINE, condition, has_condition, merge_patch, patch_status, target};
 use anyhow::ensure;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
 async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
-        let mut options = crate::support::options();
+        let mut options = crate::support::install_options();
         let delay = format!("{}s", DELAY.as_secs());
         for (key, value) in [
             ("GLOBAL_OPT_INTERVAL", "10m"),
@@ -70,7 +70,7 @@ async fn no_series(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Re
 
 /// Whether a variant has no target because its workload is missing.
 fn misses_its_workload(va: &Value) -> bool {
-    is(va, "Ready", ("False", "DeploymentNotFound")) && target(va).is_none()
+    has_condition(va, "Ready", ("False", "DeploymentNotFound")) && target(va).is_none()
 }
 
 /// Waits until a variant has this target in its status and in its series.
@@ -109,7 +109,7 @@ async fn cycle(cluster: &Cluster, namespace: &str) -> anyhow::Result<()> {
     static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let name = format!("witness-{}", COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
     cluster.testbed.apply(&VariantFixture::new(namespace, &name).variant()).await?;
-    cluster.until(namespace, &name, "be decided on", |va| condition(va, "Ready").is_ok()).await.map(drop)
+    cluster.wait_for(namespace, &name, "be decided on", |va| condition(va, "Ready").is_ok()).await.map(drop)
 }
 
 async fn run(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
@@ -137,7 +137,7 @@ async fn workload_may_be_created_late_deleted_and_recreated() -> anyhow::Result<
     let fixture = VariantFixture::new(&ns, "late");
     let time = Timeline::event("the variant is created before its Deployment");
     cluster.testbed.apply(&fixture.variant()).await?;
-    cluster.until(&ns, "late", "miss its workload", misses_its_workload).await?;
+    cluster.wait_for(&ns, "late", "miss its workload", misses_its_workload).await?;
     time.seen("status: Ready=False/DeploymentNotFound");
     ensure!(series(cluster, &ns, "late").await?.is_empty(), "a series without a workload");
 
@@ -188,7 +188,7 @@ async fn publishes_its_workload(cluster: &Cluster, ns: &str, time: &Timeline) ->
 
 /// Waits until the variant `late` misses its workload: neither its status nor a series has a figure.
 async fn forgets_its_workload(cluster: &Cluster, ns: &str, time: &Timeline) -> anyhow::Result<()> {
-    let va = cluster.until(ns, "late", "miss its workload", misses_its_workload).await?;
+    let va = cluster.wait_for(ns, "late", "miss its workload", misses_its_workload).await?;
     // In the same pass: not a line of it is left when the status says so.
     let left = series(cluster, ns, "late").await?;
     ensure!(left.is_empty(), "{left:?}");
@@ -226,13 +226,13 @@ async fn follows_a_changed_scale_target() -> anyhow::Result<()> {
     for (to, replicas) in [("other", 3), ("moving", 1)] {
         let time = Timeline::event(&format!("spec.scaleTargetRef.name becomes {to}"));
         let change = json!({"spec": {"scaleTargetRef": {"name": to}}});
-        merge(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
+        merge_patch(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
         published(cluster, &ns, "moving", replicas).await?;
         time.seen(&format!("status and series: {replicas}"));
     }
     let change = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
-    merge(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
-    cluster.until(&ns, "moving", "miss its workload", misses_its_workload).await?;
+    merge_patch(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
+    cluster.wait_for(&ns, "moving", "miss its workload", misses_its_workload).await?;
     ensure!(series(cluster, &ns, "moving").await?.is_empty(), "series of the old target");
     Ok(())
 }
@@ -256,8 +256,8 @@ async fn older_of_two_variants_with_one_target_wins() -> anyhow::Result<()> {
         .replace("name: a-second}", "name: first}")
         .replace("  labels:", "  annotations: {wva.llmd.ai/allow-shared-target: \"true\"}\n  labels:");
     cluster.testbed.apply(&second).await?;
-    let set_aside = |va: &Value| is(va, "Ready", ("False", "TargetConflict"));
-    cluster.until(&ns, "a-second", "be set aside", set_aside).await?;
+    let set_aside = |va: &Value| has_condition(va, "Ready", ("False", "TargetConflict"));
+    cluster.wait_for(&ns, "a-second", "be set aside", set_aside).await?;
     ensure!(series(cluster, &ns, "a-second").await?.is_empty(), "both are published");
     published(cluster, &ns, "first", 1).await?;
     run(cluster, &["delete", "va", "first", "-n", &ns]).await?;
@@ -270,8 +270,7 @@ async fn status(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn releases_variant_at_once_and_takes_it_back_after_delay()
--> anyhow::Result<()> {
+async fn releases_variant_at_once_and_takes_it_back_after_delay() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("label").await?;
     let fixture = VariantFixture::new(&ns, "shared");
@@ -292,7 +291,7 @@ async fn releases_variant_at_once_and_takes_it_back_after_delay()
     let time = Timeline::event("the label is taken away");
     let change = json!({"metadata": {"labels": {LABEL: null}, "annotations": {"wva.llmd.ai/allow-instance-change": "true"}}});
     let began = Instant::now();
-    merge(&cluster.testbed, &ns, "va/shared", &change).await?.success()?;
+    merge_patch(&cluster.testbed, &ns, "va/shared", &change).await?.success()?;
     published(cluster, &ns, "shared", 1).await?;
     time.seen(&format!("series again (takeover delay {} s)", DELAY.as_secs()));
     ensure!(
@@ -343,7 +342,7 @@ async fn reports_an_unmanaged_variant_once() -> anyhow::Result<()> {
         cluster.testbed.apply(&labelled).await?;
         let alloc = json!({"numReplicas": 2, "accelerator": "H100", "lastRunTime": last_run.to_string()});
         let status = json!({"desiredOptimizedAlloc": alloc});
-        merge_status(&cluster.testbed, &ns, name, &status).await?;
+        patch_status(&cluster.testbed, &ns, name, &status).await?;
     }
     // It is believed after ten seconds, by the cycle that comes next.
     let told = eventually("the event NotManaged", SOON, async || {

@@ -16,8 +16,8 @@ use wva_testbed::install::{Install, InstallOptions, SYSTEM};
 use wva_testbed::{Fleet, Options, Testbed};
 
 use crate::support::{
-    DEADLINE, apply_stand_in, controller_pod, external_metric, good, odd, options, served, try_create,
-    variant, wva,
+    DEADLINE, apply_stand_in, controller_pod, dry_run_create, external_metric, fleet_config, install_options,
+    invalid_variant, run_wva, valid_spec, variant,
 };
 use original::Original;
 use session::{Session, step};
@@ -30,7 +30,7 @@ async fn migrates_from_llm_d_wva_and_back() -> anyhow::Result<()> {
     let namespace = testbed.namespace("prod").await?;
     let session = Session { testbed: &testbed, namespace: namespace.clone() };
     let original = with_the_original(&session).await?;
-    let fleet = Fleet::start(&testbed, served(&namespace))?;
+    let fleet = Fleet::start(&testbed, fleet_config(&namespace))?;
     // Neither up nor down by the default thresholds: whatever changes is the migration's.
     fleet.set_fixed_all(0.5, 0.0);
 
@@ -85,11 +85,11 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
 /// Waits until the API server validates by the new schema: until then it drops fields that the old one lacks.
 async fn until_schema_is_served(session: &Session<'_>) -> anyhow::Result<()> {
     let client = session.testbed.admin()?;
-    let mut object = variant("probe", &good("probe"));
+    let mut object = variant("probe", &valid_spec("probe"));
     object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
     object["spec"]["minReplicas"] = json!(-1);
     wva_testbed::eventually("the new schema to be served", DEADLINE, async || {
-        ensure!(try_create(&client, &session.namespace, &object).await?.is_err(), "it was admitted");
+        ensure!(dry_run_create(&client, &session.namespace, &object).await?.is_err(), "it was admitted");
         Ok(())
     })
     .await
@@ -144,7 +144,7 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
 
 /// The program with webhook configurations that are complete but for the CA, as those have them who keep them in Git.
 async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install> {
-    let printed = wva(session.testbed, &["webhook-config"], "").await?;
+    let printed = run_wva(session.testbed, &["webhook-config"], "").await?;
     println!("$ wva webhook-config > webhooks.yaml    # {} lines", printed.stdout.lines().count());
     ensure!(printed.code == 0 && printed.stdout.matches("  rules:").count() == 5, "{printed:?}");
     let options = InstallOptions { webhooks: Some(printed.stdout), ..options() };
@@ -152,7 +152,7 @@ async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install
     // The leader has filled in the CA: a review is answered, and refuses what only a webhook can.
     let client = session.testbed.admin()?;
     wva_testbed::eventually("a review to be answered", DEADLINE, async || {
-        let refused = try_create(&client, &session.namespace, &odd("bad")).await?;
+        let refused = dry_run_create(&client, &session.namespace, &invalid_variant("bad")).await?;
         let refused = refused.err().context("it was admitted")?;
         ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         Ok(())

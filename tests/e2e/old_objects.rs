@@ -9,7 +9,10 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
-use crate::support::{Cluster, DEADLINE, apply_crds, found, is, merge, options, repository, served, variant};
+use crate::support::{
+    Cluster, DEADLINE, apply_crds, find_condition, fleet_config, has_condition, install_options, merge_patch,
+    repository_path, variant,
+};
 
 /// The CRD of a release that checked nothing.
 fn lax(crd: &str) -> anyhow::Result<Value> {
@@ -28,7 +31,7 @@ async fn writes_nothing(cluster: &Cluster, namespace: &str, name: &str) -> anyho
         anyhow::Ok(va["metadata"]["resourceVersion"].clone())
     };
     let before = version().await?;
-    cluster.more_cycles(2).await?;
+    cluster.wait_for_cycles(2).await?;
     ensure!(version().await? == before, "the status of {name} was written");
     Ok(())
 }
@@ -40,9 +43,9 @@ async fn reports_invalid_field(
     name: &str,
     field: &str,
 ) -> anyhow::Result<()> {
-    let is_invalid = |va: &Value| is(va, "Ready", ("False", "InvalidConfiguration"));
-    let va = cluster.until(namespace, name, "be reported as invalid", is_invalid).await?;
-    let ready = found(&va, "Ready")?;
+    let is_invalid = |va: &Value| has_condition(va, "Ready", ("False", "InvalidConfiguration"));
+    let va = cluster.wait_for(namespace, name, "be reported as invalid", is_invalid).await?;
+    let ready = find_condition(&va, "Ready")?;
     ensure!(ready["message"].to_string().contains(field), "{name}: {field} is not named: {ready}");
     for series in ["wva_desired_replicas", "wva_current_replicas", "wva_desired_ratio"] {
         let value = cluster.install.series(series, &[("variant_name", name)]).await?;
@@ -54,7 +57,7 @@ async fn reports_invalid_field(
 #[tokio::test(flavor = "multi_thread")]
 async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "old-objects".to_owned(), ..Options::default() }).await?;
-    let crd = std::fs::read_to_string(repository("crds/llmd.ai_variantautoscalings.yaml"))?;
+    let crd = std::fs::read_to_string(repository_path("crds/llmd.ai_variantautoscalings.yaml"))?;
     apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
     let namespace = testbed.namespace("old").await?;
     // What is stored, and the field that its condition must name.
@@ -75,11 +78,13 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
         testbed.apply(&object.to_string()).await?;
     }
 
-    let install = Install::start(&testbed, &options()).await?;
+    let install = Install::start(&testbed, &install_options()).await?;
     let cluster = Cluster { testbed, install };
     cluster.testbed.apply(&VariantFixture::new(&namespace, "good").all()).await?;
     let _fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 2.0, ..served(&namespace) })?;
-    cluster.until(&namespace, "good", "be ready", |va| is(va, "Ready", ("True", "Ready"))).await?;
+    cluster
+        .wait_for(&namespace, "good", "be ready", |va| has_condition(va, "Ready", ("True", "Ready")))
+        .await?;
     let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "good")]).await?;
     ensure!(desired == Some(1.0), "its series is {desired:?}");
     for (name, _, field) in &old {
@@ -95,9 +100,9 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     .await?;
     // They can be fixed, and deleted.
     let fix = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
-    merge(&cluster.testbed, &namespace, "va/without-target", &fix).await?.success()?;
-    let waits = |va: &Value| is(va, "Ready", ("False", "DeploymentNotFound"));
-    cluster.until(&namespace, "without-target", "wait for its target", waits).await?;
+    merge_patch(&cluster.testbed, &namespace, "va/without-target", &fix).await?.success()?;
+    let waits = |va: &Value| has_condition(va, "Ready", ("False", "DeploymentNotFound"));
+    cluster.wait_for(&namespace, "without-target", "wait for its target", waits).await?;
     let delete = ["delete", "va", "words", "-n", &namespace, "--timeout=150s"];
     cluster.testbed.kubectl(&delete).await?.success()?;
     let Cluster { testbed, install } = cluster;
@@ -113,7 +118,7 @@ async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()>
     }
     let crd = "crd/variantautoscalings.llmd.ai";
     testbed.kubectl(&["delete", crd, "--timeout=150s"]).await?.success()?;
-    let crd = repository("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
+    let crd = repository_path("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
     let options = InstallOptions { crd: Some(std::fs::read_to_string(crd)?), ..options() };
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };

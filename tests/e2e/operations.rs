@@ -28,7 +28,7 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::reviews::Tally;
 use wva_testbed::{Options, Testbed};
 
-use crate::support::{Outcome, is_full, program};
+use crate::support::{Outcome, is_full_run, program_path};
 
 /// Longest wait for what is late, to say how late; in runs that are not full, what a busy machine may take.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -77,7 +77,7 @@ impl Times {
     /// Full runs judge the contract, since they have the machine for themselves. Other runs are patient, so that a busy
     /// machine fails no test.
     fn add(&mut self, what: &str, took: Duration, contract: Duration) {
-        let bound = if is_full() { contract } else { contract.max(PATIENCE) };
+        let bound = if is_full_run() { contract } else { contract.max(PATIENCE) };
         if took > bound {
             self.late.push(format!("{what}: {took:?}, and the contract is {contract:?}"));
         }
@@ -87,7 +87,7 @@ impl Times {
 
 /// A few turns, or with `FULL=1` many.
 fn turns(few: u32, many: u32) -> u32 {
-    if is_full() { many } else { few }
+    if is_full_run() { many } else { few }
 }
 
 /// Runs an experiment on the release that all but one share.
@@ -97,14 +97,14 @@ async fn alone(
     let testbed = testbed().await?;
     let _alone = RELEASE.lock().await;
     let began = Instant::now();
-    let figures = Box::pin(experiment(testbed)).await?.kept()?;
+    let figures = Box::pin(experiment(testbed)).await?.into_result()?;
     println!("{figures} ({} s)", began.elapsed().as_secs());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cold_install_makes_one_ca() -> anyhow::Result<()> {
-    alone(async |testbed| cold::cold_install(testbed, &program(), turns(3, 100)).await).await
+    alone(async |testbed| cold::cold_install(testbed, &program_path(), turns(3, 100)).await).await
 }
 
 /// It takes as long as a certificate lives, so it runs beside the others, as a release of its own. Its name makes it the
@@ -113,24 +113,25 @@ async fn cold_install_makes_one_ca() -> anyhow::Result<()> {
 async fn ca_rotations_fail_no_review() -> anyhow::Result<()> {
     let lasts = Duration::from_secs(turns(75, 600).into());
     let outcome =
-        Box::pin(lifetimes::lifetimes(testbed().await?, &program(), Some("lives-short"), lasts)).await?;
-    println!("{}", outcome.kept()?);
+        Box::pin(lifetimes::lifetimes(testbed().await?, &program_path(), Some("lives-short"), lasts)).await?;
+    println!("{}", outcome.into_result()?);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn repairs_every_damage_to_the_ca() -> anyhow::Result<()> {
-    alone(async |testbed| repair::repair(testbed, &program(), turns(1, 10)).await).await
+    alone(async |testbed| repair::repair(testbed, &program_path(), turns(1, 10)).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rolling_restart_fails_no_review() -> anyhow::Result<()> {
-    alone(async |testbed| rolling::rolling_restart(testbed, &program(), turns(2, 50)).await).await
+    alone(async |testbed| rolling::rolling_restart(testbed, &program_path(), turns(2, 50)).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn leadership_moves_and_the_old_leader_stops_writing() -> anyhow::Result<()> {
-    alone(async |testbed| leadership::leadership(testbed, &program(), turns(1, 5), is_full()).await).await
+    alone(async |testbed| leadership::leadership(testbed, &program_path(), turns(1, 5), is_full_run()).await)
+        .await
 }
 
 /// Only a debug build can end a task on request.
@@ -142,25 +143,25 @@ async fn killed_tasks_end_the_process() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn serves_and_reloads_mounted_certificates() -> anyhow::Result<()> {
-    alone(async |testbed| files::certificate_files(testbed, &program()).await).await
+    alone(async |testbed| files::certificate_files(testbed, &program_path()).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn service_account_has_no_unneeded_permissions() -> anyhow::Result<()> {
-    alone(async |testbed| permissions::permissions(testbed, &program()).await).await
+    alone(async |testbed| permissions::permissions(testbed, &program_path()).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_api_answers_without_a_leader() -> anyhow::Result<()> {
-    alone(async |testbed| metrics_api::metrics_api(testbed, &program()).await).await
+    alone(async |testbed| metrics_api::metrics_api(testbed, &program_path()).await).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cluster_works_while_no_replica_runs() -> anyhow::Result<()> {
     alone(async |testbed| {
-        let mut outcome = dead::all_dead(testbed, &program(), Some("dies-out")).await?;
-        if is_full() {
-            let with = dead::all_dead(testbed, &program(), None).await?;
+        let mut outcome = dead::all_dead(testbed, &program_path(), Some("dies-out")).await?;
+        if is_full_run() {
+            let with = dead::all_dead(testbed, &program_path(), None).await?;
             outcome.figures += "; with the external metrics API: ";
             outcome.figures += &with.figures;
             outcome.faults.extend(with.faults);
@@ -173,7 +174,7 @@ async fn cluster_works_while_no_replica_runs() -> anyhow::Result<()> {
 /// What did not hold of reviews that all had to get the right verdict; in full runs in their turn.
 fn faults(tally: &Tally) -> Vec<String> {
     let mut faults = tally.faults();
-    if is_full() && tally.was_held_back() {
+    if is_full_run() && tally.was_held_back() {
         faults.push(format!("{} reviews could not be sent in their turn", tally.held_back));
     }
     faults

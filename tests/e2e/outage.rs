@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, condition, events, is, options, served, target, thresholds};
+use crate::support::{
+    Cluster, DEADLINE, condition, events, fleet_config, has_condition, install_options, saturation_map,
+    target,
+};
 use anyhow::ensure;
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
@@ -52,26 +55,26 @@ async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &
 
 /// Whether a variant has this target by its load.
 fn is_decided(va: &Value, wanted: u64) -> bool {
-    target(va) == Some(wanted) && is(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
+    target(va) == Some(wanted) && has_condition(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outage_changes_a_target() -> anyhow::Result<()> {
-    let mut options = options();
+    let mut options = install_options();
     options.env.extend(AGES.map(|(k, v)| (k.to_owned(), v.to_owned())));
     let plane = Options { name: "outage".to_owned(), ..Options::default() };
     let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("outage").await?;
     // The throughput analyzer gives nothing back at a load that completes no request.
-    cluster.testbed.apply(&thresholds(&ns, "analyzerName: percentage")).await?;
+    cluster.testbed.apply(&saturation_map(&ns, "analyzerName: percentage")).await?;
 
     // Load in the middle: saturated, one step up has been taken and is carried out, the next is blocked by the maximum.
     let variant = VariantFixture { max: 2, ..VariantFixture::new(&ns, "held") };
-    let load = Fleet::start(&cluster.testbed, served(&ns))?;
+    let load = Fleet::start(&cluster.testbed, fleet_config(&ns))?;
     load.set_fixed_all(0.78, 0.0);
     cluster.testbed.apply(&variant.all()).await?;
-    cluster.until_replicas(&ns, "held", 2).await?;
-    cluster.until(&ns, "held", "have a target of 2 by its load", |va| is_decided(va, 2)).await?;
+    cluster.wait_for_replicas(&ns, "held", 2).await?;
+    cluster.wait_for(&ns, "held", "have a target of 2 by its load", |va| is_decided(va, 2)).await?;
     load.wait_ready(2, DEADLINE).await?;
     // The external metrics API reads the status by a watch.
     eventually("everything to show 2", DEADLINE, async || {
@@ -102,7 +105,7 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
 
     // Back: the low load is seen, and now it may scale down.
     cluster.testbed.prometheus_start().await?;
-    cluster.until(&ns, "held", "follow its load again", |va| is_decided(va, 1)).await?;
+    cluster.wait_for(&ns, "held", "follow its load again", |va| is_decided(va, 1)).await?;
     let now = cluster.events(&ns, "SafetyNetActivated").await?.len();
     ensure!(now == before, "{now} events of the safety net, {before} of them before the restart");
 
@@ -114,9 +117,10 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
 async fn safety_net_holds_target(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
     unmoved_until(cluster, ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
     let says_so = |va: &Value| {
-        is(va, "MetricsAvailable", ("False", "PrometheusError")) && is(va, "Ready", ("True", "SafetyNet"))
+        has_condition(va, "MetricsAvailable", ("False", "PrometheusError"))
+            && has_condition(va, "Ready", ("True", "SafetyNet"))
     };
-    cluster.until(ns, "held", "say that its target is held", says_so).await?;
+    cluster.wait_for(ns, "held", "say that its target is held", says_so).await?;
     let log = cluster.install.process().log();
     for line in [
         "Safety net activated: emitted fallback metrics",
@@ -148,7 +152,7 @@ async fn frozen_prometheus_blocks_nothing(cluster: &Cluster, ns: &str) -> anyhow
 /// The engine hangs, and its replica goes on leading.
 async fn stopped_cycles_end_series_and_fail_health(testbed: &Testbed, ns: &str) -> anyhow::Result<()> {
     let freeze = testbed.logs().join("freeze");
-    let mut options = options();
+    let mut options = install_options();
     options.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "1s".to_owned()));
     options.env.push(("WVA_FAULT".to_owned(), format!("freeze:engine:{}", freeze.display())));
     let install = Install::start(testbed, &options).await?;

@@ -16,7 +16,7 @@ use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, WEBHOOKS, g
 use wva_testbed::{Options, Ran, Testbed, eventually};
 use wva_webhook::registration::{Door, FailurePolicy, render};
 
-use crate::support::{DEADLINE, good, merge, read, try_create, variant};
+use crate::support::{DEADLINE, dry_run_create, get_object, merge_patch, valid_spec, variant};
 
 const LABEL: &str = "wva.llmd.ai/controller-instance";
 const ALLOWED: &str = "wva.llmd.ai/allow-instance-change";
@@ -127,11 +127,11 @@ impl Releases {
     }
 
     async fn patch(&self, namespace: &str, name: &str, metadata: Value) -> anyhow::Result<Ran> {
-        merge(&self.testbed, namespace, &format!("va/{name}"), &json!({"metadata": metadata})).await
+        merge_patch(&self.testbed, namespace, &format!("va/{name}"), &json!({"metadata": metadata})).await
     }
 
     async fn label_of(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
-        let stored = read(&self.testbed, &["va", name, "-n", namespace]).await?;
+        let stored = get_object(&self.testbed, &["va", name, "-n", namespace]).await?;
         Ok(stored["metadata"]["labels"][LABEL].clone())
     }
 
@@ -139,7 +139,8 @@ impl Releases {
     /// that the namespace is its own.
     async fn until_injected(&self, namespace: &str) -> anyhow::Result<()> {
         eventually("the label to be injected", DEADLINE, async || {
-            let answer = try_create(&self.client, namespace, &variant("probe", &good("probe"))).await?;
+            let answer =
+                dry_run_create(&self.client, namespace, &variant("probe", &valid_spec("probe"))).await?;
             let object = answer.map_err(|status| anyhow::anyhow!("{}", status.message))?;
             ensure!(object["metadata"]["labels"][LABEL] == "a", "{}", object["metadata"]);
             Ok(())
@@ -170,7 +171,7 @@ impl Releases {
 }
 
 fn labelled(name: &str, instance: &str) -> Value {
-    let mut object = variant(name, &good(name));
+    let mut object = variant(name, &valid_spec(name));
     object["metadata"]["labels"] = json!({LABEL: instance});
     object
 }

@@ -7,16 +7,16 @@ mod limited;
 mod stock_out;
 mod timeline;
 
-use crate::support::program;
+use crate::support::program_path;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_out_scales_another_gpu_type() -> anyhow::Result<()> {
-    println!("{}", Box::pin(stock_out::stock_out(&program())).await?.kept()?);
+    println!("{}", Box::pin(stock_out::stock_out(&program_path())).await?.into_result()?);
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn limited_mode_requests_no_missing_gpus() -> anyhow::Result<()> {
-    println!("{}", Box::pin(limited::limited(&program())).await?.kept()?);
+    println!("{}", Box::pin(limited::limited(&program_path())).await?.into_result()?);
     Ok(())
 }

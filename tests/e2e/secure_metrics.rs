@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{ca_of, options};
+use crate::support::{install_options, read_ca};
 use anyhow::{Context as _, ensure};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -71,7 +71,7 @@ impl Scraper<'_> {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "secure-metrics".to_owned(), ..Options::default() }).await?;
-    let mut options = options();
+    let mut options = install_options();
     options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));
     options.env.push(("ENABLE_HTTP2".to_owned(), "true".to_owned()));
     // The debug build asks again after a second, not after a minute.
@@ -79,7 +79,7 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     let install = Install::start(&testbed, &options).await?;
     testbed.apply(READER).await?;
 
-    let pem = ca_of(&testbed, &options).await?;
+    let pem = read_ca(&testbed, &options).await?;
     let client = reqwest::Client::builder()
         .no_proxy()
         .timeout(Duration::from_secs(20))

@@ -14,8 +14,11 @@ use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{FleetConfig, NodeGroup, Options, Ran, Testbed, eventually, within};
 
-pub(crate) use self::objects::{Answer, answer, controller_pod, good, odd, requests, try_create, variant};
-pub(crate) use self::program::{Outcome, Run, is_full, program, wva};
+pub(crate) use self::objects::{
+    ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, valid_spec, variant,
+    variants_request,
+};
+pub(crate) use self::program::{CommandOutput, Outcome, is_full_run, program_path, run_wva};
 
 /// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
@@ -38,15 +41,15 @@ pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
             NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
         ];
         let options = Options { name: "shared".to_owned(), nodes, ..Options::default() };
-        let cluster = Cluster::start(options, &self::options()).await?;
-        cluster.testbed.apply(&thresholds(SYSTEM, "analyzerName: percentage")).await?;
+        let cluster = Cluster::start(options, &self::install_options()).await?;
+        cluster.testbed.apply(&saturation_map(SYSTEM, "analyzerName: percentage")).await?;
         anyhow::Ok(cluster)
     };
     CLUSTER.get_or_try_init(start).await
 }
 
 /// The program under test, deciding every two seconds.
-pub(crate) fn options() -> InstallOptions {
+pub(crate) fn install_options() -> InstallOptions {
     InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))
 }
 
@@ -60,11 +63,11 @@ impl Cluster {
 
     /// A `VariantAutoscaling` as the API server has it.
     pub(crate) async fn variant(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
-        read(&self.testbed, &["va", name, "-n", namespace]).await
+        get_object(&self.testbed, &["va", name, "-n", namespace]).await
     }
 
     /// Waits until a `VariantAutoscaling` is as awaited, and returns it.
-    pub(crate) async fn until(
+    pub(crate) async fn wait_for(
         &self,
         namespace: &str,
         name: &str,
@@ -81,12 +84,12 @@ impl Cluster {
 
     /// `spec.replicas` of a Deployment.
     pub(crate) async fn replicas(&self, namespace: &str, name: &str) -> anyhow::Result<u64> {
-        let deployment = read(&self.testbed, &["deployment", name, "-n", namespace]).await?;
+        let deployment = get_object(&self.testbed, &["deployment", name, "-n", namespace]).await?;
         deployment["spec"]["replicas"].as_u64().context("no replicas")
     }
 
     /// Waits until a Deployment has this many replicas.
-    pub(crate) async fn until_replicas(
+    pub(crate) async fn wait_for_replicas(
         &self,
         namespace: &str,
         name: &str,
@@ -143,7 +146,7 @@ impl Cluster {
     }
 
     /// Waits for this many further cycles.
-    pub(crate) async fn more_cycles(&self, more: u32) -> anyhow::Result<()> {
+    pub(crate) async fn wait_for_cycles(&self, more: u32) -> anyhow::Result<()> {
         let end = self.cycles().await? + f64::from(more);
         eventually(&format!("{more} more cycles"), DEADLINE, async || {
             let now = self.cycles().await?;
@@ -156,7 +159,7 @@ impl Cluster {
 
 /// What `kubectl get` has of an object, or of a list. Polls read often, and a process takes far longer than a request: one
 /// object of a namespace is read without kubectl.
-pub(crate) async fn read(testbed: &Testbed, what: &[&str]) -> anyhow::Result<Value> {
+pub(crate) async fn get_object(testbed: &Testbed, what: &[&str]) -> anyhow::Result<Value> {
     if let Some(path) = path_of(what) {
         return get_path(testbed, &path).await;
     }
@@ -191,7 +194,7 @@ async fn get_path(testbed: &Testbed, path: &str) -> anyhow::Result<Value> {
 }
 
 /// The objects of a namespace: of `apis/apps/v1` the `deployments`, say.
-pub(crate) async fn list(
+pub(crate) async fn list_objects(
     testbed: &Testbed,
     api: &str,
     namespace: &str,
@@ -203,7 +206,7 @@ pub(crate) async fn list(
 
 /// The events of a namespace with this reason.
 pub(crate) async fn events(testbed: &Testbed, namespace: &str, reason: &str) -> anyhow::Result<Vec<Value>> {
-    list(testbed, "api/v1", namespace, &format!("events?fieldSelector=reason%3D{reason}")).await
+    list_objects(testbed, "api/v1", namespace, &format!("events?fieldSelector=reason%3D{reason}")).await
 }
 
 /// Applies CRDs and waits until kubectl finds their kinds.
@@ -221,20 +224,20 @@ pub(crate) async fn apply_crds(testbed: &Testbed, crds: &str) -> anyhow::Result<
 
 /// Applies a CRD of `tests/fixtures/stand-ins`.
 pub(crate) async fn apply_stand_in(testbed: &Testbed, name: &str) -> anyhow::Result<()> {
-    let file = repository(&format!("tests/fixtures/stand-ins/{name}.yaml"));
+    let file = repository_path(&format!("tests/fixtures/stand-ins/{name}.yaml"));
     apply_crds(testbed, &std::fs::read_to_string(file)?).await
 }
 
 /// PEM of the CA that a release has made for its webhooks.
-pub(crate) async fn ca_of(testbed: &Testbed, release: &InstallOptions) -> anyhow::Result<Vec<u8>> {
+pub(crate) async fn read_ca(testbed: &Testbed, release: &InstallOptions) -> anyhow::Result<Vec<u8>> {
     let [secret, namespace] = [format!("{SERVICE}-ca"), SYSTEM.to_owned()].map(|name| release.named(&name));
-    let secret = read(testbed, &["secret", &secret, "-n", &namespace]).await?;
+    let secret = get_object(testbed, &["secret", &secret, "-n", &namespace]).await?;
     let ByteString(pem) = serde_json::from_value(secret["data"]["ca.crt"].clone())?;
     Ok(pem)
 }
 
 /// Merges a change into an object, such as `va/llama`.
-pub(crate) async fn merge(
+pub(crate) async fn merge_patch(
     testbed: &Testbed,
     namespace: &str,
     object: &str,
@@ -245,7 +248,7 @@ pub(crate) async fn merge(
 }
 
 /// Merges a change into the status of a variant.
-pub(crate) async fn merge_status(
+pub(crate) async fn patch_status(
     testbed: &Testbed,
     namespace: &str,
     name: &str,
@@ -271,13 +274,13 @@ pub(crate) async fn external_metric(
 }
 
 /// The servers of the fixtures' model in a namespace.
-pub(crate) fn served(namespace: &str) -> FleetConfig {
+pub(crate) fn fleet_config(namespace: &str) -> FleetConfig {
     let model = VariantFixture::new(namespace, "any").model;
     FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), &model)
 }
 
 /// The saturation map of a namespace, with one entry for all its models.
-pub(crate) fn thresholds(namespace: &str, entry: &str) -> String {
+pub(crate) fn saturation_map(namespace: &str, entry: &str) -> String {
     format!(
         "apiVersion: v1
 kind: ConfigMap
@@ -288,7 +291,7 @@ data: {{default: '{entry}'}}
 }
 
 /// A file of this repository.
-pub(crate) fn repository(path: &str) -> PathBuf {
+pub(crate) fn repository_path(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
@@ -305,7 +308,7 @@ pub(crate) fn found<'a>(object: &'a Value, kind: &str) -> anyhow::Result<&'a Val
 
 /// Status and reason of a condition.
 pub(crate) fn condition<'a>(va: &'a Value, kind: &str) -> anyhow::Result<(&'a str, &'a str)> {
-    let found = found(va, kind)?;
+    let found = find_condition(va, kind)?;
     ensure!(
         found["observedGeneration"] == va["metadata"]["generation"],
         "condition {kind} is about another generation"
@@ -314,6 +317,6 @@ pub(crate) fn condition<'a>(va: &'a Value, kind: &str) -> anyhow::Result<(&'a st
 }
 
 /// Whether a condition has this status and reason.
-pub(crate) fn is(va: &Value, kind: &str, wanted: (&str, &str)) -> bool {
+pub(crate) fn has_condition(va: &Value, kind: &str, wanted: (&str, &str)) -> bool {
     condition(va, kind).is_ok_and(|found| found == wanted)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, apply_crds, found, served, target};
+use crate::support::{Cluster, DEADLINE, apply_crds, find_condition, fleet_config, target};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
@@ -41,7 +41,7 @@ impl Model {
     async fn start(cluster: &Cluster, name: &str, picker: u8, retention: u32) -> anyhow::Result<Self> {
         let namespace = cluster.testbed.namespace(name).await?;
         let fixture = VariantFixture::new(&namespace, "a");
-        let fleet = Fleet::start(&cluster.testbed, served(&namespace))?;
+        let fleet = Fleet::start(&cluster.testbed, fleet_config(&namespace))?;
         let epp = FakePicker::start([127, 0, 0, picker]).await?;
         epp.behaves(Manner::Later);
         epp.queue(&fixture.model, 0.0);
@@ -87,13 +87,13 @@ fn many_periods(namespace: &str) -> String {
 async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> anyhow::Result<()> {
     let attacker = cluster.testbed.namespace("many-periods").await?;
     cluster.testbed.apply(&many_periods(&attacker)).await?;
-    cluster.until(&attacker, "v0", "be decided on", |va| target(va).is_some()).await?;
+    cluster.wait_for(&attacker, "v0", "be decided on", |va| target(va).is_some()).await?;
     let victim = Model::start(cluster, "victim", 21, 20).await?;
     // Sooner than any wait: the attacker must not delay it either.
     within(
         "the victim's way to zero",
         Duration::from_mins(1),
-        cluster.until_replicas(&victim.namespace, "a", 0),
+        cluster.wait_for_replicas(&victim.namespace, "a", 0),
     )
     .await
 }
@@ -102,7 +102,7 @@ async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> a
 async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");
-    let fleet = Fleet::start(&cluster.testbed, served(&namespace))?;
+    let fleet = Fleet::start(&cluster.testbed, fleet_config(&namespace))?;
     fleet.set_fixed_all(0.2, 2.0);
     fleet.send(FOR_EVER);
     let fixture = fixture.port(fleet.port());
@@ -136,7 +136,7 @@ async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Res
     })
     .await?;
     for _ in 0..3 {
-        cluster.more_cycles(2).await?;
+        cluster.wait_for_cycles(2).await?;
         let found = eventually("figures with a second scrape", DEADLINE, async || {
             let (queue, running, target) = figures().await?;
             // A sample that is late on a busy machine lacks a figure, and changes none.
@@ -155,7 +155,7 @@ async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Res
 /// The message of a variant's condition `MetricsAvailable`.
 async fn metrics_message(cluster: &Cluster, namespace: &str) -> anyhow::Result<String> {
     let va = cluster.variant(namespace, "a").await?;
-    Ok(found(&va, "MetricsAvailable")?["message"].to_string())
+    Ok(find_condition(&va, "MetricsAvailable")?["message"].to_string())
 }
 
 /// What a real Prometheus notes about an expression is known by its beginning; returns a warning.
@@ -186,7 +186,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
         Ok(())
     })
     .await?;
-    cluster.more_cycles(8).await?;
+    cluster.wait_for_cycles(8).await?;
     ensure!(cluster.replicas(&model.namespace, "a").await? == 1, "the model went to zero on partial answers");
     let partial =
         cluster.install.series("wva_prometheus_partial_answers_total", &[("query", "queue")]).await?;
@@ -195,7 +195,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
     let lines = log.lines().filter(|line| line.contains("Prometheus answers in part") && line.contains(LOST));
     ensure!(lines.count() == 1, "not one line in the log");
     door.set(Front::Warns(note));
-    cluster.until_replicas(&model.namespace, "a", 0).await?;
+    cluster.wait_for_replicas(&model.namespace, "a", 0).await?;
     eventually("the warning to go from the condition", DEADLINE, async || {
         let message = metrics_message(cluster, &model.namespace).await?;
         ensure!(!message.contains("in part"), "{message}");
@@ -211,12 +211,13 @@ async fn figures_are_per_namespace_and_count_once() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "tenants".to_owned(), ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
     let door = Door::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
-    let mut options = crate::support::options();
+    let mut options = crate::support::install_options();
     options.env.push(("PROMETHEUS_BASE_URL".to_owned(), door.url()));
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let scraped = Box::pin(a_second_scrape_job_changes_no_figure(&cluster));
-    let (zero, scraped) = tokio::join!(Box::pin(long_retention_does_not_delay_another_namespace(&cluster)), scraped);
+    let (zero, scraped) =
+        tokio::join!(Box::pin(long_retention_does_not_delay_another_namespace(&cluster)), scraped);
     let partial = partial_answers_are_shown(&cluster, &door).await;
     let failed = [zero, scraped, partial].into_iter().filter_map(Result::err);
     let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();

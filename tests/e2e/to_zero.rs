@@ -16,7 +16,7 @@ use wva_testbed::picker::{CRDS, FakePicker, Manner, pool_of_ranks};
 use wva_testbed::{Options, Testbed, eventually};
 
 use self::model::{Model, OtherScaler, RETENTION, picker, servers, until_scaling_active, was_spared};
-use crate::support::{Cluster, DEADLINE, apply_crds, apply_stand_in, found, target};
+use crate::support::{Cluster, DEADLINE, apply_crds, apply_stand_in, find_condition, target};
 
 /// A request that is ended by hand.
 const FOR_EVER: Duration = Duration::from_hours(1);
@@ -33,7 +33,7 @@ async fn model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Resul
     let ns = model.namespace.as_str();
     eventually("the condition and an event to name the obstacle", DEADLINE, async || {
         let va = model.variant().await?;
-        let condition = found(&va, "OptimizationReady")?;
+        let condition = find_condition(&va, "OptimizationReady")?;
         ensure!(condition["message"].to_string().contains(missing), "{condition}");
         let events = cluster.events(ns, "NotWakeable").await?;
         ensure!(events.len() == 1 && events[0]["message"].to_string().contains(missing), "{events:?}");
@@ -123,7 +123,7 @@ async fn cluster() -> anyhow::Result<Cluster> {
     for kind in ["scaledobjects", "leaderworkersets"] {
         apply_stand_in(&testbed, kind).await?;
     }
-    let install = Install::start(&testbed, &crate::support::options()).await?;
+    let install = Install::start(&testbed, &crate::support::install_options()).await?;
     Ok(Cluster { testbed, install })
 }
 
@@ -135,7 +135,7 @@ async fn idle_models_go_to_zero_with_every_kind_of_scaler() -> anyhow::Result<()
     tokio::try_join!(Box::pin(idle_models_go_to_zero_and_wake(&cluster)), picker, no_flow_control)?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
-    let mut options = crate::support::options();
+    let mut options = crate::support::install_options();
     options.env.push(("WVA_ACTUATION".to_owned(), "scale".to_owned()));
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };

@@ -34,7 +34,7 @@ pub(crate) fn of_status(status: &Status) -> Faults {
 }
 
 /// An answer as a person would tell it.
-pub(crate) fn told(answer: &Answer) -> String {
+pub(crate) fn told(answer: &ApiAnswer) -> String {
     match answer {
         Ok(_) => "accepted".to_owned(),
         Err(status) => format!("refused: {} {} {}", status.code, status.reason, status.message),

@@ -11,7 +11,7 @@ use wva_testbed::{Testbed, eventually};
 
 use super::map_objects::MAIN as MAP;
 use super::{DOORS, SOON, create, shared};
-use crate::support::{ca_of, events, good, variant};
+use crate::support::{events, read_ca, valid_spec, variant};
 
 const FORGED: &str = "system:admin-forged";
 /// Only the process under test knows them: of its main map, and of its environment.
@@ -38,7 +38,7 @@ impl Release<'_> {
         let client = reqwest::Client::builder()
             .no_proxy()
             .timeout(Duration::from_secs(20))
-            .tls_certs_only([reqwest::Certificate::from_pem(&ca_of(self.testbed, &self.options).await?)?])
+            .tls_certs_only([reqwest::Certificate::from_pem(&read_ca(self.testbed, &self.options).await?)?])
             .resolve(&host, std::net::SocketAddr::from(([127, 0, 0, 1], port)))
             .build()?;
         let object = self.map(&json!({"LEADER_ELECTION_LEASE_DURATION": "20s"}));
@@ -138,7 +138,7 @@ async fn with_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     ensure!(count == Some(1.0), "refused callers: {count:?}");
 
     // Reviews of variants pass, too.
-    create(testbed, &release.namespace, &variant("passes", &good("passes"))).await?.success()?;
+    create(testbed, &release.namespace, &variant("passes", &valid_spec("passes"))).await?.success()?;
     let passed = [("resource", "variantautoscalings"), ("allowed", "true"), ("code", "200")];
     let count = install.series("wva_admission_reviews_total", &passed).await?;
     ensure!(count.is_some_and(|count| count >= 1.0), "reviews that passed: {count:?}");

@@ -5,13 +5,13 @@ use anyhow::{Context as _, ensure};
 use serde_json::json;
 
 use super::{create, shared};
-use crate::support::{good, merge_status, repository, try_create, variant};
+use crate::support::{dry_run_create, patch_status, repository_path, valid_spec, variant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fills_in_defaults() -> anyhow::Result<()> {
     let client = shared().await?.testbed.admin()?;
     let spec = json!({"scaleTargetRef": {"name": "x"}, "modelID": "m"});
-    let stored = try_create(&client, "default", &variant("short", &spec)).await?;
+    let stored = dry_run_create(&client, "default", &variant("short", &spec)).await?;
     let stored = stored.map_err(|status| anyhow::anyhow!("refused: {}", status.message))?;
     let wanted = json!({
         "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
@@ -28,7 +28,7 @@ async fn accepts_manifests_of_llm_d_wva() -> anyhow::Result<()> {
         testbed.kubectl(&["create", "namespace", namespace]).await?.success()?;
     }
     let mut applied = 0;
-    for file in std::fs::read_dir(repository("tests/fixtures/original"))? {
+    for file in std::fs::read_dir(repository_path("tests/fixtures/original"))? {
         let path = file?.path();
         // The others are values of its chart.
         if path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with("chart-values-")) {
@@ -50,7 +50,7 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let namespace = testbed.namespace("columns").await?;
     // Another instance's, so that no controller writes its status.
-    let mut object = variant("llama", &good("llama-8b"));
+    let mut object = variant("llama", &valid_spec("llama-8b"));
     object["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
     create(testbed, &namespace, &object).await?.success()?;
     let status = json!({
@@ -58,7 +58,7 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
         "conditions": [{"type": "MetricsAvailable", "status": "True", "reason": "MetricsFound", "message": "",
             "lastTransitionTime": "2026-01-02T03:04:05Z"}],
     });
-    merge_status(testbed, &namespace, "llama", &status).await?;
+    patch_status(testbed, &namespace, "llama", &status).await?;
     let shown = testbed.kubectl(&["get", "va", "-n", &namespace]).await?.success()?;
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     let header =
@@ -73,7 +73,7 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
 async fn two_appliers_share_defaulted_fields() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let namespace = testbed.namespace("appliers").await?;
-    let object = variant("shared", &good("llama"));
+    let object = variant("shared", &valid_spec("llama"));
     let mut explicit = object.clone();
     explicit["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
     explicit["spec"]["variantCost"] = json!("10.0");

@@ -17,7 +17,9 @@ use super::callers::{
 };
 use super::objects::{Case, cases};
 use super::{DOORS, create, shared};
-use crate::support::{Answer, answer, good, read, requests, try_create, variant};
+use crate::support::{
+    ApiAnswer, await_answer, dry_run_create, get_object, valid_spec, variant, variants_request,
+};
 
 /// Requests on their way at once.
 const AT_ONCE: usize = 8;
@@ -69,7 +71,7 @@ async fn judge(client: &kube::Client, namespace: &str, case: &Case) -> anyhow::R
     let wanted = faults(&case.object);
     let mut wrong = Vec::new();
     let mut disagree = |judge: &str, found: String| wrong.push(against(&case.object, &wanted, judge, &found));
-    match try_create(client, namespace, &case.object).await? {
+    match dry_run_create(client, namespace, &case.object).await? {
         Ok(_) if wanted.is_empty() => {}
         Err(status) if wanted.is_empty() && is_cel_on_floats(&case.object, &status) => {}
         Err(status) if !wanted.is_empty() && of_status(&status) == wanted => {}
@@ -78,8 +80,8 @@ async fn judge(client: &kube::Client, namespace: &str, case: &Case) -> anyhow::R
     // Server-side apply has an opinion of its own on wrong types, before any webhook; the verdict is the same.
     let name = case.object["metadata"]["name"].as_str().unwrap_or_default();
     let apply = PatchParams::apply("differential").dry_run();
-    let request = requests(namespace).patch(name, &apply, &Patch::Apply(&case.object))?;
-    let applied = answer(client.request(request)).await?;
+    let request = variants_request(namespace).patch(name, &apply, &Patch::Apply(&case.object))?;
+    let applied = await_answer(client.request(request)).await?;
     // It refuses a field that does not exist; others prune it, and the rules warn of it.
     let unknown = matches!(&applied, Err(status) if status.message.contains("field not declared in schema"));
     if applied.is_ok() != wanted.is_empty() && !(unknown && has_unknown(&case.object)) {
@@ -88,7 +90,7 @@ async fn judge(client: &kube::Client, namespace: &str, case: &Case) -> anyhow::R
     if case.crd_can_tell {
         let mut theirs = case.object.clone();
         theirs["metadata"]["labels"] = json!({INSTANCE: "other"});
-        let alone = try_create(client, namespace, &theirs).await?;
+        let alone = dry_run_create(client, namespace, &theirs).await?;
         let agrees = match &alone {
             Ok(_) => wanted.is_empty(),
             Err(status) if wanted.is_empty() => is_cel_on_floats(&case.object, status),
@@ -124,7 +126,7 @@ pub(crate) async fn update(
     namespace: &str,
     stored: &Value,
     new: &Value,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ApiAnswer> {
     let name = stored["metadata"]["name"].as_str().context("a stored object without a name")?;
     let change =
         |path: &str| json!({"op": "add", "path": path, "value": new.pointer(path).unwrap_or(&json!({}))});
@@ -134,7 +136,7 @@ pub(crate) async fn update(
     }
     let dry_run = PatchParams { dry_run: true, ..PatchParams::default() };
     let patch: Patch<Value> = Patch::Json(serde_json::from_value(json!(changes))?);
-    answer(client.request(requests(namespace).patch(name, &dry_run, &patch)?)).await
+    await_answer(client.request(variants_request(namespace).patch(name, &dry_run, &patch)?)).await
 }
 
 fn update_faults(stored: &Value, new: &Value) -> Faults {
@@ -243,8 +245,8 @@ async fn all_callers_agree_on_variant_updates() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("differential").await?;
-    create(testbed, &namespace, &variant("base", &good("base"))).await?.success()?;
-    let stored = read(testbed, &["va", "base", "-n", &namespace]).await?;
+    create(testbed, &namespace, &variant("base", &valid_spec("base"))).await?.success()?;
+    let stored = get_object(testbed, &["va", "base", "-n", &namespace]).await?;
     let changed = |case: Case| {
         let mut new = case.object;
         new["metadata"]["name"] = json!("base");

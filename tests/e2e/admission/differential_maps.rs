@@ -20,7 +20,7 @@ use super::differential::judge_all;
 use super::main_objects::main_updates;
 use super::map_objects::{MapCase, map_cases};
 use super::{DOORS, MAIN_MAP, shared};
-use crate::support::answer;
+use crate::support::await_answer;
 
 /// Codes of what an API server refuses by itself, and before it asks any webhook.
 const ITS_OWN: [&str; 2] = ["WVA-CM-005", "WVA-CM-007"];
@@ -44,7 +44,7 @@ async fn judge(client: &kube::Client, case: &MapCase, update: Option<&Value>) ->
         Some(_) => requests.replace(case.name(), &dry_run, body)?,
         None => requests.create(&dry_run, body)?,
     };
-    Ok(match answer(client.request(request)).await? {
+    Ok(match await_answer(client.request(request)).await? {
         Ok(_) if wanted.is_empty() => Vec::new(),
         Err(status) if !wanted.is_empty() && of_status(&status) == wanted => Vec::new(),
         Err(status)

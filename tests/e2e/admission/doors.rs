@@ -7,7 +7,7 @@ use wva_testbed::install::WEBHOOKS;
 use wva_testbed::{Testbed, eventually};
 
 use super::{DOORS, EARLY, KINDS, SOON, configuration, create, entries, judged_again, shared};
-use crate::support::{good, variant};
+use crate::support::{valid_spec, variant};
 
 const NAMES: [&[&str]; 2] =
     [&["mutate.va.llmd.ai", MAIN], &["validate.va.llmd.ai", MAIN, "entries.configmap.llmd.ai"]];
@@ -22,7 +22,7 @@ async fn admits_everything_before_the_program_runs() -> anyhow::Result<()> {
         ensure!(ran.ok, "a door was open too early: {}", ran.stderr);
     }
     // The same faults are refused now that it runs.
-    let refused = create(&shared.testbed, EARLY, &variant("third", &good("llama"))).await?;
+    let refused = create(&shared.testbed, EARLY, &variant("third", &valid_spec("llama"))).await?;
     ensure!(!refused.ok && refused.stderr.contains("[WVA-VA-015]"), "{refused:?}");
     ensure!(refused.stderr.contains("\"first\""), "the oldest is not named: {}", refused.stderr);
     judged_again(&shared.testbed).await

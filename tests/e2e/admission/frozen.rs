@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use wva_testbed::{Process, Signal, Testbed, eventually};
 
 use super::{DOORS, SOON, create, judged_again, patch, shared};
-use crate::support::{good, merge_status, variant};
+use crate::support::{patch_status, valid_spec, variant};
 
 /// Goes on with the program when the test ends, however it ends: the others need it.
 pub(crate) struct Frozen<'a>(&'a Process);
@@ -37,7 +37,7 @@ fn finalizers(left: &[&str]) -> Value {
 
 /// A variant with these finalizers.
 fn held(name: &str, finalizers: &[&str]) -> Value {
-    let mut object = variant(name, &good(name));
+    let mut object = variant(name, &valid_spec(name));
     object["metadata"]["finalizers"] = json!(finalizers);
     object
 }
@@ -62,9 +62,9 @@ async fn exempt_requests_do_not_wait_for_a_frozen_program() -> anyhow::Result<()
     // A call of a frozen webhook fails after its time-out, so each success says that none was called.
     patch(testbed, &namespace, "both", &finalizers(&[TWO])).await?.success()?;
     patch(testbed, &namespace, "both", &finalizers(&[])).await?.success()?;
-    merge_status(testbed, &namespace, "plain", &json!({"currentReplicas": 5})).await?;
+    patch_status(testbed, &namespace, "plain", &json!({"currentReplicas": 5})).await?;
     testbed.kubectl(&["delete", "va", "plain", "-n", &namespace]).await?.success()?;
-    let mut theirs = variant("theirs", &good("theirs"));
+    let mut theirs = variant("theirs", &valid_spec("theirs"));
     theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
     create(testbed, &namespace, &theirs).await?.success()?;
     let left = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "name"]).await?.success()?;
@@ -88,7 +88,7 @@ async fn exempt_requests_do_not_wait_for_a_frozen_program() -> anyhow::Result<()
 async fn refuses_everything_else(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
     let mut cover = finalizers(&[ONE]);
     cover["spec"] = json!({"variantCost": "40"});
-    let fresh = variant("new", &good("new"));
+    let fresh = variant("new", &valid_spec("new"));
     let changes = [
         ("alive", finalizers(&[])),
         ("alive", json!({"spec": {"variantCost": "40"}})),

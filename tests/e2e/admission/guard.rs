@@ -11,7 +11,7 @@ use wva_testbed::eventually;
 
 use super::callers::{of_status, of_verdict};
 use super::shared;
-use crate::support::{found, good, read, try_create, variant};
+use crate::support::{dry_run_create, find_condition, get_object, valid_spec, variant};
 
 /// Namespace of what no webhook has seen.
 pub(crate) const NAMESPACE: &str = "unseen";
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_mins(3);
 /// Objects that are stored before the program runs.
 pub(crate) fn unseen() -> Vec<Value> {
     let with = |name: &str, mode: Option<&str>, accelerator: &str| {
-        let mut object = variant(name, &good(name));
+        let mut object = variant(name, &valid_spec(name));
         object["metadata"]["labels"] = json!({"inference.optimization/acceleratorName": accelerator});
         object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": mode.unwrap_or("auto")});
         object
@@ -53,7 +53,7 @@ async fn controller_reports_the_codes_of_the_webhook() -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let mut invalid = 0;
     for mut object in unseen() {
-        let answer = try_create(&client, &elsewhere, &object).await?;
+        let answer = dry_run_create(&client, &elsewhere, &object).await?;
         apply_defaults(&mut object);
         let wanted = of_verdict(&validate(&Facts::of(&object)));
         // The webhook alone knows of another one with this target only where that one stands.
@@ -69,8 +69,8 @@ async fn controller_reports_the_codes_of_the_webhook() -> anyhow::Result<()> {
             _ => "InvalidConfiguration",
         };
         eventually(&format!("{name} to have {reason} with {wanted:?}"), SOON, async || {
-            let stored = read(testbed, &["va", name, "-n", NAMESPACE]).await?;
-            let ready = found(&stored, "Ready")?;
+            let stored = get_object(testbed, &["va", name, "-n", NAMESPACE]).await?;
+            let ready = find_condition(&stored, "Ready")?;
             let said = codes(ready["message"].as_str().unwrap_or_default());
             ensure!(said == wanted, "the codes are {said:?}: {ready}");
             ensure!(ready["reason"] == reason && ready["status"] == "False", "{ready}");

@@ -11,7 +11,7 @@ use wva_testbed::{Ran, Testbed, eventually, within};
 
 use super::map_objects::MAIN as MAP;
 use super::{DOORS, MAIN_MAP, SOON, refused, shared};
-use crate::support::{events, read};
+use crate::support::{events, get_object};
 
 const REVISION: &str = "wva.llmd.ai/restart-revision";
 const REFUSED: &str = "ImmutableConfigChangeRejected";
@@ -62,7 +62,7 @@ async fn denies_immutable_change_without_restart() -> anyhow::Result<()> {
     let done = shell(testbed, command).await?;
     ensure!(done.contains("configmap/wva-variantautoscaling-config patched"), "{done}");
     ensure!(done.contains("deployment.apps/wva restarted"), "{done}");
-    let stored = read(testbed, &["configmap", MAP, "-n", SYSTEM]).await?;
+    let stored = get_object(testbed, &["configmap", MAP, "-n", SYSTEM]).await?;
     assert_eq!(stored["data"]["REST_CLIENT_TIMEOUT"], "20s");
 
     // A pipeline states its rollout by the annotation; a warning names what waits for it.

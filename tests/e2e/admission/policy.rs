@@ -22,7 +22,9 @@ use super::main_objects::main_updates;
 use super::map_objects::{MAIN, MapCase};
 use super::objects::cases;
 use super::{SOON, shared};
-use crate::support::{Answer, answer, good, repository, requests, try_create, variant};
+use crate::support::{
+    ApiAnswer, await_answer, dry_run_create, repository_path, valid_spec, variant, variants_request,
+};
 
 /// The namespace that no webhook sees.
 const UNSEEN: &str = "kube-system";
@@ -32,7 +34,7 @@ const MODE: &str = "wva.llmd.ai/mode";
 
 /// The policies of the repository.
 pub(crate) fn manifests() -> anyhow::Result<String> {
-    Ok(std::fs::read_to_string(repository("config/base/admission-policy.yaml"))?)
+    Ok(std::fs::read_to_string(repository_path("config/base/admission-policy.yaml"))?)
 }
 
 fn door(instance: Option<&str>) -> Door<'_> {
@@ -77,7 +79,7 @@ async fn unbind(testbed: &Testbed, copies: &[Value]) -> anyhow::Result<()> {
 /// Waits until the policies refuse a variant that only they can, or refuse it no longer.
 async fn until_judged(client: &kube::Client, probe: &Value, judged: bool) -> anyhow::Result<()> {
     eventually("the policies to take effect", SOON, async || {
-        let refused = try_create(client, UNSEEN, probe).await?.is_err();
+        let refused = dry_run_create(client, UNSEEN, probe).await?.is_err();
         ensure!(refused == judged, "refused: {refused}");
         Ok(())
     })
@@ -85,7 +87,7 @@ async fn until_judged(client: &kube::Client, probe: &Value, judged: bool) -> any
 }
 
 /// The disagreement of an answer with what the webhook would refuse.
-fn compare(object: &Value, wanted: &Faults, found: &Answer) -> Vec<String> {
+fn compare(object: &Value, wanted: &Faults, found: &ApiAnswer) -> Vec<String> {
     let refused = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"));
     let known = found.as_ref().err().is_some_and(|status| is_cel_on_floats(object, status));
     let agrees = match refused {
@@ -162,7 +164,7 @@ async fn judge_variants(
     // The policies judge metadata alone: one stored object is enough for the specs.
     let specs = cases().into_iter().map(|case| (case.object, &stored[..1]));
     let metadata = metadata().into_iter().enumerate().map(|(number, metadata)| {
-        let mut object = variant(&format!("metadata-{number}"), &good("x"));
+        let mut object = variant(&format!("metadata-{number}"), &valid_spec("x"));
         object["metadata"]["labels"] = metadata["labels"].clone();
         object["metadata"]["annotations"] = metadata["annotations"].clone();
         (object, stored)
@@ -186,7 +188,7 @@ async fn judge_variants(
         async move {
             let found = match &stored {
                 Some(stored) => update(&client, UNSEEN, stored, &new).await?,
-                None => try_create(&client, UNSEEN, &new).await?,
+                None => dry_run_create(&client, UNSEEN, &new).await?,
             };
             Ok(compare(&new, &wanted, &found))
         }
@@ -221,15 +223,16 @@ async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
             json!({"labels": {INSTANCE: ""}, "annotations": {"wva.llmd.ai/allow-instance-change": "true"}}),
         ),
     ] {
-        let mut object = variant(name, &good(name));
+        let mut object = variant(name, &valid_spec(name));
         for part in ["labels", "annotations"] {
             object["metadata"][part] = metadata[part].clone();
         }
-        let request = requests(UNSEEN).create(&PostParams::default(), object.to_string().into_bytes())?;
-        let created = answer(client.request(request)).await?;
+        let request =
+            variants_request(UNSEEN).create(&PostParams::default(), object.to_string().into_bytes())?;
+        let created = await_answer(client.request(request)).await?;
         stored.push(created.map_err(|status| anyhow::anyhow!("{name}: {}", status.message))?);
     }
-    let mut bad = variant("probe", &good("probe"));
+    let mut bad = variant("probe", &valid_spec("probe"));
     bad["metadata"]["annotations"] = json!({MODE: "never"});
     for instance in [None, Some("a")] {
         bad["metadata"]["labels"] = json!(instance.map(|i| json!({INSTANCE: i})));
@@ -323,7 +326,7 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let mut changed = stored.clone();
     changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");
     eventually("the policy to take effect", SOON, async || {
-        ensure!(answer(client.request(replace_map(&changed)?)).await?.is_err(), "admitted");
+        ensure!(await_answer(client.request(replace_map(&changed)?)).await?.is_err(), "admitted");
         Ok(())
     })
     .await?;
@@ -336,7 +339,7 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
         claimed += usize::from(!claims.is_empty());
         let (request, client) = (replace_map(&case.0)?, client.clone());
         judged.push(async move {
-            let found = answer(client.request(request)).await?;
+            let found = await_answer(client.request(request)).await?;
             let agrees = agrees(&wanted, &claims, &found);
             Ok(if agrees { Vec::new() } else { vec![against(&case.0, &wanted, "policy", &told(&found))] })
         });
@@ -352,7 +355,7 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
 }
 
 /// Whether the policy says of each key what the webhook says, and misses none that it claims.
-fn agrees(wanted: &Faults, claims: &BTreeSet<String>, found: &Answer) -> bool {
+fn agrees(wanted: &Faults, claims: &BTreeSet<String>, found: &ApiAnswer) -> bool {
     let Some(status) = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"))
     else {
         return claims.is_empty();

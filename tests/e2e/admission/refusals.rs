@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::{DOORS, create, patch, shared};
-use crate::support::{good, odd, try_create, variant};
+use crate::support::{dry_run_create, invalid_variant, valid_spec, variant};
 
 /// A variant with a fault in each part, and the code and field of each.
 fn bad() -> (Value, [(&'static str, &'static str); 7]) {
@@ -61,7 +61,7 @@ async fn guide_quotes_the_output_of_kubectl() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("quoted").await?;
-    let mut spec = good("llama-8b-h100");
+    let mut spec = valid_spec("llama-8b-h100");
     spec["modelID"] = json!(" ");
     spec["variantCost"] = json!("$40/h");
     let ran = create(testbed, &namespace, &variant("llama-8b-h100", &spec)).await?;
@@ -79,7 +79,8 @@ async fn denial_has_one_cause_per_violation() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let (object, faults) = bad();
-    let status = try_create(&testbed.admin()?, "default", &object).await?.err().context("it was admitted")?;
+    let status =
+        dry_run_create(&testbed.admin()?, "default", &object).await?.err().context("it was admitted")?;
     assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
     let details = status.details.context("no details")?;
     assert_eq!((details.kind.as_str(), details.name.as_str()), ("VariantAutoscaling", "bad"));
@@ -99,7 +100,7 @@ async fn admits_a_variant_before_its_target_exists() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("admitted").await?;
-    let ran = create(testbed, &namespace, &variant("llama", &good("llama"))).await?;
+    let ran = create(testbed, &namespace, &variant("llama", &valid_spec("llama"))).await?;
     ensure!(ran.ok, "refused: {}", ran.stderr);
     ensure!(ran.stderr.contains("Warning: [WVA-VA-054]"), "no word of the absent target: {}", ran.stderr);
     let get = ["get", "va", "llama", "-n", &namespace, "-o", "jsonpath={.spec.variantCost}"];
@@ -113,7 +114,7 @@ async fn denies_removal_of_the_instance_label() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = DOORS.read().await;
     let namespace = testbed.namespace("instances").await?;
-    let mut theirs = odd("theirs");
+    let mut theirs = invalid_variant("theirs");
     theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
     create(testbed, &namespace, &theirs).await?.success().context("another instance's object was judged")?;
 

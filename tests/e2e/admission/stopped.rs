@@ -8,7 +8,7 @@ use wva_testbed::{Ran, Testbed, eventually};
 use super::frozen::Frozen;
 use super::map_objects::{MAIN, map};
 use super::{DOORS, KINDS, MAIN_MAP, SOON, create, entries, judged_again, patch, refused, shared};
-use crate::support::{good, variant};
+use crate::support::{valid_spec, variant};
 
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
 const MODE: &str = "wva.llmd.ai/mode";
@@ -37,7 +37,7 @@ fn bad_variants() -> Vec<(Value, &'static str)> {
         "fixed=99999999999999999999",
     ];
     let with = |name: String, part: &str, key: &str, value: &str| {
-        let mut object = variant(&name, &good(&name));
+        let mut object = variant(&name, &valid_spec(&name));
         object["metadata"][part] = json!({key: value});
         object
     };
@@ -97,8 +97,8 @@ async fn denies_violations_while_no_replica_answers() -> anyhow::Result<()> {
     let _map = MAIN_MAP.lock().await;
     judged_again(testbed).await?;
     let namespace = testbed.namespace("stopped").await?;
-    create(testbed, &namespace, &variant("stored", &good("stored"))).await?.success()?;
-    let mut theirs = variant("theirs", &good("theirs"));
+    create(testbed, &namespace, &variant("stored", &valid_spec("stored"))).await?.success()?;
+    let mut theirs = variant("theirs", &valid_spec("theirs"));
     theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
     create(testbed, &namespace, &theirs).await?.success()?;
     let (map, changes) = immutable_changes();
@@ -133,7 +133,7 @@ async fn judge(
         .await?;
     }
     // The CRD comes first with what it knows.
-    let mut cost = variant("cost", &good("cost"));
+    let mut cost = variant("cost", &valid_spec("cost"));
     cost["spec"]["variantCost"] = json!("$40");
     refused(&create(testbed, namespace, &cost).await?, &["spec.variantCost"])?;
     let unlabelled = json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": null}}});
@@ -146,7 +146,7 @@ async fn judge(
 
     // What is right passes, and what is not theirs.
     patch(testbed, namespace, "stored", &json!({"spec": {"variantCost": "40"}})).await?.success()?;
-    create(testbed, namespace, &variant("fresh", &good("fresh"))).await?.success()?;
+    create(testbed, namespace, &variant("fresh", &valid_spec("fresh"))).await?.success()?;
     let mut mutable = map.clone();
     mutable["data"]["GLOBAL_OPT_INTERVAL"] = json!("30s");
     mutable["data"]["REST_CLIENT_TIMEOUT"] = json!("1m30s");

@@ -10,7 +10,7 @@ use wva_testbed::install::SYSTEM;
 use wva_testbed::{Testbed, eventually};
 
 use super::map;
-use crate::support::{Cluster, DEADLINE, merge};
+use crate::support::{Cluster, DEADLINE, merge_patch};
 
 const CHANGED: &str = "Updated configuration";
 const IMMUTABLE: &str = "Attempted to change immutable parameters";
@@ -67,9 +67,7 @@ pub(crate) fn settings_in_force_can_be_printed(cluster: &Cluster) -> anyhow::Res
 }
 
 /// Nobody judges what is stored here.
-pub(crate) async fn main_map_changes_settings_at_run_time(
-    cluster: &Cluster,
-) -> anyhow::Result<()> {
+pub(crate) async fn main_map_changes_settings_at_run_time(cluster: &Cluster) -> anyhow::Result<()> {
     let ten = "10m";
     let took =
         holds(cluster, &json!({"GLOBAL_OPT_INTERVAL": ten, "WVA_DECISION_HOLD": "7m"}), "7m0s").await?;
@@ -102,7 +100,7 @@ pub(crate) async fn main_map_changes_settings_at_run_time(
 
     store(&cluster.testbed, &json!({"GLOBAL_OPT_INTERVAL": "1s", "LOG_LEVEL": "debug"})).await?;
     interval_changed(cluster, ten, "1s").await?;
-    cluster.more_cycles(4).await?;
+    cluster.wait_for_cycles(4).await?;
     eventually("the log level to change", DEADLINE, async || {
         let debug = |line: &str| line.contains("\"level\":\"debug\"");
         ensure!(cluster.install.process().log().lines().any(debug), "there is no line of that level");
@@ -195,7 +193,7 @@ async fn next_leader_reports_a_change_without_leader(
 ) -> anyhow::Result<()> {
     let lease = async |holder: &str, seconds: u32| {
         let held = json!({"spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}});
-        merge(&cluster.testbed, SYSTEM, "lease/72dd1cf1.llm-d.ai", &held).await?.success()
+        merge_patch(&cluster.testbed, SYSTEM, "lease/72dd1cf1.llm-d.ai", &held).await?.success()
     };
     lease("somebody", 600).await?;
     let leads = async || cluster.install.series("wva_leader", &[]).await;

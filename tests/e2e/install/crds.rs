@@ -9,7 +9,7 @@ use serde_json::json;
 use super::manifests::{no_pools, picker_tokens, pools};
 use super::site::{CRD, MANAGER, MODELS, NO_MODEL, NO_PROMETHEUS, Site, VARIANT, chart};
 use super::table::Table;
-use crate::support::{apply_stand_in, good, merge, read, variant};
+use crate::support::{apply_stand_in, get_object, merge_patch, valid_spec, variant};
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, eventually};
 
@@ -27,7 +27,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     table.step("install on top of it", Box::pin(install(site, &helm))).await;
     table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
     table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
-    table.step("uninstall keeps the CRD and what is stored", Box::pin(kept(site, &helm))).await;
+    table.step("uninstall keeps the CRD and what is stored", Box::pin(into_result(site, &helm))).await;
     table.step("a CRD of the release takes over that of llm-d WVA", Box::pin(taken_over(site, &helm))).await;
     table.step("the next upgrade upgrades it; uninstall keeps it", Box::pin(upgraded(site, &helm))).await;
     table.step("install with the CRD of the chart; helm test", Box::pin(install_again(site, &helm))).await;
@@ -39,7 +39,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
 
 async fn original(site: &Site) -> anyhow::Result<String> {
     apply_stand_in(&site.testbed, "variantautoscalings-v0.5").await?;
-    let mut object = variant("stored", &good("stored"));
+    let mut object = variant("stored", &valid_spec("stored"));
     object["metadata"]["namespace"] = json!(MODELS);
     object["metadata"]["labels"] = json!({"inference.optimization/acceleratorName": "H100"});
     object["spec"]["variantCost"] = json!("40.0");
@@ -78,10 +78,10 @@ async fn replaced(site: &Site) -> anyhow::Result<String> {
         Ok(())
     })
     .await?;
-    let stored = read(&site.testbed, &["va/stored", "-n", MODELS]).await?;
+    let stored = get_object(&site.testbed, &["va/stored", "-n", MODELS]).await?;
     ensure!(stored["spec"]["variantCost"] == "40.0", "what was stored is {stored}");
     let change = json!({"spec": {"maxReplicas": 5}});
-    merge(&site.testbed, MODELS, &format!("va/{VARIANT}"), &change).await?.success()?;
+    merge_patch(&site.testbed, MODELS, &format!("va/{VARIANT}"), &change).await?.success()?;
     site.healthy().await?;
     Ok("the object is as it was, and new fields are taken".to_owned())
 }
@@ -109,7 +109,7 @@ async fn install_again(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("no conflict, and the test of a controller without variants succeeds".to_owned())
 }
 
-async fn kept(site: &Site, helm: &Helm) -> anyhow::Result<String> {
+async fn into_result(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.uninstall(helm).await?;
     site.kubectl(&["get", "crd", CRD]).await?;
     site.kubectl(&["-n", MODELS, "delete", "va", "stored"]).await?;
@@ -155,7 +155,7 @@ async fn upgraded(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.helm(helm, &values).await?.success()?;
     let new = field().await?;
     ensure!(new == "integer", "the upgrade did not upgrade the CRD: {new:?}");
-    kept(site, helm).await
+    into_result(site, helm).await
 }
 
 /// A stand-in for the chart of llm-d WVA: its Deployment, which selects pods by fewer labels than ours.

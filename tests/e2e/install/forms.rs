@@ -9,7 +9,7 @@ use wva_crds::names::INSTANCE_LABEL;
 
 use super::site::{MODEL, MODELS, NO_PROMETHEUS, Site, chart};
 use super::table::Table;
-use crate::support::{found, read};
+use crate::support::{find_condition, get_object};
 use wva_testbed::{Helm, Ran, eventually};
 
 /// Longest wait for webhooks to open and for a status to be written.
@@ -80,8 +80,8 @@ async fn model(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 
 async fn has_status(site: &Site, namespace: &str, variant: &str) -> anyhow::Result<()> {
     eventually("a status", SOON, async || {
-        let va = read(&site.testbed, &["va", variant, "-n", namespace]).await?;
-        found(&va, "Ready").map(drop)
+        let va = get_object(&site.testbed, &["va", variant, "-n", namespace]).await?;
+        find_condition(&va, "Ready").map(drop)
     })
     .await
     .with_context(|| site.evidence())

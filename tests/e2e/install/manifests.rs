@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::site::{CRD, MANAGER, MODELS, Site};
 use super::table::Table;
-use crate::support::{apply_crds, read};
+use crate::support::{apply_crds, get_object};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{METRICS_READER, RELEASE, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
@@ -42,7 +42,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
 
 /// A folder of the repository.
 fn repository(path: &str) -> anyhow::Result<PathBuf> {
-    let path = crate::support::repository(path);
+    let path = crate::support::repository_path(path);
     path.canonicalize().with_context(|| format!("there is no {}", path.display()))
 }
 
@@ -159,7 +159,7 @@ async fn apply(site: &Site, components: &[&str]) -> anyhow::Result<()> {
 /// The ServiceMonitor selects the Service of the metrics, and names a port, a token and a CA that are there.
 async fn scraped(site: &Site) -> anyhow::Result<()> {
     let get = async |kind: &str, name: &str| -> anyhow::Result<Value> {
-        read(&site.testbed, &[kind, name, "-n", SYSTEM]).await
+        get_object(&site.testbed, &[kind, name, "-n", SYSTEM]).await
     };
     let monitor = get("servicemonitor", &format!("{MANAGER}-metrics-monitor")).await?;
     let service = get("service", &format!("{MANAGER}-metrics-service")).await?;

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use super::profiles::profile;
 use super::site::{MAIN_MAP, MODELS, Site, VARIANT};
 use super::table::Table;
-use crate::support::read;
+use crate::support::get_object;
 use wva_testbed::Helm;
 use wva_testbed::install::{RELEASE, SYSTEM};
 
@@ -122,7 +122,7 @@ metadata:
         let args = ["-f", &profile(COMPATIBLE), "--set-file", &ca, "--set", values, "--set", service];
         self.site.helm(self.helm, &args).await?.success()?;
         self.site.healthy().await?;
-        let map = read(&self.site.testbed, &["configmap", MAIN_MAP, "-n", SYSTEM]).await?;
+        let map = get_object(&self.site.testbed, &["configmap", MAIN_MAP, "-n", SYSTEM]).await?;
         let path = &map["data"]["PROMETHEUS_CA_CERT_PATH"];
         ensure!(path == "/etc/wva/prometheus-ca/ca.crt", "the CA's path is {path}");
         let path = "jsonpath={.metadata.labels.inference\\.optimization/acceleratorName} {.spec.modelID}";

@@ -14,7 +14,7 @@ use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::replicas::LEASE_NAME;
 use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Ran, Testbed, eventually};
 
-use crate::support::{external_metric, odd, read, try_create};
+use crate::support::{dry_run_create, external_metric, get_object, invalid_variant};
 
 /// Namespace of the model server, by the defaults of llm-d WVA's chart.
 pub(super) const MODELS: &str = "llm-d-autoscaler";
@@ -195,15 +195,15 @@ impl Site {
     /// rule.
     pub(super) async fn judges(&self, namespace: &str, labels: &Value) -> anyhow::Result<()> {
         let client = self.testbed.admin()?;
-        let mut object = odd("probe");
+        let mut object = invalid_variant("probe");
         object["metadata"]["labels"] = labels.clone();
         // The original's CRD wants it.
         object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
-        let refused = try_create(&client, namespace, &object).await?.err();
+        let refused = dry_run_create(&client, namespace, &object).await?.err();
         let refused = refused.context("a bad variant is not refused")?;
         ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         object["metadata"]["annotations"] = Value::Null;
-        let admitted = try_create(&client, namespace, &object).await?;
+        let admitted = dry_run_create(&client, namespace, &object).await?;
         ensure!(admitted.is_ok(), "{admitted:?}");
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Site {
     /// The controller's pods, which change with a rollout alone; without those that end.
     pub(super) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
         let args = ["-n", SYSTEM, "pods", "-l", "control-plane=controller-manager"];
-        let pods = read(&self.testbed, &args).await?;
+        let pods = get_object(&self.testbed, &args).await?;
         let metadata = pods["items"].as_array().into_iter().flatten().map(|pod| &pod["metadata"]);
         let stay = metadata.filter(|metadata| metadata["deletionTimestamp"].is_null());
         Ok(stay.filter_map(|metadata| metadata["name"].as_str()).map(str::to_owned).collect())

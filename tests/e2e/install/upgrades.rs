@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use super::profiles::profile;
 use super::site::{MAIN_MAP, NO_PROMETHEUS};
 use super::{Extent, Site, Table};
-use crate::support::repository;
+use crate::support::repository_path;
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, Ran, eventually};
 
@@ -66,7 +66,7 @@ impl Release<'_> {
     }
 
     async fn install(&self) -> anyhow::Result<String> {
-        let values = repository("tests/fixtures/original/chart-values-saturation.yaml");
+        let values = repository_path("tests/fixtures/original/chart-values-saturation.yaml");
         let (profile, values) = (profile("values-llm-d-wva.yaml"), values.to_string_lossy());
         self.helm(&["-f", &profile, "-f", &values, "--set", NO_PROMETHEUS]).await?.success()?;
         self.site.healthy().await?;

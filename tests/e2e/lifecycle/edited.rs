@@ -4,7 +4,7 @@ use serde_json::json;
 use wva_testbed::fixtures::VariantFixture;
 
 use super::{cluster, cycle, published, served};
-use crate::support::merge_status;
+use crate::support::patch_status;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn next_cycle_restores_an_overwritten_target() -> anyhow::Result<()> {
@@ -14,7 +14,7 @@ async fn next_cycle_restores_an_overwritten_target() -> anyhow::Result<()> {
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
     published(cluster, &ns, "edited", 1).await?;
     let status = json!({"desiredOptimizedAlloc": {"numReplicas": 7}});
-    merge_status(&cluster.testbed, &ns, "edited", &status).await?;
+    patch_status(&cluster.testbed, &ns, "edited", &status).await?;
     cycle(cluster, &ns).await?;
     served(cluster, &ns, "edited", &["1"]).await?;
     published(cluster, &ns, "edited", 1).await

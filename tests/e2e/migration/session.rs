@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use tokio::io::AsyncBufReadExt as _;
 use wva_testbed::{Testbed, eventually, within};
 
-use crate::support::{DEADLINE, Run, wva};
+use crate::support::{CommandOutput, DEADLINE, run_wva};
 
 /// The terminal.
 pub(crate) struct Session<'a> {
@@ -16,13 +16,13 @@ pub(crate) struct Session<'a> {
 
 impl Session<'_> {
     /// Runs `wva` with the administrator's kubeconfig, and prints it.
-    pub(crate) async fn wva(&self, args: &[&str]) -> anyhow::Result<Run> {
+    pub(crate) async fn wva(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
         self.wva_with(args, "").await
     }
 
     /// The same with this on its standard input.
-    pub(crate) async fn wva_with(&self, args: &[&str], input: &str) -> anyhow::Result<Run> {
-        let run = wva(self.testbed, args, input).await?;
+    pub(crate) async fn wva_with(&self, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
+        let run = run_wva(self.testbed, args, input).await?;
         show(args, &run);
         Ok(run)
     }
@@ -53,10 +53,10 @@ impl Session<'_> {
         &self,
         what: &str,
         args: &[&str],
-        wanted: impl Fn(&Run) -> bool,
-    ) -> anyhow::Result<Run> {
+        wanted: impl Fn(&CommandOutput) -> bool,
+    ) -> anyhow::Result<CommandOutput> {
         let run = eventually(&format!("{what} (wva {})", args.join(" ")), DEADLINE, async || {
-            let run = wva(self.testbed, args, "").await?;
+            let run = run_wva(self.testbed, args, "").await?;
             ensure!(wanted(&run), "exit code {}\n{}{}", run.code, run.stdout, run.stderr);
             Ok(run)
         })
@@ -91,7 +91,7 @@ impl Session<'_> {
     }
 }
 
-fn show(args: &[&str], run: &Run) {
+fn show(args: &[&str], run: &CommandOutput) {
     println!("$ wva {}", args.join(" "));
     for line in run.stdout.lines().chain(run.stderr.lines()) {
         println!("{line}");

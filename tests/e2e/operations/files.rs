@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 
 use super::trust::{Trust, secret_name};
-use crate::support::{Outcome, good, odd, try_create, variant};
+use crate::support::{Outcome, dry_run_create, invalid_variant, valid_spec, variant};
 use wva_testbed::install::{InstallOptions, SERVICE, SYSTEM};
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually, run};
@@ -71,9 +71,10 @@ async fn trusted(replicas: &Replicas<'_>, folder: &Path) -> anyhow::Result<()> {
 /// One variant without a fault is admitted, and one with a fault that only the webhook knows is refused.
 async fn reviews_are_answered(replicas: &Replicas<'_>) -> anyhow::Result<()> {
     let client = replicas.testbed().admin()?;
-    let admitted = try_create(&client, replicas.namespace(), &variant("good", &good("good"))).await?;
+    let admitted =
+        dry_run_create(&client, replicas.namespace(), &variant("good", &valid_spec("good"))).await?;
     ensure!(admitted.is_ok(), "{admitted:?}");
-    let refused = try_create(&client, replicas.namespace(), &odd("bad")).await?;
+    let refused = dry_run_create(&client, replicas.namespace(), &invalid_variant("bad")).await?;
     let message = refused.err().context("a fault was admitted")?.message;
     ensure!(message.contains("[WVA-VA-017]"), "{message}");
     Ok(())

@@ -13,7 +13,7 @@ use wva_testbed::install::{API_SERVICE, InstallOptions, SYSTEM, WEBHOOKS};
 use wva_testbed::picker::{CRDS, pool};
 use wva_testbed::replicas::{LEASE_NAME, Replicas};
 
-use crate::support::{Outcome, apply_crds, good, repository, variant};
+use crate::support::{Outcome, apply_crds, repository_path, valid_spec, variant};
 
 const ACCOUNT: &str = "workload-variant-autoscaler-controller-manager";
 const ROLE: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-manager";
@@ -122,7 +122,7 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
         patch(format!("{core}/services/other"), json!({"spec": {"selector": {"app": "mine"}}})),
         post(format!("{core}/pods"), pod),
         delete(format!("{core}/pods")),
-        post(variants.clone(), variant("new", &good("new"))),
+        post(variants.clone(), variant("new", &valid_spec("new"))),
         patch(format!("{variants}/llama"), json!({"spec": {"modelID": "other"}})),
         delete(format!("{variants}/llama")),
         patch(format!("{hpas}/llama"), json!({"spec": {"maxReplicas": 99}})),
@@ -283,7 +283,7 @@ pub(crate) async fn permissions(testbed: &Testbed, wva: &Path) -> anyhow::Result
 
 #[test]
 fn rbac_rules_have_no_wildcard_and_a_reason_each() -> anyhow::Result<()> {
-    let path = repository("config/base/rbac.yaml");
+    let path = repository_path("config/base/rbac.yaml");
     let manifest = std::fs::read_to_string(&path)?;
     ensure!(!manifest.contains('*'), "a wildcard in {}", path.display());
     let lines: Vec<&str> = manifest.lines().collect();

@@ -8,7 +8,7 @@ use wva_testbed::eventually;
 use wva_testbed::install::manifests::PROBE;
 
 use super::{ALLOWED, FAULTS, LABEL, Releases, causes, faulty, labelled, refused};
-use crate::support::{DEADLINE, good, try_create, variant};
+use crate::support::{DEADLINE, dry_run_create, valid_spec, variant};
 
 /// Asserts that the reviews of an update are those of one attempt, or of several equal ones. The API server repeats an
 /// update with all its reviews, up to five times, when the object was written meanwhile, such as its status.
@@ -26,11 +26,11 @@ pub(super) async fn each_release_judges_its_own_variants(releases: &Releases) ->
     for (who, object) in [
         (0, labelled("of-a", "a")),
         (1, labelled("of-b", "b")),
-        (2, variant("of-nobody", &good("of-nobody"))),
+        (2, variant("of-nobody", &valid_spec("of-nobody"))),
     ] {
         let wrong = faulty(object.clone());
         let (answer, reviews) =
-            releases.judged(Box::pin(try_create(&releases.client, &namespace, &wrong))).await?;
+            releases.judged(Box::pin(dry_run_create(&releases.client, &namespace, &wrong))).await?;
         let status = answer.err().with_context(|| format!("it was admitted: {wrong}"))?;
         ensure!(causes(&status) == FAULTS, "{wrong}: {status:?}");
         // The first refusal ends it: no second phase, and no other release.
@@ -43,8 +43,9 @@ pub(super) async fn each_release_judges_its_own_variants(releases: &Releases) ->
         assert_eq!(reviews, wanted, "{object}");
     }
     // Somebody's whom nobody knows: nobody judges it.
-    let (answer, reviews) =
-        releases.judged(Box::pin(try_create(&releases.client, &namespace, &labelled("of-c", "c")))).await?;
+    let (answer, reviews) = releases
+        .judged(Box::pin(dry_run_create(&releases.client, &namespace, &labelled("of-c", "c"))))
+        .await?;
     ensure!(answer.is_ok() && reviews == [0; 3], "{answer:?} {reviews:?}");
     for (install, own) in releases.all().into_iter().zip(["of-a", "of-b", "of-nobody"]) {
         let log = install.process().log();
@@ -59,25 +60,28 @@ pub(super) async fn each_release_judges_its_own_variants(releases: &Releases) ->
     Ok(())
 }
 
-pub(super) async fn unlabelled_variants_belong_to_the_namespace_owner(releases: &Releases) -> anyhow::Result<()> {
+pub(super) async fn unlabelled_variants_belong_to_the_namespace_owner(
+    releases: &Releases,
+) -> anyhow::Result<()> {
     let (of_a, of_b) = (releases.namespace_of("a").await?, releases.namespace_of("b").await?);
     releases.until_injected(&of_a).await?;
     let (created, reviews) =
-        releases.judged(releases.create(&of_a, &variant("injected", &good("injected")))).await?;
+        releases.judged(releases.create(&of_a, &variant("injected", &valid_spec("injected")))).await?;
     created.success()?;
     assert_eq!(releases.label_of(&of_a, "injected").await?, "a");
     // The release without an instance is asked before the label is there, and not again once it is.
     assert_eq!(reviews, [2, 0, 1], "injected");
 
     eventually("the label to be required", DEADLINE, async || {
-        let answer = try_create(&releases.client, &of_b, &variant("required", &good("required"))).await?;
+        let answer =
+            dry_run_create(&releases.client, &of_b, &variant("required", &valid_spec("required"))).await?;
         let status = answer.err().context("it was admitted without a label")?;
         ensure!(causes(&status) == [format!("metadata.labels[{LABEL}]")], "{status:?}");
         ensure!(status.message.contains("[WVA-VA-013]"), "{}", status.message);
         Ok(())
     })
     .await?;
-    let required = variant("required", &good("required"));
+    let required = variant("required", &valid_spec("required"));
     let (ran, reviews) = releases.judged(releases.create(&of_b, &required)).await?;
     refused(&ran, "WVA-VA-013")?;
     assert_eq!(reviews, [0, 1, 1], "required");

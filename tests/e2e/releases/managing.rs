@@ -7,7 +7,7 @@ use wva_testbed::install::{SERVICE, SYSTEM, WEBHOOKS, get};
 use wva_testbed::{Signal, eventually};
 
 use super::{FAULTS, LABEL, Releases, causes, faulty, labelled, release_a};
-use crate::support::{DEADLINE, good, is, merge, read, try_create, variant};
+use crate::support::{DEADLINE, dry_run_create, get_object, has_condition, merge_patch, valid_spec, variant};
 
 pub(super) async fn each_release_manages_its_own_variants(releases: &Releases) -> anyhow::Result<()> {
     let testbed = &releases.testbed;
@@ -21,8 +21,12 @@ pub(super) async fn each_release_manages_its_own_variants(releases: &Releases) -
     releases.until_published(&releases.a, &own, "own").await?;
     // The status is written after the series: by another task, which may still be on its way.
     eventually("its target to be resolved", DEADLINE, async || {
-        let va = read(testbed, &["va", "own", "-n", &own]).await?;
-        ensure!(is(&va, "TargetResolved", ("True", "TargetFound")), "its status is {}", va["status"]);
+        let va = get_object(testbed, &["va", "own", "-n", &own]).await?;
+        ensure!(
+            has_condition(&va, "TargetResolved", ("True", "TargetFound")),
+            "its status is {}",
+            va["status"]
+        );
         Ok(())
     })
     .await?;
@@ -44,9 +48,7 @@ pub(super) async fn each_release_manages_its_own_variants(releases: &Releases) -
 }
 
 /// With an ordinary Service in front, as in a cluster: the release looks at its endpoints before it opens the webhooks.
-pub(super) async fn webhooks_wait_for_an_endpoint_of_the_service(
-    releases: &Releases,
-) -> anyhow::Result<()> {
+pub(super) async fn webhooks_wait_for_an_endpoint_of_the_service(releases: &Releases) -> anyhow::Result<()> {
     let testbed = &releases.testbed;
     let [webhooks, service, system] = [WEBHOOKS, SERVICE, SYSTEM].map(|name| release_a().named(name));
     let kind = "validatingwebhookconfiguration";
@@ -56,7 +58,7 @@ pub(super) async fn webhooks_wait_for_an_endpoint_of_the_service(
     };
     let ports = json!([{"name": "admission", "port": 443}]);
     let ordinary = json!({"spec": {"type": "ClusterIP", "externalName": null, "ports": ports}});
-    merge(testbed, &system, &format!("service/{service}"), &ordinary).await?.success()?;
+    merge_patch(testbed, &system, &format!("service/{service}"), &ordinary).await?.success()?;
     // All four: variants, those without a label, the main map, the maps with entries.
     let closed: Vec<Value> =
         (0..4).map(|i| json!({"op": "remove", "path": format!("/webhooks/{i}/rules")})).collect();
@@ -86,12 +88,12 @@ pub(super) async fn a_frozen_release_blocks_no_other(releases: &Releases) -> any
     let namespace = releases.testbed.namespace("without-b").await?;
     releases.create(&namespace, &labelled("left", "b")).await?.success()?;
     releases.b.process().signal(Signal::Stop)?;
-    let lives = [labelled("lives-a", "a"), variant("lives", &good("lives"))];
+    let lives = [labelled("lives-a", "a"), variant("lives", &valid_spec("lives"))];
     for object in &lives {
         releases.create(&namespace, object).await?.success()?;
         let name = object["metadata"]["name"].as_str().context("no name")?;
         releases.patch(&namespace, name, json!({"labels": {"team": "x"}})).await?.success()?;
-        let wrong = try_create(&releases.client, &namespace, &faulty(object.clone())).await?;
+        let wrong = dry_run_create(&releases.client, &namespace, &faulty(object.clone())).await?;
         ensure!(wrong.is_err_and(|status| causes(&status) == FAULTS), "{object}: it is not judged any more");
     }
     // What is b's is refused rather than let through; what was b's can go.

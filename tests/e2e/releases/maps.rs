@@ -62,9 +62,7 @@ pub(super) async fn a_release_judges_only_its_own_main_map(releases: &Releases) 
     Ok(())
 }
 
-pub(super) async fn opt_in_label_must_name_the_release(
-    releases: &Releases,
-) -> anyhow::Result<()> {
+pub(super) async fn opt_in_label_must_name_the_release(releases: &Releases) -> anyhow::Result<()> {
     let testbed = &releases.testbed;
     let (other, opted_in) = (testbed.namespace("of-others").await?, testbed.namespace("opted-in").await?);
     for (namespace, value) in [(&other, "true"), (&opted_in, "a")] {

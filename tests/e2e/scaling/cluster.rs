@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::timeline::{Seen, Timeline};
-use crate::support::{DEADLINE, events, list, served};
+use crate::support::{DEADLINE, events, fleet_config, list_objects};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
@@ -95,7 +95,7 @@ impl Scarce {
     pub(super) async fn pending_until_stuck(&self, variant: &str) -> anyhow::Result<Duration> {
         let event = self.until_told(variant, "Stuck").await?;
         let time = |value: &Value| anyhow::Ok(value.as_str().context("no time")?.parse::<Timestamp>()?);
-        let pods = list(&self.testbed, "api/v1", &self.namespace, "pods").await?;
+        let pods = list_objects(&self.testbed, "api/v1", &self.namespace, "pods").await?;
         let own = |pod: &&Value| {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             name.starts_with(&format!("{variant}-")) && pod["spec"]["nodeName"].is_null()

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::support::{found, list, target};
+use crate::support::{find_condition, list_objects, target};
 use wva_testbed::{Testbed, eventually};
 
 /// Characters of a reason that are told: the figures that matter come first.
@@ -32,7 +32,7 @@ impl Seen {
         let number =
             |path: &str| deployment.and_then(|d| d.pointer(path)).and_then(Value::as_u64).unwrap_or(0);
         let condition = |kind: &str, field: &str| {
-            let text = found(variant, kind).ok().and_then(|condition| condition[field].as_str());
+            let text = find_condition(variant, kind).ok().and_then(|condition| condition[field].as_str());
             text.unwrap_or_default().to_owned()
         };
         Self {
@@ -105,8 +105,9 @@ impl<'a> Timeline<'a> {
     /// Looks, and tells what has changed.
     async fn look(&mut self) -> anyhow::Result<()> {
         let variants =
-            list(self.testbed, "apis/llmd.ai/v1alpha1", self.namespace, "variantautoscalings").await?;
-        let deployments = list(self.testbed, "apis/apps/v1", self.namespace, "deployments").await?;
+            list_objects(self.testbed, "apis/llmd.ai/v1alpha1", self.namespace, "variantautoscalings")
+                .await?;
+        let deployments = list_objects(self.testbed, "apis/apps/v1", self.namespace, "deployments").await?;
         for variant in &variants {
             let name = variant["metadata"]["name"].as_str().unwrap_or_default();
             let now = Seen::of(variant, deployments.iter().find(|d| d["metadata"]["name"] == name));

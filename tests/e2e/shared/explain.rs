@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::support::{Cluster, DEADLINE, controller_pod, served, target, wva};
+use crate::support::{Cluster, DEADLINE, controller_pod, fleet_config, run_wva, target};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
@@ -11,7 +11,7 @@ use wva_testbed::{Fleet, Process, Signal, eventually};
 
 /// What `wva` prints where it succeeds.
 async fn printed(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
-    let run = wva(&cluster.testbed, args, "").await?;
+    let run = run_wva(&cluster.testbed, args, "").await?;
     ensure!(run.code == 0, "{args:?}: {run:?}");
     Ok(run.stdout)
 }
@@ -20,17 +20,17 @@ async fn printed(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
 async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("explain").await?;
-    let load = Fleet::start(&cluster.testbed, served(&ns))?;
+    let load = Fleet::start(&cluster.testbed, fleet_config(&ns))?;
     load.set_fixed_all(0.78, 0.0);
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
     let dear = VariantFixture::new(&ns, "dear").cost("80.0");
     for variant in [&cheap, &dear] {
         cluster.testbed.apply(&variant.all()).await?;
     }
-    cluster.until(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
+    cluster.wait_for(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
 
     // Nothing runs that is a controller, as far as the cluster can tell.
-    let run = wva(&cluster.testbed, &["explain"], "").await?;
+    let run = run_wva(&cluster.testbed, &["explain"], "").await?;
     ensure!(run.code == 1 && run.stderr.contains("--controller-namespace"), "{run:?}");
 
     let debug = cluster.install.address("debug")?.rsplit_once(':').context("no port")?.1.parse()?;
@@ -47,7 +47,7 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
     .await?;
     ensure!(!explained.contains("dear"), "only one was asked for:\n{explained}");
 
-    let run = wva(&cluster.testbed, &["explain", "-n", &ns, "nobody"], "").await?;
+    let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "nobody"], "").await?;
     ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");
 
     cycles_are_recorded_and_replayed(cluster).await?;

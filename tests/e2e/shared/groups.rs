@@ -1,7 +1,7 @@
 //! A LeaderWorkerSet as the target of a variant, in a cluster that gets the kind only later. The CRD is a stand-in, and
 //! the StatefulSets that its controller would make are made here; the pods in them are those of the real controller.
 
-use crate::support::{Cluster, DEADLINE, apply_stand_in, is, read, served, target};
+use crate::support::{Cluster, DEADLINE, apply_stand_in, fleet_config, get_object, has_condition, target};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
@@ -40,7 +40,7 @@ spec:
 }
 
 async fn uid(cluster: &Cluster, namespace: &str, what: &str) -> anyhow::Result<String> {
-    let object = read(&cluster.testbed, &[what, "-n", namespace]).await?;
+    let object = get_object(&cluster.testbed, &[what, "-n", namespace]).await?;
     object["metadata"]["uid"].as_str().map(str::to_owned).context("no uid")
 }
 
@@ -67,8 +67,9 @@ async fn scales_a_leader_worker_set_whose_crd_comes_late() -> anyhow::Result<()>
         "scaleTargetRef: {apiVersion: leaderworkerset.x-k8s.io/v1, kind: LeaderWorkerSet, name: big}";
     let variant = fixture.variant().replace("scaleTargetRef: {kind: Deployment, name: big}", scaled);
     cluster.testbed.apply(&variant).await?;
-    let missing = |va: &Value| is(va, "Ready", ("False", "DeploymentNotFound")) && target(va).is_none();
-    cluster.until(&ns, "big", "miss its workload", missing).await?;
+    let missing =
+        |va: &Value| has_condition(va, "Ready", ("False", "DeploymentNotFound")) && target(va).is_none();
+    cluster.wait_for(&ns, "big", "miss its workload", missing).await?;
 
     apply_stand_in(&cluster.testbed, "leaderworkersets").await?;
     eventually("the kind to be served", DEADLINE, async || {
@@ -76,12 +77,13 @@ async fn scales_a_leader_worker_set_whose_crd_comes_late() -> anyhow::Result<()>
     })
     .await?;
     play_its_controller(cluster, &ns, &format!("{MODEL_LABEL}: served")).await?;
-    let load = Fleet::start(&cluster.testbed, served(&ns))?;
+    let load = Fleet::start(&cluster.testbed, fleet_config(&ns))?;
     load.set_fixed_all(0.10, 0.0);
     load.set_fixed("big-0", 0.78, 0.0);
     load.wait_ready(2, DEADLINE).await?;
-    let grows = |va: &Value| is(va, "TargetResolved", ("True", "TargetFound")) && target(va) == Some(2);
-    cluster.until(&ns, "big", "be measured by its leader, and grow", grows).await?;
+    let grows =
+        |va: &Value| has_condition(va, "TargetResolved", ("True", "TargetFound")) && target(va) == Some(2);
+    cluster.wait_for(&ns, "big", "be measured by its leader, and grow", grows).await?;
     eventually("the snapshot to show one ready group", DEADLINE, async || {
         let seen = cluster.model(&ns).await?["variants"][0].take();
         ensure!(seen["current"] == 1 && seen["ready"] == 1, "{seen}");
@@ -96,5 +98,5 @@ async fn scales_a_leader_worker_set_whose_crd_comes_late() -> anyhow::Result<()>
 
     let crd = "crd/leaderworkersets.leaderworkerset.x-k8s.io";
     cluster.testbed.kubectl(&["delete", crd]).await?.success()?;
-    cluster.until(&ns, "big", "lose its target with the kind", missing).await.map(drop)
+    cluster.wait_for(&ns, "big", "lose its target with the kind", missing).await.map(drop)
 }

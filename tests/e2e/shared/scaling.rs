@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, is, served, target, thresholds};
+use crate::support::{Cluster, DEADLINE, fleet_config, has_condition, saturation_map, target};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
@@ -15,7 +15,7 @@ use wva_testbed::{ExportFault, Fleet, FleetConfig, eventually};
 const LEARNT: Duration = Duration::from_mins(6);
 
 fn fleet(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
-    Fleet::start(&cluster.testbed, served(namespace))
+    Fleet::start(&cluster.testbed, fleet_config(namespace))
 }
 
 /// Waits for an event of this reason with this text, and returns all of the reason. A busy machine may miss what holds
@@ -42,9 +42,10 @@ async fn scales_up_the_cheaper_variant_through_the_hpa() -> anyhow::Result<()> {
         cluster.testbed.apply(&variant.all()).await?;
     }
     for name in ["cheap", "dear"] {
-        let rests =
-            |va: &Value| is(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);
-        cluster.until(&ns, name, "be measured at rest", rests).await?;
+        let rests = |va: &Value| {
+            has_condition(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1)
+        };
+        cluster.wait_for(&ns, name, "be measured at rest", rests).await?;
     }
     ensure!(cluster.replicas(&ns, "cheap").await? == 1, "it was scaled without load");
 
@@ -62,18 +63,18 @@ async fn scales_up_the_cheaper_variant_through_the_hpa() -> anyhow::Result<()> {
     })
     .await?;
     ensure!(!dear_first, "the more expensive variant grew first");
-    cluster.until(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
+    cluster.wait_for(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
     eventually("the HPA to scale the Deployment", DEADLINE, async || {
         ensure!(cluster.replicas(&ns, "cheap").await? >= 2, "it has not yet");
         Ok(())
     })
     .await?;
     let is_well = |va: &Value| {
-        is(va, "Ready", ("True", "Ready"))
-            && is(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
+        has_condition(va, "Ready", ("True", "Ready"))
+            && has_condition(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
             && va["status"]["actuation"]["applied"] == true
     };
-    cluster.until(&ns, "cheap", "be well", is_well).await?;
+    cluster.wait_for(&ns, "cheap", "be well", is_well).await?;
     told(cluster, &ns, "ScalingDecision", "1 -> 2 (SpareBelowTarget)").await.map(|_| ())
 }
 
@@ -104,12 +105,12 @@ async fn scales_down_one_by_one_to_one_replica() -> anyhow::Result<()> {
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.10, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
-    cluster.until_replicas(&ns, "idle", 1).await?;
+    cluster.wait_for_replicas(&ns, "idle", 1).await?;
     for step in ["from 3 to 2", "from 2 to 1"] {
         told(cluster, &ns, "ScalingReplicaSet", step).await?;
     }
     // The last one stays, however idle the model is.
-    cluster.more_cycles(3).await?;
+    cluster.wait_for_cycles(3).await?;
     ensure!(cluster.replicas(&ns, "idle").await? == 1, "the last replica was taken");
     Ok(())
 }
@@ -118,7 +119,7 @@ async fn scales_down_one_by_one_to_one_replica() -> anyhow::Result<()> {
 async fn recommendation_is_in_the_status_and_not_published() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("recommend").await?;
-    cluster.testbed.apply(&thresholds(&ns, "shadowAnalyzer: throughput")).await?;
+    cluster.testbed.apply(&saturation_map(&ns, "shadowAnalyzer: throughput")).await?;
     let load = fleet(cluster, &ns)?;
     load.set_fixed_all(0.78, 0.0);
     load.set_rate(5.0);
@@ -126,11 +127,11 @@ async fn recommendation_is_in_the_status_and_not_published() -> anyhow::Result<(
     let mode = format!("  annotations: {{wva.llmd.ai/mode: recommend}}\n{labels}");
     cluster.testbed.apply(&VariantFixture::new(&ns, "shown").all().replace(labels, &mode)).await?;
     let recommended = |va: &Value| {
-        is(va, "Ready", ("True", "RecommendOnly"))
+        has_condition(va, "Ready", ("True", "RecommendOnly"))
             && target(va) == Some(2)
             && va["status"]["actuation"]["applied"] == false
     };
-    cluster.until(&ns, "shown", "have a target in its status", recommended).await?;
+    cluster.wait_for(&ns, "shown", "have a target in its status", recommended).await?;
     let labels = [("namespace", ns.as_str()), ("variant_name", "shown")];
     let series = cluster.install.series("wva_desired_replicas", &labels).await?;
     ensure!(series.is_none(), "a series is published: {series:?}");
@@ -176,12 +177,12 @@ async fn scrape_gap_removes_no_replica() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    cluster.more_cycles(2).await?;
+    cluster.wait_for_cycles(2).await?;
     // A cycle publishes its target as a series before the status is written.
     let labels = [("namespace", ns.as_str()), ("variant_name", "gappy")];
     let desired = cluster.install.series("wva_desired_replicas", &labels).await?;
     ensure!(desired == Some(2.0), "a replica that does not report was taken for idle: {desired:?}");
-    let va = cluster.until(&ns, "gappy", "have a target", |va| target(va).is_some()).await?;
+    let va = cluster.wait_for(&ns, "gappy", "have a target", |va| target(va).is_some()).await?;
     ensure!(target(&va) == Some(2), "a replica that does not report was taken for idle: {}", va["status"]);
     Ok(())
 }
@@ -190,14 +191,15 @@ async fn scrape_gap_removes_no_replica() -> anyhow::Result<()> {
 async fn token_analyzer_adds_all_missing_replicas_at_once() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("tokens").await?;
-    cluster.testbed.apply(&thresholds(&ns, "analyzerName: saturation")).await?;
+    cluster.testbed.apply(&saturation_map(&ns, "analyzerName: saturation")).await?;
     let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 4.0, ..served(&ns) })?;
     // 4096 blocks of 16 tokens, requests of 512 + 128: at rest one replica is enough, for 0.65 of 65,536 are 42,598.
     load.set_fixed_all(0.65, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "counted").all()).await?;
-    let counted =
-        |va: &Value| is(va, "OptimizationReady", ("True", "OptimizationSucceeded")) && target(va) == Some(1);
-    cluster.until(&ns, "counted", "be counted at rest", counted).await?;
+    let counted = |va: &Value| {
+        has_condition(va, "OptimizationReady", ("True", "OptimizationSucceeded")) && target(va) == Some(1)
+    };
+    cluster.wait_for(&ns, "counted", "be counted at rest", counted).await?;
     // 90 times 512 waiting are 88,678 tokens in all: over 0.85 that is 61,729 more than the 42,598 of one replica, which
     // can do no more than it has in use while requests wait, and so two replicas more. One signal alone changes: two could
     // be of two scrapes.
@@ -215,7 +217,7 @@ async fn token_analyzer_adds_all_missing_replicas_at_once() -> anyhow::Result<()
 async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("arrivals").await?;
-    cluster.testbed.apply(&thresholds(&ns, "{analyzerName: throughput, ttftSlo: 900}")).await?;
+    cluster.testbed.apply(&saturation_map(&ns, "{analyzerName: throughput, ttftSlo: 900}")).await?;
     let kv_per_request = (512.0 + 64.0) / 65_536.0;
     let config = FleetConfig { rate: 30.0, max_seqs: 256, kv_per_request, ..served(&ns) };
     let load = Fleet::start(&cluster.testbed, config)?;
@@ -240,7 +242,7 @@ async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
         let time = |name: &str| va["status"]["learned"][name].as_f64();
         ["a", "b", "c"].into_iter().all(|name| time(name).is_some_and(|time| time > 0.0 && time < 1.0))
     };
-    cluster.until(&ns, "arrivals", "have what was learnt in its status", learned).await?;
+    cluster.wait_for(&ns, "arrivals", "have what was learnt in its status", learned).await?;
 
     load.set_rate(100.0);
     eventually("a step of several replicas at once", DEADLINE, async || {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{DEADLINE, served};
+use crate::support::{DEADLINE, fleet_config};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;

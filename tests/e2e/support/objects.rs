@@ -12,7 +12,7 @@ use wva_testbed::within;
 const CALL: Duration = Duration::from_mins(1);
 
 /// What the API server says to an object: what it would store, or the refusal.
-pub(crate) type Answer = Result<Value, Box<Status>>;
+pub(crate) type ApiAnswer = Result<Value, Box<Status>>;
 
 /// A variant with this spec.
 pub(crate) fn variant(name: &str, spec: &Value) -> Value {
@@ -20,35 +20,37 @@ pub(crate) fn variant(name: &str, spec: &Value) -> Value {
 }
 
 /// A variant with a fault that the CRD does not know: WVA-VA-017.
-pub(crate) fn odd(name: &str) -> Value {
-    let mut object = variant(name, &good(name));
+pub(crate) fn invalid_variant(name: &str) -> Value {
+    let mut object = variant(name, &valid_spec(name));
     object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
     object
 }
 
 /// A spec without a fault. Its target's name is made from the variant's.
-pub(crate) fn good(target: &str) -> Value {
+pub(crate) fn valid_spec(target: &str) -> Value {
     json!({"scaleTargetRef": {"name": target}, "modelID": "meta-llama/Llama-3.1-8B"})
 }
 
 /// Asks to create the object, without storing it.
-pub(crate) async fn try_create(
+pub(crate) async fn dry_run_create(
     client: &kube::Client,
     namespace: &str,
     object: &Value,
-) -> anyhow::Result<Answer> {
+) -> anyhow::Result<ApiAnswer> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-    let request = requests(namespace).create(&dry_run, object.to_string().into_bytes())?;
-    answer(client.request(request)).await
+    let request = variants_request(namespace).create(&dry_run, object.to_string().into_bytes())?;
+    await_answer(client.request(request)).await
 }
 
 /// The path of the variants of a namespace.
-pub(crate) fn requests(namespace: &str) -> Request {
+pub(crate) fn variants_request(namespace: &str) -> Request {
     Request::new(format!("/apis/llmd.ai/v1alpha1/namespaces/{namespace}/variantautoscalings"))
 }
 
 /// Waits for the answer to a request, bounded: the client repeats some by itself.
-pub(crate) async fn answer(call: impl Future<Output = kube::Result<Value>>) -> anyhow::Result<Answer> {
+pub(crate) async fn await_answer(
+    call: impl Future<Output = kube::Result<Value>>,
+) -> anyhow::Result<ApiAnswer> {
     match within("a request", CALL, async { anyhow::Ok(call.await) }).await? {
         Ok(object) => Ok(Ok(object)),
         Err(kube::Error::Api(status)) => Ok(Err(status)),

@@ -11,14 +11,14 @@ use super::DEADLINE;
 
 /// What a command did.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 /// Runs `wva` as a person with the administrator's kubeconfig, with this text on its standard input.
-pub(crate) async fn wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow::Result<Run> {
+pub(crate) async fn run_wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
     command.args(args).env("KUBECONFIG", testbed.admin_kubeconfig()).kill_on_drop(true);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -27,7 +27,7 @@ pub(crate) async fn wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let out = within(&format!("wva {}", args.join(" ")), DEADLINE, child.wait_with_output()).await?;
-    Ok(Run {
+    Ok(CommandOutput {
         code: out.status.code().context("it was killed")?,
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
@@ -45,18 +45,18 @@ pub(crate) struct Outcome {
 
 impl Outcome {
     /// Success where nothing was at fault.
-    pub(crate) fn kept(self) -> anyhow::Result<String> {
+    pub(crate) fn into_result(self) -> anyhow::Result<String> {
         ensure!(self.faults.is_empty(), "{}; {}", self.faults.join("; "), self.figures);
         Ok(self.figures)
     }
 }
 
 /// Whether experiments run in full: `FULL=1`, which the `make test-*` targets set.
-pub(crate) fn is_full() -> bool {
+pub(crate) fn is_full_run() -> bool {
     std::env::var_os("FULL").is_some_and(|full| full == "1")
 }
 
 /// The program under test: `WVA_PROGRAM`, such as a release build, or the debug build of these tests.
-pub(crate) fn program() -> PathBuf {
+pub(crate) fn program_path() -> PathBuf {
     std::env::var_os("WVA_PROGRAM").map_or_else(|| env!("CARGO_BIN_EXE_wva").into(), PathBuf::from)
 }

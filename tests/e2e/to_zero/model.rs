@@ -8,7 +8,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::picker::{FakePicker, Manner, pool};
 use wva_testbed::{Fleet, eventually};
 
-use crate::support::{Cluster, DEADLINE, found, is, read, served, target};
+use crate::support::{Cluster, DEADLINE, find_condition, fleet_config, get_object, has_condition, target};
 
 /// How long nothing may have been asked of a model.
 pub(super) const RETENTION: Duration = Duration::from_secs(8);
@@ -104,7 +104,7 @@ pub(super) struct Model<'a> {
 
 /// The servers of the model of a namespace, of which there are none yet.
 pub(super) fn servers(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
-    Fleet::start(&cluster.testbed, served(namespace))
+    Fleet::start(&cluster.testbed, fleet_config(namespace))
 }
 
 impl<'a> Model<'a> {
@@ -140,7 +140,8 @@ impl<'a> Model<'a> {
     }
 
     pub(super) async fn replicas(&self) -> anyhow::Result<u64> {
-        let workload = read(&self.cluster.testbed, &[&self.scaler.workload(), "-n", &self.namespace]).await?;
+        let workload =
+            get_object(&self.cluster.testbed, &[&self.scaler.workload(), "-n", &self.namespace]).await?;
         workload["spec"]["replicas"].as_u64().context("no replicas")
     }
 
@@ -160,7 +161,7 @@ impl<'a> Model<'a> {
                 ("OptimizationReady", "ScaleFromZeroMode"),
                 ("Ready", "Ready"),
             ];
-            let rests = rests.iter().all(|(kind, reason)| is(&va, kind, ("True", reason)));
+            let rests = rests.iter().all(|(kind, reason)| has_condition(&va, kind, ("True", reason)));
             ensure!(left > 0 || rests, "{}", va["status"]);
             Ok(())
         })
@@ -184,7 +185,8 @@ impl<'a> Model<'a> {
                 self.cluster.testbed.kubectl(&scale).await?.success()?;
             }
             let va = self.variant().await?;
-            let measured = is(&va, "MetricsAvailable", ("True", "MetricsFound")) && target(&va) == Some(1);
+            let measured =
+                has_condition(&va, "MetricsAvailable", ("True", "MetricsFound")) && target(&va) == Some(1);
             ensure!(measured && self.replicas().await? == 1, "{}", va["status"]);
             Ok(())
         })
@@ -214,8 +216,8 @@ pub(super) fn was_spared(fleet: &Fleet, nth: usize) -> anyhow::Result<()> {
 /// Waits until the condition `ScalingActive` of an HPA has this status.
 pub(super) async fn until_scaling_active(model: &Model<'_>, active: &str) -> anyhow::Result<()> {
     eventually(&format!("ScalingActive of the HPA to be {active}"), DEADLINE, async || {
-        let hpa = read(&model.cluster.testbed, &["hpa/a", "-n", &model.namespace]).await?;
-        let condition = found(&hpa, "ScalingActive")?;
+        let hpa = get_object(&model.cluster.testbed, &["hpa/a", "-n", &model.namespace]).await?;
+        let condition = find_condition(&hpa, "ScalingActive")?;
         ensure!(condition["status"] == active, "{condition}");
         ensure!(active == "True" || condition["reason"] == "ScalingDisabled", "{condition}");
         Ok(())

@@ -5,7 +5,7 @@ use wva_testbed::eventually;
 use wva_testbed::fixtures::VariantFixture;
 
 use super::model::OtherScaler;
-use crate::support::{Cluster, DEADLINE, read};
+use crate::support::{Cluster, DEADLINE, get_object};
 
 /// With `WVA_ACTUATION=scale`: a person fixes a number of replicas, and the program carries it out.
 pub(super) async fn every_step(cluster: &Cluster) -> anyhow::Result<()> {
@@ -24,7 +24,8 @@ pub(super) async fn every_step(cluster: &Cluster) -> anyhow::Result<()> {
         ("deployment/advised", 1, false),
     ] {
         eventually(&format!("{replicas} replicas of {workload}"), DEADLINE, async || {
-            let object = read(&cluster.testbed, &[workload, "-n", &ns, "--show-managed-fields"]).await?;
+            let object =
+                get_object(&cluster.testbed, &[workload, "-n", &ns, "--show-managed-fields"]).await?;
             ensure!(object["spec"]["replicas"] == replicas, "{}", object["spec"]["replicas"]);
             let managers = object["metadata"]["managedFields"].as_array().context("nobody manages it")?;
             ensure!(managers.iter().any(|m| m["manager"] == "wva") == ours, "{managers:?}");
@@ -35,7 +36,7 @@ pub(super) async fn every_step(cluster: &Cluster) -> anyhow::Result<()> {
     // To zero as well, and at once: a person has looked.
     let annotate = ["annotate", "va/free", "-n", &ns, "--overwrite", "wva.llmd.ai/mode=fixed=0"];
     cluster.testbed.kubectl(&annotate).await?.success()?;
-    cluster.until_replicas(&ns, "free", 0).await
+    cluster.wait_for_replicas(&ns, "free", 0).await
 }
 
 /// Workloads and variants with modes, as YAML documents.
