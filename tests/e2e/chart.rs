@@ -1,5 +1,6 @@
-//! The life of a release of the chart, and its values files: each step once, all of it with `FULL=1` (`make test-install`).
-//! A control plane of its own, as in [`crate::install`], beside which it runs.
+//! Install, upgrade, rollback and removal of a chart release, and its values files: each step once, everything with
+//! `FULL=1` (`make test-install`).
+//! Why a control plane of its own: it runs in parallel with [`crate::install`].
 
 use crate::install::{previous, profiles, run, upgrades};
 

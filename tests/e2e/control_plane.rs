@@ -84,7 +84,7 @@ async fn load_per_replica_falls_as_replicas_are_added() -> anyhow::Result<()> {
     let _up = API_SERVER.read().await;
     let _whole = PROMETHEUS.read().await;
     let namespace = testbed.namespace("load").await?;
-    let fleet = Fleet::start(testbed, FleetConfig { rate: 19.0, ..served(&namespace) })?;
+    let fleet = Fleet::start(testbed, FleetConfig { rate: 19.0, ..fleet_config(&namespace) })?;
 
     // Without a pod the requests wait at the gateway.
     let gateway = reqwest::Client::builder().no_proxy().build()?.get(fleet.gateway_url());

@@ -195,7 +195,7 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
     })
     .await?;
     wait_until_picker_is_idle(&picker).await?;
-    let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..served(&ns) })?;
+    let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 1.0, ..fleet_config(&ns) })?;
     fleet.wait_ready(1, DEADLINE).await?;
     let measured =
         |va: &Value| has_condition(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1);

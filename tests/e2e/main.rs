@@ -1,4 +1,4 @@
-//! End-to-end tests on real control planes. Each module is a group: its tests share a control plane, and `tests/run.sh`
+//! End-to-end tests on real control planes. Each module is a group, whose tests share a control plane. `tests/run.sh`
 //! runs each group as a process.
 
 mod admission;

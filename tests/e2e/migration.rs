@@ -147,7 +147,7 @@ async fn with_webhooks_from_git(session: &Session<'_>) -> anyhow::Result<Install
     let printed = run_wva(session.testbed, &["webhook-config"], "").await?;
     println!("$ wva webhook-config > webhooks.yaml    # {} lines", printed.stdout.lines().count());
     ensure!(printed.code == 0 && printed.stdout.matches("  rules:").count() == 5, "{printed:?}");
-    let options = InstallOptions { webhooks: Some(printed.stdout), ..options() };
+    let options = InstallOptions { webhooks: Some(printed.stdout), ..install_options() };
     let install = Install::start(session.testbed, &options).await?;
     // The leader has filled in the CA: a review is answered, and refuses what only a webhook can.
     let client = session.testbed.admin()?;

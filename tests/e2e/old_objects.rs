@@ -81,7 +81,7 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     let install = Install::start(&testbed, &install_options()).await?;
     let cluster = Cluster { testbed, install };
     cluster.testbed.apply(&VariantFixture::new(&namespace, "good").all()).await?;
-    let _fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 2.0, ..served(&namespace) })?;
+    let _fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 2.0, ..fleet_config(&namespace) })?;
     cluster
         .wait_for(&namespace, "good", "be ready", |va| has_condition(va, "Ready", ("True", "Ready")))
         .await?;
@@ -119,7 +119,7 @@ async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()>
     let crd = "crd/variantautoscalings.llmd.ai";
     testbed.kubectl(&["delete", crd, "--timeout=150s"]).await?.success()?;
     let crd = repository_path("tests/fixtures/stand-ins/variantautoscalings-v0.5.yaml");
-    let options = InstallOptions { crd: Some(std::fs::read_to_string(crd)?), ..options() };
+    let options = InstallOptions { crd: Some(std::fs::read_to_string(crd)?), ..install_options() };
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     eventually("the program to name the fields that the CRD lacks", DEADLINE, async || {

@@ -1,6 +1,6 @@
-//! A cluster that is short of one type of GPU, with real scheduling; each test prints a timeline (`make test-scaling`).
-//! Control planes of its own: the nodes and what they can hold are what the tests are about.
-#![expect(clippy::print_stdout, reason = "the timeline is what a person reads who runs the tests")]
+//! A cluster with too few GPUs of one type and a real scheduler. Each test prints a timeline (`make test-scaling`).
+//! Why control planes of their own: each test changes the nodes and their capacity.
+#![expect(clippy::print_stdout, reason = "the timeline is for the person who runs the tests")]
 
 mod cluster;
 mod limited;

@@ -1,5 +1,5 @@
-//! Tests that share one control plane and one install of the program: each has a namespace of its own and touches no
-//! other. A control plane of its own: what decides every two seconds, by real load, is the same for all of them.
+//! Tests that share one control plane and one install. Each test has a namespace of its own and changes no other.
+//! Why a control plane of its own: these tests decide every two seconds, by real load.
 
 mod explain;
 mod groups;

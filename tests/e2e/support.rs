@@ -1,4 +1,4 @@
-//! What the groups share: a control plane with the program installed, and queries for tests.
+//! Helpers for all groups: a control plane with the program installed, and queries.
 
 mod objects;
 mod program;
@@ -20,10 +20,10 @@ pub(crate) use self::objects::{
 };
 pub(crate) use self::program::{CommandOutput, Outcome, is_full_run, program_path, run_wva};
 
-/// Longest wait for what has to happen: seconds usually, with room for a loaded machine.
+/// Longest wait in a test: most take seconds; the rest is for a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);
 
-/// A control plane and the program on it.
+/// A control plane with the program installed.
 pub(crate) struct Cluster {
     pub(crate) testbed: Testbed,
     pub(crate) install: Install,
@@ -31,11 +31,11 @@ pub(crate) struct Cluster {
 
 static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
-/// The control plane of the group `shared`. Where a namespace chooses nothing else, the percentage analyzer decides: its
-/// signals are those that the emulated fleet has in full.
+/// Control plane of the group `shared`. The percentage analyzer decides unless a namespace configures another one: the
+/// emulated fleet exports all signals of it.
 pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
-        // Enough GPUs for every test at once: a variant of a test that has ended keeps its replicas.
+        // Enough GPUs for all tests: the variants of a finished test keep their replicas.
         let nodes = vec![
             NodeGroup::of("h100", 16, "NVIDIA-H100-80GB-HBM3"),
             NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
@@ -48,25 +48,25 @@ pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
     CLUSTER.get_or_try_init(start).await
 }
 
-/// The program under test, deciding every two seconds.
+/// Options of an install that runs a cycle every two seconds.
 pub(crate) fn install_options() -> InstallOptions {
     InstallOptions::quick(env!("CARGO_BIN_EXE_wva"))
 }
 
 impl Cluster {
-    /// Starts both.
+    /// Starts a control plane and installs the program.
     pub(crate) async fn start(testbed: Options, install: &InstallOptions) -> anyhow::Result<Self> {
         let testbed = Testbed::start(testbed).await?;
         let install = Install::start(&testbed, install).await?;
         Ok(Self { testbed, install })
     }
 
-    /// A `VariantAutoscaling` as the API server has it.
+    /// Reads a `VariantAutoscaling`.
     pub(crate) async fn variant(&self, namespace: &str, name: &str) -> anyhow::Result<Value> {
         get_object(&self.testbed, &["va", name, "-n", namespace]).await
     }
 
-    /// Waits until a `VariantAutoscaling` is as awaited, and returns it.
+    /// Waits until `holds` is true of a `VariantAutoscaling`, and returns it.
     pub(crate) async fn wait_for(
         &self,
         namespace: &str,
@@ -82,7 +82,7 @@ impl Cluster {
         .await
     }
 
-    /// `spec.replicas` of a Deployment.
+    /// Reads `spec.replicas` of a Deployment.
     pub(crate) async fn replicas(&self, namespace: &str, name: &str) -> anyhow::Result<u64> {
         let deployment = get_object(&self.testbed, &["deployment", name, "-n", namespace]).await?;
         deployment["spec"]["replicas"].as_u64().context("no replicas")
@@ -107,7 +107,7 @@ impl Cluster {
         .await
     }
 
-    /// The values of `wva_desired_replicas` for a variant, through the API server's aggregator.
+    /// Reads the values of `wva_desired_replicas` for a variant through the aggregated API.
     pub(crate) async fn external_metric(
         &self,
         namespace: &str,
@@ -116,26 +116,26 @@ impl Cluster {
         external_metric(&self.testbed, namespace, variant).await
     }
 
-    /// The events of a namespace with this reason.
+    /// Lists the events of a namespace with this reason.
     pub(crate) async fn events(&self, namespace: &str, reason: &str) -> anyhow::Result<Vec<Value>> {
         events(&self.testbed, namespace, reason).await
     }
 
-    /// The input of the newest cycle.
+    /// Reads the snapshot of the newest cycle.
     pub(crate) async fn snapshot(&self) -> anyhow::Result<Value> {
         let (status, text) = get(&format!("http://{}/snapshot", self.install.address("debug")?)).await?;
         ensure!(status == 200, "/snapshot answered {status}: {text}");
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// The only model of a namespace in the newest snapshot.
+    /// Finds the only model of a namespace in the newest snapshot.
     pub(crate) async fn model(&self, namespace: &str) -> anyhow::Result<Value> {
         let snapshot = self.snapshot().await?;
         let models = snapshot["models"].as_array().context("no models")?;
         models.iter().find(|m| m["namespace"] == namespace).cloned().context("the model is not in it")
     }
 
-    /// Cycles so far, successful or degraded.
+    /// Counts the cycles so far, successful or degraded.
     async fn cycles(&self) -> anyhow::Result<f64> {
         let mut all = 0.0;
         for result in ["ok", "degraded"] {
@@ -145,7 +145,7 @@ impl Cluster {
         Ok(all)
     }
 
-    /// Waits for this many further cycles.
+    /// Waits for this many more cycles. They have published their decisions; statuses and events may follow.
     pub(crate) async fn wait_for_cycles(&self, more: u32) -> anyhow::Result<()> {
         let end = self.cycles().await? + f64::from(more);
         eventually(&format!("{more} more cycles"), DEADLINE, async || {
@@ -157,8 +157,8 @@ impl Cluster {
     }
 }
 
-/// What `kubectl get` has of an object, or of a list. Polls read often, and a process takes far longer than a request: one
-/// object of a namespace is read without kubectl.
+/// Reads an object or a list. One object of a namespace is read by an HTTP request, because polls are frequent and a
+/// kubectl process is slow.
 pub(crate) async fn get_object(testbed: &Testbed, what: &[&str]) -> anyhow::Result<Value> {
     if let Some(path) = path_of(what) {
         return get_path(testbed, &path).await;
@@ -167,7 +167,7 @@ pub(crate) async fn get_object(testbed: &Testbed, what: &[&str]) -> anyhow::Resu
     Ok(serde_json::from_str(&json)?)
 }
 
-/// The path of `KIND NAME -n NAMESPACE` or `KIND/NAME -n NAMESPACE`, for the kinds that tests read most.
+/// API path of `KIND NAME -n NAMESPACE` or `KIND/NAME -n NAMESPACE`, for the kinds that tests read most.
 fn path_of(what: &[&str]) -> Option<String> {
     let (kind, name, namespace) = match *what {
         [kind, name, "-n", namespace] => (kind, name, namespace),
@@ -187,13 +187,13 @@ fn path_of(what: &[&str]) -> Option<String> {
     Some(format!("/{api}/namespaces/{namespace}/{plural}/{name}"))
 }
 
-/// What the API server answers to a GET of this path.
+/// Sends a GET request to the API server.
 async fn get_path(testbed: &Testbed, path: &str) -> anyhow::Result<Value> {
     let request = http::Request::get(path).body(Vec::new())?;
     within(path, Duration::from_mins(1), testbed.admin()?.request(request)).await
 }
 
-/// The objects of a namespace: of `apis/apps/v1` the `deployments`, say.
+/// Lists the objects of a namespace, such as `deployments` of `apis/apps/v1`.
 pub(crate) async fn list_objects(
     testbed: &Testbed,
     api: &str,
@@ -204,7 +204,7 @@ pub(crate) async fn list_objects(
     list["items"].as_array().cloned().context("a list without items")
 }
 
-/// The events of a namespace with this reason.
+/// Lists the events of a namespace with this reason.
 pub(crate) async fn events(testbed: &Testbed, namespace: &str, reason: &str) -> anyhow::Result<Vec<Value>> {
     list_objects(testbed, "api/v1", namespace, &format!("events?fieldSelector=reason%3D{reason}")).await
 }
@@ -228,7 +228,7 @@ pub(crate) async fn apply_stand_in(testbed: &Testbed, name: &str) -> anyhow::Res
     apply_crds(testbed, &std::fs::read_to_string(file)?).await
 }
 
-/// PEM of the CA that a release has made for its webhooks.
+/// Reads the CA that a release made for its webhooks, as PEM.
 pub(crate) async fn read_ca(testbed: &Testbed, release: &InstallOptions) -> anyhow::Result<Vec<u8>> {
     let [secret, namespace] = [format!("{SERVICE}-ca"), SYSTEM.to_owned()].map(|name| release.named(&name));
     let secret = get_object(testbed, &["secret", &secret, "-n", &namespace]).await?;
@@ -236,7 +236,7 @@ pub(crate) async fn read_ca(testbed: &Testbed, release: &InstallOptions) -> anyh
     Ok(pem)
 }
 
-/// Merges a change into an object, such as `va/llama`.
+/// Sends a merge patch for an object, such as `va/llama`.
 pub(crate) async fn merge_patch(
     testbed: &Testbed,
     namespace: &str,
@@ -247,7 +247,7 @@ pub(crate) async fn merge_patch(
     testbed.kubectl(&["patch", object, "-n", namespace, "--type=merge", "-p", &change]).await
 }
 
-/// Merges a change into the status of a variant.
+/// Sends a merge patch for the status of a variant.
 pub(crate) async fn patch_status(
     testbed: &Testbed,
     namespace: &str,
@@ -259,7 +259,7 @@ pub(crate) async fn patch_status(
     testbed.kubectl(&patch).await?.success().map(drop)
 }
 
-/// The values of `wva_desired_replicas` for a variant, through the API server's aggregator.
+/// Reads the values of `wva_desired_replicas` for a variant through the aggregated API.
 pub(crate) async fn external_metric(
     testbed: &Testbed,
     namespace: &str,
@@ -273,13 +273,13 @@ pub(crate) async fn external_metric(
     Ok(items.iter().filter_map(|i| i["value"].as_str().map(str::to_owned)).collect())
 }
 
-/// The servers of the fixtures' model in a namespace.
+/// Configuration of a fleet that serves the model of the fixtures in a namespace.
 pub(crate) fn fleet_config(namespace: &str) -> FleetConfig {
     let model = VariantFixture::new(namespace, "any").model;
     FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), &model)
 }
 
-/// The saturation map of a namespace, with one entry for all its models.
+/// Saturation ConfigMap of a namespace, with a default entry.
 pub(crate) fn saturation_map(namespace: &str, entry: &str) -> String {
     format!(
         "apiVersion: v1
@@ -290,23 +290,23 @@ data: {{default: '{entry}'}}
     )
 }
 
-/// A file of this repository.
+/// Path of a file in this repository.
 pub(crate) fn repository_path(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// The decided replicas in a status.
+/// Target in a status, in replicas.
 pub(crate) fn target(va: &Value) -> Option<u64> {
     va.pointer("/status/desiredOptimizedAlloc/numReplicas").and_then(Value::as_u64)
 }
 
-/// A condition of an object.
-pub(crate) fn found<'a>(object: &'a Value, kind: &str) -> anyhow::Result<&'a Value> {
+/// Finds a condition of an object.
+pub(crate) fn find_condition<'a>(object: &'a Value, kind: &str) -> anyhow::Result<&'a Value> {
     let all = object["status"]["conditions"].as_array().context("no conditions")?;
     all.iter().find(|c| c["type"] == kind).with_context(|| format!("no condition {kind}"))
 }
 
-/// Status and reason of a condition.
+/// Status and reason of a condition of the current generation.
 pub(crate) fn condition<'a>(va: &'a Value, kind: &str) -> anyhow::Result<(&'a str, &'a str)> {
     let found = find_condition(va, kind)?;
     ensure!(

@@ -13,7 +13,7 @@ use wva_rules::Verdict;
 use wva_testbed::install::SYSTEM;
 use wva_testbed::within;
 
-use crate::support::Answer;
+use crate::support::ApiAnswer;
 
 /// Codes and fields of what refuses an object; empty where it is admitted.
 pub(crate) type Faults = BTreeSet<(String, String)>;

@@ -1,5 +1,4 @@
-//! One model with two variants: a cheap one on A100s, of which others hold most, and a dear one on H100s, of which there
-//! are plenty.
+//! One model with two variants: a cheap one on A100s, most of which are taken, and an expensive one on H100s.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +8,7 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::timeline::{Seen, Timeline};
+use super::timeline::{Timeline, VariantState};
 use crate::support::{DEADLINE, events, fleet_config, list_objects};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
@@ -17,29 +16,29 @@ use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
 
 /// Longest wait for what takes seconds.
 pub(super) const SOON: Duration = DEADLINE;
-/// Requests a second that a replica bears with most of its KV cache spare.
+/// Requests/s at which a replica has most of its KV cache spare.
 const QUIET: f64 = 2.5;
-/// Requests a second at which a replica has less KV cache spare than it should.
+/// Requests/s at which a replica has too little KV cache spare.
 const BUSY: f64 = 8.75;
 
 /// A control plane with both variants at rest.
-pub(super) struct Scarce {
-    // In this order they are dropped, so that each ends before what it stands on.
+pub(super) struct GpuShortage {
+    // Dropped in this order: each ends before the one that it depends on.
     fleet: Fleet,
     _install: Install,
     pub(super) testbed: Testbed,
     pub(super) namespace: String,
 }
 
-/// A workload of somebody else that holds 2 of the 3 A100s.
-fn others(namespace: &str) -> String {
+/// A workload of another owner that takes 2 of the 3 A100s.
+fn other_workload(namespace: &str) -> String {
     let others = VariantFixture::new(namespace, "others").on_a100().replicas(2).deployment();
-    // No servers of the model.
+    // Its pods do not serve the model.
     others.replace(": served}", ": others}")
 }
 
-impl Scarce {
-    /// Starts everything.
+impl GpuShortage {
+    /// Starts control plane, program, workloads and fleet.
     pub(super) async fn start(name: &str, wva: &Path, env: &[(&str, &str)]) -> anyhow::Result<Self> {
         let nodes = vec![
             NodeGroup { gpus: 3, ..NodeGroup::of("a100", 1, "NVIDIA-A100-SXM4-80GB") },
@@ -50,26 +49,26 @@ impl Scarce {
         options.env.extend(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
         let install = Install::start(&testbed, &options).await?;
         let namespace = testbed.namespace(name).await?;
-        testbed.apply(&others(&namespace)).await?;
+        testbed.apply(&other_workload(&namespace)).await?;
         let hold = ["rollout", "status", "deployment/others", "-n", &namespace, "--timeout=150s"];
         testbed.kubectl(&hold).await?.success()?;
         let cheap = VariantFixture::new(&namespace, "cheap").on_a100().cost("40.0");
-        let dear = VariantFixture::new(&namespace, "dear").cost("80.0");
-        let fleet = Fleet::start(&testbed, FleetConfig { rate: 2.0 * QUIET, ..served(&namespace) })?;
-        for variant in [&cheap, &dear] {
+        let expensive = VariantFixture::new(&namespace, "expensive").cost("80.0");
+        let fleet = Fleet::start(&testbed, FleetConfig { rate: 2.0 * QUIET, ..fleet_config(&namespace) })?;
+        for variant in [&cheap, &expensive] {
             testbed.apply(&variant.all()).await?;
         }
         Ok(Self { fleet, _install: install, testbed, namespace })
     }
 
-    /// Waits until both variants are measured, and are content with one replica.
-    pub(super) async fn rests(&self, timeline: &mut Timeline<'_>) -> anyhow::Result<()> {
+    /// Waits until both variants have metrics and one ready replica.
+    pub(super) async fn wait_for_rest(&self, timeline: &mut Timeline<'_>) -> anyhow::Result<()> {
         let rest = timeline.until("both variants to be at rest", SOON, |now| {
-            for name in ["cheap", "dear"] {
-                let seen = of(now, name)?;
+            for name in ["cheap", "expensive"] {
+                let state = variant(now, name)?;
                 ensure!(
-                    (seen.target, seen.ready) == (Some(1), 1) && seen.reason == "Ready",
-                    "{name}: {seen}"
+                    (state.target, state.ready) == (Some(1), 1) && state.reason == "Ready",
+                    "{name}: {state}"
                 );
             }
             Ok(())
@@ -77,23 +76,23 @@ impl Scarce {
         rest.await.map(|_| ())
     }
 
-    /// Has so much load come in that this many ready replicas are not enough.
-    pub(super) fn load(&self, timeline: &Timeline<'_>, replicas: u64) {
+    /// Raises the load above the capacity of this many replicas.
+    pub(super) fn overload(&self, timeline: &Timeline<'_>, replicas: u64) {
         let rate = BUSY * f64::from(u32::try_from(replicas).unwrap_or(u32::MAX));
         timeline.note(&format!("{rate} requests/s come in, too many for {replicas} replicas"));
         self.fleet.set_rate(rate);
     }
 
-    /// Frees the GPUs that others hold.
-    pub(super) async fn free(&self) -> anyhow::Result<()> {
+    /// Frees the GPUs of the other workload.
+    pub(super) async fn free_gpus(&self) -> anyhow::Result<()> {
         let scale = ["scale", "deployment/others", "-n", &self.namespace, "--replicas=0"];
         self.testbed.kubectl(&scale).await?.success().map(|_| ())
     }
 
-    /// Time from the creation of a variant's oldest pod without a node to the decision that the event `Stuck` tells of.
-    /// The API server cuts the time of a creation to a whole second.
+    /// Time from the creation of the oldest unscheduled pod of a variant to the decision that caused the event `Stuck`.
+    /// The API server truncates the creation time to whole seconds.
     pub(super) async fn pending_until_stuck(&self, variant: &str) -> anyhow::Result<Duration> {
-        let event = self.until_told(variant, "Stuck").await?;
+        let event = self.wait_for_event(variant, "Stuck").await?;
         let time = |value: &Value| anyhow::Ok(value.as_str().context("no time")?.parse::<Timestamp>()?);
         let pods = list_objects(&self.testbed, "api/v1", &self.namespace, "pods").await?;
         let own = |pod: &&Value| {
@@ -107,22 +106,25 @@ impl Scarce {
     }
 
     /// Waits for an event of this reason about a variant.
-    pub(super) async fn until_told(&self, variant: &str, reason: &str) -> anyhow::Result<Value> {
+    pub(super) async fn wait_for_event(&self, variant: &str, reason: &str) -> anyhow::Result<Value> {
         eventually(&format!("the event {reason} of {variant}"), SOON, async || {
             let events = events(&self.testbed, &self.namespace, reason).await?;
-            let told = events.iter().find(|event| event["involvedObject"]["name"] == variant);
-            told.cloned().with_context(|| format!("{events:?}"))
+            let found = events.iter().find(|event| event["involvedObject"]["name"] == variant);
+            found.cloned().with_context(|| format!("{events:?}"))
         })
         .await
     }
 }
 
 /// Ready replicas of the model.
-pub(super) fn ready(now: &BTreeMap<String, Seen>) -> u64 {
-    now.values().map(|seen| seen.ready).sum()
+pub(super) fn ready_replicas(now: &BTreeMap<String, VariantState>) -> u64 {
+    now.values().map(|state| state.ready).sum()
 }
 
-/// One of the variants.
-pub(super) fn of<'a>(now: &'a BTreeMap<String, Seen>, name: &str) -> anyhow::Result<&'a Seen> {
+/// Finds one of the variants.
+pub(super) fn variant<'a>(
+    now: &'a BTreeMap<String, VariantState>,
+    name: &str,
+) -> anyhow::Result<&'a VariantState> {
     now.get(name).with_context(|| format!("there is no {name} yet"))
 }

@@ -1,50 +1,50 @@
-//! The limiter on a cluster that is short of one type of GPU: what no node has room for is not asked for.
+//! The limiter requests no GPU that no node has room for.
 
 use std::path::Path;
 
 use anyhow::ensure;
 
-use super::cluster::{SOON, Scarce, of, ready};
+use super::cluster::{GpuShortage, SOON, ready_replicas, variant};
 use super::timeline::Timeline;
 use crate::support::Outcome;
 
 pub(crate) async fn limited(wva: &Path) -> anyhow::Result<Outcome> {
-    let scarce = Scarce::start("limited", wva, &[("WVA_LIMITED_MODE", "true")]).await?;
-    let mut timeline = Timeline::begin(&scarce.testbed, &scarce.namespace);
-    scarce.rests(&mut timeline).await?;
+    let cluster = GpuShortage::start("limited", wva, &[("WVA_LIMITED_MODE", "true")]).await?;
+    let mut timeline = Timeline::start(&cluster.testbed, &cluster.namespace);
+    cluster.wait_for_rest(&mut timeline).await?;
 
-    scarce.load(&timeline, 2);
-    let mut asked = false;
+    cluster.overload(&timeline, 2);
+    let mut requested = false;
     let grows = timeline
-        .until("the dearer variant to have a second replica that is ready", SOON, |now| {
-            asked |= of(now, "cheap")?.target != Some(1);
-            ensure!(of(now, "dear")?.ready >= 2, "{}", of(now, "dear")?);
+        .until("the expensive variant to have a second replica that is ready", SOON, |now| {
+            requested |= variant(now, "cheap")?.target != Some(1);
+            ensure!(variant(now, "expensive")?.ready >= 2, "{}", variant(now, "expensive")?);
             Ok(())
         })
         .await?;
     let mut faults = Vec::new();
-    if asked {
-        faults.push("the cheaper variant asked for a GPU that is not there".to_owned());
+    if requested {
+        faults.push("the cheap variant requested a GPU that is not available".to_owned());
     }
-    let limited = timeline.until("the cheaper variant to say what is scarce", SOON, |now| {
-        let why = &of(now, "cheap")?.why;
-        ensure!(why.contains("A100"), "it says {why:?}");
+    let limited = timeline.until("the cheap variant to report the scarce GPU type", SOON, |now| {
+        let message = &variant(now, "cheap")?.message;
+        ensure!(message.contains("A100"), "its message is {message:?}");
         Ok(())
     });
     limited.await?;
-    scarce.until_told("cheap", "LimitedBy").await?;
+    cluster.wait_for_event("cheap", "LimitedBy").await?;
 
-    timeline.note("others give their A100s back");
-    scarce.free().await?;
-    scarce.load(&timeline, ready(timeline.last()));
+    timeline.note("the other workload frees its A100s");
+    cluster.free_gpus().await?;
+    cluster.overload(&timeline, ready_replicas(timeline.last()));
     let cheaper = timeline
-        .until("the cheaper variant to have a second replica that is ready", SOON, |now| {
-            ensure!(of(now, "cheap")?.ready >= 2, "{}", of(now, "cheap")?);
+        .until("the cheap variant to have a second replica that is ready", SOON, |now| {
+            ensure!(variant(now, "cheap")?.ready >= 2, "{}", variant(now, "cheap")?);
             Ok(())
         })
         .await?;
     let figures = format!(
-        "the dearer variant had its replica {:.1} s after the load, the cheaper one {:.1} s after the GPUs were free",
+        "the expensive variant had its replica {:.1} s after the load, the cheap one {:.1} s after the GPUs were free",
         grows.as_secs_f64(),
         cheaper.as_secs_f64()
     );

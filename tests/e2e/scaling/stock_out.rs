@@ -1,28 +1,28 @@
-//! A stock-out of one type of GPU: the new replica of the cheaper variant finds no node.
+//! A stock-out of one GPU type: the new replica of the cheap variant stays unscheduled.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::ensure;
 
-use super::cluster::{SOON, Scarce, of, ready};
+use super::cluster::{GpuShortage, SOON, ready_replicas, variant};
 use super::timeline::Timeline;
 use crate::support::Outcome;
 
-/// Pods that are unschedulable count as pending for so long.
+/// How long unschedulable pods count as pending.
 const GRACE: Duration = Duration::from_mins(1);
 
 pub(crate) async fn stock_out(wva: &Path) -> anyhow::Result<Outcome> {
-    let scarce = Scarce::start("stock-out", wva, &[]).await?;
-    let mut timeline = Timeline::begin(&scarce.testbed, &scarce.namespace);
+    let cluster = GpuShortage::start("stock-out", wva, &[]).await?;
+    let mut timeline = Timeline::start(&cluster.testbed, &cluster.namespace);
     let mut faults = Vec::new();
-    scarce.rests(&mut timeline).await?;
-    let stuck = runs_out(&scarce, &mut timeline, &mut faults).await?;
-    let falls_over = dear_grows(&scarce, &mut timeline).await?;
-    let recovers = cheap_recovers(&scarce, &mut timeline).await?;
+    cluster.wait_for_rest(&mut timeline).await?;
+    let stuck = cheap_gets_stuck(&cluster, &mut timeline, &mut faults).await?;
+    let falls_over = expensive_scales_up(&cluster, &mut timeline).await?;
+    let recovers = cheap_recovers(&cluster, &mut timeline).await?;
     let figures = format!(
-        "stuck {:.1} s after the target that finds no node, the dearer variant grew {:.1} s after the load, the cheaper \
-         one was well {:.1} s after the GPUs were free",
+        "stuck {:.1} s after the target that finds no node, the expensive variant grew {:.1} s after the load, the cheap \
+         one was ready {:.1} s after the GPUs were free",
         stuck.as_secs_f64(),
         falls_over.as_secs_f64(),
         recovers.as_secs_f64()
@@ -30,69 +30,69 @@ pub(crate) async fn stock_out(wva: &Path) -> anyhow::Result<Outcome> {
     Ok(Outcome { figures, faults })
 }
 
-/// The cheaper variant grows, and its pod finds no node. While it is waited for the dearer one helps out, as it would if
-/// the pod were only slow.
-async fn runs_out(
-    scarce: &Scarce,
+/// The cheap variant scales up and its pod stays unscheduled. Meanwhile the expensive variant helps out, as with a slow
+/// pod.
+async fn cheap_gets_stuck(
+    cluster: &GpuShortage,
     timeline: &mut Timeline<'_>,
     faults: &mut Vec<String>,
 ) -> anyhow::Result<Duration> {
-    scarce.load(timeline, 2);
-    let grown = timeline.until("the cheaper variant to grow", SOON, |now| {
-        ensure!(of(now, "cheap")?.target >= Some(2), "{}", of(now, "cheap")?);
+    cluster.overload(timeline, 2);
+    let grown = timeline.until("the cheap variant to grow", SOON, |now| {
+        ensure!(variant(now, "cheap")?.target >= Some(2), "{}", variant(now, "cheap")?);
         Ok(())
     });
     grown.await?;
     let stuck = timeline
-        .until("the cheaper variant to be stuck", GRACE + SOON, |now| {
-            ensure!(of(now, "cheap")?.reason == "Stuck", "{}", of(now, "cheap")?);
+        .until("the cheap variant to be stuck", GRACE + SOON, |now| {
+            ensure!(variant(now, "cheap")?.reason == "Stuck", "{}", variant(now, "cheap")?);
             Ok(())
         })
         .await?;
-    let pending = scarce.pending_until_stuck("cheap").await?;
+    let pending = cluster.pending_until_stuck("cheap").await?;
     if pending < GRACE {
         faults.push(format!("stuck {pending:?} after its pod was created, which is too soon"));
     }
     Ok(stuck)
 }
 
-/// More load comes. Nothing of the cheaper variant is waited for any more, it is below its maximum, and it is passed over.
-async fn dear_grows(scarce: &Scarce, timeline: &mut Timeline<'_>) -> anyhow::Result<Duration> {
-    let settled = timeline.until("the dearer variant to have what it asked for", SOON, |now| {
-        let dear = of(now, "dear")?;
-        ensure!(Some(dear.ready) == dear.target, "{dear}");
+/// The load rises. The cheap variant has no pending replicas any more, is below its maximum, and is skipped.
+async fn expensive_scales_up(cluster: &GpuShortage, timeline: &mut Timeline<'_>) -> anyhow::Result<Duration> {
+    let settled = timeline.until("the expensive variant to have its target ready", SOON, |now| {
+        let expensive = variant(now, "expensive")?;
+        ensure!(Some(expensive.ready) == expensive.target, "{expensive}");
         Ok(())
     });
     settled.await?;
-    let (all, dear) = (ready(timeline.last()), of(timeline.last(), "dear")?.ready);
-    scarce.load(timeline, all);
-    // It may have asked for more than one before it counted as stuck.
-    let (cheap, mut passed_over) = (of(timeline.last(), "cheap")?.target, true);
+    let (all, expensive) = (ready_replicas(timeline.last()), variant(timeline.last(), "expensive")?.ready);
+    cluster.overload(timeline, all);
+    // It may have requested more than one replica before it counted as stuck.
+    let (cheap, mut is_skipped) = (variant(timeline.last(), "cheap")?.target, true);
     let took = timeline
-        .until("the dearer variant to have one more replica that is ready", SOON, |now| {
-            passed_over &= of(now, "cheap")?.target == cheap;
-            ensure!(of(now, "dear")?.ready > dear, "{}", of(now, "dear")?);
+        .until("the expensive variant to have one more replica that is ready", SOON, |now| {
+            is_skipped &= variant(now, "cheap")?.target == cheap;
+            ensure!(variant(now, "expensive")?.ready > expensive, "{}", variant(now, "expensive")?);
             Ok(())
         })
         .await?;
-    ensure!(passed_over, "the cheaper variant grew although it was stuck");
+    ensure!(is_skipped, "the cheap variant grew although it was stuck");
     Ok(took)
 }
 
-/// GPUs come free: the pod that waited gets its node, and the cheaper variant is the one that grows next.
-async fn cheap_recovers(scarce: &Scarce, timeline: &mut Timeline<'_>) -> anyhow::Result<Duration> {
-    timeline.note("others give their A100s back");
-    scarce.free().await?;
+/// GPUs become free: the pending pod is scheduled, and the cheap variant scales up next.
+async fn cheap_recovers(cluster: &GpuShortage, timeline: &mut Timeline<'_>) -> anyhow::Result<Duration> {
+    timeline.note("the other workload frees its A100s");
+    cluster.free_gpus().await?;
     let well = timeline
-        .until("the cheaper variant to recover", SOON, |now| {
-            let cheap = of(now, "cheap")?;
+        .until("the cheap variant to recover", SOON, |now| {
+            let cheap = variant(now, "cheap")?;
             ensure!(cheap.ready >= 2 && cheap.reason == "Ready", "{cheap}");
             Ok(())
         })
         .await?;
-    scarce.load(timeline, ready(timeline.last()));
-    let grown = timeline.until("the cheaper variant to have all GPUs that are free", SOON, |now| {
-        ensure!(of(now, "cheap")?.ready >= 3, "{}", of(now, "cheap")?);
+    cluster.overload(timeline, ready_replicas(timeline.last()));
+    let grown = timeline.until("the cheap variant to have all GPUs that are free", SOON, |now| {
+        ensure!(variant(now, "cheap")?.ready >= 3, "{}", variant(now, "cheap")?);
         Ok(())
     });
     grown.await?;

@@ -1,5 +1,5 @@
-//! `wva explain` against a running cluster: it finds the controller's pod, has the API server forward a port to it, and
-//! shows what the leader tells. kwok plays the kubelet; the port leads to the program itself.
+//! `wva explain` against a running cluster: it finds the pod of the controller, forwards a port through the API server
+//! and prints the data of the leader. kwok plays the kubelet; the port leads to the program itself.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{Fleet, Process, Signal, eventually};
 
-/// What `wva` prints where it succeeds.
-async fn printed(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
+/// Runs `wva`, which must succeed, and returns its standard output.
+async fn stdout_of(cluster: &Cluster, args: &[&str]) -> anyhow::Result<String> {
     let run = run_wva(&cluster.testbed, args, "").await?;
     ensure!(run.code == 0, "{args:?}: {run:?}");
     Ok(run.stdout)
@@ -23,43 +23,43 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
     let load = Fleet::start(&cluster.testbed, fleet_config(&ns))?;
     load.set_fixed_all(0.78, 0.0);
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
-    let dear = VariantFixture::new(&ns, "dear").cost("80.0");
-    for variant in [&cheap, &dear] {
+    let expensive = VariantFixture::new(&ns, "expensive").cost("80.0");
+    for variant in [&cheap, &expensive] {
         cluster.testbed.apply(&variant.all()).await?;
     }
     cluster.wait_for(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
 
-    // Nothing runs that is a controller, as far as the cluster can tell.
+    // No pod has the labels of the controller yet.
     let run = run_wva(&cluster.testbed, &["explain"], "").await?;
     ensure!(run.code == 1 && run.stderr.contains("--controller-namespace"), "{run:?}");
 
     let debug = cluster.install.address("debug")?.rsplit_once(':').context("no port")?.1.parse()?;
     cluster.testbed.forward_pods_to(debug)?;
     cluster.testbed.apply(&controller_pod(&json!({"name": "manager", "image": "wva"})).to_string()).await?;
-    // Not of the first cycle that comes: in some of them a replica has no signals yet.
+    // In some cycles a new replica has no signals yet.
     let explained = eventually("an explanation with signals", DEADLINE, async || {
-        let explained = printed(cluster, &["explain", "-n", &ns, "cheap"]).await?;
+        let explained = stdout_of(cluster, &["explain", "-n", &ns, "cheap"]).await?;
         for part in [&format!("{ns}/cheap (A100"), "analyze", "cost 40.0", "KV 0.78", "s old"] {
             ensure!(explained.contains(part), "{part:?} is not in:\n{explained}");
         }
         Ok(explained)
     })
     .await?;
-    ensure!(!explained.contains("dear"), "only one was asked for:\n{explained}");
+    ensure!(!explained.contains("expensive"), "another variant is explained too:\n{explained}");
 
-    let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "nobody"], "").await?;
+    let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "missing"], "").await?;
     ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");
 
     cycles_are_recorded_and_replayed(cluster).await?;
-    the_snapshot_decides_the_same(cluster).await
+    snapshot_leads_to_the_same_decisions(cluster).await
 }
 
-/// Two cycles at least, each on a line, which other settings decide otherwise.
+/// Records at least two cycles, one a line, and replays them with other settings.
 async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<()> {
     let file = cluster.testbed.data().join("cycles.jsonl");
-    let path = file.to_str().context("a path that is no text")?;
+    let path = file.to_str().context("the path is not UTF-8")?;
     let kubeconfig = cluster.testbed.admin_kubeconfig();
-    let env = [("KUBECONFIG", kubeconfig.to_str().context("a path that is no text")?)];
+    let env = [("KUBECONFIG", kubeconfig.to_str().context("the path is not UTF-8")?)];
     let recording = Process::spawn(
         "recording",
         Path::new(env!("CARGO_BIN_EXE_wva")),
@@ -69,7 +69,7 @@ async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<(
     )?;
     eventually("two recorded cycles", DEADLINE, async || {
         let text = std::fs::read_to_string(&file)?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         ensure!(text.matches('\n').count() >= 2, "{} bytes", text.len());
         Ok(())
     })
@@ -84,24 +84,24 @@ async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<(
 
     let config = cluster.testbed.data().join("changed.yaml");
     std::fs::write(&config, "saturation: {default: {kvCacheThreshold: 0.99, kvSpareTrigger: 0.01}}")?;
-    let config = config.to_str().context("a path that is no text")?;
+    let config = config.to_str().context("the path is not UTF-8")?;
     let replayed =
-        printed(cluster, &["simulate", "--replay", path, "--config", config, "--format", "json"]).await?;
+        stdout_of(cluster, &["simulate", "--replay", path, "--config", config, "--format", "json"]).await?;
     let replayed: Value = serde_json::from_str(&replayed)?;
     ensure!(replayed["cycles"].as_u64() >= Some(2), "{replayed}");
     ensure!(replayed["variants"].as_array().is_some_and(|v| v.len() >= 2), "{replayed}");
     Ok(())
 }
 
-/// Byte for byte, whatever the cycle: the replicas go on changing meanwhile.
-async fn the_snapshot_decides_the_same(cluster: &Cluster) -> anyhow::Result<()> {
+/// A snapshot leads offline to the same decisions, byte for byte. The replicas keep changing meanwhile.
+async fn snapshot_leads_to_the_same_decisions(cluster: &Cluster) -> anyhow::Result<()> {
     let file = cluster.testbed.data().join("cycle.json");
-    let path = file.to_str().context("a path that is no text")?;
-    let explained = printed(cluster, &["explain", "--format", "json", "--snapshot", path]).await?;
+    let path = file.to_str().context("the path is not UTF-8")?;
+    let explained = stdout_of(cluster, &["explain", "--format", "json", "--snapshot", path]).await?;
     let decisions: Value = serde_json::from_str(&explained)?;
     ensure!(decisions["decisions"].as_array().is_some_and(|d| d.len() >= 2), "{explained}");
     ensure!(Path::new(path).exists(), "no snapshot was written");
-    let decided = printed(cluster, &["decide", "-f", path, "--format", "json"]).await?;
+    let decided = stdout_of(cluster, &["decide", "-f", path, "--format", "json"]).await?;
     ensure!(decided == explained, "explained\n{explained}\ndecided again\n{decided}");
     Ok(())
 }

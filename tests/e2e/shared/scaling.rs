@@ -1,5 +1,5 @@
-//! The reconciler on a real control plane: real Prometheus, real HPA, the program with the rights of its service
-//! account. Pods and vLLM are emulated. Each test has a namespace of its own and asserts what a user would see.
+//! The reconciler with real Prometheus, real HPA and the permissions of its service account. Pods and vLLM are
+//! emulated. Each test has a namespace of its own and asserts what a user sees.
 
 use std::time::Duration;
 
@@ -11,16 +11,21 @@ use wva_testbed::install::get;
 use wva_testbed::install::program::series;
 use wva_testbed::{ExportFault, Fleet, FleetConfig, eventually};
 
-/// Longest wait until what a replica does is learnt.
+/// Longest wait for the throughput of a replica to be learned.
 const LEARNT: Duration = Duration::from_mins(6);
 
-fn fleet(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
+fn start_fleet(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
     Fleet::start(&cluster.testbed, fleet_config(namespace))
 }
 
-/// Waits for an event of this reason with this text, and returns all of the reason. A busy machine may miss what holds
-/// for a moment alone, and events stay.
-async fn told(cluster: &Cluster, namespace: &str, reason: &str, text: &str) -> anyhow::Result<Vec<Value>> {
+/// Waits for an event of this reason with this text, and returns all events of the reason. A busy machine may miss a
+/// state that lasts for a moment; events stay.
+async fn wait_for_event(
+    cluster: &Cluster,
+    namespace: &str,
+    reason: &str,
+    text: &str,
+) -> anyhow::Result<Vec<Value>> {
     eventually(&format!("an event {reason} with {text:?}"), DEADLINE, async || {
         let events = cluster.events(namespace, reason).await?;
         let mut messages = events.iter().filter_map(|event| event["message"].as_str());
@@ -35,35 +40,35 @@ async fn scales_up_the_cheaper_variant_through_the_hpa() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("cheaper").await?;
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0");
-    let dear = VariantFixture::new(&ns, "dear").cost("80.0");
-    let load = fleet(cluster, &ns)?;
+    let expensive = VariantFixture::new(&ns, "expensive").cost("80.0");
+    let load = start_fleet(cluster, &ns)?;
     load.set_fixed_all(0.30, 0.0);
-    for variant in [&cheap, &dear] {
+    for variant in [&cheap, &expensive] {
         cluster.testbed.apply(&variant.all()).await?;
     }
-    for name in ["cheap", "dear"] {
-        let rests = |va: &Value| {
+    for name in ["cheap", "expensive"] {
+        let is_at_rest = |va: &Value| {
             has_condition(va, "MetricsAvailable", ("True", "MetricsFound")) && target(va) == Some(1)
         };
-        cluster.wait_for(&ns, name, "be measured at rest", rests).await?;
+        cluster.wait_for(&ns, name, "have metrics and a target of 1", is_at_rest).await?;
     }
     ensure!(cluster.replicas(&ns, "cheap").await? == 1, "it was scaled without load");
 
     load.set_fixed_all(0.78, 0.0);
-    let mut dear_first = false;
+    let mut expensive_first = false;
     eventually("the cheaper variant to grow", DEADLINE, async || {
-        // Of one page, since one decision may change both. The other one may help out while a replica is loading.
+        // Both from one page: one decision may change both. The other variant may help out while a replica is loading.
         let page = cluster.install.metrics().await?;
         let desired =
             |name| series(&page, "wva_desired_replicas", &[("namespace", &ns), ("variant_name", name)]);
-        let (dear, cheap) = (desired("dear")?, desired("cheap")?);
-        dear_first |= dear > Some(1.0) && cheap == Some(1.0);
+        let (expensive, cheap) = (desired("expensive")?, desired("cheap")?);
+        expensive_first |= expensive > Some(1.0) && cheap == Some(1.0);
         ensure!(cheap >= Some(2.0), "its wva_desired_replicas is {cheap:?}");
         Ok(())
     })
     .await?;
-    ensure!(!dear_first, "the more expensive variant grew first");
-    cluster.wait_for(&ns, "cheap", "grow", |va| target(va) > Some(1)).await?;
+    ensure!(!expensive_first, "the more expensive variant grew first");
+    cluster.wait_for(&ns, "cheap", "scale up", |va| target(va) > Some(1)).await?;
     eventually("the HPA to scale the Deployment", DEADLINE, async || {
         ensure!(cluster.replicas(&ns, "cheap").await? >= 2, "it has not yet");
         Ok(())
@@ -74,8 +79,8 @@ async fn scales_up_the_cheaper_variant_through_the_hpa() -> anyhow::Result<()> {
             && has_condition(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
             && va["status"]["actuation"]["applied"] == true
     };
-    cluster.wait_for(&ns, "cheap", "be well", is_well).await?;
-    told(cluster, &ns, "ScalingDecision", "1 -> 2 (SpareBelowTarget)").await.map(|_| ())
+    cluster.wait_for(&ns, "cheap", "be ready", is_well).await?;
+    wait_for_event(cluster, &ns, "ScalingDecision", "1 -> 2 (SpareBelowTarget)").await.map(|_| ())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,11 +88,11 @@ async fn step_at_ten_replicas_exceeds_the_hpa_tolerance() -> anyhow::Result<()> 
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("step").await?;
     let variant = VariantFixture { max: 12, ..VariantFixture::new(&ns, "ten").replicas(10) };
-    let load = fleet(cluster, &ns)?;
+    let load = start_fleet(cluster, &ns)?;
     load.set_fixed_all(0.72, 0.0);
     cluster.testbed.apply(&variant.all()).await?;
     load.wait_ready(10, DEADLINE).await?;
-    // An HPA ignores a tenth: it would never act on 11.
+    // The HPA ignores a change of a tenth: it would never act on 11.
     eventually("the HPA to carry out a step of two", DEADLINE, async || {
         let replicas = cluster.replicas(&ns, "ten").await?;
         let target = target(&cluster.variant(&ns, "ten").await?);
@@ -102,14 +107,14 @@ async fn step_at_ten_replicas_exceeds_the_hpa_tolerance() -> anyhow::Result<()> 
 async fn scales_down_one_by_one_to_one_replica() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("down").await?;
-    let load = fleet(cluster, &ns)?;
+    let load = start_fleet(cluster, &ns)?;
     load.set_fixed_all(0.10, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "idle").replicas(3).all()).await?;
     cluster.wait_for_replicas(&ns, "idle", 1).await?;
     for step in ["from 3 to 2", "from 2 to 1"] {
-        told(cluster, &ns, "ScalingReplicaSet", step).await?;
+        wait_for_event(cluster, &ns, "ScalingReplicaSet", step).await?;
     }
-    // The last one stays, however idle the model is.
+    // The last replica stays, however idle the model is.
     cluster.wait_for_cycles(3).await?;
     ensure!(cluster.replicas(&ns, "idle").await? == 1, "the last replica was taken");
     Ok(())
@@ -120,7 +125,7 @@ async fn recommendation_is_in_the_status_and_not_published() -> anyhow::Result<(
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("recommend").await?;
     cluster.testbed.apply(&saturation_map(&ns, "shadowAnalyzer: throughput")).await?;
-    let load = fleet(cluster, &ns)?;
+    let load = start_fleet(cluster, &ns)?;
     load.set_fixed_all(0.78, 0.0);
     load.set_rate(5.0);
     let labels = "  labels: {inference.optimization/acceleratorName";
@@ -152,7 +157,7 @@ async fn recommendation_is_in_the_status_and_not_published() -> anyhow::Result<(
     .await
 }
 
-/// The last decision on a variant.
+/// Reads the last decision on a variant.
 async fn decision(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Value> {
     let address = cluster.install.address("debug")?;
     let url = format!("http://{address}/explain?namespace={namespace}&name={name}&format=json");
@@ -166,7 +171,7 @@ async fn decision(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Res
 async fn scrape_gap_removes_no_replica() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("gap").await?;
-    let load = fleet(cluster, &ns)?;
+    let load = start_fleet(cluster, &ns)?;
     load.set_fixed_all(0.60, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "gappy").replicas(2).all()).await?;
     let pods = load.wait_ready(2, DEADLINE).await?;
@@ -178,12 +183,12 @@ async fn scrape_gap_removes_no_replica() -> anyhow::Result<()> {
     })
     .await?;
     cluster.wait_for_cycles(2).await?;
-    // A cycle publishes its target as a series before the status is written.
+    // A cycle publishes the series before the status is written.
     let labels = [("namespace", ns.as_str()), ("variant_name", "gappy")];
     let desired = cluster.install.series("wva_desired_replicas", &labels).await?;
-    ensure!(desired == Some(2.0), "a replica that does not report was taken for idle: {desired:?}");
+    ensure!(desired == Some(2.0), "a replica without metrics was counted as idle: {desired:?}");
     let va = cluster.wait_for(&ns, "gappy", "have a target", |va| target(va).is_some()).await?;
-    ensure!(target(&va) == Some(2), "a replica that does not report was taken for idle: {}", va["status"]);
+    ensure!(target(&va) == Some(2), "a replica without metrics was counted as idle: {}", va["status"]);
     Ok(())
 }
 
@@ -192,43 +197,45 @@ async fn token_analyzer_adds_all_missing_replicas_at_once() -> anyhow::Result<()
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("tokens").await?;
     cluster.testbed.apply(&saturation_map(&ns, "analyzerName: saturation")).await?;
-    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 4.0, ..served(&ns) })?;
-    // 4096 blocks of 16 tokens, requests of 512 + 128: at rest one replica is enough, for 0.65 of 65,536 are 42,598.
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 4.0, ..fleet_config(&ns) })?;
+    // 4096 blocks of 16 tokens, requests of 512 + 128 tokens. One replica is enough at rest: 0.65 of 65,536 tokens is
+    // 42,598.
     load.set_fixed_all(0.65, 0.0);
     cluster.testbed.apply(&VariantFixture::new(&ns, "counted").all()).await?;
     let counted = |va: &Value| {
         has_condition(va, "OptimizationReady", ("True", "OptimizationSucceeded")) && target(va) == Some(1)
     };
-    cluster.wait_for(&ns, "counted", "be counted at rest", counted).await?;
-    // 90 times 512 waiting are 88,678 tokens in all: over 0.85 that is 61,729 more than the 42,598 of one replica, which
-    // can do no more than it has in use while requests wait, and so two replicas more. One signal alone changes: two could
-    // be of two scrapes.
+    cluster.wait_for(&ns, "counted", "be decided by the token analyzer", counted).await?;
+    // 90 waiting requests of 512 tokens make 88,678 tokens. Divided by 0.85 that is 61,729 more than the 42,598 of one
+    // replica. A replica with waiting requests can do no more than it has in use, so two more are needed. Only one
+    // signal changes: two signals could come from two scrapes.
     load.set_fixed_all(0.65, 90.0);
-    let events = told(cluster, &ns, "ScalingDecision", "1 -> ").await?;
+    let events = wait_for_event(cluster, &ns, "ScalingDecision", "1 -> ").await?;
     let mut messages = events.iter().filter_map(|event| event["message"].as_str());
     let first = messages.find(|message| message.contains("1 -> ")).context("no such event")?;
     ensure!(first.contains("1 -> 3 "), "{events:?}");
     Ok(())
 }
 
-/// A request takes 2 s whatever the batch, and 91 fit into 0.8 of a pod's cache: 38.7 requests a second at 0.85 of that.
-/// From one load alone nothing tells that a larger batch costs no time, so less is believed: 25 at least, what 60 at once do.
+/// A request takes 2 s at any batch size, and 91 fit into 0.8 of the cache of a pod: 38.7 requests/s at 0.85 of that.
+/// One load level does not show that a larger batch costs no time. So the estimate is lower: at least 25 requests/s,
+/// the rate of 60 concurrent requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("arrivals").await?;
     cluster.testbed.apply(&saturation_map(&ns, "{analyzerName: throughput, ttftSlo: 900}")).await?;
     let kv_per_request = (512.0 + 64.0) / 65_536.0;
-    let config = FleetConfig { rate: 30.0, max_seqs: 256, kv_per_request, ..served(&ns) };
+    let config = FleetConfig { rate: 30.0, max_seqs: 256, kv_per_request, ..fleet_config(&ns) };
     let load = Fleet::start(&cluster.testbed, config)?;
     cluster.testbed.apply(&VariantFixture::new(&ns, "arrivals").all()).await?;
-    // The target, and the figures that it rests on.
+    // The target, and the figures that it is based on.
     let seen = async || {
         let target = target(&cluster.variant(&ns, "arrivals").await?);
         anyhow::Ok((target, decision(cluster, &ns, "arrivals").await?["steps"][0]["figures"].take()))
     };
-    // A minute until the server is warm, and four samples of 15 s. How much a replica does at another load than the one
-    // that was seen is a belief, so it is not held to a figure here; what arrives is counted.
+    // Takes a minute of warm-up and four samples of 15 s. The throughput at another load is an estimate, so its value
+    // is not asserted; the arrival rate is.
     let settled = eventually("what a replica does to be learnt", LEARNT, async || {
         let (target, flow) = seen().await?;
         let arriving = flow["arrivals"].as_f64().is_some_and(|rate| (27.0..33.0).contains(&rate));
@@ -237,7 +244,7 @@ async fn arrivals_add_replicas_before_a_cache_is_full() -> anyhow::Result<()> {
         target.context("no target")
     })
     .await?;
-    // A new leader's memory.
+    // A new leader starts from these values.
     let learned = |va: &Value| {
         let time = |name: &str| va["status"]["learned"][name].as_f64();
         ["a", "b", "c"].into_iter().all(|name| time(name).is_some_and(|time| time > 0.0 && time < 1.0))

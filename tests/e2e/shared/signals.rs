@@ -1,5 +1,5 @@
-//! Every signal from a real Prometheus, which scrapes emulated vLLM servers and an emulated endpoint picker: what a
-//! snapshot shows of them is what the emulation was set to.
+//! Every signal of emulated vLLM servers and of an emulated endpoint picker, through a real Prometheus into the
+//! snapshot.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{Fleet, FleetConfig, eventually};
 
-/// A figure of a replica, which rates tell only nearly.
-fn near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
+/// Asserts a figure of a replica to 1 %, since it is the quotient of rates.
+fn assert_near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
     let found = replica[key].as_f64().with_context(|| format!("{key} is missing in {replica}"))?;
     ensure!((found - wanted).abs() <= 0.01 * wanted, "{key} is {found}, not {wanted}");
     Ok(())
@@ -20,7 +20,7 @@ fn near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
 async fn snapshot_has_every_prometheus_signal() -> anyhow::Result<()> {
     let cluster = crate::support::cluster().await?;
     let ns = cluster.testbed.namespace("signals").await?;
-    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 10.0, ..served(&ns) })?;
+    let load = Fleet::start(&cluster.testbed, FleetConfig { rate: 10.0, ..fleet_config(&ns) })?;
     let gateway = load.gateway_url();
     let (address, path) =
         gateway.trim_start_matches("http://").split_once('/').context("a URL without a path")?;
@@ -37,7 +37,7 @@ async fn snapshot_has_every_prometheus_signal() -> anyhow::Result<()> {
             ensure!(replica["kv"].as_f64() > Some(0.0) && replica["queue"].is_number(), "{replica}");
             ensure!(replica["numGpuBlocks"] == 4096.0 && replica["blockSize"] == 16.0, "{replica}");
             for (key, wanted) in [("meanInput", 512.0), ("meanOutput", 128.0), ("prefixHitRate", 0.25)] {
-                near(replica, key, wanted)?;
+                assert_near(replica, key, wanted)?;
             }
         }
         let queue = &model["schedulerQueue"];

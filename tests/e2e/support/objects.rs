@@ -1,4 +1,5 @@
-//! `VariantAutoscaling`s as raw JSON and the API server's answer to them, for typed clients cannot express most faults.
+//! `VariantAutoscaling`s as raw JSON, since typed clients cannot express most violations, and the answers of the API
+//! server.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use wva_testbed::within;
 /// Longest wait for one answer: more than webhooks may take in both phases, with room for a loaded machine.
 const CALL: Duration = Duration::from_mins(1);
 
-/// What the API server says to an object: what it would store, or the refusal.
+/// Answer of the API server: the object that it would store, or the denial.
 pub(crate) type ApiAnswer = Result<Value, Box<Status>>;
 
 /// A variant with this spec.
@@ -19,19 +20,19 @@ pub(crate) fn variant(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name}, "spec": spec})
 }
 
-/// A variant with a fault that the CRD does not know: WVA-VA-017.
+/// A variant with a violation that the CRD does not detect: WVA-VA-017.
 pub(crate) fn invalid_variant(name: &str) -> Value {
     let mut object = variant(name, &valid_spec(name));
     object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
     object
 }
 
-/// A spec without a fault. Its target's name is made from the variant's.
+/// A valid spec with this target.
 pub(crate) fn valid_spec(target: &str) -> Value {
     json!({"scaleTargetRef": {"name": target}, "modelID": "meta-llama/Llama-3.1-8B"})
 }
 
-/// Asks to create the object, without storing it.
+/// Creates the object in a dry run.
 pub(crate) async fn dry_run_create(
     client: &kube::Client,
     namespace: &str,
@@ -42,12 +43,12 @@ pub(crate) async fn dry_run_create(
     await_answer(client.request(request)).await
 }
 
-/// The path of the variants of a namespace.
+/// Request builder for the variants of a namespace.
 pub(crate) fn variants_request(namespace: &str) -> Request {
     Request::new(format!("/apis/llmd.ai/v1alpha1/namespaces/{namespace}/variantautoscalings"))
 }
 
-/// Waits for the answer to a request, bounded: the client repeats some by itself.
+/// Waits for the answer to a request, with a time limit: the client repeats some requests.
 pub(crate) async fn await_answer(
     call: impl Future<Output = kube::Result<Value>>,
 ) -> anyhow::Result<ApiAnswer> {
@@ -58,7 +59,7 @@ pub(crate) async fn await_answer(
     }
 }
 
-/// The controller's pod, as far as others look at it: the program itself runs outside.
+/// A pod with the labels of the controller. The program itself runs as a child process.
 pub(crate) fn controller_pod(container: &Value) -> Value {
     let labels = json!({"app.kubernetes.io/name": "workload-variant-autoscaler", "control-plane": "controller-manager"});
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wva-0", "namespace": SYSTEM, "labels": labels},

@@ -1,4 +1,4 @@
-//! The program under test as a command, and what an experiment with it showed.
+//! The program under test as a command, and the outcome of an experiment with it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use wva_testbed::{Testbed, within};
 
 use super::DEADLINE;
 
-/// What a command did.
+/// Exit code and output of a command.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) code: i32,
@@ -17,7 +17,7 @@ pub(crate) struct CommandOutput {
     pub(crate) stderr: String,
 }
 
-/// Runs `wva` as a person with the administrator's kubeconfig, with this text on its standard input.
+/// Runs `wva` with the kubeconfig of the administrator and this standard input.
 pub(crate) async fn run_wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
     command.args(args).env("KUBECONFIG", testbed.admin_kubeconfig()).kill_on_drop(true);
@@ -34,17 +34,17 @@ pub(crate) async fn run_wva(testbed: &Testbed, args: &[&str], input: &str) -> an
     })
 }
 
-/// What an experiment showed.
+/// Outcome of an experiment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// The measured figures, for people.
+    /// Measured figures, for the log.
     pub(crate) figures: String,
-    /// What did not hold; empty where the contract was kept.
+    /// Contracts that did not hold.
     pub(crate) faults: Vec<String>,
 }
 
 impl Outcome {
-    /// Success where nothing was at fault.
+    /// The figures, or an error with all faults.
     pub(crate) fn into_result(self) -> anyhow::Result<String> {
         ensure!(self.faults.is_empty(), "{}; {}", self.faults.join("; "), self.figures);
         Ok(self.figures)
