@@ -1,4 +1,4 @@
-//! Collects metrics from Prometheus and endpoint pickers: a few queries for all models, and samples of each pod with ages.
+//! Collects metrics from Prometheus and endpoint pickers, and keeps samples of each pod with their ages.
 
 pub(crate) mod page;
 pub(crate) mod picker;
@@ -23,11 +23,9 @@ use self::scope::Scope;
 use self::signals::{Query, Rows};
 use crate::collect::telemetry::Telemetry;
 
-/// The result of one query.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) query: Query,
-    /// Namespaces of the query.
     pub(crate) scope: Scope,
     /// Series, or why the query failed.
     pub(crate) rows: Result<Rows, QueryError>,
@@ -36,10 +34,10 @@ pub(crate) struct Answer {
 /// Answers of one round, in any order.
 pub(crate) type Answers = Vec<Answer>;
 
-/// Concurrent queries: enough for throughput, and few enough not to overload Prometheus.
+/// Concurrent queries: few enough not to overload Prometheus.
 const CONCURRENCY: usize = 4;
 
-/// Makes these queries for every scope. Queries without an answer within `within` fail.
+/// Makes these queries for every scope. Queries that take longer than `within` fail.
 pub(crate) async fn query_round(
     prometheus: &Prometheus,
     scopes: Vec<Scope>,
@@ -55,7 +53,7 @@ pub(crate) async fn query_round(
     stream_answers(prometheus, requests, telemetry, within).collect().instrument(span).await
 }
 
-/// Makes queries and yields each answer as it arrives. Queries without an answer within `within` fail.
+/// Makes queries and yields each answer as it arrives. Queries that take longer than `within` fail.
 pub(crate) fn stream_answers<'a>(
     prometheus: &'a Prometheus,
     mut requests: Vec<(Query, Scope)>,

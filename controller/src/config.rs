@@ -1,5 +1,5 @@
-//! ConfigMaps with entries: thresholds and scale to zero, global or for one namespace, and service classes. A watch caches
-//! the parsed maps. In each cycle the engine determines the effective maps and resolves the settings of each model.
+//! ConfigMaps with entries: thresholds and scale to zero, global or local to a namespace, and service classes. A
+//! watch caches the parsed maps; in each cycle the engine resolves the settings of each model.
 
 mod change_log;
 mod effective;
@@ -37,8 +37,8 @@ pub struct ConfigMaps {
     /// Value of the namespace label that opts in to local maps.
     opt_in_value: String,
     cache: Arc<RwLock<MapCache>>,
-    /// Serializes parsing by the watch and by the engine, so that an old version never replaces a newer one or survives
-    /// the deletion of the map.
+    /// Serializes parsing by the watch and the engine, so that an old version never replaces a newer one or a deleted
+    /// map.
     parsing: Arc<Mutex<()>>,
     /// Namespaces whose local maps the last cycle read; `None` before the first cycle.
     local_scope: Arc<RwLock<Option<Arc<LocalMapScope>>>>,
@@ -46,11 +46,10 @@ pub struct ConfigMaps {
     changed: Arc<Notify>,
 }
 
-/// Cached maps.
 #[derive(Debug, Default)]
 struct MapCache {
-    /// Unparsed maps of all namespaces except the controller's. They are parsed when their namespace comes into use, because
-    /// a parsed map can be much larger.
+    /// Sources of all local maps. They are parsed only while their namespace is in use, because a parsed map can be
+    /// much larger.
     local: BTreeMap<MapKey, Arc<ConfigMap>>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
@@ -62,7 +61,6 @@ impl MapCache {
         self.saturation.contains_key(key) || self.to_zero.contains_key(key) || self.classes.contains_key(key)
     }
 
-    /// Removes a parsed map; returns whether there was one.
     fn remove_parsed(&mut self, key: &MapKey) -> bool {
         let removed = [
             self.saturation.remove(key).is_some(),
@@ -88,12 +86,11 @@ impl ConfigMaps {
         self.changed.notified().await;
     }
 
-    /// Notifies the engine of a change.
     pub(crate) fn notify_changed(&self) {
         self.changed.notify_one();
     }
 
-    /// The valid entries of the effective global map of a role, from which local maps inherit. `None` if there is no map, and
+    /// The valid entries of the effective global map of a role, from which local maps inherit. `None` without a map, and
     /// for roles without local maps.
     #[must_use]
     pub fn global(&self, role: MapRole) -> Option<Value> {
@@ -111,7 +108,7 @@ impl ConfigMaps {
     }
 
     fn cache(&self) -> RwLockReadGuard<'_, MapCache> {
-        // No code panics with the lock held, and the cache would be consistent even then.
+        // No code panics with the lock held.
         self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,5 @@
-//! Streaming reader of the metrics pages of pods. It keeps only the series that a [`PageReader`] reads. A page that is not
-//! in the metrics format is an error: a missing series would otherwise mean 0.
+//! Streaming reader of metrics pages. A page that is not in the metrics format is an error: a missing series would
+//! otherwise mean 0.
 
 mod client;
 
@@ -10,7 +10,6 @@ pub(crate) const PORTS: [&str; 2] = ["metrics", "http-metrics"];
 /// Longest line, in bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// The page has a line that is not a metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is not a metric: {text:?}")]
 pub(crate) struct InvalidPage {
@@ -20,7 +19,6 @@ pub(crate) struct InvalidPage {
     text: String,
 }
 
-/// Reads the series of a page.
 pub(crate) trait PageReader {
     /// Reads one series: its name, and the rest of its line. Returns `None` if the line is invalid.
     fn read_series(&mut self, name: &str, rest: &str) -> Option<()>;
@@ -105,7 +103,7 @@ impl<R: PageReader> Page<R> {
     }
 }
 
-/// Checks a series whose value is not needed: its line must end in a number.
+/// Checks a series whose value is not needed: the line must end in a number.
 pub(crate) fn check_number(rest: &str) -> Option<()> {
     let last = rest.rsplit([' ', '\t', '}']).next()?;
     last.parse::<f64>().ok().map(|_| ())

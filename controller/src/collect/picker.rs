@@ -1,6 +1,5 @@
-//! Polls endpoint pickers for requests that wait for models without replicas. The leader reads the queues of models at zero
-//! twice a second, and the engine decides which variant to wake. It checks less often that flow control runs at the pickers
-//! of models that may scale to zero.
+//! Polls endpoint pickers. The leader reads the queues of models at zero twice a second, and the engine decides which
+//! variant to wake. At pickers of models that may scale to zero, it checks less often that flow control runs.
 
 mod budget;
 mod debounce;
@@ -45,7 +44,6 @@ pub use token::PickerToken;
 /// Time between two requests to a pod. A waiting request should lead to a scale-up within a second.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// Service of an endpoint picker.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PickerKey {
     namespace: String,
@@ -60,7 +58,6 @@ pub struct Pickers {
 }
 
 impl Pickers {
-    /// Newest queues at the pickers.
     pub(crate) fn queues(&self) -> watch::Receiver<Arc<Queues>> {
         self.queues.clone()
     }
@@ -93,7 +90,6 @@ impl Pickers {
         names.into_iter().map(model_pool).collect()
     }
 
-    /// Whether a pool selects only these workloads.
     pub(crate) fn serves_only(
         &self,
         watches: &Watches,
@@ -103,7 +99,7 @@ impl Pickers {
         selection::serves_only(watches, &self.pools.cache, &pool.picker, workloads)
     }
 
-    /// Models without a serving replica whose queue is not read recently from all pods of all their pickers.
+    /// Models to wake whose queue was not read recently from all pods of all pickers.
     pub(crate) fn models_with_unread_queue(
         &self,
         watches: &Watches,
@@ -153,7 +149,6 @@ impl Pickers {
     }
 }
 
-/// A pool that selects pods of a model.
 pub(crate) struct ModelPool {
     pub(crate) name: Box<str>,
     picker: PickerKey,
@@ -204,7 +199,7 @@ impl PolledPicker {
         });
     }
 
-    /// Whether the task still runs. It ends by itself only by a panic.
+    /// Whether the task still runs. It ends only by a panic.
     fn is_alive(&self) -> bool {
         !self.task.is_finished()
     }

@@ -1,5 +1,5 @@
-//! Prometheus client of the controller and of commands: instant queries with a timeout, one retry of a failed connection,
-//! and a limit on the answer. Errors and empty answers differ: an outage must never look like an idle model.
+//! Prometheus client: instant queries with a timeout, one retry of a failed connection, and a limit on the answer.
+//! Errors and empty answers differ: an outage must never look like an idle model.
 
 pub(crate) mod answer;
 mod connection;
@@ -51,7 +51,6 @@ pub struct ClientIdentity {
 }
 
 impl std::fmt::Debug for PrometheusConfig {
-    /// Omits secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PrometheusConfig")
             .field("base_url", &without_password(&self.base_url))
@@ -71,7 +70,7 @@ impl std::fmt::Debug for PrometheusConfig {
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest answer in bytes: about 200,000 series.
 const ANSWER_LIMIT: usize = 64 << 20;
-/// Most bytes read of an error answer; its first line is reported.
+/// Most bytes read of an error answer.
 const ERROR_LIMIT: usize = 64 << 10;
 /// Buffered chunks of an answer. Flow control of the connection holds back the rest.
 const CHUNKS: usize = 4;
@@ -142,11 +141,9 @@ pub enum QueryError {
 pub struct Prometheus {
     connection: Connection,
     /// The base URL without its password.
-    shown: String,
-    /// Label matchers for every selector.
+    shown_url: String,
     extra_matchers: String,
     timeout: Duration,
-    /// Longest answer, in bytes.
     limit: usize,
 }
 
@@ -157,13 +154,12 @@ impl Prometheus {
     /// [`ClientError`] if a file, the server name or the URL is invalid. A missing CA file only causes a warning, as
     /// documented.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
-        let shown = without_password(&config.base_url);
+        let shown_url = without_password(&config.base_url);
         let extra_matchers = config.extra_matchers.clone();
         let connection = Connection::new(config)?;
-        Ok(Self { connection, shown, extra_matchers, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
+        Ok(Self { connection, shown_url, extra_matchers, timeout: QUERY_TIMEOUT, limit: ANSWER_LIMIT })
     }
 
-    /// Label matchers for every selector; empty for none.
     pub(crate) fn extra_matchers(&self) -> &str {
         &self.extra_matchers
     }
@@ -210,7 +206,6 @@ impl Prometheus {
     ) -> Result<(S, Option<String>), QueryError> {
         let attempts = async {
             match self.attempt(session, expression, sink()).await {
-                // Another connection may work.
                 Err(QueryError::Unreachable { has_begun: false, .. }) => {
                     tokio::time::sleep(pause()).await;
                     self.attempt(session, expression, sink()).await
@@ -222,15 +217,14 @@ impl Prometheus {
         answer.unwrap_or_else(|_| Err(self.timed_out(self.timeout)))
     }
 
-    /// Error of a query without an answer in time.
     pub(crate) fn timed_out(&self, after: Duration) -> QueryError {
         let cause = format!("it timed out after {after:?}");
-        QueryError::Unreachable { url: self.shown.clone(), cause, has_begun: false }
+        QueryError::Unreachable { url: self.shown_url.clone(), cause, has_begun: false }
     }
 
     fn unreachable(&self, error: reqwest::Error, has_begun: bool) -> QueryError {
         let cause = causes(&error.without_url());
-        QueryError::Unreachable { url: self.shown.clone(), cause, has_begun }
+        QueryError::Unreachable { url: self.shown_url.clone(), cause, has_begun }
     }
 
     async fn attempt<S: Sink>(
@@ -253,7 +247,7 @@ impl Prometheus {
         response: reqwest::Response,
         sink: S,
     ) -> Result<(S, Option<String>), QueryError> {
-        let url = || self.shown.clone();
+        let url = || self.shown_url.clone();
         let unreadable = |problem: String, is_json| QueryError::Unreadable { url: url(), problem, is_json };
         let (sender, chunks) = mpsc::channel(CHUNKS);
         // The reader ends when the sender is dropped.
@@ -289,7 +283,7 @@ impl Prometheus {
         let json: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
         let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
         let message = first_line(error.map_or(&*body, str::as_bytes));
-        Ok(QueryError::Refused { url: self.shown.clone(), status, message })
+        Ok(QueryError::Refused { url: self.shown_url.clone(), status, message })
     }
 }
 
@@ -304,7 +298,6 @@ async fn forward(
         let Some(rest) = left.checked_sub(chunk.len()) else { return Ok(false) };
         left = rest;
         if sender.send(chunk).await.is_err() {
-            // The reader has failed.
             break;
         }
     }

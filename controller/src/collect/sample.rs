@@ -1,5 +1,5 @@
-//! Samples of pod loads, KV caches, and queues at endpoint pickers: the newest value of each signal with its time. A signal
-//! that is missing in the newest answer, or whose query failed, keeps its last value and ages. The engine is the only writer.
+//! Samples of pod loads, KV caches and queues: the newest value of each signal with its time. A signal that is
+//! missing in the newest answer keeps its last value and ages. The engine is the only writer.
 
 mod load;
 mod queues;
@@ -22,17 +22,14 @@ use queues::QueueMap;
 pub(crate) use load::{PodLoad, smaller_cache};
 pub(crate) use queues::QueueState;
 
-/// A value and the time of its scrape.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimedValue<T = f64> {
-    /// Value; finite if it is a number.
     pub value: T,
     /// Time of the scrape, by the clock of this process.
     pub at: Instant,
 }
 
 impl<T> TimedValue<T> {
-    /// Age of the value.
     #[must_use]
     pub(crate) fn age(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.at)
@@ -44,18 +41,14 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// Time without a value after which the endpoint picker of a queue no longer exists.
 const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 
-/// KV cache of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodCache<'a> {
-    /// Namespace of the pod.
     pub namespace: &'a str,
     /// Pod name in the series; it may have a rank suffix.
     pub pod: &'a str,
-    /// Size of the cache.
     pub cache: TimedValue<CacheConfig>,
 }
 
-/// Newest samples of all pods and queues.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
@@ -67,7 +60,7 @@ pub(crate) struct Samples {
     pool_queues: QueueMap,
     /// Completed requests within each window with the time of the query, by namespace and model.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
-    /// Windows whose newest answer may lack series, with its scope and the reason.
+    /// Windows whose newest answer may lack series.
     partial_windows: BTreeMap<Retention, (Scope, String)>,
     /// Work counters, if an entry selects the throughput analyzer.
     counters: CounterHistory,
@@ -75,19 +68,15 @@ pub(crate) struct Samples {
     last_round: Option<Instant>,
     /// The first failed query of the newest round, and its error.
     last_error: Option<(Query, String)>,
-    /// The newest full round.
     full: Option<Round>,
     /// A later round for some namespaces and queries.
     part: Option<Round>,
 }
 
-/// Outcome of a round of queries.
 #[derive(Debug)]
 struct Round {
     began: Instant,
-    /// Namespaces of the round.
     scope: Scope,
-    /// It has an answer about loads.
     has_loads: bool,
     /// Scopes with a complete answer for each query. The answer may be empty.
     answered: BTreeMap<Query, Vec<Scope>>,
@@ -215,7 +204,6 @@ impl Samples {
         }
     }
 
-    /// Removes windows that are no longer queried.
     pub(crate) fn remove_windows(&mut self, is_queried: impl Fn(Retention) -> bool) {
         self.completed.retain(|_, windows| {
             windows.retain(|window, _| is_queried(*window));
@@ -240,13 +228,11 @@ impl Samples {
         part.map(|part| part.began).or(self.last_round)
     }
 
-    /// Rounds of a namespace, the newest first.
     fn rounds(&self, namespace: &str) -> impl Iterator<Item = &Round> {
         let rounds = [&self.part, &self.full].into_iter().flatten();
         rounds.filter(move |round| round.scope.contains(namespace))
     }
 
-    /// Error of the newest round.
     #[must_use]
     pub(crate) fn last_error(&self) -> Option<&str> {
         self.last_error.as_ref().map(|(_, error)| error.as_str())
@@ -255,13 +241,14 @@ impl Samples {
     /// Why the newest round lacks loads of this namespace, if it does.
     #[must_use]
     pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
-        let is_complete = [Query::KvUsage, Query::Queue].iter().all(|query| self.answered(*query, namespace));
+        let is_complete =
+            [Query::KvUsage, Query::Queue].iter().all(|query| self.has_answer(*query, namespace));
         self.last_error().filter(|_| !is_complete)
     }
 
     /// Whether the newest query for this namespace has a complete answer. If not, missing signals are unknown.
     #[must_use]
-    pub(crate) fn answered(&self, query: Query, namespace: &str) -> bool {
+    pub(crate) fn has_answer(&self, query: Query, namespace: &str) -> bool {
         let newest = self.rounds(namespace).find_map(|round| round.answered.get(&query));
         newest.into_iter().flatten().any(|scope| scope.contains(namespace))
     }
@@ -270,8 +257,8 @@ impl Samples {
     /// requests.
     pub(crate) fn shows_queue(&self, namespace: &str, model: &str) -> bool {
         let newest = self.rounds(namespace).map(|round| round.began).max();
-        let seen = self.queues.get(&(namespace.into(), model.into()));
-        seen.is_none_or(|seen| newest.is_none_or(|newest| seen.at >= newest))
+        let sample = self.queues.get(&(namespace.into(), model.into()));
+        sample.is_none_or(|sample| newest.is_none_or(|newest| sample.at >= newest))
     }
 
     /// Completed requests of a model within a period, or within the next longer window. `None` means unknown, such as after
@@ -306,7 +293,6 @@ impl Samples {
         self.loads.iter()
     }
 
-    /// Scrapes of the work counters.
     pub(crate) fn counters(&self) -> &CounterHistory {
         &self.counters
     }
@@ -325,12 +311,12 @@ impl Samples {
         ages: &MetricsAge,
         now: Instant,
     ) -> QueueState {
-        let Some(seen) = self.queues.get(&(namespace.into(), model.into())) else {
-            let answered = self.answered(Query::SchedulerQueue, namespace);
+        let Some(sample) = self.queues.get(&(namespace.into(), model.into())) else {
+            let answered = self.has_answer(Query::SchedulerQueue, namespace);
             let queue = if answered { SchedulerQueue::Absent } else { SchedulerQueue::Unknown };
             return QueueState { queue, is_late: false };
         };
-        queues::state(seen, ages, now)
+        queues::state(sample, ages, now)
     }
 
     /// Sum of all queues at the pickers of an InferencePool. `Absent`: the series have no pool label.
@@ -342,8 +328,8 @@ impl Samples {
         ages: &MetricsAge,
         now: Instant,
     ) -> SchedulerQueue {
-        let seen = self.pool_queues.get(&(namespace.into(), pool.into()));
-        seen.map_or(SchedulerQueue::Absent, |seen| queues::state(seen, ages, now).queue)
+        let sample = self.pool_queues.get(&(namespace.into(), pool.into()));
+        sample.map_or(SchedulerQueue::Absent, |sample| queues::state(sample, ages, now).queue)
     }
 
     /// Removes old samples: of deleted pods after `deleted`, of existing pods after `existing`.

@@ -1,5 +1,5 @@
-//! Namespaces of a query. A small install queries all at once. A large one splits them, so that queries and answers stay
-//! within bounds, and a failed query affects only its own namespaces.
+//! Namespaces of a query. A large install splits them, so that queries and answers stay within bounds, and a failed
+//! query affects only its own namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,17 +9,14 @@ const MAX_PODS: usize = 20_000;
 /// Longest namespace matcher, in bytes. Proxies in front of Prometheus accept a few tens of kilobytes.
 const LONGEST_MATCHER: usize = 8 << 10;
 
-/// The namespaces of one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// All namespaces.
     All,
     /// These namespaces, sorted.
     These(Arc<[Box<str>]>),
 }
 
 impl Scope {
-    /// One namespace.
     pub(crate) fn one(namespace: &str) -> Self {
         Self::These([Box::from(namespace)].into())
     }
@@ -39,7 +36,6 @@ impl Scope {
         split_by_pods(&namespaces.iter().map(|name| ((*name).to_owned(), 0)).collect(), MAX_PODS)
     }
 
-    /// Its namespaces, sorted; `None` for all.
     fn names(&self) -> Option<&[Box<str>]> {
         match self {
             Self::All => None,
@@ -47,7 +43,6 @@ impl Scope {
         }
     }
 
-    /// Whether the scope contains a namespace.
     #[must_use]
     pub(crate) fn contains(&self, namespace: &str) -> bool {
         let found = |names: &[Box<str>]| names.binary_search_by(|name| (**name).cmp(namespace)).is_ok();
@@ -69,21 +64,16 @@ impl Scope {
 /// Complete rounds before larger parts are tried again: an hour at the default interval. A failed try costs a round.
 const RETRY_AFTER: u32 = 120;
 
-/// Outcome of one scope in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueryOutcome {
-    /// Every query was answered.
     Answered,
-    /// An answer exceeded the limit.
     TooLong,
-    /// A query failed or timed out.
     Failed,
 }
 
 /// Splits the namespaces of each round into scopes, and adapts their size to earlier outcomes.
 #[derive(Debug)]
 pub(crate) struct ScopeSplitter {
-    /// Most pods in one scope.
     max_pods: usize,
     /// The answer for all namespaces is too long, because foreign namespaces have series too.
     only_ours: bool,
@@ -120,7 +110,7 @@ impl ScopeSplitter {
     /// Ends the round. After an answer that was too long, the next round has smaller scopes.
     pub(crate) fn finish_round(&mut self, outcome: impl Fn(&Scope) -> QueryOutcome) {
         let outcomes: Vec<QueryOutcome> = self.scopes.iter().map(outcome).collect();
-        // The first scope is not first again, even if it failed: it may take all the time in every round.
+        // The first scope moves back even if it failed: it may take all the time in every round.
         let next = (1..outcomes.len()).find(|i| outcomes[*i] == QueryOutcome::Failed).unwrap_or(1);
         self.first = self.scopes.get(next).and_then(|part| part.names()?.first().cloned());
         let too_long =
@@ -209,9 +199,9 @@ mod tests {
         let mut split = ScopeSplitter::default();
         let round = |failed: &&[&str]| {
             let parts = split.next_round(pods);
-            let lacks = |scope: &Scope| names(scope).iter().any(|name| failed.contains(name));
+            let has_failed = |scope: &Scope| names(scope).iter().any(|name| failed.contains(name));
             split.finish_round(
-                |scope| if lacks(scope) { QueryOutcome::Failed } else { QueryOutcome::Answered },
+                |scope| if has_failed(scope) { QueryOutcome::Failed } else { QueryOutcome::Answered },
             );
             parts.iter().map(|part| names(part)[0].trim_start_matches("team-000").to_owned()).collect()
         };

@@ -1,5 +1,5 @@
-//! The Prometheus queries: signals and expressions. One query serves all models, so a round of a small install has one of
-//! each. If models may scale to zero, each retention period adds a query.
+//! The Prometheus queries. One query serves all models, so a small install makes one of each per round, and one for
+//! each retention period of models that may scale to zero.
 
 mod rows;
 
@@ -11,18 +11,15 @@ use super::work;
 
 pub(crate) use rows::{CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, Rows};
 
-/// One signal of a pod and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {
     /// Share of the KV cache in use, 0 to 1.
     KvUsage,
-    /// Waiting requests.
     Queue,
     /// Age of the newest KV cache sample, in seconds.
     KvAge,
     /// Age of the newest queue sample, in seconds.
     QueueAge,
-    /// Running requests.
     Running,
     /// Waiting requests in the same scrape.
     Waiting,
@@ -36,23 +33,16 @@ pub(crate) enum Signal {
     PrefixHitRate,
 }
 
-/// One query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Query {
-    /// Share of the KV cache in use.
     KvUsage,
-    /// Waiting requests.
     Queue,
     /// Ages of the KV cache and queue samples.
     SampleAge,
-    /// Running and waiting requests in one scrape, and its age. Scale to zero needs them from the same scrape, so they are
-    /// one query.
+    /// Running and waiting requests in one scrape, and its age. Scale to zero needs them from the same scrape.
     Running,
-    /// Size of the KV cache.
     CacheConfig,
-    /// Mean prompt and generated tokens of a request.
     Tokens,
-    /// Hit rate of the prefix cache.
     PrefixHitRate,
     /// Requests and bytes in the queue of the endpoint picker.
     SchedulerQueue,
@@ -60,12 +50,11 @@ pub enum Query {
     Completed(Retention),
     /// Work counters of pods in their newest scrape.
     Work,
-    /// Work counters in the previous scrape.
+    /// The same counters in the previous scrape.
     WorkBefore,
 }
 
 impl Signal {
-    /// The age signal of a signal, if it has one.
     pub(crate) const fn age(self) -> Option<Self> {
         match self {
             Self::KvUsage => Some(Self::KvAge),
@@ -75,7 +64,6 @@ impl Signal {
         }
     }
 
-    /// Whether this is an age signal.
     pub(crate) const fn is_age(self) -> bool {
         matches!(self, Self::KvAge | Self::QueueAge | Self::ScrapeAge)
     }
@@ -175,14 +163,12 @@ impl Query {
         }
     }
 
-    /// The signal of a series with this label value.
     fn signal(self, label: &str) -> Option<Signal> {
         let mut all = self.signals().iter();
         all.find(|(name, _)| name.is_empty() || *name == label).map(|(_, signal)| *signal)
     }
 }
 
-/// Name of the queries for completed requests.
 pub(crate) const COMPLETED: &str = "completed";
 
 /// Window for counting completed requests, in milliseconds.
@@ -210,7 +196,6 @@ impl Retention {
 }
 
 impl fmt::Display for Retention {
-    /// Formats the window as a PromQL duration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.millis.is_multiple_of(1000) {
             write!(f, "{}s", self.millis / 1000)
@@ -222,7 +207,6 @@ impl fmt::Display for Retention {
 
 /// Builds selectors with the label matchers of a scope.
 struct Selector {
-    /// Label matchers; empty for all series.
     matcher: String,
 }
 
@@ -257,8 +241,8 @@ impl Selector {
         format!("{total} / {count}")
     }
 
-    /// Increase of a counter within a window. `increase` starts from the first sample, so for a series that is younger than
-    /// the window the value itself counts, whether it still exists or not.
+    /// Increase of a counter within a window. `increase` starts from the first sample, so for a series that is
+    /// younger than the window its value is the increase.
     fn completed(&self, metric: &str, within: Retention) -> String {
         let counter = self.metric(metric);
         let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
@@ -266,8 +250,8 @@ impl Selector {
         format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({increase}))")
     }
 
-    /// Rate of a counter with or without the suffix `_total`. One selector for both names would fail the query for all
-    /// pods if one pod has both in the window, after an in-place update to another release.
+    /// Rate of a counter with or without the suffix `_total`. A single selector would fail the query for all pods if
+    /// one pod has both in the window, after an in-place update.
     fn rate_of_either(&self, metric: &str) -> String {
         sum(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
     }
@@ -289,7 +273,7 @@ fn sum(expression: &str) -> String {
     format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
 }
 
-/// Several signals in one answer, distinguished by the label `signal`, because functions remove the metric name.
+/// Several signals in one answer, distinguished by a label, because functions remove the metric name.
 pub(super) fn any_signal(all: &[(&str, String)]) -> String {
     let labelled = |(name, expression): &(&str, String)| {
         format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")

@@ -71,8 +71,8 @@ impl Telemetry {
     }
 
     /// Records one Prometheus query.
-    pub fn record_query(&self, query: Query, took: Duration, answered: bool) {
-        self.query_seconds.with_label_values(&[query.name()]).observe(took.as_secs_f64());
+    pub fn record_query(&self, query: Query, duration: Duration, answered: bool) {
+        self.query_seconds.with_label_values(&[query.name()]).observe(duration.as_secs_f64());
         if !answered {
             self.query_errors.with_label_values(&[query.name()]).inc();
         }
@@ -84,9 +84,9 @@ impl Telemetry {
     }
 
     /// Records one cycle.
-    pub fn record_cycle(&self, took: Duration, all_analyzed: bool, unmapped: usize) {
+    pub fn record_cycle(&self, duration: Duration, all_analyzed: bool, unmapped: usize) {
         let no_labels: [&str; 0] = [];
-        self.cycle_seconds.with_label_values(&no_labels).observe(took.as_secs_f64());
+        self.cycle_seconds.with_label_values(&no_labels).observe(duration.as_secs_f64());
         self.cycles.with_label_values(&[if all_analyzed { "ok" } else { "degraded" }]).inc();
         self.unmapped.set(i64::try_from(unmapped).unwrap_or(i64::MAX));
     }

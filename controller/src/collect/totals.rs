@@ -1,11 +1,7 @@
-//! Totals of a queue at an endpoint picker.
-
-/// Requests waiting in a queue, and their bytes.
+/// Requests waiting in a queue at an endpoint picker, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct QueueTotals {
-    /// Requests.
     pub(super) size: f64,
-    /// Their bytes.
     pub(super) bytes: f64,
 }
 

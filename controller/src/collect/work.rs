@@ -1,6 +1,5 @@
-//! Work counters for the throughput analyzer. The analyzer handles resets of a pod's counters; only the engines of a pod
-//! are added up here, with their resets. One answer has all counters of a pod, so they are of one scrape; two answers give
-//! two scrapes per round.
+//! Work counters for the throughput analyzer, which handles resets itself. Only the engines of a pod are added up
+//! here. One answer has all counters of a pod from one scrape; two answers give two scrapes per round.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +16,6 @@ const MAX_SCRAPES: usize = 6;
 /// Scrapes closer than this are the same scrape.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
-/// One value of a scrape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
     Completed,
@@ -70,7 +68,6 @@ pub(crate) struct EngineKey {
     pub(crate) engine: Arc<str>,
 }
 
-/// Expression for all counters of a scrape; `select` turns a metric name into its selector.
 pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
     let of = |(counter, name, metrics): (Counter, &'static str, &[&str])| {
         let all = metrics.iter().map(|metric| select(metric)).collect::<Vec<_>>().join(" or ");
@@ -83,7 +80,6 @@ pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
     any_signal(&Counter::TABLE.map(of))
 }
 
-/// Scrapes of every pod, by engine.
 #[derive(Debug, Default)]
 pub(crate) struct CounterHistory(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
 
@@ -101,20 +97,20 @@ impl CounterHistory {
         }
     }
 
-    /// Scrapes since `begin` of a pod with these servers, summed over its engines, and the number of engines.
+    /// Scrapes since `start` of a pod with these servers, summed over its engines, and the number of engines.
     pub(crate) fn samples_of(
         &self,
         servers: &[&PodModel],
-        begin: Option<Instant>,
+        start: Option<Instant>,
         now: Instant,
     ) -> (Vec<WorkSample>, usize) {
         let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
         let engines: Vec<&Scrapes> = engines.collect();
-        let is_current = |(at, _): &(Instant, WorkSample)| begin.is_none_or(|begin| *at >= begin);
+        let is_current = |(at, _): &(Instant, WorkSample)| start.is_none_or(|start| *at >= start);
         // Engines of an earlier pod of this name stay in the sum, which would otherwise fall, but are not counted.
-        let count = engines.iter().filter(|scrapes| scrapes.kept.back().is_some_and(is_current)).count();
+        let count = engines.iter().filter(|scrapes| scrapes.samples.back().is_some_and(is_current)).count();
         let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
-            [one] => one.kept.iter().copied().collect(),
+            [one] => one.samples.iter().copied().collect(),
             several => sum_engines(several),
         };
         let current = all.into_iter().filter(is_current);
@@ -131,29 +127,28 @@ impl CounterHistory {
     }
 }
 
-/// Scrapes of one engine, in order of time.
 #[derive(Debug, Default)]
 struct Scrapes {
-    kept: VecDeque<(Instant, WorkSample)>,
-    /// Counts from before restarts that are no longer in the kept scrapes.
+    samples: VecDeque<(Instant, WorkSample)>,
+    /// Counts from before restarts that are no longer in the scrapes.
     base: WorkSample,
 }
 
 impl Scrapes {
     fn add(&mut self, at: Instant, sample: WorkSample) {
-        let kept = &mut self.kept;
+        let samples = &mut self.samples;
         // The answer for the earlier scrape may arrive last.
-        let index = kept.iter().rposition(|(other, _)| *other <= at + SAME_SCRAPE).map_or(0, |i| i + 1);
+        let index = samples.iter().rposition(|(other, _)| *other <= at + SAME_SCRAPE).map_or(0, |i| i + 1);
         let is_known = index
             .checked_sub(1)
-            .and_then(|i| kept.get(i))
+            .and_then(|i| samples.get(i))
             .is_some_and(|(other, _)| *other + SAME_SCRAPE > at);
         if !is_known {
-            kept.insert(index, (at, sample));
+            samples.insert(index, (at, sample));
         }
-        while kept.len() > MAX_SCRAPES {
-            let removed = kept.pop_front();
-            if let (Some((_, removed)), Some((_, next))) = (removed, kept.front())
+        while samples.len() > MAX_SCRAPES {
+            let removed = samples.pop_front();
+            if let (Some((_, removed)), Some((_, next))) = (removed, samples.front())
                 && next.restarted_since(&removed)
             {
                 self.base = plus(self.base, without_gauges(removed));
@@ -162,10 +157,10 @@ impl Scrapes {
     }
 
     fn newest(&self) -> Option<Instant> {
-        self.kept.back().map(|(at, _)| *at)
+        self.samples.back().map(|(at, _)| *at)
     }
 
-    /// The scrapes without resets at restarts.
+    /// The scrapes, corrected for restarts.
     fn without_resets(&self) -> Vec<(Instant, WorkSample)> {
         let mut base = self.base;
         let mut before: Option<WorkSample> = None;
@@ -175,11 +170,11 @@ impl Scrapes {
             }
             (*at, plus(base, *sample))
         };
-        self.kept.iter().map(one).collect()
+        self.samples.iter().map(one).collect()
     }
 }
 
-/// Sums several engines at the scrape times of the engine with the newest scrape. Each engine has its last scrape until
+/// Sums several engines at the scrape times of the engine with the newest scrape, each with its last scrape until
 /// then. Times before the first scrape of an engine are skipped.
 fn sum_engines(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
     let each: Vec<_> = engines.iter().map(|scrapes| scrapes.without_resets()).collect();
@@ -282,7 +277,7 @@ mod tests {
         for i in 0..10_u32 {
             history.add(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
         }
-        assert_eq!(history.0[&key()]["0"].kept.len(), MAX_SCRAPES);
+        assert_eq!(history.0[&key()]["0"].samples.len(), MAX_SCRAPES);
     }
 
     #[test]

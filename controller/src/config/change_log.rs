@@ -1,4 +1,4 @@
-//! Logs changes of the effective maps: one line per map with old and new values, one per invalid entry, and a counter.
+//! Logs and counts changes of the effective maps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,6 @@ pub(super) fn log_changes<E: MapEntry>(
     }
 }
 
-/// Logs and counts the changes of several maps of one kind.
 pub(super) fn log_map_changes<'m, E: MapEntry + 'm>(
     kind: ConfigKind,
     before_and_after: [impl Iterator<Item = &'m Arc<ParsedMap<E>>>; 2],
@@ -121,11 +120,11 @@ fn field_changes<E: MapEntry>(key: &str, old: Option<&E>, new: Option<&E>) -> Ve
     let (old_fields, new_fields) = (fields(old), fields(new));
     let added = new_fields.keys().filter(|name| !old_fields.contains_key(*name));
     let names = old_fields.keys().chain(added);
-    let shown = |value: Option<&Value>| value.map_or_else(|| "unset".to_owned(), ToString::to_string);
-    let changed = names.filter(|name| old_fields.get(*name) != new_fields.get(*name));
-    let mut changes: Vec<String> = changed
+    let display = |value: Option<&Value>| value.map_or_else(|| "unset".to_owned(), ToString::to_string);
+    let differing = names.filter(|name| old_fields.get(*name) != new_fields.get(*name));
+    let mut changes: Vec<String> = differing
         .map(|name| {
-            format!("{key}.{name}: {} -> {}", shown(old_fields.get(name)), shown(new_fields.get(name)))
+            format!("{key}.{name}: {} -> {}", display(old_fields.get(name)), display(new_fields.get(name)))
         })
         .collect();
     match (old, new) {
@@ -136,7 +135,6 @@ fn field_changes<E: MapEntry>(key: &str, old: Option<&E>, new: Option<&E>) -> Ve
     changes
 }
 
-/// Joins the first [`MAX_LOGGED`] changes.
 fn join_changes(mut changes: Vec<String>) -> String {
     let rest = changes.len().saturating_sub(MAX_LOGGED);
     changes.truncate(MAX_LOGGED);

@@ -1,5 +1,4 @@
-//! Selects the effective maps: the first existing global map, all service classes, and the local maps of namespaces with
-//! managed variants or the opt-in label.
+//! Selects the effective maps.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +12,9 @@ use super::parsed_map::{MapKey, Maps, ParsedMap};
 use crate::observe::variants::{ManagedVariant, is_excluded};
 use crate::observe::watches::NamespaceFacts;
 
-/// The namespaces whose local maps are in use.
+/// The namespaces whose local maps are in use: those with managed variants, or with the opt-in label.
 #[derive(Debug)]
 pub(super) struct LocalMapScope {
-    /// Namespaces with managed variants.
     managed: BTreeSet<String>,
     namespaces: Option<Cache<NamespaceFacts>>,
     opt_in_value: String,
@@ -54,7 +52,6 @@ pub(super) fn global_maps<'m, E>(
     names.in_order(role).into_iter().filter_map(of_name)
 }
 
-/// The effective maps of one kind.
 pub(super) fn effective_maps<E>(
     maps: &Maps<E>,
     names: &MapNames,

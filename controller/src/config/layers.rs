@@ -6,14 +6,12 @@ use std::sync::Arc;
 
 use super::parsed_map::ParsedMap;
 
-/// Effective maps of one kind.
 #[derive(Debug)]
 pub(super) struct EffectiveMaps<E> {
     /// The map for all namespaces.
     pub(super) global: Option<Arc<ParsedMap<E>>>,
     /// Names of further global maps, which are ignored.
     pub(super) ignored: Vec<String>,
-    /// Local maps by namespace.
     pub(super) local: BTreeMap<Box<str>, Arc<ParsedMap<E>>>,
 }
 

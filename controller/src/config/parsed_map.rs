@@ -11,16 +11,14 @@ use serde_json::{Map, Value, json};
 use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, Scoped, read_text};
 use wva_rules::Place;
 
-/// Most faults of one entry that are reported.
 const MAX_FAULTS: usize = 5;
 
-/// Most keys of one map that are read, in order; `default` is always read. A megabyte of the shortest entries would take
-/// fifty megabytes of memory, in every namespace of an attacker.
+/// Most keys of one map that are read, in order; `default` is always read. A megabyte of the shortest entries would
+/// take fifty megabytes of memory.
 const MAX_KEYS: usize = 10_000;
-/// Most invalid entries of one map that are stored with the reason; more are only counted.
+/// Most invalid entries of one map that are stored; more are only counted.
 const MAX_INVALID: usize = 20;
 
-/// Namespace and name of a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MapKey {
     pub(super) namespace: Box<str>,
@@ -37,7 +35,6 @@ impl MapKey {
     }
 }
 
-/// Maps of one kind.
 pub(super) type Maps<E> = BTreeMap<MapKey, Arc<ParsedMap<E>>>;
 
 /// An entry of a map.
@@ -48,13 +45,11 @@ pub(super) trait MapEntry: Clone + PartialEq + Serialize {
     /// The faults as text.
     fn parse(key: &str, text: &str) -> Result<Self, String>;
 
-    /// Model of the entry.
     fn model_id(&self) -> Option<&str>;
 
-    /// Namespace of the entry.
     fn namespace(&self) -> Option<&str>;
 
-    /// Why the entry is invalid under this key of a map of this place and namespace, regardless of other entries.
+    /// Why the entry is invalid, regardless of other entries.
     fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String>;
 }
 
@@ -101,7 +96,6 @@ fn conflict(entry: &(impl Scoped + Serialize), is_base: bool) -> Option<String> 
     conflicts.iter().find(|c| is_base || has_both(c)).map(ToString::to_string)
 }
 
-/// A parsed ConfigMap.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ParsedMap<E> {
     pub(super) namespace: Box<str>,
@@ -112,22 +106,17 @@ pub(super) struct ParsedMap<E> {
     pub(super) entries: Vec<KeyedEntry<E>>,
     /// Invalid entries of the current map, ordered by key.
     pub(super) invalid: Vec<InvalidEntry>,
-    /// Number of further invalid entries.
     pub(super) more_invalid: usize,
-    /// Index of the entry `default`.
     default: Option<usize>,
-    /// Indexes of the entries of each model.
     by_model: BTreeMap<Box<str>, ModelEntries>,
 }
 
-/// An entry and its key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct KeyedEntry<E> {
     pub(super) key: Box<str>,
     pub(super) entry: E,
 }
 
-/// An invalid entry and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InvalidEntry {
     pub(super) key: Box<str>,
@@ -139,9 +128,7 @@ pub(super) struct InvalidEntry {
 /// Indexes of the entries of one model. Of several entries with one scope the first by key counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelEntries {
-    /// Entry for all namespaces.
     wide: Option<usize>,
-    /// Entries for single namespaces.
     narrow: BTreeMap<Box<str>, usize>,
 }
 
@@ -189,7 +176,6 @@ impl<E: MapEntry> ParsedMap<E> {
         json!({"metadata": {"name": self.name}, "data": data})
     }
 
-    /// Parses and validates one entry on its own.
     fn parse_entry(&self, key: &str, text: &str, place: Place) -> Result<E, String> {
         let entry = E::parse(key, text)?;
         entry.fault(key, place, &self.namespace).map_or(Ok(entry), Err)

@@ -30,7 +30,7 @@ pub(crate) struct Settings {
     to_zero: EffectiveMaps<ScaleToZeroEntry>,
     /// All existing maps of service classes.
     classes: Vec<Arc<ParsedMap<ServiceClasses>>>,
-    /// The warning that there is no global saturation map is logged.
+    /// The warning about the missing global saturation map is logged.
     warned_no_global: bool,
     /// Dropped layers with the reason.
     dropped_layers: BTreeSet<String>,

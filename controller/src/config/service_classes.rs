@@ -19,9 +19,7 @@ pub(super) struct Objectives {
     #[serde(skip)]
     model: String,
     priority: Priority,
-    /// Inter-token latency.
     pub(super) itl: Option<Millis>,
-    /// Time to first token.
     pub(super) ttft: Option<Millis>,
 }
 
@@ -97,17 +95,18 @@ mod tests {
 
     #[test]
     fn reads_both_layouts_and_rejects_a_duplicate_model() {
-        let shown = |key: &str, text: &str| {
+        let parse_to_json = |key: &str, text: &str| {
             ServiceClasses::parse(key, text).map(|classes| serde_json::to_string(&classes).unwrap())
         };
         let one = "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, slo-ttft: 500}";
         let list = "- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}";
         let want = r#"{"Premium/m":{"priority":1,"itl":24.0,"ttft":500.0}}"#;
-        assert_eq!(shown("premium.yaml", one).as_deref(), Ok(want));
-        assert_eq!(shown("serviceClasses", list).as_deref(), Ok(want));
-        let twice = shown("premium.yaml", &format!("{one}\n- {{model: m, slo-tpot: 30}}")).unwrap_err();
+        assert_eq!(parse_to_json("premium.yaml", one).as_deref(), Ok(want));
+        assert_eq!(parse_to_json("serviceClasses", list).as_deref(), Ok(want));
+        let twice =
+            parse_to_json("premium.yaml", &format!("{one}\n- {{model: m, slo-tpot: 30}}")).unwrap_err();
         assert_eq!(twice, "class \"Premium\" has model \"m\" twice; delete one of them");
-        let wrong = shown("premium.yaml", "name: Premium\npriority: 0\ndata: []").unwrap_err();
+        let wrong = parse_to_json("premium.yaml", "name: Premium\npriority: 0\ndata: []").unwrap_err();
         assert!(wrong.contains("priority"), "{wrong}");
     }
 }

@@ -10,7 +10,6 @@ use wva_rules::MapNames;
 use super::ConfigMaps;
 use super::watch::{Writer, selections};
 
-/// Namespace of the controller.
 pub(crate) const SYSTEM: &str = "wva";
 
 /// Feeds the maps of a controller that watches all namespaces.
@@ -39,7 +38,6 @@ impl Feed {
         self.writer.apply(0, event)
     }
 
-    /// Stores `namespace/name` with these entries.
     pub(crate) fn put(&mut self, path: &str, entries: &[(&str, &str)]) -> bool {
         self.event(&Event::Apply(map(path, entries)))
     }
@@ -49,7 +47,6 @@ impl Feed {
     }
 }
 
-/// The map `namespace/name` with these entries.
 pub(crate) fn map(path: &str, entries: &[(&str, &str)]) -> ConfigMap {
     let (namespace, name) = path.split_once('/').unwrap();
     let data: BTreeMap<_, _> = entries.iter().copied().collect();

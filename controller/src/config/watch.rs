@@ -1,5 +1,5 @@
-//! Watch of the ConfigMaps with entries, by name, because a cluster has thousands of others of up to a megabyte. A field
-//! selector takes one name, so there is a stream for each name, and one task reads all streams.
+//! Watch of the ConfigMaps with entries, by name, because a cluster has thousands of others. A field selector takes
+//! one name, so there is a stream for each name; one task reads all streams.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ const TASK: &str = "watch of ConfigMaps";
 /// Names of local maps.
 const LOCAL_NAMES: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME];
 
-/// Starts the watch of global maps in the controller's namespace and of local maps in watched namespaces. `opt_in_value` is
-/// the value of the namespace label by which local maps are used before the namespace has a variant.
+/// Starts the watch of global and local maps. `opt_in_value` is the value of the namespace label by which local maps
+/// are used before the namespace has a variant.
 pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_value: String) -> ConfigMaps {
     let selections = selections(&names, scope.namespace.as_deref());
     let maps = ConfigMaps::new(names, opt_in_value);
@@ -58,7 +58,6 @@ pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_val
     maps
 }
 
-/// The maps of one stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selection {
     name: String,
@@ -98,7 +97,6 @@ pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selecti
     global.filter(|name| !is_covered(name)).map(in_own_namespace).chain(local).collect()
 }
 
-/// Applies the events of all streams to the cache, in order per stream.
 pub(super) struct Writer {
     maps: ConfigMaps,
     selections: Vec<Selection>,
@@ -114,7 +112,6 @@ impl Writer {
         Self { maps, selections, listed, complete }
     }
 
-    /// Whether every stream has completed a list.
     pub(super) fn is_complete(&self) -> bool {
         self.complete.iter().all(|complete| *complete)
     }
@@ -153,8 +150,7 @@ impl Writer {
         }
     }
 
-    /// Whether an event starts a cycle. Maps of unused namespaces do not; the event that brings such a namespace into use
-    /// starts one.
+    /// Whether an event starts a cycle. Maps of unused namespaces do not.
     pub(super) fn starts_cycle(&self, event: &Event<ConfigMap>) -> bool {
         match event {
             Event::Apply(map) | Event::InitApply(map) | Event::Delete(map) => {
@@ -179,7 +175,6 @@ impl Writer {
 }
 
 impl ConfigMaps {
-    /// Parses and stores a map; returns whether its content changed.
     pub(super) fn parse(&self, map: &ConfigMap) -> bool {
         let MapKey { namespace, name } = MapKey::from_map(map);
         match self.names.role(&namespace, &name) {
@@ -191,7 +186,6 @@ impl ConfigMaps {
     }
 }
 
-/// A copy of the fields in use.
 fn used_fields(map: &ConfigMap) -> ConfigMap {
     let metadata = ObjectMeta {
         namespace: map.metadata.namespace.clone(),

@@ -131,7 +131,8 @@ fn sighting(model: &Model, samples: &Samples, ages: &MetricsAge) -> Sighting {
     if busy {
         return Sighting::Busy;
     }
-    let asked = [Query::Queue, Query::Running].iter().all(|query| samples.answered(*query, &model.namespace));
+    let asked =
+        [Query::Queue, Query::Running].iter().all(|query| samples.has_answer(*query, &model.namespace));
     let told = model.variants.iter().all(|v| {
         // Where there is no replica there is nothing to ask.
         v.current == 0 || (v.running.is_some() && v.replicas.iter().all(|r| r.age <= ages.fresh))

@@ -1,6 +1,5 @@
-//! Check of the installed CustomResourceDefinition at start-up. Helm never updates a CRD, so it may be of an earlier
-//! release or of llm-d WVA, and the API server drops fields that its schema lacks. The schema comes from the OpenAPI
-//! document, which every account may read.
+//! Check of the installed CRD at start-up. Helm never updates a CRD, and the API server drops fields that an old
+//! schema lacks. The schema comes from the API server's description, which every account may read.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use wva_crds::VariantAutoscaling;
 use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::root_cause;
 
-/// Longest wait for the OpenAPI document. The start-up continues without it.
+/// Longest wait for the API description. The start-up continues without it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Time between two requests. A CRD appears in the document shortly after it is applied.
 const RETRY: Duration = Duration::from_millis(500);
@@ -71,7 +70,6 @@ pub async fn missing_fields(client: &Client) -> Result<Vec<String>, CrdSchemaErr
     }
 }
 
-/// Reads the OpenAPI document of the API version.
 async fn read_document(client: &Client) -> Result<Value, CrdSchemaError> {
     let failed = |error| CrdSchemaError::Request(Box::new(error));
     let request = Request::get(format!("/openapi/v3/apis/{GROUP}/{VERSION}"));
@@ -82,14 +80,12 @@ async fn read_document(client: &Client) -> Result<Value, CrdSchemaError> {
     }
 }
 
-/// Schema of the kind in an OpenAPI document.
 fn schema(document: &Value) -> Option<&Value> {
     let schemas = document.pointer("/components/schemas")?.as_object()?;
     let is_it = |name: &&String| name.rsplit('.').next() == Some(KIND);
     schemas.get(schemas.keys().find(is_it)?)
 }
 
-/// Schema of this release.
 fn own_schema() -> Value {
     let version = VariantAutoscaling::crd().spec.versions.into_iter().next();
     let schema = version.and_then(|v| v.schema).and_then(|s| s.open_api_v3_schema);

@@ -1,5 +1,5 @@
-//! Statuses of release 0.1.0 and before, which have no [`ControllerState`]. A new leader derives it once from the
-//! condition messages of those releases. Do not change these texts: no current code writes them.
+//! Reads the state of a new leader from the condition messages of release 0.1.0, whose statuses have no
+//! [`ControllerState`]. Do not change these texts: no current code writes them.
 
 use wva_crds::{ControllerState, VariantAutoscalingStatus};
 
@@ -16,7 +16,6 @@ fn condition<'a>(status: &'a VariantAutoscalingStatus, type_: &str) -> (&'a str,
     found.map_or(("", ""), |c| (c.reason.as_str(), c.message.as_str()))
 }
 
-/// State derived from the conditions of an old status.
 pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerState {
     let (ready, message) = condition(status, "Ready");
     let (optimization, decided) = condition(status, "OptimizationReady");

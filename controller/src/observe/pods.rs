@@ -1,4 +1,4 @@
-//! Pods by workload, from owner references alone (names never count), and the readiness of replicas from their pods.
+//! Pods by workload, from owner references alone, and the readiness of replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,24 +10,19 @@ use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::objects::Owner;
 use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
 
-/// A pod of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadPod {
-    /// Workload that owns the pod.
     pub(crate) workload: WorkloadKey,
     /// Leader pod of the group, for a worker of a LeaderWorkerSet. Workers take no requests.
     pub(crate) leader: Option<Box<str>>,
-    /// The pod is being deleted: it takes no new requests, and is neither ready nor pending.
+    /// It is being deleted: it takes no new requests, and is neither ready nor pending.
     pub(crate) is_terminating: bool,
-    /// Start-up progress.
     pub(crate) progress: Progress,
-    /// Creation time.
     pub(crate) created: Option<Timestamp>,
     /// Time of the last change of readiness.
     pub(crate) since: Option<Timestamp>,
     /// The pod is bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
-    /// Requested GPUs.
     pub(crate) gpus: Gpus,
 }
 
@@ -37,20 +32,18 @@ impl WorkloadPod {
         self.is_active() && self.leader.is_none()
     }
 
-    /// Whether the pod counts for its workload: it is neither terminating nor finished (evicted, for example).
+    /// Whether the pod is neither terminating nor finished.
     pub(crate) fn is_active(&self) -> bool {
         !self.is_terminating && !self.progress.is_done()
     }
 }
 
-/// Owner of a pod.
 enum PodOwner {
     Workload(WorkloadKey),
     /// Leader pod of the worker's group.
     Leader(Box<str>),
 }
 
-/// All pods of workloads, by namespace and name.
 #[must_use]
 pub(crate) fn workload_pods(watches: &Watches) -> BTreeMap<PodKey, WorkloadPod> {
     let mut all = BTreeMap::new();
@@ -178,9 +171,9 @@ pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeM
     let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
     for pod in pods.values().filter(|p| p.takes_requests() && p.progress.is_ready()) {
         let (Some(created), Some(since)) = (pod.created, pod.since) else { continue };
-        let took = Duration::try_from(since.duration_since(created)).unwrap_or_default();
-        if took <= LONGEST_START {
-            all.entry(&pod.workload).or_default().push(took);
+        let duration = Duration::try_from(since.duration_since(created)).unwrap_or_default();
+        if duration <= LONGEST_START {
+            all.entry(&pod.workload).or_default().push(duration);
         }
     }
     let median = |mut times: Vec<Duration>| {

@@ -1,5 +1,4 @@
-//! Cached fields of InferencePools: pod selector, Service of the endpoint picker, and ports. Both API groups are read;
-//! `POOL_GROUP` selects one.
+//! Cached fields of InferencePools of both API groups.
 
 use kube::api::DynamicObject;
 use serde_json::{Map, Value};
@@ -8,10 +7,9 @@ use wva_runtime::cache::Projection;
 
 /// Separator of labels. Neither keys nor values can contain it.
 const SEPARATOR: char = '\0';
-/// Most ports that are read of a pool; the schema allows as many.
 const MAX_PORTS: usize = 8;
 
-/// Labels of a pod or selector. One string saves memory: there are thousands of workloads, and few labels are read.
+/// Labels as one string, which saves memory: there are thousands of workloads, and few labels are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels(Box<str>);
 
@@ -25,7 +23,6 @@ impl Labels {
         self.0.split(SEPARATOR).filter(|label| !label.is_empty())
     }
 
-    /// Value of a label.
     pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.iter()
             .filter_map(|label| label.split_once('='))
@@ -43,7 +40,6 @@ impl Labels {
 #[derive(Clone)]
 pub struct InferencePools(pub(crate) Optional<Pool>);
 
-/// Cached fields of an InferencePool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
     /// Name, the label `inference_pool` of its picker's series.
@@ -79,7 +75,6 @@ impl Pool {
         }
     }
 
-    /// Whether the pool selects pods with these labels.
     pub(crate) fn selects(&self, pod: &Labels) -> bool {
         pod.matches(&self.selector)
     }

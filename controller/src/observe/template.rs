@@ -1,4 +1,4 @@
-//! Facts from pod templates: required accelerator, GPUs of a replica, and arguments of the vLLM server.
+//! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
 use wva_scaling::{Demand, derive_accelerator, engine_arguments};
@@ -12,14 +12,12 @@ const SEPARATOR: char = '\0';
 /// Environment variable that selects vLLM's engine.
 const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 
-/// Cached fields of a pod template.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Template {
     /// Accelerator that the template requires, if any.
     pub(crate) accelerator: Option<Box<str>>,
-    /// GPUs of one pod.
     pub(crate) gpus: u32,
-    /// Arguments as one string, which saves memory. See [`Template::engine_args`].
+    /// Arguments as one string, which saves memory.
     arguments: Option<Box<str>>,
 }
 
@@ -31,8 +29,8 @@ impl Template {
         Self { accelerator: required_accelerator(pod).map(Into::into), gpus, arguments }
     }
 
-    /// Server arguments that affect capacity, from command, arguments and environment. Empty for a template without
-    /// GPUs that does not look like a model server.
+    /// Server arguments that affect capacity. Empty for a template without GPUs that does not look like a model
+    /// server.
     pub(crate) fn engine_args(&self) -> Vec<String> {
         self.arguments.iter().flat_map(|all| all.split(SEPARATOR)).map(str::to_owned).collect()
     }
@@ -43,12 +41,10 @@ pub(crate) fn find_server(containers: &[Container]) -> Option<&Container> {
     vllm_containers(containers).next().or_else(|| containers.first())
 }
 
-/// All containers whose command or arguments name vLLM.
 pub(crate) fn vllm_containers(containers: &[Container]) -> impl Iterator<Item = &Container> {
     containers.iter().filter(|c| command_line(c).any(names_vllm))
 }
 
-/// Command and arguments of a container.
 pub(crate) fn command_line(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
@@ -57,7 +53,7 @@ fn names_vllm(text: &str) -> bool {
     text.to_ascii_lowercase().contains("vllm")
 }
 
-/// Whether a container may be a model server. GPUs do not decide it: emulations and CPU builds request none.
+/// Whether a container may be a model server. It may request no GPUs: emulations and CPU builds do not.
 fn may_serve(container: &Container) -> bool {
     let model = |word: &str| word.starts_with("--model") || word.starts_with("--served-model-name");
     container.image.as_deref().is_some_and(names_vllm)
@@ -75,8 +71,8 @@ fn arguments(container: &Container) -> Option<Box<str>> {
     };
     let read: Vec<String> =
         command_line(container).take_while(fits).map(str::to_owned).chain(switch).collect();
-    let kept = engine_arguments(&read);
-    (!kept.is_empty()).then(|| kept.join(&SEPARATOR.to_string()).into())
+    let used = engine_arguments(&read);
+    (!used.is_empty()).then(|| used.join(&SEPARATOR.to_string()).into())
 }
 
 /// The accelerator that a pod requires by its node selector, else by its required node affinity.

@@ -1,5 +1,3 @@
-//! The VariantAutoscalings that this controller manages.
-
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;

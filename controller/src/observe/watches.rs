@@ -1,5 +1,4 @@
-//! Watch caches, each with one writer (the watch task) and many readers. They keep only fields that are read; of the
-//! most numerous kinds only those fields are deserialized.
+//! Watch caches, each with one writer (the watch task) and many readers. They keep only fields that are read.
 
 mod gpus;
 mod monitor;
@@ -56,11 +55,8 @@ pub struct AutoscalerObservers {
 pub struct Watches {
     /// VariantAutoscalings in all watched namespaces.
     pub(crate) variants: Cache<Arc<Variant>>,
-    /// Deployments.
     pub(crate) deployments: Cache<Workload>,
-    /// StatefulSets.
     pub(crate) stateful_sets: Cache<Workload>,
-    /// LeaderWorkerSets.
     pub(crate) leader_worker_sets: Optional<Workload>,
     /// ReplicaSets, for their owners.
     pub(crate) replica_sets: Cache<OwnedSet>,
@@ -70,7 +66,7 @@ pub struct Watches {
     pub(crate) autoscalers: Cache<Autoscaler>,
     /// ScaledObjects, for bounds.
     pub(crate) scaled_objects: Optional<Autoscaler>,
-    /// Nodes and pods of the GPU inventory; `None` if there is no inventory.
+    /// Nodes and pods of the GPU inventory; `None` without an inventory.
     pub(crate) gpus: Option<GpuWatches>,
     /// Namespaces, for the exclusion annotation; `None` in single-namespace mode.
     pub(crate) namespaces: Option<Cache<NamespaceFacts>>,

@@ -48,7 +48,6 @@ pub(crate) fn role_of_labels(pod_labels: &Labels) -> Option<Role> {
     }
 }
 
-/// Role of the pods of a workload.
 pub(crate) fn role(watches: &Watches, key: &WorkloadKey) -> Option<Role> {
     inspect(watches, key, |workload| role_of_labels(&workload.pod_labels)).flatten()
 }
@@ -75,7 +74,6 @@ pub(crate) fn list(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labe
     all
 }
 
-/// Applies a function to a workload without a copy of it.
 fn inspect<T>(watches: &Watches, key: &WorkloadKey, read: impl FnOnce(&Workload) -> T) -> Option<T> {
     let WorkloadKey { namespace, kind, name } = key;
     match kind.as_str() {

@@ -15,13 +15,10 @@ const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest page, in bytes. A picker's page has some 75 kilobytes for each model and tenant.
 const PAGE_LIMIT: usize = 4 << 20;
 
-/// Why the page of a pod cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageError {
-    /// The connection failed.
     #[error("the pod cannot be reached: {0}")]
     Unreachable(String),
-    /// No complete answer in time.
     #[error("the pod did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
     /// A status other than 200, such as a redirect.
@@ -29,15 +26,12 @@ pub(crate) enum PageError {
         "the pod answered {0}; it must serve /metrics, and accept the bearer token if the controller sends one"
     )]
     Refused(StatusCode),
-    /// The page is too long.
     #[error("the metrics page is longer than {PAGE_LIMIT} bytes")]
     TooLong,
-    /// The page is not in the metrics format.
     #[error(transparent)]
     InvalidPage(#[from] InvalidPage),
 }
 
-/// HTTP client for the metrics pages of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Client(reqwest::Client);
 

@@ -1,5 +1,5 @@
-//! Limits on polling endpoint pickers: requests in flight and bytes read, per namespace and in total, and a backoff for pods
-//! without useful answers. Picker pods belong to tenants and are not trusted.
+//! Limits on polling: requests in flight and bytes read, per namespace and in total, and a backoff for pods without
+//! useful answers. Picker pods belong to tenants and are not trusted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,14 +23,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// Longest time to the next request if the answer is invalid or too long, or no model is at zero.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Budget of all pickers.
 #[derive(Debug)]
 pub(super) struct Budget {
     slots: Arc<Semaphore>,
     namespaces: Mutex<BTreeMap<String, Account>>,
 }
 
-/// Remaining budget of one namespace.
 #[derive(Debug)]
 struct Account {
     slots: Arc<Semaphore>,
@@ -53,7 +51,6 @@ impl Budget {
     /// Waits until the namespace may make a request.
     pub(super) async fn admit(&self, namespace: &str) -> RequestPermit {
         let own = self.with_account(namespace, |account, _| account.slots.clone());
-        // The semaphores are never closed.
         let own = own.acquire_owned().await.ok();
         while let Some(wait) = self.debt(namespace) {
             tokio::time::sleep(wait).await;
@@ -61,7 +58,6 @@ impl Budget {
         RequestPermit { _slots: [own, self.slots.clone().acquire_owned().await.ok()] }
     }
 
-    /// Subtracts the bytes that a request of the namespace has read.
     pub(super) fn charge(&self, namespace: &str, bytes: usize) {
         // Pages are shorter than 2^32 bytes.
         let bytes = u32::try_from(bytes).map_or(f64::MAX, f64::from);
@@ -119,7 +115,6 @@ fn rate(all: &BTreeMap<String, Account>) -> f64 {
     NAMESPACE_RATE.min(TOTAL_RATE / waiting)
 }
 
-/// Usefulness of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerKind {
     /// The page shows flow control.
@@ -130,14 +125,13 @@ pub(super) enum AnswerKind {
     Invalid,
 }
 
-/// Time of the next request to each pod of a picker.
 #[derive(Debug, Default)]
 pub(super) struct Schedule(BTreeMap<Box<str>, NextRequest>);
 
 #[derive(Debug)]
 struct NextRequest {
     at: Instant,
-    /// Consecutive answers that were not useful.
+    /// Consecutive useless answers.
     useless: u32,
 }
 

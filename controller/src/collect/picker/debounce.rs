@@ -5,10 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::model::keys::ModelKey;
 
-/// Time after which the engine is woken again for the same models: the obstacle to a wake-up may be gone.
+/// Time after which the engine is woken again for the same models.
 const REPEAT: Duration = Duration::from_secs(2);
 
-/// Models for which the engine was last woken.
 #[derive(Default)]
 pub(super) struct WakeDebounce {
     waiting: BTreeSet<ModelKey>,
@@ -34,8 +33,8 @@ mod tests {
 
     #[test]
     fn wakes_the_engine_at_once_for_new_models() {
-        let begin = Instant::now();
-        let at = |millis: u64| begin + Duration::from_millis(millis);
+        let start = Instant::now();
+        let at = |millis: u64| start + Duration::from_millis(millis);
         let key = |model: &str| ModelKey::new("ns", model);
         let mut debounce = WakeDebounce::default();
         assert!(!debounce.is_due(BTreeSet::new(), at(0)));

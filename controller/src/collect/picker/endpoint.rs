@@ -37,19 +37,15 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// Shortest time between two warnings about the same pod.
 const WARN_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Last answers of one pod of a picker.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodAnswer {
-    /// The last page and its time.
     pub(super) page: Option<(Instant, PickerPage)>,
     /// The last request after that page failed.
     pub(super) has_failed: bool,
 }
 
-/// Last answers of the pods of one picker.
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
-/// Reads the metrics addresses of pods into the cache.
 fn projection() -> Projection<Pod, Option<SocketAddr>> {
     Projection { read: address, same: None }
 }
@@ -66,14 +62,11 @@ fn address(pod: &Pod) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port.unwrap_or(DEFAULT_PORT)))
 }
 
-/// A polled picker.
 pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
     pub(super) fetcher: PageFetcher,
-    /// Budget of all pickers.
     pub(super) budget: Arc<Budget>,
-    /// Current query.
     pub(super) query: watch::Receiver<Arc<PickerQuery>>,
     /// Last answers of its pods. This is the only writer.
     pub(super) answers: watch::Sender<Answers>,
@@ -81,10 +74,8 @@ pub(super) struct Endpoint {
     pub(super) answered: Arc<Notify>,
 }
 
-/// Answer of a pod.
 type Reply = (Box<str>, Result<PickerPage, PageError>);
 
-/// Watch events of the pods behind a Service.
 type PodEvents = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 
 impl Endpoint {
@@ -114,7 +105,6 @@ impl Endpoint {
                     }
                     read_selector = self.read_selector(if is_missing { RETRY } else { REREAD });
                 }
-                // While the watch fails, the known pods stay.
                 Some(event) = pods.next() => if let Ok(event) = event {
                     writer.apply(&event);
                     if matches!(event, Event::InitDone) {
@@ -212,7 +202,6 @@ fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
     }
 }
 
-/// The polled pods.
 fn targets(pods: &Cache<Option<SocketAddr>>) -> BTreeMap<Box<str>, SocketAddr> {
     let mut targets = BTreeMap::new();
     pods.each(|_, name, address| {
@@ -223,7 +212,6 @@ fn targets(pods: &Cache<Option<SocketAddr>>) -> BTreeMap<Box<str>, SocketAddr> {
     targets
 }
 
-/// The selector of a Service as a label selector.
 fn selector(service: &Service) -> Option<String> {
     let labels = service.spec.as_ref()?.selector.as_ref().filter(|labels| !labels.is_empty())?;
     let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();

@@ -9,7 +9,7 @@ use super::page::{PickerPage, QueueReader};
 use super::selection::PickerQuery;
 use crate::collect::page::{self, PageError};
 
-/// Fetches metrics pages of pods. Clones share the client and the token.
+/// Clones share the client and the token.
 #[derive(Clone, Debug)]
 pub(super) struct PageFetcher {
     pages: page::Client,

@@ -13,18 +13,14 @@ const EVIDENCE: [&str; 3] =
 /// Model name under which a picker reports all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
-/// Facts from the page of a picker pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PickerPage {
-    /// Queue of each model at zero.
     pub(super) waiting: BTreeMap<String, QueueTotals>,
-    /// Flow control runs.
     pub(super) has_flow_control: bool,
     /// Models whose requests may be reported under [`OVERFLOW`].
     pub(super) unnamed: BTreeSet<String>,
 }
 
-/// Reads the page of a picker pod.
 pub(super) struct QueueReader<'a> {
     query: &'a PickerQuery,
     /// Totals by model, under the earlier and the later name of the metrics.
@@ -32,7 +28,6 @@ pub(super) struct QueueReader<'a> {
     /// Models with an invalid value: more requests may be waiting than the totals.
     invalid: BTreeSet<String>,
     has_flow_control: bool,
-    /// Models that the page names.
     named: BTreeSet<String>,
     /// The page has the model name [`OVERFLOW`].
     overflows: bool,
@@ -50,8 +45,7 @@ impl<'a> QueueReader<'a> {
         }
     }
 
-    /// Returns the facts. Without series the queue of a model at zero is empty; with only invalid values the model is
-    /// missing.
+    /// Returns the facts. Without series a queue is empty; with only invalid values the model is missing.
     pub(super) fn into_page(mut self) -> PickerPage {
         let Self { query, has_flow_control, .. } = self;
         let waiting = |model: &String| {
@@ -66,8 +60,8 @@ impl<'a> QueueReader<'a> {
         PickerPage { waiting, has_flow_control, unnamed }
     }
 
-    /// The model of a queue; `None` if the query does not have it. `target` is the label `target_model_name`, `requested`
-    /// the label `model_name`.
+    /// The model of a queue that is in the query. `target` and `requested` are the labels `target_model_name` and
+    /// `model_name`.
     fn model(&mut self, target: Option<String>, requested: Option<String>) -> Option<String> {
         for name in [&target, &requested].into_iter().flatten() {
             self.overflows |= name == OVERFLOW;

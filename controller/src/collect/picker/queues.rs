@@ -17,17 +17,14 @@ const MAX_AGE: Duration = PERIOD.saturating_mul(6);
 /// Time for the first answer of a picker, including the discovery of its pods.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// Queue of each polled model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
     /// Models without a recent answer from some pod of a picker.
     partial: BTreeSet<ModelKey>,
-    /// Flow control of each picker.
     pickers: BTreeMap<PickerKey, FlowControl>,
 }
 
-/// Flow control of a picker.
 #[derive(Clone, Debug, PartialEq)]
 struct FlowControl {
     /// Why requests would not wake any model.
@@ -36,7 +33,6 @@ struct FlowControl {
     unnamed: BTreeSet<String>,
 }
 
-/// Queue of a model with its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueSample {
     waiting: QueueTotals,
@@ -45,7 +41,6 @@ struct QueueSample {
 }
 
 impl Queues {
-    /// Adds the recent queues of these models at the pods of one picker.
     pub(super) fn add(
         &mut self,
         namespace: &str,
@@ -118,7 +113,6 @@ impl Queues {
         Self { samples, ..Self::default() }.with_flow_control(namespace, None)
     }
 
-    /// Models with waiting requests.
     pub(crate) fn waiting(&self) -> BTreeSet<ModelKey> {
         let waiting = self.samples.iter().filter(|(_, sample)| sample.waiting.has_requests());
         waiting.map(|(key, _)| key.clone()).collect()
@@ -158,7 +152,6 @@ impl QueueSample {
     }
 }
 
-/// The queue of a model at a pod, if it is recent.
 fn recent_sample(answer: &PodAnswer, model: &str, now: Instant) -> Option<QueueSample> {
     let (at, page) = answer.page.as_ref()?;
     let waiting = page.waiting.get(model).filter(|_| is_recent(*at, now))?;

@@ -1,5 +1,4 @@
-//! Selects the endpoint pickers to poll and their models: models without a serving replica, and models that may scale to
-//! zero. Pure functions of the watch caches and the last decisions.
+//! Selects the endpoint pickers to poll, as pure functions of the watch caches and the last decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,10 +13,8 @@ use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::Watches;
 use crate::observe::workloads;
 
-/// Query of each polled picker.
 pub(super) type PickerQueries = BTreeMap<PickerKey, PickerQuery>;
 
-/// Query to a picker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PickerQuery {
     /// Models at zero or on their way to zero, whose queues are read.
@@ -29,7 +26,6 @@ pub(super) struct PickerQuery {
 }
 
 impl PickerQuery {
-    /// All models of the query.
     pub(super) fn all(&self) -> impl Iterator<Item = &String> {
         self.models.union(&self.candidates)
     }
@@ -68,11 +64,9 @@ pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> 
     excess
 }
 
-/// Whether a variant serves its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ServingState {
     Serving,
-    /// Its replicas do not become ready.
     Stuck,
     /// It is at zero replicas or on its way to zero.
     ToZero,
@@ -89,12 +83,10 @@ impl ServingState {
     }
 }
 
-/// Role, state and workload of a variant.
 type ModelVariant<'w> = (Option<Role>, ServingState, &'w WorkloadKey);
 
-/// Selects the pickers to poll: those of models of which every variant is at zero, on its way to zero or stuck, but not all
-/// are stuck; and those of models that `may_scale_to_zero`. With prefill and decode roles, one role without a serving
-/// variant is enough.
+/// Selects the pickers of models that `may_scale_to_zero`, and of models whose variants are all at zero, on the way
+/// to zero or stuck, but not all stuck. With prefill and decode roles, one role without a serving variant is enough.
 pub(super) fn select_pickers(
     watches: &Watches,
     pools: &Cache<Pool>,
@@ -125,7 +117,7 @@ pub(super) fn select_pickers(
     queries
 }
 
-/// Sets the sole model of each picker whose pools serve one model only.
+/// Sets the sole model of each picker that serves one model only.
 pub(super) fn set_sole_models(
     queries: &mut PickerQueries,
     watches: &Watches,
@@ -163,7 +155,7 @@ pub(super) fn serves_only(
         .all(|(workload, _)| own.contains(&workload))
 }
 
-/// Workloads to zero whose role has no serving variant. If any variant serves whole requests, roles do not count.
+/// Workloads to zero whose role has no serving variant. Roles do not count if any variant serves whole requests.
 fn unserved<'w>(variants: &[ModelVariant<'w>]) -> impl Iterator<Item = &'w WorkloadKey> {
     let ignores_roles = variants.iter().any(|(role, _, _)| role.is_none());
     let role_of = move |role: Option<Role>| role.filter(|_| !ignores_roles);
@@ -201,7 +193,6 @@ pub(super) fn ranks(watches: &Watches, pools: &Cache<Pool>, workload: &WorkloadK
     ranks
 }
 
-/// Visits the pools that select the pods of a workload.
 fn for_each_pool(
     watches: &Watches,
     pools: &Cache<Pool>,

@@ -19,7 +19,6 @@ const LONGEST_LIFETIME: Duration = Duration::from_hours(24);
 /// Wait after the first failed request.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
-/// Longest wait for a token.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Source of the bearer token for endpoint pickers.
@@ -113,7 +112,6 @@ async fn request(
     Ok((token.ok_or("the answer has no valid token")?, lifetime))
 }
 
-/// The user name of this client; `None` if unknown.
 async fn own_user(client: &Client) -> Option<String> {
     let review = Api::<SelfSubjectReview>::all(client.clone());
     let answer = review.create(&PostParams::default(), &SelfSubjectReview::default()).await.ok()?;

@@ -1,5 +1,4 @@
-//! Streaming reader of instant query answers. Each series goes straight to a sink; neither the text nor the list of series
-//! is held in memory.
+//! Streaming reader of instant query answers: neither the text nor the list of series is held in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,12 +39,9 @@ fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
     })
 }
 
-/// Receiver of the series of an answer.
 pub(crate) trait Sink: Send + 'static {
-    /// Labels that the sink reads.
     type Labels: DeserializeOwned + Default;
 
-    /// Adds one series.
     fn push(&mut self, series: Series<Self::Labels>);
 }
 
@@ -57,12 +53,9 @@ impl Sink for Vec<Series> {
     }
 }
 
-/// The fields of an answer, except its series.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
-    /// `success` or `error`.
     pub(crate) status: String,
-    /// Error message.
     pub(crate) error: String,
     /// The answer has a result.
     pub(crate) has_data: bool,
@@ -106,7 +99,6 @@ impl Read for Body {
     }
 }
 
-/// Fields of an answer and of its `data`.
 #[derive(Deserialize)]
 #[serde(field_identifier, rename_all = "camelCase")]
 enum Field {

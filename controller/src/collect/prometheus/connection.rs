@@ -46,7 +46,6 @@ impl Session {
     }
 }
 
-/// Opens sessions.
 pub(super) struct Connection {
     config: PrometheusConfig,
     endpoint: Url,
@@ -54,11 +53,10 @@ pub(super) struct Connection {
     host: Option<String>,
     /// Locked during a read.
     pub(super) files: Arc<AsyncMutex<Files>>,
-    /// Result of the last read.
     current: Arc<Mutex<ClientAndToken>>,
 }
 
-/// Client and token, or why there is no token.
+/// Client and token, or why the token is missing.
 type ClientAndToken = Result<(Client, Option<String>), QueryError>;
 
 impl std::fmt::Debug for Connection {
@@ -83,9 +81,8 @@ impl Connection {
         Ok(Self { config, endpoint, host, files, current })
     }
 
-    /// Reads the files and opens a session with their last good contents.
     pub(super) async fn session(&self) -> Result<Session, QueryError> {
-        // A read may block for long on a network volume. There is one read at a time.
+        // A read may block for long on a network volume. Only one runs at a time.
         if let Ok(mut files) = self.files.clone().try_lock_owned() {
             let current = self.current.clone();
             let reading = tokio::task::spawn_blocking(move || {

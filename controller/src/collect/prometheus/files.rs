@@ -1,5 +1,5 @@
-//! Files of the Prometheus connection: CA, client certificate and token. Other programs renew them, so they are read before
-//! each round. An invalid file is logged once, and its last valid contents stay in use.
+//! Files of the Prometheus connection. Other programs renew them, so they are read before each round. An invalid file
+//! is logged once, and its last valid contents stay in use.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -89,7 +89,7 @@ struct Contents {
     identity: Option<Vec<u8>>,
 }
 
-/// Client and token, with the contents of the files that they were created from.
+/// Client and token, with the file contents that they were created from.
 pub(super) struct Files {
     config: PrometheusConfig,
     pub(super) http: Client,
@@ -112,7 +112,6 @@ impl Files {
         Ok(Self { config, http, contents, token: None, faults: Vec::new() })
     }
 
-    /// Reads the files again; returns the client and the token.
     pub(super) fn reread(&mut self) -> Result<(Client, Option<String>), QueryError> {
         let mut faults = Vec::new();
         if let Err(fault) = self.renew() {
@@ -222,7 +221,6 @@ fn create_client(config: &PrometheusConfig, contents: &Contents) -> Result<Clien
     })
 }
 
-/// Trusts the system roots and the CAs of the files.
 fn with_roots(
     builder: ClientBuilder,
     config: &PrometheusConfig,

@@ -140,8 +140,8 @@ impl FakePrometheus {
                 std::future::pending().await
             }
             FakeReply::Trickle => {
-                let begun = futures::stream::iter([Ok::<_, std::io::Error>("{\"status\":")]);
-                Body::from_stream(begun.chain(futures::stream::pending())).into_response()
+                let start = futures::stream::iter([Ok::<_, std::io::Error>("{\"status\":")]);
+                Body::from_stream(start.chain(futures::stream::pending())).into_response()
             }
             FakeReply::Flood => {
                 let megabyte = " ".repeat(1 << 20);

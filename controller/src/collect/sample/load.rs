@@ -1,24 +1,19 @@
-//! Load of one pod and model, and its combination over the servers of one pod.
+//! Load of one pod and model.
 
 use std::time::Instant;
 
 use super::TimedValue;
 use crate::collect::signals::Signal;
 
-/// Load of one pod and model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodLoad {
     /// Share of the KV cache in use, 0 to 1.
     pub kv: Option<TimedValue>,
-    /// Waiting requests.
     pub queue: Option<TimedValue>,
-    /// Running requests.
     pub running: Option<TimedValue>,
     /// Waiting requests in the same scrape.
     pub waiting: Option<TimedValue>,
-    /// Mean prompt tokens of a request.
     pub mean_input: Option<TimedValue>,
-    /// Mean generated tokens of a request.
     pub mean_output: Option<TimedValue>,
     /// Share of prompt tokens found in the prefix cache, 0 to 1.
     pub prefix_hit_rate: Option<TimedValue>,
@@ -31,10 +26,10 @@ impl PodLoad {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
-    /// The values from `begin` or later.
+    /// Drops values from before `start`.
     #[must_use]
-    pub(crate) fn since(self, begin: Instant) -> Self {
-        let keep = |value: Option<TimedValue>| value.filter(|v| v.at >= begin);
+    pub(crate) fn since(self, start: Instant) -> Self {
+        let keep = |value: Option<TimedValue>| value.filter(|v| v.at >= start);
         Self {
             kv: keep(self.kv),
             queue: keep(self.queue),

@@ -14,7 +14,6 @@ use crate::collect::totals::QueueTotals;
 /// Queues by namespace and model, or namespace and InferencePool.
 pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), TimedValue<QueueTotals>>;
 
-/// State of a queue at its age.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QueueState {
     pub queue: SchedulerQueue,
@@ -44,10 +43,9 @@ pub(super) fn add(
     }
 }
 
-/// State of a queue at `now`.
-pub(super) fn state(seen: &TimedValue<QueueTotals>, ages: &MetricsAge, now: Instant) -> QueueState {
-    let age = seen.age(now);
-    match (Amount::try_from(seen.value.size), Amount::try_from(seen.value.bytes)) {
+pub(super) fn state(sample: &TimedValue<QueueTotals>, ages: &MetricsAge, now: Instant) -> QueueState {
+    let age = sample.age(now);
+    match (Amount::try_from(sample.value.size), Amount::try_from(sample.value.bytes)) {
         (Ok(size), Ok(bytes)) if age <= ages.stale.get() => QueueState {
             queue: SchedulerQueue::Known(QueueFigures { size, bytes }),
             is_late: age > ages.fresh.get(),

@@ -126,9 +126,9 @@ fn keeps_means_with_the_load_of_their_pod() {
 fn failed_scope_affects_only_its_namespaces() {
     let mut s = Samples::default();
     s.add_round(Instant::now(), vec![within("ns", kv("0.5")), within("other", failed(Query::KvUsage))]);
-    let answered = ["ns", "other", "third"].map(|namespace| s.answered(Query::KvUsage, namespace));
+    let answered = ["ns", "other", "third"].map(|namespace| s.has_answer(Query::KvUsage, namespace));
     assert_eq!(answered, [true, false, false]);
-    assert!(!s.answered(Query::Queue, "ns"));
+    assert!(!s.has_answer(Query::Queue, "ns"));
     assert!(s.last_error().is_some());
 }
 
@@ -136,7 +136,7 @@ fn failed_scope_affects_only_its_namespaces() {
 fn partial_answer_leaves_missing_series_unknown() {
     let mut s = Samples::default();
     s.add_round(Instant::now(), vec![partial(kv("0.5"))]);
-    assert!(only(&s).kv.is_some() && !s.answered(Query::KvUsage, "ns") && s.last_error().is_none());
+    assert!(only(&s).kv.is_some() && !s.has_answer(Query::KvUsage, "ns") && s.last_error().is_none());
     assert_eq!(s.partial_answer("ns"), Some("store b is down"));
     s.add_round(Instant::now(), vec![kv("0.5")]);
     assert_eq!((s.partial_answer("ns"), s.partial_answers().len()), (None, 0));
@@ -161,8 +161,8 @@ fn missing_queue_is_unknown_until_it_expires() {
         (json!({"__name__": name, "namespace": "ns", "target_model_name": "m"}), value)
     };
     let ages = MetricsAge::default();
-    let seen = |s: &Samples, at: Duration| s.scheduler_queue("ns", "m", &ages, t0 + at);
-    let now = |s: &Samples, at: Duration| seen(s, at).queue;
+    let queue_at = |s: &Samples, at: Duration| s.scheduler_queue("ns", "m", &ages, t0 + at);
+    let now = |s: &Samples, at: Duration| queue_at(s, at).queue;
     assert_eq!(now(&s, seconds(0)), SchedulerQueue::Unknown, "no query was made");
     s.add_round(t0, vec![failed(Query::SchedulerQueue)]);
     assert_eq!(now(&s, seconds(0)), SchedulerQueue::Unknown, "the query failed");
@@ -176,10 +176,10 @@ fn missing_queue_is_unknown_until_it_expires() {
     let known = SchedulerQueue::Known(QueueFigures { size: figure(3.0), bytes: figure(2048.0) });
     assert_eq!(now(&s, seconds(0)), known);
     assert_eq!(s.scheduler_queue("elsewhere", "m", &ages, t0).queue, SchedulerQueue::Absent);
-    for lacking in [failed(Query::SchedulerQueue), no_series(Query::SchedulerQueue)] {
-        s.add_round(t0 + seconds(60), vec![lacking]);
-        assert_eq!(seen(&s, seconds(60)), QueueState { queue: known, is_late: false });
-        assert_eq!(seen(&s, seconds(120)), QueueState { queue: known, is_late: true });
+    for answer in [failed(Query::SchedulerQueue), no_series(Query::SchedulerQueue)] {
+        s.add_round(t0 + seconds(60), vec![answer]);
+        assert_eq!(queue_at(&s, seconds(60)), QueueState { queue: known, is_late: false });
+        assert_eq!(queue_at(&s, seconds(120)), QueueState { queue: known, is_late: true });
         assert_eq!(now(&s, seconds(121)), SchedulerQueue::Unknown);
     }
     let t1 = seconds(122);
@@ -196,13 +196,13 @@ fn missing_queue_is_unknown_until_it_expires() {
 #[test]
 fn deleted_pods_expire_before_silent_ones() {
     let t0 = Instant::now();
-    for (after, exists, kept) in
+    for (after, exists, remains) in
         [(60, false, true), (61, false, false), (300, true, true), (301, true, false)]
     {
         let mut s = Samples::default();
         s.add_round(t0, vec![kv("0.5"), age("0"), answer(Query::CacheConfig, &[cache("a", "10")])]);
         s.remove_expired(t0 + seconds(after), (seconds(60), seconds(300)), |_, _| exists);
-        assert_eq!([s.iter().count(), s.caches().count()], [usize::from(kept); 2], "{after} s");
+        assert_eq!([s.iter().count(), s.caches().count()], [usize::from(remains); 2], "{after} s");
     }
 }
 
@@ -217,11 +217,11 @@ fn partial_round_leaves_other_namespaces_unchanged() {
         (s.last_round(), s.last_round_for("ns"), s.last_round_for("other")),
         (Some(t0), Some(t1), Some(t0))
     );
-    assert!(!s.answered(Query::KvUsage, "ns") && s.answered(Query::KvUsage, "other"));
-    assert!(s.answered(Query::Queue, "ns") && !s.answered(Query::Queue, "other"));
-    assert!(s.answered(Query::Tokens, "ns"), "it was not queried again");
+    assert!(!s.has_answer(Query::KvUsage, "ns") && s.has_answer(Query::KvUsage, "other"));
+    assert!(s.has_answer(Query::Queue, "ns") && !s.has_answer(Query::Queue, "other"));
+    assert!(s.has_answer(Query::Tokens, "ns"), "it was not queried again");
     s.add_round(t2, vec![kv("0.7")]);
-    assert_eq!((s.last_round_for("ns"), s.answered(Query::Queue, "ns")), (Some(t2), false));
+    assert_eq!((s.last_round_for("ns"), s.has_answer(Query::Queue, "ns")), (Some(t2), false));
 }
 
 #[test]

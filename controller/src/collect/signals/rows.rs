@@ -31,10 +31,8 @@ pub(crate) struct Labels {
     engine: String,
 }
 
-/// Pod and model of a series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodModel {
-    /// Namespace of the pod.
     pub namespace: Arc<str>,
     /// Pod name in the series; it may have a rank suffix.
     pub pod: Arc<str>,
@@ -42,7 +40,6 @@ pub(crate) struct PodModel {
     pub model_name: Arc<str>,
 }
 
-/// Size of a KV cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CacheConfig {
     /// Blocks on the GPUs; at least 1.
@@ -51,10 +48,9 @@ pub(crate) struct CacheConfig {
     pub block_size: u32,
 }
 
-/// Value of a model's queue at an endpoint picker.
+/// A model's queue at an endpoint picker, in requests or bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueueRow {
-    /// Namespace of the endpoint picker.
     pub namespace: Arc<str>,
     /// `target_model_name`, else `model_name`.
     pub model: Arc<str>,
@@ -64,29 +60,22 @@ pub(crate) struct QueueRow {
     pub is_later_name: bool,
     /// The value is in bytes, not requests.
     pub is_bytes: bool,
-    /// Finite value.
     pub value: f64,
 }
 
-/// KV cache of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheRow {
-    /// Namespace of the pod.
     pub namespace: Arc<str>,
     /// Pod name in the series; it may have a rank suffix.
     pub pod: Arc<str>,
-    /// Size of the cache.
     pub cache: CacheConfig,
 }
 
 /// Requests of a model that completed within the window of the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompletedRow {
-    /// Namespace of the pods.
     pub namespace: Arc<str>,
-    /// `model_name`.
     pub model: Arc<str>,
-    /// Number of requests; finite.
     pub requests: f64,
 }
 
@@ -96,22 +85,16 @@ pub(crate) struct Rows {
     query: Query,
     /// Interned names: an answer repeats a few of them thousands of times.
     names: HashSet<Arc<str>>,
-    /// Values of pods.
     pub(crate) pods: Vec<(Signal, PodModel, f64)>,
-    /// Caches of pods.
     pub(crate) caches: Vec<CacheRow>,
-    /// Queues of endpoint pickers.
     pub(crate) queues: Vec<QueueRow>,
-    /// Completed requests of models.
     pub(crate) completed: Vec<CompletedRow>,
-    /// Counters of pods.
     pub(crate) work: Vec<(Counter, EngineKey, f64)>,
     /// Warning of the answer that series may be missing.
     pub(crate) partial: Option<String>,
 }
 
 impl Rows {
-    /// An empty collection for the answer to a query.
     pub(crate) fn new(query: Query) -> Self {
         Self {
             query,
@@ -187,7 +170,6 @@ impl Sink for Rows {
     }
 }
 
-/// The value of a label; `None` if it is absent.
 fn present(label: &str) -> Option<&str> {
     Some(label).filter(|value| !value.is_empty())
 }

@@ -20,7 +20,7 @@ fn parsed(maps: &ConfigMaps) -> Vec<String> {
 #[test]
 fn watches_each_map_once_and_no_others() {
     let names = MapNames { namespace: "wva".into(), saturation: "mine".into(), ..MapNames::default() };
-    let shown = |watched: Option<&str>| -> Vec<String> {
+    let paths = |watched: Option<&str>| -> Vec<String> {
         let path = |s: &Selection| format!("{}/{}", s.namespace.as_deref().unwrap_or("*"), s.name);
         selections(&names, watched).iter().map(path).collect()
     };
@@ -32,11 +32,11 @@ fn watches_each_map_once_and_no_others() {
     let zero = "wva/model-scale-to-zero-config";
     let classes = "wva/serviceclass";
     let all = ["wva/mine", older[0], older[1], zero, classes, &everywhere[0], &everywhere[1]];
-    assert_eq!(shown(None), all);
+    assert_eq!(paths(None), all);
     // A namespaced install makes no cluster-wide requests.
     let global = ["wva/mine", &own[0], older[0], older[1], &own[1], zero, classes];
-    assert_eq!(shown(Some("wva")), global);
-    assert_eq!(shown(Some("prod")), [&global[..], &[one[0].as_str(), &one[1]]].concat());
+    assert_eq!(paths(Some("wva")), global);
+    assert_eq!(paths(Some("prod")), [&global[..], &[one[0].as_str(), &one[1]]].concat());
 }
 
 #[test]

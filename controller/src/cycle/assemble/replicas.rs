@@ -168,7 +168,7 @@ impl Judge<'_> {
         let queue = self.read::<QueueLength>(load.queue(), Query::Queue);
         let mean_input = self.read::<Amount>(load.mean_input, Query::Tokens);
         let mean_output = self.read::<Amount>(load.mean_output, Query::Tokens);
-        let no_cache = cache.is_none() && !self.samples.answered(Query::CacheConfig, self.namespace);
+        let no_cache = cache.is_none() && !self.samples.has_answer(Query::CacheConfig, self.namespace);
         let mut oldest = kv.age.max(queue.age)?;
         let for_tokens = mean_input.unknown || mean_output.unknown || no_cache || self.late_queue;
         if kv.unknown || queue.unknown || (self.tokens && for_tokens) {
@@ -194,7 +194,7 @@ impl Judge<'_> {
     /// What is seen of a signal. What is beyond the last age is gone, as it is to a leader that never saw it.
     fn read<T: TryFrom<f64>>(&self, seen: Option<TimedValue>, query: Query) -> Read<T> {
         let Some(seen) = seen.filter(|o| self.counts(o)) else {
-            let unknown = !self.samples.answered(query, self.namespace);
+            let unknown = !self.samples.has_answer(query, self.namespace);
             return Read { value: None, age: None, unknown };
         };
         match T::try_from(seen.value) {

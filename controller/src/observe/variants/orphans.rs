@@ -19,12 +19,10 @@ use crate::observe::workloads;
 
 /// Time in which the named controller writes its first status.
 const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
-/// Time in which a controller renews an old status. All variants of a namespace come back at once when its exclusion
-/// ends.
+/// Time in which a controller renews an old status, such as after the end of a namespace exclusion.
 const RENEWAL: Duration = Duration::from_secs(10);
 
 impl OrphanEvidence {
-    /// Time for which the evidence must persist.
     fn min_duration(self) -> Duration {
         match self {
             Self::NoStatus => Duration::ZERO,
@@ -35,7 +33,7 @@ impl OrphanEvidence {
     }
 }
 
-/// Variants of other instances with evidence that no controller serves them, and the time of the first sighting.
+/// Evidence that no controller serves a variant, and the time of its first sighting.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanTracker(BTreeMap<VariantKey, (Orphan, Instant)>);
 
@@ -142,7 +140,6 @@ mod tests {
         reports.iter().map(Vec::len).collect()
     }
 
-    /// A status without a target.
     fn without_target(reason: &str, generation: i64) -> Value {
         json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason, "message": "m",
             "observedGeneration": generation, "lastTransitionTime": CREATED}]})

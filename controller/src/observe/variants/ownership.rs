@@ -49,8 +49,7 @@ pub fn is_excluded(namespaces: Option<&Cache<NamespaceFacts>>, name: &str) -> bo
     namespaces.and_then(|all| all.ask("", name, |namespace| namespace.excluded)).unwrap_or(false)
 }
 
-/// Current ownership, from the caches. A publication can be a cycle old, so publishers and writers check here first and
-/// skip variants that were handed over, excluded or deleted since.
+/// Current ownership, from the caches. A publication can be a cycle old, so publishers and writers check here first.
 #[derive(Clone, Debug)]
 pub struct OwnershipView {
     ownership: Ownership,
@@ -77,12 +76,10 @@ impl OwnershipView {
         self.variants.ask(&key.namespace, &key.name, is_ours).unwrap_or(false)
     }
 
-    /// Newest known state of the object.
     pub(crate) fn variant(&self, key: &VariantKey) -> Option<Arc<Variant>> {
         self.variants.get(&key.namespace, &key.name)
     }
 
-    /// Instance of this controller.
     pub(crate) fn instance(&self) -> Option<&str> {
         self.ownership.instance.as_deref()
     }

@@ -10,10 +10,8 @@ use wva_scaling::VariantKey;
 use super::{ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
 
-/// Variants of other controllers in the last cycle, and variants whose series are withheld.
 #[derive(Debug, Default)]
 pub(crate) struct TakeoverTracker {
-    /// Variants of other controllers.
     foreign: BTreeSet<VariantKey>,
     /// Variants taken over, each with the end of its delay.
     withheld: BTreeMap<VariantKey, Instant>,

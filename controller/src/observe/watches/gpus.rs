@@ -19,12 +19,10 @@ pub struct GpuWatchConfig {
     pub node_selector: String,
 }
 
-/// Watch caches of the GPU inventory.
 #[derive(Clone, Debug)]
 pub(crate) struct GpuWatches {
     /// Selected nodes.
     pub(crate) nodes: Optional<NodeFacts>,
-    /// Pods of all namespaces.
     pub(crate) pods: Optional<PodFacts>,
 }
 
@@ -40,7 +38,6 @@ pub(super) fn watch_gpus(
         return None;
     }
     let api = Api::<WatchedNode>::all(scope.client.clone());
-    // The API server selects the nodes.
     let selected = match gpu_config.node_selector.as_str() {
         "" => config(),
         selector => config().labels(selector),

@@ -1,5 +1,3 @@
-//! Cached fields of nodes: GPUs, and whether the node takes new pods.
-
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
@@ -12,7 +10,7 @@ use wva_scaling::normalize_accelerator;
 
 use crate::model::gpus::{Gpus, VENDORS};
 
-/// The deserialized fields of a node. The list of images is the largest part that is left out.
+/// The deserialized fields of a node, without the list of images.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Node")]
 pub(crate) struct WatchedNode {
@@ -42,7 +40,6 @@ struct Condition {
     status: String,
 }
 
-/// Cached fields of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
     /// Normalized accelerator of each vendor, in the order of [`VENDORS`].

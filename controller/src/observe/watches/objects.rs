@@ -1,4 +1,4 @@
-//! Cached fields of ReplicaSets, autoscalers and Namespaces: only fields that the engine or admission reviews read.
+//! Cached fields of ReplicaSets, autoscalers and Namespaces.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -16,7 +16,6 @@ use crate::model::limits::{Limits, of_hpa, of_scaled_object};
 /// Controlling owner of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
-    /// Qualified kind.
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) uid: Box<str>,
@@ -33,7 +32,6 @@ impl Owner {
     }
 }
 
-/// Cached fields of a ReplicaSet.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedSet {
     pub(crate) uid: Box<str>,
@@ -55,7 +53,6 @@ impl OwnedSet {
 pub(crate) struct Autoscaler {
     /// Qualified kind of the workload.
     pub(crate) kind: Box<str>,
-    /// Name of the workload.
     pub(crate) name: Box<str>,
     pub(crate) limits: Limits,
 }
@@ -128,8 +125,8 @@ mod tests {
         let read = |target: Value| {
             let object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": "s"},
                 "spec": {"scaleTargetRef": target}});
-            let kept = (Autoscaler::scaled_objects().read)(&serde_json::from_value(object).unwrap());
-            (kept.kind.to_string(), kept.name.to_string())
+            let autoscaler = (Autoscaler::scaled_objects().read)(&serde_json::from_value(object).unwrap());
+            (autoscaler.kind.to_string(), autoscaler.name.to_string())
         };
         let of = |kind: &str, name: &str| (kind.to_owned(), name.to_owned());
         assert_eq!(read(json!({"name": "d"})), of("Deployment", "d"));

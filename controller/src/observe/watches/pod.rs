@@ -1,5 +1,4 @@
-//! Cached fields of pods: owner, progress, node and GPUs. Pods are the most numerous objects, so only these fields are
-//! deserialized.
+//! Cached fields of pods. Pods are the most numerous objects, so only these fields are deserialized.
 
 use std::time::Duration;
 
@@ -13,13 +12,12 @@ use wva_runtime::cache::Projection;
 use super::objects::Owner;
 use crate::model::gpus::Gpus;
 
-/// WaitingState reasons of containers that do not start without a change: the kubelet retries with growing pauses, or not at
-/// all.
+/// Waiting reasons of containers that do not start without a change.
 const PERMANENT_REASONS: [&str; 9] = [
     "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
     "ImageInspectError", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 ];
-/// A container that ran this long did not fail to start. The kubelet also resets its backoff after this time.
+/// A container that ran this long did not fail to start. The kubelet also resets its backoff then.
 const GOOD_RUN: Duration = Duration::from_mins(10);
 /// Least number of restarts of a crash loop.
 const MIN_RESTARTS: i32 = 2;
@@ -101,7 +99,6 @@ struct WaitingState {
     reason: Option<String>,
 }
 
-/// A run of a container, in progress or finished.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Run {
@@ -109,12 +106,11 @@ struct Run {
     finished_at: Option<Time>,
 }
 
-/// Phase of a pod, in order from ready to finished. The greater phase is further from ready.
+/// Phase of a pod, in order from ready to finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// It takes requests.
     Ready,
-    /// It is starting, without a sign of failure.
     Starting,
     /// The scheduler finds no node.
     Unschedulable,
@@ -124,7 +120,6 @@ pub(crate) enum Phase {
     Done,
 }
 
-/// Phase of a pod as a function of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     phase: Phase,
@@ -133,7 +128,6 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Phase at a wall-clock time.
     pub(crate) fn phase_at(self, wall: Timestamp) -> Phase {
         if self.recovers_at.is_some_and(|at| at < wall) { Phase::Starting } else { self.phase }
     }
@@ -153,18 +147,15 @@ impl From<Phase> for Progress {
     }
 }
 
-/// Cached fields of a pod.
 #[derive(Clone, Debug)]
 pub(crate) struct PodFacts {
     pub(crate) owner: Option<Owner>,
-    /// It is being deleted.
     pub(crate) is_terminating: bool,
     pub(crate) progress: Progress,
     /// Creation time. `None` only in tests.
     pub(crate) created: Option<Timestamp>,
     /// Time of the last change of readiness, else of the creation. `None` only in tests.
     pub(crate) since: Option<Timestamp>,
-    /// The node it is bound to.
     pub(crate) node: Option<Box<str>>,
     pub(crate) gpus: Gpus,
 }
@@ -222,7 +213,7 @@ impl Status {
 /// How long a container keeps failing without a change, in order of duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Failure {
-    /// Until its run is longer than the last failed one: it may only need more time.
+    /// Until its run is longer than the last failed one.
     Until(Timestamp),
     /// Until its status changes.
     Permanent,
@@ -253,7 +244,6 @@ impl ContainerStatus {
 }
 
 impl Run {
-    /// Length of a finished run.
     fn length(&self) -> Option<Duration> {
         let (started, finished) = self.started_at.as_ref().zip(self.finished_at.as_ref())?;
         Duration::try_from(finished.0.duration_since(started.0)).ok()

@@ -1,5 +1,5 @@
-//! Cached VariantAutoscalings. The admission rules are applied again here, because admission may not have run. An invalid
-//! object is cached with the reason and never stops a loop.
+//! Cached VariantAutoscalings. Admission may not have run, so its rules apply again here. An invalid object is cached
+//! with the reason and never stops a loop.
 
 use std::sync::Arc;
 
@@ -22,11 +22,9 @@ use crate::model::reported::ReportedState;
 use crate::model::written::Written;
 use crate::observe::{legacy, validation};
 
-/// A cached VariantAutoscaling, validated once. An object that violates the current rules or schema has the reason in
-/// place of its spec.
+/// A cached VariantAutoscaling, validated once.
 #[derive(Debug)]
 pub struct Variant {
-    /// Namespace and name.
     pub(crate) key: VariantKey,
     /// Distinguishes a recreated object from the previous one.
     pub(crate) uid: String,
@@ -40,15 +38,12 @@ pub struct Variant {
     pub(crate) accelerator: Option<String>,
     /// Creation time. The older of two variants with one target wins.
     pub(crate) created: Option<Timestamp>,
-    /// It is being deleted.
     pub(crate) is_terminating: bool,
-    /// Status as last seen.
     pub(crate) status: VariantStatus,
-    /// The parsed spec, or why it cannot be used.
+    /// The parsed spec, or why the object is invalid.
     pub(crate) spec: Result<ParsedSpec, Unusable>,
 }
 
-/// Cached fields of a status.
 #[derive(Debug)]
 pub(crate) struct VariantStatus {
     /// The target; `None` if it is absent or unreadable.
@@ -63,9 +58,8 @@ pub(crate) struct VariantStatus {
     pub(crate) current: Option<u32>,
     /// `observedGeneration` of the condition Ready.
     pub(crate) observed: Option<i64>,
-    /// Problems reported by events.
     pub(crate) reported: ReportedState,
-    /// Step times of a replica, learned by an earlier leader.
+    /// Step times learned by an earlier leader.
     pub(crate) learned: Option<Known>,
     /// State for the next status write.
     pub(crate) written: Written,
@@ -89,7 +83,6 @@ pub(crate) struct ParsedSpec {
 }
 
 impl Variant {
-    /// Reads objects into the cache.
     pub(crate) fn projection() -> Projection<DynamicObject, Arc<Self>> {
         Projection { read: |object| Arc::new(Self::read(object)), same: Some(|a, b| a.same(b)) }
     }
@@ -112,7 +105,7 @@ impl Variant {
         }
     }
 
-    /// Equality except for the status: a change of the status alone, which the controller writes, starts no cycle.
+    /// Equality except for the status: a change of the status alone starts no cycle.
     fn same(&self, other: &Self) -> bool {
         let of = |v: &Self| (v.generation, v.created, v.is_terminating);
         of(self) == of(other)

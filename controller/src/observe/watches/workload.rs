@@ -13,15 +13,13 @@ use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
 use crate::observe::template::Template;
 
-/// Cached fields of a workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Box<str>,
     /// It is being deleted, which counts as deleted.
     pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
-    /// Pod template; `None` if there is none. For a LeaderWorkerSet the template of the leader, with the GPUs of the
-    /// whole group.
+    /// Pod template. For a LeaderWorkerSet the template of the leader, with the GPUs of the whole group.
     pub(crate) template: Option<Template>,
     /// Labels of the pod that takes requests, for InferencePool selectors.
     pub(crate) pod_labels: Labels,

@@ -41,7 +41,7 @@ async fn a_partial_answer_is_told_and_not_taken_as_complete() {
     bench.wait_for_answers(Duration::from_secs(8));
     let told = bench.turn().await.conditions.metrics_available.message.clone();
     assert!(told.contains("Prometheus answers in part (store b is down)"), "{told}");
-    assert!(!bench.state.sampling.samples.answered(Query::Running, "ns"), "what it lacks is unknown");
+    assert!(!bench.state.sampling.samples.has_answer(Query::Running, "ns"), "what it lacks is unknown");
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
     kv.sort();
     assert!(kv[0].contains("{namespace=\"big-1\"}") && kv[1].contains("{namespace=~\"big-2|ns\"}"), "{kv:?}");
     let answered =
-        ["big-1", "big-2", "ns"].map(|ns| bench.state.sampling.samples.answered(Query::KvUsage, ns));
+        ["big-1", "big-2", "ns"].map(|ns| bench.state.sampling.samples.has_answer(Query::KvUsage, ns));
     assert_eq!(answered, [false, true, true]);
 }
 
