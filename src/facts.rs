@@ -58,12 +58,12 @@ impl CacheFacts {
 }
 
 impl ClusterFacts for CacheFacts {
-    fn synced(&self) -> bool {
+    fn is_synced(&self) -> bool {
         self.synced.is_complete()
     }
 
-    fn others(&self, namespace: &str, target: &Target) -> Vec<OtherVariant> {
-        self.variants.of_key(namespace, &Key::target(target))
+    fn variants_with_target(&self, namespace: &str, target: &Target) -> Vec<OtherVariant> {
+        self.variants.of_key(namespace, &Key::for_target(target))
     }
 
     fn target(&self, namespace: &str, target: &Target) -> Option<TargetState> {
@@ -73,10 +73,10 @@ impl ClusterFacts for CacheFacts {
             return Some(TargetState::Absent);
         }
         let accelerator = workload_accelerator(watches, namespace, version, kind, name);
-        Some(TargetState::Present { accelerator_derivable: accelerator.is_some() })
+        Some(TargetState::Present { is_accelerator_known: accelerator.is_some() })
     }
 
-    fn namespace_owned(&self, namespace: &str) -> bool {
+    fn is_namespace_owned(&self, namespace: &str) -> bool {
         if self.watch_namespace.as_deref() == Some(namespace) {
             return true;
         }
@@ -84,7 +84,7 @@ impl ClusterFacts for CacheFacts {
         self.instance.is_some() && label.as_deref() == self.instance.as_deref()
     }
 
-    fn namespace(&self, namespace: &str) -> NamespaceState {
+    fn namespace_state(&self, namespace: &str) -> NamespaceState {
         match self.watch_namespace.as_deref() {
             Some(watched) if watched != namespace => NamespaceState::Unwatched,
             _ if namespace_is_excluded(self.namespaces.as_ref(), namespace) => NamespaceState::Excluded,
@@ -96,8 +96,8 @@ impl ClusterFacts for CacheFacts {
         Some(&self.controller_namespace)
     }
 
-    fn config_tracked(&self, namespace: &str) -> Option<bool> {
-        if self.namespace(namespace) != NamespaceState::Managed {
+    fn reads_local_maps(&self, namespace: &str) -> Option<bool> {
+        if self.namespace_state(namespace) != NamespaceState::Managed {
             return Some(false);
         }
         if self.variants.has_any_in(namespace) {
@@ -111,17 +111,17 @@ impl ClusterFacts for CacheFacts {
         self.controller.as_ref()?.maps.global(role)
     }
 
-    fn cost_set_by(&self, namespace: &str, model: &str, name: &str) -> Option<String> {
-        self.variants.other_of_key(namespace, &Key::CostOf(model.into()), name)
+    fn variant_with_own_cost(&self, namespace: &str, model: &str, name: &str) -> Option<String> {
+        self.variants.other_of_key(namespace, &Key::ModelWithOwnCost(model.into()), name)
     }
 
-    fn readers(&self, namespace: &str, target: &Target) -> TargetReaders {
+    fn metric_readers(&self, namespace: &str, target: &Target) -> TargetReaders {
         let Some(controller) = &self.controller else { return TargetReaders::default() };
         // Read first, as `synced` is: whatever was complete before the lookup is in it.
-        let are_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
-        let key = Key::target(target);
+        let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
+        let key = Key::for_target(target);
         let mut readers = controller.autoscalers.of_key(namespace, &key);
         readers.extend(controller.scaled_objects.of_key(namespace, &key));
-        TargetReaders { readers, are_complete }
+        TargetReaders { readers, is_complete }
     }
 }

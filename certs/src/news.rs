@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
 use kube::api::PostParams;
-use wva_crds::events::{News, event, reference};
+use wva_crds::events::{EventDraft, build_event, object_reference};
 
 use crate::rotation::Change;
 
@@ -25,8 +25,8 @@ pub(crate) async fn tell(client: &kube::Client, secret: &Secret, change: &Change
     } else {
         tracing::info!(secret = name, "{note}");
     }
-    let event = event(&News {
-        regarding: reference(("v1", "Secret"), (namespace, name), metadata.uid.as_deref()),
+    let event = build_event(&EventDraft {
+        regarding: object_reference(("v1", "Secret"), (namespace, name), metadata.uid.as_deref()),
         warning: change.is_a_repair(),
         reason: "CertificateRotated",
         action: "RotateCertificate",

@@ -99,7 +99,7 @@ async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<FoundObjec
             listed => found.extend(listed?),
         }
     }
-    for name in MapNames::default().in_order(MapRole::Saturation) {
+    for name in MapNames::default().global_names(MapRole::Saturation) {
         found.extend(cluster.with_name(&CONFIG_MAPS, name).await?);
     }
     let originals = found.into_iter().map(|object| {

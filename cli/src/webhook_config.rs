@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use wva_crds::names::{MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
 use wva_crds::settings::Setting;
 use wva_rules::InstancePolicy;
-use wva_webhook::registration::{Door, FailurePolicy, render, render_open};
+use wva_webhook::registration::{
+    ConfigurationOptions, FailurePolicy, render_configurations, render_registered,
+};
 
 use super::output::{self, yaml};
 use crate::arguments::{file, file_option, flag, option, word};
@@ -112,7 +114,7 @@ pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode>
         (word("namespace").unwrap_or_default(), word("webhook-service").unwrap_or_default());
     let name = word("webhook-configuration").map_or_else(|| configuration(namespace, service), str::to_owned);
     let maps = entry_maps(word("saturation-config-map-name"), word("service-class-config-map-name"));
-    let door = Door {
+    let options = ConfigurationOptions {
         name: &name,
         service,
         namespace,
@@ -129,9 +131,9 @@ pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode>
         entry_config_maps: &maps,
     };
     let list = if arguments.get_flag("without-rules") {
-        render(&door)
+        render_configurations(&options)
     } else {
-        render_open(&door, bundle.as_deref())
+        render_registered(&options, bundle.as_deref())
     };
     let mut objects: Vec<Value> = list["items"].as_array().cloned().unwrap_or_default();
     if arguments.get_flag("external-metrics") {
@@ -211,7 +213,7 @@ mod tests {
         let maps = entry_maps(None, None);
         let (namespace, service) =
             ("workload-variant-autoscaler-system", "workload-variant-autoscaler-webhook-service");
-        let door = Door {
+        let options = ConfigurationOptions {
             name: &configuration(namespace, service),
             service,
             namespace,
@@ -223,7 +225,7 @@ mod tests {
             main_config_map: MAIN_MAP_NAME,
             entry_config_maps: &maps,
         };
-        assert_eq!(render(&door)["items"], json!(documents("base/webhook.yaml")));
+        assert_eq!(render_configurations(&options)["items"], json!(documents("base/webhook.yaml")));
         assert_eq!(api_service(namespace, service, None), documents("external-metrics/apiservice.yaml")[0]);
     }
 
@@ -231,7 +233,7 @@ mod tests {
     fn what_is_open_differs_from_what_is_closed_by_rules_and_bundle_alone() {
         let maps = entry_maps(Some("own"), Some("classes"));
         assert_eq!((maps[0], maps[maps.len() - 1]), ("own", "classes"));
-        let door = Door {
+        let options = ConfigurationOptions {
             name: "n",
             service: "s",
             namespace: "ns",
@@ -243,7 +245,7 @@ mod tests {
             main_config_map: "m",
             entry_config_maps: &maps,
         };
-        let mut open = render_open(&door, Some(b"pem"));
+        let mut open = render_registered(&options, Some(b"pem"));
         let webhooks = open["items"].as_array_mut().unwrap().iter_mut();
         for webhook in webhooks.flat_map(|c| c["webhooks"].as_array_mut().unwrap().iter_mut()) {
             assert_eq!(webhook["rules"][0]["operations"], json!(["CREATE", "UPDATE"]));
@@ -251,6 +253,6 @@ mod tests {
             let bundle = webhook["clientConfig"].as_object_mut().unwrap().remove("caBundle").unwrap();
             assert_eq!(bundle, "cGVt");
         }
-        assert_eq!(open, render(&door));
+        assert_eq!(open, render_configurations(&options));
     }
 }

@@ -1,15 +1,15 @@
-//! A digest that is the same in every process and every release: names of events are made of it.
+//! Digest that is the same in every process and release. Event names contain it.
 
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// FNV-1a, 64 bits.
+/// FNV-1a digest, 64 bits.
 #[must_use]
 pub fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(OFFSET, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// The digest of these texts. Each ends in a byte that no text holds, so that their borders count.
+/// Digest of texts. A byte that is not valid UTF-8 separates them, so that `["ab", "c"]` differs from `["a", "bc"]`.
 #[must_use]
 pub fn digest(texts: &[&str]) -> u64 {
     fnv1a(texts.iter().flat_map(|text| text.bytes().chain([0xff])))
@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_digest_never_changes_between_releases() {
+    fn digest_is_stable_across_releases() {
         assert_eq!(digest(&[]), OFFSET);
         assert_eq!(digest(&["a"]), 0x089b_c907_b544_c769);
         assert_eq!(digest(&["ab", "c"]), 0x20ba_9b30_25a8_b421);

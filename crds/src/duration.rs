@@ -1,4 +1,4 @@
-//! Durations as Go writes them (`1h30m`, `500ms`), which every setting and config map entry uses.
+//! Durations in Go notation (`1h30m`, `500ms`), used by settings and ConfigMap entries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,29 +7,29 @@ use std::time::Duration;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A non-negative duration in Go's notation. Parsing accepts what Go's `time.ParseDuration` accepts, but for
-/// negative values; printing gives Go's canonical form (`60s` prints as `1m0s`).
+/// Non-negative duration. Parses what Go's `time.ParseDuration` accepts, except negative values. Prints Go's canonical
+/// form: `60s` prints as `1m0s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(Duration);
 
-/// Why a text is no duration.
+/// Errors of parsing a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Nothing, or no number where one has to be.
-    #[error("{0:?} is no duration: write a number and a unit, such as \"60s\", \"1h30m\" or \"500ms\"")]
+    /// The text is empty or a number is missing.
+    #[error("{0:?} is not a duration; use numbers with units, such as \"60s\", \"1h30m\" or \"500ms\"")]
     Malformed(String),
-    /// A number without one of Go's units.
-    #[error("{0:?} lacks a unit: write ns, us, ms, s, m or h after each number, such as \"60s\"")]
+    /// A number has no unit or an unknown one.
+    #[error("{0:?} has no valid unit; use ns, us, ms, s, m or h after each number, such as \"60s\"")]
     NoUnit(String),
-    /// Below zero.
-    #[error("{0:?} is negative: a duration is 0 or more")]
+    /// The duration is negative.
+    #[error("{0:?} is negative; use a duration of 0 or more")]
     Negative(String),
-    /// More than Go can hold (about 292 years).
-    #[error("{0:?} is too long: a duration is at most about 2,562,047 hours")]
+    /// The duration exceeds Go's maximum of about 292 years.
+    #[error("{0:?} is too long; use at most 2562047h")]
     TooLong(String),
 }
 
-/// Go counts nanoseconds in an `int64`.
+/// Longest duration in nanoseconds: Go uses an `int64`.
 const LONGEST_NANOS: u128 = i64::MAX as u128;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 const UNITS: &[(&str, u128)] = &[
@@ -45,19 +45,19 @@ const UNITS: &[(&str, u128)] = &[
 ];
 
 impl GoDuration {
-    /// Whole seconds.
+    /// Duration of whole seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// The same span as the standard library's type.
+    /// As the type of the standard library.
     #[must_use]
     pub const fn get(self) -> Duration {
         self.0
     }
 
-    /// True for `0s`.
+    /// Whether the duration is zero.
     #[must_use]
     pub const fn is_zero(self) -> bool {
         self.0.is_zero()
@@ -83,9 +83,9 @@ impl FromStr for GoDuration {
         let malformed = || DurationError::Malformed(text.to_owned());
         let rest = text.strip_prefix('+').unwrap_or(text);
         if let Some(positive) = rest.strip_prefix('-') {
-            // "-0s" is zero in Go; anything else below zero makes no sense for any setting.
+            // "-0s" is zero in Go; other negative durations are refused.
             if positive.starts_with(['+', '-']) {
-                // As Go: one sign. Without this every further one would be a call deeper.
+                // One sign, as in Go. This also bounds the recursion.
                 return Err(malformed());
             }
             return match positive.parse::<Self>() {
@@ -113,7 +113,7 @@ impl FromStr for GoDuration {
                 .iter()
                 .find(|(u, _)| tail.starts_with(u))
                 .ok_or_else(|| DurationError::NoUnit(text.to_owned()))?;
-            nanos = scaled(whole, fraction, *factor)
+            nanos = to_nanos(whole, fraction, *factor)
                 .and_then(|n| nanos.checked_add(n))
                 .filter(|n| *n <= LONGEST_NANOS)
                 .ok_or_else(|| DurationError::TooLong(text.to_owned()))?;
@@ -125,8 +125,8 @@ impl FromStr for GoDuration {
     }
 }
 
-/// `whole.fraction` units in nanoseconds; what is finer than a nanosecond is cut off, as Go does.
-fn scaled(whole: &str, fraction: &str, factor: u128) -> Option<u128> {
+/// `whole.fraction` units in nanoseconds, truncated as in Go. `None` on overflow.
+fn to_nanos(whole: &str, fraction: &str, factor: u128) -> Option<u128> {
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let mut nanos = whole.checked_mul(factor)?;
     let mut weight = factor;
@@ -174,14 +174,14 @@ fn decimal(value: u128, factor: u128) -> String {
 
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(Text)
+        deserializer.deserialize_str(DurationVisitor)
     }
 }
 
-/// So that who writes a number is told what a duration looks like.
-struct Text;
+/// Reads a duration from text. Its error shows the notation.
+struct DurationVisitor;
 
-impl Visitor<'_> for Text {
+impl Visitor<'_> for DurationVisitor {
     type Value = GoDuration;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_told_what_a_duration_looks_like() {
-        let said = serde_json::from_str::<GoDuration>("10").unwrap_err().to_string();
-        assert!(said.contains(r#"integer `10`, expected a duration with a unit, such as "60s""#), "{said}");
+    fn error_for_a_number_shows_the_notation() {
+        let error = serde_json::from_str::<GoDuration>("10").unwrap_err().to_string();
+        assert!(error.contains(r#"integer `10`, expected a duration with a unit, such as "60s""#), "{error}");
         assert_eq!(serde_json::from_str::<GoDuration>(r#""10s""#).unwrap(), "10s".parse().unwrap());
     }
 
     #[test]
-    fn reads_and_prints_what_go_does() {
+    fn parses_and_prints_like_go() {
         check("60s", 60_000, "1m0s");
         check("1h30m", 5_400_000, "1h30m0s");
         check("500ms", 500, "500ms");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn names_what_is_wrong() {
+    fn reports_the_kind_of_error() {
         let refused = |text: &str| text.parse::<GoDuration>().unwrap_err();
         assert_eq!(refused(""), DurationError::Malformed(String::new()));
         assert_eq!(refused("60"), DurationError::NoUnit("60".into()));
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(refused(signs), DurationError::Malformed(signs.into()));
         }
         let many = "-".repeat(1 << 20);
-        assert_eq!(refused(&many), DurationError::Malformed(many.clone()), "and the stack is not exhausted");
+        assert_eq!(refused(&many), DurationError::Malformed(many.clone()), "without a stack overflow");
         assert_eq!(refused("1..5s"), DurationError::Malformed("1..5s".into()));
         assert_eq!(refused("9999999999h"), DurationError::TooLong("9999999999h".into()));
         assert!(matches!(refused("99999999999999999999999999999999999999999h"), DurationError::TooLong(_)));

@@ -1,6 +1,5 @@
-//! The entries of the config maps besides the main one: thresholds, scale to zero, service classes. Here are their
-//! types with units and ranges, the reading of a text with all its faults, the merging of layers with the rules
-//! between fields, and the JSON Schemas made from the types. Admission, engine and editors share all of it.
+//! Entries of the saturation, scale-to-zero and service-class ConfigMaps: types with units and ranges, parsing with all
+//! faults, merging of layers, and JSON Schemas. Admission, engine and editors share this code.
 
 mod check;
 mod index;
@@ -14,9 +13,10 @@ mod service_class;
 mod throughput;
 mod units;
 
+pub use check::did_you_mean;
 pub use index::EntryIndex;
-pub use merge::{Conflict, DEFAULT_ENTRY, DroppedLayer, Merged, Order, Saturation, Scoped, merge};
-pub use read::{Entry, Fault, Reading, Wrong, read_text, read_value, yaml_value};
+pub use merge::{Conflict, DEFAULT_ENTRY, DroppedLayer, MergedSettings, Order, Saturation, Scoped, merge};
+pub use read::{Entry, Fault, FaultKind, ParsedEntry, read_text, read_value, yaml_value};
 pub use saturation::{AnalyzerName, Optimizer, SaturationEntry, WarmSpare};
 pub use scale_to_zero::{MAX_RETENTION, ScaleToZero, ScaleToZeroEntry};
 pub use schema::{Kind, schema, schema_text};
@@ -25,7 +25,7 @@ pub use service_class::{
 };
 pub use throughput::Throughput;
 #[doc(hidden)]
-pub use units::number;
+pub use units::deserialize_number;
 pub use units::{
     Amount, Fraction, Millis, OutOfRange, PositiveDuration, PositiveDurationError, PositiveFraction, Priority,
 };

@@ -1,43 +1,43 @@
-//! Event objects, made in one place. They are written directly: kube's recorder folds events of one reason into a
-//! series and keeps the text of the first alone.
+//! Builds event objects. wva writes them itself, because kube's recorder merges events of one reason into a series and
+//! keeps only the first note.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 use k8s_openapi::jiff::Timestamp;
 
-/// As events name the controller.
+/// `reportingController` of events.
 const CONTROLLER: &str = "wva";
-/// The API's limit of a note is 1,024 bytes.
+/// Maximum bytes of a note; the API's limit is 1,024.
 const NOTE_BYTES: usize = 1000;
-/// The API's limit of the name of who reports, in bytes. Names of pods can be longer.
+/// Maximum bytes of `reportingInstance`. Pod names can be longer.
 const REPORTER_BYTES: usize = 128;
 
-/// What an event's name takes of its object's, in bytes: the API's limit is 253 for the whole.
+/// Maximum bytes of the object's name in an event name, whose limit is 253.
 const NAME_BYTES: usize = 200;
 
-/// What one event tells.
+/// Content of an event.
 #[derive(Clone, Debug)]
-pub struct News<'a> {
-    /// The object it is about; the event stands in that object's namespace.
+pub struct EventDraft<'a> {
+    /// Object of the event. The event is created in its namespace.
     pub regarding: ObjectReference,
-    /// A Warning, else Normal.
+    /// Type `Warning`, else `Normal`.
     pub warning: bool,
-    /// Its reason, from the closed set of the API.
+    /// Reason code.
     pub reason: &'a str,
-    /// What was done.
+    /// Action that was taken.
     pub action: &'a str,
-    /// For people. What is longer than the API takes is cut off.
+    /// Message; truncated to the limit of the API.
     pub note: &'a str,
-    /// The pod that reports.
+    /// Reporting pod.
     pub reporter: Option<&'a str>,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
-/// A reference to the object that an event is about.
+/// Makes a reference to the object of an event.
 #[must_use]
-pub fn reference(
+pub fn object_reference(
     (api_version, kind): (&str, &str),
     (namespace, name): (&str, &str),
     uid: Option<&str>,
@@ -52,59 +52,59 @@ pub fn reference(
     }
 }
 
-/// The event to create.
+/// Builds the event object.
 #[must_use]
-pub fn event(news: &News<'_>) -> Event {
+pub fn build_event(draft: &EventDraft<'_>) -> Event {
     let cut = |text: &str, bytes| text[..text.floor_char_boundary(bytes)].to_owned();
     Event {
         metadata: ObjectMeta {
-            generate_name: news.regarding.name.as_ref().map(|name| format!("{name}-")),
-            namespace: news.regarding.namespace.clone(),
+            generate_name: draft.regarding.name.as_ref().map(|name| format!("{name}-")),
+            namespace: draft.regarding.namespace.clone(),
             ..ObjectMeta::default()
         },
-        event_time: Some(MicroTime(news.at)),
-        type_: Some(if news.warning { "Warning" } else { "Normal" }.to_owned()),
-        reason: Some(news.reason.to_owned()),
-        action: Some(news.action.to_owned()),
-        note: Some(cut(news.note, NOTE_BYTES)),
-        regarding: Some(news.regarding.clone()),
+        event_time: Some(MicroTime(draft.at)),
+        type_: Some(if draft.warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(draft.reason.to_owned()),
+        action: Some(draft.action.to_owned()),
+        note: Some(cut(draft.note, NOTE_BYTES)),
+        regarding: Some(draft.regarding.clone()),
         reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(cut(news.reporter.unwrap_or(CONTROLLER), REPORTER_BYTES)),
+        reporting_instance: Some(cut(draft.reporter.unwrap_or(CONTROLLER), REPORTER_BYTES)),
         ..Event::default()
     }
 }
 
-/// Gives an event a name of its own instead of one that the API server makes up: the second who creates it is refused.
-pub fn name_by(event: &mut Event, digest: u64) {
+/// Sets a fixed name instead of a generated one, so that the API server refuses a second event with the same digest.
+pub fn set_name_from_digest(event: &mut Event, digest: u64) {
     let object = event.regarding.as_ref().and_then(|object| object.name.as_deref()).unwrap_or_default();
-    // Cut so that it is valid as the beginning of another name.
+    // A name must not end a part with `.` or `-`.
     let start = object[..object.floor_char_boundary(NAME_BYTES)].trim_end_matches(['.', '-']);
     event.metadata.name = Some(format!("{start}.{digest:016x}"));
     event.metadata.generate_name = None;
 }
 
-/// A change of a setting that is read at the start alone, refused at admission or ignored at run time.
+/// Change of a setting that needs a restart, refused at admission or ignored at run time.
 #[derive(Clone, Copy, Debug)]
 pub struct ImmutableChange<'a> {
     /// Namespace of the ConfigMap.
     pub namespace: &'a str,
-    /// Its name.
+    /// Name of the ConfigMap.
     pub name: &'a str,
-    /// Its UID, where it is known.
+    /// UID of the ConfigMap, if known.
     pub uid: Option<&'a str>,
-    /// Which settings, and what became of them.
+    /// The settings, and whether they were refused or ignored.
     pub note: &'a str,
-    /// The pod that reports.
+    /// Reporting pod.
     pub reporter: Option<&'a str>,
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
 }
 
-/// The event `ImmutableConfigChangeRejected` on the ConfigMap.
+/// Event `ImmutableConfigChangeRejected` on the ConfigMap.
 #[must_use]
 pub fn immutable_change(change: &ImmutableChange<'_>) -> Event {
-    event(&News {
-        regarding: reference(("v1", "ConfigMap"), (change.namespace, change.name), change.uid),
+    build_event(&EventDraft {
+        regarding: object_reference(("v1", "ConfigMap"), (change.namespace, change.name), change.uid),
         warning: true,
         reason: "ImmutableConfigChangeRejected",
         action: "Reject",
@@ -118,9 +118,9 @@ pub fn immutable_change(change: &ImmutableChange<'_>) -> Event {
 mod tests {
     use super::*;
 
-    fn told(name: &str, text: &str) -> Event {
-        event(&News {
-            regarding: reference(("v1", "Pod"), ("b", name), None),
+    fn sample_event(name: &str, text: &str) -> Event {
+        build_event(&EventDraft {
+            regarding: object_reference(("v1", "Pod"), ("b", name), None),
             warning: true,
             reason: "Stuck",
             action: "Decide",
@@ -131,16 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_an_event_is_no_longer_than_the_api_takes() {
-        let mut event = told(&format!("{}.b", "a".repeat(199)), "");
-        name_by(&mut event, 1);
+    fn event_name_stays_within_the_api_limit() {
+        let mut event = sample_event(&format!("{}.b", "a".repeat(199)), "");
+        set_name_from_digest(&mut event, 1);
         assert_eq!(event.metadata.name, Some(format!("{}.0000000000000001", "a".repeat(199))));
         assert_eq!(event.metadata.generate_name, None);
     }
 
     #[test]
-    fn what_is_too_long_for_the_api_is_cut_between_characters() {
-        let event = told("a", &"ä".repeat(600));
+    fn truncates_texts_between_characters() {
+        let event = sample_event("a", &"ä".repeat(600));
         assert_eq!(event.note.map(|n| n.len()), Some(NOTE_BYTES));
         assert_eq!(event.reporting_instance.map(|n| n.len()), Some(REPORTER_BYTES));
         assert_eq!(event.metadata.generate_name.as_deref(), Some("a-"));

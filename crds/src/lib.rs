@@ -1,5 +1,5 @@
-//! The API of wva: the `VariantAutoscaling` resource, the names its users rely on, the settings, the
-//! entries of the config maps, and what is generated from them. Every other crate knows this one; this one knows no other and does no I/O.
+//! API of wva: the `VariantAutoscaling` resource, public names, settings, ConfigMap entries and the files generated from
+//! them. Every other crate depends on this one; it depends on no other crate of wva and does no I/O.
 
 pub mod digest;
 pub mod duration;
@@ -7,7 +7,7 @@ pub mod entries;
 pub mod events;
 pub mod manifest;
 pub mod names;
-pub mod plain;
+pub mod parse_error;
 pub mod settings;
 pub mod text;
 pub mod variant;

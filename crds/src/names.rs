@@ -1,4 +1,4 @@
-//! Names that deployed manifests, dashboards and HPAs rely on to the letter.
+//! Public names. Manifests, dashboards and HPAs depend on their exact spelling.
 
 /// API group of `VariantAutoscaling`.
 pub const GROUP: &str = "llmd.ai";
@@ -6,61 +6,61 @@ pub const GROUP: &str = "llmd.ai";
 pub const VERSION: &str = "v1alpha1";
 /// Kind of the resource.
 pub const KIND: &str = "VariantAutoscaling";
-/// Plural, as in URLs and RBAC rules.
+/// Resource name in URLs and RBAC rules.
 pub const PLURAL: &str = "variantautoscalings";
 
-/// VA label: accelerator name, e.g. `H100`; becomes the metric label `accelerator_type`.
+/// VA label: accelerator name, such as `H100`. It becomes the metric label `accelerator_type`.
 pub const ACCELERATOR_LABEL: &str = "inference.optimization/acceleratorName";
-/// VA label (and Namespace label): the controller instance that manages it.
+/// VA and Namespace label: the controller instance that manages the object.
 pub const INSTANCE_LABEL: &str = "wva.llmd.ai/controller-instance";
-/// Pod label: `prefill` or `decode` where a pod does only that part of a request.
+/// Pod label: `prefill` or `decode` if the pod serves only that phase of a request.
 pub const ROLE_LABEL: &str = "llm-d.ai/role";
-/// Namespace label: read namespace-local config maps there before any VA exists.
+/// Namespace label: the controller reads local ConfigMaps there even without a VA.
 pub const CONFIG_ENABLED_LABEL: &str = "wva.llmd.ai/config-enabled";
-/// Namespace annotation: nothing of this namespace is managed.
+/// Namespace annotation: `"true"` excludes the namespace from management.
 pub const EXCLUDE_ANNOTATION: &str = "wva.llmd.ai/exclude";
 /// VA annotation: `auto`, `recommend`, `paused` or `fixed=N`.
 pub const MODE_ANNOTATION: &str = "wva.llmd.ai/mode";
-/// VA annotation: `"true"` lets one update move the object to another instance.
+/// VA annotation: `"true"` allows the same update to move the object to another instance.
 pub const ALLOW_INSTANCE_CHANGE_ANNOTATION: &str = "wva.llmd.ai/allow-instance-change";
-/// VA annotation: `"true"` turns the refusal of a shared target into a warning.
+/// VA annotation: `"true"` allows a target that another VA has, with a warning.
 pub const ALLOW_SHARED_TARGET_ANNOTATION: &str = "wva.llmd.ai/allow-shared-target";
-/// Main ConfigMap annotation: a change of it states that the change of immutable keys comes with a rollout.
+/// Main ConfigMap annotation: changing it allows a change of immutable keys, which needs a rollout.
 pub const RESTART_REVISION_ANNOTATION: &str = "wva.llmd.ai/restart-revision";
 
-/// What status and metrics say for an accelerator that cannot be told.
+/// Accelerator name in status and metrics if the accelerator is unknown.
 pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
 
-/// Cost of a replica where a VA names none, in the user's own unit.
+/// Default cost of a replica, in the user's unit.
 pub const DEFAULT_VARIANT_COST: &str = "10.0";
 
-/// The main ConfigMap where `CONFIG_MAP_NAME` names no other; read in the controller's namespace alone.
+/// Default name of the main ConfigMap, in the controller's namespace.
 pub const MAIN_MAP_NAME: &str = "wva-variantautoscaling-config";
-/// Global saturation maps, after the configured one: the first that exists is read, and only that one.
+/// Names of the global saturation map after the configured one. Only the first existing map is read.
 pub const SATURATION_MAP_NAMES: [&str; 3] =
     [LOCAL_SATURATION_MAP_NAME, "saturation-scaling-config", "capacity-scaling-config"];
-/// Global scale-to-zero maps: the first that exists is read, and only that one.
+/// Names of the global scale-to-zero map. Only the first existing map is read.
 pub const SCALE_TO_ZERO_MAP_NAMES: [&str; 2] = [LOCAL_SCALE_TO_ZERO_MAP_NAME, "model-scale-to-zero-config"];
-/// The map of service classes, beside the one that `SERVICE_CLASS_CONFIG_MAP_NAME` names.
+/// Name of the service-class map that is read in addition to `SERVICE_CLASS_CONFIG_MAP_NAME`.
 pub const SERVICE_CLASS_MAP_NAME: &str = "serviceclass";
-/// The saturation map of a namespace other than the controller's has exactly this name.
+/// Name of a namespace-local saturation map.
 pub const LOCAL_SATURATION_MAP_NAME: &str = "wva-saturation-scaling-config";
-/// The scale-to-zero map of a namespace other than the controller's has exactly this name.
+/// Name of a namespace-local scale-to-zero map.
 pub const LOCAL_SCALE_TO_ZERO_MAP_NAME: &str = "wva-model-scale-to-zero-config";
-/// Key of a service class map that holds a list of all classes; every other key holds one class.
+/// Key of a service-class map with a list of all classes. Every other key has one class.
 pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";
-/// The metric that HPAs and ScaledObjects follow.
+/// Metric that HPAs and ScaledObjects follow.
 pub const DESIRED_REPLICAS_METRIC: &str = "wva_desired_replicas";
-/// Its name in the first releases, served too unless `WVA_LEGACY_METRICS` says otherwise.
+/// Name of this metric in llm-d WVA; also published unless `WVA_LEGACY_METRICS=false`.
 pub const LEGACY_DESIRED_REPLICAS_METRIC: &str = "inferno_desired_replicas";
 
-/// Whether a metric is the one that HPAs follow, under its present name or that of the first releases.
+/// Whether a metric name is [`DESIRED_REPLICAS_METRIC`] or its legacy name.
 #[must_use]
 pub fn is_desired_replicas(metric: &str) -> bool {
     [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].contains(&metric)
 }
 
-/// Whether a query reads that metric.
+/// Whether a query contains [`DESIRED_REPLICAS_METRIC`] or its legacy name.
 #[must_use]
 pub fn reads_desired_replicas(query: &str) -> bool {
     [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].iter().any(|metric| query.contains(metric))

@@ -1,5 +1,5 @@
-//! The table of settings: one row a setting, from which flags, environment variables, ConfigMap keys, defaults and
-//! `--help` are made. A new setting is one new row in `table.rs`; nothing else names it but the code that reads it.
+//! Table of settings: flags, environment variables, ConfigMap keys, defaults and `--help` are generated from its rows. To
+//! add a setting, add a row in `table.rs` and read it where it is needed.
 
 pub mod map;
 mod matchers;
@@ -8,45 +8,45 @@ mod table;
 mod text;
 mod value;
 
-pub use order::{Problem, order_problems, problems};
+pub use order::{SettingsProblem, find_order_problems, find_problems};
 pub use table::SETTINGS;
 pub use text::{is_label_value, is_name, without_password};
 pub use value::{Kind, Value, ValueError};
 
-/// One row of the table.
+/// One setting, a row of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Environment variable and ConfigMap key, e.g. `GLOBAL_OPT_INTERVAL`. Identifies the row.
+    /// Environment variable and ConfigMap key, such as `GLOBAL_OPT_INTERVAL`. Identifies the setting.
     pub key: &'static str,
-    /// Long flag without dashes, where the setting has one; `v` alone is the short flag `-v`.
+    /// Long flag without dashes, if any. `v` is the short flag `-v`.
     pub flag: Option<&'static str>,
-    /// Names from the first releases: read, with a warning.
+    /// Old names, which are read with a warning.
     pub aliases: &'static [Alias],
-    /// What values are valid.
+    /// Kind of its values.
     pub kind: Kind,
-    /// Value where no source gives one, in the notation of the sources; `None` where there is none.
+    /// Default value as text.
     pub default: Option<&'static str>,
     /// Whether a change in the ConfigMap takes effect without a restart.
     pub mutable: bool,
-    /// Whether the value may stand in the ConfigMap: what says where the map is cannot.
+    /// Whether the ConfigMap can contain it. Settings that locate the map cannot be in it.
     pub in_map: bool,
-    /// Whether the value is a secret and never printed.
+    /// Whether the value is secret and never printed.
     pub secret: bool,
     /// One sentence for `--help` and the documentation.
     pub help: &'static str,
 }
 
-/// An old name of a setting.
+/// Old name of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alias {
-    /// A flag without its dashes.
+    /// Flag without dashes.
     Flag(&'static str),
-    /// An environment variable or ConfigMap key.
+    /// Environment variable or ConfigMap key.
     Key(&'static str),
 }
 
 impl Setting {
-    /// A row without flag or default that may stand in the map and needs a restart.
+    /// A setting without flag or default that can be in the map and needs a restart.
     const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
         Self {
             key,
@@ -91,20 +91,20 @@ impl Setting {
         self
     }
 
-    /// The row of a key.
+    /// Finds a setting by its key.
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|s| s.key == key)
     }
 
-    /// Environment variables and ConfigMap keys of the first releases.
+    /// Old names as environment variable and ConfigMap key.
     pub fn old_keys(&self) -> impl Iterator<Item = &'static str> {
         self.aliases.iter().filter_map(|alias| if let Alias::Key(name) = alias { Some(*name) } else { None })
     }
 
-    /// A text of this setting as it may be printed: nothing of a secret, and no password of a URL.
+    /// Redacts a value of this setting for printing: secrets, and passwords in URLs.
     #[must_use]
-    pub fn shown(&self, text: &str) -> String {
+    pub fn redact(&self, text: &str) -> String {
         match self.kind {
             _ if self.secret => "(a secret)".to_owned(),
             Kind::Url => without_password(text),
@@ -112,9 +112,9 @@ impl Setting {
         }
     }
 
-    /// The problem of a text that does not parse, without any part of a secret.
+    /// Describes a parse error without any part of a secret.
     #[must_use]
-    pub fn problem(&self, error: &ValueError) -> String {
+    pub fn describe_error(&self, error: &ValueError) -> String {
         match error {
             ValueError::Token => error.to_string(),
             _ if self.secret => "the value is not valid".to_owned(),
@@ -122,10 +122,10 @@ impl Setting {
         }
     }
 
-    /// The default as a value; `None` where the setting has none.
+    /// Parsed default, if any.
     ///
     /// # Errors
-    /// Never for the rows of the table: a test parses each default.
+    /// None for the rows of the table, as a test checks.
     pub fn default_value(&self) -> Result<Option<Value>, ValueError> {
         self.default.map(|text| self.kind.parse(text)).transpose()
     }
@@ -153,19 +153,19 @@ mod tests {
     }
 
     #[test]
-    fn secrets_and_passwords_are_not_shown() {
-        let shown = |key, text| Setting::by_key(key).map(|s| s.shown(text));
+    fn redacts_secrets_and_passwords() {
+        let redacted = |key, text| Setting::by_key(key).map(|s| s.redact(text));
         for (key, text, want) in [
             ("PROMETHEUS_BEARER_TOKEN", "hunter2", "(a secret)"),
             ("PROMETHEUS_BASE_URL", "https://u:hunter2@p", "https://u:***@p"),
             ("GLOBAL_OPT_INTERVAL", "u:hunter2@p", "u:hunter2@p"),
         ] {
-            assert_eq!(shown(key, text).as_deref(), Some(want));
+            assert_eq!(redacted(key, text).as_deref(), Some(want));
         }
     }
 
     #[test]
-    fn what_says_where_the_map_is_or_who_reads_it_cannot_stand_in_it() {
+    fn settings_that_locate_the_map_are_not_in_it() {
         let outside: Vec<_> = SETTINGS.iter().filter(|s| !s.in_map).map(|s| s.key).collect();
         assert_eq!(
             outside,

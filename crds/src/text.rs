@@ -1,14 +1,13 @@
-//! How values from users are shown in messages: short, on one line, and with nothing in them that a terminal would
-//! act on. How near a misspelt key is to a known one, and what an error came of.
+//! Text of messages: user values short, on one line and without terminal control characters; typos; causes of errors.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The most characters of a user's value that a message repeats.
+/// Maximum characters of a user value in a message.
 pub const FOUND_CHARS: usize = 64;
 
-/// A value as a message shows it: texts quoted and escaped, maps and lists by their size.
+/// A value for messages: text quoted and escaped, maps and lists by their size.
 #[must_use]
 pub fn show(value: &Value) -> String {
     match value {
@@ -21,14 +20,14 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// A text in double quotes, escaped.
+/// Text in double quotes, escaped.
 #[must_use]
 pub fn quote(text: &str) -> String {
     format!("\"{}\"", escape(text, true))
 }
 
-/// A text from a user without control characters, marks that turn the direction of writing, or characters that do
-/// not show. Reads at most as much of it as a message can hold.
+/// Escapes control characters, invisible characters and bidirectional marks. Reads at most 4 * [`FOUND_CHARS`] + 1
+/// characters.
 #[must_use]
 pub fn escape(text: &str, quoted: bool) -> String {
     let mut out = String::new();
@@ -53,14 +52,14 @@ pub fn escape(text: &str, quoted: bool) -> String {
     out
 }
 
-/// A key of the map `outer` as kubectl prints it: one with dots stands in brackets.
+/// Field path of a key in the map `outer`, as kubectl prints it: a key with dots is in brackets.
 #[must_use]
-pub fn inside(outer: &str, key: &str) -> String {
+pub fn join_field(outer: &str, key: &str) -> String {
     let key = escape(key, false);
     if key.contains(['.', '/', '[']) { format!("{outer}[{key}]") } else { format!("{outer}.{key}") }
 }
 
-/// At most `limit` characters of `text`, with the end marked where something was cut off.
+/// At most `limit` characters of `text`; `...` marks a cut.
 #[must_use]
 pub fn shorten(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
@@ -70,31 +69,30 @@ pub fn shorten(text: &str, limit: usize) -> String {
     format!("{kept}...").chars().take(limit).collect()
 }
 
-/// The known key that `key` is probably meant to be: one or two letters off, counting letters that are missing, too
-/// many, wrong, or swapped with their neighbour. `None` for a known key.
+/// The known key with the fewest typos in `key`, at most two (see [`typo_count`]). `None` for a known key.
 #[must_use]
 pub fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     if known.contains(&key) {
         return None;
     }
-    known.iter().filter_map(|k| Some((misspelt(key, k)?, *k))).min().map(|(_, k)| k)
+    known.iter().filter_map(|k| Some((typo_count(key, k)?, *k))).min().map(|(_, k)| k)
 }
 
-/// Letters that may be wrong in a word that is still known.
-const WRONG: usize = 2;
+/// Maximum number of typos in a recognised word.
+const MAX_TYPOS: usize = 2;
 
-/// How many letters of `a` are missing, too many, wrong, or swapped with their neighbour, where it is meant to be `b`
-/// (optimal string alignment distance). `None` where those are more than two.
+/// Number of typos in `a` compared with `b`: letters that are missing, extra, wrong or swapped with their neighbour
+/// (optimal string alignment distance). `None` for more than two.
 #[must_use]
-pub fn misspelt(a: &str, b: &str) -> Option<usize> {
-    // The distance takes a time of both lengths: where they differ by more, nothing has to be compared.
-    if a.chars().count().abs_diff(b.chars().count()) > WRONG {
+pub fn typo_count(a: &str, b: &str) -> Option<usize> {
+    // Avoids the quadratic comparison of long texts.
+    if a.chars().count().abs_diff(b.chars().count()) > MAX_TYPOS {
         return None;
     }
-    Some(strsim::osa_distance(a, b)).filter(|wrong| *wrong <= WRONG)
+    Some(strsim::osa_distance(a, b)).filter(|typos| *typos <= MAX_TYPOS)
 }
 
-/// An error and what caused it, in one line: "error sending request" alone helps nobody.
+/// An error and its chain of causes on one line.
 #[must_use]
 pub fn causes(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |e| e.source());
@@ -108,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_on_one_line_and_harmless() {
+    fn values_are_on_one_line_and_escaped() {
         for (value, want) in [
             (json!("abc"), "\"abc\""),
             (json!("a\"b\\"), r#""a\"b\\""#),
@@ -130,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn near_keys_are_found_and_far_ones_are_not() {
+    fn finds_keys_with_at_most_two_typos() {
         let known = ["wva.llmd.ai/mode", "wva.llmd.ai/controller-instance"];
         for (key, want) in [
             ("wva.llmd.ai/mode", None),

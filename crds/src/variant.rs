@@ -1,9 +1,8 @@
-//! `VariantAutoscaling` (short name `va`): one variant of a model, that is one workload with its cost, and the
-//! target this program decided for it. The schema refuses by itself (CEL) what one object alone can get wrong, so
-//! that a bad object is refused while no webhook answers.
+//! `VariantAutoscaling` (short name `va`): one variant of a model (a workload and its cost) and the target that wva decided
+//! for it. CEL rules in the schema refuse invalid objects even if no webhook answers.
 #![expect(
     unreachable_pub,
-    reason = "KubeSchema repeats each struct inside a private scope, where `pub` reaches nobody"
+    reason = "KubeSchema repeats each struct in a private scope, where `pub` is unreachable"
 )]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -12,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::DEFAULT_VARIANT_COST;
 
-/// What a person declares: which workload serves which model, and at what cost.
+/// Desired state: the workload, its model, its cost and its bounds.
 #[derive(CustomResource, Clone, Debug, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[kube(
     group = "llmd.ai",
@@ -23,7 +22,7 @@ use crate::names::DEFAULT_VARIANT_COST;
     namespaced,
     status = "VariantAutoscalingStatus",
     derive = "PartialEq",
-    doc = "One variant of a model: a workload that serves it, its cost, and the number of replicas decided for it.",
+    doc = "One variant of a model: a workload that serves it, its cost, and the decided number of replicas.",
     printcolumn = r#"{"name":"Target","type":"string","jsonPath":".spec.scaleTargetRef.name"}"#,
     printcolumn = r#"{"name":"Model","type":"string","jsonPath":".spec.modelID"}"#,
     printcolumn = r#"{"name":"Accelerator","type":"string","jsonPath":".status.desiredOptimizedAlloc.accelerator"}"#,
@@ -34,32 +33,32 @@ use crate::names::DEFAULT_VARIANT_COST;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
-    .message("minReplicas is above maxReplicas: lower minReplicas or raise maxReplicas"))]
+    .message("minReplicas is above maxReplicas; lower minReplicas or raise maxReplicas"))]
 pub struct VariantAutoscalingSpec {
-    /// The workload that runs this variant, in the namespace of this object.
+    /// Workload of this variant, in the namespace of this object.
     pub scale_target_ref: ScaleTargetRef,
-    /// The model as its servers and clients name it, e.g. `meta-llama/Llama-3.1-8B`. All variants of one model in
-    /// one namespace share its load.
+    /// Model name as its servers and clients use it, such as `meta-llama/Llama-3.1-8B`. All variants of a model in a
+    /// namespace share its load.
     #[serde(rename = "modelID")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(
-        validation = Rule::new("!self.matches('^[\\\\s\\\\p{Z}]*$')").message("modelID is empty or only white space: name the model as its server does, e.g. meta-llama/Llama-3.1-8B"),
-        validation = Rule::new("!self.matches('\\\\p{Cc}')").message("modelID holds a control character: remove it"),
-        validation = Rule::new("size(bytes(self)) <= 512").message("modelID is longer than 512 bytes: shorten it")
+        validation = Rule::new("!self.matches('^[\\\\s\\\\p{Z}]*$')").message("modelID is empty or only white space; use the name that the model server reports, such as meta-llama/Llama-3.1-8B"),
+        validation = Rule::new("!self.matches('\\\\p{Cc}')").message("modelID contains a control character; remove it"),
+        validation = Rule::new("size(bytes(self)) <= 512").message("modelID is longer than 512 bytes; shorten it")
     )]
     pub model_id: String,
-    /// Cost of one replica, in any unit that is the same for all variants of the model: a decimal number without
-    /// sign, unit or exponent.
+    /// Cost of one replica as a decimal number without sign, unit or exponent. All variants of a model must use the same
+    /// unit.
     #[serde(default = "default_variant_cost")]
-    // 308 digits are the most that are finite in 64-bit floating point whatever they are.
+    // All numbers of up to 308 digits are finite in 64-bit floating point.
     #[schemars(regex(pattern = r"^\d+(\.\d+)?$"), length(max = 308))]
     pub variant_cost: String,
-    /// Fewest replicas this variant is ever given; with 1 or more it is never scaled to zero.
+    /// Minimum number of replicas. With 1 or more, the variant never scales to zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    // The apiserver's refusal of what breaks `format: int32` names no field, so the upper end is spelt out.
+    // Explicit, because the API server's error for `format: int32` names no field.
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub min_replicas: Option<i32>,
-    /// Most replicas this variant is ever given.
+    /// Maximum number of replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub max_replicas: Option<i32>,
@@ -77,33 +76,33 @@ pub struct ScaleTargetRef {
     #[serde(default = "default_target_kind")]
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("!(self in ['Pod', 'Job', 'CronJob', 'DaemonSet', 'Service', 'ConfigMap', 'Secret', 'Node', 'Namespace'])")
-        .message("this kind cannot be scaled: name a Deployment, StatefulSet or LeaderWorkerSet"))]
+        .message("this kind cannot be scaled; use Deployment, StatefulSet or LeaderWorkerSet"))]
     pub kind: String,
     /// Name of the workload.
     #[schemars(length(min = 1, max = 253))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')")
-        .message("name is not a DNS-1123 subdomain: lower case letters, digits, '-' and '.', as `kubectl get deployments` prints it"))]
+        .message("name is not a DNS-1123 subdomain; use lower-case letters, digits, '-' and '.', as `kubectl get deployments` prints it"))]
     pub name: String,
 }
 
-/// What this program reports.
+/// Observed state.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VariantAutoscalingStatus {
-    /// The target. Absent while the workload does not exist.
+    /// Decided target. Absent while the workload does not exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_optimized_alloc: Option<OptimizedAlloc>,
-    /// Replicas the workload asks for now (`spec.replicas`).
+    /// Current `spec.replicas` of the workload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub current_replicas: Option<i32>,
-    /// Whether the target is handed to autoscalers.
+    /// Whether the target is published to autoscalers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actuation: Option<Actuation>,
-    /// What the throughput analyzer learnt, so that a new leader starts from it.
+    /// Learned curves of the throughput analyzer, with which a new leader starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedCurves>,
-    /// What a new leader must know of its predecessor. The controller writes and reads it; people read the conditions.
+    /// State for a new leader. Internal to the controller; see the conditions instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_state: Option<ControllerState>,
     /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`.
@@ -112,71 +111,71 @@ pub struct VariantAutoscalingStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// The decided allocation.
+/// Decided allocation.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OptimizedAlloc {
-    /// Replicas decided.
+    /// Decided number of replicas.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub num_replicas: i32,
-    /// Accelerator of the variant, `unresolved` where it is unknown.
+    /// Accelerator of the variant, `unresolved` if unknown.
     #[serde(default)]
     pub accelerator: String,
-    /// When the engine last confirmed this target.
+    /// Time of the last confirmation of this target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run_time: Option<Time>,
 }
 
-/// Whether the decided target is carried to the workload.
+/// Whether autoscalers can read the decided target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Actuation {
-    /// The signal for this target is being served.
+    /// Whether the metric has this target.
     #[serde(default)]
     pub applied: bool,
 }
 
-/// Step time model of a replica: a decode step takes `a + b * running` seconds, a prompt token `c` seconds.
+/// Step time model of a replica: a decode step takes `a + b * running` seconds, and each prompt token adds `c` seconds.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LearnedCurves {
-    /// Fixed time of a step, seconds.
+    /// Fixed time of a step in seconds.
     #[serde(default)]
     pub a: f64,
-    /// Time one running sequence adds to a step, seconds.
+    /// Additional time of a step for each running sequence, in seconds.
     #[serde(default)]
     pub b: f64,
-    /// Time of one prompt token, seconds.
+    /// Time of one prompt token in seconds.
     #[serde(default)]
     pub c: f64,
-    /// Samples learnt from.
+    /// Number of samples.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub samples: i64,
 }
 
-/// What a new leader must know of its predecessor, apart from the target.
+/// State for a new leader, in addition to the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerState {
     /// Version of these fields, 1.
     #[schemars(range(min = 1))]
     pub version: i32,
-    /// The workload has existed.
+    /// Whether the workload has existed.
     #[serde(default)]
     pub target_seen: bool,
-    /// The target repeats the replicas of the workload, because no analysis has succeeded yet.
+    /// Whether the target equals the current replicas because no analysis has succeeded yet.
     #[serde(default)]
     pub unanalyzed: bool,
-    /// The model is at 0 replicas, or was woken and no replica reports yet.
+    /// Whether the model is at zero replicas or scales from zero without a reporting replica yet.
     #[serde(default)]
     pub waking: bool,
-    /// Problems of which an event was written, by the reason of the event.
+    /// Reasons of the problems that were reported by events.
     #[serde(default)]
     #[schemars(length(max = 16), inner(length(max = 64)))]
     pub problems: Vec<String>,
-    /// The accelerator of which too few GPUs are left, of which an event was written.
+    /// Accelerator whose GPU shortage was reported by an event.
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub limited_by: Option<String>,

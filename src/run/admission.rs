@@ -21,7 +21,7 @@ impl Process {
     ) -> anyhow::Result<()> {
         let listener = wva_runtime::server::bind("admission reviews", webhook.address)?;
         let address = listener.local_addr()?;
-        let (refusals, to_tell) = wva_webhook::refusals();
+        let (refusals, receiver) = wva_webhook::refusal_channel();
         let client_ca = self.client_ca(webhook)?;
         let state = Arc::new(wva_webhook::State::new(
             self.review_settings(webhook, client_ca.clone()),
@@ -33,7 +33,7 @@ impl Process {
         let (client, shutdown) = (self.clients.client.clone(), self.end.shutdown.clone());
         self.spawn(
             "events of refused changes",
-            settled(wva_webhook::tell(client, reporter, to_tell, shutdown)),
+            settled(wva_webhook::write_refusal_events(client, reporter, receiver, shutdown)),
         );
         let (resolver, http2) = (certs.resolver(), self.settings.http2);
         let tls = Arc::new(match client_ca {
@@ -64,7 +64,7 @@ impl Process {
             return Ok(None);
         };
         let ca = Arc::new(ClientCa::read(path).context("WVA_WEBHOOK_CLIENT_CA cannot be used")?);
-        self.spawn("client CA of the webhook", settled(ca.clone().follow(self.end.shutdown.clone())));
+        self.spawn("client CA of the webhook", settled(ca.clone().watch(self.end.shutdown.clone())));
         Ok(Some(ca))
     }
 

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client};
 use tokio::time::Instant;
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
-use wva_crds::settings::map::{MapText, nested};
-use wva_rules::{MapFacts, MapRole, Place, Severity, validate_map};
+use wva_crds::settings::map::{MapText, parse_nested};
+use wva_rules::{MapFacts, MapRole, MapScope, Severity, validate_map};
 
 /// How long one try to read the map may take.
 const TRY: Duration = Duration::from_secs(5);
@@ -99,14 +99,14 @@ impl MainMap {
         let object = serde_json::to_value(map).unwrap_or_default();
         let metadata = &map.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
-        let verdict = validate_map(&MapFacts::of(&object, namespace, (MapRole::Main, Place::Global)));
+        let verdict = validate_map(&MapFacts::new(&object, namespace, (MapRole::Main, MapScope::Global)));
         // What does not parse is told in other words, with what holds instead.
         let told =
             verdict.violations.iter().filter(|v| v.severity == Severity::Warn || v.code == "WVA-CM-003");
         let data = object.get("data").and_then(serde_json::Value::as_object);
         let annotations = metadata.annotations.as_ref();
         Self {
-            text: data.map(MapText::of).unwrap_or_default(),
+            text: data.map(MapText::from_data).unwrap_or_default(),
             restart_revision: annotations.and_then(|a| a.get(RESTART_REVISION_ANNOTATION).cloned()),
             uid: metadata.uid.clone(),
             version: metadata.resource_version.clone(),
@@ -134,6 +134,6 @@ pub(super) fn config_file(path: &str) -> anyhow::Result<MapText> {
         context()
     );
     let text = std::fs::read_to_string(path).with_context(context)?;
-    let written = nested(&text).with_context(context)?;
-    Ok(MapText { written, nested_error: None })
+    let keys = parse_nested(&text).with_context(context)?;
+    Ok(MapText { keys, nested_error: None })
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wva_crds::settings::map::{Layout, MapText};
-use wva_crds::settings::{SETTINGS, Setting, order_problems};
+use wva_crds::settings::{SETTINGS, Setting, find_order_problems};
 
 use super::files::{MainMap, MapName};
 use super::raw::{Raw, Source, Wrong};
@@ -115,7 +115,7 @@ impl Live {
 
     /// Puts back what would be out of order, all settings of an order together.
     fn out_of_order(&self, next: &mut Raw) -> Vec<Wrong> {
-        let problems = order_problems(|key| next.get(key).map(|held| held.value.clone()));
+        let problems = find_order_problems(|key| next.get(key).map(|held| held.value.clone()));
         let mut wrong = Vec::new();
         for problem in problems {
             let changed = |key: &&&'static str| next.get(key) != self.in_force.get(key);
@@ -153,8 +153,8 @@ impl Live {
 
 /// A map with the keys that the entry `config.yaml` of another one holds.
 fn with_nested_of(map: &MapText, other: &MapText) -> MapText {
-    let nested = other.written.iter().filter(|written| written.layout == Layout::Nested).cloned();
-    MapText { written: map.written.iter().cloned().chain(nested).collect(), nested_error: None }
+    let nested = other.keys.iter().filter(|key| key.layout == Layout::Nested).cloned();
+    MapText { keys: map.keys.iter().cloned().chain(nested).collect(), nested_error: None }
 }
 
 /// Every key that a restart would change, as a person lists them.

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use wva_crds::settings::map::{Layout, MapText, NESTED_ENTRY, Written};
-use wva_crds::settings::{Problem, SETTINGS, Setting, Value};
+use wva_crds::settings::map::{ConfigKey, Layout, MapText, NESTED_ENTRY};
+use wva_crds::settings::{SETTINGS, Setting, SettingsProblem, Value};
 use wva_rules::{RunningSource, RunningValue};
 
 use super::sources::Sources;
@@ -96,7 +96,7 @@ impl Raw {
                 Err(e) => wrong.push(Wrong {
                     key: setting.key,
                     source_of_value: source,
-                    problem: setting.problem(&e),
+                    problem: setting.describe_error(&e),
                     of_the_command: source.is_of_the_command(),
                 }),
             }
@@ -142,10 +142,10 @@ impl Raw {
     ) -> Option<(String, Source)> {
         let in_map = map.get(setting.key).map(|written| (written, true));
         let in_file = || sources.file.get(setting.key).map(|written| (written, false));
-        let (Written { key, old_name, layout, text, .. }, of_map) = in_map.or_else(in_file)?;
+        let (ConfigKey { key, is_old_name, layout, text, .. }, of_map) = in_map.or_else(in_file)?;
         let name = setting.old_keys().find(|old| old == key).unwrap_or(setting.key);
         let source = if of_map { Source::Map(name, *layout) } else { Source::File(name) };
-        if *old_name {
+        if *is_old_name {
             self.old_names.push((source, setting.key));
         }
         Some((text.clone(), source))
@@ -167,26 +167,26 @@ impl Raw {
     /// A value as it may be shown; `None` where there is none.
     pub(super) fn shown(&self, setting: &Setting) -> Option<String> {
         let held = self.values.get(setting.key)?;
-        Some(if held.text.is_empty() { String::new() } else { setting.shown(&held.text) })
+        Some(if held.text.is_empty() { String::new() } else { setting.redact(&held.text) })
     }
 
     /// What is wrong between settings, with the values that are.
-    pub(super) fn told(&self, problem: &Problem) -> String {
+    pub(super) fn told(&self, problem: &SettingsProblem) -> String {
         if let [_] = problem.keys {
-            return problem.right.to_owned();
+            return problem.advice.to_owned();
         }
         let shown = |key: &&str| {
             let value = Setting::by_key(key).and_then(|setting| self.shown(setting));
             format!("{key}={}", value.unwrap_or_default())
         };
         let found: Vec<String> = problem.keys.iter().map(shown).collect();
-        format!("found {}: {}", found.join(", "), problem.right)
+        format!("found {}: {}", found.join(", "), problem.advice)
     }
 
     /// All values in force, as the rules on the main map compare them.
     pub(super) fn running(&self) -> BTreeMap<&'static str, RunningValue> {
         let source = |source: Source| match source {
-            Source::Flag(_) | Source::Environment(_) => RunningSource::Hides(source.to_string()),
+            Source::Flag(_) | Source::Environment(_) => RunningSource::Override(source.to_string()),
             Source::Map(..) => RunningSource::Map,
             Source::File(_) => RunningSource::File,
             Source::Default => RunningSource::Default,

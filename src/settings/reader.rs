@@ -6,7 +6,7 @@ use std::time::Duration;
 use wva_controller::LONGEST_AGE;
 use wva_controller::external_metrics::values::LATEST_CONFIRMATION;
 use wva_crds::GoDuration;
-use wva_crds::settings::{Value, problems};
+use wva_crds::settings::{Value, find_problems};
 
 use super::raw::{Raw, Source, Wrong};
 use super::words::{ACTUATION, CERT_MODE, CertMode, INSTANCE_POLICY, LOG_FORMAT, LOG_LEVEL, meaning};
@@ -175,7 +175,7 @@ impl Reader<'_> {
 
     /// What is wrong between settings, where each of them is right by itself.
     fn problems(&mut self) {
-        for problem in problems(|key| self.raw.get(key).map(|held| held.value.clone())) {
+        for problem in find_problems(|key| self.raw.get(key).map(|held| held.value.clone())) {
             if problem.keys.iter().any(|key| self.wrong.iter().any(|wrong| wrong.key == *key)) {
                 continue;
             }

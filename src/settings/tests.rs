@@ -26,7 +26,7 @@ fn refusal(set: &[(&str, &str)]) -> String {
 }
 
 fn text(data: &serde_json::Value) -> MapText {
-    MapText::of(data.as_object().unwrap())
+    MapText::from_data(data.as_object().unwrap())
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn the_map_counts_after_the_environment_and_before_the_file() {
     assert_eq!(source("WVA_DECISION_HOLD"), RunningSource::File);
     assert_eq!(
         source("GLOBAL_OPT_INTERVAL"),
-        RunningSource::Hides("environment GLOBAL_OPT_INTERVAL".to_owned())
+        RunningSource::Override("environment GLOBAL_OPT_INTERVAL".to_owned())
     );
 }
 

@@ -14,7 +14,7 @@ use wva_crds::names::{MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAM
 use wva_rules::InstancePolicy;
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, WEBHOOKS, get};
 use wva_testbed::{Options, Ran, Testbed, eventually};
-use wva_webhook::registration::{Door, FailurePolicy, render};
+use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_configurations};
 
 use crate::support::{DEADLINE, dry_run_create, get_object, merge_patch, valid_spec, variant};
 
@@ -39,7 +39,7 @@ fn options(release: &str, instance: Option<(&str, InstancePolicy)>) -> InstallOp
     let [name, service, namespace] = [WEBHOOKS, SERVICE, SYSTEM].map(|name| options.named(name));
     let maps: Vec<&str> =
         [&SATURATION_MAP_NAMES[..], &SCALE_TO_ZERO_MAP_NAMES[..], &[SERVICE_CLASS_MAP_NAME][..]].concat();
-    let door = Door {
+    let webhooks = ConfigurationOptions {
         name: &name,
         service: &service,
         namespace: &namespace,
@@ -51,7 +51,7 @@ fn options(release: &str, instance: Option<(&str, InstancePolicy)>) -> InstallOp
         main_config_map: MAIN_MAP_NAME,
         entry_config_maps: &maps,
     };
-    let list = render(&door);
+    let list = render_configurations(&webhooks);
     let documents: Vec<String> =
         list["items"].as_array().into_iter().flatten().map(ToString::to_string).collect();
     options.webhooks = Some(documents.join("\n---\n"));

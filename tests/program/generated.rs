@@ -8,7 +8,8 @@ use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
 use wva_rules::{InstancePolicy, PolicyInstance};
 use wva_webhook::registration::{
-    Door, FailurePolicy, main_map_policy_spec, render, render_policies, variant_policy_spec,
+    ConfigurationOptions, FailurePolicy, main_map_policy_spec, render_configurations, render_policies,
+    variant_policy_spec,
 };
 
 use crate::{configuration_page, rule_pages, wrong_settings};
@@ -66,7 +67,7 @@ fn webhook_configurations() {
         &[names::SERVICE_CLASS_MAP_NAME],
     ]
     .concat();
-    let door = Door {
+    let options = ConfigurationOptions {
         name: "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook",
         service: "workload-variant-autoscaler-webhook-service",
         namespace: "workload-variant-autoscaler-system",
@@ -80,12 +81,12 @@ fn webhook_configurations() {
     };
     let webhooks = documents(
         "# The webhook configurations without rules and caBundle: a webhook without rules is never called. The program adds\n# both once a review would be answered. Written by `make generate`.\n",
-        &render(&door),
+        &render_configurations(&options),
     );
     check("config/base/webhook.yaml", &webhooks);
     let policies = documents(
         "# What the API server refuses by itself while no webhook answers: the rules of webhook/rules that need no context.\n# Written by `make generate`.\n",
-        &render_policies(&door),
+        &render_policies(&options),
     );
     check("config/base/admission-policy.yaml", &policies);
 }

@@ -1,5 +1,5 @@
-//! The CA of the API server's client certificate: with it, reviews are taken from callers alone that show a certificate of
-//! this CA. The file is read again when it changes.
+//! CA of the API server's client certificate. If set, only callers with a certificate of this CA get reviews answered. The
+//! file is reloaded when it changes.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -17,44 +17,44 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use wva_runtime::auth::Peer;
 
-/// Between two looks at the file.
-const POLL: Duration = Duration::from_secs(5);
-/// A bundle is a few kilobytes.
-const LONGEST: u64 = 128 << 10;
+/// Time between two reads of the file.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum size of the file in bytes. A bundle has a few kilobytes.
+const MAX_FILE_BYTES: u64 = 128 << 10;
 
 /// The answer to a caller without a certificate of the CA.
-pub(crate) const UNVERIFIED: &str = "reviews are taken from the API server alone: configure its client certificate for webhooks, \
-     signed by the CA of WVA_WEBHOOK_CLIENT_CA";
+pub(crate) const UNVERIFIED: &str = "client certificate missing or not trusted: configure the API server to use a client certificate \
+     for webhooks, signed by the CA in WVA_WEBHOOK_CLIENT_CA";
 
-/// Why the file gives no CA.
+/// Errors of loading the CA.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientCaError {
-    /// It cannot be read.
-    #[error("cannot read {path}: check that the volume is mounted there")]
+    /// The file cannot be read.
+    #[error("cannot read {path}: check that the volume is mounted")]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// It holds no CA.
-    #[error("{path} holds no usable CA certificate: put the CA there as PEM")]
+    /// The file has no CA.
+    #[error("{path} contains no usable CA certificate: it must be a PEM file")]
     NoCa {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
 }
 
-/// The CA, as its file has it.
+/// CA loaded from a file.
 #[derive(Debug)]
 pub struct ClientCa {
     path: PathBuf,
-    trusted: ArcSwap<Trusted>,
+    current: ArcSwap<LoadedCa>,
 }
 
 #[derive(Debug)]
-struct Trusted {
+struct LoadedCa {
     pem: Vec<u8>,
     verifier: Arc<dyn ClientCertVerifier>,
 }
@@ -66,64 +66,60 @@ impl ClientCa {
     /// [`ClientCaError`].
     pub fn read(path: impl Into<PathBuf>) -> Result<Self, ClientCaError> {
         let path = path.into();
-        let trusted = ArcSwap::from_pointee(parse(&path, bytes(&path)?)?);
-        Ok(Self { path, trusted })
+        let current = ArcSwap::from_pointee(parse(&path, read_file(&path)?)?);
+        Ok(Self { path, current })
     }
 
-    /// Reads the file again whenever it changes, until `shutdown`. What cannot be used is logged once; the last good CA
-    /// stays in use.
-    pub async fn follow(self: Arc<Self>, shutdown: CancellationToken) {
-        let mut poll = tokio::time::interval(POLL);
+    /// Reloads the file whenever it changes, until `shutdown`. An error is logged once; the previous CA stays in use.
+    pub async fn watch(self: Arc<Self>, shutdown: CancellationToken) {
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut said = None;
+        let mut reported = None;
         while shutdown.run_until_cancelled(poll.tick()).await.is_some() {
             let ca = Arc::clone(&self);
-            let Ok(read) = tokio::task::spawn_blocking(move || ca.reload()).await else { continue };
-            let problem = read.err().map(|error| error.to_string());
-            if let Some(error) = problem.as_ref().filter(|_| said != problem) {
-                tracing::warn!(
-                    error,
-                    "The client CA of the API server cannot be read again; the last good one stays in use"
-                );
+            let Ok(reloaded) = tokio::task::spawn_blocking(move || ca.reload()).await else { continue };
+            let problem = reloaded.err().map(|error| error.to_string());
+            if let Some(error) = problem.as_ref().filter(|_| reported != problem) {
+                tracing::warn!(error, "Cannot reload the client CA; keeping the previous one");
             }
-            said = problem;
+            reported = problem;
         }
     }
 
     fn reload(&self) -> Result<(), ClientCaError> {
-        let pem = bytes(&self.path)?;
-        if pem != self.trusted.load().pem {
-            self.trusted.store(Arc::new(parse(&self.path, pem)?));
-            tracing::info!(file = %self.path.display(), "Verifying callers by a new client CA");
+        let pem = read_file(&self.path)?;
+        if pem != self.current.load().pem {
+            self.current.store(Arc::new(parse(&self.path, pem)?));
+            tracing::info!(file = %self.path.display(), "Client CA reloaded");
         }
         Ok(())
     }
 
-    /// Whether the client showed a certificate of this CA that is valid now.
+    /// Whether the client has a certificate of this CA that is valid now.
     pub(crate) fn verifies(&self, peer: Option<&Peer>) -> bool {
         let Some((leaf, intermediates)) = peer.and_then(Peer::chain) else { return false };
-        self.trusted.load().verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_ok()
+        self.current.load().verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_ok()
     }
 }
 
-fn bytes(path: &Path) -> Result<Vec<u8>, ClientCaError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, ClientCaError> {
     let unreadable = |source| ClientCaError::Unreadable { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(LONGEST).read_to_end(&mut bytes).map_err(unreadable)?;
+    file.take(MAX_FILE_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }
 
-fn parse(path: &Path, pem: Vec<u8>) -> Result<Trusted, ClientCaError> {
+fn parse(path: &Path, pem: Vec<u8>) -> Result<LoadedCa, ClientCaError> {
     let no_ca = || ClientCaError::NoCa { path: path.to_owned() };
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&pem).filter_map(Result::ok));
     let provider = Arc::new(aws_lc_rs::default_provider());
-    // It refuses an empty store.
+    // Fails for an empty store.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .build()
         .map_err(|_| no_ca())?;
-    Ok(Trusted { pem, verifier })
+    Ok(LoadedCa { pem, verifier })
 }
 
 #[cfg(test)]
@@ -148,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn verifies_client_certificates_of_the_ca_in_the_file() {
+    fn verifies_client_certificates_by_the_ca_file() {
         use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
 
         let path = std::env::temp_dir().join(format!("wva-client-ca-{}.crt", std::process::id()));
@@ -166,7 +162,7 @@ mod tests {
         assert_eq!(verified(&ca), [true, false, false]);
         assert!(!ca.verifies(None) && !ca.verifies(Some(&Peer::new(None))));
 
-        // Rotated in two steps, and then broken.
+        // Rotated in two steps, then corrupted.
         std::fs::write(&path, first.pem() + &second.pem()).unwrap();
         ca.reload().unwrap();
         assert_eq!(verified(&ca), [true, true, false]);

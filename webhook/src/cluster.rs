@@ -1,5 +1,5 @@
-//! What a review knows of the cluster. It comes from watch caches alone: a review makes no API call, so no slow
-//! apiserver can hold up an answer that the apiserver itself waits for.
+//! Cluster state that reviews use. It comes from watch caches only: a review makes no API call, because the API server
+//! is waiting for its answer.
 
 mod index;
 
@@ -8,60 +8,59 @@ use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
 
 pub use index::{Index, Key, autoscaler_index, scaled_object_index, variant_index};
 
-/// The facts of the cluster that the rules may ask for. What nobody watches has a default that no rule acts on.
+/// Cluster state for the rules. The defaults stand for unwatched objects; no rule acts on them.
 pub trait ClusterFacts: Send + Sync {
-    /// The caches hold everything the other answers need.
-    fn synced(&self) -> bool;
-    /// The variants of a namespace, of every instance, that have this target.
-    fn others(&self, namespace: &str, target: &Target) -> Vec<OtherVariant>;
-    /// What is known of the workload; `None` where its kind is not watched.
+    /// Whether all caches are complete.
+    fn is_synced(&self) -> bool;
+    /// Variants of the namespace with this target, of every instance.
+    fn variants_with_target(&self, namespace: &str, target: &Target) -> Vec<OtherVariant>;
+    /// State of the workload; `None` if its kind is not watched.
     fn target(&self, namespace: &str, target: &Target) -> Option<TargetState>;
-    /// Whether the namespace is this instance's own: it carries the instance's label, or it is the one namespace that
-    /// is watched.
-    fn namespace_owned(&self, namespace: &str) -> bool;
-    /// What the controller does with the variants of the namespace.
-    fn namespace(&self, _namespace: &str) -> NamespaceState {
+    /// Whether the namespace belongs to this instance: it has the instance's label, or is the only watched namespace.
+    fn is_namespace_owned(&self, namespace: &str) -> bool;
+    /// Whether the controller manages the variants of the namespace.
+    fn namespace_state(&self, _namespace: &str) -> NamespaceState {
         NamespaceState::Managed
     }
-    /// The namespace of the controller itself, where it is known.
+    /// Namespace of the controller, if known.
     fn controller_namespace(&self) -> Option<&str> {
         None
     }
-    /// Whether namespace-local config maps of the namespace are read; `None` where nobody can tell.
-    fn config_tracked(&self, _namespace: &str) -> Option<bool> {
+    /// Whether the controller reads namespace-local ConfigMaps of the namespace; `None` if unknown.
+    fn reads_local_maps(&self, _namespace: &str) -> Option<bool> {
         None
     }
-    /// The global map of this role, from whose entries those of namespaces inherit; `None` where it is not seen.
+    /// Global map of this role, from which namespace-local entries inherit; `None` if unknown.
     fn global_map(&self, _role: MapRole) -> Option<Value> {
         None
     }
-    /// A variant of the model in the namespace, other than `name`, whose cost somebody chose.
-    fn cost_set_by(&self, _namespace: &str, _model: &str, _name: &str) -> Option<String> {
+    /// Name of a variant of the model in the namespace, other than `name`, with a cost that differs from the default.
+    fn variant_with_own_cost(&self, _namespace: &str, _model: &str, _name: &str) -> Option<String> {
         None
     }
-    /// What scales the workload by this program's metric.
-    fn readers(&self, _namespace: &str, _target: &Target) -> TargetReaders {
+    /// Autoscalers that scale the workload by wva's metric.
+    fn metric_readers(&self, _namespace: &str, _target: &Target) -> TargetReaders {
         TargetReaders::default()
     }
 }
 
-/// What scales one workload by this program's metric.
+/// Autoscalers that scale one workload by wva's metric.
 #[derive(Clone, Debug, Default)]
 pub struct TargetReaders {
-    /// Autoscalers.
+    /// The known autoscalers.
     pub readers: Vec<MetricReader>,
-    /// There are no others.
-    pub are_complete: bool,
+    /// Whether `readers` contains all of them.
+    pub is_complete: bool,
 }
 
-/// What is known of a workload of a kind that is watched.
+/// State of a workload of a watched kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetState {
     /// It does not exist, or is being deleted.
     Absent,
     /// It exists.
     Present {
-        /// Its pods can only run on one accelerator, and it says which.
-        accelerator_derivable: bool,
+        /// Whether its pod template determines the accelerator.
+        is_accelerator_known: bool,
     },
 }

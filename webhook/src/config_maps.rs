@@ -1,5 +1,5 @@
-//! Reviews of the ConfigMaps that the program reads, and what a refused change of an immutable key leaves behind: a
-//! line in the log and an event on the map.
+//! Reviews of the ConfigMaps that the program reads. A refused change of an immutable key is logged, and written as an
+//! event on the map.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wva_crds::events::{ImmutableChange, immutable_change};
-use wva_rules::{IMMUTABLE, MapFacts, MapRole, Operation, Place, Verdict, validate_map};
+use wva_rules::{IMMUTABLE, MapFacts, MapRole, MapScope, Operation, Verdict, validate_map};
 use wva_runtime::api_call::ApiCall;
 
 use crate::review::{Request, State};
 
-/// Refusals that wait to be told. More at once say nothing new; the log has each.
+/// Refusals that can wait for their event. Beyond that, a refusal is only logged.
 const QUEUE: usize = 32;
-/// The same refusal is told once in this time: a pipeline that retries every few seconds is no news.
-const QUIET: Duration = Duration::from_mins(10);
-/// How long one event may take to be written.
-const WRITE: Duration = Duration::from_secs(10);
+/// Minimum time between two events of the same refusal, for pipelines that retry every few seconds.
+const REPEAT_INTERVAL: Duration = Duration::from_mins(10);
+/// Time-out of writing one event.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A refused change of an immutable key.
 #[derive(Clone, Debug)]
@@ -34,22 +34,22 @@ pub(crate) struct Refusal {
     note: String,
 }
 
-/// Where reviews leave refusals to be told.
+/// Sending end of [`refusal_channel`], for reviews. Sending never blocks.
 #[derive(Clone, Debug)]
-pub struct Refusals(mpsc::Sender<Refusal>);
+pub struct RefusalSender(mpsc::Sender<Refusal>);
 
-/// The refusals, to be told by [`tell`].
+/// Receiving end of [`refusal_channel`], for [`write_refusal_events`].
 #[derive(Debug)]
-pub struct RefusalsToTell(mpsc::Receiver<Refusal>);
+pub struct RefusalReceiver(mpsc::Receiver<Refusal>);
 
-/// A bounded way from reviews, which wait for nothing, to the task that writes events.
+/// Makes a bounded channel from reviews to the task that writes events.
 #[must_use]
-pub fn refusals() -> (Refusals, RefusalsToTell) {
+pub fn refusal_channel() -> (RefusalSender, RefusalReceiver) {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    (Refusals(sender), RefusalsToTell(receiver))
+    (RefusalSender(sender), RefusalReceiver(receiver))
 }
 
-/// Refusals of one map with the same words.
+/// Identifies refusals of one map with the same note.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RefusalKey {
     namespace: String,
@@ -57,27 +57,27 @@ struct RefusalKey {
     note: String,
 }
 
-/// Writes the events of refusals until shutdown. One that cannot be written is dropped with a line in the log.
-pub async fn tell(
+/// Writes the events of refusals until shutdown. An event that cannot be written is dropped and logged.
+pub async fn write_refusal_events(
     client: Client,
     reporter: String,
-    mut refusals: RefusalsToTell,
+    mut refusals: RefusalReceiver,
     shutdown: CancellationToken,
 ) {
-    let mut told: BTreeMap<RefusalKey, Instant> = BTreeMap::new();
+    let mut written: BTreeMap<RefusalKey, Instant> = BTreeMap::new();
     while let Some(Some(refusal)) = shutdown.run_until_cancelled(refusals.0.recv()).await {
         let now = Instant::now();
-        told.retain(|_, at| now.duration_since(*at) < QUIET);
+        written.retain(|_, at| now.duration_since(*at) < REPEAT_INTERVAL);
         let key = RefusalKey {
             namespace: refusal.namespace.clone(),
             name: refusal.name.clone(),
             note: refusal.note.clone(),
         };
-        // Bounded, whatever is refused: a flood of different ones loses its events, not its lines in the log.
-        if told.contains_key(&key) || told.len() >= QUEUE {
+        // Bounds the memory: a flood of different refusals loses its events, not its log lines.
+        if written.contains_key(&key) || written.len() >= QUEUE {
             continue;
         }
-        told.insert(key, now);
+        written.insert(key, now);
         let api: Api<Event> = Api::namespaced(client.clone(), &refusal.namespace);
         let event = immutable_change(&ImmutableChange {
             namespace: &refusal.namespace,
@@ -87,60 +87,62 @@ pub async fn tell(
             reporter: Some(&reporter),
             at: Timestamp::now(),
         });
-        match tokio::time::timeout(WRITE, api.create(&PostParams::default(), &event)).await {
+        match tokio::time::timeout(WRITE_TIMEOUT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
                 let namespace = &refusal.namespace;
                 let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
-                tracing::warn!(
-                    error = call.failed(&error),
-                    "The event of a refused change could not be written"
-                );
+                tracing::warn!(error = call.failed(&error), "Cannot write the event of a refused change");
             }
-            Err(_) => tracing::warn!("The API server takes no event of a refused change in time"),
+            Err(_) => tracing::warn!(
+                timeout = ?WRITE_TIMEOUT,
+                "Cannot write the event of a refused change: the API server did not answer in time"
+            ),
         }
     }
 }
 
-/// Judges a ConfigMap. One that has nothing to do with this controller is admitted without a word.
-pub(crate) fn verdict(state: &State, operation: Operation, request: &Request<'_>) -> Verdict {
+/// Validates a ConfigMap. Admits without warnings the maps that this controller does not read.
+pub(crate) fn validate_config_map(state: &State, operation: Operation, request: &Request<'_>) -> Verdict {
     let settings = &state.settings;
     let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
     let Some(name) = text("/metadata/name") else { return Verdict::default() };
     let Some(role) = settings.maps.role(request.namespace, name) else { return Verdict::default() };
-    let instead = match role.1 {
-        Place::Unread => format!("{}/{name}", settings.maps.namespace),
-        Place::Global => read_instead(state, role.0, name).unwrap_or_default(),
-        Place::Local => String::new(),
+    let read_instead = match role.1 {
+        MapScope::Unread => format!("{}/{name}", settings.maps.namespace),
+        MapScope::Global => preceding_map(state, role.0, name).unwrap_or_default(),
+        MapScope::Local => String::new(),
     };
-    // What a map of a namespace inherits. Of caches that are not complete, another map may be the first.
-    let inherits = role.1 == Place::Local && state.cluster.synced();
+    // A namespace-local map inherits from the global one. Incomplete caches may show the wrong global map.
+    let inherits = role.1 == MapScope::Local && state.cluster.is_synced();
     let global = inherits.then(|| state.cluster.global_map(role.0)).flatten();
-    let mut facts = MapFacts::of(request.object, request.namespace, role);
+    let mut facts = MapFacts::new(request.object, request.namespace, role);
     facts.global = global.as_ref();
     facts.operation = operation;
     facts.old = request.old;
-    facts.read_instead = &instead;
+    facts.read_instead = &read_instead;
     facts.running = Some(&settings.running);
     facts.cancelled = Some(request.call.cancelled);
-    facts.tracked = state.cluster.synced().then(|| state.cluster.config_tracked(request.namespace)).flatten();
+    facts.reads_local_maps =
+        state.cluster.is_synced().then(|| state.cluster.reads_local_maps(request.namespace)).flatten();
     let verdict = validate_map(&facts);
-    if !request.dry_run {
-        leave_traces(state, request, &verdict);
+    if !request.is_dry_run {
+        report_refusal(state, request, &verdict);
     }
     verdict
 }
 
-/// The name of the global map that comes before this one, where there is one: of each kind the first alone is read.
-fn read_instead(state: &State, role: MapRole, name: &str) -> Option<String> {
-    let first = state.cluster.synced().then(|| state.cluster.global_map(role)).flatten()?;
+/// Name of the global map that takes precedence over this one. Of each kind only the first map by name order is read.
+fn preceding_map(state: &State, role: MapRole, name: &str) -> Option<String> {
+    let first = state.cluster.is_synced().then(|| state.cluster.global_map(role)).flatten()?;
     let first = first.pointer("/metadata/name")?.as_str()?;
-    let order = state.settings.maps.in_order(role);
+    let order = state.settings.maps.global_names(role);
     let position = |name: &str| order.iter().position(|known| *known == name);
     (position(first)? < position(name)?).then(|| first.to_owned())
 }
 
-fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {
+/// Logs a refused change of an immutable key and queues its event.
+fn report_refusal(state: &State, request: &Request<'_>, verdict: &Verdict) {
     let immutable: Vec<_> = verdict.denials().filter(|v| v.code == IMMUTABLE).collect();
     if immutable.is_empty() {
         return;
@@ -159,14 +161,14 @@ fn leave_traces(state: &State, request: &Request<'_>, verdict: &Verdict) {
         namespace: request.namespace.to_owned(),
         name: verdict.name.clone(),
         uid: uid(request.old),
-        // The values and the command stand in the answer to whoever asked.
+        // Only the answer to the request has the values and the command.
         note: format!(
-            "Refused a change of {}{}: read at the start alone. The answer to the request says how to change it",
+            "Refused a change of {}{}: these settings need a restart. The answer to the request shows the command",
             keys.join(", "),
             request.user().map(|user| format!(" by {user}")).unwrap_or_default()
         ),
     };
-    // A full queue drops the event and not the review.
+    // A full queue drops the event, not the review.
     if let Some(refusals) = &state.refusals {
         drop(refusals.0.try_send(refusal));
     }

@@ -1,5 +1,5 @@
-//! Reads JSON into a value that takes no more memory than it may. A text of megabytes can ask for a hundred times its
-//! size: each of the objects in `[{"":0},{"":0}]` has a tree of its own.
+//! Decodes JSON within a memory limit. The decoded value can take a hundred times the size of its text: each object in
+//! `[{"":0},{"":0}]` allocates a B-tree.
 
 use std::cell::Cell;
 use std::fmt;
@@ -7,53 +7,53 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of an element of a list, which grows by doubling.
+/// Bytes for each element of a list, which grows by doubling.
 const ELEMENT: usize = 2 * size_of::<Value>();
-/// Bytes of an object with its first field: a leaf of a B-tree has room for eleven.
+/// Bytes of an object with one field: a B-tree leaf has space for eleven.
 const OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
-/// Bytes of a further field, in leaves that are half empty.
+/// Bytes for each further field, in half-empty leaves.
 const FIELD: usize = 2 * (size_of::<String>() + size_of::<Value>());
-/// What an allocation takes beyond its bytes, at least.
+/// Minimum overhead of an allocation, in bytes.
 const ALLOCATION: usize = 16;
 
-/// Why a body is not read.
+/// Decoding errors.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// It is no JSON, or nested too deep.
-    #[error("the body is no JSON that this server reads (nested at most 128 deep): {0}")]
+    /// The body is not JSON, or nested too deeply.
+    #[error("the body is not valid JSON with at most 128 levels: {0}")]
     Syntax(#[source] serde_json::Error),
-    /// Its value would take more than this many bytes.
-    #[error("the body has more fields and elements than {0} bytes of memory hold")]
-    TooMuch(usize),
+    /// The decoded value exceeds this many bytes.
+    #[error("the decoded body exceeds the memory limit of {0} bytes")]
+    MemoryLimit(usize),
 }
 
-/// The value of a JSON text, by an estimate of the memory it takes of at most `bytes`.
+/// Decodes a JSON text whose value takes at most an estimated `limit` bytes.
 ///
 /// # Errors
 /// [`Error`].
-pub(crate) fn decode(text: &[u8], bytes: usize) -> Result<Value, Error> {
-    let left = Cell::new(Some(bytes));
+pub(crate) fn decode(text: &[u8], limit: usize) -> Result<Value, Error> {
+    let left = Cell::new(Some(limit));
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let read = Bounded(&left).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
+    let read = BudgetedDecoder(&left).deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     match (read, left.get()) {
-        (_, None) => Err(Error::TooMuch(bytes)),
+        (_, None) => Err(Error::MemoryLimit(limit)),
         (Err(error), _) => Err(Error::Syntax(error)),
         (Ok(value), Some(_)) => Ok(value),
     }
 }
 
-/// A value that takes from what is left; `None` once it was too little.
+/// Decodes values and subtracts their memory from the budget, which is `None` once exceeded.
 #[derive(Clone, Copy)]
-struct Bounded<'b>(&'b Cell<Option<usize>>);
+struct BudgetedDecoder<'b>(&'b Cell<Option<usize>>);
 
-impl Bounded<'_> {
-    fn take<E: serde::de::Error>(self, bytes: usize) -> Result<(), E> {
+impl BudgetedDecoder<'_> {
+    fn reserve<E: serde::de::Error>(self, bytes: usize) -> Result<(), E> {
         self.0.set(self.0.get().and_then(|left| left.checked_sub(bytes)));
-        self.0.get().map(|_| ()).ok_or_else(|| E::custom("it takes too much memory"))
+        self.0.get().map(|_| ()).ok_or_else(|| E::custom("memory limit exceeded"))
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
+impl<'de> DeserializeSeed<'de> for BudgetedDecoder<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -61,7 +61,7 @@ impl<'de> DeserializeSeed<'de> for Bounded<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Bounded<'_> {
+impl<'de> Visitor<'de> for BudgetedDecoder<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +85,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Value, E> {
-        self.take(ALLOCATION + value.len())?;
+        self.reserve(ALLOCATION + value.len())?;
         Ok(Value::String(value.to_owned()))
     }
 
@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
         while let Some(value) = list.next_element_seed(self)? {
-            self.take(ELEMENT)?;
+            self.reserve(ELEMENT)?;
             out.push(value);
         }
         Ok(Value::Array(out))
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for Bounded<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
-            self.take(ALLOCATION + key.len() + if out.is_empty() { OBJECT } else { FIELD })?;
+            self.reserve(ALLOCATION + key.len() + if out.is_empty() { OBJECT } else { FIELD })?;
             let value = fields.next_value_seed(self)?;
             out.insert(key, value);
         }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_read_as_serde_json_reads_it() {
+    fn decodes_like_serde_json_within_the_limit() {
         for text in [
             "null",
             r#"{"a":[1,-2,2.5,true,null,"x"],"b":{"c":{}},"d":"\ud83d\ude00"}"#,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told() {
+    fn reports_invalid_json() {
         let deep = "[".repeat(10_000);
         for (text, problem) in [
             ("", "EOF"),
@@ -139,17 +139,17 @@ mod tests {
             (r#"{"a":"\ud800"}"#, "hex escape"),
             (&deep, "recursion limit"),
         ] {
-            let told = decode(text.as_bytes(), 1 << 20).unwrap_err().to_string();
-            assert!(told.contains("no JSON") && told.contains(problem), "{told}");
+            let error = decode(text.as_bytes(), 1 << 20).unwrap_err().to_string();
+            assert!(error.contains("not valid JSON") && error.contains(problem), "{error}");
         }
         assert!(matches!(decode(b"\"\xff\"", 1 << 20), Err(Error::Syntax(_))));
     }
 
     #[test]
-    fn what_takes_too_much_is_not_read_to_the_end() {
+    fn stops_at_the_memory_limit() {
         for part in ["0,", "[],", r#"{"":0},"#, "\"xxxxxxxxxxxxxxxx\","] {
             let text = format!("[{}0]", part.repeat(10_000));
-            assert!(matches!(decode(text.as_bytes(), 64 << 10), Err(Error::TooMuch(65_536))), "{part}");
+            assert!(matches!(decode(text.as_bytes(), 64 << 10), Err(Error::MemoryLimit(65_536))), "{part}");
             assert!(decode(text.as_bytes(), 16 << 20).is_ok(), "{part}");
         }
     }

@@ -1,6 +1,5 @@
-//! The admission server: HTTPS, the reviews of `VariantAutoscaling`, and the opening of the webhook configurations.
-//! What is right and wrong stands in `wva-rules`; here it is asked over the network, within bounds that no client can
-//! stretch, and from watch caches alone.
+//! Admission server: HTTPS, reviews of `VariantAutoscaling` and ConfigMaps, and the registration of the webhooks. The
+//! rules are in `wva-rules`; this crate applies them to reviews, with bounded resources and only from watch caches.
 
 mod client_ca;
 mod cluster;
@@ -17,7 +16,7 @@ pub use cluster::{
     ClusterFacts, Index, Key, TargetReaders, TargetState, autoscaler_index, scaled_object_index,
     variant_index,
 };
-pub use config_maps::{Refusals, RefusalsToTell, refusals, tell};
+pub use config_maps::{RefusalReceiver, RefusalSender, refusal_channel, write_refusal_events};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use routes::router;
 pub use server::{Limits, serve, serve_with};

@@ -1,11 +1,10 @@
-//! How long reviews take and how they end. Every label value comes from a closed set: a client that makes up
-//! operations or resources makes no new series.
+//! Duration and outcome metrics of reviews. All label values come from closed sets, so no client can create new series.
 
 use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
-/// The two metrics of reviews.
+/// Metrics of reviews.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     duration: HistogramVec,
@@ -14,12 +13,12 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        // A review is pure work on cached data; the last bucket is the apiserver's patience (timeoutSeconds: 5).
+        // Reviews work on cached data only. The last bucket is `timeoutSeconds` of the webhooks.
         let buckets = vec![0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
         let duration = HistogramVec::new(
             HistogramOpts::new(
                 "wva_admission_review_duration_seconds",
-                "Time from a review's headers to its answer.",
+                "Time from the request headers of a review to its answer, in seconds.",
             )
             .buckets(buckets),
             &["resource", "operation"],
@@ -27,7 +26,7 @@ impl Metrics {
         let total = IntCounterVec::new(
             Opts::new(
                 "wva_admission_reviews_total",
-                "Reviews by outcome; code is the HTTP code of the verdict.",
+                "Reviews by outcome. code: 200 admitted, 422 denied, else the HTTP status of an invalid review.",
             ),
             &["resource", "operation", "allowed", "code"],
         )?;
@@ -36,7 +35,7 @@ impl Metrics {
         Ok(Self { duration, total })
     }
 
-    /// `code` is 200 for an admission, 422 for a refusal, else the HTTP code of a review that could not be judged.
+    /// Counts a review. `code`: 200 admitted, 422 denied, else the HTTP status of a review without a verdict.
     pub(crate) fn observe(
         &self,
         resource: &'static str,

@@ -1,6 +1,6 @@
-//! The chart draws the door, the program opens it: once a review would be answered, the leader adds `rules` and
-//! `caBundle` to the entries of the webhook configurations, and puts them back whenever they drift. A webhook without
-//! rules is never called, so nothing is refused before anybody can answer.
+//! Registration of the admission webhooks. The chart creates the webhook configurations without `rules` and `caBundle`,
+//! so the API server calls no webhook yet. The leader adds both to each entry once the server answers reviews, and
+//! repairs any drift.
 
 mod entries;
 mod policies;
@@ -31,82 +31,80 @@ use wva_certs::Trust;
 pub use entries::{ENTRIES, Entry, Phase, Subject};
 pub use policies::{main_map_policy_spec, render_policies, variant_policy_spec};
 pub use probe::{Probe, ProbeError};
-pub use render::{Door, FailurePolicy, render, render_open};
+pub use render::{ConfigurationOptions, FailurePolicy, render_configurations, render_registered};
 pub use service::ServiceRef;
 
 /// The field manager of `rules` and `caBundle`.
 pub const FIELD_MANAGER: &str = "wva-webhook";
-/// The client retries by itself for minutes; a look at two objects must not take that long.
+/// Time-out of one call. The client itself would retry for minutes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between two repairs, so that somebody who undoes them at once starts no fight at full speed.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Between two looks at what is right: a watch can break without a word, and an API server that cannot verify the
-/// answers refuses what it would ask about.
-const LOOK: Duration = Duration::from_secs(10);
-/// Longest wait before another try. With a call that hangs until [`CALL_TIMEOUT`] before it, drift is still repaired
-/// within 15 s of the cause going away.
+/// Minimum time between two repairs, so that another writer of the same fields causes no write loop.
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+/// Time between two checks without a watch event: a watch can stall without an error.
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
+/// Longest wait before a retry. [`CALL_TIMEOUT`] and this together keep a repair within 15 s after the cause is gone.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
-/// The two objects to open.
+/// The two webhook configurations to register.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Name of the `MutatingWebhookConfiguration`.
     pub mutating: String,
     /// Name of the `ValidatingWebhookConfiguration`.
     pub validating: String,
-    /// The Service that both name.
+    /// Service that both configurations call.
     pub service: ServiceRef,
 }
 
-/// Why the entries are not open (yet).
+/// Reasons why the webhooks are not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Whoever provides certificates has ended. Not retried: the process should end too.
-    #[error("the source of the CA bundle has ended: no certificate will be renewed any more")]
+    /// The certificate task has ended. Not retried: the process should end too.
+    #[error("the certificate task has ended: certificates are not renewed any more")]
     BundleGone,
-    /// There is no CA yet.
-    #[error("there is no CA bundle yet: the certificates are still being made")]
+    /// The certificates do not exist yet.
+    #[error("no CA bundle yet: the certificates are still being created")]
     NoBundle,
-    /// A review would not be answered.
-    #[error("a review sent to {server_name} would not be answered")]
+    /// The probe review was not answered.
+    #[error("a probe review sent to {server_name} was not answered")]
     NotAnswering {
-        /// The name the apiserver would verify.
+        /// Server name that the API server verifies.
         server_name: String,
-        /// What went wrong.
+        /// Failed step of the probe.
         #[source]
         source: ProbeError,
     },
-    /// Reviews would lead nowhere.
+    /// The Service has no ready endpoint.
     #[error(
-        "Service {namespace}/{name} has no ready endpoint yet: if that lasts, check its selector and that a pod of \
-         this program is ready"
+        "Service {namespace}/{name} has no ready endpoint yet: if this persists, check its selector and that a wva pod \
+         is ready"
     )]
     NoEndpoint {
         /// Namespace of the Service.
         namespace: String,
-        /// Its name.
+        /// Name of the Service.
         name: String,
     },
-    /// The apiserver refused or failed.
+    /// The API server returned an error.
     #[error(
-        "cannot {doing} {kind} {name}: check that the role allows get, list, watch and patch on it by name"
+        "cannot {operation} {kind} {name}: check that the role allows get, list, watch and patch on it by name"
     )]
     Api {
-        /// `read` or `open`.
-        doing: &'static str,
+        /// `read` or `patch`.
+        operation: &'static str,
         /// Kind of the object.
         kind: String,
         /// Name of the object.
         name: String,
-        /// What the apiserver said.
+        /// Error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The apiserver did not answer in time.
-    #[error("cannot {doing} {kind} {name}: no answer from the apiserver in {CALL_TIMEOUT:?}")]
+    /// The API server did not answer in time.
+    #[error("cannot {operation} {kind} {name}: no answer from the API server within {CALL_TIMEOUT:?}")]
     Slow {
-        /// `read` or `open`.
-        doing: &'static str,
+        /// `read` or `patch`.
+        operation: &'static str,
         /// Kind of the object.
         kind: String,
         /// Name of the object.
@@ -114,12 +112,12 @@ pub enum Error {
     },
 }
 
-/// Opens the entries that exist and keeps them open until `shutdown`, each configuration by itself, so that one that
-/// is lacking or refused does not keep the other from being repaired. Failures are logged and tried again. `trust` is
-/// told what both carry.
+/// Registers the webhook entries that exist and keeps them registered until `shutdown`. Each configuration has its own
+/// task, so one that is missing or refused does not delay the other. Failures are logged and retried. `trust` receives
+/// the CA bundle that both configurations have.
 ///
 /// # Errors
-/// [`Error::BundleGone`] when nobody provides the CA bundle any more.
+/// [`Error::BundleGone`] when the certificate task has ended.
 pub async fn run(
     client: Client,
     config: Config,
@@ -128,15 +126,16 @@ pub async fn run(
     trust: Trust,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
-    let doors = [
-        Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, &config.mutating),
-        Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, &config.validating),
+    let configurations = [
+        Configuration::new::<MutatingWebhookConfiguration>(&client, Phase::Mutating, &config.mutating),
+        Configuration::new::<ValidatingWebhookConfiguration>(&client, Phase::Validating, &config.validating),
     ];
-    let carried = Carried::new(trust);
-    let opener = Opener { client, service: config.service, probe, carried, look: LOOK };
-    let keep = |door: usize| opener.keep_open(&doors[door], door, ca_bundle.clone());
+    let published = PublishedBundles::new(trust);
+    let registrar =
+        Registrar { client, service: config.service, probe, published, check_interval: CHECK_INTERVAL };
+    let keep = |index: usize| registrar.keep_registered(&configurations[index], index, ca_bundle.clone());
     tokio::select! {
-        // First: who does not lead any more must not write, however late it learns of that.
+        // Shutdown first: a process that no longer leads must not write.
         biased;
         () = shutdown.cancelled() => Ok(()),
         ended = keep(0) => ended,
@@ -144,22 +143,22 @@ pub async fn run(
     }
 }
 
-/// What both configurations carry, as far as it is known.
-struct Carried {
+/// CA bundles in the two configurations. Reports a bundle to [`Trust`] once both have it.
+struct PublishedBundles {
     trust: Trust,
     bundles: Mutex<[Option<Vec<u8>>; 2]>,
 }
 
-impl Carried {
+impl PublishedBundles {
     fn new(trust: Trust) -> Self {
         trust.unknown();
         Self { trust, bundles: Mutex::default() }
     }
 
-    /// Configuration `door` was found or left with `bundle`, or does not exist. `None`: nobody knows.
-    fn report(&self, door: usize, bundle: Option<&[u8]>) {
+    /// Records that configuration `index` has `bundle` or does not exist. `None`: its state is unknown.
+    fn report(&self, index: usize, bundle: Option<&[u8]>) {
         let mut bundles = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
-        bundles[door] = bundle.map(<[u8]>::to_vec);
+        bundles[index] = bundle.map(<[u8]>::to_vec);
         match &*bundles {
             [Some(one), Some(other)] if one == other => self.trust.seen(one),
             _ => self.trust.unknown(),
@@ -167,32 +166,33 @@ impl Carried {
     }
 }
 
-/// What it takes to open one of the configurations.
-struct Opener {
+/// Registers webhook configurations.
+struct Registrar {
     client: Client,
     service: ServiceRef,
     probe: Probe,
-    carried: Carried,
-    /// Between two looks at what is right.
-    look: Duration,
+    published: PublishedBundles,
+    /// Time between two checks without a watch event.
+    check_interval: Duration,
 }
 
-impl Opener {
-    async fn keep_open(
+impl Registrar {
+    /// Checks and repairs one configuration until the certificate task ends.
+    async fn keep_registered(
         &self,
-        door: &Object,
-        number: usize,
+        configuration: &Configuration,
+        index: usize,
         mut ca_bundle: watch::Receiver<Vec<u8>>,
     ) -> Result<(), Error> {
-        let mut events = door.events();
-        let mut backoff = Backoff::new(PAUSE, LONGEST_BACKOFF);
+        let mut events = configuration.events();
+        let mut backoff = Backoff::new(REPAIR_PAUSE, LONGEST_BACKOFF);
         loop {
             let bundle = ca_bundle.borrow_and_update().clone();
-            let outcome = self.ensure(door, number, &bundle).await;
-            self.carried.report(number, outcome.is_ok().then_some(&*bundle));
+            let outcome = self.ensure_registered(configuration, index, &bundle).await;
+            self.published.report(index, outcome.is_ok().then_some(&*bundle));
             let wait = match &outcome {
-                Ok(true) => PAUSE,
-                Ok(false) => self.look,
+                Ok(true) => REPAIR_PAUSE,
+                Ok(false) => self.check_interval,
                 Err(_) => backoff.next_delay(),
             };
             if outcome.is_ok() {
@@ -200,65 +200,71 @@ impl Opener {
             }
             if let Err(error) = &outcome {
                 tracing::warn!(
-                    kind = door.kind(),
+                    kind = configuration.kind(),
                     error = wva_crds::text::causes(error),
-                    "The admission webhooks are not open: trying again in {wait:?}"
+                    retry_in = ?wait,
+                    "Admission webhooks not registered; retrying"
                 );
             }
             tokio::select! {
                 changed = ca_bundle.changed() => changed.map_err(|_| Error::BundleGone)?,
-                // The stream backs off by itself and never ends. After a repair or a failure the next look has its time.
+                // The stream has its own backoff and never ends. After a repair or a failure only the wait counts.
                 _ = events.next(), if matches!(outcome, Ok(false)) => {}
                 () = sleep(wait) => {}
             }
         }
     }
 
-    /// Opens what is closed of configuration `number`. True where something was changed.
-    async fn ensure(&self, door: &Object, number: usize, bundle: &[u8]) -> Result<bool, Error> {
+    /// Adds missing rules and CA bundles to a configuration. Returns whether it was patched.
+    async fn ensure_registered(
+        &self,
+        configuration: &Configuration,
+        index: usize,
+        bundle: &[u8],
+    ) -> Result<bool, Error> {
         if bundle.is_empty() {
             return Err(Error::NoBundle);
         }
-        let Some(found) = door.get().await? else {
+        let Some(found) = configuration.get().await? else {
             tracing::debug!(
-                kind = door.kind(),
-                name = door.name,
-                "No such webhook configuration: nothing to open"
+                kind = configuration.kind(),
+                name = configuration.name,
+                "Webhook configuration does not exist; nothing to register"
             );
             return Ok(false);
         };
-        let Some(apply) = opening(door.phase, &found, bundle) else { return Ok(false) };
-        // Nobody knows since when it has lacked something: the time for which it has to carry the bundle begins anew.
-        self.carried.report(number, None);
-        self.service.leads_somewhere(&self.client).await?;
+        let Some(webhooks) = webhooks_to_apply(configuration.phase, &found, bundle) else { return Ok(false) };
+        // The bundle may have been missing for any time, so the period in which clients trust it starts again.
+        self.published.report(index, None);
+        self.service.check_endpoint(&self.client).await?;
         let probe = &self.probe;
         probe
-            .answered(bundle)
+            .check(bundle)
             .await
             .map_err(|source| Error::NotAnswering { server_name: probe.server_name.clone(), source })?;
-        let opened = door.apply(apply).await?;
+        let registered = configuration.apply(webhooks).await?;
         tracing::info!(
-            kind = door.kind(),
-            name = door.name,
-            entries = opened.join(","),
-            "Opened admission webhooks"
+            kind = configuration.kind(),
+            name = configuration.name,
+            entries = registered.join(","),
+            "Registered admission webhooks"
         );
         Ok(true)
     }
 }
 
-/// What to apply so that every entry that is there and is known has its rules and the bundle: all of them together,
-/// since what a field manager leaves out of an apply it gives up. `None` where nothing differs.
-fn opening(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<Value>> {
-    let there = found.get("webhooks").and_then(Value::as_array)?;
+/// The entries to apply so that each known entry has its rules and the bundle; `None` where nothing differs. Contains
+/// all known entries: server-side apply removes the fields that a manager no longer sends.
+fn webhooks_to_apply(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<Value>> {
+    let existing = found.get("webhooks").and_then(Value::as_array)?;
     let bundle = json!(ByteString(bundle.to_vec()));
     let mut differs = false;
     let mut webhooks = Vec::new();
-    for webhook in there {
+    for webhook in existing {
         let entry = ENTRIES.iter().find(|e| e.phase == phase && webhook["name"] == e.name);
         let Some(rules) = entry.map(Entry::rules) else { continue };
         differs |= webhook["rules"] != rules || webhook["clientConfig"]["caBundle"] != bundle;
-        // By hand: typed structs send empty fields and take ownership of them.
+        // As plain JSON: typed structs would send empty fields and so own them.
         webhooks.push(
             json!({"name": webhook["name"], "clientConfig": {"caBundle": bundle.clone()}, "rules": rules}),
         );
@@ -266,16 +272,16 @@ fn opening(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<Value>> {
     differs.then_some(webhooks)
 }
 
-/// One of the two webhook configurations.
-struct Object {
+/// One of the two webhook configurations in the cluster.
+struct Configuration {
     api: Api<DynamicObject>,
     resource: ApiResource,
     phase: Phase,
     name: String,
 }
 
-impl Object {
-    fn of<K: Resource<DynamicType = ()>>(client: &Client, phase: Phase, name: &str) -> Self {
+impl Configuration {
+    fn new<K: Resource<DynamicType = ()>>(client: &Client, phase: Phase, name: &str) -> Self {
         let resource = ApiResource::erase::<K>(&());
         let api = Api::all_with(client.clone(), &resource);
         Self { api, resource, phase, name: name.to_owned() }
@@ -285,14 +291,14 @@ impl Object {
         &self.resource.kind
     }
 
-    /// Something happened to the object, or may have.
+    /// An item for each possible change of the object.
     fn events(&self) -> futures::stream::BoxStream<'static, ()> {
         let (kind, name) = (self.kind().to_owned(), self.name.clone());
         watch_object(self.api.clone(), &self.name)
             .default_backoff()
             .map(move |found| {
                 if let Err(error) = found {
-                    tracing::debug!(kind, name, %error, "Watch of a webhook configuration broke off");
+                    tracing::debug!(kind, name, %error, "Watch of a webhook configuration failed; restarting it");
                 }
             })
             .boxed()
@@ -303,32 +309,33 @@ impl Object {
         Ok(found.map(|object| object.data))
     }
 
+    /// Applies the entries and returns their names.
     async fn apply(&self, webhooks: Vec<Value>) -> Result<Vec<String>, Error> {
         let names = webhooks.iter().filter_map(|w| w["name"].as_str().map(str::to_owned)).collect();
         let body = json!({
             "apiVersion": self.resource.api_version, "kind": self.resource.kind,
             "metadata": {"name": self.name}, "webhooks": webhooks,
         });
-        // Forced: whoever else wrote these two fields (a restored backup, kubectl edit) must not keep the door shut.
+        // Forced: another writer of these fields (a restored backup, kubectl edit) must not block the registration.
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let apply = Patch::Apply(&body);
-        call("open", self.kind(), &self.name, self.api.patch(&self.name, &params, &apply)).await?;
+        call("patch", self.kind(), &self.name, self.api.patch(&self.name, &params, &apply)).await?;
         Ok(names)
     }
 }
 
-/// Bounds a request about an object, and says what failed.
+/// Runs an API call with a time-out; errors name the operation and the object.
 async fn call<T>(
-    doing: &'static str,
+    operation: &'static str,
     kind: &str,
     name: &str,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, Error> {
     let (kind, name) = (kind.to_owned(), name.to_owned());
     match timeout(CALL_TIMEOUT, request).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(source)) => Err(Error::Api { doing, kind, name, source: Box::new(source) }),
-        Err(_) => Err(Error::Slow { doing, kind, name }),
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(source)) => Err(Error::Api { operation, kind, name, source: Box::new(source) }),
+        Err(_) => Err(Error::Slow { operation, kind, name }),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The HTTPS server around the reviews. Every resource that a client can hold is bounded: connections, the time for
-//! a handshake, a head, a body, an idle connection, the body's size, and the time of one review.
+//! HTTPS server of the reviews. Every resource that a client can use has a limit: connections, handshake time, header
+//! time, idle time, body size and review time.
 
 use std::io;
 use std::net::TcpListener;
@@ -12,31 +12,31 @@ use wva_runtime::server::{self, End, keep_answered};
 use crate::review::State;
 use crate::routes::router;
 
-/// What a client may take. The defaults fit an API server whose `timeoutSeconds` is 5.
+/// Limits for clients. The defaults fit webhooks with `timeoutSeconds: 5`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections, their handshakes and heads, and the end.
+    /// Limits of connections, handshakes and request headers, and of the shutdown.
     pub server: server::Limits,
-    /// Time for body and verdict of a review together; less where the API server gives less, so that the person gets
-    /// our message.
+    /// Time limit for body and verdict of a review together. Shorter if the API server asks for less, so that users see
+    /// the message of wva.
     pub review: Duration,
-    /// Bytes of a body: etcd's largest object (1.5 MiB) twice, encoded, with room.
+    /// Maximum size of a body in bytes: two encoded objects of etcd's maximum size (1.5 MiB), with reserve.
     pub body: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // An idle connection is kept for longer than the API server's own 90 seconds, so that it is the API server that
-        // closes: a review sent on a connection that is being closed would fail.
+        // Longer than the idle time-out of the API server (90 s), so that it closes the connection: a review sent on a
+        // connection that this server closes would fail.
         let server = server::Limits { head: Duration::from_mins(2), ..server::Limits::new("reviews", 512) };
         Self { server, review: Duration::from_secs(4), body: 7 << 20 }
     }
 }
 
-/// Answers reviews until `end`, then finishes those under way. [`serve_with`] with the default [`Limits`].
+/// Serves reviews within the default [`Limits`] until `end`, then finishes open reviews.
 ///
 /// # Errors
-/// When the listener cannot be used. A client's fault never ends the server.
+/// When the listener fails. Errors of a client never end the server.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -46,10 +46,10 @@ pub async fn serve(
     serve_with(listener, tls, state, end, Limits::default()).await
 }
 
-/// Answers reviews within `limits` until `end`, then finishes those under way.
+/// Serves reviews within `limits` until `end`, then finishes open reviews.
 ///
 /// # Errors
-/// When the listener cannot be used.
+/// When the listener fails.
 pub async fn serve_with(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,

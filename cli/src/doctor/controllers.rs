@@ -109,7 +109,7 @@ async fn main_map(cluster: &Cluster, deployment: &Value, hidden: &mut Vec<Hidden
         container(deployment).and_then(|container| in_environment(container, &namespace, "CONFIG_MAP_NAME"));
     let name = name.unwrap_or_else(|| MAIN_MAP_NAME.to_owned());
     match cluster.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await {
-        Ok(map) => map["data"].as_object().map(MapText::of).unwrap_or_default(),
+        Ok(map) => map["data"].as_object().map(MapText::from_data).unwrap_or_default(),
         Err(Refusal { code: 404, .. }) => MapText::default(),
         Err(Refusal { said, .. }) => {
             let why = format!("settings in ConfigMap {namespace}/{name} are not known: {said}");
@@ -172,7 +172,7 @@ mod tests {
             "metadata": {"namespace": "wva", "name": "c"},
             "spec": {"template": {"spec": {"containers": [{"image": image, "env": env, "args": args}]}}},
         });
-        Controller::of(&deployment, &MapText::of(map.as_object().unwrap()))
+        Controller::of(&deployment, &MapText::from_data(map.as_object().unwrap()))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]

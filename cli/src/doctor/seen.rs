@@ -36,10 +36,12 @@ pub(super) struct Seen<'a> {
 impl<'a> Seen<'a> {
     pub(super) fn of(facts: &'a Facts, object: &'a Value) -> Self {
         let id = id(object);
-        let target = Target::of(object);
+        let target = Target::from_object(object);
         let of_target = |autoscaler: &&Value| {
             text(autoscaler, "/metadata/namespace") == id.namespace
-                && Target::of(autoscaler).zip(target.as_ref()).is_some_and(|(a, b)| a.same_object(b))
+                && Target::from_object(autoscaler)
+                    .zip(target.as_ref())
+                    .is_some_and(|(a, b)| a.is_same_object(b))
         };
         let autoscalers = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(of_target).collect();
         let cycle = facts.leaders.seen.iter().find_map(|leader| {

@@ -20,7 +20,7 @@ pub(super) fn is_saturation(object: &Value) -> bool {
     let name = text(object, "/metadata/name");
     // The chart of llm-d WVA puts the release before the name.
     text(object, "/kind") == "ConfigMap"
-        && MapNames::default().in_order(MapRole::Saturation).iter().any(|known| name.ends_with(known))
+        && MapNames::default().global_names(MapRole::Saturation).iter().any(|known| name.ends_with(known))
 }
 
 /// The maps to apply: those whose entries name no analyzer. Nothing where some entry `default` names one: what the

@@ -64,7 +64,7 @@ pub(super) fn plan(originals: &[FoundObject], workloads: &Workloads, wanted: Wan
     for original in originals.iter().filter(|o| annotated::is_managed(&o.object)) {
         plan.read += 1;
         // Somebody has made the variant already.
-        if Target::of(&original.object)
+        if Target::from_object(&original.object)
             .is_some_and(|target| known.contains(&WorkloadKey::new(&original.namespace, &target)))
         {
             plan.fine += 1;
@@ -102,7 +102,7 @@ impl Draft {
     }
 
     fn key(&self) -> Option<WorkloadKey> {
-        Target::of(&self.changed.object).map(|target| WorkloadKey::new(&self.namespace, &target))
+        Target::from_object(&self.changed.object).map(|target| WorkloadKey::new(&self.namespace, &target))
     }
 }
 
@@ -123,7 +123,7 @@ fn label(draft: &mut Draft, workloads: &Workloads) {
     if changes.is_empty() || entry(object, "/metadata/labels", ACCELERATOR_LABEL).is_some() {
         return;
     }
-    let Some(target) = Target::of(object) else { return };
+    let Some(target) = Target::from_object(object) else { return };
     let Found::Here(workload) = workloads.find(&draft.namespace, &target) else { return };
     let Some(accelerator) = accelerator(workload) else { return };
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -143,11 +143,11 @@ fn settle(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, wanted: Want
             .iter()
             .enumerate()
             .filter(|(j, other)| *j != i && other.namespace == draft.namespace)
-            .filter_map(|(_, other)| OtherVariant::of(&other.changed.object))
+            .filter_map(|(_, other)| OtherVariant::from_object(&other.changed.object))
             .collect();
         let mut whole = object.clone();
         apply_defaults(&mut whole);
-        let verdict = validate(&Facts { others: &others, ..Facts::of(&whole) });
+        let verdict = validate(&Facts { other_variants: &others, ..Facts::new(&whole) });
         let denied = verdict.violations.iter().filter(|v| v.severity == Severity::Deny);
         let denied: Vec<String> =
             denied.map(|v| format!("{}: {}: {} [{}]", draft.place, v.field, v.message, v.code)).collect();
@@ -164,7 +164,7 @@ fn settle(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, wanted: Want
 
 /// A target that does not exist is only said where the cluster is known; the object may be applied all the same.
 fn missing_target(draft: &Draft, workloads: &Workloads) -> Option<String> {
-    let target = Target::of(&draft.changed.object)?;
+    let target = Target::from_object(&draft.changed.object)?;
     let Found::Missing = workloads.find(&draft.namespace, &target) else { return None };
     let (kind, name) = (&target.kind, &target.name);
     Some(format!(

@@ -46,7 +46,7 @@ pub(super) fn text(read: &Read<'_>) -> String {
 
 fn row(read: &Read<'_>, variant: &Value) -> [String; 7] {
     let ObjectId { namespace, name } = id(variant);
-    let workload = Target::of(variant).map(|target| read.workloads.find(&namespace, &target));
+    let workload = Target::from_object(variant).map(|target| read.workloads.find(&namespace, &target));
     let (current, ready) = match workload {
         Some(Found::Here(workload)) => (Some(replicas(workload)), Some(ready(workload))),
         Some(Found::Missing) => (None, None),

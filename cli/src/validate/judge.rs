@@ -7,8 +7,9 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
 use wva_rules::{
-    AutoscalerFacts, Facts, Kind, MapFacts, MapRole, MetricReader, Operation, OtherVariant, Place, RULES,
-    Target, Violation, api_group, apply_defaults, sets_cost, validate, validate_autoscaler, validate_map,
+    AutoscalerFacts, Facts, Kind, MapFacts, MapRole, MapScope, MetricReader, Operation, OtherVariant, RULES,
+    Target, Violation, api_group, apply_defaults, model_with_own_cost, validate, validate_autoscaler,
+    validate_map,
 };
 
 use super::maps::Names;
@@ -169,48 +170,50 @@ impl<'a> Input<'a> {
         };
         match kept(&object.api_version, &object.kind) {
             Some(Kept::Variant) => {
-                if let Some(other) = OtherVariant::of(value) {
+                if let Some(other) = OtherVariant::from_object(value) {
                     self.sharing.entry(WorkloadKey::new(namespace, &other.target)).or_default().push(other);
                 }
-                if let Some(model) = sets_cost(value) {
+                if let Some(model) = model_with_own_cost(value) {
                     self.costs.entry((namespace, model)).or_default().push(&object.name);
                 }
             }
             Some(Kept::ConfigMap) => {
-                if let Some((role, Place::Global)) = self.names.role(object) {
+                if let Some((role, MapScope::Global)) = self.names.role(object) {
                     self.global.push((role, object));
                 }
             }
             // One that does not read as an HPA is refused by every API server.
             Some(Kept::Autoscaler) => {
                 let hpa = serde_json::from_value::<HorizontalPodAutoscaler>(value.clone());
-                reader(hpa.ok().and_then(|hpa| MetricReader::of_autoscaler(&hpa)));
+                reader(hpa.ok().and_then(|hpa| MetricReader::from_hpa(&hpa)));
             }
-            Some(Kept::ScaledObject) => reader(MetricReader::of_scaled_object(&object.name, value)),
+            Some(Kept::ScaledObject) => reader(MetricReader::from_scaled_object(&object.name, value)),
             Some(Kept::Deployment) | None => {}
         }
     }
 
     fn variant(&self, object: &Object) -> Vec<Violation> {
         let old = self.before.get(&key(object)).copied();
-        let target = Target::of(&object.value).map(|target| WorkloadKey::new(&object.namespace, &target));
+        let target =
+            Target::from_object(&object.value).map(|target| WorkloadKey::new(&object.namespace, &target));
         let model = object.value.pointer("/spec/modelID").and_then(Value::as_str);
         let setters = model.and_then(|model| self.costs.get(&(object.namespace.as_str(), model)));
         let facts = Facts {
             operation: if old.is_some() { Operation::Update } else { Operation::Create },
             old,
-            others: target.as_ref().and_then(|t| self.sharing.get(t)).map_or(&[], Vec::as_slice),
+            other_variants: target.as_ref().and_then(|t| self.sharing.get(t)).map_or(&[], Vec::as_slice),
             readers: target.as_ref().and_then(|t| self.readers.get(t)).map_or(&[], Vec::as_slice),
-            cost_set_by: setters.and_then(|names| names.iter().find(|n| **n != object.name).copied()),
-            ..Facts::of(&object.value)
+            variant_with_own_cost: setters
+                .and_then(|names| names.iter().find(|n| **n != object.name).copied()),
+            ..Facts::new(&object.value)
         };
         validate(&facts).violations
     }
 
-    fn map(&self, object: &Object, (role, place): (MapRole, Place)) -> Vec<Violation> {
-        let unread = place == Place::Unread;
+    fn map(&self, object: &Object, (role, scope): (MapRole, MapScope)) -> Vec<Violation> {
+        let unread = scope == MapScope::Unread;
         let instead = if unread { self.names.read_instead(&object.name) } else { String::new() };
-        let mut facts = MapFacts::of(&object.value, &object.namespace, (role, place));
+        let mut facts = MapFacts::new(&object.value, &object.namespace, (role, scope));
         facts.old = self.before.get(&key(object)).copied();
         facts.operation = if facts.old.is_some() { Operation::Update } else { Operation::Create };
         facts.read_instead = &instead;

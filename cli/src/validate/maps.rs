@@ -3,7 +3,7 @@
 //! makes.
 
 use serde_json::Value;
-use wva_rules::{MapNames, MapRole, Place};
+use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::objects::Object;
 use crate::cluster::{entry, items, text};
@@ -33,17 +33,17 @@ impl Names {
 
     /// What a map is. Where no install is in the input nobody knows the controller's namespace: what only stands there
     /// is then taken to stand there.
-    pub(super) fn role(&self, map: &Object) -> Option<(MapRole, Place)> {
+    pub(super) fn role(&self, map: &Object) -> Option<(MapRole, MapScope)> {
         let (namespace, name) = (map.namespace.as_str(), map.name.as_str());
         if self.installs.is_empty() {
             let known = MapNames::default().role(namespace, name);
-            let global = |place| if place == Place::Unread { Place::Global } else { place };
-            return known.map(|(role, place)| (role, global(place))).or_else(|| of_the_chart(map));
+            let global = |scope| if scope == MapScope::Unread { MapScope::Global } else { scope };
+            return known.map(|(role, scope)| (role, global(scope))).or_else(|| of_the_chart(map));
         }
-        let mut found: Option<(MapRole, Place)> = None;
+        let mut found: Option<(MapRole, MapScope)> = None;
         for names in &self.installs {
             match names.role(namespace, name) {
-                Some(read @ (_, Place::Global | Place::Local)) => return Some(read),
+                Some(read @ (_, MapScope::Global | MapScope::Local)) => return Some(read),
                 unread => found = found.or(unread),
             }
         }
@@ -54,7 +54,7 @@ impl Names {
     pub(super) fn rank(&self, role: MapRole, name: &str) -> usize {
         let default = [MapNames::default()];
         let installs = if self.installs.is_empty() { &default[..] } else { &self.installs };
-        let rank = |names: &MapNames| names.in_order(role).iter().position(|known| *known == name);
+        let rank = |names: &MapNames| names.global_names(role).iter().position(|known| *known == name);
         installs.iter().filter_map(rank).min().unwrap_or(usize::MAX)
     }
 
@@ -65,14 +65,14 @@ impl Names {
 }
 
 /// What a map of the chart is. Others may give theirs such names, so it must say that it is the chart's.
-fn of_the_chart(map: &Object) -> Option<(MapRole, Place)> {
+fn of_the_chart(map: &Object) -> Option<(MapRole, MapScope)> {
     let label = |key: &str| entry(&map.value, "/metadata/labels", key).unwrap_or_default();
     let chart = label("helm.sh/chart").strip_prefix(CHART).is_some_and(|version| version.starts_with('-'));
     if !chart && label("app.kubernetes.io/name") != CHART {
         return None;
     }
     let (_, role) = OF_THE_CHART.into_iter().find(|(suffix, _)| map.name.ends_with(suffix))?;
-    Some((role, Place::Global))
+    Some((role, MapScope::Global))
 }
 
 /// The names of the install that a Deployment is, if it is one.

@@ -1,7 +1,7 @@
 //! The findings of a run in the order in which they are told, each with its place. All formats are made from this,
 //! so that they say the same.
 
-use wva_rules::{ABOUT_KEYS, Severity};
+use wva_rules::{RULES_ABOUT_KEYS, Severity};
 
 use super::input::{Source, printable};
 use super::judge::{FILE_CODE, Judged, ObjectViolation};
@@ -66,7 +66,7 @@ impl<'a> Report<'a> {
         for ObjectViolation { object, violation } in judged.violations {
             let object = &collected.objects[object];
             let source = &sources[object.source];
-            let part = if ABOUT_KEYS.contains(&violation.code) { Part::Key } else { Part::Value };
+            let part = if RULES_ABOUT_KEYS.contains(&violation.code) { Part::Key } else { Part::Value };
             let at = position::of(&source.text, &object.node, &violation.field, part);
             findings.push(Finding {
                 object: Some(object),

@@ -2,7 +2,7 @@
 //! commented out included, what such a key stands above, and URLs with a password. They are pointed at instead.
 
 use wva_crds::settings::{Kind, SETTINGS};
-use wva_crds::text::misspelt;
+use wva_crds::text::typo_count;
 
 use super::input::Source;
 use super::report::Finding;
@@ -59,7 +59,7 @@ fn names(text: &str, such: &dyn Fn(&wva_crds::settings::Setting) -> bool) -> boo
         // What differs from a secret by more than from another setting is that other one.
         keys.iter().any(|key| {
             found.contains(key)
-                || (SETTINGS.iter().all(|s| s.key != found) && misspelt(&found, key).is_some())
+                || (SETTINGS.iter().all(|s| s.key != found) && typo_count(&found, key).is_some())
         })
     })
 }

@@ -92,7 +92,7 @@ fn ask(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
         return Box::new(IdleVerdict);
     }
     let verdict = match analyzer {
-        AnalyzerName::Tokens => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
+        AnalyzerName::Token => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
         AnalyzerName::Percentage | AnalyzerName::Throughput => {
             percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
         }

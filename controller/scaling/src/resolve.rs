@@ -3,7 +3,7 @@
 
 use crate::snapshot::{Config, SaturationEntry, ScaleToZeroEntry};
 use wva_crds::entries::EntryIndex;
-pub use wva_crds::entries::{DroppedLayer, Merged, Saturation, ScaleToZero, merge};
+pub use wva_crds::entries::{DroppedLayer, MergedSettings, Saturation, ScaleToZero, merge};
 
 /// The entries of a snapshot's config, read once for all of its models.
 pub struct Entries<'a> {
@@ -19,7 +19,7 @@ impl<'a> Entries<'a> {
         Self {
             saturation: EntryIndex::new(&config.saturation),
             scale_to_zero: EntryIndex::new(&config.scale_to_zero),
-            to_zero_unless_said: ScaleToZero::unless_said(config.scale_to_zero_default),
+            to_zero_unless_said: ScaleToZero::with_default(config.scale_to_zero_default),
         }
     }
 
@@ -27,7 +27,7 @@ impl<'a> Entries<'a> {
     #[must_use]
     pub fn saturation(&self, namespace: &str, model_id: &str) -> (Saturation, Vec<DroppedLayer>) {
         let layers = self.saturation.layers(namespace, model_id);
-        let settings = Saturation::of_layers(&layers);
+        let settings = Saturation::from_layers(&layers);
         if settings.conflicts().is_empty() {
             return (settings, Vec::new());
         }

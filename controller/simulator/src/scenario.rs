@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::Value;
 use wva_crds::entries::{Kind, schema};
-use wva_crds::plain::{plain_words, yaml_problem};
+use wva_crds::parse_error::{describe_yaml_error, replace_rust_types};
 
 pub use spec::Spec;
 
@@ -59,7 +59,7 @@ pub struct Scenario {
 pub fn tree(text: &str) -> Result<Value, ScenarioError> {
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|e| ScenarioError::new(".", format!("it is no YAML: {}", yaml_problem(&e))))
+        .map_err(|e| ScenarioError::new(".", format!("it is no YAML: {}", describe_yaml_error(&e))))
 }
 
 /// Sets a field to a number wherever the tree has it, by its last name (`cost`), or at one place by its path
@@ -140,7 +140,7 @@ impl Spec {
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(tree, &mut track);
         let spec = Self::deserialize(tracked)
-            .map_err(|e| ScenarioError::new(track.path().to_string(), plain_words(&e.to_string())))?;
+            .map_err(|e| ScenarioError::new(track.path().to_string(), replace_rust_types(&e.to_string())))?;
         spec.check()?;
         Ok(spec)
     }

@@ -49,7 +49,7 @@ pub(super) fn global_maps<'m, E>(
     role: MapRole,
 ) -> impl Iterator<Item = &'m Arc<ParsedMap<E>>> {
     let of_name = |name: &str| maps.get(&MapKey::new(&names.namespace, name));
-    names.in_order(role).into_iter().filter_map(of_name)
+    names.global_names(role).into_iter().filter_map(of_name)
 }
 
 pub(super) fn effective_maps<E>(

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, Scoped, read_text};
-use wva_rules::Place;
+use wva_rules::MapScope;
 
 const MAX_FAULTS: usize = 5;
 
@@ -50,7 +50,7 @@ pub(super) trait MapEntry: Clone + PartialEq + Serialize {
     fn namespace(&self) -> Option<&str>;
 
     /// Why the entry is invalid, regardless of other entries.
-    fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String>;
+    fn fault(&self, key: &str, place: MapScope, namespace: &str) -> Option<String>;
 }
 
 impl<E: Entry + Scoped + Clone + PartialEq + Serialize> MapEntry for E {
@@ -66,21 +66,21 @@ impl<E: Entry + Scoped + Clone + PartialEq + Serialize> MapEntry for E {
         Scoped::namespace(self)
     }
 
-    fn fault(&self, key: &str, place: Place, namespace: &str) -> Option<String> {
-        let is_base = key == DEFAULT_ENTRY && place == Place::Global;
+    fn fault(&self, key: &str, place: MapScope, namespace: &str) -> Option<String> {
+        let is_base = key == DEFAULT_ENTRY && place == MapScope::Global;
         scope_fault(self, key, place, namespace).or_else(|| conflict(self, is_base))
     }
 }
 
 /// Why an entry applies to no model.
-fn scope_fault(entry: &impl Scoped, key: &str, place: Place, namespace: &str) -> Option<String> {
+fn scope_fault(entry: &impl Scoped, key: &str, place: MapScope, namespace: &str) -> Option<String> {
     if key == DEFAULT_ENTRY {
         return None;
     }
     if entry.model_id().is_none() {
         return Some("model_id is missing; set it, or name the entry default".to_owned());
     }
-    let named = entry.namespace().filter(|named| place == Place::Local && *named != namespace)?;
+    let named = entry.namespace().filter(|named| place == MapScope::Local && *named != namespace)?;
     Some(format!("namespace {named:?} is not the namespace of the map, {namespace:?}; remove the field"))
 }
 
@@ -134,7 +134,7 @@ struct ModelEntries {
 
 impl<E: MapEntry> ParsedMap<E> {
     /// Parses a map; `before` is the previous state of the map of this name.
-    pub(super) fn parse(map: &ConfigMap, place: Place, before: Option<&Self>) -> Self {
+    pub(super) fn parse(map: &ConfigMap, place: MapScope, before: Option<&Self>) -> Self {
         let mut parsed = Self {
             namespace: map.namespace().unwrap_or_default().into(),
             name: map.name_any().into(),
@@ -176,13 +176,13 @@ impl<E: MapEntry> ParsedMap<E> {
         json!({"metadata": {"name": self.name}, "data": data})
     }
 
-    fn parse_entry(&self, key: &str, text: &str, place: Place) -> Result<E, String> {
+    fn parse_entry(&self, key: &str, text: &str, place: MapScope) -> Result<E, String> {
         let entry = E::parse(key, text)?;
         entry.fault(key, place, &self.namespace).map_or(Ok(entry), Err)
     }
 
     /// Indexes the entries, and adds duplicates to the invalid ones.
-    fn index(&mut self, place: Place) {
+    fn index(&mut self, place: MapScope) {
         let mut duplicates: Vec<InvalidEntry> = Vec::new();
         for (at, KeyedEntry { key, entry }) in self.entries.iter().enumerate() {
             if &**key == DEFAULT_ENTRY {
@@ -191,7 +191,7 @@ impl<E: MapEntry> ParsedMap<E> {
             }
             let Some(model) = entry.model_id() else { continue };
             let entries = self.by_model.entry(model.into()).or_default();
-            let first = match entry.namespace().filter(|_| place == Place::Global) {
+            let first = match entry.namespace().filter(|_| place == MapScope::Global) {
                 Some(namespace) => *entries.narrow.entry(namespace.into()).or_insert(at),
                 None => *entries.wide.get_or_insert(at),
             };

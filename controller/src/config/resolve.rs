@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wva_crds::entries::{AnalyzerName, DEFAULT_ENTRY, Merged, SaturationEntry, ScaleToZeroEntry, merge};
+use wva_crds::entries::{
+    AnalyzerName, DEFAULT_ENTRY, MergedSettings, SaturationEntry, ScaleToZeroEntry, merge,
+};
 use wva_rules::MapRole;
 use wva_runtime::Cache;
 use wva_scaling::snapshot::Config as RulesConfig;
@@ -89,7 +91,8 @@ impl Settings {
     fn resolve_default(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
-        let mut saturation = SaturationEntry { model_id: None, namespace: None, ..merge(&layers).resolved() };
+        let mut saturation =
+            SaturationEntry { model_id: None, namespace: None, ..merge(&layers).to_full_entry() };
         if self.saturation.global.is_none() {
             saturation.analyzer_name = Some(ANALYZER_WITHOUT_MAP);
         }
@@ -131,7 +134,7 @@ impl Settings {
         {
             self.unusable.insert(key(namespace, model), why);
         }
-        let mut resolved = merged.resolved();
+        let mut resolved = merged.to_full_entry();
         if self.saturation.maps(namespace).next().is_none() {
             resolved.analyzer_name = Some(ANALYZER_WITHOUT_MAP);
         }
@@ -169,7 +172,7 @@ impl Settings {
         if has_no_global && !self.warned_no_global {
             tracing::warn!(
                 namespace = maps.names.namespace,
-                names = maps.names.in_order(MapRole::Saturation).join(", "),
+                names = maps.names.global_names(MapRole::Saturation).join(", "),
                 "No global saturation ConfigMap: the throughput analyzer decides with built-in settings, except in namespaces with a map"
             );
         }
@@ -178,7 +181,7 @@ impl Settings {
     }
 
     /// Why no layer of a model is usable; `None` if it has no layers.
-    fn unusable_reason(&self, namespace: &str, merged: &Merged) -> Option<String> {
+    fn unusable_reason(&self, namespace: &str, merged: &MergedSettings) -> Option<String> {
         let lost = self.saturation.maps(namespace).filter_map(|map| {
             let lost = map.lost_default()?;
             Some(format!("the entry {}[{DEFAULT_ENTRY}] is invalid: {}", map.title(), lost.problem))
@@ -206,7 +209,7 @@ struct AffectedModels {
 }
 
 impl DroppedLayers {
-    fn add(&mut self, namespace: &str, model: &str, merged: Merged) {
+    fn add(&mut self, namespace: &str, model: &str, merged: MergedSettings) {
         for layer in merged.dropped {
             let none_yet = || AffectedModels { first: key(namespace, model), count: 0 };
             self.0.entry(layer.to_string()).or_insert_with(none_yet).count += 1;

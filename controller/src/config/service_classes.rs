@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wva_crds::entries::{Millis, Priority, ServiceClassMap};
-use wva_rules::Place;
+use wva_rules::MapScope;
 
 use super::parsed_map::{MapEntry, join_faults};
 
@@ -66,7 +66,7 @@ impl MapEntry for ServiceClasses {
         None
     }
 
-    fn fault(&self, _: &str, _: Place, _: &str) -> Option<String> {
+    fn fault(&self, _: &str, _: MapScope, _: &str) -> Option<String> {
         None
     }
 }

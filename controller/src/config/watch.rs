@@ -12,7 +12,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME};
-use wva_rules::{MapNames, MapRole, Place};
+use wva_rules::{MapNames, MapRole, MapScope};
 use wva_runtime::Interruptions;
 use wva_runtime::watch::{WatchScope, config};
 
@@ -86,7 +86,7 @@ impl Selection {
 /// The streams to watch. They do not overlap.
 pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selection> {
     let roles = [MapRole::Saturation, MapRole::ScaleToZero, MapRole::ServiceClasses];
-    let global = roles.into_iter().flat_map(|role| names.in_order(role));
+    let global = roles.into_iter().flat_map(|role| names.global_names(role));
     let in_own_namespace =
         |name: &str| Selection { name: name.to_owned(), namespace: Some(names.namespace.clone()) };
     let in_watched = |name: &str| Selection { name: name.to_owned(), namespace: watched.map(str::to_owned) };
@@ -164,7 +164,7 @@ impl Writer {
     fn put(&self, map: &ConfigMap) -> bool {
         let key = MapKey::from_map(map);
         let Some((_, place)) = self.maps.names.role(&key.namespace, &key.name) else { return false };
-        if place == Place::Local {
+        if place == MapScope::Local {
             self.maps.change(|cache| cache.local.insert(key.clone(), Arc::new(used_fields(map))));
             if !self.maps.is_in_use(&key.namespace) {
                 return self.maps.change(|cache| cache.remove_parsed(&key));
@@ -178,7 +178,7 @@ impl ConfigMaps {
     pub(super) fn parse(&self, map: &ConfigMap) -> bool {
         let MapKey { namespace, name } = MapKey::from_map(map);
         match self.names.role(&namespace, &name) {
-            None | Some((_, Place::Unread) | (MapRole::Main, _)) => false,
+            None | Some((_, MapScope::Unread) | (MapRole::Main, _)) => false,
             Some((MapRole::Saturation, place)) => put(self, |cache| &mut cache.saturation, map, place),
             Some((MapRole::ScaleToZero, place)) => put(self, |cache| &mut cache.to_zero, map, place),
             Some((MapRole::ServiceClasses, place)) => put(self, |cache| &mut cache.classes, map, place),
@@ -201,7 +201,7 @@ fn put<E: MapEntry>(
     maps: &ConfigMaps,
     of_kind: fn(&mut MapCache) -> &mut Maps<E>,
     map: &ConfigMap,
-    place: Place,
+    place: MapScope,
 ) -> bool {
     let key = MapKey::from_map(map);
     let before = maps.change(|cache| of_kind(cache).get(&key).cloned());

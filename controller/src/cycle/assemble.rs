@@ -265,7 +265,7 @@ impl<'a> CycleInputs<'a> {
 
 /// Whether a model is analyzed by its tokens.
 fn reads_tokens(entries: &Entries, namespace: &str, model_id: &str) -> bool {
-    entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Tokens
+    entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Token
 }
 
 /// What the object and the autoscalers of its workload say.

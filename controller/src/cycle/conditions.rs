@@ -222,7 +222,7 @@ fn optimization(decision: &Decision, had_target: bool, awaited: Option<u32>) -> 
     let missing =
         decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
     let reason = match decision.analyzer {
-        AnalyzerName::Tokens | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
+        AnalyzerName::Token | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
         _ => "SaturationOnlyMode",
     };
     // Figures are in `wva explain`, in metrics and in the event of a change: here each would make a write of every cycle.

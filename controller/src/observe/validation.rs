@@ -13,13 +13,13 @@ use wva_rules::{Facts, Verdict, validate};
 #[must_use]
 pub fn validate_stored(object: &DynamicObject) -> Verdict {
     let value = serde_json::to_value(object).unwrap_or(Value::Null);
-    let mut facts = Facts::of(&value);
-    facts.synced = false;
+    let mut facts = Facts::new(&value);
+    facts.is_synced = false;
     validate(&facts)
 }
 
 /// Violations of a stored object as one text; `None` for a valid object.
 pub(crate) fn violations(object: &DynamicObject) -> Option<String> {
     let verdict = validate_stored(object);
-    verdict.denied().then(|| verdict.message())
+    verdict.is_denied().then(|| verdict.message())
 }

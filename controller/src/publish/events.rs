@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
-use wva_crds::events::{News, reference};
+use wva_crds::events::{EventDraft, object_reference};
 use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
@@ -206,8 +206,8 @@ impl PendingEvent {
 
 fn event(key: &VariantKey, uid: &str, told: &PendingEvent, reporter: Option<&str>, at: Timestamp) -> Event {
     let api_version = format!("{GROUP}/{VERSION}");
-    let mut event = wva_crds::events::event(&News {
-        regarding: reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid)),
+    let mut event = wva_crds::events::build_event(&EventDraft {
+        regarding: object_reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid)),
         warning: told.warning,
         reason: told.reason,
         action: "Decide",
@@ -216,7 +216,7 @@ fn event(key: &VariantKey, uid: &str, told: &PendingEvent, reporter: Option<&str
         at,
     });
     if let Some(digest) = told.digest {
-        wva_crds::events::name_by(&mut event, digest);
+        wva_crds::events::set_name_from_digest(&mut event, digest);
     }
     event
 }

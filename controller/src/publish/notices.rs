@@ -12,7 +12,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use tokio::sync::Notify;
 use wva_crds::digest::digest;
-use wva_crds::events::name_by;
+use wva_crds::events::set_name_from_digest;
 use wva_runtime::age;
 use wva_runtime::api_call::ApiCall;
 
@@ -37,7 +37,7 @@ impl Notices {
     pub fn add(&self, mut event: Event, fact: &[&str]) {
         let reason = event.reason.as_deref().unwrap_or_default();
         let digest = digest(&[&[reason], fact].concat());
-        name_by(&mut event, digest);
+        set_name_from_digest(&mut event, digest);
         let mut waiting = self.waiting();
         if waiting.len() == MOST {
             waiting.pop_front();

@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::{Api, Client};
 use tokio::sync::watch;
-use wva_crds::events::{News, event, reference};
+use wva_crds::events::{EventDraft, build_event, object_reference};
 
 use crate::publish::notices::Notices;
 
@@ -50,7 +50,7 @@ impl Scraped {
             self.monitor()
         );
         tracing::warn!(reason = "ServiceMonitorDeleted", "{note}");
-        let gone = event(&News {
+        let gone = build_event(&EventDraft {
             regarding: self.regarding(client).await,
             warning: true,
             reason: "ServiceMonitorDeleted",
@@ -67,6 +67,6 @@ impl Scraped {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
         let found = api.get_metadata_opt(&self.deployment).await;
         let uid = found.ok().flatten().and_then(|d| d.metadata.uid);
-        reference(("apps/v1", "Deployment"), (&self.namespace, &self.deployment), uid.as_deref())
+        object_reference(("apps/v1", "Deployment"), (&self.namespace, &self.deployment), uid.as_deref())
     }
 }

@@ -1,4 +1,4 @@
-//! An entry against the JSON Schema of its kind, with every fault in words: what was found, and what would be right.
+//! Checks an entry against the JSON Schema of its kind. Each fault says what was found and what is expected.
 
 use std::sync::LazyLock;
 
@@ -6,16 +6,16 @@ use jsonschema::Validator;
 use jsonschema::error::ValidationErrorKind;
 use serde_json::{Value, json};
 
-use super::read::{Fault, Wrong};
+use super::read::{Fault, FaultKind};
 use super::schema::{Kind, schema};
-use crate::text::{inside, nearest, quote, shorten, show};
+use crate::text::{join_field, nearest, quote, shorten, show};
 
-/// Faults of one entry that are noted.
-const MOST_FAULTS: usize = 1_000;
-/// Unknown fields of one entry for which a known one is looked for: each is compared with all that are known.
-const MOST_SUGGESTIONS: usize = 64;
+/// Maximum faults of one entry.
+const MAX_FAULTS: usize = 1_000;
+/// Maximum unknown fields of one entry with a suggestion, which takes a comparison with every known field.
+const MAX_SUGGESTIONS: usize = 64;
 
-/// The schemas, compiled once. A test shows that each compiles.
+/// The compiled schemas. Tests show that each one compiles.
 static VALIDATORS: LazyLock<Vec<(Kind, Value, Option<Validator>)>> = LazyLock::new(|| {
     let compiled = Kind::ALL.into_iter().map(|kind| {
         let schema = schema(kind);
@@ -25,93 +25,97 @@ static VALIDATORS: LazyLock<Vec<(Kind, Value, Option<Validator>)>> = LazyLock::n
     compiled.collect()
 });
 
-/// What the schema finds wrong with the value of an entry.
-pub(super) fn check(kind: Kind, value: &Value) -> Vec<Fault> {
+/// Finds the faults of an entry by its schema.
+pub(super) fn find_faults(kind: Kind, value: &Value) -> Vec<Fault> {
     let Some((_, schema, Some(validator))) = VALIDATORS.iter().find(|(k, ..)| *k == kind) else {
         return Vec::new();
     };
     let mut faults: Vec<Fault> = Vec::new();
     for error in validator.iter_errors(value) {
-        if faults.len() >= MOST_FAULTS {
+        if faults.len() >= MAX_FAULTS {
             break;
         }
         let pointer = error.instance_path().as_str();
-        let (Some(here), about) = (value.pointer(pointer), subschema(schema, pointer)) else {
+        let (Some(found), rule) = (value.pointer(pointer), subschema(schema, pointer)) else {
             continue;
         };
-        let path = path(pointer, value);
+        let path = field_path(pointer, value);
         match error.kind() {
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let known = properties(about);
-                for key in unexpected.iter().take(MOST_FAULTS - faults.len()) {
-                    let suggests = faults.len() < MOST_SUGGESTIONS;
-                    faults.push(unknown(&path, key, suggests.then_some(&known)));
+                let known = properties(rule);
+                for key in unexpected.iter().take(MAX_FAULTS - faults.len()) {
+                    let has_suggestion = faults.len() < MAX_SUGGESTIONS;
+                    faults.push(unknown_field(&path, key, has_suggestion.then_some(&known)));
                 }
             }
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
-                let about = subschema(schema, &format!("{pointer}/{name}"));
+                let rule = subschema(schema, &format!("{pointer}/{name}"));
                 faults.push(Fault {
-                    wrong: Wrong::Missing,
-                    path: format!("{path}{}", step(name)),
-                    found: "nothing".to_owned(),
-                    right: right(about, &Value::Null),
-                    basis: here.clone(),
+                    kind: FaultKind::Missing,
+                    path: format!("{path}{}", path_step(name)),
+                    found: String::new(),
+                    expected: describe_schema(rule, &Value::Null),
+                    basis: found.clone(),
                 });
             }
-            // One value can break several keywords of its schema; what is right is said once.
-            _ if faults.iter().any(|f| f.wrong == Wrong::Value && f.path == path) => {}
+            // One fault for each value, even if it violates several keywords.
+            _ if faults.iter().any(|f| f.kind == FaultKind::Value && f.path == path) => {}
             _ => faults.push(Fault {
-                wrong: if pointer.is_empty() { Wrong::Form } else { Wrong::Value },
+                kind: if pointer.is_empty() { FaultKind::Form } else { FaultKind::Value },
                 path,
-                found: show(here),
-                right: right(about, here),
-                basis: here.clone(),
+                found: show(found),
+                expected: describe_schema(rule, found),
+                basis: found.clone(),
             }),
         }
     }
     faults
 }
 
-/// A field that does not exist, and the one that is probably meant, where the known ones are given.
-fn unknown(path: &str, key: &str, known: Option<&Vec<&str>>) -> Fault {
-    let known_are = |known: &Vec<&str>| format!("known are {}", known.join(", "));
-    let right = known.map_or_else(String::new, |known| {
-        nearest_field(key, known).map_or_else(|| known_are(known), |meant| format!("{}?", quote(meant)))
-    });
+/// Fault of an unknown field, with a suggestion if `known` is given.
+fn unknown_field(path: &str, key: &str, known: Option<&Vec<&str>>) -> Fault {
+    let all = |known: &Vec<&str>| format!("known fields are {}", known.join(", "));
+    let expected = known
+        .map_or_else(String::new, |known| nearest_field(key, known).map_or_else(|| all(known), did_you_mean));
     Fault {
-        wrong: Wrong::Unknown,
-        path: format!("{path}{}", step(key)),
+        kind: FaultKind::Unknown,
+        path: format!("{path}{}", path_step(key)),
         found: quote(&shorten(key, 40)),
-        right,
+        expected,
         basis: json!(key),
     }
 }
 
-/// A misspelt field: near by letters, or the same word in the other spelling (`modelID` for `model_id`).
+/// Suggestion of a field in [`Fault::expected`].
+pub fn did_you_mean(field: &str) -> String {
+    format!("did you mean {}?", quote(field))
+}
+
+/// The known field with few typos, or with another capitalisation or separator (`modelID` for `model_id`).
 fn nearest_field<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     let plain = |s: &str| s.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
     known.iter().find(|k| plain(k) == plain(key)).copied().or_else(|| nearest(key, known))
 }
 
-/// A JSON pointer as kubectl prints fields.
-fn path(pointer: &str, value: &Value) -> String {
+/// Converts a JSON pointer to a field path as kubectl prints it.
+fn field_path(pointer: &str, value: &Value) -> String {
     let mut out = String::new();
     let mut here = Some(value);
     for part in pointer.split('/').skip(1) {
         let key = part.replace("~1", "/").replace("~0", "~");
-        let list = here.is_some_and(Value::is_array);
-        out += &if list { ["[", &key, "]"].concat() } else { step(&key) };
+        let is_list = here.is_some_and(Value::is_array);
+        out += &if is_list { ["[", &key, "]"].concat() } else { path_step(&key) };
         here = here.and_then(|v| v.get(&key).or_else(|| v.get(key.parse::<usize>().ok()?)));
     }
     out
 }
 
-fn step(key: &str) -> String {
-    inside("", key)
+fn path_step(key: &str) -> String {
+    join_field("", key)
 }
 
-/// The part of a schema that is about the value at `pointer`. The schemas hold no references.
+/// The part of a schema for the value at `pointer`. The schemas have no references.
 fn subschema<'s>(schema: &'s Value, pointer: &str) -> Option<&'s Value> {
     let mut here = schema;
     for part in pointer.split('/').skip(1) {
@@ -128,35 +132,35 @@ fn properties(schema: Option<&Value>) -> Vec<&str> {
     map.into_iter().flat_map(|m| m.keys()).map(String::as_str).collect()
 }
 
-/// What a schema asks for, in words.
-fn right(schema: Option<&Value>, found: &Value) -> String {
+/// Describes the values that a schema accepts.
+fn describe_schema(schema: Option<&Value>, found: &Value) -> String {
     let Some(schema) = schema else { return "see the schema".to_owned() };
     let is = |name: &str| schema.get("type").and_then(Value::as_str) == Some(name);
     let mut text = if let Some(words) = schema.get("enum").and_then(Value::as_array) {
         let shown: Vec<String> = words.iter().map(ToString::to_string).collect();
-        format!("write one of {}", shown.join(", "))
+        format!("use one of {}", shown.join(", "))
     } else if schema.get("pattern").is_some() {
-        "write a duration above 0, such as \"10m\" or \"1h30m\"".to_owned()
+        "use a duration above 0, such as \"10m\" or \"1h30m\"".to_owned()
     } else if is("number") || is("integer") {
-        format!("write a {} {}", if is("integer") { "whole number" } else { "number" }, range(schema))
+        format!("use a {} {}", if is("integer") { "whole number" } else { "number" }, describe_range(schema))
     } else if is("boolean") {
-        "write true or false".to_owned()
+        "use true or false".to_owned()
     } else if is("array") {
-        "write a list".to_owned()
+        "use a list".to_owned()
     } else if is("object") {
-        "write fields and values, one `field: value` a line".to_owned()
+        "use fields and values, one `field: value` per line".to_owned()
     } else {
-        "write a text that is not empty".to_owned()
+        "use text that is not empty".to_owned()
     };
-    let quoted = |s: &str| s.parse::<f64>().is_ok() || matches!(s, "true" | "false");
-    if (is("number") || is("integer") || is("boolean")) && found.as_str().is_some_and(quoted) {
+    let is_quoted_value = |s: &str| s.parse::<f64>().is_ok() || matches!(s, "true" | "false");
+    if (is("number") || is("integer") || is("boolean")) && found.as_str().is_some_and(is_quoted_value) {
         text.push_str(", without quotes");
     }
     text
 }
 
-fn range(schema: &Value) -> String {
-    let bound = |name: &str| schema.get(name).filter(|v| v.is_number()).map(plain);
+fn describe_range(schema: &Value) -> String {
+    let bound = |name: &str| schema.get(name).filter(|v| v.is_number()).map(short_number);
     match (bound("minimum"), bound("exclusiveMinimum"), bound("maximum")) {
         (Some(min), _, Some(max)) => format!("from {min} to {max}"),
         (_, Some(min), Some(max)) => format!("above {min}, at most {max}"),
@@ -167,7 +171,7 @@ fn range(schema: &Value) -> String {
     }
 }
 
-/// `1.0` as a person would write it.
-fn plain(number: &Value) -> String {
+/// A number without needless decimals: `1.0` as `1`.
+fn short_number(number: &Value) -> String {
     number.as_f64().map_or_else(|| number.to_string(), |f| f.to_string())
 }

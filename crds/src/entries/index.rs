@@ -1,23 +1,23 @@
-//! The entries of one map, found by the model they are for. A cycle with an entry for each of thousands of models asks
-//! for the layers of every one of them, and must not read the whole map each time.
+//! Index of the entries of one map by model. A cycle looks up the layers of thousands of models and must not search the
+//! whole map each time.
 
 use std::collections::HashMap;
 
 use super::{DEFAULT_ENTRY, Scoped};
 
-/// The key of an entry, and the entry.
-type Keyed<'a, E> = (&'a str, &'a E);
+/// Key and value of an entry.
+type KeyAndEntry<'a, E> = (&'a str, &'a E);
 
-/// The entries of one map. Made once, asked for each model.
+/// Index of the entries of one map.
 #[derive(Clone, Debug)]
 pub struct EntryIndex<'a, E> {
-    default: Option<Keyed<'a, E>>,
-    /// By model and, where the entry names one, namespace.
-    by_model: HashMap<(&'a str, Option<&'a str>), Keyed<'a, E>>,
+    default: Option<KeyAndEntry<'a, E>>,
+    /// By model, and by namespace if the entry names one.
+    by_model: HashMap<(&'a str, Option<&'a str>), KeyAndEntry<'a, E>>,
 }
 
 impl<'a, E: Scoped> EntryIndex<'a, E> {
-    /// Reads a map once, in order of its keys.
+    /// Indexes the entries of a map in the order of its keys.
     #[must_use]
     pub fn new(entries: impl IntoIterator<Item = (&'a (impl AsRef<str> + ?Sized + 'a), &'a E)>) -> Self {
         let entries = entries.into_iter();
@@ -27,17 +27,17 @@ impl<'a, E: Scoped> EntryIndex<'a, E> {
             if key == DEFAULT_ENTRY {
                 index.default = Some((key, entry));
             } else if let Some(model) = entry.model_id() {
-                // The first of two that are for the same model wins.
+                // Of two entries for the same model, the first wins.
                 index.by_model.entry((model, entry.namespace())).or_insert((key, entry));
             }
         }
         index
     }
 
-    /// The entries that are for a model, the least specific first: `default`, the one for the model, the one for the model
-    /// in this namespace. Where two of a kind are for the same model, the first by key wins.
+    /// The entries for a model, the least specific first: `default`, the entry of the model, the entry of the model in
+    /// this namespace.
     #[must_use]
-    pub fn layers(&self, namespace: &str, model_id: &str) -> Vec<Keyed<'a, E>> {
+    pub fn layers(&self, namespace: &str, model_id: &str) -> Vec<KeyAndEntry<'a, E>> {
         let found = |namespace: Option<&str>| self.by_model.get(&(model_id, namespace)).copied();
         [self.default, found(None), found(Some(namespace))].into_iter().flatten().collect()
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::entries::ScaleToZeroEntry;
 
-    /// Few names, so that many entries are for the same model.
+    /// Few names, so that many entries have the same model.
     const NAMES: [&str; 3] = ["a", "b", "c"];
 
     fn name() -> impl Strategy<Value = String> {
@@ -67,8 +67,8 @@ mod tests {
         }
     }
 
-    /// The same by reading the whole map.
-    fn layers<'a, E: Scoped>(
+    /// Reference implementation that searches the whole map.
+    fn find_layers<'a, E: Scoped>(
         entries: &'a BTreeMap<String, E>,
         namespace: &str,
         model_id: &str,
@@ -88,12 +88,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_the_same_layers_as_reading_the_whole_map(
+        fn finds_the_same_layers_as_a_full_search(
             entries in btree_map(prop_oneof!["[k-n]{1,2}", Just(DEFAULT_ENTRY.to_owned())], entry(), 0..12)
         ) {
             let index = EntryIndex::new(&entries);
             for (namespace, model) in NAMES.iter().flat_map(|n| NAMES.iter().map(move |m| (n, m))) {
-                prop_assert_eq!(index.layers(namespace, model), layers(&entries, namespace, model));
+                prop_assert_eq!(index.layers(namespace, model), find_layers(&entries, namespace, model));
             }
         }
     }

@@ -1,36 +1,35 @@
-//! Which settings hold for a model: entries for its model and namespace over entries for its model, over the entry
-//! `default`, over the built-in defaults, field by field. Admission and the engine merge with this code, so that both
-//! see the same whole and the same broken rules between fields.
+//! Merges the settings of a model field by field. An entry for model and namespace overrides an entry for the model, then
+//! the entry `default`, then the built-in defaults. Admission and engine share this code.
 
 use std::fmt;
 
 use super::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, Throughput};
 
-/// Key of the entry that is for every model.
+/// Key of the entry for all models.
 pub const DEFAULT_ENTRY: &str = "default";
 
 /// Settings of the saturation map, resolved for one model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saturation {
-    /// KV use at which a replica is saturated, 0..=1.
+    /// KV cache use at which a replica is saturated, 0 to 1.
     pub kv_cache_threshold: f64,
     /// Waiting requests at which a replica is saturated.
     pub queue_length_threshold: f64,
-    /// Mean spare KV below which the model grows, at most `kv_cache_threshold`.
+    /// Mean spare KV cache below which the model scales up, 0 to `kv_cache_threshold`.
     pub kv_spare_trigger: f64,
-    /// Mean spare queue below which the model grows.
+    /// Mean spare queue, in requests, below which the model scales up.
     pub queue_spare_trigger: f64,
-    /// Limit the model to what the inventory has left.
+    /// Whether to limit the model to the free GPUs of the inventory.
     pub enable_limiter: bool,
-    /// Which analyzer decides.
+    /// Analyzer that decides.
     pub analyzer: AnalyzerName,
-    /// Which one's targets are shown beside them. `None`: none.
+    /// Analyzer whose targets are shown in addition, if any.
     pub shadow: Option<AnalyzerName>,
-    /// Token analyzer: it grows where demand is above this share of the supply, (0, 1].
+    /// Token analyzer: share of the supply above which the model scales up, (0, 1].
     pub scale_up_threshold: f64,
-    /// Token analyzer: it shrinks to where demand is this share of the supply, (0, 1], below `scale_up_threshold`.
+    /// Token analyzer: share of the supply to which the model scales down, (0, 1], below `scale_up_threshold`.
     pub scale_down_boundary: f64,
-    /// Throughput analyzer: what it is held to.
+    /// Settings of the throughput analyzer.
     pub throughput: Throughput,
 }
 
@@ -52,19 +51,19 @@ impl Default for Saturation {
 }
 
 impl Saturation {
-    /// The settings that an entry asks for; what it leaves out has the built-in default. They may conflict.
+    /// Settings of one entry over the built-in defaults. They may conflict.
     #[must_use]
-    pub fn of(entry: &SaturationEntry) -> Self {
+    pub fn from_entry(entry: &SaturationEntry) -> Self {
         Self::default().with(entry)
     }
 
-    /// The settings that layers ask for together, the least specific first.
+    /// Settings of several layers, the least specific first. They may conflict.
     #[must_use]
-    pub fn of_layers(layers: &[(&str, &SaturationEntry)]) -> Self {
+    pub fn from_layers(layers: &[(&str, &SaturationEntry)]) -> Self {
         layers.iter().fold(Self::default(), |settings, (_, entry)| settings.with(entry))
     }
 
-    /// These settings with what a more specific entry says.
+    /// Overrides these settings with those of a more specific entry.
     fn with(self, entry: &SaturationEntry) -> Self {
         Self {
             kv_cache_threshold: entry.kv_cache_threshold.map_or(self.kv_cache_threshold, f64::from),
@@ -82,8 +81,8 @@ impl Saturation {
         }
     }
 
-    /// Every rule between fields that is broken, in the order of the fields. What only another analyzer reads breaks none:
-    /// it must not take away what the one that decides does read.
+    /// The violated rules between fields, in the order of the fields. Fields that only an unused analyzer reads are not
+    /// checked.
     #[must_use]
     pub fn conflicts(&self) -> Vec<Conflict> {
         let spare = Conflict {
@@ -93,39 +92,39 @@ impl Saturation {
             other: "kvCacheThreshold",
             other_value: self.kv_cache_threshold,
         };
-        let growth = Conflict {
+        let boundaries = Conflict {
             order: Order::Above,
             field: "scaleUpThreshold",
             value: self.scale_up_threshold,
             other: "scaleDownBoundary",
             other_value: self.scale_down_boundary,
         };
-        let growth = Some(growth).filter(|_| self.analyzer == AnalyzerName::Tokens);
-        [Some(spare), growth].into_iter().flatten().filter(|rule| !rule.holds()).collect()
+        let boundaries = Some(boundaries).filter(|_| self.analyzer == AnalyzerName::Token);
+        [Some(spare), boundaries].into_iter().flatten().filter(|rule| !rule.holds()).collect()
     }
 }
 
-/// A rule between two fields that is broken.
+/// A violated rule between two fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conflict {
-    /// What should hold: `field` is in this order to `other`.
+    /// Required order of `field` and `other`.
     pub order: Order,
-    /// The field that the rule is about, as an entry spells it.
+    /// Field in the spelling of entries.
     pub field: &'static str,
-    /// Its value after the merge.
+    /// Merged value of `field`.
     pub value: f64,
-    /// The field it is compared with.
+    /// Field that it is compared with.
     pub other: &'static str,
-    /// That field's value after the merge.
+    /// Merged value of `other`.
     pub other_value: f64,
 }
 
-/// How one field has to stand to another.
+/// Required order of two fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// At most the other.
+    /// At most the other value.
     AtMost,
-    /// Above the other.
+    /// Above the other value.
     Above,
 }
 
@@ -148,38 +147,38 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// A layer of settings that was left out because it made the whole invalid.
+/// A layer that was ignored because the merged settings violate a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DroppedLayer {
     /// Key of the entry.
     pub key: String,
-    /// What it broke.
+    /// The violated rule.
     pub problem: Conflict,
 }
 
 impl fmt::Display for DroppedLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the saturation entry {:?} is left out: {}", self.key, self.problem)
+        write!(f, "saturation entry {:?} ignored: {}", self.key, self.problem)
     }
 }
 
-/// Layers of saturation entries, merged.
+/// Merged saturation entries.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Merged {
-    /// Field by field, what the layers say: the entry `explain` writes.
+pub struct MergedSettings {
+    /// Merged fields without defaults, as `explain` prints them.
     pub entry: SaturationEntry,
-    /// The same with the built-in defaults, valid as a whole.
+    /// Merged fields with the built-in defaults; without conflicts.
     pub settings: Saturation,
-    /// Layers that had to be left out.
+    /// Ignored layers.
     pub dropped: Vec<DroppedLayer>,
 }
 
-impl Merged {
-    /// Every setting that holds, said in full: an entry that inherits nothing any more.
+impl MergedSettings {
+    /// The merged settings as an entry with every field, which inherits nothing.
     #[must_use]
-    pub fn resolved(&self) -> SaturationEntry {
+    pub fn to_full_entry(&self) -> SaturationEntry {
         let settings = self.settings;
-        // Each of them comes from an entry or is a default, so it is in its range.
+        // Each value comes from an entry or is a default, so it is in its range.
         SaturationEntry {
             kv_cache_threshold: settings.kv_cache_threshold.try_into().ok(),
             queue_length_threshold: settings.queue_length_threshold.try_into().ok(),
@@ -194,47 +193,50 @@ impl Merged {
     }
 }
 
-/// Merges entries, the least specific first, each with the key it is named by; a field left out is inherited. While
-/// the whole breaks a rule between fields, the most local layer that makes it so is left out. With no layer left the
-/// defaults hold.
+/// Merges entries with their keys, the least specific first. While the result violates a rule between fields, the most
+/// specific layer that causes it is ignored. Without any layer, the defaults apply.
 ///
-/// Admission refuses where [`Merged::dropped`] is not empty; [`Saturation::of_layers`] with [`Saturation::conflicts`] gives every
-/// rule that the whole breaks.
+/// [`Saturation::conflicts`] of [`Saturation::from_layers`] finds all violated rules.
 #[must_use]
-pub fn merge(layers: &[(&str, &SaturationEntry)]) -> Merged {
+pub fn merge(layers: &[(&str, &SaturationEntry)]) -> MergedSettings {
     let mut layers = layers.to_vec();
     let mut dropped = Vec::new();
     loop {
-        let settings = Saturation::of_layers(&layers);
+        let settings = Saturation::from_layers(&layers);
         let Some(problem) = settings.conflicts().into_iter().next() else {
-            return Merged { entry: overlaid(&layers), settings, dropped };
+            return MergedSettings { entry: overlay(&layers), settings, dropped };
         };
-        // Without any layer the settings are valid, so some layer is the last one to turn them.
-        let turns = |i: &usize| conflict(&layers[..*i]).is_none() && conflict(&layers[..=*i]).is_some();
-        let Some(culprit) = (0..layers.len()).rev().find(turns) else {
-            return Merged { entry: SaturationEntry::default(), settings: Saturation::default(), dropped };
+        // The defaults have no conflict, so at least one layer introduces it.
+        let introduces =
+            |i: &usize| first_conflict(&layers[..*i]).is_none() && first_conflict(&layers[..=*i]).is_some();
+        let Some(culprit) = (0..layers.len()).rev().find(introduces) else {
+            return MergedSettings {
+                entry: SaturationEntry::default(),
+                settings: Saturation::default(),
+                dropped,
+            };
         };
         let (key, _) = layers.remove(culprit);
         dropped.push(DroppedLayer { key: key.to_owned(), problem });
     }
 }
 
-/// What the layers say together, the least specific first, conflicts or not.
-fn overlaid(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
+/// Merges the fields of the layers, the least specific first, without a check for conflicts.
+fn overlay(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
     layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.over(base))
 }
 
-fn conflict(layers: &[(&str, &SaturationEntry)]) -> Option<Conflict> {
-    Saturation::of_layers(layers).conflicts().into_iter().next()
+fn first_conflict(layers: &[(&str, &SaturationEntry)]) -> Option<Conflict> {
+    Saturation::from_layers(layers).conflicts().into_iter().next()
 }
 
-/// An entry that may be for one model.
+/// An entry that can be limited to one model and namespace.
 pub trait Scoped {
-    /// The model it names.
+    /// Model of the entry, if it names one.
     fn model_id(&self) -> Option<&str>;
-    /// The namespace it names.
+    /// Namespace of the entry, if it names one.
     fn namespace(&self) -> Option<&str>;
-    /// The rules between fields that it breaks over the built-in defaults.
+    /// Rules between fields that it violates over the built-in defaults.
     fn conflicts(&self) -> Vec<Conflict> {
         Vec::new()
     }
@@ -250,7 +252,7 @@ impl Scoped for SaturationEntry {
     }
 
     fn conflicts(&self) -> Vec<Conflict> {
-        Saturation::of(self).conflicts()
+        Saturation::from_entry(self).conflicts()
     }
 }
 
@@ -291,25 +293,29 @@ mod tests {
     }
 
     #[test]
-    fn layers_inherit_and_the_most_local_fault_is_dropped() {
+    fn ignores_the_most_specific_conflicting_layer() {
         check(&[], 0.8, 0.1, &[]);
         check(&[(Some(0.9), None), (None, Some(0.2))], 0.9, 0.2, &[]);
         check(&[(Some(0.9), None), (Some(0.05), None)], 0.9, 0.1, &["1"]);
         check(&[(Some(0.05), None)], 0.8, 0.1, &["0"]);
-        // Only the merge counts: the second layer makes the first one right.
+        // Only the merged result counts: the second layer resolves the conflict of the first.
         check(&[(Some(0.05), None), (None, Some(0.01))], 0.05, 0.01, &[]);
         check(&[(None, Some(0.3)), (Some(0.2), None), (None, Some(0.25))], 0.8, 0.25, &["1"]);
     }
 
     #[test]
-    fn every_broken_rule_is_named_with_both_values() {
+    fn conflicts_name_both_fields_and_values() {
         let share = |v: f64| Some(PositiveFraction::try_from(v).unwrap());
         let mut both = entry(Some(0.2), Some(0.3));
         both.scale_up_threshold = share(0.5);
         both.scale_down_boundary = share(0.5);
-        assert_eq!(Saturation::of(&both).conflicts().len(), 1, "the percentage analyzer reads neither");
-        both.analyzer_name = Some(AnalyzerName::Tokens);
-        let conflicts = Saturation::of(&both).conflicts();
+        assert_eq!(
+            Saturation::from_entry(&both).conflicts().len(),
+            1,
+            "the percentage analyzer reads neither boundary"
+        );
+        both.analyzer_name = Some(AnalyzerName::Token);
+        let conflicts = Saturation::from_entry(&both).conflicts();
         let found: Vec<_> = conflicts.iter().map(|c| (c.field, c.other)).collect();
         assert_eq!(
             found,
@@ -327,20 +333,23 @@ mod tests {
             merge(&[("x", &both)]).dropped,
             [DroppedLayer { key: "x".to_owned(), problem: conflicts[0] }]
         );
-        assert!(Saturation::of(&entry(Some(0.3), Some(0.3))).conflicts().is_empty(), "equal is at most");
+        assert!(
+            Saturation::from_entry(&entry(Some(0.3), Some(0.3))).conflicts().is_empty(),
+            "equal is at most"
+        );
     }
 
     #[test]
-    fn what_is_resolved_inherits_nothing_and_means_the_same() {
+    fn full_entry_inherits_nothing_and_means_the_same() {
         let mut own = entry(None, Some(0.2));
         own.hold = Some("7m".parse().unwrap());
         let merged = merge(&[("0", &entry(Some(0.9), None)), ("1", &own)]);
-        let resolved = merged.resolved();
-        assert_eq!(Saturation::of(&resolved), merged.settings);
-        assert_eq!(resolved.hold, own.hold, "what has no default here stays as the layers say");
-        let over = resolved.over(entry(Some(0.1), Some(0.1)));
-        assert_eq!(over, resolved, "nothing of another layer comes in");
-        assert_eq!(Saturation::of(&merge(&[]).resolved()), Saturation::default());
+        let full = merged.to_full_entry();
+        assert_eq!(Saturation::from_entry(&full), merged.settings);
+        assert_eq!(full.hold, own.hold, "fields without a default stay unchanged");
+        let over = full.over(entry(Some(0.1), Some(0.1)));
+        assert_eq!(over, full, "nothing is inherited");
+        assert_eq!(Saturation::from_entry(&merge(&[]).to_full_entry()), Saturation::default());
     }
 
     #[test]

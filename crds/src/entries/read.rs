@@ -1,20 +1,19 @@
-//! Reads the entry of a config map: YAML, then the JSON Schema that editors are shipped, then the type. Admission and
-//! run time read with this code alone, and what an editor marks is what both refuse. All faults come back together,
-//! each with its path.
+//! Parses ConfigMap entries: YAML, then the JSON Schema that editors use, then the type. Admission and engine share this
+//! code. All faults are returned together with their paths.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::check::check;
+use super::check::find_faults;
 use super::schema::Kind;
 use super::{SaturationEntry, ScaleToZeroEntry};
-use crate::plain::{plain_words, yaml_problem};
+use crate::parse_error::{describe_yaml_error, replace_rust_types};
 use crate::text::{escape, quote, shorten, show};
 
-/// A type that one entry of a config map is read as.
+/// Type of a ConfigMap entry.
 pub trait Entry: DeserializeOwned {
-    /// The kind of the entry, which says what schema it has.
+    /// Kind of the entry, which determines its schema.
     const KIND: Kind;
 }
 
@@ -26,137 +25,142 @@ impl Entry for ScaleToZeroEntry {
     const KIND: Kind = Kind::ScaleToZero;
 }
 
-/// What can be wrong with an entry.
+/// Kinds of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// It is no YAML, is over budget, or is not of the form of its kind.
+pub enum FaultKind {
+    /// The text is not YAML, too large, or of the wrong type.
     Form,
-    /// A key stands in it twice.
+    /// A key appears twice.
     Duplicate,
-    /// A field that does not exist, or not in this spelling.
+    /// A field does not exist or is misspelt.
     Unknown,
-    /// A field that is missing.
+    /// A required field is missing.
     Missing,
-    /// A value of the wrong type or out of range.
+    /// A value has the wrong type or is out of range.
     Value,
 }
 
-/// One thing that is wrong with an entry.
+/// One fault of an entry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", self.told())]
+#[error("{}", self.describe())]
 pub struct Fault {
-    /// What kind of thing.
-    pub wrong: Wrong,
-    /// Where, as it stands behind the name of the entry: `.kvCacheThreshold`, `.data[0].slo`; empty for the whole entry.
+    /// Kind of the fault.
+    pub kind: FaultKind,
+    /// Path inside the entry, such as `.kvCacheThreshold` or `.data[0].slo`; empty for the whole entry.
     pub path: String,
-    /// What was found there, in words.
+    /// Description of the found value; empty if it is missing.
     pub found: String,
-    /// What would be right; empty where that is plain.
-    pub right: String,
-    /// What was looked at.
+    /// Description of the expected value or the remedy; may be empty.
+    pub expected: String,
+    /// Value that was checked.
     pub basis: Value,
 }
 
 impl Fault {
-    fn told(&self) -> String {
-        let path = self.path.strip_prefix('.').unwrap_or(&self.path);
-        let found = match self.wrong {
-            Wrong::Unknown => "there is no such field".to_owned(),
-            _ => format!("found {}", self.found),
+    fn describe(&self) -> String {
+        let problem = match self.kind {
+            FaultKind::Form => format!("cannot read the entry: {}", self.found),
+            FaultKind::Duplicate => self.found.clone(),
+            FaultKind::Unknown => "unknown field".to_owned(),
+            FaultKind::Missing => "missing".to_owned(),
+            FaultKind::Value => format!("{} is not valid", self.found),
         };
-        let parts = [path, &found, &self.right];
-        parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+        let path = self.path.strip_prefix('.').unwrap_or(&self.path);
+        let path = if path.is_empty() { String::new() } else { format!("{path}: ") };
+        let expected = if self.expected.is_empty() { String::new() } else { format!("; {}", self.expected) };
+        format!("{path}{problem}{expected}")
     }
 }
 
-/// One entry, read.
+/// A parsed entry.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reading {
-    /// Its value, where it is YAML.
+pub struct ParsedEntry {
+    /// Its value, if the text is YAML.
     pub value: Option<Value>,
-    /// All that is wrong with it.
+    /// All its faults.
     pub faults: Vec<Fault>,
 }
 
-impl Reading {
-    /// Reads the text of an entry. One that says nothing inherits everything, where entries have fields.
+impl ParsedEntry {
+    /// Parses the text of an entry. Empty text is an entry without fields, except for a list.
     #[must_use]
-    pub fn of(kind: Kind, text: &str) -> Self {
+    pub fn from_text(kind: Kind, text: &str) -> Self {
         match yaml_value(text) {
-            Err(error) => Self { value: None, faults: vec![no_value(text, error)] },
+            Err(error) => Self { value: None, faults: vec![yaml_fault(text, error)] },
             Ok(Value::Null) if kind != Kind::ServiceClassesList => {
                 Self { value: Some(json!({})), faults: Vec::new() }
             }
-            Ok(value) => Self::of_value(kind, value),
+            Ok(value) => Self::from_value(kind, value),
         }
     }
 
-    fn of_value(kind: Kind, value: Value) -> Self {
-        Self { faults: check(kind, &value), value: Some(value) }
+    fn from_value(kind: Kind, value: Value) -> Self {
+        Self { faults: find_faults(kind, &value), value: Some(value) }
     }
 
-    /// It is right, and has no field.
+    /// Whether the entry is valid and has no fields.
     #[must_use]
-    pub fn says_nothing(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
             && self.value.as_ref().and_then(Value::as_object).is_some_and(serde_json::Map::is_empty)
     }
 
-    /// The entry as its type.
+    /// Converts the entry to its type.
     ///
     /// # Errors
-    /// All that is wrong with it.
-    pub fn typed<E: Entry>(&self) -> Result<E, Vec<Fault>> {
+    /// All faults of the entry.
+    pub fn to_typed<E: Entry>(&self) -> Result<E, Vec<Fault>> {
         if !self.faults.is_empty() {
             return Err(self.faults.clone());
         }
         let value = self.value.clone().unwrap_or_default();
-        // What the schema takes, the type reads; a test holds that.
+        // The type accepts what the schema accepts; a test checks that.
         E::deserialize(&value).map_err(|error| {
-            let (path, found, right) = (String::new(), show(&value), plain_words(&error.to_string()));
-            vec![Fault { wrong: Wrong::Value, path, found, right, basis: value.clone() }]
+            let (path, found, expected) =
+                (String::new(), show(&value), replace_rust_types(&error.to_string()));
+            vec![Fault { kind: FaultKind::Value, path, found, expected, basis: value.clone() }]
         })
     }
 }
 
-/// Reads the text of an entry.
+/// Parses the text of an entry.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All faults of the entry.
 pub fn read_text<E: Entry>(text: &str) -> Result<E, Vec<Fault>> {
-    Reading::of(E::KIND, text).typed()
+    ParsedEntry::from_text(E::KIND, text).to_typed()
 }
 
-/// Reads an entry that is parsed already.
+/// Reads an entry from a JSON value.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All faults of the entry.
 pub fn read_value<E: Entry>(value: &Value) -> Result<E, Vec<Fault>> {
-    Reading::of_value(E::KIND, value.clone()).typed()
+    ParsedEntry::from_value(E::KIND, value.clone()).to_typed()
 }
 
-/// The most bytes of an entry: thousands of rows of service classes.
-const MOST_BYTES: usize = 256 << 10;
+/// Maximum bytes of an entry: thousands of rows of service classes.
+const MAX_BYTES: usize = 256 << 10;
 
-/// The most nodes of an entry: four thousand rows of service classes. Each is some hundred bytes while it is read.
-const MOST_NODES: usize = 40_000;
+/// Maximum nodes of an entry: four thousand rows of service classes. Each node takes some hundred bytes.
+const MAX_NODES: usize = 40_000;
 
-/// The YAML of an entry as a JSON value.
+/// Parses the YAML of an entry to a JSON value.
 ///
 /// # Errors
-/// The parser's own, by which a key that stands twice can be told from the rest.
+/// The parser's own error, so that callers can recognise duplicate keys.
 pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
-    if text.len() > MOST_BYTES {
-        let problem = format!("it has {} bytes, more than {MOST_BYTES}: an entry is some lines", text.len());
+    if text.len() > MAX_BYTES {
+        let problem = format!("the entry has {} bytes; at most {MAX_BYTES} are allowed", text.len());
         return Err(serde::de::Error::custom(problem));
     }
-    let nodes = MOST_NODES.min(text.len() + 64);
-    // `on` is a word of `warmSpare`, and an editor that follows YAML 1.2 takes `yes` for a text, too. A snippet of
-    // the text would put a message on several lines.
+    let nodes = MAX_NODES.min(text.len() + 64);
+    // Strict booleans: `on` is a value of `warmSpare`, and YAML 1.2 editors read `yes` as text. No snippets: they would
+    // break a message into lines.
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
-        // What is read grows with the text and no faster: an alias is a copy of what it stands for, so there are few.
+        // Few aliases, because each one is a copy: memory grows only linearly with the text.
         budget: serde_saphyr::budget! {
             max_depth: 32,
             max_events: 2 * nodes,
@@ -169,37 +173,37 @@ pub fn yaml_value(text: &str) -> Result<Value, serde_saphyr::Error> {
     serde_saphyr::from_str_with_options(text, options)
 }
 
-/// The most characters of a parser's message.
-const PROBLEM_CHARS: usize = 200;
+/// Maximum characters of a parser's message.
+const MAX_PROBLEM_CHARS: usize = 200;
 
-/// Why a text has no value.
-fn no_value(text: &str, error: serde_saphyr::Error) -> Fault {
-    let (wrong, found, right) = match error {
+/// Fault of a text that is not YAML.
+fn yaml_fault(text: &str, error: serde_saphyr::Error) -> Fault {
+    let (kind, found, expected) = match error {
         serde_saphyr::Error::DuplicateMappingKey { key, location, .. } => {
-            let twice = quote(&shorten(&key.unwrap_or_default(), 40));
-            let found = format!("{twice} twice, again in line {}", location.line());
-            (Wrong::Duplicate, found, String::new())
+            let key = quote(&shorten(&key.unwrap_or_default(), 40));
+            let found = format!("{key} appears twice, again in line {}", location.line());
+            (FaultKind::Duplicate, found, String::new())
         }
         serde_saphyr::Error::MultipleDocuments { .. } => {
-            let problem = "it holds more than one document (---)";
-            (Wrong::Form, "no YAML".to_owned(), problem.to_owned())
+            let problem = "the text has more than one document (---)";
+            (FaultKind::Form, "invalid YAML".to_owned(), problem.to_owned())
         }
         other => {
-            let problem = shorten(&escape(&yaml_problem(&other), false), PROBLEM_CHARS);
-            (Wrong::Form, "no YAML".to_owned(), problem)
+            let problem = shorten(&escape(&describe_yaml_error(&other), false), MAX_PROBLEM_CHARS);
+            (FaultKind::Form, "invalid YAML".to_owned(), problem)
         }
     };
-    Fault { wrong, path: String::new(), found, right, basis: json!(text) }
+    Fault { kind, path: String::new(), found, expected, basis: json!(text) }
 }
 
-/// A field that is there has a value: `null` is refused.
-pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+/// Reads an optional field that must not be `null`.
+pub(super) fn non_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 
-/// A text, where the empty one counts as left out: maps of the first releases were written so.
-pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+/// Reads optional text. Empty text counts as missing, as in maps of llm-d WVA.
+pub(super) fn non_empty_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(|text| Some(text).filter(|text| !text.is_empty()))
 }

@@ -1,91 +1,91 @@
-//! Entries of the saturation map: the thresholds of the analyzers, for all models (`default`) or for one. A snapshot
-//! file holds the same entries and may spell their keys the Go way, too.
+//! Entries of the saturation map: thresholds of the analyzers for all models (`default`) or one model. Snapshot files have
+//! the same entries, also with Go spelling of their keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::read::{given, text};
+use super::read::{non_empty_text, non_null};
 use super::units::{Amount, Fraction, Millis, PositiveDuration, PositiveFraction, schema};
 
-/// One entry of the saturation map. A field left out is inherited.
+/// One entry of the saturation map. Missing fields are inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 #[schemars(
     title = "Saturation entry",
-    description = "One entry of a saturation ConfigMap: thresholds for all models (key `default`), or for the model that it names. A field left out is inherited."
+    description = "One entry of a saturation ConfigMap: thresholds for all models (key `default`) or for one model. Missing fields are inherited."
 )]
 pub struct SaturationEntry {
-    /// The model that this entry is for, as `spec.modelID` of its variants names it. Left out in the entry `default`.
+    /// Model of this entry, as in `spec.modelID` of its variants. Not used in the entry `default`.
     #[serde(rename = "model_id", alias = "modelID", alias = "modelId")]
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "non_empty_text", skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
-    /// The namespace that this entry is for. Left out: every namespace that reads this map.
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    /// Namespace of this entry. Default: every namespace that reads this map.
+    #[serde(deserialize_with = "non_empty_text", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// KV cache use at which a replica is saturated: a share from 0 to 1, default 0.8.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// KV cache use at which a replica is saturated, 0 to 1. Default 0.8.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.8))]
     pub kv_cache_threshold: Option<Fraction>,
-    /// Waiting requests at which a replica is saturated: 0 or more, default 5.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Waiting requests at which a replica is saturated, 0 or more. Default 5.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 5))]
     pub queue_length_threshold: Option<Amount>,
-    /// Mean spare KV cache below which the model grows: a share from 0 to 1, at most kvCacheThreshold, default 0.1.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Mean spare KV cache below which the model scales up, 0 to 1 and at most kvCacheThreshold. Default 0.1.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.1))]
     pub kv_spare_trigger: Option<Fraction>,
-    /// Mean spare queue, in requests, below which the model grows: 0 or more, default 3.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Mean spare queue, in requests, below which the model scales up, 0 or more. Default 3.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 3))]
     pub queue_spare_trigger: Option<Amount>,
-    /// Whether the model is limited to the GPUs that the inventory has left: default false.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Whether the model is limited to the free GPUs of the inventory. Default false.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = false))]
     pub enable_limiter: Option<bool>,
-    /// Which analyzer decides: empty for percentages, `saturation` for tokens, `throughput`; default empty.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Analyzer that decides: `percentage` (or empty), `token` (or `saturation`) or `throughput`. Default `percentage`.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = ""))]
     pub analyzer_name: Option<AnalyzerName>,
-    /// Which analyzer's targets are shown beside those that are decided, and never published: a name as in analyzerName; the same as there shows none. Default: none.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Analyzer whose targets are shown for comparison and never published; names as in analyzerName. The same analyzer as there shows nothing. Default: none.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub shadow_analyzer: Option<AnalyzerName>,
-    /// Token analyzer: share of the supply above which it grows, above 0 to 1 and above scaleDownBoundary, default 0.85.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Token analyzer: share of the supply above which the model scales up, above scaleDownBoundary and at most 1. Default 0.85.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.85))]
     pub scale_up_threshold: Option<PositiveFraction>,
-    /// Token analyzer: share of the supply below which it shrinks, above 0 to 1 and below scaleUpThreshold, default 0.7.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Token analyzer: share of the supply below which the model scales down, above 0 and below scaleUpThreshold. Default 0.7.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = 0.7))]
     pub scale_down_boundary: Option<PositiveFraction>,
-    /// Ignored: the token analyzer always fills the cheapest capacity first (`costAware`).
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Ignored. The token analyzer always uses the cheapest capacity first (`costAware`).
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "costAware"))]
     pub optimizer: Option<Optimizer>,
-    /// Throughput analyzer: objective between two tokens in milliseconds, above 0. Default: that of a service class, else none.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Throughput analyzer: objective for the inter-token latency in milliseconds, above 0. Default: the objective of a service class, if any.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub itl_slo: Option<Millis>,
-    /// Throughput analyzer: objective to the first token in milliseconds, above 0. Default: that of a service class, else none.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Throughput analyzer: objective for the time to first token in milliseconds, above 0. Default: the objective of a service class, if any.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub ttft_slo: Option<Millis>,
-    /// Throughput analyzer: share of a replica's throughput to plan with, above 0 to 1. Default 0.95, and 0.85 without itlSlo.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Throughput analyzer: share of a replica's throughput to plan with, above 0 and at most 1. Default 0.95, or 0.85 without itlSlo.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub utilization: Option<PositiveFraction>,
-    /// Throughput analyzer: how long the greatest need is held, a Go duration above 0, default 5m.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Throughput analyzer: how long the highest demand is held, a Go duration above 0. Default 5m.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "5m"))]
     pub hold: Option<PositiveDuration>,
-    /// Throughput analyzer: in how much time a backlog is worked off, a Go duration above 0, default 2m.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Throughput analyzer: time to drain a backlog, a Go duration above 0. Default 2m.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "2m"))]
     pub drain: Option<PositiveDuration>,
-    /// Throughput analyzer: one replica more while the trend is steep; `auto` where the cold start is long, `on`, `off`; default auto.
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    /// Throughput analyzer: one extra replica while load rises steeply: `on`, `off` or `auto` (if the cold start is long). Default auto.
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "auto"))]
     pub warm_spare: Option<WarmSpare>,
 }
 
 impl SaturationEntry {
-    /// This entry over a less specific one: a field it leaves out is that of `base`.
+    /// This entry with missing fields from the less specific `base`.
     #[must_use]
     pub fn over(&self, base: Self) -> Self {
         let own = self.clone();
@@ -112,50 +112,50 @@ impl SaturationEntry {
     }
 }
 
-/// The analyzers, by the name an entry gives.
+/// Analyzers by their names in entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum AnalyzerName {
-    /// Percentages of KV use and queue length (`""` or `percentage`).
+    /// Percentage analyzer: KV cache use and queue length (`percentage` or `""`).
     #[default]
     #[serde(rename = "", alias = "percentage")]
     Percentage,
-    /// Tokens (`saturation` or `token`).
+    /// Token analyzer (`token` or `saturation`).
     #[serde(rename = "saturation", alias = "token")]
-    Tokens,
-    /// Throughput (`throughput`).
+    Token,
+    /// Throughput analyzer (`throughput`).
     #[serde(rename = "throughput")]
     Throughput,
 }
 
 impl AnalyzerName {
-    /// A word for metrics and traces: entries leave the name of percentages empty.
+    /// Name in metrics and traces, which is never empty.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Percentage => "percentage",
-            Self::Tokens => "saturation",
+            Self::Token => "saturation",
             Self::Throughput => "throughput",
         }
     }
 }
 
-/// How the token analyzer chooses between variants by their cost. Both words mean the same since the search for the least
-/// cost of one cycle was removed: over a ramp it cost more.
+/// How the token analyzer chooses variants by cost. Both values mean the same, because the exact search was removed: it
+/// cost more under rising load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Optimizer {
-    /// The variants whose capacity costs least are filled first, the dearest are emptied first.
+    /// Scales up the cheapest capacity first and scales down the most expensive first.
     #[default]
     CostAware,
-    /// Accepted in entries that were written for it.
+    /// Accepted for compatibility.
     Exact,
 }
 
-/// When the throughput analyzer keeps one replica more.
+/// When the throughput analyzer keeps an extra replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum WarmSpare {
-    /// Where the cold start is long.
+    /// If the cold start is long.
     #[default]
     Auto,
     /// Always.
@@ -166,7 +166,7 @@ pub enum WarmSpare {
 
 schema!(AnalyzerName, {
     "type": "string",
-    "enum": [AnalyzerName::Percentage, AnalyzerName::Tokens, AnalyzerName::Throughput, "percentage", "token"],
+    "enum": [AnalyzerName::Percentage, AnalyzerName::Token, AnalyzerName::Throughput, "percentage", "token"],
 });
 schema!(Optimizer, { "type": "string", "enum": [Optimizer::CostAware, Optimizer::Exact] });
 schema!(WarmSpare, { "type": "string", "enum": [WarmSpare::Auto, WarmSpare::On, WarmSpare::Off] });

@@ -1,44 +1,44 @@
-//! Entries of the scale-to-zero map: whether a model may go to 0, and after how long. A snapshot file holds the same
-//! entries and may spell their keys in camel case, too.
+//! Entries of the scale-to-zero map: whether and when a model scales to zero. Snapshot files have the same entries, also
+//! with camel-case keys.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::read::{given, text};
+use super::read::{non_empty_text, non_null};
 use super::units::PositiveDuration;
 use crate::GoDuration;
 
-/// Longest retention period where the setting `WVA_MAX_RETENTION_PERIOD` says nothing: 7 days.
+/// Default maximum retention period (`WVA_MAX_RETENTION_PERIOD`): 7 days.
 pub const MAX_RETENTION: GoDuration = GoDuration::from_secs(7 * 24 * 3600);
 
-/// One entry of the scale-to-zero map. A field left out is inherited.
+/// One entry of the scale-to-zero map. Missing fields are inherited.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(
     title = "Scale-to-zero entry",
-    description = "One entry of a scale-to-zero ConfigMap: whether all models (key `default`), or the model that it names, may go to 0 replicas. A field left out is inherited."
+    description = "One entry of a scale-to-zero ConfigMap: whether all models (key `default`) or one model may scale to zero. Missing fields are inherited."
 )]
 pub struct ScaleToZeroEntry {
-    /// The model that this entry is for, as `spec.modelID` of its variants names it. Left out in the entry `default`.
+    /// Model of this entry, as in `spec.modelID` of its variants. Not used in the entry `default`.
     #[serde(alias = "modelID", alias = "modelId")]
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "non_empty_text", skip_serializing_if = "Option::is_none")]
     pub model_id: Option<String>,
-    /// The namespace that this entry is for. Left out: every namespace that reads this map.
-    #[serde(deserialize_with = "text", skip_serializing_if = "Option::is_none")]
+    /// Namespace of this entry. Default: every namespace that reads this map.
+    #[serde(deserialize_with = "non_empty_text", skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Whether the model may go to 0. Default: the setting `WVA_SCALE_TO_ZERO`.
+    /// Whether the model may scale to zero. Default: the setting `WVA_SCALE_TO_ZERO`.
     #[serde(alias = "enableScaleToZero")]
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub enable_scale_to_zero: Option<bool>,
-    /// How long no request may have completed before it does: a Go duration above 0, default 10m; above 24h warns.
+    /// Time without completed requests before the model scales to zero, a Go duration above 0. Default 10m; more than 24h causes a warning.
     #[serde(alias = "retentionPeriod")]
-    #[serde(deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("default" = "10m"))]
     pub retention_period: Option<PositiveDuration>,
 }
 
 impl ScaleToZeroEntry {
-    /// This entry, with what it leaves out from a less specific one.
+    /// This entry with missing fields from the less specific `base`.
     #[must_use]
     pub fn over(&self, base: Self) -> Self {
         Self {
@@ -50,23 +50,23 @@ impl ScaleToZeroEntry {
     }
 }
 
-/// Whether a model may go to 0, and after how long.
+/// Scale-to-zero settings of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleToZero {
-    /// It may.
+    /// Whether the model may scale to zero.
     pub enabled: bool,
-    /// How long nothing may have happened before it does.
+    /// Idle time before it scales to zero.
     pub retention: GoDuration,
 }
 
 impl ScaleToZero {
-    /// What holds where no entry says anything: `enabled` is the setting `WVA_SCALE_TO_ZERO`.
+    /// Settings without any entry; `enabled` is the setting `WVA_SCALE_TO_ZERO`.
     #[must_use]
-    pub const fn unless_said(enabled: bool) -> Self {
+    pub const fn with_default(enabled: bool) -> Self {
         Self { enabled, retention: GoDuration::from_secs(600) }
     }
 
-    /// These settings with what a more specific entry says.
+    /// Overrides these settings with those of a more specific entry.
     #[must_use]
     pub fn with(self, entry: &ScaleToZeroEntry) -> Self {
         Self {
@@ -82,7 +82,7 @@ mod tests {
     use crate::settings::{SETTINGS, Value};
 
     #[test]
-    fn the_maximum_is_the_default_of_its_setting() {
+    fn maximum_is_the_default_of_its_setting() {
         let row = SETTINGS.iter().find(|setting| setting.key == "WVA_MAX_RETENTION_PERIOD").unwrap();
         assert_eq!(row.kind.parse(row.default.unwrap()), Ok(Value::Duration(MAX_RETENTION)));
     }

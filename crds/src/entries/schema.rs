@@ -1,5 +1,5 @@
-//! The JSON Schemas of config map entries, for editors and for people: what may be written under one key of a map.
-//! They are made from the types that read the entries, and checked in (`crds/schemas/`).
+//! JSON Schemas of ConfigMap entries, for editors and users. They are generated from the types and checked in
+//! (`crds/schemas/`).
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::{SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList};
 
-/// The kinds of entries that config maps hold.
+/// Kinds of ConfigMap entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// One key of a saturation map.
     Saturation,
     /// One key of a scale-to-zero map.
     ScaleToZero,
-    /// One key of a service class map, but `serviceClasses`.
+    /// One key of a service-class map, except `serviceClasses`.
     ServiceClass,
-    /// The key `serviceClasses` of a service class map.
+    /// The key `serviceClasses` of a service-class map.
     ServiceClassesList,
 }
 
@@ -25,7 +25,7 @@ impl Kind {
     pub const ALL: [Self; 4] =
         [Self::Saturation, Self::ScaleToZero, Self::ServiceClass, Self::ServiceClassesList];
 
-    /// Name of the checked-in file, below `crds/schemas/`.
+    /// File name in `crds/schemas/`.
     #[must_use]
     pub const fn file_name(self) -> &'static str {
         match self {
@@ -37,34 +37,34 @@ impl Kind {
     }
 }
 
-/// The JSON Schema (draft 2020-12) of one entry, in the spelling of the map alone.
+/// JSON Schema (draft 2020-12) of one entry, with the key spelling of ConfigMaps.
 #[must_use]
 pub fn schema(kind: Kind) -> Value {
     match kind {
-        Kind::Saturation => of::<SaturationEntry>(),
-        Kind::ScaleToZero => of::<ScaleToZeroEntry>(),
-        Kind::ServiceClass => of::<ServiceClassEntry>(),
-        Kind::ServiceClassesList => of::<ServiceClassList>(),
+        Kind::Saturation => schema_of::<SaturationEntry>(),
+        Kind::ScaleToZero => schema_of::<ScaleToZeroEntry>(),
+        Kind::ServiceClass => schema_of::<ServiceClassEntry>(),
+        Kind::ServiceClassesList => schema_of::<ServiceClassList>(),
     }
 }
 
-/// The schema as the text of its file, with a final newline.
+/// Text of the schema file, with a final newline.
 #[must_use]
 pub fn schema_text(kind: Kind) -> String {
-    // The alternate form of a JSON value is indented; it cannot fail.
+    // The alternate form is indented.
     format!("{:#}\n", schema(kind))
 }
 
-fn of<T: JsonSchema>() -> Value {
-    // Without references the file of one entry stands alone, and an editor shows a field's text where it is typed.
+fn schema_of<T: JsonSchema>() -> Value {
+    // Inlined, so that each file is self-contained and editors show the description of a field.
     let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    never_null(&mut schema);
+    remove_null(&mut schema);
     schema
 }
 
-/// A field may be left out, but not `null`: an empty value is more often a slip than a wish to inherit.
-fn never_null(value: &mut Value) {
+/// Removes `null` from the accepted values: an empty value is more likely a mistake than a wish to inherit.
+fn remove_null(value: &mut Value) {
     match value {
         Value::Object(fields) => {
             if let Some(Value::Array(types)) = fields.get_mut("type") {
@@ -77,9 +77,9 @@ fn never_null(value: &mut Value) {
             if let Some(Value::Array(words)) = fields.get_mut("enum") {
                 words.retain(|word| !word.is_null());
             }
-            fields.values_mut().for_each(never_null);
+            fields.values_mut().for_each(remove_null);
         }
-        Value::Array(items) => items.iter_mut().for_each(never_null),
+        Value::Array(items) => items.iter_mut().for_each(remove_null),
         _ => {}
     }
 }

@@ -6,17 +6,17 @@ use crate::GoDuration;
 /// Settings of the throughput analyzer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Throughput {
-    /// Objective between two tokens, milliseconds above 0. `None`: none.
+    /// Objective for the inter-token latency in milliseconds, above 0.
     pub itl_slo: Option<f64>,
-    /// Objective to the first token, milliseconds above 0. `None`: none.
+    /// Objective for the time to first token in milliseconds, above 0.
     pub ttft_slo: Option<f64>,
-    /// Share of a replica's throughput to plan with, (0, 1]. `None`: as [`Self::planned`] says.
+    /// Share of a replica's throughput to plan with, (0, 1]. `None`: the default of [`Self::planned_utilization`].
     pub utilization: Option<f64>,
-    /// How long the greatest need is held.
+    /// How long the highest demand is held.
     pub hold: GoDuration,
-    /// In how much time a backlog is worked off.
+    /// Time to drain a backlog.
     pub drain: GoDuration,
-    /// When one replica more is kept.
+    /// When an extra replica is kept.
     pub warm_spare: WarmSpare,
 }
 
@@ -34,14 +34,14 @@ impl Default for Throughput {
 }
 
 impl Throughput {
-    /// The share of a replica's throughput to plan with. Without an objective between tokens a replica is planned as full
-    /// as its cache allows, which leaves less room for what comes unevenly.
+    /// Share of a replica's throughput to plan with, (0, 1]. Lower without an inter-token objective: then only the cache
+    /// limits a replica, which leaves less reserve for bursts.
     #[must_use]
-    pub fn planned(&self) -> f64 {
+    pub fn planned_utilization(&self) -> f64 {
         self.utilization.unwrap_or(if self.itl_slo.is_some() { 0.95 } else { 0.85 })
     }
 
-    /// These settings with what a more specific entry says.
+    /// Overrides these settings with those of a more specific entry.
     pub(super) fn with(self, entry: &SaturationEntry) -> Self {
         Self {
             itl_slo: entry.itl_slo.map(f64::from).or(self.itl_slo),

@@ -1,5 +1,5 @@
-//! Numbers with a unit and a range. A value that is not finite or out of range is refused where it enters, so that
-//! no rule has to ask again; the JSON Schema of each says the same range.
+//! Numbers with a unit and a range. Parsing refuses values that are not finite or out of range. The JSON Schema of each
+//! type has the same range.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,19 +11,19 @@ use super::pattern::duration_pattern;
 use crate::GoDuration;
 use crate::duration::DurationError;
 
-/// Why a number is refused.
+/// Error of a number out of range.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[error("{what} is {found}: give a number {range}")]
+#[error("{what} is {found}; use a number {range}")]
 pub struct OutOfRange {
-    /// What the number stands for.
+    /// Name of the quantity.
     pub what: &'static str,
-    /// The number that was found.
+    /// The number.
     pub found: f64,
-    /// The range it has to be in, in words.
+    /// Description of the valid range.
     pub range: &'static str,
 }
 
-/// A finite number with a name and a range: its type, and how it is read and written.
+/// Defines the type of a finite number with a name and a range, with its conversions.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! quantity {
@@ -47,7 +47,7 @@ macro_rules! quantity {
             fn try_from(found: f64) -> Result<Self, Self::Error> {
                 let holds: fn(f64) -> bool = $holds;
                 if found.is_finite() && holds(found) {
-                    // Adding zero turns -0.0 into 0.0, which would print differently.
+                    // Turns -0.0 into 0.0.
                     Ok(Self(found + 0.0))
                 } else {
                     Err($crate::entries::OutOfRange { what: $what, found, range: $range })
@@ -57,7 +57,7 @@ macro_rules! quantity {
 
         impl<'de> ::serde::Deserialize<'de> for $name {
             fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::entries::number(deserializer, $range)
+                $crate::entries::deserialize_number(deserializer, $range)
             }
         }
 
@@ -69,13 +69,12 @@ macro_rules! quantity {
     };
 }
 
-/// Reads a number into the type of a quantity. What is no number is refused in the words of its range: a person who
-/// wrote `"0.8"` has no use for the name of a type.
+/// Deserializes a number into a quantity. The error for another type shows the valid range instead of a Rust type.
 ///
 /// # Errors
-/// The deserializer's own, or that the number is out of range.
+/// Errors of the deserializer, or [`OutOfRange`].
 #[doc(hidden)]
-pub fn number<'de, D, T>(deserializer: D, range: &'static str) -> Result<T, D::Error>
+pub fn deserialize_number<'de, D, T>(deserializer: D, range: &'static str) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: TryFrom<f64, Error = OutOfRange>,
@@ -90,11 +89,11 @@ where
         fn visit_f64<E: de::Error>(self, value: f64) -> Result<f64, E> {
             Ok(value)
         }
-        #[expect(clippy::cast_precision_loss, reason = "no field tells apart numbers beyond 2^53")]
+        #[expect(clippy::cast_precision_loss, reason = "no field needs precision beyond 2^53")]
         fn visit_u64<E: de::Error>(self, value: u64) -> Result<f64, E> {
             Ok(value as f64)
         }
-        #[expect(clippy::cast_precision_loss, reason = "no field tells apart numbers beyond 2^53")]
+        #[expect(clippy::cast_precision_loss, reason = "no field needs precision beyond 2^53")]
         fn visit_i64<E: de::Error>(self, value: i64) -> Result<f64, E> {
             Ok(value as f64)
         }
@@ -102,8 +101,8 @@ where
     T::try_from(deserializer.deserialize_f64(Number(range))?).map_err(de::Error::custom)
 }
 
-/// The schema of a type, written where every entry uses it. A derived one would repeat comments meant for readers of this
-/// code.
+/// Implements the JSON Schema of a type, inlined in each entry. A derived schema would contain the doc comments of the
+/// type.
 macro_rules! schema {
     ($name:ident, $schema:tt) => {
         impl ::schemars::JsonSchema for $name {
@@ -124,7 +123,7 @@ macro_rules! schema {
 pub(super) use schema;
 
 quantity!(
-    /// A share or threshold, dimensionless, 0..=1.
+    /// A share or threshold, dimensionless, 0 to 1.
     Fraction, "the share", "from 0 to 1", |v| (0.0..=1.0).contains(&v)
 );
 schema!(Fraction, { "type": "number", "minimum": 0, "maximum": 1 });
@@ -136,13 +135,13 @@ quantity!(
 schema!(PositiveFraction, { "type": "number", "exclusiveMinimum": 0, "maximum": 1 });
 
 quantity!(
-    /// Any other figure that cannot be negative: requests, tokens, bytes, blocks, a tolerance. Finite, at least 0.
-    Amount, "the figure", "of 0 or more", |v| v >= 0.0
+    /// Any other non-negative number: requests, tokens, bytes, blocks or a tolerance. Finite, 0 or more.
+    Amount, "the value", "of 0 or more", |v| v >= 0.0
 );
 schema!(Amount, { "type": "number", "minimum": 0 });
 
 impl Amount {
-    /// A constant of the program. What is out of range is 0, so that no value of this type is invalid.
+    /// A constant amount; a value out of range becomes 0.
     #[must_use]
     pub const fn constant(value: f64) -> Self {
         if value.is_finite() && value > 0.0 { Self(value) } else { Self(0.0) }
@@ -150,14 +149,14 @@ impl Amount {
 }
 
 quantity!(
-    /// A latency objective in milliseconds, finite and above 0.
+    /// A latency objective in milliseconds, finite, above 0.
     Millis, "the objective in milliseconds", "above 0", |v| v > 0.0
 );
 schema!(Millis, { "type": "number", "exclusiveMinimum": 0 });
 
 const WHOLE_FROM_ONE: &str = "that is whole, 1 or more";
 
-/// Rank of a service class, a whole number from 1, which is the most important.
+/// Priority of a service class, a whole number; 1 is the highest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(into = "u32")]
 pub struct Priority(u32);
@@ -181,7 +180,7 @@ impl TryFrom<f64> for Priority {
         reason = "the number is whole and within the range of u32"
     )]
     fn try_from(found: f64) -> Result<Self, OutOfRange> {
-        // JSON Schema counts 1.0 as an integer, and so does a person.
+        // JSON Schema accepts 1.0 as an integer.
         if found.fract() == 0.0 && (1.0..=f64::from(u32::MAX)).contains(&found) {
             Ok(Self(found as u32))
         } else {
@@ -192,7 +191,7 @@ impl TryFrom<f64> for Priority {
 
 impl<'de> Deserialize<'de> for Priority {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        number(deserializer, WHOLE_FROM_ONE)
+        deserialize_number(deserializer, WHOLE_FROM_ONE)
     }
 }
 
@@ -202,21 +201,21 @@ impl From<Priority> for u32 {
     }
 }
 
-/// A duration above 0, in Go's notation.
+/// A duration above 0 in Go notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "GoDuration", into = "GoDuration")]
 pub struct PositiveDuration(GoDuration);
 
 schema!(PositiveDuration, { "type": "string", "pattern": duration_pattern() });
 
-/// Why a text or a duration is no duration above 0.
+/// Errors of a duration above 0.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PositiveDurationError {
-    /// No duration at all.
+    /// The text is not a duration.
     #[error(transparent)]
     Malformed(#[from] DurationError),
-    /// Zero, or less than a nanosecond.
-    #[error("the duration is 0: give one above 0, such as \"10m\"")]
+    /// The duration is zero or below a nanosecond.
+    #[error("the duration is 0; use a duration above 0, such as \"10m\"")]
     Zero,
 }
 

@@ -1,5 +1,5 @@
-//! The main ConfigMap and the config file as texts by setting: flat keys, and one `config.yaml` entry that holds the
-//! same keys. What a value means is the row's business; here it is found, whichever way it is written.
+//! Reads the main ConfigMap and the config file as texts by setting. The map has flat keys and an entry `config.yaml` with
+//! the same keys. Values are not parsed here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,181 +7,188 @@ use std::fmt;
 use serde_json::Value as Json;
 
 use super::{SETTINGS, Setting};
-use crate::plain::yaml_problem;
+use crate::parse_error::describe_yaml_error;
 
-/// The entry of the map that holds keys of its own.
+/// Entry of the map with nested keys.
 pub const NESTED_ENTRY: &str = "config.yaml";
-/// The most bytes of the entry `config.yaml`, or of a config file: a hundred lines for each setting.
-const MOST_BYTES: usize = 256 << 10;
+/// Maximum bytes of the entry `config.yaml` or a config file: a hundred lines for each setting.
+const MAX_BYTES: usize = 256 << 10;
 
-/// Where a value stands.
+/// Layout in which a key is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layout {
-    /// A key of `data`; it wins.
+    /// A key of `data`; takes precedence.
     Flat,
-    /// A key inside the entry `config.yaml`.
+    /// A key in the entry `config.yaml`.
     Nested,
 }
 
-/// A key that somebody wrote.
+/// One key of the map with its value.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Written {
-    /// The key as it is written.
+pub struct ConfigKey {
+    /// The key as written.
     pub key: String,
-    /// Its row; `None` for a key that nobody reads.
+    /// Its setting; `None` for an unknown key.
     pub setting: Option<&'static Setting>,
-    /// The key is a name from the first releases.
-    pub old_name: bool,
-    /// Where it stands.
+    /// Whether the key is an old name of the setting.
+    pub is_old_name: bool,
+    /// Its layout.
     pub layout: Layout,
-    /// The value, in the notation of flags and environment. Never empty: what is set to nothing is not set.
+    /// The value as text, never empty: an empty value counts as not set.
     pub text: String,
 }
 
-impl fmt::Debug for Written {
-    /// Without the value, which may be a secret, also under a misspelt key.
+impl fmt::Debug for ConfigKey {
+    /// Omits the value, which may be a secret, even under a misspelt key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, layout, old_name, .. } = self;
-        let mut shown = f.debug_struct("Written");
-        shown.field("key", key).field("layout", layout).field("old_name", old_name).finish_non_exhaustive()
+        let Self { key, layout, is_old_name, .. } = self;
+        let mut output = f.debug_struct("ConfigKey");
+        output
+            .field("key", key)
+            .field("layout", layout)
+            .field("is_old_name", is_old_name)
+            .finish_non_exhaustive()
     }
 }
 
-/// Why the entry `config.yaml`, or a config file, cannot be read.
+/// Errors of reading the entry `config.yaml` or a config file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NestedError {
-    /// It is no YAML, or a key stands in it twice.
-    #[error("it is no YAML: {0}")]
-    NoYaml(String),
-    /// It is something other than keys and values.
-    #[error("it is no map from keys to values: write one `KEY: \"value\"` a line")]
-    NoMap,
+    /// The text is not YAML or has a duplicate key.
+    #[error("invalid YAML: {0}")]
+    InvalidYaml(String),
+    /// The YAML is not a map.
+    #[error("not a map of keys to values; write one `KEY: \"value\"` per line")]
+    NotAMap,
     /// A value is a map or a list.
-    #[error("{key} holds a list or a map: write one value in quotes")]
-    NoScalar {
+    #[error("the value of {key} is a list or a map; use one value in quotes")]
+    NotAScalar {
         /// The key.
         key: String,
     },
 }
 
-/// All keys that are written in the map, flat ones first, each layout in order of its keys.
+/// All keys of the map: flat keys first, each layout in the order of its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapText {
     /// The keys.
-    pub written: Vec<Written>,
-    /// What is wrong with the entry `config.yaml`, whose keys are then missing.
+    pub keys: Vec<ConfigKey>,
+    /// Error of the entry `config.yaml`, whose keys are then missing.
     pub nested_error: Option<NestedError>,
 }
 
 impl MapText {
-    /// Reads the `data` of a ConfigMap. Values that are no texts, which the apiserver refuses, are passed over.
+    /// Reads the `data` of a ConfigMap. Ignores values that are not text.
     #[must_use]
-    pub fn of(data: &serde_json::Map<String, Json>) -> Self {
+    pub fn from_data(data: &serde_json::Map<String, Json>) -> Self {
         let flat = data.iter().filter(|(key, _)| *key != NESTED_ENTRY);
-        let mut written: Vec<Written> =
-            flat.filter_map(|(key, value)| write(key, value.as_str()?, Layout::Flat)).collect();
+        let mut keys: Vec<ConfigKey> =
+            flat.filter_map(|(key, value)| config_key(key, value.as_str()?, Layout::Flat)).collect();
         let mut nested_error = None;
-        match data.get(NESTED_ENTRY).and_then(Json::as_str).map(nested) {
-            Some(Ok(keys)) => written.extend(keys),
+        match data.get(NESTED_ENTRY).and_then(Json::as_str).map(parse_nested) {
+            Some(Ok(nested)) => keys.extend(nested),
             Some(Err(error)) => nested_error = Some(error),
             None => {}
         }
-        Self { written, nested_error }
+        Self { keys, nested_error }
     }
 
-    /// The text that counts for a setting: flat before nested, the present name before an old one.
+    /// The key that applies to a setting: flat before nested, the current name before an old one.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Written> {
-        let of = |w: &&Written| w.setting.is_some_and(|s| s.key == key);
-        self.written.iter().filter(of).min_by_key(|w| (w.layout, w.old_name))
+    pub fn get(&self, key: &str) -> Option<&ConfigKey> {
+        let is_of_setting = |w: &&ConfigKey| w.setting.is_some_and(|s| s.key == key);
+        self.keys.iter().filter(is_of_setting).min_by_key(|w| (w.layout, w.is_old_name))
     }
 }
 
-/// Reads a text that holds keys and values: the entry `config.yaml`, or a config file.
+/// Parses the entry `config.yaml` or a config file.
 ///
 /// # Errors
-/// [`NestedError`], the first thing that is wrong.
-pub fn nested(text: &str) -> Result<Vec<Written>, NestedError> {
-    if text.len() > MOST_BYTES {
-        return Err(NestedError::NoYaml(format!("it has {} bytes, more than {MOST_BYTES}", text.len())));
+/// [`NestedError`], the first error.
+pub fn parse_nested(text: &str) -> Result<Vec<ConfigKey>, NestedError> {
+    if text.len() > MAX_BYTES {
+        return Err(NestedError::InvalidYaml(format!(
+            "the text has {} bytes; at most {MAX_BYTES} are allowed",
+            text.len()
+        )));
     }
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
-    let value: Json = yaml(text)?;
+    let value: Json = parse_yaml(text)?;
     let map = match value {
         Json::Null => return Ok(Vec::new()),
         Json::Object(map) => map,
-        _ => return Err(NestedError::NoMap),
+        _ => return Err(NestedError::NotAMap),
     };
     if let Some((key, _)) = map.iter().find(|(_, value)| value.is_array() || value.is_object()) {
-        return Err(NestedError::NoScalar { key: key.clone() });
+        return Err(NestedError::NotAScalar { key: key.clone() });
     }
-    // A second time, for the values as they are written: the first has made a number of `0123456` and of `1.10`.
-    let texts: BTreeMap<String, Option<String>> = yaml(text)?;
-    Ok(texts.iter().filter_map(|(key, text)| write(key, text.as_deref()?, Layout::Nested)).collect())
+    // A second pass for the values as written: the first pass turned `0123456` and `1.10` into numbers.
+    let texts: BTreeMap<String, Option<String>> = parse_yaml(text)?;
+    Ok(texts.iter().filter_map(|(key, text)| config_key(key, text.as_deref()?, Layout::Nested)).collect())
 }
 
-fn yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NestedError> {
+fn parse_yaml<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, NestedError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
-        // `.inf` is a text here like any other.
+        // `.inf` is plain text here.
         non_finite_float_policy: serde_saphyr::options::NonFiniteFloatPolicy::AsString,
-        // There are some seventy keys, each with one value: a person needs no more than this.
+        // Enough for about seventy keys with one value each.
         budget: serde_saphyr::budget! {
             max_depth: 8, max_events: 50_000, max_nodes: 20_000, max_aliases: 100, max_anchors: 100, max_merge_keys: 10,
-            max_total_scalar_bytes: MOST_BYTES, max_recorded_anchor_events: 20_000, max_recorded_anchor_bytes: MOST_BYTES,
+            max_total_scalar_bytes: MAX_BYTES, max_recorded_anchor_events: 20_000, max_recorded_anchor_bytes: MAX_BYTES,
         },
     };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| NestedError::NoYaml(yaml_problem(&error)))
+        .map_err(|error| NestedError::InvalidYaml(describe_yaml_error(&error)))
 }
 
-fn write(key: &str, text: &str, layout: Layout) -> Option<Written> {
+fn config_key(key: &str, text: &str, layout: Layout) -> Option<ConfigKey> {
     if text.is_empty() {
         return None;
     }
     let current = Setting::by_key(key);
     let old = || SETTINGS.iter().find(|s| s.old_keys().any(|old| old == key));
     let setting = current.or_else(old);
-    Some(Written {
+    Some(ConfigKey {
         key: key.to_owned(),
         setting,
-        old_name: current.is_none() && setting.is_some(),
+        is_old_name: current.is_none() && setting.is_some(),
         layout,
         text: text.to_owned(),
     })
 }
 
-/// Every key the map may hold, old names included: what a misspelt key is compared with.
+/// All valid keys of the map, including old names.
 #[must_use]
 pub fn known_keys() -> Vec<&'static str> {
     let rows = SETTINGS.iter().filter(|s| s.in_map);
     rows.flat_map(|s| std::iter::once(s.key).chain(s.old_keys())).chain([NESTED_ENTRY]).collect()
 }
 
-/// Keys that two layouts, or a present and an old name, give different texts for one setting.
+/// Pairs of keys that give one setting different values, by layout or by old name.
 #[must_use]
-pub fn contradictions(map: &MapText) -> Vec<(&Written, &Written)> {
-    let mut first: BTreeMap<&str, &Written> = BTreeMap::new();
-    let mut found = Vec::new();
-    for written in &map.written {
+pub fn contradictions(map: &MapText) -> Vec<(&ConfigKey, &ConfigKey)> {
+    let mut first: BTreeMap<&str, &ConfigKey> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    for written in &map.keys {
         let Some(setting) = written.setting else { continue };
         if let Some(other) = first.get(setting.key) {
-            // Values are compared parsed: `60s` is `1m`.
-            let same = match (setting.kind.parse(&other.text), setting.kind.parse(&written.text)) {
+            // Compared as parsed values: `60s` equals `1m`.
+            let is_same = match (setting.kind.parse(&other.text), setting.kind.parse(&written.text)) {
                 (Ok(a), Ok(b)) => a == b,
                 _ => other.text == written.text,
             };
-            if !same {
-                found.push((*other, written));
+            if !is_same {
+                pairs.push((*other, written));
             }
         } else {
             first.insert(setting.key, written);
         }
     }
-    found
+    pairs
 }
 
 #[cfg(test)]
@@ -191,24 +198,24 @@ mod tests {
     use super::*;
 
     fn read(data: &Json) -> MapText {
-        MapText::of(data.as_object().unwrap())
+        MapText::from_data(data.as_object().unwrap())
     }
 
     #[test]
-    fn both_layouts_are_read_and_flat_keys_win() {
+    fn flat_keys_take_precedence() {
         let map = read(&json!({
             "GLOBAL_OPT_INTERVAL": "60s", "PROBE_ADDR": ":9", "WVA_NODE_SELECTOR": "", "OTHER": "x",
             "config.yaml": "GLOBAL_OPT_INTERVAL: 30s\nWVA_SCALE_TO_ZERO: true\nV: 3\nLOG_LEVEL:\n",
         }));
         let text = |key| map.get(key).map(|w| w.text.as_str());
         assert_eq!(text("GLOBAL_OPT_INTERVAL"), Some("60s"));
-        assert_eq!(text("HEALTH_PROBE_BIND_ADDRESS"), Some(":9"), "by its old name");
+        assert_eq!(text("HEALTH_PROBE_BIND_ADDRESS"), Some(":9"), "old name");
         assert_eq!(text("WVA_SCALE_TO_ZERO"), Some("true"));
         assert_eq!(text("V"), Some("3"));
         assert_eq!(text("LOG_LEVEL"), None);
-        assert_eq!(text("WVA_NODE_SELECTOR"), None, "set to nothing is not set");
+        assert_eq!(text("WVA_NODE_SELECTOR"), None, "an empty value is not set");
         assert_eq!(contradictions(&map).len(), 1);
-        assert!(map.written.iter().any(|w| w.key == "OTHER" && w.setting.is_none()));
+        assert!(map.keys.iter().any(|w| w.key == "OTHER" && w.setting.is_none()));
     }
 
     #[test]
@@ -218,27 +225,27 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_says_so_and_hides_no_flat_key() {
+    fn unreadable_entry_is_an_error_and_hides_no_flat_key() {
         for (text, want) in [
-            ("a: [1", "no YAML"),
-            ("V: 1\nV: 2", "no YAML"),
-            ("- V", "no map"),
-            ("V: [1]", "V holds a list or a map"),
+            ("a: [1", "invalid YAML"),
+            ("V: 1\nV: 2", "invalid YAML"),
+            ("- V", "not a map"),
+            ("V: [1]", "value of V is a list or a map"),
         ] {
             let map = read(&json!({"GLOBAL_OPT_INTERVAL": "60s", "config.yaml": text}));
             assert!(map.nested_error.as_ref().is_some_and(|e| e.to_string().contains(want)), "{map:?}");
-            assert_eq!(map.written.len(), 1);
+            assert_eq!(map.keys.len(), 1);
         }
         assert_eq!(read(&json!({"config.yaml": "# nothing\n"})), MapText::default());
     }
 
     #[test]
-    fn values_are_taken_as_they_are_written() {
+    fn values_are_read_as_written() {
         for text in [
             "0123456", "1e5", "1.10", "0x1F", "0o17", "1_000", "+1", "-0", ".5", ".inf", ".nan", "no",
             "True", "yes", "on", "12345678901234567890123", "60s", "2001-01-01",
         ] {
-            let map = read(&json!({"config.yaml": format!("V: {text} # as it is\n")}));
+            let map = read(&json!({"config.yaml": format!("V: {text} # comment\n")}));
             assert_eq!(map.get("V").map(|w| w.text.as_str()), Some(text), "{map:?}");
         }
         for (text, want) in [
@@ -257,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_cannot_make_work() {
+    fn aliases_do_not_multiply_the_work() {
         let laughs = (1..9).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
             let alias = format!("*a{},", n - 1).repeat(9);
             format!("{text}a{n}: &a{n} [{alias}]\n")
@@ -271,7 +278,7 @@ mod tests {
         let deep = "[".repeat(100_000);
         for text in [laughs, long, many, deep] {
             let start = std::time::Instant::now();
-            assert!(nested(&text).is_err(), "{text:.40}");
+            assert!(parse_nested(&text).is_err(), "{text:.40}");
             assert!(
                 start.elapsed() < std::time::Duration::from_secs(5),
                 "{:.40}: {:?}",
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_no_part_of_what_debug_prints() {
+    fn debug_output_has_no_values() {
         let map = read(&json!({
             "PROMETHEUS_BEARER_TOKEN": "hunter2", "config.yaml": "PROMETHEUS_BEARER_TOKN: hunter2\nV: 2\nV: hunter2",
         }));

@@ -1,13 +1,13 @@
-//! Label matchers as PromQL has them between braces: `cluster="a",region=~"eu.*"`.
+//! Label matchers of PromQL without braces: `cluster="a",region=~"eu.*"`.
 
-/// Whether a text is a list of label matchers; the empty one is. The name of a metric is not one of them.
+/// Whether a text is a list of label matchers, possibly empty, without `__name__`.
 #[must_use]
 pub(super) fn is_matchers(text: &str) -> bool {
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let Some(after) = matcher(rest) else { return false };
+        let Some(after) = skip_matcher(rest) else { return false };
         rest = match after.strip_prefix(',') {
-            // A comma at the end promises one more.
+            // A trailing comma is not valid.
             Some(next) if next.trim().is_empty() => return false,
             Some(next) => next.trim_start(),
             None => return after.is_empty(),
@@ -16,8 +16,8 @@ pub(super) fn is_matchers(text: &str) -> bool {
     true
 }
 
-/// What follows the matcher at the beginning; `None` where there is none.
-fn matcher(text: &str) -> Option<&str> {
+/// Parses the first matcher and returns the rest; `None` if it is not valid.
+fn skip_matcher(text: &str) -> Option<&str> {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (label, rest) = text.split_at(text.find(|c| !is_inner(c))?);
     if label.is_empty() || label == "__name__" || label.starts_with(|c: char| c.is_ascii_digit()) {
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn matchers_are_those_of_promql() {
+    fn accepts_promql_matchers() {
         for text in [
             "", " ", r#"cluster="a""#, r#" cluster = "a" , region=~"eu.*" "#, r#"a!="",b!~"x|y",_c1="d,e""#,
             r#"a="quote \" and backslash \\""#, r#"namespace=~"team-.*""#,

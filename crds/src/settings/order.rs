@@ -1,73 +1,82 @@
-//! What holds between settings, and what this release cannot do yet. The start of the program asks for all of it, the
-//! admission of its map for the orders.
+//! Rules between settings. The start of the program checks all of them, the admission of the main map only the orders.
 
 use super::Value;
 
-/// Settings that do not go together, or one that cannot be as it is.
+/// Invalid combination of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The settings; of those that have an order, in the order they should have.
+pub struct SettingsProblem {
+    /// Keys of the settings; in their required order, if any.
     pub keys: &'static [&'static str],
-    /// What is wrong and what would be right.
-    pub right: &'static str,
+    /// The problem and its solution.
+    pub advice: &'static str,
 }
 
-/// Keys, whether each is at least the one before (else each is below the one before), and what would be right.
-const ORDERS: &[(&[&str], bool, &str)] = &[
-    (
-        &["LEADER_ELECTION_LEASE_DURATION", "LEADER_ELECTION_RENEW_DEADLINE", "LEADER_ELECTION_RETRY_PERIOD"],
-        false,
-        "lease duration, renew deadline and retry period must fall in that order, e.g. 60s > 50s > 10s",
-    ),
-    (
-        &[
+/// Settings with a required order of their durations.
+struct Order {
+    keys: &'static [&'static str],
+    /// Each value is at least the previous one; else each is below the previous one.
+    is_rising: bool,
+    advice: &'static str,
+}
+
+const ORDERS: &[Order] = &[
+    Order {
+        keys: &[
+            "LEADER_ELECTION_LEASE_DURATION", "LEADER_ELECTION_RENEW_DEADLINE",
+            "LEADER_ELECTION_RETRY_PERIOD",
+        ],
+        is_rising: false,
+        advice: "lease duration, renew deadline and retry period must decrease in this order, such as 60s, 50s, 10s",
+    },
+    Order {
+        keys: &[
             "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD",
             "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD",
             "PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD",
         ],
-        true,
-        "a signal is fresh, then stale, then unavailable, e.g. 1m, 2m, 5m",
-    ),
+        is_rising: true,
+        advice: "fresh, stale and unavailable threshold must not decrease in this order, such as 1m, 2m, 5m",
+    },
 ];
 
-/// Whether something is wrong with the values together.
-type Broken = fn(&Values<'_>) -> bool;
+/// Whether values are an invalid combination.
+type IsInvalid = fn(&Values<'_>) -> bool;
 
-/// Each a question to the values, and the problem where it is answered with yes.
-const OTHERS: &[(Broken, Problem)] = &[
+/// The other rules: a check, and the problem if it is true.
+const COMBINATIONS: &[(IsInvalid, SettingsProblem)] = &[
     (
         |v| v.is_off("WVA_WEBHOOK") && v.is_off("WVA_CONTROLLER"),
-        Problem {
+        SettingsProblem {
             keys: &["WVA_WEBHOOK", "WVA_CONTROLLER"],
-            right: "with both switched off nothing is left to run: leave one of them on",
+            advice: "admission and controller are both off, so nothing would run; set one of them to true",
         },
     ),
     (
         |v| v.is_on("WVA_WEBHOOK") && v.has("WEBHOOK_CONFIGURATION") && !v.has("WEBHOOK_SERVICE"),
-        Problem {
+        SettingsProblem {
             keys: &["WEBHOOK_CONFIGURATION", "WEBHOOK_SERVICE", "WVA_WEBHOOK"],
-            right: "WEBHOOK_SERVICE is empty: name the Service that the webhook configurations call, or leave WEBHOOK_CONFIGURATION empty",
+            advice: "WEBHOOK_SERVICE is empty; set it to the Service of the webhook configurations, or leave WEBHOOK_CONFIGURATION empty",
         },
     ),
     (
         |v| v.is_on("WVA_WEBHOOK") && v.get("WEBHOOK_BIND_ADDRESS") == Some(Value::Address(None)),
-        Problem {
+        SettingsProblem {
             keys: &["WEBHOOK_BIND_ADDRESS", "WVA_WEBHOOK"],
-            right: "admission without an address would be served nowhere: write one such as \":9443\", or WVA_WEBHOOK=false (--webhook=false) to do without admission",
+            advice: "admission has no address; set one such as \":9443\", or WVA_WEBHOOK=false (--webhook=false) to disable admission",
         },
     ),
     (
         |v| v.is("WVA_CERT_MODE", &["files"]) && !v.has("WEBHOOK_CERT_PATH"),
-        Problem {
+        SettingsProblem {
             keys: &["WVA_CERT_MODE", "WEBHOOK_CERT_PATH"],
-            right: "certificates are to be read from files and no folder is named: set WEBHOOK_CERT_PATH to where tls.crt, tls.key and ca.crt are mounted, or write self",
+            advice: "mode files needs a folder; set WEBHOOK_CERT_PATH to the folder with tls.crt, tls.key and ca.crt, or use mode self",
         },
     ),
     (
         |v| v.is("WVA_CERT_MODE", &["off"]) && v.is_on("WVA_WEBHOOK"),
-        Problem {
+        SettingsProblem {
             keys: &["WVA_CERT_MODE", "WVA_WEBHOOK"],
-            right: "an API server sends reviews over HTTPS alone, and off leaves no certificate: write self or files, or WVA_WEBHOOK=false (--webhook=false) to do without admission",
+            advice: "admission needs a certificate, because API servers require HTTPS; use mode self or files, or WVA_WEBHOOK=false (--webhook=false) to disable admission",
         },
     ),
     (
@@ -77,9 +86,9 @@ const OTHERS: &[(Broken, Problem)] = &[
                 && matches!(v.get("METRICS_BIND_ADDRESS"), Some(Value::Address(Some(_))))
                 && !v.has("METRICS_CERT_PATH")
         },
-        Problem {
+        SettingsProblem {
             keys: &["WVA_CERT_MODE", "METRICS_SECURE", "METRICS_CERT_PATH"],
-            right: "secure metrics need a certificate, and off leaves none: set METRICS_CERT_PATH, or METRICS_SECURE=false for plain HTTP, or write self or files",
+            advice: "secure metrics need a certificate; set METRICS_CERT_PATH, use mode self or files, or METRICS_SECURE=false for plain HTTP",
         },
     ),
     (
@@ -88,28 +97,28 @@ const OTHERS: &[(Broken, Problem)] = &[
                 && v.is_on("WVA_CONTROLLER")
                 && matches!(v.get("EXTERNAL_METRICS_BIND_ADDRESS"), Some(Value::Address(Some(_))))
         },
-        Problem {
+        SettingsProblem {
             keys: &["WVA_CERT_MODE", "EXTERNAL_METRICS_BIND_ADDRESS"],
-            right: "the external metrics API is served over HTTPS alone, and off leaves no certificate: write self or files, or EXTERNAL_METRICS_BIND_ADDRESS=0",
+            advice: "the external metrics API needs a certificate; use mode self or files, or EXTERNAL_METRICS_BIND_ADDRESS=0",
         },
     ),
     (
         |v| v.is_on("WVA_CONTROLLER") && !v.has("PROMETHEUS_BASE_URL"),
-        Problem {
+        SettingsProblem {
             keys: &["PROMETHEUS_BASE_URL"],
-            right: "is required: the URL of Prometheus, e.g. https://prometheus.monitoring.svc:9090 (or WVA_CONTROLLER=false, --controller=false, to serve admission alone)",
+            advice: "is required; set the URL of Prometheus, such as https://prometheus.monitoring.svc:9090, or WVA_CONTROLLER=false (--controller=false) to serve only admission",
         },
     ),
     (
         |v| v.has("PROMETHEUS_CLIENT_CERT_PATH") != v.has("PROMETHEUS_CLIENT_KEY_PATH"),
-        Problem {
+        SettingsProblem {
             keys: &["PROMETHEUS_CLIENT_CERT_PATH", "PROMETHEUS_CLIENT_KEY_PATH"],
-            right: "a client certificate needs its key: name both files, or none of the two",
+            advice: "a client certificate needs its key; set both files or neither",
         },
     ),
 ];
 
-/// The values that hold, by key.
+/// Effective values by key.
 struct Values<'a>(&'a dyn Fn(&'static str) -> Option<Value>);
 
 impl Values<'_> {
@@ -134,15 +143,15 @@ impl Values<'_> {
     }
 }
 
-/// Settings that are out of order among each other. What has no valid value is not compared. Start and admission ask
-/// this: the settings of an order all have defaults, so that a file can be judged without knowing the process.
+/// Finds violated orders of settings. Ignores invalid values. Works on a file alone, because all these settings have
+/// defaults.
 #[must_use]
-pub fn order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
-    let broken = |keys: &'static [&'static str], rising: bool| {
-        let values: Vec<_> = keys.iter().map(|key| value(key)).collect();
+pub fn find_order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<SettingsProblem> {
+    let is_violated = |order: &&Order| {
+        let values: Vec<_> = order.keys.iter().map(|key| value(key)).collect();
         values.windows(2).any(|pair| match (&pair[0], &pair[1]) {
             (Some(Value::Duration(a)), Some(Value::Duration(b))) => {
-                if rising {
+                if order.is_rising {
                     b < a
                 } else {
                     b >= a
@@ -151,18 +160,20 @@ pub fn order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Prob
             _ => false,
         })
     };
-    let orders = ORDERS.iter().filter(|(keys, rising, _)| broken(keys, *rising));
-    orders.map(|(keys, _, right)| Problem { keys, right }).collect()
+    let violated = ORDERS.iter().filter(is_violated);
+    violated.map(|order| SettingsProblem { keys: order.keys, advice: order.advice }).collect()
 }
 
-/// All that is wrong between settings, orders included. The start alone asks this: the rest depends on what the
-/// environment gives, and on what this release cannot do yet.
+/// Finds all invalid combinations of settings, including orders. Only the start checks them, because they also depend on
+/// the environment.
 #[must_use]
-pub fn problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<Problem> {
-    let mut found = order_problems(&value);
+pub fn find_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<SettingsProblem> {
+    let mut problems = find_order_problems(&value);
     let values = Values(&value);
-    found.extend(OTHERS.iter().filter(|(is, _)| is(&values)).map(|(_, problem)| *problem));
-    found
+    problems.extend(
+        COMBINATIONS.iter().filter(|(is_invalid, _)| is_invalid(&values)).map(|(_, problem)| *problem),
+    );
+    problems
 }
 
 #[cfg(test)]
@@ -174,7 +185,7 @@ mod tests {
 
     /// The first keys of the problems.
     fn check(set: &[(&str, &str)]) -> Vec<&'static str> {
-        let found = problems(|key| {
+        let found = find_problems(|key| {
             let setting = Setting::by_key(key)?;
             let text = set.iter().find(|(k, _)| *k == key).map(|(_, v)| *v).or(setting.default)?;
             setting.kind.parse(text).ok()
@@ -183,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_in_order_and_what_is_not_is_found() {
+    fn finds_settings_out_of_order() {
         let lease = "LEADER_ELECTION_LEASE_DURATION";
         let stale = "PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD";
         let fresh = "PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD";
         assert!(check(&[URL]).is_empty());
-        assert_eq!(check(&[URL, (lease, "50s")]), [lease], "must fall");
+        assert_eq!(check(&[URL, (lease, "50s")]), [lease], "must decrease");
         assert!(check(&[URL, (stale, "5m")]).is_empty(), "may be equal");
         assert_eq!(check(&[URL, (stale, "6m")]), [fresh]);
-        assert!(check(&[URL, (stale, "long")]).is_empty(), "said elsewhere");
+        assert!(check(&[URL, (stale, "long")]).is_empty(), "an invalid value is reported elsewhere");
     }
 
     #[test]
-    fn what_the_start_refuses_is_a_problem() {
+    fn finds_invalid_combinations() {
         let (webhook, controller) = (("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false"));
         let (address, mode) = (("WEBHOOK_BIND_ADDRESS", "0"), ("WVA_CERT_MODE", "files"));
         let (off, metrics) = (("WVA_CERT_MODE", "off"), ("METRICS_BIND_ADDRESS", ":8443"));

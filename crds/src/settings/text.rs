@@ -1,13 +1,13 @@
-//! Grammars of the texts that settings hold: names of objects, label selectors and URLs. What the API server or the
-//! HTTP client would refuse later is refused here, before the process starts with it.
+//! Syntax of texts in settings: object names, label selectors and URLs. Values that the API server or the HTTP client would
+//! refuse later fail at the start.
 
-/// The longest name of an object. The API server does not bound its parts.
+/// Maximum length of an object name. The API server does not limit its parts.
 const NAME_CHARS: usize = 253;
-/// The longest name without dots, and the longest label value.
+/// Maximum length of a name without dots, and of a label value.
 const LABEL_CHARS: usize = 63;
 
-/// Whether a text can be the name of an object: parts as DNS has them (RFC 1123), several with dots between them only
-/// where `dots` allows that, as most kinds do and Namespace and Service do not.
+/// Whether a text is a valid object name: DNS labels (RFC 1123) separated by dots, which need `dots`. Names of Namespaces
+/// and Services have no dots.
 #[must_use]
 pub fn is_name(text: &str, dots: bool) -> bool {
     let part = |part: &str| {
@@ -18,7 +18,7 @@ pub fn is_name(text: &str, dots: bool) -> bool {
     text.len() <= most && text.split('.').all(part) && (dots || !text.contains('.'))
 }
 
-/// Whether a text is a DNS name as certificates carry them: what an address could be is none.
+/// Whether a text is a DNS name in a certificate. IP addresses are not.
 #[must_use]
 pub(super) fn is_dns_name(text: &str) -> bool {
     let part = |part: &str| {
@@ -30,7 +30,7 @@ pub(super) fn is_dns_name(text: &str) -> bool {
     text.len() <= NAME_CHARS && text.split('.').all(part) && !text.rsplit('.').next().is_none_or(is_number)
 }
 
-/// Whether a text is a Kubernetes label value; the empty one is.
+/// Whether a text is a Kubernetes label value, possibly empty.
 #[must_use]
 pub fn is_label_value(text: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
@@ -40,32 +40,32 @@ pub fn is_label_value(text: &str) -> bool {
         && edge(text.chars().next_back())
 }
 
-/// A label key: a name of up to 63 characters, perhaps after a domain and a slash.
+/// Whether a text is a label key: a name of up to 63 characters, optionally after a domain and a slash.
 fn is_label_key(text: &str) -> bool {
     let (domain, name) = text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     domain.is_none_or(|domain| is_name(domain, true)) && !name.is_empty() && is_label_value(name)
 }
 
-/// Whether a text is a label selector as `kubectl -l` and the API server take it. The empty one selects all.
+/// Whether a text is a label selector for `kubectl -l` and the API server. An empty selector selects all.
 pub(super) fn is_selector(text: &str) -> bool {
-    let tokens = tokens(text);
+    let tokens = split_tokens(text);
     let mut rest = tokens.as_slice();
     if rest.is_empty() {
         return true;
     }
     loop {
-        let Some(after) = requirement(rest) else { return false };
+        let Some(after) = skip_requirement(rest) else { return false };
         match after {
             [] => return true,
-            // A comma at the end promises one more.
+            // A trailing comma is not valid.
             [",", next @ ..] => rest = next,
             _ => return false,
         }
     }
 }
 
-/// What follows the requirement at the beginning; `None` where there is none.
-fn requirement<'t, 's>(tokens: &'t [&'s str]) -> Option<&'t [&'s str]> {
+/// Parses the first requirement and returns the rest; `None` if it is not valid.
+fn skip_requirement<'t, 's>(tokens: &'t [&'s str]) -> Option<&'t [&'s str]> {
     if let ["!", key, rest @ ..] = tokens {
         return is_label_key(key).then_some(rest);
     }
@@ -75,7 +75,7 @@ fn requirement<'t, 's>(tokens: &'t [&'s str]) -> Option<&'t [&'s str]> {
     }
     match rest {
         ["=" | "==" | "!=", value, rest @ ..] if *value != "," => is_label_value(value).then_some(rest),
-        // `key=` is a label that is there and empty.
+        // `key=` selects a label with an empty value.
         ["=" | "==" | "!=", rest @ ..] => Some(rest),
         [">" | "<", value, rest @ ..] => value.parse::<i64>().is_ok().then_some(rest),
         ["in" | "notin", "(", rest @ ..] => {
@@ -87,18 +87,18 @@ fn requirement<'t, 's>(tokens: &'t [&'s str]) -> Option<&'t [&'s str]> {
     }
 }
 
-/// Words, and the signs that stand between them.
-fn tokens(text: &str) -> Vec<&str> {
-    let sign = |c: char| "=!(),<>".contains(c);
+/// Splits a selector into words and operators.
+fn split_tokens(text: &str) -> Vec<&str> {
+    let is_operator = |c: char| "=!(),<>".contains(c);
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let length = if rest.starts_with("==") || rest.starts_with("!=") {
             2
-        } else if sign(first) {
+        } else if is_operator(first) {
             1
         } else {
-            rest.find(|c: char| sign(c) || c.is_whitespace()).unwrap_or(rest.len())
+            rest.find(|c: char| is_operator(c) || c.is_whitespace()).unwrap_or(rest.len())
         };
         let (token, after) = rest.split_at(length);
         tokens.push(token);
@@ -107,26 +107,26 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Whether a text is an `http` or `https` URL that names a host, as the HTTP client reads it.
+/// Whether a text is an `http` or `https` URL with a host that the HTTP client accepts.
 pub(super) fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    // The client's parser mends what is left out or too much here.
+    // Checked here, because the client's parser tolerates missing and extra slashes.
     let host = rest.and_then(|r| r.split(['/', '?', '#', '\\']).next()).unwrap_or_default();
     !host.is_empty()
         && !text.contains(|c: char| c.is_whitespace() || c.is_control())
         && url::Url::parse(text).is_ok_and(|url| url.host_str().is_some_and(|host| !host.is_empty()))
 }
 
-/// A URL as it may be shown: the password in `user:password@` is `***`, and so is a user without one, which may be a
-/// token. Does the same for texts that are no URLs as long as an `@` tells where the host begins.
+/// Masks credentials in a URL: the password in `user:password@`, or a user without password, which may be a token. Also
+/// works on invalid URLs with an `@` before the host.
 #[must_use]
 pub fn without_password(text: &str) -> String {
     let (scheme, rest) = text.find("://").map_or(("", text), |at| text.split_at(at + 3));
     let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-    // A password may hold a slash by mistake: what follows the colon is then no port.
+    // A password may contain a slash by mistake; then the text after the colon is not a port.
     let port = authority.split_once(':').map(|(_, port)| port);
-    let no_port = port.is_some_and(|p| p.is_empty() || !p.bytes().all(|b| b.is_ascii_digit()));
-    let end = authority.rfind('@').or_else(|| if no_port { rest.rfind('@') } else { None });
+    let is_not_a_port = port.is_some_and(|p| p.is_empty() || !p.bytes().all(|b| b.is_ascii_digit()));
+    let end = authority.rfind('@').or_else(|| if is_not_a_port { rest.rfind('@') } else { None });
     let Some(end) = end else { return text.to_owned() };
     let user = rest[..end].split_once(':').map(|(user, _)| format!("{user}:")).unwrap_or_default();
     format!("{scheme}{user}***{}", &rest[end..])
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_objects() {
+    fn accepts_object_names() {
         for (text, label, name) in [
             ("wva", true, true),
             ("72dd1cf1.llm-d.ai", false, true),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_those_of_the_api_server() {
+    fn accepts_selectors_of_the_api_server() {
         for text in [
             "",
             " ",
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_what_the_client_takes() {
+    fn accepts_urls_of_the_http_client() {
         for text in [
             "http://p", "https://p:9090/prom?x=1", "http://u:s@p", "http://[::1]:9090", "http://my_prom.svc",
             "http://10.0.0.1",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_shown() {
+    fn masks_passwords() {
         for (text, shown) in [
             ("http://p:9090", "http://p:9090"),
             ("https://u:s@p/x@y", "https://u:***@p/x@y"),

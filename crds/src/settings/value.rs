@@ -1,5 +1,4 @@
-//! Values of settings: parsed once at the edge, so that what is invalid cannot be expressed further in. Values are
-//! compared parsed (`60s` is `1m`), which is what the rule on immutable keys needs.
+//! Parsed values of settings. The rule on immutable keys compares parsed values: `60s` equals `1m`.
 
 use std::net::SocketAddr;
 
@@ -7,89 +6,89 @@ use super::matchers::is_matchers;
 use super::text::{is_dns_name, is_label_value, is_name, is_selector, is_url, without_password};
 use crate::GoDuration;
 
-/// What values a setting takes.
+/// Kind of values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `true` or `false`, in Go's spellings (`1`, `t`, `TRUE` ...).
     Bool,
-    /// A whole number from the given minimum.
+    /// A whole number.
     Int {
-        /// Smallest value.
+        /// Minimum.
         min: i64,
     },
-    /// A Go duration of at least so many milliseconds.
+    /// A Go duration.
     Duration {
-        /// Smallest value in milliseconds.
+        /// Minimum in milliseconds.
         min_ms: u64,
     },
-    /// Where to listen: `:8443`, `127.0.0.1:8443`, or `0` for not at all.
+    /// Address to listen on: `:8443`, `127.0.0.1:8443`, or `0` to disable it.
     Address,
-    /// Like [`Kind::Address`], but only on a loopback address.
+    /// Like [`Kind::Address`], but only loopback addresses.
     LoopbackAddress,
     /// An `http` or `https` URL.
     Url,
     /// Any text.
     Text,
-    /// A bearer token, without the white space around it.
+    /// A bearer token; surrounding white space is removed.
     Token,
-    /// A Kubernetes label value, or nothing.
+    /// A Kubernetes label value, possibly empty.
     LabelValue,
-    /// The name of an object, or nothing.
+    /// An object name, possibly empty.
     Name {
-        /// Dots may stand in it. In that of a Namespace or a Service they may not.
+        /// Whether dots are allowed. Namespaces and Services have no dots.
         dots: bool,
     },
-    /// A DNS name that a certificate can carry, or nothing.
+    /// A DNS name of a certificate, possibly empty.
     DnsName,
-    /// A label selector; nothing selects all.
+    /// A label selector; an empty selector selects all.
     Selector,
-    /// Label matchers of PromQL, or nothing.
+    /// Label matchers of PromQL, possibly empty.
     Matchers,
-    /// One of a few words.
+    /// One of several words.
     OneOf(&'static [&'static str]),
 }
 
-/// A valid value.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Of [`Kind::Bool`].
+    /// Value of [`Kind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Int`].
+    /// Value of [`Kind::Int`].
     Int(i64),
-    /// Of [`Kind::Duration`].
+    /// Value of [`Kind::Duration`].
     Duration(GoDuration),
-    /// Of [`Kind::Address`]; `None` is "off".
+    /// Value of [`Kind::Address`]; `None` is disabled.
     Address(Option<SocketAddr>),
-    /// Of every other kind.
+    /// Value of any other kind.
     Text(String),
 }
 
-/// Why a value is not valid; the text says what would be.
+/// Parse errors, which say what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
-    /// No duration.
+    /// Not a duration.
     #[error(transparent)]
     Duration(#[from] crate::duration::DurationError),
-    /// No bearer token. The text is a secret.
+    /// Not a bearer token. The text is secret.
     #[error(
-        "it is empty, or it holds white space or another character that no HTTP header carries: write the token in one line, or remove the setting to send no token"
+        "the token is empty or has characters that an HTTP header cannot have; use one line without spaces, or remove the setting to send no token"
     )]
     Token,
-    /// A text of another kind, or out of range.
-    #[error("found {found:?}: {}", kind.advice())]
+    /// Wrong type or out of range.
+    #[error("{found:?} is not valid; {}", kind.advice())]
     Invalid {
-        /// The text, without the password that may be in a URL.
+        /// The text, with a password in a URL masked.
         found: String,
-        /// What was expected.
+        /// Expected kind.
         kind: Kind,
     },
 }
 
 impl Kind {
-    /// Reads a value from the notation of flags, environment and ConfigMap.
+    /// Parses a value.
     ///
     /// # Errors
-    /// [`ValueError`], which names what was found and what would be right.
+    /// [`ValueError`].
     pub fn parse(self, text: &str) -> Result<Value, ValueError> {
         let text_if = |is_valid: bool| {
             if is_valid { Ok(Value::Text(text.to_owned())) } else { Err(self.invalid(text)) }
@@ -108,8 +107,8 @@ impl Kind {
                 duration if duration < millis(min_ms) => Err(self.invalid(text)),
                 duration => Ok(Value::Duration(duration)),
             },
-            Self::Address => address(text).map(Value::Address),
-            Self::LoopbackAddress => match address(text)? {
+            Self::Address => parse_address(text).map(Value::Address),
+            Self::LoopbackAddress => match parse_address(text)? {
                 Some(a) if !a.ip().is_loopback() => Err(self.invalid(text)),
                 a => Ok(Value::Address(a)),
             },
@@ -136,46 +135,42 @@ impl Kind {
         ValueError::Invalid { found, kind: self }
     }
 
-    /// What to write.
+    /// Advice on valid values.
     fn advice(self) -> String {
         let advice = match self {
-            Self::Bool => "write true or false",
-            Self::Int { min } => return format!("write a whole number of {min} or more"),
-            Self::Duration { min_ms } => return format!("write a duration of {} or more", millis(min_ms)),
-            Self::Address => {
-                "write an address such as \":8443\" or \"127.0.0.1:8443\", or \"0\" to switch it off"
-            }
+            Self::Bool => "use true or false",
+            Self::Int { min } => return format!("use a whole number of {min} or more"),
+            Self::Duration { min_ms } => return format!("use a duration of {} or more", millis(min_ms)),
+            Self::Address => "use an address such as \":8443\" or \"127.0.0.1:8443\", or \"0\" to disable it",
             Self::LoopbackAddress => {
-                "this endpoint has no authentication, so write a loopback address such as \"127.0.0.1:8082\", or \"0\" to switch it off"
+                "this endpoint has no authentication, so use a loopback address such as \"127.0.0.1:8082\", or \"0\" to disable it"
             }
-            Self::Url => {
-                "write a URL that starts with http:// or https:// and names a host, and a port up to 65535 if any"
-            }
-            Self::Text | Self::Token => "write a text",
+            Self::Url => "use a URL with http:// or https://, a host and, optionally, a port up to 65535",
+            Self::Text | Self::Token => "use text",
             Self::LabelValue => {
-                "write a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
+                "use a label value: at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends"
             }
             Self::Name { dots } => {
                 let more = if dots { ", '.' and" } else { " and" };
                 return format!(
-                    "write the name of one object: lower-case letters, digits{more} '-', with a letter or digit at both ends"
+                    "use the name of one object: lower-case letters, digits{more} '-', with a letter or digit at both ends"
                 );
             }
             Self::DnsName => {
-                "write the DNS name that the certificate carries, such as \"prometheus.monitoring.svc\": no address, no port and no scheme"
+                "use the DNS name in the certificate, such as \"prometheus.monitoring.svc\", without address, port or scheme"
             }
             Self::Selector => {
-                "write a label selector such as \"gpu=a100,zone in (a, b),!spot\", or leave it empty for all"
+                "use a label selector such as \"gpu=a100,zone in (a, b),!spot\", or leave it empty for all"
             }
             Self::Matchers => {
-                "write label matchers of PromQL without braces, such as cluster=\"a\",region=~\"eu.*\"; __name__ cannot be among them"
+                "use PromQL label matchers without braces and without __name__, such as cluster=\"a\",region=~\"eu.*\""
             }
-            Self::OneOf(words) => return format!("write one of {}", words.join(", ")),
+            Self::OneOf(words) => return format!("use one of {}", words.join(", ")),
         };
         advice.to_owned()
     }
 
-    /// What stands for the value in `--help`.
+    /// Placeholder of the value in `--help`.
     #[must_use]
     pub const fn placeholder(self) -> &'static str {
         match self {
@@ -199,8 +194,8 @@ fn millis(millis: u64) -> GoDuration {
     std::time::Duration::from_millis(millis).into()
 }
 
-/// `:PORT` means every address of the machine, as it does in Go.
-fn address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
+/// Parses an address to listen on; `:PORT` means all addresses, as in Go.
+fn parse_address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
     if text == "0" || text.is_empty() {
         return Ok(None);
     }
@@ -226,19 +221,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_is_right() {
-        let refused = |kind: Kind, text: &str| kind.parse(text).unwrap_err().to_string();
-        assert!(refused(Kind::Bool, "yes").contains("true or false"));
-        assert!(refused(Kind::Int { min: 1 }, "0").contains("1 or more"));
-        assert!(refused(Kind::Duration { min_ms: 60_000 }, "10s").contains("1m0s or more"));
-        assert!(refused(Kind::Duration { min_ms: 1 }, "10").contains("unit"));
-        assert!(refused(Kind::Address, "8443").contains("\":8443\""));
-        assert!(refused(Kind::LoopbackAddress, ":8082").contains("loopback"));
+    fn errors_say_what_is_expected() {
+        let error = |kind: Kind, text: &str| kind.parse(text).unwrap_err().to_string();
+        assert!(error(Kind::Bool, "yes").contains("true or false"));
+        assert!(error(Kind::Int { min: 1 }, "0").contains("1 or more"));
+        assert!(error(Kind::Duration { min_ms: 60_000 }, "10s").contains("1m0s or more"));
+        assert!(error(Kind::Duration { min_ms: 1 }, "10").contains("unit"));
+        assert!(error(Kind::Address, "8443").contains("\":8443\""));
+        assert!(error(Kind::LoopbackAddress, ":8082").contains("loopback"));
         for url in ["prometheus:9090", "ftp://x", "http://", "https://:9090", "http://a b"] {
-            assert!(refused(Kind::Url, url).contains("http://"), "{url}");
+            assert!(error(Kind::Url, url).contains("http://"), "{url}");
         }
-        assert!(refused(Kind::Name { dots: false }, "a.b").contains("digits and '-'"));
-        assert!(refused(Kind::Name { dots: true }, "Not A Name").contains("name of one object"));
+        assert!(error(Kind::Name { dots: false }, "a.b").contains("digits and '-'"));
+        assert!(error(Kind::Name { dots: true }, "Not A Name").contains("name of one object"));
         assert!(
             Kind::Name { dots: true }.parse("a.b").is_ok() && Kind::Name { dots: false }.parse("").is_ok()
         );
@@ -255,16 +250,16 @@ mod tests {
             "é",
             &"p".repeat(64),
         ] {
-            assert!(refused(Kind::DnsName, name).contains("DNS name"), "{name}");
+            assert!(error(Kind::DnsName, name).contains("DNS name"), "{name}");
         }
         for name in ["", "p", "prometheus.monitoring.svc", "Prometheus_1.example.com"] {
             assert!(Kind::DnsName.parse(name).is_ok(), "{name}");
         }
-        assert!(refused(Kind::Selector, "(((").contains("label selector"));
-        assert!(refused(Kind::Matchers, "cluster=a").contains("cluster=\"a\""));
-        assert!(refused(Kind::Url, "http://u:hunter2@h:99999").contains("http://u:***@h:99999"));
-        assert!(refused(Kind::LabelValue, "a b").contains("label value"));
-        assert!(refused(Kind::OneOf(&["json", "text"]), "xml").contains("json, text"));
+        assert!(error(Kind::Selector, "(((").contains("label selector"));
+        assert!(error(Kind::Matchers, "cluster=a").contains("cluster=\"a\""));
+        assert!(error(Kind::Url, "http://u:hunter2@h:99999").contains("http://u:***@h:99999"));
+        assert!(error(Kind::LabelValue, "a b").contains("label value"));
+        assert!(error(Kind::OneOf(&["json", "text"]), "xml").contains("json, text"));
     }
 
     #[test]

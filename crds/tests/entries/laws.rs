@@ -1,5 +1,4 @@
-//! Laws over random entries: schema and reader give one verdict on maps made of known keys and values that are nearly
-//! right, and on durations as people write and mistype them.
+//! Schema and reader agree on random entries with known keys and almost valid values, and on random durations.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -8,13 +7,13 @@ use wva_crds::entries::{Kind, PositiveDuration};
 
 use super::{check, read, validator};
 
-/// Texts that are right for some field and wrong for others.
+/// Texts that are valid for some fields only.
 const TEXTS: &[&str] = &[
     "", "m", "5m", "0s", "0", "10", "1h30m", "500ms", "-5s", "+1m", "1.5h", ".5s", "5 m", "auto", "on",
     "off", "saturation", "throughput", "exact", "costAware", "Saturation", "true", "0.8",
 ];
 
-/// Values that are right for some field and wrong for others.
+/// Values that are valid for some fields only.
 fn near_miss() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => (-2i32..12).prop_map(|n| json!(f64::from(n) / 4.0)),
@@ -28,7 +27,7 @@ fn near_miss() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Maps with a few of the keys that a kind knows, and some that another kind, a snapshot or nobody knows.
+/// Maps with a few of these keys.
 fn map_of(keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
     proptest::collection::vec((proptest::sample::select(keys), near_miss()), 0..4)
         .prop_map(|pairs| pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Map<_, _>>().into())
@@ -45,21 +44,21 @@ const SCALE_TO_ZERO: &[&str] =
 const ROW: &[&str] = &["slo-itl", "slo-ttw", "slo-tpot", "priority", "name"];
 const MODEL: &[&str] = &["slo-tpot", "slo-ttft", "slo-itl", "model"];
 
-/// A valid value with some of its fields replaced, so that required fields are mostly there.
-fn over(base: Value, keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
-    let gone = proptest::sample::select(keys);
-    (map_of(keys), proptest::option::weighted(0.2, gone)).prop_map(move |(map, gone)| {
+/// A valid value with some fields replaced, so that required fields are mostly present.
+fn with_changes(base: Value, keys: &'static [&'static str]) -> impl Strategy<Value = Value> {
+    let removed = proptest::sample::select(keys);
+    (map_of(keys), proptest::option::weighted(0.2, removed)).prop_map(move |(map, removed)| {
         let mut whole = base.clone();
         let fields = whole.as_object_mut().unwrap();
         fields.extend(map.as_object().unwrap().clone());
-        gone.map(|key| fields.remove(key));
+        removed.map(|key| fields.remove(key));
         whole
     })
 }
 
 fn entry() -> impl Strategy<Value = (Kind, Value)> {
-    let row = || over(json!({"name": "a", "model": "m", "priority": 1}), ROW);
-    let model = || over(json!({"model": "m"}), MODEL);
+    let row = || with_changes(json!({"name": "a", "model": "m", "priority": 1}), ROW);
+    let model = || with_changes(json!({"model": "m"}), MODEL);
     let class = (proptest::collection::vec(model(), 0..3), map_of(&["name", "priority", "data", "model"]));
     prop_oneof![
         4 => map_of(SATURATION).prop_map(|v| (Kind::Saturation, v)),
@@ -74,7 +73,7 @@ fn entry() -> impl Strategy<Value = (Kind, Value)> {
     ]
 }
 
-/// Durations as people write and mistype them: up to five parts, units right and wrong.
+/// Almost valid durations: up to five parts, with valid and invalid units.
 fn duration_text() -> impl Strategy<Value = String> {
     let number = prop_oneof![
         6 => "[0-9]{1,4}",
@@ -97,7 +96,7 @@ fn retention(text: &str) -> Value {
 }
 
 #[test]
-fn durations_have_one_verdict() {
+fn schema_and_parser_agree_on_durations() {
     for text in [
         "10m", "1h30m", "500ms", "1.5h", ".5s", "5.s", "+5s", "0h1m", "1m0s", "007s", "1ns", "1µs", "1μs",
         "0.001us", "0.000000000001h", "0.0000000001m", "99999h", "1h0m0.5s", "720h",
@@ -113,9 +112,9 @@ fn durations_have_one_verdict() {
     }
 }
 
-/// What is finer than a nanosecond is cut off, digit by digit, and then nothing may be left.
+/// Digits below a nanosecond are truncated, and the rest must be above 0.
 #[test]
-fn the_last_digit_that_counts_is_the_same_for_both() {
+fn schema_and_parser_agree_on_the_last_digit() {
     for (unit, digits) in [("h", 12), ("m", 10), ("s", 9), ("ms", 6), ("us", 3), ("µs", 3), ("ns", 0)] {
         let text = |zeros: usize| format!(".{}1{unit}", "0".repeat(zeros));
         for zeros in 0..digits + 2 {
@@ -128,7 +127,7 @@ fn the_last_digit_that_counts_is_the_same_for_both() {
 
 proptest! {
     #[test]
-    fn the_schema_accepts_what_is_read((kind, value) in entry()) {
+    fn schema_and_reader_agree((kind, value) in entry()) {
         let validator = validator(kind);
         let errors: Vec<_> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
         let found = read(kind, &value);
@@ -136,25 +135,24 @@ proptest! {
     }
 
     #[test]
-    fn the_pattern_accepts_the_durations_that_are_read(text in duration_text()) {
+    fn pattern_and_parser_agree(text in duration_text()) {
         let accepted = validator(Kind::ScaleToZero).is_valid(&retention(&text));
         let parsed = text.parse::<PositiveDuration>();
-        // Longer ones may be refused, and are by nobody's wish.
+        // The pattern may refuse longer ones.
         if accepted || parsed.as_ref().is_ok_and(|d| d.get() < GoDuration::from_secs(99_999 * 3600)) {
             prop_assert_eq!(accepted, parsed.is_ok(), "{:?}: {:?}", text, parsed);
         }
     }
 
-    /// Nothing is longer than this program can hold, however it is written.
     #[test]
-    fn the_pattern_accepts_no_text_that_is_refused(text in r"\+?([0-9]{1,22}(\.[0-9]{0,5})?(h|m|s|ms|us|µs|ns)){1,14}") {
+    fn pattern_accepts_only_valid_durations(text in r"\+?([0-9]{1,22}(\.[0-9]{0,5})?(h|m|s|ms|us|µs|ns)){1,14}") {
         if validator(Kind::ScaleToZero).is_valid(&retention(&text)) {
             prop_assert!(text.parse::<PositiveDuration>().is_ok(), "{}", text);
         }
     }
 
     #[test]
-    fn what_is_printed_matches_the_pattern(seconds in 1u64..300_000_000, nanos in 0u32..1_000_000_000) {
+    fn printed_durations_match_the_pattern(seconds in 1u64..300_000_000, nanos in 0u32..1_000_000_000) {
         let text = GoDuration::from(std::time::Duration::new(seconds, nanos)).to_string();
         prop_assert!(validator(Kind::ScaleToZero).is_valid(&retention(&text)), "{}", text);
     }

@@ -1,6 +1,6 @@
-//! The law of config map entries: what the schema accepts is what the reader reads, whoever asks. Here are tables of
-//! entries that people write and mistype, and what they are told; `laws` has random ones.
-#![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
+//! Schema and reader accept the same ConfigMap entries. This file has typical entries, typical mistakes and their
+//! messages; `laws` has random entries.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod laws;
 
@@ -10,8 +10,8 @@ use std::sync::LazyLock;
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{
-    Entry, Fault, Kind, Reading, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
-    ServiceClassMap, Wrong, read_text, read_value, schema, yaml_value,
+    Entry, Fault, FaultKind, Kind, ParsedEntry, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry,
+    ServiceClassList, ServiceClassMap, read_text, read_value, schema, yaml_value,
 };
 
 fn validator(kind: Kind) -> &'static Validator {
@@ -21,7 +21,7 @@ fn validator(kind: Kind) -> &'static Validator {
     &ALL[Kind::ALL.iter().position(|k| *k == kind).unwrap()]
 }
 
-/// What the reader of a kind says.
+/// Reads a value as an entry of a kind.
 fn read(kind: Kind, value: &Value) -> Result<(), Vec<Fault>> {
     match kind {
         Kind::Saturation => read_value::<SaturationEntry>(value).map(|_| ()),
@@ -31,18 +31,18 @@ fn read(kind: Kind, value: &Value) -> Result<(), Vec<Fault>> {
     }
 }
 
-/// One text, and whether schema and reader accept it.
+/// Asserts whether schema and reader accept a text.
 #[track_caller]
 fn check(kind: Kind, text: &str, accepted: bool) {
     let value = yaml_value(text).unwrap();
     let found = read(kind, &value);
-    assert_eq!(found.is_ok(), accepted, "{text}: the reader says {found:?}");
+    assert_eq!(found.is_ok(), accepted, "{text}: reader: {found:?}");
     let errors: Vec<_> = validator(kind).iter_errors(&value).map(|e| e.to_string()).collect();
-    assert_eq!(errors.is_empty(), accepted, "{text}: the schema says {errors:?}");
+    assert_eq!(errors.is_empty(), accepted, "{text}: schema: {errors:?}");
 }
 
 #[test]
-fn what_people_write_is_read() {
+fn accepts_typical_entries() {
     for text in [
         "{}",
         "kvCacheThreshold: 0.80\nqueueLengthThreshold: 5\nkvSpareTrigger: 0.10\nqueueSpareTrigger: 3",
@@ -77,13 +77,13 @@ fn what_people_write_is_read() {
 }
 
 #[test]
-fn what_is_nearly_right_is_refused() {
+fn refuses_typical_mistakes() {
     for text in [
         "kvCacheThreshold: 1.1", "kvCacheThreshold: -0.1", "kvCacheThreshold: '0.8'", "kvCacheThreshold:",
         "queueLengthThreshold: -1", "scaleUpThreshold: 0", "utilization: 1.01", "itlSlo: 0", "hold: 0s",
         "hold: 5", "hold: 1d", "drain: -2m", "warmSpare: true", "warmSpare: Auto", "analyzerName: tokens",
         "shadowAnalyzer: percentages", "optimizer: ''", "optimizer: Exact", "enableLimiter: yes",
-        "model_id: 7", // Spellings of snapshot files, and of other maps.
+        "model_id: 7", // Spellings of snapshot files and other maps.
         "modelID: m", "modelId: m", "kv_cache_threshold: 0.8", "retention_period: 10m", "[]", "text", "",
     ] {
         check(Kind::Saturation, text, false);
@@ -113,59 +113,59 @@ fn what_is_nearly_right_is_refused() {
     }
 }
 
-/// Where the faults of a text are.
+/// Paths of the faults of a text.
 #[track_caller]
-fn paths<E: Entry + std::fmt::Debug>(text: &str) -> Vec<String> {
+fn fault_paths<E: Entry + std::fmt::Debug>(text: &str) -> Vec<String> {
     let mut paths: Vec<_> = read_text::<E>(text).unwrap_err().into_iter().map(|fault| fault.path).collect();
     paths.sort_unstable();
     paths
 }
 
 #[test]
-fn all_faults_come_back_together_with_their_paths() {
+fn returns_all_faults_with_their_paths() {
     let text = "{kvThreshold: 1, kvCacheThreshold: 2, hold: 0s, enableLimiter: 1, drain: 1m}";
     let want = [".enableLimiter", ".hold", ".kvCacheThreshold", ".kvThreshold"];
-    assert_eq!(paths::<SaturationEntry>(text), want);
+    assert_eq!(fault_paths::<SaturationEntry>(text), want);
     let faults = read_text::<SaturationEntry>(text).unwrap_err();
-    let told = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-    for said in ["kvSpareTrigger", "from 0 to 1", "above 0", "true or false"] {
-        assert!(told.contains(said), "{said}: {told}");
+    let messages = faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    for part in ["kvSpareTrigger", "from 0 to 1", "above 0", "true or false"] {
+        assert!(messages.contains(part), "{part}: {messages}");
     }
     let text = "{priority: 0, data: [{model: m, slo: 1}]}";
-    assert_eq!(paths::<ServiceClassEntry>(text), [".data[0].slo", ".name", ".priority"]);
+    assert_eq!(fault_paths::<ServiceClassEntry>(text), [".data[0].slo", ".name", ".priority"]);
     let text = "{name: '', priority: 0, data: [{model: m, slo-ttft: 0}, {model: n, slo-ttft: 0}]}";
     let want = [".data[0].slo-ttft", ".data[1].slo-ttft", ".name", ".priority"];
-    assert_eq!(paths::<ServiceClassEntry>(text), want);
+    assert_eq!(fault_paths::<ServiceClassEntry>(text), want);
 }
 
 #[test]
-fn a_fault_names_the_field_what_was_found_and_what_would_be_right() {
+fn messages_have_field_value_and_expectation() {
     for (text, want) in [
         (
             "kvCacheThreshold: '0.8'",
-            "kvCacheThreshold: found \"0.8\": write a number from 0 to 1, without quotes",
+            "kvCacheThreshold: \"0.8\" is not valid; use a number from 0 to 1, without quotes",
         ),
-        ("queueSpareTrigger: null", "queueSpareTrigger: found null: write a number of 0 or more"),
-        ("modelID: m", "modelID: there is no such field: \"model_id\"?"),
-        ("hold: 5m\nhold: 6m", "found \"hold\" twice, again in line 2"),
-        ("[]", "found a list of 0: write fields and values, one `field: value` a line"),
+        ("queueSpareTrigger: null", "queueSpareTrigger: null is not valid; use a number of 0 or more"),
+        ("modelID: m", "modelID: unknown field; did you mean \"model_id\"?"),
+        ("hold: 5m\nhold: 6m", "\"hold\" appears twice, again in line 2"),
+        ("[]", "cannot read the entry: a list of 0; use fields and values, one `field: value` per line"),
     ] {
-        let told: Vec<_> =
+        let messages: Vec<_> =
             read_text::<SaturationEntry>(text).unwrap_err().iter().map(ToString::to_string).collect();
-        assert_eq!(told, [want], "{text}");
+        assert_eq!(messages, [want], "{text}");
     }
     for text in ["kvCacheThreshold: .nan", "queueLengthThreshold: .inf", "hold: [", "&a [*a", &"[".repeat(40)]
     {
         let faults = read_text::<SaturationEntry>(text).unwrap_err();
-        let [Fault { wrong: Wrong::Form, right, .. }] = faults.as_slice() else {
+        let [Fault { kind: FaultKind::Form, expected, .. }] = faults.as_slice() else {
             panic!("{text}: {faults:?}")
         };
-        assert!(!right.contains('\n') && right.contains("line"), "{text}: {right}");
+        assert!(!expected.contains('\n') && expected.contains("line"), "{text}: {expected}");
     }
 }
 
 #[test]
-fn an_entry_that_says_nothing_inherits_everything_and_a_class_of_nothing_has_no_objectives() {
+fn empty_entries_are_valid() {
     for text in ["", "# nothing yet", "null"] {
         assert_eq!(read_text(text), Ok(SaturationEntry::default()), "{text}");
         let data = BTreeMap::from([("premium".to_owned(), text.to_owned())]);
@@ -175,7 +175,7 @@ fn an_entry_that_says_nothing_inherits_everything_and_a_class_of_nothing_has_no_
 }
 
 #[test]
-fn a_snapshot_may_spell_keys_its_own_way() {
+fn accepts_the_key_spelling_of_snapshots() {
     let entry: SaturationEntry = serde_json::from_value(json!({"modelID": "m", "hold": "5m"})).unwrap();
     assert_eq!(serde_json::to_value(&entry).unwrap(), json!({"model_id": "m", "hold": "5m0s"}));
     let entry: ScaleToZeroEntry =
@@ -183,12 +183,12 @@ fn a_snapshot_may_spell_keys_its_own_way() {
             .unwrap();
     let written = serde_json::to_value(&entry).unwrap();
     assert_eq!(written, json!({"model_id": "m", "enable_scale_to_zero": true, "retention_period": "1h0m0s"}));
-    // What is written can be pasted into a map.
+    // The output can be pasted into a map.
     assert_eq!(read_value::<ScaleToZeroEntry>(&written), Ok(entry));
 }
 
 #[test]
-fn both_layouts_of_service_classes_say_the_same() {
+fn both_layouts_of_service_classes_give_the_same() {
     let map = |entries: &[(&str, &str)]| {
         let data: BTreeMap<_, _> = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         ServiceClassMap::read(&data)
@@ -204,7 +204,7 @@ fn both_layouts_of_service_classes_say_the_same() {
             "standard.yaml",
             "{name: Standard, priority: 5, data: [{model: m, slo-tpot: 50}, {model: n, slo-ttft: 9}]}",
         ),
-        ("wrong.yaml", "{name: Wrong, priority: 1, data: [{model: m, slo-tpot: -1}]}"),
+        ("wrong.yaml", "{name: FaultKind, priority: 1, data: [{model: m, slo-tpot: -1}]}"),
     ]);
     assert_eq!(faults.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["wrong.yaml"]);
     for map in [list, keys] {
@@ -215,9 +215,8 @@ fn both_layouts_of_service_classes_say_the_same() {
     }
 }
 
-/// Every property says what it is for, and its default is one that the schema accepts.
 #[test]
-fn every_field_is_described_and_every_default_is_valid() {
+fn every_field_has_a_description_and_a_valid_default() {
     fn walk(schema: &Value, path: &str, described: &mut usize) {
         assert!(!path.contains("additional") && schema["title"].is_string(), "{path}: no title");
         if let Some(items) = schema.get("items") {
@@ -241,15 +240,14 @@ fn every_field_is_described_and_every_default_is_valid() {
     for kind in Kind::ALL {
         let schema = schema(kind);
         assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
-        assert!(!schema.to_string().contains("null"), "{kind:?} takes null");
+        assert!(!schema.to_string().contains("null"), "{kind:?} accepts null");
         walk(&schema, &format!("{kind:?}"), &mut described);
     }
     assert_eq!(described, 18 + 4 + 6 + 5);
 }
 
-/// The schema's defaults are what holds where nothing is said.
 #[test]
-fn defaults_of_the_schema_are_those_of_the_merge() {
+fn defaults_of_schema_and_merge_agree() {
     use wva_crds::entries::Saturation;
     let defaults = |kind| -> Value {
         let schema = schema(kind);
@@ -261,17 +259,17 @@ fn defaults_of_the_schema_are_those_of_the_merge() {
             .into()
     };
     let entry: SaturationEntry = read_value(&defaults(Kind::Saturation)).unwrap();
-    assert_eq!(Saturation::of(&entry), Saturation::default());
+    assert_eq!(Saturation::from_entry(&entry), Saturation::default());
     let entry: ScaleToZeroEntry = read_value(&defaults(Kind::ScaleToZero)).unwrap();
-    let unless_said = wva_crds::entries::ScaleToZero::unless_said(false);
-    assert_eq!(unless_said.with(&entry), unless_said);
+    let default = wva_crds::entries::ScaleToZero::with_default(false);
+    assert_eq!(default.with(&entry), default);
 }
 
 #[test]
-fn many_unknown_fields_are_noted_within_bounds() {
+fn bounds_the_faults_of_an_entry() {
     let fields = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect::<Vec<_>>().concat();
-    let faults = Reading::of(Kind::Saturation, &fields).faults;
+    let faults = ParsedEntry::from_text(Kind::Saturation, &fields).faults;
     assert_eq!(faults.len(), 1_000);
-    // To look for the field that is meant takes longer than all the rest.
-    assert_eq!(faults.iter().filter(|fault| !fault.right.is_empty()).count(), 64);
+    // The search for suggestions is the slowest part.
+    assert_eq!(faults.iter().filter(|fault| !fault.expected.is_empty()).count(), 64);
 }

@@ -9,7 +9,7 @@ use super::*;
 
 fn map(data: &Value) -> MainMap {
     let [uid, version] = ["u", "1"].map(|text| Some(text.to_owned()));
-    MainMap { text: MapText::of(data.as_object().unwrap()), uid, version, ..MainMap::default() }
+    MainMap { text: MapText::from_data(data.as_object().unwrap()), uid, version, ..MainMap::default() }
 }
 
 /// A process that was started with this map.

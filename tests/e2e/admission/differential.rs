@@ -29,7 +29,7 @@ const INSTANCE: &str = "wva.llmd.ai/controller-instance";
 fn faults(object: &Value) -> Faults {
     let mut object = object.clone();
     apply_defaults(&mut object);
-    of_verdict(&wva_rules::validate(&Facts::of(&object)))
+    of_verdict(&wva_rules::validate(&Facts::new(&object)))
 }
 
 /// The one known disagreement. A JSON `3.0` is a whole number to the schema, is sent to webhooks and stored as `3`, and
@@ -142,7 +142,7 @@ pub(crate) async fn update(
 fn update_faults(stored: &Value, new: &Value) -> Faults {
     let mut object = new.clone();
     apply_defaults(&mut object);
-    let facts = Facts { operation: Operation::Update, old: Some(stored), ..Facts::of(&object) };
+    let facts = Facts { operation: Operation::Update, old: Some(stored), ..Facts::new(&object) };
     of_verdict(&wva_rules::validate(&facts))
 }
 

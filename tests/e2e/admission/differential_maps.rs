@@ -28,7 +28,7 @@ const ITS_OWN: [&str; 2] = ["WVA-CM-005", "WVA-CM-007"];
 /// What the rules refuse in a map.
 pub(crate) fn faults(case: &MapCase, old: Option<&Value>) -> Faults {
     let Some(role) = MapNames::default().role(case.namespace(), case.name()) else { return Faults::new() };
-    let mut facts = MapFacts::of(&case.0, case.namespace(), role);
+    let mut facts = MapFacts::new(&case.0, case.namespace(), role);
     facts.old = old;
     facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
     of_verdict(&validate_map(&facts))

@@ -55,7 +55,7 @@ async fn controller_reports_the_codes_of_the_webhook() -> anyhow::Result<()> {
     for mut object in unseen() {
         let answer = dry_run_create(&client, &elsewhere, &object).await?;
         apply_defaults(&mut object);
-        let wanted = of_verdict(&validate(&Facts::of(&object)));
+        let wanted = of_verdict(&validate(&Facts::new(&object)));
         // The webhook alone knows of another one with this target only where that one stands.
         let said = answer.err().map(|status| of_status(&status)).unwrap_or_default();
         ensure!(said == wanted, "{object}\n  rules: {wanted:?}\n  webhook: {said:?}");

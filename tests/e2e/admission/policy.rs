@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 use wva_crds::settings::Setting;
 use wva_crds::settings::map::NESTED_ENTRY;
 use wva_rules::{
-    Facts, IMMUTABLE, InstancePolicy, Operation, Reach, VARIANT_POLICY_CODES, apply_defaults, validate,
+    Facts, IMMUTABLE, InstancePolicy, InstanceScope, Operation, VARIANT_POLICY_CODES, apply_defaults,
+    validate,
 };
 use wva_testbed::{Testbed, eventually};
-use wva_webhook::registration::{Door, FailurePolicy, render_policies};
+use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_policies};
 
 use super::callers::{Faults, against, of_verdict, told};
 use super::differential::{is_cel_on_floats, judge_all, update};
@@ -37,8 +38,8 @@ pub(crate) fn manifests() -> anyhow::Result<String> {
     Ok(std::fs::read_to_string(repository_path("config/base/admission-policy.yaml"))?)
 }
 
-fn door(instance: Option<&str>) -> Door<'_> {
-    Door {
+fn options(instance: Option<&str>) -> ConfigurationOptions<'_> {
+    ConfigurationOptions {
         name: instance.unwrap_or("none"),
         service: "",
         namespace: "",
@@ -53,8 +54,12 @@ fn door(instance: Option<&str>) -> Door<'_> {
 }
 
 /// Copies of the policies, bound to [`UNSEEN`] alone. Dropping them there is [`unbind`]'s.
-async fn bind(testbed: &Testbed, door: &Door<'_>, part: &str) -> anyhow::Result<Vec<Value>> {
-    let mut copies = render_policies(door)["items"].as_array().cloned().context("no policies")?;
+async fn bind(
+    testbed: &Testbed,
+    options: &ConfigurationOptions<'_>,
+    part: &str,
+) -> anyhow::Result<Vec<Value>> {
+    let mut copies = render_policies(options)["items"].as_array().cloned().context("no policies")?;
     // The other test binds the other part to the same namespace.
     copies.retain(|object| object["metadata"]["name"].as_str().is_some_and(|name| name.contains(part)));
     for object in &mut copies {
@@ -121,9 +126,9 @@ fn webhook_faults(instance: Option<&str>, stored: Option<&Value>, new: &Value) -
         old: stored,
         instance,
         policy: InstancePolicy::Require,
-        reach: Reach::Own,
-        namespace_owned: instance.is_some(),
-        ..Facts::of(&object)
+        instance_scope: InstanceScope::Own,
+        is_namespace_owned: instance.is_some(),
+        ..Facts::new(&object)
     };
     of_verdict(&validate(&facts))
 }
@@ -240,7 +245,7 @@ async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
         let mut unlabelled = bad.clone();
         unlabelled["metadata"]["labels"] = Value::Null;
         let probes = [&bad, &unlabelled];
-        let copies = bind(testbed, &door(instance), "variants").await?;
+        let copies = bind(testbed, &options(instance), "variants").await?;
         for probe in probes {
             until_judged(&client, probe, true).await?;
         }
@@ -321,7 +326,9 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let (stored, mut updates) = main_updates();
     updates.extend(respelled(&stored));
-    let copies = bind(testbed, &Door { namespace: UNSEEN, ..door(Some("maps")) }, "main-map").await?;
+    let copies =
+        bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map")
+            .await?;
     testbed.kubectl_with(&["create", "-f", "-"], &moved(&stored).to_string()).await?.success()?;
     let mut changed = stored.clone();
     changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");

@@ -15,7 +15,7 @@ use wva_crds::entries::{
     ServiceClassMap, read_text, yaml_value,
 };
 use wva_crds::settings::SETTINGS;
-use wva_crds::settings::map::{MapText, contradictions, nested};
+use wva_crds::settings::map::{MapText, contradictions, parse_nested};
 use wva_rules::{
     InstancePolicy, MAX_WARNING_BYTES, MapFacts, MapNames, Operation, OtherVariant, Running, Target, Verdict,
     validate_map,
@@ -41,11 +41,11 @@ pub const TARGETS: [(&str, Run); 6] = [
 struct Cluster;
 
 impl ClusterFacts for Cluster {
-    fn synced(&self) -> bool {
+    fn is_synced(&self) -> bool {
         true
     }
 
-    fn others(&self, _: &str, target: &Target) -> Vec<OtherVariant> {
+    fn variants_with_target(&self, _: &str, target: &Target) -> Vec<OtherVariant> {
         vec![OtherVariant { name: "other".into(), instance: None, target: target.clone(), created: None }]
     }
 
@@ -53,11 +53,11 @@ impl ClusterFacts for Cluster {
         (target.name.len() > 3).then_some(TargetState::Absent)
     }
 
-    fn namespace_owned(&self, namespace: &str) -> bool {
+    fn is_namespace_owned(&self, namespace: &str) -> bool {
         namespace.len() > 3
     }
 
-    fn config_tracked(&self, namespace: &str) -> Option<bool> {
+    fn reads_local_maps(&self, namespace: &str) -> Option<bool> {
         (namespace.len() > 2).then_some(namespace.len() > 4)
     }
 }
@@ -66,7 +66,7 @@ type Server = (tokio::runtime::Runtime, axum::Router);
 
 static SERVER: LazyLock<Server> = LazyLock::new(|| {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let settings = Settings::of(Some("a".into()), InstancePolicy::Inject);
+    let settings = Settings::new(Some("a".into()), InstancePolicy::Inject);
     let state =
         State::new(settings, Arc::new(Cluster), None, &prometheus::Registry::new()).expect("new metrics");
     (runtime, router(Arc::new(state), Limits::default()))
@@ -130,7 +130,7 @@ pub fn config_map(bytes: &[u8]) {
     let (old, new) = (object(old), object(new));
     let running = Running::default();
     let judge = |object: &Value, old: Option<&Value>| {
-        let mut facts = MapFacts::of(object, namespace, role);
+        let mut facts = MapFacts::new(object, namespace, role);
         facts.operation = if old.is_some() { Operation::Update } else { Operation::Create };
         facts.old = old;
         facts.running = Some(&running);
@@ -140,7 +140,7 @@ pub fn config_map(bytes: &[u8]) {
     };
     judge(&old, None);
     judge(&new, Some(&old));
-    assert!(!judge(&old, Some(&old)).denied(), "an update that changes nothing is refused: {old}");
+    assert!(!judge(&old, Some(&old)).is_denied(), "an update that changes nothing is refused: {old}");
 }
 
 fn bounded(text: &str, verdict: &Verdict) {
@@ -149,7 +149,7 @@ fn bounded(text: &str, verdict: &Verdict) {
         "{:?}",
         verdict.warnings
     );
-    assert_eq!(verdict.denied(), verdict.to_status().is_some());
+    assert_eq!(verdict.is_denied(), verdict.to_status().is_some());
     is_plain(text, &verdict.message());
     assert!(verdict.message().len() < 1 << 20, "a message of {} bytes", verdict.message().len());
 }
@@ -200,14 +200,14 @@ pub fn settings(bytes: &[u8]) {
             assert_eq!(first, setting.kind.parse(value));
         }
     }
-    if let Err(error) = nested(text) {
+    if let Err(error) = parse_nested(text) {
         is_plain(text, &error.to_string());
     }
-    let _ = contradictions(&MapText::of(&data));
+    let _ = contradictions(&MapText::from_data(&data));
     data.insert("config.yaml".to_owned(), text.into());
-    let map = MapText::of(&data);
+    let map = MapText::from_data(&data);
     let _ = contradictions(&map);
-    assert_eq!(map, MapText::of(&data));
+    assert_eq!(map, MapText::from_data(&data));
 }
 
 /// A snapshot: one that is read can be decided, twice with the same outcome.

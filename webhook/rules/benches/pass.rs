@@ -1,7 +1,7 @@
-//! How long the rules alone take: one pass of all of them over an object, with the facts of a busy namespace given.
-//! A variant must be judged in at most 20 µs (`make bench-admission` holds it to that); a map has no bound of its own.
+//! Time of evaluating all rules on an object in a busy namespace. `make bench-admission` requires at most 20 µs for a
+//! variant; a map has no limit.
 
-#![expect(clippy::unwrap_used, reason = "a bench: its input is its own")]
+#![expect(clippy::unwrap_used, reason = "benchmark with fixed input")]
 
 use std::hint::black_box;
 
@@ -9,11 +9,11 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::{Map, Value, json};
 use wva_rules::{
-    Facts, InstancePolicy, MapFacts, MapRole, MetricReader, Operation, OtherVariant, Place, Reach, Target,
-    mutate, validate, validate_map,
+    Facts, InstancePolicy, InstanceScope, MapFacts, MapRole, MapScope, MetricReader, Operation, OtherVariant,
+    Target, mutate, validate, validate_map,
 };
 
-/// A variant as the API server sends it: complete, and with the field ownership that kubectl leaves.
+/// A complete variant with managed fields, as the API server sends it.
 fn variant() -> Value {
     json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -40,7 +40,7 @@ fn variant() -> Value {
     })
 }
 
-/// The HPA that follows it.
+/// The HPA of the variant.
 fn reader() -> MetricReader {
     let hpa: HorizontalPodAutoscaler = serde_json::from_value(json!({
         "metadata": {"name": "llama-8b-h100"},
@@ -56,11 +56,11 @@ fn reader() -> MetricReader {
         },
     }))
     .unwrap();
-    MetricReader::of_autoscaler(&hpa).unwrap().1
+    MetricReader::from_hpa(&hpa).unwrap().1
 }
 
-/// Variants of the namespace with other targets, which the rules have to tell apart from this one's.
-fn others() -> Vec<OtherVariant> {
+/// Variants of the namespace with other targets.
+fn other_variants() -> Vec<OtherVariant> {
     let target = |name: &str| Target {
         api_version: "apps/v1".to_owned(),
         kind: "Deployment".to_owned(),
@@ -94,21 +94,21 @@ fn saturation_map() -> Value {
 }
 
 fn pass(c: &mut Criterion) {
-    let (object, others, readers) = (variant(), others(), [reader()]);
+    let (object, other_variants, readers) = (variant(), other_variants(), [reader()]);
     let mut relabelled = object.clone();
     relabelled["spec"]["variantCost"] = json!("50.0");
     let facts = Facts {
         instance: Some("a"),
         policy: InstancePolicy::Inject,
-        reach: Reach::Own,
-        namespace_owned: true,
+        instance_scope: InstanceScope::Own,
+        is_namespace_owned: true,
         controller_namespace: Some("wva"),
-        others: &others,
+        other_variants: &other_variants,
         readers: &readers,
-        readers_complete: true,
+        has_all_readers: true,
         target_exists: Some(true),
-        accelerator_derivable: Some(true),
-        ..Facts::of(&object)
+        is_accelerator_known: Some(true),
+        ..Facts::new(&object)
     };
     let update = Facts { operation: Operation::Update, object: &relabelled, old: Some(&object), ..facts };
     let bad = json!({"metadata": {"name": "bad", "labels": {"inference.optimization/acceleratorName": "H"}}, "spec": {
@@ -121,7 +121,7 @@ fn pass(c: &mut Criterion) {
         (1, Vec::new()),
         "admitted and labelled"
     );
-    assert!(validate(&refused).denials().count() >= 6, "refused for every fault");
+    assert!(validate(&refused).denials().count() >= 6, "denied for every violation");
 
     let mut group = c.benchmark_group("va");
     for (name, facts) in [("create", &facts), ("update", &update), ("refused", &refused)] {
@@ -131,10 +131,10 @@ fn pass(c: &mut Criterion) {
     group.finish();
 
     let map = saturation_map();
-    let role = (MapRole::Saturation, Place::Global);
-    assert_eq!(validate_map(&MapFacts::of(&map, "wva", role)).violations, Vec::new(), "admitted");
+    let role = (MapRole::Saturation, MapScope::Global);
+    assert_eq!(validate_map(&MapFacts::new(&map, "wva", role)).violations, Vec::new(), "admitted");
     c.bench_function("saturation map of 10 entries", |b| {
-        b.iter(|| validate_map(black_box(&MapFacts::of(&map, "wva", role))));
+        b.iter(|| validate_map(black_box(&MapFacts::new(&map, "wva", role))));
     });
 }
 

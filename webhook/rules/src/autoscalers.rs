@@ -1,5 +1,5 @@
-//! Warnings about HPAs and ScaledObjects that follow this program's metric in a way that cannot end well. They are
-//! asked of files alone: no webhook of ours is called for objects of these kinds.
+//! Warnings about HPAs and ScaledObjects that use wva's metric in a wrong way. Only for files: no webhook of wva reviews
+//! these kinds.
 
 use serde_json::Value;
 use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
@@ -7,80 +7,80 @@ use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 use crate::facts::at;
 use crate::rule::{Check, Rule, WARN};
 
-/// The label by which a metric is one variant's.
-const VARIANT: &str = "variant_name";
+/// Metric label with the name of the variant.
+const VARIANT_LABEL: &str = "variant_name";
 
-/// What a rule about autoscalers may look at.
+/// Facts for the rules about autoscalers.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoscalerFacts<'a> {
-    /// The object as it would be stored: a `HorizontalPodAutoscaler` of `autoscaling/v2`, or a `ScaledObject`.
+    /// The new object: a `HorizontalPodAutoscaler` of `autoscaling/v2`, or a `ScaledObject`.
     pub object: &'a Value,
-    /// It is a `ScaledObject`.
+    /// Whether it is a `ScaledObject`.
     pub scaled_object: bool,
 }
 
-/// A metric of ours that an autoscaler follows.
-struct Followed<'a> {
-    /// Where it stands in the object.
+/// A metric of wva in an autoscaler.
+struct MetricSource<'a> {
+    /// Field of the metric.
     field: String,
-    /// It selects the series of one variant.
-    one_variant: bool,
-    /// How the value is read: `Value` or `AverageValue`.
-    kind: Option<&'a str>,
-    /// The field that says so.
-    kind_field: String,
+    /// Whether it selects one variant.
+    selects_variant: bool,
+    /// Target type: `Value` or `AverageValue`.
+    target_type: Option<&'a str>,
+    /// Field of the target type.
+    target_type_field: String,
 }
 
 impl<'a> AutoscalerFacts<'a> {
-    fn followed(&self) -> Vec<Followed<'a>> {
-        if self.scaled_object { self.triggers() } else { self.metrics() }
+    fn metric_sources(&self) -> Vec<MetricSource<'a>> {
+        if self.scaled_object { self.triggers() } else { self.hpa_metrics() }
     }
 
-    fn metrics(&self) -> Vec<Followed<'a>> {
+    fn hpa_metrics(&self) -> Vec<MetricSource<'a>> {
         let metrics = at(self.object, &["spec", "metrics"]).and_then(Value::as_array).into_iter().flatten();
-        let ours = |(i, metric): (usize, &'a Value)| {
+        let metric_source = |(i, metric): (usize, &'a Value)| {
             let external = at(metric, &["external"])?;
             at(external, &["metric", "name"])?.as_str().filter(|name| is_desired_replicas(name))?;
             let selector = at(external, &["metric", "selector"]);
-            let labels = selector.and_then(|s| at(s, &["matchLabels", VARIANT])).is_some();
+            let has_label = selector.and_then(|s| at(s, &["matchLabels", VARIANT_LABEL])).is_some();
             let expressions = selector.and_then(|s| at(s, &["matchExpressions"])).and_then(Value::as_array);
-            let selects = |e: &Value| at(e, &["key"]).and_then(Value::as_str) == Some(VARIANT);
-            Some(Followed {
+            let selects = |e: &Value| at(e, &["key"]).and_then(Value::as_str) == Some(VARIANT_LABEL);
+            Some(MetricSource {
                 field: format!("spec.metrics[{i}].external.metric"),
-                one_variant: labels || expressions.is_some_and(|all| all.iter().any(selects)),
-                kind: at(external, &["target", "type"]).and_then(Value::as_str),
-                kind_field: format!("spec.metrics[{i}].external.target.type"),
+                selects_variant: has_label || expressions.is_some_and(|all| all.iter().any(selects)),
+                target_type: at(external, &["target", "type"]).and_then(Value::as_str),
+                target_type_field: format!("spec.metrics[{i}].external.target.type"),
             })
         };
-        metrics.enumerate().filter_map(ours).collect()
+        metrics.enumerate().filter_map(metric_source).collect()
     }
 
-    fn triggers(&self) -> Vec<Followed<'a>> {
+    fn triggers(&self) -> Vec<MetricSource<'a>> {
         let triggers = at(self.object, &["spec", "triggers"]).and_then(Value::as_array).into_iter().flatten();
-        let ours = |(i, trigger): (usize, &'a Value)| {
+        let metric_source = |(i, trigger): (usize, &'a Value)| {
             at(trigger, &["type"])?.as_str().filter(|t| *t == "prometheus")?;
             let query =
                 at(trigger, &["metadata", "query"])?.as_str().filter(|q| reads_desired_replicas(q))?;
-            Some(Followed {
+            Some(MetricSource {
                 field: format!("spec.triggers[{i}].metadata.query"),
-                one_variant: query.contains(VARIANT),
-                kind: at(trigger, &["metricType"]).and_then(Value::as_str),
-                kind_field: format!("spec.triggers[{i}].metricType"),
+                selects_variant: query.contains(VARIANT_LABEL),
+                target_type: at(trigger, &["metricType"]).and_then(Value::as_str),
+                target_type_field: format!("spec.triggers[{i}].metricType"),
             })
         };
-        triggers.enumerate().filter_map(ours).collect()
+        triggers.enumerate().filter_map(metric_source).collect()
     }
 }
 
 pub(crate) const ALL_VARIANTS: Rule = Rule {
     code: "WVA-HPA-051",
     field: "spec.metrics",
-    message: "adds up all variants: select variant_name",
-    docs: "An HPA or a ScaledObject follows the metric without selecting `variant_name`. An HPA adds up all series \
-           that match, so the workload would be scaled to the replicas of all variants together.",
+    message: "adds up all variants; select one by variant_name",
+    docs: "An HPA or ScaledObject reads the metric without a selector for `variant_name`. An HPA adds up all matching \
+           series, so it would scale the workload to the replicas of all variants together.",
     check: Check::Autoscaler(|facts, out| {
-        for metric in facts.followed().into_iter().filter(|m| !m.one_variant) {
-            out.at(metric.field, "", "");
+        for metric in facts.metric_sources().into_iter().filter(|m| !m.selects_variant) {
+            out.add_at(metric.field, "", "");
         }
     }),
     ..WARN
@@ -89,14 +89,13 @@ pub(crate) const ALL_VARIANTS: Rule = Rule {
 pub(crate) const MULTIPLIES: Rule = Rule {
     code: "WVA-HPA-052",
     field: "spec.metrics",
-    message: "Value multiplies by the replicas there are: use AverageValue",
-    docs: "An HPA or a ScaledObject follows the metric with the target type `Value`, by which the HPA multiplies the \
-           replicas there are by the metric. The metric is the number of replicas itself, so the type is \
-           `AverageValue`, with the value 1.",
+    message: "Value multiplies by the current replicas; use AverageValue",
+    docs: "An HPA or ScaledObject reads the metric with target type `Value`. Then the HPA multiplies the current replicas \
+           by the metric. The metric is the number of replicas itself, so use type `AverageValue` with value 1.",
     check: Check::Autoscaler(|facts, out| {
-        for metric in facts.followed() {
-            if metric.kind == Some("Value") {
-                out.at(metric.kind_field, "", "");
+        for metric in facts.metric_sources() {
+            if metric.target_type == Some("Value") {
+                out.add_at(metric.target_type_field, "", "");
             }
         }
     }),
@@ -109,7 +108,7 @@ mod tests {
     use wva_crds::names::{DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC};
 
     use super::*;
-    use crate::judge::validate_autoscaler;
+    use crate::evaluate::validate_autoscaler;
 
     #[track_caller]
     fn check(object: &Value, scaled_object: bool, want: &[(&str, &str)]) {
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_autoscaler_follows_one_variant_by_average() {
+    fn accepts_one_variant_with_average_value() {
         let hpa = |name: &str, selector: &Value, kind: &str| {
             let external = json!({"metric": {"name": name, "selector": selector}, "target": {"type": kind}});
             json!({"spec": {"metrics": [{"type": "Resource"}, {"type": "External", "external": external}]}})

@@ -1,5 +1,5 @@
-//! The defaults that the CRD's schema fills in on a real apiserver. Callers without one (`wva validate`, tests) apply
-//! them first, so that they judge the object a webhook would have seen.
+//! Defaults of the CRD schema. Callers without an API server (`wva validate`, tests) apply them first, so that they check
+//! the same object as a webhook.
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::DEFAULT_VARIANT_COST;
@@ -7,9 +7,9 @@ use wva_crds::names::DEFAULT_VARIANT_COST;
 pub(crate) const API_VERSION: &str = "apps/v1";
 pub(crate) const KIND: &str = "Deployment";
 
-/// Fills in what the schema of `VariantAutoscaling` defaults, where it is absent or `null`: `spec.variantCost`,
-/// `spec.scaleTargetRef.apiVersion` and `.kind`. A label or annotation of `null` becomes the empty text, as the
-/// apiserver stores it. Wrong types are left as they are, for a rule to name.
+/// Sets absent or `null` fields of a `VariantAutoscaling` to their defaults: `spec.variantCost`,
+/// `spec.scaleTargetRef.apiVersion` and `.kind`. A `null` label or annotation becomes empty text, as the API server stores
+/// it. Values of a wrong type stay unchanged, for the rules to report.
 pub fn apply_defaults(object: &mut Value) {
     for texts in ["/metadata/labels", "/metadata/annotations"] {
         let texts = object.pointer_mut(texts).and_then(Value::as_object_mut);
@@ -18,14 +18,14 @@ pub fn apply_defaults(object: &mut Value) {
         }
     }
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    default(spec, "variantCost", DEFAULT_VARIANT_COST);
+    set_default(spec, "variantCost", DEFAULT_VARIANT_COST);
     if let Some(target) = spec.get_mut("scaleTargetRef").and_then(Value::as_object_mut) {
-        default(target, "apiVersion", API_VERSION);
-        default(target, "kind", KIND);
+        set_default(target, "apiVersion", API_VERSION);
+        set_default(target, "kind", KIND);
     }
 }
 
-fn default(map: &mut Map<String, Value>, key: &str, value: &str) {
+fn set_default(map: &mut Map<String, Value>, key: &str, value: &str) {
     if map.get(key).is_none_or(Value::is_null) {
         map.insert(key.to_owned(), json!(value));
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_and_annotations_of_null_are_empty() {
+    fn null_labels_and_annotations_become_empty() {
         let mut object =
             json!({"metadata": {"labels": {"a": null, "b": "x"}, "annotations": {"c": null, "d": 7}}});
         apply_defaults(&mut object);

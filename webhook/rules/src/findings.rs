@@ -1,158 +1,189 @@
-//! What a rule's check hands back: what it found and where, not yet as text, so that the same finding can be told at
-//! length in a refusal and briefly in a warning.
+//! Findings of a rule: field and values. They become a full message in a denial and a short one in a warning.
+
+use std::borrow::Cow;
 
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::text::{FOUND_CHARS, shorten, show};
 
-/// Findings of one rule about one object that are noted: an object of a few megabytes could hold hundreds of
-/// thousands. All that are noted count for the verdict; [`MOST_TOLD`] are told.
-pub(crate) const MOST_HITS: usize = 5_000;
-/// Refusals, and likewise warnings, of one rule about one object that are told. Who mends these is told of the rest.
-pub(crate) const MOST_TOLD: usize = 50;
-/// The most characters of a field in a brief finding: the longest known key with two letters too many.
-const FIELD_CHARS: usize = 57;
+/// Maximum findings of one rule for one object. All of them count for the verdict; [`MAX_REPORTED`] are reported.
+const MAX_FINDINGS: usize = 5_000;
+/// Maximum denials, and likewise warnings, that one rule reports for one object. After a fix, the others are reported.
+pub(crate) const MAX_REPORTED: usize = 50;
+/// Maximum characters of a field in a warning: the longest known key with two extra letters.
+const MAX_FIELD_CHARS: usize = 57;
 
-/// One operation of a JSON patch (RFC 6902). Only ever adds what is absent.
+/// One operation of a JSON patch (RFC 6902). It only adds absent fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatchOp {
     /// Always `add`.
     pub op: &'static str,
-    /// JSON pointer to what is added.
+    /// JSON pointer to the added field.
     pub path: String,
-    /// What is added.
+    /// The added value.
     pub value: Value,
 }
 
-/// One thing a rule found.
+/// One finding of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) field: String,
-    /// What stands for `{found}`.
-    pub(crate) found: String,
-    /// What stands for `{other}`.
+    /// Value of `{found}`; `None` if the field is missing. Then "missing" replaces the first clause of the message.
+    pub(crate) found: Option<String>,
+    /// Value of `{other}`.
     pub(crate) other: String,
-    /// What to do, told after the rule's message and at full length: it is our text, or bounded by who wrote it.
+    /// Remedy after the rule's message, never shortened.
     pub(crate) remedy: String,
-    /// What the rule looked at: where the old object had the same finding about the same, it is no news. `None`
-    /// where the rule's `reads` say it.
+    /// Values that the rule checked. A finding with the same basis in the old object is not new. `None`: the rule's
+    /// `reads` are compared instead.
     pub(crate) basis: Option<Value>,
 }
 
-/// Collects what one rule finds. A check adds nothing where the object is as it should be.
+/// Collects the findings of one rule.
 #[derive(Debug)]
 pub struct Findings {
     rule_field: &'static str,
-    pub(crate) hits: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
     pub(crate) patch: Vec<PatchOp>,
 }
 
 impl Findings {
     pub(crate) fn new(rule_field: &'static str) -> Self {
-        Self { rule_field, hits: Vec::new(), patch: Vec::new() }
+        Self { rule_field, findings: Vec::new(), patch: Vec::new() }
     }
 
-    /// The rule's field holds this, and must not.
-    pub(crate) fn value(&mut self, value: &Value) {
-        self.text(show(value), "");
+    /// Adds a finding: the rule's field has an invalid value.
+    pub(crate) fn add_value(&mut self, value: &Value) {
+        self.add(show(value), "");
     }
 
-    /// The rule's field is absent, and must not be.
-    pub(crate) fn absent(&mut self) {
-        self.text("nothing", "");
+    /// Adds a finding: the rule's field is missing.
+    pub(crate) fn add_missing(&mut self) {
+        self.add_missing_at(self.rule_field);
     }
 
-    /// The rule's field, with the texts for `{found}` and `{other}`.
-    pub(crate) fn text(&mut self, found: impl Into<String>, other: impl Into<String>) {
-        self.at(self.rule_field, found, other);
+    /// Adds a finding: this field is missing.
+    pub(crate) fn add_missing_at(&mut self, field: impl Into<String>) {
+        self.push(field.into(), None, String::new());
     }
 
-    /// A field that the rule could not name beforehand.
-    pub(crate) fn at(
+    /// Adds a finding in the rule's field, with the values of `{found}` and `{other}`.
+    pub(crate) fn add(&mut self, found: impl Into<String>, other: impl Into<String>) {
+        self.add_at(self.rule_field, found, other);
+    }
+
+    /// Adds a finding in this field, with the values of `{found}` and `{other}`.
+    pub(crate) fn add_at(
         &mut self,
         field: impl Into<String>,
         found: impl Into<String>,
         other: impl Into<String>,
     ) {
-        if self.hits.len() < MOST_HITS {
-            let (field, found, other) = (field.into(), found.into(), other.into());
-            self.hits.push(Finding { field, found, other, remedy: String::new(), basis: None });
+        self.push(field.into(), Some(found.into()), other.into());
+    }
+
+    fn push(&mut self, field: String, found: Option<String>, other: String) {
+        if self.findings.len() < MAX_FINDINGS {
+            self.findings.push(Finding { field, found, other, remedy: String::new(), basis: None });
         }
     }
 
-    /// What the last finding looked at.
-    pub(crate) fn basis(&mut self, basis: impl Into<Value>) {
-        if let Some(last) = self.hits.last_mut() {
+    /// Sets the basis of the last finding.
+    pub(crate) fn set_basis(&mut self, basis: impl Into<Value>) {
+        if let Some(last) = self.findings.last_mut() {
             last.basis = Some(basis.into());
         }
     }
 
-    /// What to do about the last finding.
-    pub(crate) fn remedy(&mut self, remedy: impl Into<String>) {
-        if let Some(last) = self.hits.last_mut() {
+    /// Sets the remedy of the last finding.
+    pub(crate) fn set_remedy(&mut self, remedy: impl Into<String>) {
+        if let Some(last) = self.findings.last_mut() {
             last.remedy = remedy.into();
         }
     }
 
-    /// Adds what is absent.
-    pub(crate) fn add(&mut self, path: impl Into<String>, value: Value) {
+    /// Adds a patch operation.
+    pub(crate) fn add_patch(&mut self, path: impl Into<String>, value: Value) {
         self.patch.push(PatchOp { op: "add", path: path.into(), value });
     }
 }
 
 impl Finding {
-    /// The message of the rule, filled in.
+    /// The full message.
     pub(crate) fn message(&self, template: &str) -> String {
-        let text = fill(template, &shorten(&self.found, FOUND_CHARS), &shorten(&self.other, FOUND_CHARS));
+        let template = self.template(template);
+        let text = fill(&template, &shorten(self.found(), FOUND_CHARS), &shorten(&self.other, FOUND_CHARS));
         format!("{text}{}", self.remedy)
     }
 
-    /// `[code] field: message` in at most `limit` characters: first the user's own values get shorter, then what would
-    /// be right and why are left out, which the rule's page says; only where that is not enough the end is cut off.
-    pub(crate) fn brief(&self, code: &str, template: &str, limit: usize) -> String {
-        let prefix = format!("[{}] {}: ", code, shorten(&self.field, FIELD_CHARS));
-        let whole = format!("{}{}", self.told(template, &prefix, limit), self.remedy);
+    /// `[code] field: message` in at most `limit` characters. Shortens user values first, then drops the last clauses of
+    /// the message, and cuts the end only if that is not enough.
+    pub(crate) fn warning(&self, code: &str, template: &str, limit: usize) -> String {
+        let template = self.template(template);
+        let prefix = format!("[{}] {}: ", code, shorten(&self.field, MAX_FIELD_CHARS));
+        let complete = format!("{}{}", self.fill_within(&template, &prefix, limit), self.remedy);
         let message = Some(template.len()).filter(|len| *len > 0);
-        let clause = |at: &usize| template[at + 1..].starts_with(' ');
-        let ends = template.rmatch_indices([';', ':']).map(|(at, _)| at).filter(clause);
-        let shorter = message.into_iter().chain(ends).map(|end| self.told(&template[..end], &prefix, limit));
-        let mut told = std::iter::once(whole.clone()).chain(shorter);
-        told.find(|text| text.chars().count() <= limit).unwrap_or_else(|| shorten(&whole, limit))
+        let is_clause_end = |at: &usize| template[at + 1..].starts_with(' ');
+        let clause_ends = template.rmatch_indices([';', ':']).map(|(at, _)| at).filter(is_clause_end);
+        let shorter = message
+            .into_iter()
+            .chain(clause_ends)
+            .map(|end| self.fill_within(&template[..end], &prefix, limit));
+        let mut candidates = std::iter::once(complete.clone()).chain(shorter);
+        candidates.find(|text| text.chars().count() <= limit).unwrap_or_else(|| shorten(&complete, limit))
     }
 
-    /// A template filled in behind a prefix, with the user's values as short as `limit` wants them.
-    fn told(&self, template: &str, prefix: &str, limit: usize) -> String {
+    fn found(&self) -> &str {
+        self.found.as_deref().unwrap_or_default()
+    }
+
+    /// The message template: for a missing field, "missing" replaces the first clause.
+    fn template<'t>(&self, template: &'t str) -> Cow<'t, str> {
+        match (&self.found, template.find("; ")) {
+            (None, Some(end)) => format!("missing{}", &template[end..]).into(),
+            (None, None) => "missing".into(),
+            (Some(_), _) => template.into(),
+        }
+    }
+
+    /// Fills a template after a prefix and shortens the user values to fit into `limit` characters.
+    fn fill_within(&self, template: &str, prefix: &str, limit: usize) -> String {
         let fixed = prefix.chars().count() + fill(template, "", "").chars().count();
-        let room = limit.saturating_sub(fixed);
-        let hole = |name: &str, text: &str| usize::from(template.contains(name) && !text.is_empty());
-        let holes = hole("{found}", &self.found) + hole("{other}", &self.other);
-        let each = room / holes.max(1);
-        // What one of the two does not need, the other may have.
-        let share = |other: &str| (room - each).saturating_sub(other.chars().count()) + each;
-        let of = |part: usize| part.clamp(8, FOUND_CHARS);
+        let available = limit.saturating_sub(fixed);
+        let is_used = |name: &str, text: &str| usize::from(template.contains(name) && !text.is_empty());
+        let used = is_used("{found}", self.found()) + is_used("{other}", &self.other);
+        let each = available / used.max(1);
+        // A value can use what the other one does not need.
+        let share = |other: &str| (available - each).saturating_sub(other.chars().count()) + each;
+        let clamped = |share: usize| share.clamp(8, FOUND_CHARS);
         let text = fill(
             template,
-            &shorten(&self.found, of(share(&self.other))),
-            &shorten(&self.other, of(share(&self.found))),
+            &shorten(self.found(), clamped(share(&self.other))),
+            &shorten(&self.other, clamped(share(self.found()))),
         );
         format!("{prefix}{text}")
     }
 }
 
 fn fill(template: &str, found: &str, other: &str) -> String {
-    parts(template, str::to_owned, found, other).concat()
+    template_parts(template, str::to_owned, found, other).concat()
 }
 
-/// The parts of a template from left to right, each text as `text` writes it. A user's value that looks like a hole stays
-/// what it is.
-pub(crate) fn parts(template: &str, text: impl Fn(&str) -> String, found: &str, other: &str) -> Vec<String> {
+/// The parts of a template in order: `text` converts its fixed parts, `found` and `other` replace the placeholders.
+/// Placeholders inside user values are not replaced.
+pub(crate) fn template_parts(
+    template: &str,
+    text: impl Fn(&str) -> String,
+    found: &str,
+    other: &str,
+) -> Vec<String> {
     let (mut parts, mut rest) = (Vec::new(), template);
-    let next = |rest: &str| ["{found}", "{other}"].into_iter().filter_map(|h| Some((rest.find(h)?, h))).min();
-    while let Some((at, hole)) = next(rest) {
+    let next = |rest: &str| ["{found}", "{other}"].into_iter().filter_map(|p| Some((rest.find(p)?, p))).min();
+    while let Some((at, placeholder)) = next(rest) {
         parts.push(text(&rest[..at]));
-        parts.push(if hole == "{found}" { found } else { other }.to_owned());
-        rest = &rest[at + hole.len()..];
+        parts.push(if placeholder == "{found}" { found } else { other }.to_owned());
+        rest = &rest[at + placeholder.len()..];
     }
     parts.push(text(rest));
     parts

@@ -1,5 +1,5 @@
-//! The rules for the ConfigMaps that the program reads: the main map, whose settings mostly hold until a restart, and
-//! the maps whose entries are thresholds. What a map is follows from its name and namespace alone.
+//! Rules for the ConfigMaps of the controller: the main map with settings, and the maps with entries. Name and namespace
+//! determine the role of a map.
 
 pub(crate) mod entries;
 pub(crate) mod facts;
@@ -12,7 +12,7 @@ pub(crate) mod unread;
 
 use crate::rule::{self, Rule};
 
-/// What most rules that refuse a map have in common.
+/// Defaults of a deny rule for maps.
 const DENY: Rule = Rule { field: "data", ..rule::DENY };
-/// What most rules that warn of a map have in common.
+/// Defaults of a warning rule for maps.
 const WARN: Rule = Rule { field: "data", ..rule::WARN };

@@ -1,7 +1,6 @@
-//! The rules that CEL can say without any context, as parts of `ValidatingAdmissionPolicy` objects: the API server
-//! evaluates them by itself, so they hold while no replica answers. Codes, fields, texts and what an update
-//! leaves alone come from the table of rules; only the conditions are written a second time, in CEL. A policy refuses
-//! nothing that the rules admit: where CEL cannot know, it admits.
+//! Rules without context as CEL for `ValidatingAdmissionPolicy` objects, which the API server enforces while no webhook
+//! answers. Codes, fields and messages come from the table of rules; only the conditions are duplicated in CEL. A policy
+//! denies nothing that the rules admit: if CEL cannot decide, it admits.
 
 use serde_json::{Value, json};
 use wva_crds::names::{
@@ -11,13 +10,13 @@ use wva_crds::names::{
 use wva_crds::settings::map::NESTED_ENTRY;
 use wva_crds::settings::{Kind, SETTINGS, Setting};
 
-use crate::findings::parts;
+use crate::findings::template_parts;
 use crate::maps::immutable;
 use crate::rule::Rule;
 use crate::text::FOUND_CHARS;
 use crate::va::{instance, labels};
 
-/// Codes that the policy for variants refuses.
+/// Codes of the rules in the policy for variants.
 pub const VARIANT_POLICY_CODES: [&str; 5] = [
     instance::VALUE.code,
     instance::REQUIRED.code,
@@ -26,33 +25,33 @@ pub const VARIANT_POLICY_CODES: [&str; 5] = [
     labels::MODE.code,
 ];
 
-/// What the policy for variants depends on, as texts that stand in its expressions. A template has placeholders there.
+/// Parameters of the policy for variants as text in its expressions. The chart template has placeholders there.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInstance<'a> {
-    /// `CONTROLLER_INSTANCE`; empty for none.
+    /// `CONTROLLER_INSTANCE`, possibly empty.
     pub instance: &'a str,
     /// `WVA_INSTANCE_POLICY`.
     pub instance_policy: &'a str,
-    /// `one` where the controller watches one namespace, which is its own; else `all`.
+    /// `one` if the controller watches one namespace, which then belongs to it; else `all`.
     pub namespaces: &'a str,
 }
 
-/// One rule as CEL.
+/// A rule as CEL.
 struct CelRule {
     rule: &'static Rule,
-    /// The variables that hold what the rule reads.
+    /// Prefix of the variables with the values that the rule reads.
     name: &'static str,
-    /// True where the object breaks the rule.
-    broken: String,
-    /// The texts for `{found}` and `{other}`.
+    /// Expression that is true if the object violates the rule.
+    is_violated: String,
+    /// Expressions of `{found}` and `{other}`.
     found: String,
     other: String,
 }
 
-/// Conditions, variables and validations for a `VariantAutoscaling`. The webhook's own match condition comes on top.
+/// Match conditions, variables and validations for a `VariantAutoscaling`, without the match condition of the webhook.
 #[must_use]
-pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
-    // Lists of one text, or of none where the key is absent.
+pub fn variant_policy(instance: PolicyInstance<'_>) -> Value {
+    // Each variable is a list with one text, or empty if the key is missing.
     let mut variables = Vec::new();
     for (name, field, key) in [
         ("instance", "labels", INSTANCE_LABEL),
@@ -61,59 +60,62 @@ pub fn variant_policy(of: PolicyInstance<'_>) -> Value {
         ("move", "annotations", ALLOW_INSTANCE_CHANGE_ANNOTATION),
     ] {
         for (side, object) in [("now", "object"), ("before", "oldObject")] {
-            let CelEntry { is_there, value } = entry(object, field, key);
-            let there = format!("{object} != null && {is_there}");
+            let CelEntry { is_present, value } = entry(object, field, key);
+            let is_present = format!("{object} != null && {is_present}");
             variables.push(json!({
-                "name": format!("{name}_{side}"), "expression": format!("{there} ? [{value}] : []"),
+                "name": format!("{name}_{side}"), "expression": format!("{is_present} ? [{value}] : []"),
             }));
         }
     }
-    let validations: Vec<Value> = variant_rules(of).iter().map(CelRule::validation).collect();
+    let validations: Vec<Value> = variant_rules(instance).iter().map(CelRule::validation).collect();
     json!({
-        "matchConditions": [{"name": "is-of-this-controller", "expression": judged(of.instance)}],
+        "matchConditions": [{"name": "is-of-this-controller", "expression": is_of_controller(instance.instance)}],
         "variables": variables,
         "validations": validations,
     })
 }
 
-/// The objects that the controller judges: without a label, or of its instance before the update or after it.
-fn judged(instance: &str) -> String {
+/// Condition for objects of this controller: without the instance label, or of its instance before or after the update.
+fn is_of_controller(instance: &str) -> String {
     let instance = literal(instance);
-    let CelEntry { is_there: is_now, value: now } = entry("object", "labels", INSTANCE_LABEL);
-    let CelEntry { is_there: was, value: before } = entry("oldObject", "labels", INSTANCE_LABEL);
+    let CelEntry { is_present: is_now, value: now } = entry("object", "labels", INSTANCE_LABEL);
+    let CelEntry { is_present: was, value: before } = entry("oldObject", "labels", INSTANCE_LABEL);
     format!(
         "!({is_now}) || {now} in ['', {instance}] || ({instance} != '' && oldObject != null && {was} && {before} == \
          {instance})"
     )
 }
 
-/// A label or an annotation of an object, in CEL.
+/// CEL expressions for a label or annotation.
 struct CelEntry {
     /// Whether the object has it.
-    is_there: String,
+    is_present: String,
     value: String,
 }
 
-/// Server-side apply leaves nulls where they are.
+/// CEL expressions for a label or annotation, which may be null after a server-side apply.
 fn entry(object: &str, field: &str, key: &str) -> CelEntry {
     let (map, key) = (format!("{object}.metadata.{field}"), literal(key));
     let value = format!("{map}[{key}]");
-    CelEntry { is_there: format!("has({map}) && {map} != null && {key} in {map} && {value} != null"), value }
+    CelEntry {
+        is_present: format!("has({map}) && {map} != null && {key} in {map} && {value} != null"),
+        value,
+    }
 }
 
-fn variant_rules(of: PolicyInstance<'_>) -> Vec<CelRule> {
-    let [value, required, changed] = instance_rules(of);
+fn variant_rules(instance: PolicyInstance<'_>) -> Vec<CelRule> {
+    let [value, required, changed] = instance_rules(instance);
     let accelerator = CelRule {
         rule: &labels::ACCELERATOR_SHORT,
         name: "accelerator",
-        broken: "variables.accelerator_now.exists(a, size(a) < 2)".to_owned(),
+        is_violated: "variables.accelerator_now.exists(a, size(a) < 2)".to_owned(),
         found: quoted("variables.accelerator_now"),
         other: literal(""),
     };
     let mode = CelRule {
         rule: &labels::MODE,
         name: "mode",
-        broken: "variables.mode_now.exists(m, !(m in ['auto', 'recommend', 'paused'] || \
+        is_violated: "variables.mode_now.exists(m, !(m in ['auto', 'recommend', 'paused'] || \
                  (m.matches('^fixed=0*[0-9]{1,10}$') && int(m.substring(6)) <= 2147483647)))"
             .to_owned(),
         found: quoted("variables.mode_now"),
@@ -122,16 +124,22 @@ fn variant_rules(of: PolicyInstance<'_>) -> Vec<CelRule> {
     vec![value, required, changed, accelerator, mode]
 }
 
-/// The rules about the label of the controller instance.
-fn instance_rules(of: PolicyInstance<'_>) -> [CelRule; 3] {
-    let (instance, key) = (literal(of.instance), literal(INSTANCE_LABEL));
+/// Rules about the instance label.
+fn instance_rules(parameters: PolicyInstance<'_>) -> [CelRule; 3] {
+    let (instance, key) = (literal(parameters.instance), literal(INSTANCE_LABEL));
     let own_namespace = format!(
         "{} == 'one' || (has(namespaceObject.metadata.labels) && {key} in namespaceObject.metadata.labels && \
          namespaceObject.metadata.labels[{key}] == {instance})",
-        literal(of.namespaces)
+        literal(parameters.namespaces)
     );
-    let requires = format!("{instance} != '' && {} == 'require'", literal(of.instance_policy));
-    let rule = |rule, broken: String, found, other| CelRule { rule, name: "instance", broken, found, other };
+    let requires = format!("{instance} != '' && {} == 'require'", literal(parameters.instance_policy));
+    let rule = |rule, is_violated: String, found, other| CelRule {
+        rule,
+        name: "instance",
+        is_violated,
+        found,
+        other,
+    };
     [
         rule(
             &instance::VALUE,
@@ -142,7 +150,7 @@ fn instance_rules(of: PolicyInstance<'_>) -> [CelRule; 3] {
         rule(
             &instance::REQUIRED,
             format!("{requires} && variables.instance_now == [] && ({own_namespace})"),
-            literal("nothing"),
+            literal(""),
             quoted(&format!("[{instance}]")),
         ),
         rule(
@@ -158,64 +166,64 @@ fn instance_rules(of: PolicyInstance<'_>) -> [CelRule; 3] {
 
 impl CelRule {
     fn validation(&self) -> Value {
-        let Self { rule, name, broken, found, other } = self;
-        let untouched = format!("oldObject != null && variables.{name}_now == variables.{name}_before");
+        let Self { rule, name, is_violated, found, other } = self;
+        let is_unchanged = format!("oldObject != null && variables.{name}_now == variables.{name}_before");
         json!({
-            "expression": format!("!({broken}) || ({untouched})"),
+            "expression": format!("!({is_violated}) || ({is_unchanged})"),
             "messageExpression": message(rule, found, other),
             "message": format!("{}: [{}] {}", rule.field, rule.code, rule.docs),
         })
     }
 }
 
-/// Conditions, variables and validations for an update of the main map.
+/// Match conditions, variables and validations for an update of the main map.
 #[must_use]
 pub fn main_map_policy() -> Value {
     let revision = literal(RESTART_REVISION_ANNOTATION);
-    let annotated = |object: &str| {
+    let has_revision = |object: &str| {
         format!("has({object}.metadata.annotations) && {revision} in {object}.metadata.annotations")
     };
-    let unstated = format!(
+    let is_unannounced = format!(
         "!({}) || ({} && object.metadata.annotations[{revision}] == oldObject.metadata.annotations[{revision}])",
-        annotated("object"),
-        annotated("oldObject"),
+        has_revision("object"),
+        has_revision("oldObject"),
     );
     let data = |object: &str| format!("has({object}.data) ? {object}.data : {{}}");
     json!({
-        "matchConditions": [{"name": "restart-is-not-stated", "expression": unstated}],
+        "matchConditions": [{"name": "restart-is-not-stated", "expression": is_unannounced}],
         "variables": [
             {"name": "now", "expression": data("object")},
             {"name": "before", "expression": data("oldObject")},
-            {"name": "settings", "expression": settings()},
-            {"name": "written", "expression": written()},
-            {"name": "values", "expression": values()},
-            {"name": "changed", "expression": format!("variables.values.filter(v, {})", differs())},
+            {"name": "settings", "expression": settings_list()},
+            {"name": "written", "expression": written_values()},
+            {"name": "values", "expression": effective_values()},
+            {"name": "changed", "expression": format!("variables.values.filter(v, {})", is_changed())},
         ],
         "validations": [{
             "expression": "size(variables.changed) == 0",
-            "messageExpression": format!("variables.changed.map(v, {}).join('; ') + {}", change(), remedy()),
+            "messageExpression": format!("variables.changed.map(v, {}).join('; ') + {}", change_message(), remedy()),
             "message": format!(
-                "{}: [{}] settings that are read at the start alone were changed: set annotation {} in the same \
-                 change, and restart the controller",
+                "{}: [{}] changed settings need a restart; set annotation {} in the same change, then restart the \
+                 controller",
                 immutable::CHANGED.field, immutable::CHANGED.code, RESTART_REVISION_ANNOTATION
             ),
         }],
     })
 }
 
-/// Characters of the entry `config.yaml` that CEL searches for keys: its cost is bounded, and a search costs by length. Keys
-/// that only a longer one may mention are left to the webhook.
-const SEARCHED: usize = 8192;
+/// Maximum length of an entry `config.yaml` that CEL searches for keys, because CEL cost is limited. Longer entries are left
+/// to the webhook.
+const MAX_SEARCHED_CHARS: usize = 8192;
 
-/// The settings that need a restart, as a list of maps.
-fn settings() -> String {
+/// List of the settings that need a restart.
+fn settings_list() -> String {
     let row = |setting: &Setting| {
         let old = setting.old_keys().next().unwrap_or_default();
         format!(
             "{{'key': {}, 'old': {}, 'kind': '{}', 'default': {}}}",
             literal(setting.key),
             literal(old),
-            kind(setting),
+            comparison_kind(setting),
             literal(setting.default.unwrap_or_default())
         )
     };
@@ -223,8 +231,8 @@ fn settings() -> String {
     format!("[{}]", rows.join(", "))
 }
 
-/// How values are compared and shown.
-fn kind(setting: &Setting) -> &'static str {
+/// How values of a setting are compared and shown.
+fn comparison_kind(setting: &Setting) -> &'static str {
     match setting.kind {
         _ if setting.secret => "secret",
         Kind::Bool => "bool",
@@ -237,9 +245,9 @@ fn kind(setting: &Setting) -> &'static str {
     }
 }
 
-/// Each setting with the text of its flat key before and now, empty where it has none. A setting that the entry
-/// `config.yaml` may hold is left out: CEL reads no YAML.
-fn written() -> String {
+/// Each setting with the value of its flat key before and now, possibly empty. Omits settings that the entry `config.yaml`
+/// may contain, because CEL cannot parse YAML.
+fn written_values() -> String {
     let text = |map: &str| {
         format!(
             "(s.key in variables.{map} && variables.{map}[s.key] != '' ? variables.{map}[s.key] : \
@@ -247,10 +255,10 @@ fn written() -> String {
         )
     };
     let nested = literal(NESTED_ENTRY);
-    let known = |map: &str| {
+    let is_known = |map: &str| {
         let entry = format!("variables.{map}[{nested}]");
         format!(
-            "({} != '' || !({nested} in variables.{map} && (size({entry}) > {SEARCHED} || {entry}.contains(s.key) || (s.old != '' && \
+            "({} != '' || !({nested} in variables.{map} && (size({entry}) > {MAX_SEARCHED_CHARS} || {entry}.contains(s.key) || (s.old != '' && \
              {entry}.contains(s.old)))))",
             text(map)
         )
@@ -258,57 +266,57 @@ fn written() -> String {
     format!(
         "variables.settings.filter(s, {} && {}).map(s, {{'key': s.key in variables.now || !(s.old in variables.now) ? \
          s.key : s.old, 'kind': s.kind, 'default': s.default, 'now': string{}, 'before': string{}}})",
-        known("now"),
-        known("before"),
+        is_known("now"),
+        is_known("before"),
         text("now"),
         text("before")
     )
 }
 
-/// The same with what holds: a key without a text has its default. Booleans and addresses are in one spelling.
-fn values() -> String {
-    let held = |side: &str| format!("(w.{side} == '' ? w.default : w.{side})");
-    let one_spelling = |side: &str| {
-        let held = held(side);
+/// The values with defaults for missing keys. Booleans and addresses are normalised.
+fn effective_values() -> String {
+    let effective = |side: &str| format!("(w.{side} == '' ? w.default : w.{side})");
+    let normalised = |side: &str| {
+        let value = effective(side);
         format!(
-            "(w.kind == 'bool' ? ({held} in ['1', 't', 'T', 'true', 'TRUE', 'True'] ? 'true' : {held} in ['0', 'f', \
-             'F', 'false', 'FALSE', 'False'] ? 'false' : {held}) : w.kind in ['secret', 'trimmed'] ? {held}.trim() : w.kind != 'address' ? {held} : \
-             {held}.startsWith(':') ? '[::]' + {held} : {held}.replace('localhost:', '127.0.0.1:', 1))"
+            "(w.kind == 'bool' ? ({value} in ['1', 't', 'T', 'true', 'TRUE', 'True'] ? 'true' : {value} in ['0', 'f', \
+             'F', 'false', 'FALSE', 'False'] ? 'false' : {value}) : w.kind in ['secret', 'trimmed'] ? {value}.trim() : w.kind != 'address' ? {value} : \
+             {value}.startsWith(':') ? '[::]' + {value} : {value}.replace('localhost:', '127.0.0.1:', 1))"
         )
     };
     format!(
         "variables.written.map(w, {{'key': w.key, 'kind': w.kind, 'default': w.default, 'now': w.now, 'before': \
          w.before, 'a': {}, 'b': {}}})",
-        one_spelling("before"),
-        one_spelling("now")
+        normalised("before"),
+        normalised("now")
     )
 }
 
-/// Whether the values before and now differ, compared parsed as the rule does: `60s` is `1m`. What CEL could fail to
-/// parse is compared as text; two spellings of one IPv6 address count as equal.
-fn differs() -> String {
+/// Whether the values before and now differ as parsed values: `60s` equals `1m`. Values that CEL might fail to parse are
+/// compared as text. IPv6 addresses are compared by port only.
+fn is_changed() -> String {
     const INT: &str = "^[+-]?0*[0-9]{1,18}$";
-    // So few digits that eight parts stay below the longest duration.
+    // Few digits, so that eight parts stay below the maximum duration.
     const DURATION: &str = "^[+-]?(0|((0*[0-9]{1,5}([.][0-9]*)?|[.][0-9]+)h|(0*[0-9]{1,7}([.][0-9]*)?|[.][0-9]+)m|\
         (0*[0-9]{1,9}([.][0-9]*)?|[.][0-9]+)s|(0*[0-9]{1,12}([.][0-9]*)?|[.][0-9]+)ms|\
         (0*[0-9]{1,15}([.][0-9]*)?|[.][0-9]+)(us|\u{b5}s|\u{3bc}s)|(0*[0-9]{1,18}([.][0-9]*)?|[.][0-9]+)ns){1,8})$";
     const IPV6: &str = "^\\[.*\\]:[0-9]+$";
-    let both = |form: &str| format!("v.a.matches({0}) && v.b.matches({0})", literal(form));
+    let both_match = |form: &str| format!("v.a.matches({0}) && v.b.matches({0})", literal(form));
     let port = |side: &str| format!("v.{side}.substring(v.{side}.lastIndexOf(':'))");
     format!(
         "v.kind == 'int' && {} ? int(v.a) != int(v.b) : v.kind == 'duration' && {} ? duration(v.a) != duration(v.b) : \
          v.kind == 'address' && {} ? {} != {} : v.a != v.b",
-        both(INT),
-        both(DURATION),
-        both(IPV6),
+        both_match(INT),
+        both_match(DURATION),
+        both_match(IPV6),
         port("a"),
         port("b")
     )
 }
 
-/// One change as the webhook tells it.
-fn change() -> String {
-    let shown = |side: &str| {
+/// Message of one change, as in the webhook.
+fn change_message() -> String {
+    let describe = |side: &str| {
         let text = format!("v.{side}");
         format!(
             "({text} == '' ? 'nothing' + (v.default == '' ? '' : ' (default ' + {} + ')') : v.kind == 'secret' ? \
@@ -322,42 +330,42 @@ fn change() -> String {
         "'{}.' + v.key + ': [{}] ' + {}",
         rule.field,
         rule.code,
-        filled(rule.message, &shown("now"), &shown("before"))
+        fill_template(rule.message, &describe("now"), &describe("before"))
     )
 }
 
-/// What to do, as the webhook tells it where it knows no process. The version of the stored map is a new revision.
+/// Remedy, as in the webhook without a process. `resourceVersion` of the stored map serves as a new revision.
 fn remedy() -> String {
     format!(
         "{} + oldObject.metadata.resourceVersion + {} + request.namespace",
         literal(&format!("; set annotation {RESTART_REVISION_ANNOTATION}: \"")),
         literal(
-            "\" in the same change, and restart with it: kubectl rollout restart deployment -l \
+            "\" in the same change, then restart: kubectl rollout restart deployment -l \
              control-plane=controller-manager -n "
         )
     )
 }
 
-/// The message of a rule, behind field and code.
+/// Message of a rule after field and code.
 fn message(rule: &Rule, found: &str, other: &str) -> String {
     let prefix = literal(&format!("{}: [{}] ", rule.field, rule.code));
-    format!("{prefix} + {}", filled(rule.message, found, other))
+    format!("{prefix} + {}", fill_template(rule.message, found, other))
 }
 
-/// A rule's text with `{found}` and `{other}` as CEL.
-fn filled(text: &str, found: &str, other: &str) -> String {
-    parts(text, literal, found, other).join(" + ")
+/// A message template as a CEL expression.
+fn fill_template(text: &str, found: &str, other: &str) -> String {
+    template_parts(text, literal, found, other).join(" + ")
 }
 
-/// The text in a list in double quotes, escaped, and cut off as messages do.
+/// CEL expression of the text in a list, quoted and shortened as in messages.
 fn quoted(list: &str) -> String {
-    let kept = FOUND_CHARS - 3;
+    let kept_chars = FOUND_CHARS - 3;
     format!(
-        "{list}.map(t, strings.quote(size(t) > {FOUND_CHARS} ? t.substring(0, {kept}) + '...' : t)).join('')"
+        "{list}.map(t, strings.quote(size(t) > {FOUND_CHARS} ? t.substring(0, {kept_chars}) + '...' : t)).join('')"
     )
 }
 
-/// A text as a CEL literal.
+/// A CEL string literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }
@@ -369,7 +377,7 @@ mod tests {
     use crate::table::RULES;
 
     #[test]
-    fn policies_cover_rules_without_context() {
+    fn policies_have_rules_without_context() {
         let rules =
             variant_rules(PolicyInstance { instance: "a", instance_policy: "require", namespaces: "all" });
         let codes: Vec<&str> = rules.iter().map(|r| r.rule.code).collect();
@@ -382,12 +390,12 @@ mod tests {
 
     #[test]
     fn settings_have_at_most_one_old_key() {
-        assert!(SETTINGS.iter().all(|s| s.old_keys().count() <= 1), "the policy reads one");
+        assert!(SETTINGS.iter().all(|s| s.old_keys().count() <= 1), "the policy reads only one");
     }
 
     #[test]
-    fn literals_are_escaped() {
+    fn escapes_literals() {
         assert_eq!(literal("a'b\\c"), r"'a\'b\\c'");
-        assert_eq!(filled("x {found}, {other}.", "f", "o"), "'x ' + f + ', ' + o + '.'");
+        assert_eq!(fill_template("x {found}, {other}.", "f", "o"), "'x ' + f + ', ' + o + '.'");
     }
 }

@@ -1,5 +1,5 @@
-//! What turns this program's metric into replicas of a workload: HPAs with an external metric of its name, and
-//! ScaledObjects (KEDA) whose Prometheus query names it.
+//! Autoscalers that read wva's metric: HPAs with an external metric of its name, and ScaledObjects (KEDA) with a Prometheus
+//! query of it.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
@@ -8,22 +8,21 @@ use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::{Target, at};
 
-/// What follows the metric on a workload.
+/// Autoscaler that scales a workload by wva's metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricReader {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Of an HPA, which series each of its metrics of this program takes. Empty for a ScaledObject, whose query is
-    /// not taken apart.
+    /// Series selectors of the HPA's metrics. Empty for a ScaledObject, whose query is not parsed.
     pub selectors: Vec<SeriesSelector>,
 }
 
-/// Which series a metric takes: those whose labels meet all of these. A `LabelSelector` says the same in ten times the
-/// memory, and every HPA of a cluster is kept.
+/// Series selector: a series must meet all requirements. Takes a tenth of the memory of a `LabelSelector`, because the
+/// cache contains every HPA of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesSelector(pub(crate) Box<[Requirement]>);
 
-/// What one label has to be.
+/// Requirement for one label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Requirement {
     pub(crate) key: Box<str>,
@@ -31,7 +30,7 @@ pub(crate) struct Requirement {
     pub(crate) values: Box<[Box<str>]>,
 }
 
-/// How a label is held against the values of a requirement.
+/// Operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     In,
@@ -53,7 +52,7 @@ impl From<&LabelSelector> for SeriesSelector {
                 "NotIn" => Operator::NotIn,
                 "Exists" => Operator::Exists,
                 "DoesNotExist" => Operator::DoesNotExist,
-                // The API server admits no other.
+                // The API server admits no other operator.
                 _ => return None,
             };
             let values = e.values.iter().flatten().map(|value| value.as_str().into()).collect();
@@ -64,9 +63,9 @@ impl From<&LabelSelector> for SeriesSelector {
 }
 
 impl MetricReader {
-    /// What an HPA scales, and what it reads. `None` where none of its metrics is this program's.
+    /// Target and selectors of an HPA; `None` if it does not read wva's metric.
     #[must_use]
-    pub fn of_autoscaler(hpa: &HorizontalPodAutoscaler) -> Option<(Target, Self)> {
+    pub fn from_hpa(hpa: &HorizontalPodAutoscaler) -> Option<(Target, Self)> {
         let metrics = hpa.spec.metrics.iter().flatten().filter(|m| m.type_ == "External");
         let mut selectors: Vec<SeriesSelector> = metrics
             .filter_map(|m| Some(&m.external.as_ref()?.metric))
@@ -75,24 +74,27 @@ impl MetricReader {
             .collect();
         selectors.shrink_to_fit();
         let reference = &hpa.spec.scale_target_ref;
-        let target = Target::named(reference.api_version.as_deref(), Some(&reference.kind), &reference.name);
+        let target =
+            Target::with_defaults(reference.api_version.as_deref(), Some(&reference.kind), &reference.name);
         let name = hpa.metadata.name.clone().filter(|_| !selectors.is_empty())?;
         Some((target, Self { name, selectors }))
     }
 
-    /// What a ScaledObject scales, and that it reads the metric: a trigger of type `prometheus` has the metric's name
-    /// in its query. `None` for any other.
+    /// Target of a ScaledObject with a `prometheus` trigger whose query contains wva's metric; `None` for any other.
     #[must_use]
-    pub fn of_scaled_object(name: &str, object: &Value) -> Option<(Target, Self)> {
+    pub fn from_scaled_object(name: &str, object: &Value) -> Option<(Target, Self)> {
         let text = |field: &str| at(object, &["spec", "scaleTargetRef", field]).and_then(Value::as_str);
-        let target = Target::named(text("apiVersion"), text("kind"), text("name")?);
-        let reads = |trigger: &Value| {
+        let target = Target::with_defaults(text("apiVersion"), text("kind"), text("name")?);
+        let reads_metric = |trigger: &Value| {
             trigger.get("type").and_then(Value::as_str) == Some("prometheus")
                 && at(trigger, &["metadata", "query"])
                     .and_then(Value::as_str)
                     .is_some_and(reads_desired_replicas)
         };
         let triggers = at(object, &["spec", "triggers"]).and_then(Value::as_array)?;
-        triggers.iter().any(reads).then(|| (target, Self { name: name.to_owned(), selectors: Vec::new() }))
+        triggers
+            .iter()
+            .any(reads_metric)
+            .then(|| (target, Self { name: name.to_owned(), selectors: Vec::new() }))
     }
 }

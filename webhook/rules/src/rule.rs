@@ -1,53 +1,53 @@
-//! What a rule is made of.
+//! Definition of a rule.
 
 use crate::autoscalers::AutoscalerFacts;
 use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::maps::facts::MapFacts;
 
-/// What a rule's finding does.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The object is refused, unless it was already so before an update that did not touch it.
+    /// Denies the object, except on an update that leaves the violation unchanged.
     Deny,
-    /// The person is told.
+    /// Warns the user.
     Warn,
-    /// The object is completed.
+    /// Completes the object.
     Mutate,
 }
 
-/// What a rule's check depends on.
+/// Facts that a rule uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The object, its predecessor and the settings.
+    /// The object, its stored version and the settings.
     Object,
-    /// Other objects of the cluster too. Skipped while the caches are not synced.
+    /// Also other objects of the cluster. Skipped until the caches are synced.
     Cluster,
 }
 
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Stable code: `WVA-VA-` (variants), `WVA-CM-` (config maps) or `WVA-HPA-` (what follows the metric) and three
-    /// digits; refusals below 050, warnings below 090, mutations from there.
+    /// Stable code: `WVA-VA-` (variants), `WVA-CM-` (ConfigMaps) or `WVA-HPA-` (autoscalers) and three digits: denials
+    /// below 050, warnings below 090, mutations from 090.
     pub code: &'static str,
-    /// What a finding does.
+    /// Effect.
     pub kind: Kind,
-    /// What the check depends on.
+    /// Facts that the check uses.
     pub scope: Scope,
-    /// The field, as kubectl prints it.
+    /// Field, as kubectl prints it.
     pub field: &'static str,
-    /// The paths whose change makes a violation a new one (see [`crate::validate`]).
+    /// Paths whose change makes a violation new (see [`crate::validate`]).
     pub reads: &'static [&'static [&'static str]],
-    /// What is said: what was found (`{found}`), why it is wrong, what would be right.
+    /// Message: the problem with the value (`{found}`), then the solution, separated by `; `.
     pub message: &'static str,
     /// One or two sentences for the rule reference.
     pub docs: &'static str,
-    /// Looks at the facts and notes what it finds.
+    /// Check that adds findings.
     pub check: Check,
 }
 
-/// What most rules that refuse have in common: the object alone says whether it breaks them.
+/// Defaults of a deny rule.
 pub(crate) const DENY: Rule = Rule {
     code: "",
     kind: Kind::Deny,
@@ -59,15 +59,15 @@ pub(crate) const DENY: Rule = Rule {
     check: Check::Variant(|_, _| {}),
 };
 
-/// What most rules that warn have in common.
+/// Defaults of a warning rule.
 pub(crate) const WARN: Rule = Rule { kind: Kind::Warn, ..DENY };
 
-/// What a rule looks at, and how.
+/// Check of a rule, by the kind of the object.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
     /// A `VariantAutoscaling`.
     Variant(fn(&Facts<'_>, &mut Findings)),
-    /// A ConfigMap that is read.
+    /// A ConfigMap of the controller.
     ConfigMap(fn(&MapFacts<'_>, &mut Findings)),
     /// A `HorizontalPodAutoscaler` or a `ScaledObject`.
     Autoscaler(fn(&AutoscalerFacts<'_>, &mut Findings)),

@@ -1,21 +1,21 @@
-//! The forms Kubernetes gives names and labels, as the settings have them, and that of costs.
+//! Syntax of names, label values and costs.
 
 use wva_crds::settings;
 
-/// The most characters of a DNS-1123 subdomain.
-pub(crate) const SUBDOMAIN_CHARS: usize = 253;
+/// Maximum characters of a DNS-1123 subdomain.
+pub(crate) const MAX_SUBDOMAIN_CHARS: usize = 253;
 
-/// A DNS-1123 subdomain: what names of workloads are made of.
+/// Whether a text is a DNS-1123 subdomain, as names of workloads are.
 pub(crate) fn is_subdomain(name: &str) -> bool {
     settings::is_name(name, true)
 }
 
-/// A label value that is not empty.
+/// Whether a text is a label value that is not empty.
 pub(crate) fn is_label_value(value: &str) -> bool {
     !value.is_empty() && settings::is_label_value(value)
 }
 
-/// Digits, and after a point more digits: `^\d+(\.\d+)?$`.
+/// Whether a text matches `^\d+(\.\d+)?$`.
 pub(crate) fn is_decimal(text: &str) -> bool {
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     text.split_once('.').map_or_else(|| digits(text), |(whole, part)| digits(whole) && digits(part))
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms() {
+    fn accepts_valid_syntax_only() {
         for (name, want) in [
             ("llama", true),
             ("a.b-c.9", true),

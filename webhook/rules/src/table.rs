@@ -1,12 +1,11 @@
-//! The table of rules. Webhook, controller, `wva validate`, the tests and the rule reference all read this one; a
-//! code is never used for something else.
+//! Table of rules, for webhook, controller, `wva validate`, tests and the rule reference. A code is never reused.
 
 use crate::autoscalers;
 use crate::maps::{entries, immutable, main_map, merged, unread};
 use crate::rule::Rule;
 use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
 
-/// All rules, in the order in which their findings are reported.
+/// All rules, in the order of their reports.
 pub static RULES: &[Rule] = &[
     shape::SPEC,
     shape::LABELS,
@@ -74,8 +73,8 @@ pub static RULES: &[Rule] = &[
     autoscalers::MULTIPLIES,
 ];
 
-/// Rules whose findings are about a key and not about its value: who points at a text points at the key.
-pub const ABOUT_KEYS: &[&str] = &[
+/// Codes of the rules about a key instead of its value. Positions in files point to the key.
+pub const RULES_ABOUT_KEYS: &[&str] = &[
     keys::LABELS.code,
     keys::ANNOTATIONS.code,
     keys::SPEC.code,

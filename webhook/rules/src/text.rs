@@ -1,11 +1,11 @@
-//! How values from users are shown in messages, and how a command with them is written.
+//! User values in messages and in shell commands.
 
-pub(crate) use wva_crds::text::{FOUND_CHARS, escape, inside, nearest, quote, shorten, show};
+pub(crate) use wva_crds::text::{FOUND_CHARS, escape, join_field, nearest, quote, shorten, show};
 
-/// A text as one word of a POSIX shell.
-pub(crate) fn shell(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
+/// Quotes a text as one word of a POSIX shell.
+pub(crate) fn shell_quote(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', "'\\''"))

@@ -1,5 +1,5 @@
-//! The rules for `VariantAutoscaling`, one file per subject. Each rule is a constant with its text and its check side
-//! by side; `table.rs` lists them.
+//! Rules for `VariantAutoscaling`, one file for each subject. Each rule is a constant with message and check; `table.rs`
+//! lists them.
 
 pub(crate) mod bounds;
 pub(crate) mod cost;

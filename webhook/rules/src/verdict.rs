@@ -1,56 +1,56 @@
-//! The outcome of all rules, and its forms: the text of a refusal, its causes, and bounded warnings.
+//! Verdict of all rules, and its forms: message and causes of a denial, and warnings within the API limits.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use wva_crds::names::{GROUP, KIND};
 
 use crate::findings::PatchOp;
 
-/// The most characters of one warning: a longer one is cut by the apiserver.
+/// Maximum characters of a warning; the API server truncates longer ones.
 pub const MAX_WARNING_CHARS: usize = 120;
-/// The most bytes of all warnings of a review together: the apiserver drops what is beyond.
+/// Maximum bytes of all warnings of a review; the API server drops the rest.
 pub const MAX_WARNING_BYTES: usize = 4096;
 
-/// What a violation does.
+/// Effect of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// The object is refused.
+    /// The object is denied.
     Deny,
-    /// The person is told.
+    /// The user gets a warning.
     Warn,
 }
 
-/// One finding of one rule, as text.
+/// One violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The rule's code, e.g. `WVA-VA-003`.
+    /// Code of the rule, such as `WVA-VA-003`.
     pub code: &'static str,
     /// The field, as kubectl prints it.
     pub field: String,
-    /// What was found, why it is wrong, what would be right.
+    /// The problem and its solution.
     pub message: String,
-    /// Whether it refuses the object. A deny rule's violation that an update did not touch is a warning.
+    /// Effect. A violation of a deny rule that an update does not touch is a warning.
     pub severity: Severity,
 }
 
-/// The outcome of all rules.
+/// Verdict of all rules on one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// Kind of the object, as in its messages.
+    /// Kind of the object in messages.
     pub kind: &'static str,
-    /// API group of that kind.
+    /// API group of the kind.
     pub group: &'static str,
-    /// The object's name, as in its messages.
+    /// Name of the object in messages.
     pub name: String,
-    /// Everything found, refusals and warnings, in the order of the table.
+    /// All violations in the order of the table.
     pub violations: Vec<Violation>,
-    /// Warnings in the form an admission response wants: short, and few enough.
+    /// Warnings for an admission response, within the API limits.
     pub warnings: Vec<String>,
-    /// JSON patch that completes the object; empty where nothing is missing.
+    /// JSON patch that completes the object; possibly empty.
     pub patch: Vec<PatchOp>,
 }
 
 impl Default for Verdict {
-    /// Nothing found about a `VariantAutoscaling` without a name.
+    /// A verdict without violations on a `VariantAutoscaling` without a name.
     fn default() -> Self {
         let (violations, warnings, patch) = (Vec::new(), Vec::new(), Vec::new());
         Self { kind: KIND, group: GROUP, name: String::new(), violations, warnings, patch }
@@ -58,30 +58,29 @@ impl Default for Verdict {
 }
 
 impl Verdict {
-    /// Whether the object is refused.
+    /// Whether the object is denied.
     #[must_use]
-    pub fn denied(&self) -> bool {
+    pub fn is_denied(&self) -> bool {
         self.denials().next().is_some()
     }
 
-    /// The violations that refuse the object.
+    /// Violations that deny the object.
     pub fn denials(&self) -> impl Iterator<Item = &Violation> {
         self.violations.iter().filter(|v| v.severity == Severity::Deny)
     }
 
-    /// All of the refusal in one text, for clients that show nothing else.
+    /// All denials in one message, for clients that show only this.
     #[must_use]
     pub fn message(&self) -> String {
-        let told: Vec<String> =
+        let denials: Vec<String> =
             self.denials().map(|v| format!("[{}] {}: {}", v.code, v.field, v.message)).collect();
-        format!("{} \"{}\" is invalid: {}", self.kind, self.name, told.join("; "))
+        format!("{} \"{}\" is invalid: {}", self.kind, self.name, denials.join("; "))
     }
 
-    /// The `Status` of a refusal: reason `Invalid`, code 422, one cause per violation. `None` where the object is
-    /// admitted.
+    /// `Status` of a denial: reason `Invalid`, code 422, one cause for each violation. `None` if the object is admitted.
     #[must_use]
     pub fn to_status(&self) -> Option<Status> {
-        if !self.denied() {
+        if !self.is_denied() {
             return None;
         }
         let cause = |v: &Violation| StatusCause {
@@ -106,13 +105,13 @@ impl Verdict {
     }
 }
 
-/// As many warnings as fit, and a last one for the rest.
-pub(crate) fn within_budget(warnings: Vec<String>) -> Vec<String> {
-    let total: usize = warnings.iter().map(String::len).sum();
-    if total <= MAX_WARNING_BYTES {
+/// Limits the warnings to [`MAX_WARNING_BYTES`]. If they do not fit, the last one counts the omitted ones.
+pub(crate) fn limit_warnings(warnings: Vec<String>) -> Vec<String> {
+    let bytes: usize = warnings.iter().map(String::len).sum();
+    if bytes <= MAX_WARNING_BYTES {
         return warnings;
     }
-    let all = warnings.len();
+    let total_count = warnings.len();
     let mut left = MAX_WARNING_BYTES - MAX_WARNING_CHARS;
     let mut kept = Vec::new();
     for warning in warnings {
@@ -120,6 +119,6 @@ pub(crate) fn within_budget(warnings: Vec<String>) -> Vec<String> {
         left = rest;
         kept.push(warning);
     }
-    kept.push(format!("and {} more warnings: `wva validate` lists all of them", all - kept.len()));
+    kept.push(format!("and {} more warnings; `wva validate` shows all of them", total_count - kept.len()));
     kept
 }

@@ -1,5 +1,4 @@
-//! The rules for saturation, scale-to-zero and service-class maps: what an entry may hold, whom it is for, and what
-//! holds after inheritance.
+//! Rules for saturation, scale-to-zero and service-class maps: single entries, their models, and inheritance.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,14 +8,14 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Value, json};
 use wva_crds::settings::Kind;
 use wva_rules::{
-    MapFacts, MapRole, Operation, Place, Running, RunningSource, RunningValue, Severity, Verdict,
+    MapFacts, MapRole, MapScope, Operation, Running, RunningSource, RunningValue, Severity, Verdict,
     validate_map,
 };
 
-const SATURATION: (MapRole, Place) = (MapRole::Saturation, Place::Global);
-const LOCAL: (MapRole, Place) = (MapRole::Saturation, Place::Local);
-const ZERO: (MapRole, Place) = (MapRole::ScaleToZero, Place::Global);
-const CLASSES: (MapRole, Place) = (MapRole::ServiceClasses, Place::Global);
+const SATURATION: (MapRole, MapScope) = (MapRole::Saturation, MapScope::Global);
+const LOCAL: (MapRole, MapScope) = (MapRole::Saturation, MapScope::Local);
+const ZERO: (MapRole, MapScope) = (MapRole::ScaleToZero, MapScope::Global);
+const CLASSES: (MapRole, MapScope) = (MapRole::ServiceClasses, MapScope::Global);
 
 fn map(entries: &[(impl AsRef<str>, impl AsRef<str>)]) -> Value {
     let data: serde_json::Map<_, _> =
@@ -25,7 +24,7 @@ fn map(entries: &[(impl AsRef<str>, impl AsRef<str>)]) -> Value {
 }
 
 fn update<'a>(old: &'a Value, new: &'a Value) -> MapFacts<'a> {
-    let mut facts = MapFacts::of(new, "ns", SATURATION);
+    let mut facts = MapFacts::new(new, "ns", SATURATION);
     (facts.operation, facts.old) = (Operation::Update, Some(old));
     facts
 }
@@ -41,30 +40,30 @@ fn check(facts: &MapFacts<'_>, want: &[(&str, &str)]) -> Verdict {
     let verdict = validate_map(facts);
     let found: BTreeSet<_> = verdict.violations.iter().map(|v| (v.code, v.field.as_str())).collect();
     assert_eq!(found, want.iter().copied().collect(), "{verdict:#?}");
-    let warns = |code: &str| code.rsplit('-').next().unwrap().parse::<u32>().unwrap() >= 50;
+    let is_warning = |code: &str| code.rsplit('-').next().unwrap().parse::<u32>().unwrap() >= 50;
     assert!(
-        verdict.violations.iter().all(|v| warns(v.code) == (v.severity == Severity::Warn)),
+        verdict.violations.iter().all(|v| is_warning(v.code) == (v.severity == Severity::Warn)),
         "{verdict:#?}"
     );
     verdict
 }
 
 #[track_caller]
-fn created(role: (MapRole, Place), entries: &[(&str, &str)], want: &[(&str, &str)]) -> String {
-    check(&MapFacts::of(&map(entries), "ns", role), want).message()
+fn created(role: (MapRole, MapScope), entries: &[(&str, &str)], want: &[(&str, &str)]) -> String {
+    check(&MapFacts::new(&map(entries), "ns", role), want).message()
 }
 
 #[test]
-fn an_entry_of_null_is_the_empty_text_that_is_stored() {
+fn a_null_entry_is_empty_text() {
     let data = |data: Value| json!({"metadata": {"name": "m", "namespace": "ns"}, "data": data});
     let want = [("WVA-CM-024", "data.a.model_id")];
-    check(&MapFacts::of(&data(json!({"a": null})), "ns", SATURATION), &want);
-    check(&MapFacts::of(&data(json!({"a": ""})), "ns", SATURATION), &want);
-    check(&MapFacts::of(&data(json!({"default": null})), "ns", SATURATION), &[]);
+    check(&MapFacts::new(&data(json!({"a": null})), "ns", SATURATION), &want);
+    check(&MapFacts::new(&data(json!({"a": ""})), "ns", SATURATION), &want);
+    check(&MapFacts::new(&data(json!({"default": null})), "ns", SATURATION), &[]);
 }
 
 #[test]
-fn documented_maps_are_admitted() {
+fn admits_documented_maps() {
     created(SATURATION, &[], &[]);
     created(
         SATURATION,
@@ -89,23 +88,26 @@ fn documented_maps_are_admitted() {
 }
 
 #[test]
-fn one_entry_on_its_own() {
-    for (entry, code, field, said) in [
-        ("a: [", "WVA-CM-020", "data.default", "no YAML"),
-        ("just a text", "WVA-CM-020", "data.default", "write fields and values"),
+fn denies_single_invalid_entries() {
+    for (entry, code, field, part) in [
+        ("a: [", "WVA-CM-020", "data.default", "invalid YAML"),
+        ("just a text", "WVA-CM-020", "data.default", "use fields and values"),
         (
             "kvSpareTrigger: 0.1\nkvSpareTrigger: 0.2",
             "WVA-CM-021",
             "data.default",
-            "\"kvSpareTrigger\" twice, again in line 2",
+            "\"kvSpareTrigger\" appears twice, again in line 2",
         ),
-        ("kvCacheTreshold: 0.8", "WVA-CM-022", "data.default.kvCacheTreshold", "\"kvCacheThreshold\"?"),
-        ("whatever: 1", "WVA-CM-022", "data.default.whatever", "known are "),
+        (
+            "kvCacheTreshold: 0.8", "WVA-CM-022", "data.default.kvCacheTreshold",
+            "did you mean \"kvCacheThreshold\"?",
+        ),
+        ("whatever: 1", "WVA-CM-022", "data.default.whatever", "known fields are "),
         (
             "kvCacheThreshold: 1.5",
             "WVA-CM-023",
             "data.default.kvCacheThreshold",
-            "1.5 (a number): write a number from 0 to 1",
+            "1.5 (a number) is not valid; use a number from 0 to 1",
         ),
         ("kvCacheThreshold: \"0.8\"", "WVA-CM-023", "data.default.kvCacheThreshold", "without quotes"),
         ("queueSpareTrigger: -1", "WVA-CM-023", "data.default.queueSpareTrigger", "of 0 or more"),
@@ -118,7 +120,7 @@ fn one_entry_on_its_own() {
         ("hold: 5", "WVA-CM-023", "data.default.hold", "a duration above 0"),
     ] {
         let message = created(SATURATION, &[("default", entry)], &[(code, field)]);
-        assert!(message.contains(said), "{said} is not in {message}");
+        assert!(message.contains(part), "{part} is not in {message}");
     }
     let message = created(SATURATION, &[("m.x", "modelID: m")], &[("WVA-CM-022", "data[m.x].modelID")]);
     assert!(message.contains("\"model_id\"?"), "{message}");
@@ -142,27 +144,27 @@ fn a_retention_period_has_bounds() {
         &[("default", "retention_period: 168h"), ("m", "model_id: m\nretention_period: 168h1ms")],
         &[("WVA-CM-061", "data.default.retention_period"), ("WVA-CM-028", "data.m.retention_period")],
     );
-    assert!(message.contains("write 168h0m0s or less"), "{message}");
+    assert!(message.contains("use 168h0m0s or less"), "{message}");
 }
 
 #[test]
-fn the_setting_bounds_retention_periods() {
+fn the_setting_limits_retention_periods() {
     let value = Kind::Duration { min_ms: 1 }.parse("1h").unwrap();
     let bound = RunningValue { value, text: "1h".to_owned(), source: RunningSource::Map };
     let running = Running { values: [("WVA_MAX_RETENTION_PERIOD", bound)].into(), ..Running::default() };
     let long = map(&[("default", "retention_period: 90m")]);
-    let mut facts = MapFacts::of(&long, "ns", (MapRole::ScaleToZero, Place::Local));
+    let mut facts = MapFacts::new(&long, "ns", (MapRole::ScaleToZero, MapScope::Local));
     facts.running = Some(&running);
     check(&facts, &[("WVA-CM-028", "data.default.retention_period")]);
-    // An update that leaves it alone is admitted.
+    // An update that does not change it is admitted.
     let other = map(&[("default", "retention_period: 90m"), ("m", "model_id: m\nretention_period: 30m")]);
-    let mut facts = MapFacts::of(&other, "ns", (MapRole::ScaleToZero, Place::Local));
+    let mut facts = MapFacts::new(&other, "ns", (MapRole::ScaleToZero, MapScope::Local));
     (facts.running, facts.operation, facts.old) = (Some(&running), Operation::Update, Some(&long));
     assert!(validate_map(&facts).denials().next().is_none());
 }
 
 #[test]
-fn every_fault_of_a_map_comes_back() {
+fn reports_all_faults_of_a_map() {
     created(
         SATURATION,
         &[("default", "kvCacheThreshold: 2\nkvSpareTriger: 0.1"), ("x", "queueSpareTrigger: 1"), ("y", "-")],
@@ -176,7 +178,7 @@ fn every_fault_of_a_map_comes_back() {
 }
 
 #[test]
-fn bombs_are_refused_and_not_opened() {
+fn denies_alias_bombs_without_expanding_them() {
     let deep = format!("a: {}{}", "[".repeat(10_000), "]".repeat(10_000));
     for text in [bomb(12), deep] {
         created(SATURATION, &[("default", &text)], &[("WVA-CM-020", "data.default")]);
@@ -184,12 +186,12 @@ fn bombs_are_refused_and_not_opened() {
 }
 
 #[test]
-fn whom_an_entry_is_for() {
+fn denies_missing_and_duplicate_models() {
     created(SATURATION, &[("x", "kvCacheThreshold: 0.7")], &[("WVA-CM-024", "data.x.model_id")]);
     let twice =
         [("a", "model_id: m\nnamespace: p"), ("b", "model_id: m"), ("c", "model_id: m\nnamespace: p")];
     let message = created(SATURATION, &twice, &[("WVA-CM-025", "data.c.model_id")]);
-    assert!(message.contains("\"m in namespace p\", for which data.a.model_id is too"), "{message}");
+    assert!(message.contains("\"m in namespace p\" is already configured by data.a.model_id"), "{message}");
     created(
         LOCAL,
         &[("a", "model_id: m\nnamespace: ns"), ("b", "model_id: m")],
@@ -204,19 +206,22 @@ fn whom_an_entry_is_for() {
 }
 
 #[test]
-fn what_holds_after_inheritance() {
+fn denies_conflicts_after_inheritance() {
     let message = created(
         SATURATION,
         &[("default", "kvSpareTrigger: 0.9")],
         &[("WVA-CM-026", "data.default.kvSpareTrigger")],
     );
-    assert!(message.contains("found 0.9: kvSpareTrigger may be at most kvCacheThreshold (0.8)"), "{message}");
+    assert!(
+        message.contains("0.9 is not allowed: kvSpareTrigger must be at most kvCacheThreshold (0.8)"),
+        "{message}"
+    );
     created(
         SATURATION,
         &[("default", "analyzerName: saturation\nscaleDownBoundary: 0.85")],
         &[("WVA-CM-026", "data.default.scaleDownBoundary")],
     );
-    // Of what no analyzer reads nothing is demanded, until one does.
+    // Fields of an unused analyzer are not checked.
     let unread = ("default", "scaleUpThreshold: 0.5\nscaleDownBoundary: 0.6");
     created(SATURATION, &[unread], &[]);
     let message = created(
@@ -224,7 +229,7 @@ fn what_holds_after_inheritance() {
         &[("a", "model_id: m\nanalyzerName: saturation"), unread],
         &[("WVA-CM-026", "data.a.analyzerName")],
     );
-    let want = "found \"saturation\": scaleUpThreshold (0.5) must be above scaleDownBoundary (0.6)";
+    let want = "\"saturation\" is not allowed: scaleUpThreshold (0.5) must be above scaleDownBoundary (0.6)";
     assert!(message.contains(want), "{message}");
     let inherits = [("a", "model_id: m\nkvSpareTrigger: 0.9"), ("default", "kvCacheThreshold: 0.95")];
     created(SATURATION, &inherits, &[]);
@@ -236,13 +241,13 @@ fn what_holds_after_inheritance() {
         ("c", "model_id: other\nkvCacheThreshold: 0.2"),
     ];
     created(SATURATION, &wider, &[("WVA-CM-026", "data.b.kvCacheThreshold")]);
-    // The fault of `default` is not told again of each entry that inherits it.
+    // A conflict of `default` is not reported for the entries that inherit it.
     let inherited = [("default", "kvSpareTrigger: 0.9"), ("a", "model_id: m\nqueueSpareTrigger: 1")];
     created(SATURATION, &inherited, &[("WVA-CM-026", "data.default.kvSpareTrigger")]);
 }
 
 #[test]
-fn a_local_map_is_judged_by_what_it_says_itself() {
+fn checks_only_own_fields_of_a_local_map() {
     created(LOCAL, &[("default", "kvSpareTrigger: 0.9")], &[]);
     created(
         LOCAL,
@@ -251,28 +256,26 @@ fn a_local_map_is_judged_by_what_it_says_itself() {
     );
     let (object, global) =
         (map(&[("default", "kvSpareTrigger: 0.9")]), map(&[("default", "kvCacheThreshold: 0.85")]));
-    let mut facts = MapFacts::of(&object, "ns", LOCAL);
+    let mut facts = MapFacts::new(&object, "ns", LOCAL);
     facts.global = Some(&global);
-    facts.tracked = Some(false);
-    let told =
+    facts.reads_local_maps = Some(false);
+    let verdict =
         check(&facts, &[("WVA-CM-063", "data.default.kvSpareTrigger"), ("WVA-CM-060", "metadata.namespace")]);
     assert!(
-        told.warnings
-            .iter()
-            .any(|w| w.ends_with("the entry is left out: the global kvCacheThreshold is 0.85")),
-        "{told:?}"
+        verdict.warnings.iter().any(|w| w.ends_with("entry ignored; the global kvCacheThreshold is 0.85")),
+        "{verdict:?}"
     );
     let wide = map(&[("default", "kvCacheThreshold: 0.95")]);
     facts.global = Some(&wide);
-    facts.tracked = Some(true);
+    facts.reads_local_maps = Some(true);
     check(&facts, &[]);
-    let mut unread = MapFacts::of(&object, "ns", (MapRole::Saturation, Place::Unread));
+    let mut unread = MapFacts::new(&object, "ns", (MapRole::Saturation, MapScope::Unread));
     unread.read_instead = "wva/m";
     check(&unread, &[("WVA-CM-053", "metadata.namespace")]);
 }
 
 #[test]
-fn a_fault_that_was_there_before_is_a_warning() {
+fn an_old_fault_is_a_warning() {
     let old = map(&[("default", "kvCacheThreshold: 2"), ("a", "model_id: m")]);
     let update = |new: &Value, denied: &[&str]| {
         let verdict = validate_map(&update(&old, new));
@@ -284,28 +287,28 @@ fn a_fault_that_was_there_before_is_a_warning() {
 }
 
 #[test]
-fn a_map_of_many_faults_is_neither_frozen_nor_open() {
+fn a_map_with_many_faults_can_be_fixed_but_not_extended() {
     let build = |n: usize, last: &str| {
         let faulty = |i| (format!("k{i:04}"), format!("model_id: m{i}\nkvCacheTreshold: 0.7"));
         let last = ("z".to_owned(), last.to_owned());
         map(&(0..n).map(faulty).chain([last]).collect::<Vec<_>>())
     };
-    let judge = |old: &Value, new: &Value| validate_map(&update(old, new)).denied();
+    let is_denied = |old: &Value, new: &Value| validate_map(&update(old, new)).is_denied();
     let (old, fixed) = (build(80, "model_id: z"), build(79, "model_id: z"));
-    assert!(!judge(&old, &fixed), "one of many faults is fixed");
-    assert!(judge(&old, &build(80, "model_id: z\nkvCacheTreshold: 7")), "one is added");
+    assert!(!is_denied(&old, &fixed), "one of many faults is fixed");
+    assert!(is_denied(&old, &build(80, "model_id: z\nkvCacheTreshold: 7")), "one is added");
 }
 
 #[test]
-fn where_one_of_three_goes_the_rest_is_no_news() {
+fn removing_one_of_three_duplicates_is_admitted() {
     let three = map(&[("a", "model_id: m"), ("b", "model_id: m"), ("c", "model_id: m")]);
     let two = map(&[("b", "model_id: m"), ("c", "model_id: m")]);
     let verdict = validate_map(&update(&three, &two));
-    assert!(!verdict.violations.is_empty() && !verdict.denied(), "{verdict:#?}");
+    assert!(!verdict.violations.is_empty() && !verdict.is_denied(), "{verdict:#?}");
 }
 
 #[test]
-fn a_model_is_named_as_a_variant_names_it() {
+fn model_names_follow_the_rules_of_variants() {
     for id in ["'  '", "\"a\\nb\""] {
         created(SATURATION, &[("x", &format!("model_id: {id}"))], &[("WVA-CM-024", "data.x.model_id")]);
     }
@@ -314,20 +317,20 @@ fn a_model_is_named_as_a_variant_names_it() {
 }
 
 #[test]
-fn a_map_as_large_as_can_be_is_read_in_one_go() {
+fn reads_a_map_of_maximum_size() {
     let entry = |i| (format!("k{i}"), format!("model_id: m{}\nnamespace: n{i}", i % 100));
     let object = map(&(0..20_000).map(entry).collect::<Vec<_>>());
-    let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
+    let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
     assert!(verdict.violations.is_empty(), "{:?}", verdict.violations.first());
 }
 
 #[test]
-fn many_small_bombs_are_one_small_work() {
+fn many_small_bombs_cause_little_work() {
     let bomb = bomb(6);
     let object = map(&(0..500).map(|i| (format!("k{i}"), &bomb)).collect::<Vec<_>>());
-    let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
-    assert!(verdict.denials().all(|v| v.code == "WVA-CM-020") && verdict.denied());
-    // An alias is a copy: a long text may be told twice, and not hundreds of times.
+    let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+    assert!(verdict.denials().all(|v| v.code == "WVA-CM-020") && verdict.is_denied());
+    // An alias is a copy, so a long text may not have hundreds of aliases.
     let long = "x".repeat(90_000);
     let copies = (0..600).map(|i| format!("k{i}: *a\n")).collect::<Vec<_>>().concat();
     created(
@@ -341,22 +344,22 @@ fn many_small_bombs_are_one_small_work() {
 }
 
 #[test]
-fn faulty_map_is_read_until_it_has_64_faults() {
+fn stops_parsing_after_64_faults() {
     let fields = (0..9_500).map(|i| format!("unknownField{i}: 1\n")).collect::<Vec<_>>().concat();
     let entry = |i| (format!("m{i:02}"), format!("model_id: m{i}\n{fields}"));
     let object = map(&(0..22).map(entry).collect::<Vec<_>>());
-    let verdict = validate_map(&MapFacts::of(&object, "ns", SATURATION));
+    let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
     let entries_named: BTreeSet<_> = verdict.violations.iter().map(|v| &v.field[..8]).collect();
-    assert_eq!(entries_named, BTreeSet::from(["data.m00", "data.m01"]), "no further entry is read");
+    assert_eq!(entries_named, BTreeSet::from(["data.m00", "data.m01"]), "no further entry is parsed");
     let last = verdict.violations.iter().find(|v| v.field == "data.m01").unwrap();
     assert_eq!((last.code, last.severity), ("WVA-CM-020", Severity::Deny));
-    let told = "found 64 faults or more before it: the entry cannot be read, and the rest would hold without it; \
-                correct those faults first, then this entry is read, and 20 more entries";
-    assert_eq!(last.message, told);
+    let message = "cannot read the entry: 64 or more faults before it; fix those faults first, then this entry and 20 more \
+                   entries can be read";
+    assert_eq!(last.message, message);
 }
 
 #[test]
-fn many_stored_faults_do_not_freeze_a_map() {
+fn many_stored_faults_do_not_block_updates() {
     let mut entries: Vec<(String, String)> =
         (0..100).map(|i| (format!("m{i:02}"), format!("model_id: m{i}\nunknown: 1\n"))).collect();
     let old = map(&entries);
@@ -364,8 +367,8 @@ fn many_stored_faults_do_not_freeze_a_map() {
     entries.push(("new".to_owned(), "model_id: new\n".to_owned()));
     let object = map(&entries);
     let verdict = validate_map(&update(&old, &object));
-    assert!(!verdict.denied() && !verdict.warnings.is_empty(), "{verdict:#?}");
-    // A fault that is new is refused, behind as many as there are.
+    assert!(!verdict.is_denied() && !verdict.warnings.is_empty(), "{verdict:#?}");
+    // A new fault is denied, even after many stored ones.
     entries.push(("worse".to_owned(), "model_id: worse\nunknown: 1\n".to_owned()));
     let object = map(&entries);
     let denied: Vec<_> = validate_map(&update(&old, &object)).denials().map(|v| v.field.clone()).collect();
@@ -373,10 +376,10 @@ fn many_stored_faults_do_not_freeze_a_map() {
 }
 
 #[test]
-fn cancelled_review_reads_no_entry() {
+fn a_cancelled_review_parses_no_entry() {
     let object = map(&[("a", "kvCacheThreshold: x")]);
     let cancelled = AtomicBool::new(true);
-    let mut facts = MapFacts::of(&object, "ns", SATURATION);
+    let mut facts = MapFacts::new(&object, "ns", SATURATION);
     facts.cancelled = Some(&cancelled);
     assert!(validate_map(&facts).violations.is_empty());
 }

@@ -1,5 +1,5 @@
-//! Laws that hold for every object, whatever it is: no panic, a second mutation changes nothing, an update that
-//! changes nothing is never refused, and warnings keep their limits.
+//! Laws for all objects: no panic, mutations are idempotent, an update without changes is never denied, and warnings stay
+//! within their limits.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -9,7 +9,7 @@ use wva_rules::{
     Facts, InstancePolicy, MAX_WARNING_BYTES, MAX_WARNING_CHARS, Operation, apply_defaults, mutate,
 };
 
-/// Keys that rules look at, so that arbitrary objects come near to real ones.
+/// Mostly keys that rules read, so that random objects are similar to real ones.
 fn key() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => proptest::sample::select(vec![
@@ -39,7 +39,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with the outline of a real one and anything in its parts.
+/// An object with the structure of a variant and random parts.
 fn object() -> impl Strategy<Value = Value> {
     let part = || prop_oneof![value(), Just(json!({})), Just(Value::Null)];
     prop_oneof![
@@ -57,7 +57,7 @@ fn apply(object: &Value, patch: &[wva_rules::PatchOp]) -> Value {
         let (parent, last) = op.path.rsplit_once('/').unwrap();
         let last = last.replace("~1", "/").replace("~0", "~");
         let parent = done.pointer_mut(parent).unwrap().as_object_mut().unwrap();
-        assert!(parent.get(&last).is_none_or(Value::is_null), "the patch adds only what is absent");
+        assert!(parent.get(&last).is_none_or(Value::is_null), "the patch adds only absent fields");
         parent.insert(last, op.value.clone());
     }
     done
@@ -65,36 +65,36 @@ fn apply(object: &Value, patch: &[wva_rules::PatchOp]) -> Value {
 
 proptest! {
     #[test]
-    fn any_object_gets_a_verdict_within_the_limits(new in object(), old in object(), owned: bool) {
+    fn verdicts_stay_within_the_limits(new in object(), old in object(), owned: bool) {
         let facts = Facts {
-            operation: Operation::Update, old: Some(&old), instance: Some("a"), namespace_owned: owned,
-            policy: InstancePolicy::Require, ..Facts::of(&new)
+            operation: Operation::Update, old: Some(&old), instance: Some("a"), is_namespace_owned: owned,
+            policy: InstancePolicy::Require, ..Facts::new(&new)
         };
         let verdict = mutate(&facts);
-        prop_assert_eq!(verdict.denied(), verdict.to_status().is_some());
+        prop_assert_eq!(verdict.is_denied(), verdict.to_status().is_some());
         prop_assert!(verdict.warnings.iter().all(|w| w.chars().count() <= MAX_WARNING_CHARS));
         prop_assert!(verdict.warnings.iter().map(String::len).sum::<usize>() <= MAX_WARNING_BYTES);
     }
 
     #[test]
-    fn an_update_that_changes_nothing_is_never_refused(object in object(), owned: bool) {
+    fn admits_an_update_without_changes(object in object(), owned: bool) {
         for policy in [InstancePolicy::Inject, InstancePolicy::Require] {
             let facts = Facts {
-                operation: Operation::Update, old: Some(&object), instance: Some("a"), namespace_owned: owned,
-                policy, ..Facts::of(&object)
+                operation: Operation::Update, old: Some(&object), instance: Some("a"), is_namespace_owned: owned,
+                policy, ..Facts::new(&object)
             };
             let verdict = mutate(&facts);
-            prop_assert!(!verdict.denied(), "{:#?}", verdict);
+            prop_assert!(!verdict.is_denied(), "{:#?}", verdict);
         }
     }
 
     #[test]
-    fn a_second_mutation_changes_nothing(model in "[a-z]{1,9}", labels in proptest::option::of(proptest::collection::btree_map("[a-z]{1,5}", "[a-z]{1,5}", 0..3))) {
+    fn mutation_is_idempotent(model in "[a-z]{1,9}", labels in proptest::option::of(proptest::collection::btree_map("[a-z]{1,5}", "[a-z]{1,5}", 0..3))) {
         let mut object = json!({
             "metadata": {"name": "x", "labels": labels}, "spec": {"scaleTargetRef": {"name": "y"}, "modelID": model},
         });
         apply_defaults(&mut object);
-        let facts = Facts { instance: Some("a"), namespace_owned: true, ..Facts::of(&object) };
+        let facts = Facts { instance: Some("a"), is_namespace_owned: true, ..Facts::new(&object) };
         let once = apply(&object, &mutate(&facts).patch);
         prop_assert_eq!(&once["metadata"]["labels"]["wva.llmd.ai/controller-instance"], "a");
         let again = mutate(&Facts { object: &once, ..facts });

@@ -1,4 +1,4 @@
-//! The rules for the main ConfigMap: what may change while the program runs, what may never be written, what is told.
+//! Rules for the main ConfigMap: invalid values, settings that need a restart, and warnings.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use wva_rules::{
-    MapFacts, MapRole, Operation, Place, Running, RunningSource, RunningValue, Verdict, validate_map,
+    MapFacts, MapRole, MapScope, Operation, Running, RunningSource, RunningValue, Verdict, validate_map,
 };
 
-const MAIN: (MapRole, Place) = (MapRole::Main, Place::Global);
+const MAIN: (MapRole, MapScope) = (MapRole::Main, MapScope::Global);
 const REVISION: &str = "wva.llmd.ai/restart-revision";
 
-#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+#[expect(clippy::needless_pass_by_value, reason = "for short tests")]
 fn map(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "main", "namespace": "wva"}, "data": data})
 }
@@ -52,7 +52,7 @@ fn check(facts: &MapFacts<'_>, denied: &[&'static str], warned: &[&'static str])
 
 #[track_caller]
 fn created(data: Value, denied: &[&'static str], warned: &[&'static str]) -> Verdict {
-    check(&MapFacts::of(&map(data), "wva", MAIN), denied, warned)
+    check(&MapFacts::new(&map(data), "wva", MAIN), denied, warned)
 }
 
 #[track_caller]
@@ -61,7 +61,7 @@ fn updated(old: &Value, new: &Value, denied: &[&'static str], warned: &[&'static
 }
 
 fn create<'a>(object: &'a Value, running: &'a Running) -> MapFacts<'a> {
-    let mut facts = MapFacts::of(object, "wva", MAIN);
+    let mut facts = MapFacts::new(object, "wva", MAIN);
     facts.running = Some(running);
     facts
 }
@@ -73,7 +73,7 @@ fn update<'a>(old: &'a Value, new: &'a Value, running: &'a Running) -> MapFacts<
 }
 
 #[test]
-fn values_that_do_not_parse_are_refused() {
+fn denies_invalid_values() {
     created(json!({}), &[], &[]);
     created(json!({"GLOBAL_OPT_INTERVAL": "60s", "WVA_SCALE_TO_ZERO": "true", "LOG_LEVEL": ""}), &[], &[]);
     for (key, value) in [
@@ -95,12 +95,12 @@ fn values_that_do_not_parse_are_refused() {
 }
 
 #[test]
-fn both_layouts_are_read_and_must_agree() {
+fn both_layouts_must_agree() {
     created(json!({"V": "2", "config.yaml": "V: 2"}), &[], &[]);
     created(json!({"GLOBAL_OPT_INTERVAL": "60s", "config.yaml": "GLOBAL_OPT_INTERVAL: 1m"}), &[], &[]);
     let verdict = created(json!({"V": "2", "config.yaml": "V: 3"}), &["WVA-CM-003"], &[]);
     assert!(
-        verdict.message().contains("data[config.yaml].V: found \"3\", and \"2\" in data.V"),
+        verdict.message().contains("data[config.yaml].V: \"3\" contradicts \"2\" in data.V"),
         "{}",
         verdict.message()
     );
@@ -111,7 +111,7 @@ fn both_layouts_are_read_and_must_agree() {
 }
 
 #[test]
-fn shapes_and_orders() {
+fn denies_wrong_types_keys_and_orders() {
     created(json!({"V": 2}), &["WVA-CM-005"], &[]);
     created(json!("text"), &["WVA-CM-005"], &[]);
     for key in ["a/b", "a b", "", ".", "..", "..a", "é", "a\n", "k".repeat(254).as_str()] {
@@ -125,22 +125,19 @@ fn shapes_and_orders() {
 }
 
 #[test]
-fn what_has_no_effect_is_told() {
+fn warns_of_keys_without_effect() {
     let verdict = created(json!({"GLOBAL_OPT_INTERVALL": "60s"}), &[], &["WVA-CM-051"]);
-    assert_eq!(
-        verdict.warnings,
-        ["[WVA-CM-051] data.GLOBAL_OPT_INTERVALL: nobody reads this key: GLOBAL_OPT_INTERVAL?"]
-    );
+    assert_eq!(verdict.warnings, ["[WVA-CM-051] data.GLOBAL_OPT_INTERVALL: typo of GLOBAL_OPT_INTERVAL?"]);
     created(json!({"whatever": "x"}), &[], &["WVA-CM-051"]);
     created(json!({"POD_NAMESPACE": "x"}), &[], &["WVA-CM-056"]);
     let object = map(json!({"V": "9", "whatever": "x", "WVA_SCALE_TO_ZERO": "maybe"}));
-    let mut elsewhere = MapFacts::of(&object, "prod", (MapRole::Main, Place::Unread));
+    let mut elsewhere = MapFacts::new(&object, "prod", (MapRole::Main, MapScope::Unread));
     elsewhere.read_instead = "wva/main";
     check(&elsewhere, &[], &["WVA-CM-053"]);
 }
 
 #[test]
-fn an_immutable_key_is_kept_unless_a_restart_is_stated() {
+fn denies_a_change_that_needs_a_restart() {
     let old = map(json!({"PROMETHEUS_BASE_URL": "https://a", "GLOBAL_OPT_INTERVAL": "60s"}));
     updated(&old, &map(json!({"PROMETHEUS_BASE_URL": "https://a", "GLOBAL_OPT_INTERVAL": "30s"})), &[], &[]);
     let new = json!({"PROMETHEUS_BASE_URL": "https://b's", "GLOBAL_OPT_INTERVAL": "60s", "WVA_SCALE_TO_ZERO": "true"});
@@ -149,8 +146,8 @@ fn an_immutable_key_is_kept_unless_a_restart_is_stated() {
     assert_eq!(fields, ["data.WVA_SCALE_TO_ZERO", "data.PROMETHEUS_BASE_URL"]);
     let message = verdict.message();
     for part in [
-        "data.PROMETHEUS_BASE_URL: found \"https://b's\", before \"https://a\"",
-        "data.WVA_SCALE_TO_ZERO: found \"true\", before nothing (default \"false\")",
+        "data.PROMETHEUS_BASE_URL: changed from \"https://a\" to \"https://b's\"",
+        "data.WVA_SCALE_TO_ZERO: changed from nothing (default \"false\") to \"true\"",
         "kubectl patch configmap main -n wva --type=merge -p '{",
         r#""PROMETHEUS_BASE_URL":"https://b'\''s""#,
         r#""WVA_SCALE_TO_ZERO":"true""#,
@@ -159,14 +156,14 @@ fn an_immutable_key_is_kept_unless_a_restart_is_stated() {
     ] {
         assert!(message.contains(part), "{part} is not in {message}");
     }
-    assert_eq!(message.matches("kubectl patch").count(), 1, "one command for all of it");
+    assert_eq!(message.matches("kubectl patch").count(), 1, "one command for all changes");
     updated(&old, &with_revision(new.clone(), "2"), &[], &["WVA-CM-054"]);
     let stated = with_revision(json!({"PROMETHEUS_BASE_URL": "https://a"}), "2");
     updated(&stated, &with_revision(new, "2"), &["WVA-CM-001"], &[]);
 }
 
 #[test]
-fn values_are_compared_parsed_and_absent_is_the_default() {
+fn compares_parsed_values_and_defaults() {
     let old =
         map(json!({"REST_CLIENT_TIMEOUT": "60s", "config.yaml": "POOL_GROUP: inference.networking.k8s.io"}));
     updated(&old, &map(json!({"REST_CLIENT_TIMEOUT": "1m"})), &[], &[]);
@@ -177,38 +174,38 @@ fn values_are_compared_parsed_and_absent_is_the_default() {
 }
 
 #[test]
-fn a_password_in_a_url_is_masked_in_every_rule() {
+fn masks_passwords_in_urls() {
     let both = json!({"PROMETHEUS_BASE_URL": "https://me:sesame@a", "config.yaml": "PROMETHEUS_BASE_URL: https://me:open@b"});
     let verdict = created(both, &["WVA-CM-003"], &[]);
-    let told = format!("{verdict:?}");
-    assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
-    assert!(told.contains("https://me:***@a"), "{told}");
+    let text = format!("{verdict:?}");
+    assert!(!text.contains("sesame") && !text.contains("open"), "{text}");
+    assert!(text.contains("https://me:***@a"), "{text}");
     let verdict = created(json!({"PROMETHEUS_BASE_URL": "ftp://me:sesame@a"}), &["WVA-CM-002"], &[]);
     assert!(!format!("{verdict:?}").contains("sesame"), "{verdict:?}");
 }
 
 #[test]
-fn secrets_are_masked() {
+fn masks_secrets() {
     let old = map(json!({"PROMETHEUS_BEARER_TOKEN": "open", "config.yaml": "V: 1"}));
     for new in [
         json!({"PROMETHEUS_BEARER_TOKEN": "sesame"}),
         json!({"config.yaml": "PROMETHEUS_BEARER_TOKEN: sesame\nREST_CLIENT_TIMEOUT: 1s"}),
     ] {
         let verdict = updated(&old, &map(new), &["WVA-CM-001"], &[]);
-        let told = format!("{verdict:?}");
-        assert!(!told.contains("sesame") && !told.contains("open"), "{told}");
-        assert!(told.contains("(a secret)"));
+        let text = format!("{verdict:?}");
+        assert!(!text.contains("sesame") && !text.contains("open"), "{text}");
+        assert!(text.contains("(a secret)"));
     }
 }
 
 #[test]
-fn a_map_that_is_created_anew_is_compared_with_what_runs() {
-    let hides = RunningSource::Hides("environment PROMETHEUS_BASE_URL".to_owned());
+fn compares_a_recreated_map_with_the_running_process() {
+    let overriding = RunningSource::Override("environment PROMETHEUS_BASE_URL".to_owned());
     let process = running(&[
         ("WVA_SCALE_TO_ZERO", "true", RunningSource::Map),
         ("REST_CLIENT_TIMEOUT", "20s", RunningSource::File),
         ("METRICS_SECURE", "true", RunningSource::Default),
-        ("PROMETHEUS_BASE_URL", "https://a", hides),
+        ("PROMETHEUS_BASE_URL", "https://a", overriding),
     ]);
     let create = |object: &Value, denied: &[&'static str], warned: &[&'static str]| {
         check(&create(object, &process), denied, warned)
@@ -220,32 +217,33 @@ fn a_map_that_is_created_anew_is_compared_with_what_runs() {
     assert!(verdict.message().contains("rollout restart deployment/wva-controller-manager"));
     create(&with_revision(json!({}), "1"), &["WVA-CM-001"], &[]);
     create(&with_revision(json!({}), "2"), &[], &["WVA-CM-054"]);
-    let mut hidden = same;
-    hidden["PROMETHEUS_BASE_URL"] = json!("https://b");
-    create(&map(hidden), &[], &["WVA-CM-052"]);
+    let mut overridden = same;
+    overridden["PROMETHEUS_BASE_URL"] = json!("https://b");
+    create(&map(overridden), &[], &["WVA-CM-052"]);
 }
 
-/// Nothing of the running process, which a caller may only guess, is in what a verdict says.
+/// Verdicts must not reveal values of the running process.
 #[test]
-fn answer_does_not_hold_running_values() {
-    let hides = |by: &str| RunningSource::Hides(by.to_owned());
+fn does_not_reveal_running_values() {
+    let overriding = |by: &str| RunningSource::Override(by.to_owned());
     let of_map = [
         ("PROMETHEUS_BASE_URL", "http://user:pw@prom.internal:9090", RunningSource::Map),
         ("PROMETHEUS_TOKEN_PATH", "/etc/secret/tok", RunningSource::Map),
         ("REST_CLIENT_TIMEOUT", "77s", RunningSource::File),
-        ("LEADER_ELECTION_LEASE_DURATION", "101s", hides("environment LEADER_ELECTION_LEASE_DURATION")),
+        ("LEADER_ELECTION_LEASE_DURATION", "101s", overriding("environment LEADER_ELECTION_LEASE_DURATION")),
         ("LEADER_ELECTION_RETRY_PERIOD", "99s", RunningSource::File),
     ];
     let mut other = of_map.clone();
     (other[0].1, other[1].1, other[2].1) = ("http://other", "/other", "78s");
     (other[3].1, other[4].1) = ("102s", "98s");
-    let told = |values: &[(&'static str, &str, RunningSource)], object: &Value, old: Option<&Value>| {
-        let process = running(values);
-        let facts = old.map_or_else(|| create(object, &process), |old| update(old, object, &process));
-        let verdict = validate_map(&facts);
-        assert!(!verdict.violations.is_empty(), "it says nothing about {object}");
-        format!("{verdict:?}")
-    };
+    let verdict_text =
+        |values: &[(&'static str, &str, RunningSource)], object: &Value, old: Option<&Value>| {
+            let process = running(values);
+            let facts = old.map_or_else(|| create(object, &process), |old| update(old, object, &process));
+            let verdict = validate_map(&facts);
+            assert!(!verdict.violations.is_empty(), "no violation: {object}");
+            format!("{verdict:?}")
+        };
     let unordered = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "200s"}));
     let empty = map(json!({}));
     for (object, old) in [
@@ -255,23 +253,23 @@ fn answer_does_not_hold_running_values() {
         (&unordered, None),
         (&unordered, Some(&empty)),
     ] {
-        let text = told(&of_map, object, old);
+        let text = verdict_text(&of_map, object, old);
         for (_, value, _) in &of_map {
-            assert!(!text.contains(value), "{value} is told: {text}");
+            assert!(!text.contains(value), "{value} is revealed: {text}");
         }
         assert!(!text.contains("prom.internal"), "{text}");
-        // Not even as a digest: another process says the same.
-        assert_eq!(text, told(&other, object, old));
+        // Not even as a digest: another process gives the same text.
+        assert_eq!(text, verdict_text(&other, object, old));
     }
-    let created = told(&of_map, &map(json!({"PROMETHEUS_BASE_URL": "http://mine"})), None);
-    let found = "found \\\"http://mine\\\", before another value in the running process";
-    assert!(created.contains("data.PROMETHEUS_TOKEN_PATH") && created.contains(found), "{created}");
-    let ordered = told(&of_map, &unordered, None);
-    assert!(ordered.contains("found (environment), 200s, (config file)"), "{ordered}");
+    let created = verdict_text(&of_map, &map(json!({"PROMETHEUS_BASE_URL": "http://mine"})), None);
+    let change = "changed from another value in the running process to \\\"http://mine\\\"";
+    assert!(created.contains("data.PROMETHEUS_TOKEN_PATH") && created.contains(change), "{created}");
+    let ordered = verdict_text(&of_map, &unordered, None);
+    assert!(ordered.contains("(environment), 200s, (config file) is an invalid combination"), "{ordered}");
 }
 
 #[test]
-fn a_fault_that_was_there_before_is_a_warning() {
+fn an_old_fault_is_a_warning() {
     let old = map(json!({"V": "x", "LOG_LEVEL": "info"}));
     updated(&old, &map(json!({"V": "x", "LOG_LEVEL": "debug"})), &[], &["WVA-CM-002"]);
     updated(&old, &map(json!({"V": "y", "LOG_LEVEL": "debug"})), &["WVA-CM-002"], &[]);
@@ -279,7 +277,7 @@ fn a_fault_that_was_there_before_is_a_warning() {
 }
 
 #[test]
-fn the_command_makes_the_change_and_is_admitted() {
+fn the_suggested_command_is_admitted() {
     let old = with_revision(json!({"PROMETHEUS_BASE_URL": "https://a"}), "1");
     let verdict =
         updated(&old, &with_revision(json!({"PROMETHEUS_BASE_URL": "https://b"}), "1"), &["WVA-CM-001"], &[]);
@@ -289,7 +287,7 @@ fn the_command_makes_the_change_and_is_admitted() {
     updated(&old, &new, &[], &["WVA-CM-054"]);
 }
 
-/// The patch of the command in a refusal.
+/// The patch in the command of a denial.
 fn patch_of(verdict: &Verdict) -> Value {
     let message = verdict.message();
     let patch = message.split("-p '").nth(1).unwrap().split("' && ").next().unwrap().replace("'\\''", "'");
@@ -307,7 +305,7 @@ fn patched(old: &Value, patch: &Value) -> Value {
 }
 
 #[test]
-fn the_command_leads_to_the_map_that_was_wanted() {
+fn the_suggested_command_gives_the_wanted_map() {
     for (old, new) in [
         (json!({"METRICS_ADDR": ":1", "V": "1"}), json!({"V": "1"})),
         (json!({"METRICS_ADDR": ":1"}), json!({"METRICS_BIND_ADDRESS": ":2"})),
@@ -325,8 +323,8 @@ fn the_command_leads_to_the_map_that_was_wanted() {
 }
 
 #[test]
-fn where_no_command_can_be_given_the_annotation_is() {
-    let told = "; set annotation wva.llmd.ai/restart-revision: \"";
+fn suggests_the_annotation_without_a_command() {
+    let remedy = "; set annotation wva.llmd.ai/restart-revision: \"";
     for (old, new) in [
         (
             json!({"config.yaml": "REST_CLIENT_TIMEOUT: 1s"}),
@@ -337,26 +335,26 @@ fn where_no_command_can_be_given_the_annotation_is() {
     ] {
         let warned: &[&str] = if new.get("PROMETHEUS_BEARER_TOKN").is_some() { &["WVA-CM-051"] } else { &[] };
         let verdict = updated(&map(old), &map(new), &["WVA-CM-001"], warned);
-        assert!(verdict.message().contains(told), "{}", verdict.message());
+        assert!(verdict.message().contains(remedy), "{}", verdict.message());
         assert!(!format!("{verdict:?}").contains("sesame"), "{verdict:?}");
     }
-    // Of a map that does not exist there is nothing to patch, and of a file nothing that would last.
+    // A new map cannot be patched.
     let (process, object) = (running(&[]), map(json!({"REST_CLIENT_TIMEOUT": "2s"})));
     let verdict = check(&create(&object, &process), &["WVA-CM-001"], &[]);
-    assert!(verdict.message().contains(told) && !verdict.message().contains("kubectl patch"));
+    assert!(verdict.message().contains(remedy) && !verdict.message().contains("kubectl patch"));
 }
 
 #[test]
-fn an_unreadable_entry_hides_no_flat_key() {
+fn an_unreadable_entry_does_not_hide_flat_keys() {
     let old = map(json!({"config.yaml": "a: [", "WATCH_NAMESPACE": "a"}));
     let new = map(json!({"config.yaml": "a: [", "WATCH_NAMESPACE": "b"}));
     updated(&old, &new, &["WVA-CM-001"], &["WVA-CM-004"]);
 }
 
 #[test]
-fn what_a_flag_hides_is_told_and_kept_all_the_same() {
-    let hides = RunningSource::Hides("flag --watch-namespace".to_owned());
-    let process = running(&[("WATCH_NAMESPACE", "a", hides)]);
+fn warns_of_an_overridden_key_and_denies_its_change() {
+    let overriding = RunningSource::Override("flag --watch-namespace".to_owned());
+    let process = running(&[("WATCH_NAMESPACE", "a", overriding)]);
     let (old, new) = (map(json!({})), map(json!({"WATCH_NAMESPACE": "b"})));
     check(&update(&old, &new, &process), &["WVA-CM-001"], &["WVA-CM-052"]);
     let stated = with_revision(json!({"WATCH_NAMESPACE": "b"}), "2");
@@ -364,15 +362,16 @@ fn what_a_flag_hides_is_told_and_kept_all_the_same() {
 }
 
 #[test]
-fn orders_are_those_that_the_start_would_see() {
+fn checks_orders_of_effective_values() {
     let file = running(&[
         ("LEADER_ELECTION_LEASE_DURATION", "120s", RunningSource::File),
         ("LEADER_ELECTION_RENEW_DEADLINE", "100s", RunningSource::File),
     ]);
     let object = with_revision(json!({"LEADER_ELECTION_RETRY_PERIOD": "90s"}), "2");
     check(&create(&object, &file), &[], &["WVA-CM-054"]);
-    // An untouched map is not frozen by a flag.
-    let flag = running(&[("LEADER_ELECTION_LEASE_DURATION", "30s", RunningSource::Hides("flag".to_owned()))]);
+    // A flag does not block updates of other keys.
+    let flag =
+        running(&[("LEADER_ELECTION_LEASE_DURATION", "30s", RunningSource::Override("flag".to_owned()))]);
     let old = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "40s", "GLOBAL_OPT_INTERVAL": "1m"}));
     let new = map(json!({"LEADER_ELECTION_RENEW_DEADLINE": "40s", "GLOBAL_OPT_INTERVAL": "2m"}));
     check(&update(&old, &new, &flag), &[], &["WVA-CM-006"]);

@@ -1,34 +1,34 @@
-//! Watch caches by what reviews ask for: a review touches only what concerns its object, however many there are.
+//! Indexed watch caches: a review reads only the objects that concern it.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Resource;
 use kube::core::DynamicObject;
 use wva_crds::names::INSTANCE_LABEL;
-use wva_rules::{MetricReader, OtherVariant, Target, sets_cost};
+use wva_rules::{MetricReader, OtherVariant, Target, model_with_own_cost};
 use wva_runtime::Cache;
 use wva_runtime::cache::Writer;
 use wva_runtime::watch::Observer;
 
-/// What objects of a namespace are found by.
+/// Key by which reviews find objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// They name this workload. Versions of one group show the same objects.
+    /// Objects that target this workload. The version is not part of the key: versions of a group share objects.
     Target {
         /// API group of the workload.
         group: Box<str>,
-        /// Its kind.
+        /// Kind of the workload.
         kind: Box<str>,
-        /// Its name.
+        /// Name of the workload.
         name: Box<str>,
     },
-    /// They are variants of this model (`spec.modelID`) with a cost that somebody chose.
-    CostOf(Box<str>),
+    /// Variants of this model (`spec.modelID`) whose cost differs from the default.
+    ModelWithOwnCost(Box<str>),
 }
 
 impl Key {
-    /// Objects that name this workload.
+    /// Key of the objects that target this workload.
     #[must_use]
-    pub fn target(target: &Target) -> Self {
+    pub fn for_target(target: &Target) -> Self {
         Self::Target {
             group: target.group().into(),
             kind: target.kind.as_str().into(),
@@ -37,11 +37,13 @@ impl Key {
     }
 }
 
-/// A watch cache that reviews read.
+/// Watch cache that reviews read.
 pub type Index<V> = Cache<V, Key>;
 
-/// An index, and the observer that fills it.
-fn index<K, V>(read: impl Fn(&K) -> Option<(V, Vec<Key>)> + Send + Sync + 'static) -> (Observer<K>, Index<V>)
+/// Makes an index and the observer that fills it.
+fn new_index<K, V>(
+    read: impl Fn(&K) -> Option<(V, Vec<Key>)> + Send + Sync + 'static,
+) -> (Observer<K>, Index<V>)
 where
     K: Resource + 'static,
     V: Send + Sync + 'static,
@@ -54,38 +56,38 @@ where
     (Box::new(observe), index)
 }
 
-/// Variants, by target and, where somebody chose their cost, by model.
+/// Index of variants by target, and by model if their cost differs from the default.
 #[must_use]
 pub fn variant_index() -> (Observer<DynamicObject>, Index<OtherVariant>) {
-    index(|object: &DynamicObject| {
-        // Without a copy of the whole object: its managed fields alone are often larger than the rest.
+    new_index(|object: &DynamicObject| {
+        // Reads fields one by one: a copy of the object would include its large managed fields.
         let meta = &object.metadata;
         let instance = meta.labels.as_ref().and_then(|labels| labels.get(INSTANCE_LABEL));
         let created = meta.creation_timestamp.as_ref().map(|time| time.0);
         let name = meta.name.as_deref()?;
         let variant = OtherVariant::new(name, instance.map(String::as_str), created, &object.data)?;
-        let mut keys = vec![Key::target(&variant.target)];
-        keys.extend(sets_cost(&object.data).map(|model| Key::CostOf(model.into())));
+        let mut keys = vec![Key::for_target(&variant.target)];
+        keys.extend(model_with_own_cost(&object.data).map(|model| Key::ModelWithOwnCost(model.into())));
         Some((variant, keys))
     })
 }
 
-/// HPAs that read this program's metric, by target.
+/// Index of HPAs that read wva's metric, by target.
 #[must_use]
 pub fn autoscaler_index() -> (Observer<HorizontalPodAutoscaler>, Index<MetricReader>) {
-    index(|hpa| MetricReader::of_autoscaler(hpa).map(by_target))
+    new_index(|hpa| MetricReader::from_hpa(hpa).map(with_target_key))
 }
 
-/// ScaledObjects that read this program's metric, by target.
+/// Index of ScaledObjects that read wva's metric, by target.
 #[must_use]
 pub fn scaled_object_index() -> (Observer<DynamicObject>, Index<MetricReader>) {
-    index(|object: &DynamicObject| {
-        MetricReader::of_scaled_object(object.metadata.name.as_deref()?, &object.data).map(by_target)
+    new_index(|object: &DynamicObject| {
+        MetricReader::from_scaled_object(object.metadata.name.as_deref()?, &object.data).map(with_target_key)
     })
 }
 
-fn by_target((target, reader): (Target, MetricReader)) -> (MetricReader, Vec<Key>) {
-    (reader, vec![Key::target(&target)])
+fn with_target_key((target, reader): (Target, MetricReader)) -> (MetricReader, Vec<Key>) {
+    (reader, vec![Key::for_target(&target)])
 }
 
 #[cfg(test)]

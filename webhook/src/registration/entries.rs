@@ -1,11 +1,11 @@
-//! The table of webhook entries: their names, paths and rules. The chart renders the same names; an entry that is not
-//! in a configuration is never added to it.
+//! Table of webhook entries: names, paths and rules. The chart renders the same names. An entry that is missing in a
+//! configuration is never added to it.
 
 use serde_json::{Value, json};
 
 use crate::review::{CONFIG_MAP_PATH, MUTATE_PATH, VALIDATE_PATH};
 
-/// Which of the two configurations an entry stands in.
+/// The configuration of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// `MutatingWebhookConfiguration`.
@@ -14,29 +14,29 @@ pub enum Phase {
     Validating,
 }
 
-/// What an entry is about.
+/// Objects that an entry reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Variants of the instance; without an instance, those without a label.
+    /// Variants of the instance; without an instance, variants without an instance label.
     Variants,
-    /// Variants without a label in the instance's own namespaces.
+    /// Variants without an instance label in namespaces of the instance.
     UnlabelledVariants,
-    /// The main config map.
+    /// The main ConfigMap.
     MainConfigMap,
-    /// The other config maps that are read.
+    /// The other ConfigMaps that the controller reads.
     EntryConfigMaps,
 }
 
 /// One webhook entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its name, unique in its configuration.
+    /// Name, unique in its configuration.
     pub name: &'static str,
-    /// Where it stands.
+    /// Its configuration.
     pub phase: Phase,
-    /// What it is about.
+    /// Objects that it reviews.
     pub subject: Subject,
-    /// The path it asks.
+    /// Path of the review server.
     pub path: &'static str,
 }
 
@@ -54,8 +54,7 @@ pub static ENTRIES: &[Entry] = &[
         subject: Subject::UnlabelledVariants,
         path: MUTATE_PATH,
     },
-    // The mutating phase comes before the API server's own policy, whose refusal knows neither the command that makes
-    // the change nor the event.
+    // The mutating phase runs before the ValidatingAdmissionPolicy, whose refusal has no full command and no event.
     Entry {
         name: "main.configmap.llmd.ai",
         phase: Phase::Mutating,
@@ -74,8 +73,8 @@ pub static ENTRIES: &[Entry] = &[
         subject: Subject::UnlabelledVariants,
         path: VALIDATE_PATH,
     },
-    // Again, since a later mutating webhook may have changed the map. Releases before had this entry here alone: the API
-    // server would refuse a server-side apply without it, as the program owns fields of it.
+    // Again, because a later mutating webhook may have changed the map. Earlier releases had only this entry and own
+    // fields of it, so a server-side apply without it would be refused.
     Entry {
         name: "main.configmap.llmd.ai",
         phase: Phase::Validating,
@@ -91,17 +90,17 @@ pub static ENTRIES: &[Entry] = &[
 ];
 
 impl Entry {
-    /// The entry is about variants.
+    /// Whether the entry reviews variants.
     #[must_use]
-    pub fn is_about_variants(&self) -> bool {
+    pub fn reviews_variants(&self) -> bool {
         matches!(self.subject, Subject::Variants | Subject::UnlabelledVariants)
     }
 
-    /// The rules that open the entry, with every field that the apiserver would default, so that they compare equal
-    /// to what is stored.
+    /// The rules that activate the entry. They include every field that the API server defaults, so that they compare
+    /// equal to the stored rules.
     #[must_use]
     pub fn rules(&self) -> Value {
-        let (group, version, resource) = if self.is_about_variants() {
+        let (group, version, resource) = if self.reviews_variants() {
             (wva_crds::names::GROUP, wva_crds::names::VERSION, wva_crds::names::PLURAL)
         } else {
             ("", "v1", "configmaps")

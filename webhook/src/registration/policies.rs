@@ -1,31 +1,33 @@
-//! The `ValidatingAdmissionPolicy` objects and their bindings: what the API server refuses by itself while no replica
-//! answers. They have the webhook's selectors, and rules of `wva-rules` that need no context.
+//! Renders the `ValidatingAdmissionPolicy` objects and their bindings, which the API server enforces while no webhook
+//! answers. They use the webhook's selectors and those rules of `wva-rules` that need no context.
 
 use serde_json::{Value, json};
 use wva_rules::{InstancePolicy, PolicyInstance, main_map_policy, variant_policy};
 
 use super::entries::{ENTRIES, Entry, Phase, Subject};
-use super::render::{Door, NOT_FINALIZER_REMOVAL, namespaces, objects, wanted};
+use super::render::{
+    ConfigurationOptions, NOT_FINALIZER_REMOVAL, is_needed, namespace_selector, object_selector,
+};
 
-/// The policies and bindings of an install, as one `List`.
+/// The policies and bindings of an installation, as one `List`.
 #[must_use]
-pub fn render_policies(door: &Door<'_>) -> Value {
-    let of = PolicyInstance {
-        instance: door.instance.unwrap_or_default(),
-        instance_policy: match door.policy {
+pub fn render_policies(options: &ConfigurationOptions<'_>) -> Value {
+    let instance = PolicyInstance {
+        instance: options.instance.unwrap_or_default(),
+        instance_policy: match options.policy {
             InstancePolicy::Inject => "inject",
             InstancePolicy::Require => "require",
             InstancePolicy::Ignore => "ignore",
         },
-        namespaces: if door.watch_namespace.is_some() { "one" } else { "all" },
+        namespaces: if options.watch_namespace.is_some() { "one" } else { "all" },
     };
-    let [variants, main_map] = ["variants", "main-map"].map(|part| format!("{}-{part}", door.name));
+    let [variants, main_map] = ["variants", "main-map"].map(|part| format!("{}-{part}", options.name));
     let mut items = vec![
-        object("ValidatingAdmissionPolicy", &variants, &variant_policy_spec(of)),
-        object("ValidatingAdmissionPolicy", &main_map, &main_map_policy_spec(door.main_config_map)),
+        object("ValidatingAdmissionPolicy", &variants, &variant_policy_spec(instance)),
+        object("ValidatingAdmissionPolicy", &main_map, &main_map_policy_spec(options.main_config_map)),
     ];
-    let validating = ENTRIES.iter().filter(|e| e.phase == Phase::Validating && wanted(door, e.subject));
-    for entry in validating.filter(|e| e.is_about_variants()) {
+    let validating = ENTRIES.iter().filter(|e| e.phase == Phase::Validating && is_needed(options, e.subject));
+    for entry in validating.filter(|e| e.reviews_variants()) {
         let name = if entry.subject == Subject::Variants {
             variants.clone()
         } else {
@@ -33,30 +35,28 @@ pub fn render_policies(door: &Door<'_>) -> Value {
         };
         let matches = json!({
             "matchPolicy": "Equivalent",
-            "namespaceSelector": namespaces(door, entry.subject),
-            "objectSelector": objects(door, entry.subject),
+            "namespaceSelector": namespace_selector(options, entry.subject),
+            "objectSelector": object_selector(options, entry.subject),
         });
         items.push(binding(&name, &variants, &matches));
     }
-    let matches =
-        json!({"matchPolicy": "Equivalent", "namespaceSelector": only(door.namespace), "objectSelector": {}});
+    let matches = json!({"matchPolicy": "Equivalent", "namespaceSelector": only_namespace(options.namespace), "objectSelector": {}});
     items.push(binding(&main_map, &main_map, &matches));
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-/// The policy for variants, complete but for its name.
+/// Spec of the policy for variants.
 #[must_use]
-pub fn variant_policy_spec(of: PolicyInstance<'_>) -> Value {
-    let mut spec = variant_policy(of);
+pub fn variant_policy_spec(instance: PolicyInstance<'_>) -> Value {
+    let mut spec = variant_policy(instance);
     if let Some(conditions) = spec["matchConditions"].as_array_mut() {
         conditions.push(json!({"name": "not-finalizer-removal", "expression": NOT_FINALIZER_REMOVAL}));
     }
     let rules = ENTRIES.iter().find(|e| e.subject == Subject::Variants).map(Entry::rules).unwrap_or_default();
-    complete(spec, &rules)
+    with_defaults(spec, &rules)
 }
 
-/// The policy for the main map, complete but for its name. A new map is left to the webhook, which compares it with
-/// the running process.
+/// Spec of the policy for the main map. It covers updates only: the webhook compares a new map with the running process.
 #[must_use]
 pub fn main_map_policy_spec(main_config_map: &str) -> Value {
     let entry = ENTRIES.iter().find(|e| e.subject == Subject::MainConfigMap);
@@ -65,12 +65,12 @@ pub fn main_map_policy_spec(main_config_map: &str) -> Value {
         rule["operations"] = json!(["UPDATE"]);
         rule["resourceNames"] = json!([main_config_map]);
     }
-    complete(main_map_policy(), &rules)
+    with_defaults(main_map_policy(), &rules)
 }
 
-/// Names every default: the API server compares `matchConstraints` and `matchResources` as a whole, and a default that it
-/// adds would be a conflict for the second server-side apply.
-fn complete(mut spec: Value, rules: &Value) -> Value {
+/// Adds `matchConstraints` with every default. The API server compares the field as a whole, so a default that it adds
+/// itself would conflict with the next server-side apply.
+fn with_defaults(mut spec: Value, rules: &Value) -> Value {
     spec["failurePolicy"] = json!("Fail");
     spec["matchConstraints"] = json!({
         "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": rules,
@@ -78,8 +78,8 @@ fn complete(mut spec: Value, rules: &Value) -> Value {
     spec
 }
 
-/// The controller's namespace, unless that is one that no webhook sees.
-fn only(namespace: &str) -> Value {
+/// Selects one namespace, but never `kube-system`, which no webhook covers.
+fn only_namespace(namespace: &str) -> Value {
     const NAME: &str = "kubernetes.io/metadata.name";
     json!({"matchExpressions": [
         {"key": NAME, "operator": "In", "values": [namespace]},

@@ -1,5 +1,5 @@
-//! Would a review be answered? Asked by sending one, over the same handshake and to the same server name as the
-//! apiserver would: a deletion, which is always admitted.
+//! Probe of the review server: sends a DELETE review, which is always admitted, over the same TLS handshake and server
+//! name as the API server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,40 +18,40 @@ use wva_crds::names::{GROUP, KIND, PLURAL, VERSION};
 use crate::client_ca::UNVERIFIED;
 use crate::review::VALIDATE_PATH;
 
-/// A review's own `timeoutSeconds`.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// More than any answer to the probe.
+/// Time-out of the probe, the `timeoutSeconds` of a review.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of the answer that are read at most.
 const ANSWER_BYTES: u64 = 64 << 10;
 
-/// The address the apiserver will use.
+/// Address of the review server.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// Where to dial: an endpoint of the Service.
+    /// Address to connect to.
     pub addr: SocketAddr,
-    /// The name the apiserver verifies, `<service>.<namespace>.svc`.
+    /// Server name that the API server verifies, `<service>.<namespace>.svc`.
     pub server_name: String,
 }
 
-/// Why a review was not answered.
+/// Reasons why the probe review was not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// No certificate in the bundle can be a root.
-    #[error("the CA bundle holds no usable certificate")]
+    /// The bundle has no usable root certificate.
+    #[error("the CA bundle contains no usable certificate")]
     Bundle,
-    /// The server name is no DNS name.
-    #[error("{name:?} is no DNS name: check the names of the Service and its namespace")]
+    /// The server name is not a DNS name.
+    #[error("{name:?} is not a DNS name: check the name of the Service and its namespace")]
     Name {
-        /// What was given.
+        /// The name.
         name: String,
     },
-    /// Connection or handshake failed, among others because the certificate does not verify.
-    #[error("no connection that the CA bundle vouches for")]
+    /// The connection or the TLS handshake failed; the certificate may not match the CA bundle.
+    #[error("connection or TLS handshake failed; the certificate must verify against the CA bundle")]
     Connection(#[source] io::Error),
-    /// No answer in time.
-    #[error("no answer in {PATIENCE:?}")]
+    /// The answer took too long.
+    #[error("no answer within {TIMEOUT:?}")]
     Slow,
-    /// Something else answers there.
-    #[error("something answers that is no admission review of ours: {start:?}")]
+    /// Another program answers.
+    #[error("the answer is not an admission review of wva: {start:?}")]
     Foreign {
         /// The first characters of the answer.
         start: String,
@@ -59,12 +59,11 @@ pub enum ProbeError {
 }
 
 impl Probe {
-    /// Sends a review and reads its answer; the server's certificate must verify against `ca_bundle` (PEM), which is
-    /// the one about to be published.
+    /// Sends a review and checks the answer. The server's certificate must verify against `ca_bundle` (PEM).
     ///
     /// # Errors
-    /// Each [`ProbeError`] says which step failed.
-    pub async fn answered(&self, ca_bundle: &[u8]) -> Result<(), ProbeError> {
+    /// [`ProbeError`], the step that failed.
+    pub async fn check(&self, ca_bundle: &[u8]) -> Result<(), ProbeError> {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(CertificateDer::pem_slice_iter(ca_bundle).filter_map(Result::ok));
         if roots.is_empty() {
@@ -78,17 +77,17 @@ impl Probe {
             .map_err(|e| ProbeError::Connection(io::Error::other(e)))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        match timeout(PATIENCE, self.ask(TlsConnector::from(Arc::new(tls)), name)).await {
-            Ok(Ok(answer)) => judge(&answer),
+        match timeout(TIMEOUT, self.send_review(TlsConnector::from(Arc::new(tls)), name)).await {
+            Ok(Ok(answer)) => check_answer(&answer),
             Ok(Err(source)) => Err(ProbeError::Connection(source)),
             Err(_) => Err(ProbeError::Slow),
         }
     }
 
-    async fn ask(&self, tls: TlsConnector, name: ServerName<'static>) -> io::Result<Vec<u8>> {
+    async fn send_review(&self, tls: TlsConnector, name: ServerName<'static>) -> io::Result<Vec<u8>> {
         let tcp = TcpStream::connect(self.addr).await?;
         let mut stream = tls.connect(name, tcp).await?;
-        let body = review().to_string();
+        let body = delete_review().to_string();
         let head = format!(
             "POST {VALIDATE_PATH} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n",
@@ -101,7 +100,7 @@ impl Probe {
         let mut answer = Vec::new();
         match stream.take(ANSWER_BYTES).read_to_end(&mut answer).await {
             Err(e) if e.kind() != io::ErrorKind::UnexpectedEof => Err(e),
-            // A server that closes without a TLS goodbye has still said what it said.
+            // A missing TLS close_notify does not invalidate the answer.
             _ => Ok(answer),
         }
     }
@@ -109,7 +108,7 @@ impl Probe {
 
 const UID: &str = "wva-registration-probe";
 
-fn review() -> Value {
+fn delete_review() -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -120,14 +119,18 @@ fn review() -> Value {
     })
 }
 
-fn judge(answer: &[u8]) -> Result<(), ProbeError> {
+fn check_answer(answer: &[u8]) -> Result<(), ProbeError> {
     let text = String::from_utf8_lossy(answer);
-    let ours = text
+    let is_admitted = text
         .split_once("\r\n\r\n")
         .filter(|(head, _)| head.starts_with("HTTP/1.1 200 "))
         .and_then(|(_, body)| serde_json::from_str::<Value>(body).ok())
         .is_some_and(|review| review["response"]["uid"] == UID && review["response"]["allowed"] == true);
-    // With a client CA the server takes no review but the API server's, and says so.
-    let refused = text.starts_with("HTTP/1.1 403 ") && text.contains(UNVERIFIED);
-    if ours || refused { Ok(()) } else { Err(ProbeError::Foreign { start: text.chars().take(80).collect() }) }
+    // With a client CA, the server accepts reviews of the API server only.
+    let is_refused_as_unverified = text.starts_with("HTTP/1.1 403 ") && text.contains(UNVERIFIED);
+    if is_admitted || is_refused_as_unverified {
+        Ok(())
+    } else {
+        Err(ProbeError::Foreign { start: text.chars().take(80).collect() })
+    }
 }

@@ -1,5 +1,5 @@
-//! The two webhook configurations complete but for `rules` and `caBundle`: what the chart renders, for tests and for
-//! those who keep the objects whole in Git.
+//! Renders the two webhook configurations as the chart does, without `rules` and `caBundle`. Tests use them, and users
+//! who keep the complete objects in Git.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -8,42 +8,42 @@ use wva_rules::InstancePolicy;
 
 use super::entries::{ENTRIES, Entry, Phase, Subject};
 
-/// What happens to requests while no webhook answers.
+/// Outcome of a request while no webhook answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// They are refused.
+    /// The request is denied.
     Fail,
-    /// They pass.
+    /// The request is admitted.
     Ignore,
 }
 
-/// What the configurations depend on.
+/// Options of the rendered configurations.
 #[derive(Clone, Debug)]
-pub struct Door<'a> {
-    /// Name of both objects.
+pub struct ConfigurationOptions<'a> {
+    /// Name of both configurations.
     pub name: &'a str,
-    /// The Service that fronts the webhook server.
+    /// Service of the webhook server.
     pub service: &'a str,
-    /// The controller's namespace.
+    /// Namespace of the controller.
     pub namespace: &'a str,
     /// `CONTROLLER_INSTANCE`.
     pub instance: Option<&'a str>,
-    /// What the instance does with unlabelled objects.
+    /// Policy for objects without an instance label (`WVA_INSTANCE_POLICY`).
     pub policy: InstancePolicy,
-    /// `WATCH_NAMESPACE`: the one namespace that is watched.
+    /// `WATCH_NAMESPACE`; `None`: all namespaces.
     pub watch_namespace: Option<&'a str>,
-    /// For `VariantAutoscaling`s.
+    /// Failure policy for `VariantAutoscaling`s.
     pub variants: FailurePolicy,
-    /// For config maps.
+    /// Failure policy for ConfigMaps.
     pub config_maps: FailurePolicy,
     /// `CONFIG_MAP_NAME`.
     pub main_config_map: &'a str,
-    /// Names of the saturation, scale-to-zero and service-class maps.
+    /// Names of the saturation, scale-to-zero and service-class ConfigMaps.
     pub entry_config_maps: &'a [&'a str],
 }
 
-/// The finalizers of an object under deletion may shrink, and nothing else may happen, without a review: so that the
-/// object can go while every replica is dead. A deletion timestamp alone opens no door.
+/// CEL match condition: false for an update that only removes finalizers of an object under deletion. Such an update
+/// needs no review, so the object can be deleted while no replica runs.
 pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' \
      && has(oldObject.metadata.deletionTimestamp) \
      && has(oldObject.metadata.finalizers) \
@@ -55,21 +55,20 @@ pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' 
 
 /// The `MutatingWebhookConfiguration` and the `ValidatingWebhookConfiguration`, as one `List`.
 #[must_use]
-pub fn render(door: &Door<'_>) -> Value {
+pub fn render_configurations(options: &ConfigurationOptions<'_>) -> Value {
     json!({
         "apiVersion": "v1", "kind": "List",
         "items": [
-            object(door, "MutatingWebhookConfiguration", Phase::Mutating),
-            object(door, "ValidatingWebhookConfiguration", Phase::Validating),
+            configuration(options, "MutatingWebhookConfiguration", Phase::Mutating),
+            configuration(options, "ValidatingWebhookConfiguration", Phase::Validating),
         ],
     })
 }
 
-/// The same with the door open: with `rules`, and with the CA bundle (PEM) where there is one. For those who keep the
-/// objects whole in Git.
+/// Like [`render_configurations`], with `rules` and, where given, the CA bundle (PEM).
 #[must_use]
-pub fn render_open(door: &Door<'_>, bundle: Option<&[u8]>) -> Value {
-    let mut list = render(door);
+pub fn render_registered(options: &ConfigurationOptions<'_>, bundle: Option<&[u8]>) -> Value {
+    let mut list = render_configurations(options);
     for configuration in list["items"].as_array_mut().into_iter().flatten() {
         for webhook in configuration["webhooks"].as_array_mut().into_iter().flatten() {
             let entry = ENTRIES.iter().find(|entry| webhook["name"] == entry.name);
@@ -82,37 +81,38 @@ pub fn render_open(door: &Door<'_>, bundle: Option<&[u8]>) -> Value {
     list
 }
 
-fn object(door: &Door<'_>, kind: &str, phase: Phase) -> Value {
-    let there = |entry: &&Entry| entry.phase == phase && wanted(door, entry.subject);
-    let webhooks: Vec<Value> = ENTRIES.iter().filter(there).map(|entry| webhook(door, entry)).collect();
+fn configuration(options: &ConfigurationOptions<'_>, kind: &str, phase: Phase) -> Value {
+    let is_rendered = |entry: &&Entry| entry.phase == phase && is_needed(options, entry.subject);
+    let webhooks: Vec<Value> =
+        ENTRIES.iter().filter(is_rendered).map(|entry| webhook(options, entry)).collect();
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind,
-        "metadata": {"name": door.name}, "webhooks": webhooks,
+        "metadata": {"name": options.name}, "webhooks": webhooks,
     })
 }
 
-pub(super) fn wanted(door: &Door<'_>, subject: Subject) -> bool {
+pub(super) fn is_needed(options: &ConfigurationOptions<'_>, subject: Subject) -> bool {
     subject != Subject::UnlabelledVariants
-        || (door.instance.is_some() && door.policy != InstancePolicy::Ignore)
+        || (options.instance.is_some() && options.policy != InstancePolicy::Ignore)
 }
 
-fn webhook(door: &Door<'_>, entry: &Entry) -> Value {
-    let policy = if entry.is_about_variants() { door.variants } else { door.config_maps };
+fn webhook(options: &ConfigurationOptions<'_>, entry: &Entry) -> Value {
+    let policy = if entry.reviews_variants() { options.variants } else { options.config_maps };
     let main = entry.subject == Subject::MainConfigMap;
     let mut webhook = json!({
         "name": entry.name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": {
-            "service": {"name": door.service, "namespace": door.namespace, "path": entry.path, "port": 443},
+            "service": {"name": options.service, "namespace": options.namespace, "path": entry.path, "port": 443},
         },
         "failurePolicy": if policy == FailurePolicy::Fail { "Fail" } else { "Ignore" },
         "matchPolicy": "Equivalent",
-        // The refusal of a change to the main map emits an event.
+        // A refused change of the main map emits an event.
         "sideEffects": if main { "NoneOnDryRun" } else { "None" },
         "timeoutSeconds": 5,
-        "namespaceSelector": namespaces(door, entry.subject),
-        "objectSelector": objects(door, entry.subject),
-        "matchConditions": conditions(door, entry.subject),
+        "namespaceSelector": namespace_selector(options, entry.subject),
+        "objectSelector": object_selector(options, entry.subject),
+        "matchConditions": match_conditions(options, entry.subject),
     });
     if entry.phase == Phase::Mutating {
         webhook["reinvocationPolicy"] = json!("IfNeeded");
@@ -120,15 +120,15 @@ fn webhook(door: &Door<'_>, entry: &Entry) -> Value {
     webhook
 }
 
-pub(super) fn namespaces(door: &Door<'_>, subject: Subject) -> Value {
+pub(super) fn namespace_selector(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
     const NAME: &str = "kubernetes.io/metadata.name";
     let not_system = json!({"key": NAME, "operator": "NotIn", "values": ["kube-system"]});
     let maps = matches!(subject, Subject::MainConfigMap | Subject::EntryConfigMaps);
-    match (door.watch_namespace, door.instance) {
+    match (options.watch_namespace, options.instance) {
         (Some(watched), _) => {
             let mut names = vec![watched];
-            if maps && watched != door.namespace {
-                names.push(door.namespace);
+            if maps && watched != options.namespace {
+                names.push(options.namespace);
             }
             json!({"matchExpressions": [{"key": NAME, "operator": "In", "values": names}, not_system]})
         }
@@ -139,25 +139,25 @@ pub(super) fn namespaces(door: &Door<'_>, subject: Subject) -> Value {
     }
 }
 
-pub(super) fn objects(door: &Door<'_>, subject: Subject) -> Value {
-    match (subject, door.instance) {
+pub(super) fn object_selector(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
+    match (subject, options.instance) {
         (Subject::MainConfigMap | Subject::EntryConfigMaps, _) => json!({}),
         (Subject::Variants, Some(instance)) => json!({"matchLabels": {INSTANCE_LABEL: instance}}),
         _ => json!({"matchExpressions": [{"key": INSTANCE_LABEL, "operator": "DoesNotExist"}]}),
     }
 }
 
-fn conditions(door: &Door<'_>, subject: Subject) -> Value {
+fn match_conditions(options: &ConfigurationOptions<'_>, subject: Subject) -> Value {
     match subject {
         Subject::Variants | Subject::UnlabelledVariants => {
             json!([{"name": "not-finalizer-removal", "expression": NOT_FINALIZER_REMOVAL}])
         }
-        // `request.name` is always there. Names of objects hold nothing that a CEL text would have to escape.
+        // Object names contain no character that CEL strings escape.
         Subject::MainConfigMap => {
-            json!([{"name": "is-main-map", "expression": format!("request.name == '{}'", door.main_config_map)}])
+            json!([{"name": "is-main-map", "expression": format!("request.name == '{}'", options.main_config_map)}])
         }
         Subject::EntryConfigMaps => {
-            let names: Vec<String> = door.entry_config_maps.iter().map(|n| format!("'{n}'")).collect();
+            let names: Vec<String> = options.entry_config_maps.iter().map(|n| format!("'{n}'")).collect();
             let expression = format!("request.name in [{}]", names.join(", "));
             json!([{"name": "is-entries-map", "expression": expression}])
         }

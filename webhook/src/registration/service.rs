@@ -1,5 +1,5 @@
-//! Does the Service lead anywhere? The API server sends reviews to the Service, which has no endpoint before the
-//! kubelet has seen a replica ready: a webhook opened before that would refuse everything.
+//! Checks that the Service has a ready endpoint. The API server sends reviews to the Service, so a webhook that is
+//! registered earlier would deny every request.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -8,19 +8,18 @@ use kube::api::{Api, ListParams};
 
 use super::{Error, call};
 
-/// The Service that the webhook configurations name.
+/// Service of the webhook configurations.
 #[derive(Clone, Debug)]
 pub struct ServiceRef {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
 }
 
 impl ServiceRef {
-    /// Succeeds where the Service has a ready endpoint. One of type `ExternalName` leads to a name instead, behind which
-    /// nothing here can look.
-    pub(super) async fn leads_somewhere(&self, client: &Client) -> Result<(), Error> {
+    /// Succeeds if the Service has a ready endpoint or is of type `ExternalName`, which has no endpoints.
+    pub(super) async fn check_endpoint(&self, client: &Client) -> Result<(), Error> {
         let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
         let service = call("read", "Service", &self.name, services.get(&self.name)).await?;
         if service.spec.and_then(|spec| spec.type_).as_deref() == Some("ExternalName") {
@@ -30,7 +29,7 @@ impl ServiceRef {
         let of_service = ListParams::default().labels(&format!("kubernetes.io/service-name={}", self.name));
         let request = slices.list(&of_service);
         let slices = call("read", "EndpointSlices of Service", &self.name, request).await?;
-        // Not said to be ready means ready, by the API's own words.
+        // The API defines a missing `ready` as true.
         let ready = slices
             .iter()
             .flat_map(|slice| slice.endpoints.iter().flatten())

@@ -1,5 +1,5 @@
-//! The opening against a fake API server: it opens only when a review would be answered, only what exists,
-//! and again after every drift.
+//! Registration against a fake API server: only when a review is answered, only of existing configurations, and again
+//! after every drift.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -43,24 +43,24 @@ fn patches(fake: &FakeApi) -> Vec<Request> {
     fake.requests().into_iter().filter(|request| request.method == "PATCH").collect()
 }
 
-struct Nothing;
+struct EmptyCluster;
 
-impl ClusterFacts for Nothing {
-    fn synced(&self) -> bool {
+impl ClusterFacts for EmptyCluster {
+    fn is_synced(&self) -> bool {
         true
     }
-    fn others(&self, _: &str, _: &Target) -> Vec<OtherVariant> {
+    fn variants_with_target(&self, _: &str, _: &Target) -> Vec<OtherVariant> {
         Vec::new()
     }
     fn target(&self, _: &str, _: &Target) -> Option<TargetState> {
         None
     }
-    fn namespace_owned(&self, _: &str) -> bool {
+    fn is_namespace_owned(&self, _: &str) -> bool {
         false
     }
 }
 
-/// A listener whose certificate is its own CA, and what answers on it once asked to.
+/// A webhook server with a self-signed certificate; it answers after `start`.
 struct Webhook {
     listener: TcpListener,
     pem: Vec<u8>,
@@ -69,34 +69,34 @@ struct Webhook {
 
 impl Webhook {
     fn new() -> Self {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let generated = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(generated.signing_key.serialize_der().into());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
+            .with_single_cert(vec![generated.cert.der().clone()], key)
             .unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Self { listener, pem: made.cert.pem().into_bytes(), tls: Arc::new(tls) }
+        Self { listener, pem: generated.cert.pem().into_bytes(), tls: Arc::new(tls) }
     }
 
     fn probe(&self) -> Probe {
         Probe { addr: self.listener.local_addr().unwrap(), server_name: NAME.to_owned() }
     }
 
-    /// Its certificate, and how it is probed.
-    fn started() -> (Vec<u8>, Probe) {
+    /// Starts a server; returns its certificate (PEM) and a probe of it.
+    fn start_new() -> (Vec<u8>, Probe) {
         let webhook = Self::new();
-        let started = (webhook.pem.clone(), webhook.probe());
+        let pem_and_probe = (webhook.pem.clone(), webhook.probe());
         webhook.start();
-        started
+        pem_and_probe
     }
 
     fn start(self) {
-        let settings = Settings::of(None, InstancePolicy::Inject);
-        let state = State::new(settings, Arc::new(Nothing), None, &prometheus::Registry::new()).unwrap();
+        let settings = Settings::new(None, InstancePolicy::Inject);
+        let state = State::new(settings, Arc::new(EmptyCluster), None, &prometheus::Registry::new()).unwrap();
         tokio::spawn(serve(self.listener, self.tls, Arc::new(state), crate::End::default()));
     }
 }
@@ -107,8 +107,8 @@ fn trust() -> Trust {
     wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust("webhooks")
 }
 
-fn door() -> Door<'static> {
-    Door {
+fn options() -> ConfigurationOptions<'static> {
+    ConfigurationOptions {
         name: "wva",
         service: "wva-webhook",
         namespace: "wva",
@@ -131,39 +131,40 @@ fn entry<'v>(object: &'v Value, name: &str) -> &'v Value {
     object["webhooks"].as_array().unwrap().iter().find(|w| w["name"] == name).unwrap()
 }
 
-/// Waits until the API server sends reviews of variants to the server with this certificate.
-async fn opened(fake: &FakeApi, path: &str, pem: &[u8]) {
+/// Waits until the configuration sends reviews of variants to the server with this certificate.
+async fn wait_until_registered(fake: &FakeApi, path: &str, pem: &[u8]) {
     let name = if path == MUTATING { "mutate.va.llmd.ai" } else { "validate.va.llmd.ai" };
-    let open = |object: &Value| {
+    let is_registered = |object: &Value| {
         let entry = entry(object, name);
         entry["rules"][0]["resources"] == json!(["variantautoscalings"])
             && entry["clientConfig"]["caBundle"] == json!(ByteString(pem.to_vec()))
     };
-    fake.wait_until(SOON, path, open).await;
+    fake.wait_until(SOON, path, is_registered).await;
 }
 
 #[tokio::test]
-async fn opens_what_exists_and_repairs_drift() {
-    let mut items = render(&door());
-    // Somebody's own entry in the same object is none of ours.
+async fn registers_existing_entries_and_repairs_drift() {
+    let mut items = render_configurations(&options());
+    // An entry of another program in the same object is left alone.
     let foreign = json!({"name": "foreign.example.com", "rules": [], "clientConfig": {}});
     items["items"][1]["webhooks"].as_array_mut().unwrap().push(foreign.clone());
     let fake = api(&items);
-    let (pem, probe) = Webhook::started();
+    let (pem, probe) = Webhook::start_new();
     let (bundle, bundles) = watch::channel(pem.clone());
     let shutdown = CancellationToken::new();
     let trust = trust();
     let running = tokio::spawn(run(fake.client(), config(), bundles, probe, trust.clone(), shutdown.clone()));
 
-    opened(&fake, MUTATING, &pem).await;
-    opened(&fake, VALIDATING, &pem).await;
+    wait_until_registered(&fake, MUTATING, &pem).await;
+    wait_until_registered(&fake, VALIDATING, &pem).await;
     let object = fake.object(VALIDATING);
     assert_eq!(entry(&object, "foreign.example.com"), &foreign);
     assert_eq!(entry(&object, "entries.configmap.llmd.ai")["rules"][0]["resources"], json!(["configmaps"]));
     assert_patches_own_two_fields(&fake);
 
-    let carried = |pem: &[u8]| CertificateDer::pem_slice_iter(pem).map(Result::unwrap).collect::<Vec<_>>();
-    until_trusted(&trust, Some(carried(&pem))).await;
+    let certificates =
+        |pem: &[u8]| CertificateDer::pem_slice_iter(pem).map(Result::unwrap).collect::<Vec<_>>();
+    wait_until_trusted(&trust, Some(certificates(&pem))).await;
 
     let reported_early = Arc::new(AtomicBool::default());
     let (reported, sees) = (reported_early.clone(), trust.clone());
@@ -173,40 +174,40 @@ async fn opens_what_exists_and_repairs_drift() {
         None
     });
     fake.edit(VALIDATING, |o| o["webhooks"][0]["rules"] = json!([]));
-    opened(&fake, VALIDATING, &pem).await;
-    until_trusted(&trust, Some(carried(&pem))).await;
-    assert!(!reported_early.load(Ordering::SeqCst), "what was found without the bundle is not trusted");
+    wait_until_registered(&fake, VALIDATING, &pem).await;
+    wait_until_trusted(&trust, Some(certificates(&pem))).await;
+    assert!(!reported_early.load(Ordering::SeqCst), "a bundle that was missing is not trusted yet");
     for bundle in [json!("b3RoZXI="), json!(""), Value::Null] {
         fake.edit(MUTATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = bundle);
-        opened(&fake, MUTATING, &pem).await;
+        wait_until_registered(&fake, MUTATING, &pem).await;
     }
 
     let both = [pem.as_slice(), Webhook::new().pem.as_slice()].concat();
     bundle.send_replace(both.clone());
-    opened(&fake, MUTATING, &both).await;
-    opened(&fake, VALIDATING, &both).await;
-    until_trusted(&trust, Some(carried(&both))).await;
+    wait_until_registered(&fake, MUTATING, &both).await;
+    wait_until_registered(&fake, VALIDATING, &both).await;
+    wait_until_trusted(&trust, Some(certificates(&both))).await;
 
-    let of_one = |watch: &Request| watch.query.contains("fieldSelector=metadata.name%3Dwva");
-    assert!(fake.requests().iter().filter(|request| request.is_watch()).all(of_one));
+    let is_of_one_object = |watch: &Request| watch.query.contains("fieldSelector=metadata.name%3Dwva");
+    assert!(fake.requests().iter().filter(|request| request.is_watch()).all(is_of_one_object));
     shutdown.cancel();
     timeout(Duration::from_secs(5), running).await.unwrap().unwrap().unwrap();
 }
 
-/// Every server-side apply so far named only the rules and the CA of entries.
+/// Asserts that each server-side apply so far has only the rules and the CA of entries.
 fn assert_patches_own_two_fields(fake: &FakeApi) {
     for patch in patches(fake) {
         assert_eq!(patch.query, format!("&force=true&fieldManager={FIELD_MANAGER}"));
         for applied in patch.body["webhooks"].as_array().unwrap() {
             let keys: Vec<_> = applied.as_object().unwrap().keys().map(String::as_str).collect();
-            assert_eq!(keys, ["clientConfig", "name", "rules"], "only the two fields are owned");
+            assert_eq!(keys, ["clientConfig", "name", "rules"], "only these fields are owned");
             assert_eq!(applied["clientConfig"].as_object().unwrap().len(), 1);
         }
     }
 }
 
-/// Waits until the part reports that it carries this, or that it does not know.
-async fn until_trusted(trust: &Trust, wanted: Option<Vec<CertificateDer<'static>>>) {
+/// Waits until `trust` has these certificates; `None`: until it has none.
+async fn wait_until_trusted(trust: &Trust, wanted: Option<Vec<CertificateDer<'static>>>) {
     let reported = async {
         while trust.carried() != wanted {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -216,10 +217,10 @@ async fn until_trusted(trust: &Trust, wanted: Option<Vec<CertificateDer<'static>
 }
 
 #[tokio::test]
-async fn one_that_lacks_or_is_refused_does_not_keep_the_other_shut() {
+async fn registers_one_while_the_other_is_missing_or_refused() {
     for missing in [true, false] {
-        let fake = api(&render(&door()));
-        let (pem, probe) = Webhook::started();
+        let fake = api(&render_configurations(&options()));
+        let (pem, probe) = Webhook::start_new();
         if missing {
             fake.delete(MUTATING);
         } else {
@@ -230,65 +231,67 @@ async fn one_that_lacks_or_is_refused_does_not_keep_the_other_shut() {
         let running =
             tokio::spawn(run(fake.client(), config(), bundles, probe, trust.clone(), shutdown.clone()));
         for _ in 0..2 {
-            opened(&fake, VALIDATING, &pem).await;
+            wait_until_registered(&fake, VALIDATING, &pem).await;
             fake.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = Value::Null);
         }
-        opened(&fake, VALIDATING, &pem).await;
-        // One that does not exist trusts nobody; of one that cannot be read nobody knows whom it trusts.
-        let carried = CertificateDer::pem_slice_iter(&pem).map(Result::unwrap).collect();
-        until_trusted(&trust, missing.then_some(carried)).await;
-        assert_eq!(fake.get(MUTATING).is_none(), missing, "only what exists is opened");
+        wait_until_registered(&fake, VALIDATING, &pem).await;
+        // A missing configuration needs no CA; the CA of one that cannot be read is unknown.
+        let certificates = CertificateDer::pem_slice_iter(&pem).map(Result::unwrap).collect();
+        wait_until_trusted(&trust, missing.then_some(certificates)).await;
+        assert_eq!(fake.get(MUTATING).is_none(), missing, "a missing configuration is not created");
         shutdown.cancel();
         running.await.unwrap().unwrap();
     }
 }
 
 #[tokio::test]
-async fn drift_is_found_without_an_event() {
-    let fake = api(&render(&door()));
-    let (pem, probe) = Webhook::started();
+async fn repairs_drift_without_a_watch_event() {
+    let fake = api(&render_configurations(&options()));
+    let (pem, probe) = Webhook::start_new();
     let client = fake.client();
-    let door = Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva");
-    let (carried, look) = (Carried::new(trust()), Duration::from_millis(50));
-    let opener = Opener { client, service: config().service, probe, carried, look };
+    let configuration =
+        Configuration::new::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva");
+    let (published, check_interval) = (PublishedBundles::new(trust()), Duration::from_millis(50));
+    let registrar = Registrar { client, service: config().service, probe, published, check_interval };
     let (_bundle, bundles) = watch::channel(pem.clone());
-    let running = tokio::spawn(async move { opener.keep_open(&door, 1, bundles).await });
-    opened(&fake, VALIDATING, &pem).await;
+    let running = tokio::spawn(async move { registrar.keep_registered(&configuration, 1, bundles).await });
+    wait_until_registered(&fake, VALIDATING, &pem).await;
     fake.silence_watches();
     fake.edit(VALIDATING, |o| o["webhooks"][0]["clientConfig"]["caBundle"] = json!(""));
-    opened(&fake, VALIDATING, &pem).await;
+    wait_until_registered(&fake, VALIDATING, &pem).await;
     running.abort();
 }
 
-/// One look at both configurations.
+/// One check of both configurations. Returns whether one was patched.
 async fn ensure(
     client: &Client,
     service: &ServiceRef,
-    doors: &[Object; 2],
+    configurations: &[Configuration; 2],
     bundle: &[u8],
     probe: &Probe,
 ) -> Result<bool, Error> {
     let (client, service, probe) = (client.clone(), service.clone(), probe.clone());
-    let opener = Opener { client, service, probe, carried: Carried::new(trust()), look: LOOK };
+    let published = PublishedBundles::new(trust());
+    let registrar = Registrar { client, service, probe, published, check_interval: CHECK_INTERVAL };
     let mut changed = false;
-    for (number, door) in doors.iter().enumerate() {
-        changed |= opener.ensure(door, number, bundle).await?;
+    for (index, configuration) in configurations.iter().enumerate() {
+        changed |= registrar.ensure_registered(configuration, index, bundle).await?;
     }
     Ok(changed)
 }
 
 #[tokio::test]
-async fn nothing_is_opened_before_a_review_would_be_answered() {
-    let fake = api(&render(&door()));
+async fn registers_only_after_a_review_is_answered() {
+    let fake = api(&render_configurations(&options()));
     let webhook = Webhook::new();
     let (pem, probe) = (webhook.pem.clone(), webhook.probe());
     let service = config().service;
     let client = fake.client();
-    let doors = [
-        Object::of::<MutatingWebhookConfiguration>(&client, Phase::Mutating, "wva"),
-        Object::of::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva"),
+    let configurations = [
+        Configuration::new::<MutatingWebhookConfiguration>(&client, Phase::Mutating, "wva"),
+        Configuration::new::<ValidatingWebhookConfiguration>(&client, Phase::Validating, "wva"),
     ];
-    assert!(matches!(ensure(&client, &service, &doors, b"", &probe).await, Err(Error::NoBundle)));
+    assert!(matches!(ensure(&client, &service, &configurations, b"", &probe).await, Err(Error::NoBundle)));
     let closed =
         Probe { addr: TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(), ..probe.clone() };
     for (probe, bundle) in [
@@ -296,42 +299,46 @@ async fn nothing_is_opened_before_a_review_would_be_answered() {
         (&probe, b"no certificate".to_vec()),
         (&Probe { server_name: "not a name".into(), ..probe.clone() }, pem.clone()),
     ] {
-        let refused = ensure(&client, &service, &doors, &bundle, probe).await;
+        let refused = ensure(&client, &service, &configurations, &bundle, probe).await;
         assert!(matches!(refused, Err(Error::NotAnswering { .. })), "{refused:?}");
     }
     webhook.start();
-    let wrong_ca = ensure(&client, &service, &doors, &Webhook::new().pem, &probe).await.unwrap_err();
+    let wrong_ca = ensure(&client, &service, &configurations, &Webhook::new().pem, &probe).await.unwrap_err();
     assert!(
         matches!(wrong_ca, Error::NotAnswering { source: ProbeError::Connection(_), .. }),
         "{wrong_ca:?}"
     );
     let wrong_name = Probe { server_name: "other.wva.svc".into(), ..probe.clone() };
-    assert!(ensure(&client, &service, &doors, &pem, &wrong_name).await.is_err());
+    assert!(ensure(&client, &service, &configurations, &pem, &wrong_name).await.is_err());
     put_service(&fake, "ClusterIP", Some(false));
-    let nowhere = ensure(&client, &service, &doors, &pem, &probe).await;
+    let nowhere = ensure(&client, &service, &configurations, &pem, &probe).await;
     assert!(matches!(nowhere, Err(Error::NoEndpoint { .. })), "{nowhere:?}");
     assert!(patches(&fake).is_empty());
 
-    // A name has no endpoints to look at, and one that does not say whether it is ready is.
+    // A Service of type ExternalName has no endpoints; an endpoint without `ready` is ready.
     for (kind, ready) in [("ExternalName", Some(false)), ("ClusterIP", None)] {
         put_service(&fake, kind, ready);
-        assert!(service.leads_somewhere(&client).await.is_ok(), "{kind} {ready:?}");
+        assert!(service.check_endpoint(&client).await.is_ok(), "{kind} {ready:?}");
     }
-    assert!(ensure(&client, &service, &doors, &pem, &probe).await.unwrap());
-    assert!(!ensure(&client, &service, &doors, &pem, &probe).await.unwrap(), "a second look changes nothing");
+    assert!(ensure(&client, &service, &configurations, &pem, &probe).await.unwrap());
+    assert!(
+        !ensure(&client, &service, &configurations, &pem, &probe).await.unwrap(),
+        "a second check changes nothing"
+    );
     assert_eq!(patches(&fake).len(), 2);
-    let selected = |r: &Request| r.query.contains("labelSelector=kubernetes.io%2Fservice-name%3Dwva-webhook");
-    assert_eq!(fake.count(selected), fake.count(|request| request.path.ends_with("/endpointslices")));
+    let has_selector =
+        |r: &Request| r.query.contains("labelSelector=kubernetes.io%2Fservice-name%3Dwva-webhook");
+    assert_eq!(fake.count(has_selector), fake.count(|request| request.path.ends_with("/endpointslices")));
 }
 
 #[test]
-fn a_retry_is_never_far_away() {
+fn retries_within_15_seconds() {
     assert!(CALL_TIMEOUT + LONGEST_BACKOFF <= Duration::from_secs(15));
 }
 
 #[tokio::test]
-async fn the_end_of_the_certificates_is_an_error() {
-    let fake = api(&render(&door()));
+async fn fails_when_the_certificate_task_ends() {
+    let fake = api(&render_configurations(&options()));
     let (bundle, bundles) = watch::channel(Vec::new());
     drop(bundle);
     let ended =
@@ -340,9 +347,9 @@ async fn the_end_of_the_certificates_is_an_error() {
     assert!(matches!(ended, Err(Error::BundleGone)), "{ended:?}");
 }
 
-/// Names of the entries, their object selectors and their namespace selectors.
-fn shape(door: &Door<'_>) -> Vec<(String, Value, Value)> {
-    let list = render(door);
+/// Name, object selector and namespace selector of each entry.
+fn entry_selectors(options: &ConfigurationOptions<'_>) -> Vec<(String, Value, Value)> {
+    let list = render_configurations(options);
     let webhooks = list["items"].as_array().unwrap().iter().flat_map(|o| o["webhooks"].as_array().unwrap());
     webhooks
         .map(|w| {
@@ -362,24 +369,28 @@ fn shape(door: &Door<'_>) -> Vec<(String, Value, Value)> {
 }
 
 #[test]
-fn the_rendered_entries_are_those_of_the_table() {
-    let names = |door: &Door<'_>| shape(door).into_iter().map(|(name, ..)| name).collect::<Vec<_>>();
+fn renders_the_entries_of_the_table() {
+    let names = |options: &ConfigurationOptions<'_>| {
+        entry_selectors(options).into_iter().map(|(name, ..)| name).collect::<Vec<_>>()
+    };
     let main = "main.configmap.llmd.ai";
     let few = ["mutate.va.llmd.ai", main, "validate.va.llmd.ai", main, "entries.configmap.llmd.ai"];
     let all: Vec<_> = ENTRIES.iter().map(|e| e.name).collect();
-    let instance = Door { instance: Some("a"), ..door() };
-    assert_eq!(names(&door()), few);
-    assert_eq!(names(&Door { policy: InstancePolicy::Ignore, ..instance.clone() }), few);
+    let instance = ConfigurationOptions { instance: Some("a"), ..options() };
+    assert_eq!(names(&options()), few);
+    assert_eq!(names(&ConfigurationOptions { policy: InstancePolicy::Ignore, ..instance.clone() }), few);
     assert_eq!(names(&instance), all);
-    assert_eq!(names(&Door { policy: InstancePolicy::Require, ..instance.clone() }), all);
+    assert_eq!(names(&ConfigurationOptions { policy: InstancePolicy::Require, ..instance.clone() }), all);
 
     let key = "kubernetes.io/metadata.name";
     let not_system = json!({"key": key, "operator": "NotIn", "values": ["kube-system"]});
     let unlabelled = json!({"matchExpressions":
         [{"key": "wva.llmd.ai/controller-instance", "operator": "DoesNotExist"}]});
     let labelled = json!({"matchLabels": {"wva.llmd.ai/controller-instance": "a"}});
-    let find = |door: &Door<'_>, name: &str| shape(door).into_iter().find(|(n, ..)| n == name).unwrap();
-    assert_eq!(find(&door(), "mutate.va.llmd.ai").1, unlabelled);
+    let find = |options: &ConfigurationOptions<'_>, name: &str| {
+        entry_selectors(options).into_iter().find(|(n, ..)| n == name).unwrap()
+    };
+    assert_eq!(find(&options(), "mutate.va.llmd.ai").1, unlabelled);
     assert_eq!(find(&instance, "validate.va.llmd.ai").1, labelled);
     let (_, objects, namespaces) = find(&instance, "validate-unlabelled.va.llmd.ai");
     assert_eq!(objects, unlabelled);
@@ -388,7 +399,7 @@ fn the_rendered_entries_are_those_of_the_table() {
         (&labelled["matchLabels"], &not_system)
     );
 
-    let single = Door { watch_namespace: Some("models"), ..instance };
+    let single = ConfigurationOptions { watch_namespace: Some("models"), ..instance };
     let only = |names: Value| json!({"matchExpressions": [{"key": key, "operator": "In", "values": names}, not_system]});
     assert_eq!(find(&single, "mutate-unlabelled.va.llmd.ai").2, only(json!(["models"])));
     assert_eq!(find(&single, "main.configmap.llmd.ai").2, only(json!(["models", "wva"])));

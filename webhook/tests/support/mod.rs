@@ -1,7 +1,6 @@
-//! A server on a loopback port with a certificate of its own, a cluster made of plain values, and a client that can
-//! behave as badly as a test wants.
+//! A server on a loopback port with a self-signed certificate, a fake cluster, and a client that can misbehave.
 #![expect(clippy::unwrap_used, unreachable_pub, reason = "helpers of tests")]
-#![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(dead_code, reason = "each test binary uses a part")]
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -20,13 +19,13 @@ use wva_webhook::{ClusterFacts, End, Limits, Settings, State, TargetState, VALID
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
-/// Namespace `ns` is instance a's own; `taken` is the target of `other`, and `absent` does not exist. The global
-/// saturation map says one thing.
+/// Fake cluster. Namespace `ns` belongs to instance `a`, variant `other` targets `taken`, and target `absent` does not
+/// exist. The global saturation map sets `kvSpareTrigger`.
 #[derive(Clone, Default)]
 pub struct Cluster {
     /// Namespaces whose ConfigMaps were judged.
     judged: Arc<Mutex<Vec<String>>>,
-    /// Held by a test to keep the reviews of ConfigMaps of namespace `slow` under way.
+    /// A test locks it to block the reviews of ConfigMaps of namespace `slow`.
     pub slow: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -38,23 +37,23 @@ impl Cluster {
 }
 
 impl ClusterFacts for Cluster {
-    fn synced(&self) -> bool {
+    fn is_synced(&self) -> bool {
         true
     }
 
-    fn others(&self, _: &str, _: &Target) -> Vec<OtherVariant> {
+    fn variants_with_target(&self, _: &str, _: &Target) -> Vec<OtherVariant> {
         let target =
             Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: "taken".into() };
         vec![OtherVariant { name: "other".into(), instance: Some("a".into()), target, created: None }]
     }
 
     fn target(&self, _: &str, target: &Target) -> Option<TargetState> {
-        assert_ne!(target.name, "panic", "asked for by a test");
-        let present = TargetState::Present { accelerator_derivable: false };
+        assert_ne!(target.name, "panic", "a panic on purpose");
+        let present = TargetState::Present { is_accelerator_known: false };
         Some(if target.name == "absent" { TargetState::Absent } else { present })
     }
 
-    fn config_tracked(&self, namespace: &str) -> Option<bool> {
+    fn reads_local_maps(&self, namespace: &str) -> Option<bool> {
         self.judged.lock().unwrap().push(namespace.to_owned());
         if namespace == "slow" {
             drop(self.slow.blocking_lock());
@@ -62,7 +61,7 @@ impl ClusterFacts for Cluster {
         None
     }
 
-    fn namespace_owned(&self, namespace: &str) -> bool {
+    fn is_namespace_owned(&self, namespace: &str) -> bool {
         namespace == "ns"
     }
 
@@ -82,17 +81,17 @@ pub struct Server {
 
 impl Server {
     pub fn start(limits: Limits) -> Self {
-        let made = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
-        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let generated = rcgen::generate_simple_self_signed([NAME.to_owned()]).unwrap();
+        let key = PrivateKeyDer::Pkcs8(generated.signing_key.serialize_der().into());
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let tls = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .unwrap()
             .with_no_client_auth()
-            .with_single_cert(vec![made.cert.der().clone()], key)
+            .with_single_cert(vec![generated.cert.der().clone()], key)
             .unwrap();
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(made.cert.der().clone()).unwrap();
+        roots.add(generated.cert.der().clone()).unwrap();
         let client = rustls::ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .unwrap()
@@ -101,7 +100,7 @@ impl Server {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = listener.local_addr().unwrap();
         let registry = Registry::new();
-        let settings = Settings::of(Some("a".into()), InstancePolicy::Inject);
+        let settings = Settings::new(Some("a".into()), InstancePolicy::Inject);
         let cluster = Cluster::default();
         let state = Arc::new(State::new(settings, Arc::new(cluster.clone()), None, &registry).unwrap());
         let end = End::default();
@@ -114,16 +113,16 @@ impl Server {
         self.tls.connect(ServerName::try_from(NAME).unwrap(), tcp).await.unwrap()
     }
 
-    /// One request on a connection of its own: the status and the body.
+    /// Sends one request on a new connection; returns status and body.
     pub async fn post(&self, path: &str, body: &[u8]) -> (u16, String) {
         let mut stream = self.connect().await;
         let _ = stream.write_all(&head(path, body.len(), "close")).await;
-        // A server that refuses a body by its size need not read it.
+        // May fail: the server does not read a body that it refuses by size.
         let _ = stream.write_all(body).await;
         read_to_end(&mut stream).await
     }
 
-    /// The response to a review in `tests/data`.
+    /// Sends a review of `tests/data`; returns the response.
     pub async fn review(&self, path: &str, file: &str) -> Value {
         let file = format!("{}/tests/data/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let (status, body) = self.post(path, &std::fs::read(file).unwrap()).await;
@@ -134,15 +133,15 @@ impl Server {
     }
 }
 
-/// Longer than anything here takes, shorter than the limits of a server that nothing hurries.
+/// Longer than any answer takes, shorter than any disabled time-out.
 pub const SOON: Duration = Duration::from_secs(20);
 
 pub fn accepted() -> Vec<u8> {
     std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/accepted.json")).unwrap()
 }
 
-/// One review on a connection that stays open.
-pub async fn ask(stream: &mut TlsStream<TcpStream>) {
+/// Sends one review on a connection that stays open.
+pub async fn send_review(stream: &mut TlsStream<TcpStream>) {
     let body = accepted();
     stream.write_all(&[head(VALIDATE_PATH, body.len(), "keep-alive"), body].concat()).await.unwrap();
     let mut answer = vec![0; 4096];
@@ -157,7 +156,7 @@ pub fn head(path: &str, length: usize, connection: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Everything until the server closes; status 0 where it closed without a word.
+/// Reads until the server closes; status 0 without an answer.
 pub async fn read_to_end(stream: &mut TlsStream<TcpStream>) -> (u16, String) {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;

@@ -27,11 +27,11 @@ pub(in crate::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
 }
 
 fn contradictions(seen: &Seen<'_>, hpas: &[&Value]) -> Vec<Found> {
-    let read = |hpa: &&Value| MetricReader::of_autoscaler(&serde_json::from_value((**hpa).clone()).ok()?);
+    let read = |hpa: &&Value| MetricReader::from_hpa(&serde_json::from_value((**hpa).clone()).ok()?);
     let readers: Vec<MetricReader> = hpas.iter().filter_map(read).map(|(_, reader)| reader).collect();
     let mut whole = seen.object.clone();
     apply_defaults(&mut whole);
-    let verdict = validate(&Facts { readers: &readers, ..Facts::of(&whole) });
+    let verdict = validate(&Facts { readers: &readers, ..Facts::new(&whole) });
     let broken = verdict.violations.iter().filter(|v| v.code == NO_MATCH);
     let remedy =
         format!("kubectl edit hpa -n {}: its selector has to meet this variant's labels", seen.namespace);

@@ -26,7 +26,7 @@ pub(in crate::doctor) fn check(seen: &Seen<'_>) -> Vec<Found> {
 fn rules(seen: &Seen<'_>) -> Option<Found> {
     let mut whole = seen.object.clone();
     apply_defaults(&mut whole);
-    let verdict = validate(&Facts { synced: false, ..Facts::of(&whole) });
+    let verdict = validate(&Facts { is_synced: false, ..Facts::new(&whole) });
     let denied = verdict.violations.iter().filter(|v| v.severity == Severity::Deny);
     let denied: Vec<String> = denied.map(|v| format!("{}: {} [{}]", v.field, v.message, v.code)).collect();
     let remedy = format!("kubectl edit va {}", seen.argument());

@@ -148,7 +148,7 @@ impl World {
             silent: vec!["pod wva/wva-1: it does not lead".to_owned()],
         };
         let decided = decided(&leaders);
-        let map = MapText::of(self.map.as_object().unwrap());
+        let map = MapText::from_data(self.map.as_object().unwrap());
         let answered = Answered { metric: "wva_desired_replicas".to_owned(), values: self.told };
         Facts {
             now: NOW.parse().unwrap(),

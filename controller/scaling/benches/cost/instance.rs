@@ -43,7 +43,7 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     if way != Way::Down {
         model.scheduler_queue = queue_for(supply + lacking);
     }
-    let tokens = SaturationEntry { analyzer_name: Some(AnalyzerName::Tokens), ..SaturationEntry::default() };
+    let tokens = SaturationEntry { analyzer_name: Some(AnalyzerName::Token), ..SaturationEntry::default() };
     let saturation = BTreeMap::from([("default".to_owned(), tokens)]);
     let mut config = Config { saturation, ..Config::default() };
     if random.below(2) == 0 {

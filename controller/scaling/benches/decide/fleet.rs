@@ -47,7 +47,7 @@ impl Kind {
     const fn analyzer(self) -> AnalyzerName {
         match self {
             Self::Percentages => AnalyzerName::Percentage,
-            Self::Tokens | Self::Limited => AnalyzerName::Tokens,
+            Self::Tokens | Self::Limited => AnalyzerName::Token,
             Self::Throughput => AnalyzerName::Throughput,
         }
     }

@@ -202,7 +202,7 @@ fn plan(model: &ModelView, memory: &mut Learned, curves: &[usize], saturated: bo
     let able = able(model, &per_replica);
     Some(Plan {
         able,
-        wait: wait(model, traffic, able / settings.planned()),
+        wait: wait(model, traffic, able / settings.planned_utilization()),
         ttft_slo: settings.ttft_slo,
         wanted: finite(traffic.forecast + waiting.min(traffic.forecast) + spare),
         spare,

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Deserializer};
-use wva_crds::plain::{plain_words, yaml_problem};
+use wva_crds::parse_error::{describe_yaml_error, replace_rust_types};
 
 use super::Snapshot;
 
@@ -60,7 +60,7 @@ impl Snapshot {
             // The reader's own error has the path; the parser's would only follow from it.
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => {
-                Err(SnapshotError::Field { path: ".".to_owned(), problem: yaml_problem(&error) })
+                Err(SnapshotError::Field { path: ".".to_owned(), problem: describe_yaml_error(&error) })
             }
             (Some(Ok(snapshot)), Ok(())) => Ok(snapshot),
             (None, Ok(())) => Ok(Self::default()),
@@ -77,7 +77,7 @@ impl Snapshot {
         match Self::deserialize(tracked) {
             Ok(snapshot) => snapshot.check().map(|()| snapshot),
             Err(error) => {
-                let problem = plain_words(&error.to_string());
+                let problem = replace_rust_types(&error.to_string());
                 Err(SnapshotError::Field { path: track.path().to_string(), problem })
             }
         }

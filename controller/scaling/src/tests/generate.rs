@@ -340,7 +340,7 @@ pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
 pub(super) fn any_case() -> impl Strategy<Value = Case> {
     prop_oneof![
         4 => case_of(AnalyzerName::Percentage),
-        4 => case_of(AnalyzerName::Tokens),
+        4 => case_of(AnalyzerName::Token),
         2 => case_of(AnalyzerName::Throughput),
     ]
 }

@@ -89,7 +89,7 @@ impl Wva {
             pending_grace: settings.pending_grace,
             ..Config::default()
         };
-        let retention = ScaleToZero::unless_said(false).with(&settings.scale_to_zero).retention;
+        let retention = ScaleToZero::with_default(false).with(&settings.scale_to_zero).retention;
         let key = |v: &Variant| VariantKey { namespace: NAMESPACE.to_owned(), name: v.name.clone() };
         Self {
             config,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use prometheus::{Encoder, Registry, TextEncoder};
 use wva_crds::entries::SaturationEntry;
-use wva_rules::Place;
+use wva_rules::MapScope;
 
 use super::*;
 use crate::config::testing::map;
 
 fn parse(entries: &[(&str, &str)]) -> ParsedMap<SaturationEntry> {
-    ParsedMap::parse(&map("wva/m", entries), Place::Global, None)
+    ParsedMap::parse(&map("wva/m", entries), MapScope::Global, None)
 }
 
 #[track_caller]

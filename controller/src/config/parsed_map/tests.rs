@@ -7,7 +7,7 @@ use crate::config::testing::map;
 
 type SaturationMap = ParsedMap<SaturationEntry>;
 
-fn parse(place: Place, entries: &[(&str, &str)], before: Option<&SaturationMap>) -> SaturationMap {
+fn parse(place: MapScope, entries: &[(&str, &str)], before: Option<&SaturationMap>) -> SaturationMap {
     ParsedMap::parse(&map("prod/m", entries), place, before)
 }
 
@@ -19,7 +19,7 @@ fn queues(map: &SaturationMap) -> Vec<(&str, f64)> {
 
 #[test]
 fn skips_invalid_entries_with_the_reason() {
-    use Place::{Global, Local};
+    use MapScope::{Global, Local};
     let boundaries = "model_id: m\nscaleUpThreshold: 0.5\nscaleDownBoundary: 0.5";
     for (place, key, text, want) in [
         (Global, "a", "model_id: m\nkvCacheThreshold: 0.9", None),
@@ -67,22 +67,22 @@ fn skips_invalid_entries_with_the_reason() {
 fn last_valid_value_lasts_until_the_entry_or_map_is_deleted() {
     let (good, bad) = ("queueSpareTrigger: 4", "queueSpareTrigger: -4");
     let other = ("x", "model_id: x\nqueueSpareTrigger: 5");
-    let first = parse(Place::Global, &[("default", good), other], None);
-    let second = parse(Place::Global, &[("default", bad), other], Some(&first));
+    let first = parse(MapScope::Global, &[("default", good), other], None);
+    let second = parse(MapScope::Global, &[("default", bad), other], Some(&first));
     assert_eq!(queues(&second), [("default", 4.0), ("x", 5.0)]);
     assert!(second.invalid[0].has_last_valid && second.lost_default().is_none());
     // It survives further changes of the map.
-    let third = parse(Place::Global, &[("default", "{"), ("x", bad)], Some(&second));
+    let third = parse(MapScope::Global, &[("default", "{"), ("x", bad)], Some(&second));
     assert_eq!(queues(&third), [("default", 4.0), ("x", 5.0)], "including the last valid one for its model");
     assert_eq!(third.layers("prod", "x").count(), 2);
-    let without = parse(Place::Global, &[("x", bad)], Some(&third));
+    let without = parse(MapScope::Global, &[("x", bad)], Some(&third));
     assert_eq!(queues(&without), [("x", 5.0)]);
-    let back = parse(Place::Global, &[("default", bad)], Some(&without));
+    let back = parse(MapScope::Global, &[("default", bad)], Some(&without));
     assert_eq!((queues(&back), back.invalid[0].has_last_valid), (vec![], false), "it was deleted in between");
     assert!(back.lost_default().is_some());
     let mut recreated = map("prod/m", &[("default", bad)]);
     recreated.metadata.uid = Some("another".to_owned());
-    let parsed = ParsedMap::parse(&recreated, Place::Global, Some(&first));
+    let parsed = ParsedMap::parse(&recreated, MapScope::Global, Some(&first));
     assert_eq!(queues(&parsed), [], "another map of this name");
 }
 
@@ -95,25 +95,25 @@ fn first_of_two_entries_for_a_model_counts() {
         assert_eq!((&*layers, map.invalid.len()), (keys, invalid), "{place:?} {entries:?}");
         assert!(map.invalid.iter().all(|entry| entry.problem.contains("already has the entry a")));
     };
-    check(Place::Global, &entries("model_id: m", "model_id: m"), &["a"], 1);
-    check(Place::Global, &entries("model_id: m", "model_id: m\nnamespace: prod"), &["a", "b"], 0);
-    check(Place::Global, &entries("model_id: m\nnamespace: prod", "model_id: m"), &["b", "a"], 0);
-    check(Place::Global, &entries("model_id: m", "model_id: m\nnamespace: other"), &["a"], 0);
+    check(MapScope::Global, &entries("model_id: m", "model_id: m"), &["a"], 1);
+    check(MapScope::Global, &entries("model_id: m", "model_id: m\nnamespace: prod"), &["a", "b"], 0);
+    check(MapScope::Global, &entries("model_id: m\nnamespace: prod", "model_id: m"), &["b", "a"], 0);
+    check(MapScope::Global, &entries("model_id: m", "model_id: m\nnamespace: other"), &["a"], 0);
     // In a local map the own namespace makes no difference.
-    check(Place::Local, &entries("model_id: m", "model_id: m\nnamespace: prod"), &["a"], 1);
+    check(MapScope::Local, &entries("model_id: m", "model_id: m\nnamespace: prod"), &["a"], 1);
 }
 
 #[test]
 fn limits_the_reported_faults() {
     let fields: Vec<String> = (0..1_000).map(|i| format!("f{i}: 1")).collect();
-    let one = parse(Place::Global, &[("default", &fields.join("\n"))], None);
+    let one = parse(MapScope::Global, &[("default", &fields.join("\n"))], None);
     let problem = &one.invalid[0].problem;
     assert!(problem.len() < 3_000 && problem.ends_with("and 995 more"), "{problem}");
 
     let keys: Vec<String> = (0..1_000).map(|i| format!("a{i}")).collect();
     let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "x: y")).collect();
     entries.push(("default", "kvCacheThreshold: 2"));
-    let many = parse(Place::Global, &entries, None);
+    let many = parse(MapScope::Global, &entries, None);
     assert_eq!((many.invalid.len(), many.more_invalid), (MAX_INVALID + 1, 1_000 - MAX_INVALID));
     assert!(many.lost_default().is_some(), "default is always stored");
 }
@@ -123,12 +123,12 @@ fn limits_the_entries_that_are_read() {
     let keys: Vec<String> = (0..MAX_KEYS + 5).map(|i| format!("a{i:06}")).collect();
     let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "{model_id: m}")).collect();
     entries.push(("default", "queueSpareTrigger: 4"));
-    let first = parse(Place::Global, &entries, None);
+    let first = parse(MapScope::Global, &entries, None);
     assert_eq!(first.entries.len(), MAX_KEYS + 1);
     assert!(first.default_entry().is_some());
     // All but the first are duplicates; the last five were not read.
     assert_eq!(first.invalid.len() + first.more_invalid, MAX_KEYS - 1 + 5);
     // An entry that moves beyond the limit has no last valid value either.
     entries.insert(0, ("a", "{model_id: m}"));
-    assert_eq!(parse(Place::Global, &entries, Some(&first)).entries.len(), MAX_KEYS + 1);
+    assert_eq!(parse(MapScope::Global, &entries, Some(&first)).entries.len(), MAX_KEYS + 1);
 }

@@ -50,7 +50,7 @@ impl Bench {
     /// Checks the thresholds of an entry: KV, queue, spare KV, spare queue.
     #[track_caller]
     fn check(&mut self, key: &str, want: [f64; 4]) {
-        let s = Saturation::of(&self.resolve()[key]);
+        let s = Saturation::from_entry(&self.resolve()[key]);
         let found =
             [s.kv_cache_threshold, s.queue_length_threshold, s.kv_spare_trigger, s.queue_spare_trigger];
         assert_eq!(format!("{found:?}"), format!("{want:?}"), "{key}");
@@ -93,7 +93,7 @@ fn more_specific_entry_wins_field_by_field() {
 
 #[test]
 fn decides_by_throughput_where_no_saturation_map_is_read() {
-    use AnalyzerName::{Percentage, Throughput, Tokens};
+    use AnalyzerName::{Percentage, Throughput, Token};
     let mut bench = Bench::new();
     let check = |bench: &mut Bench, want: [AnalyzerName; 3]| {
         let entries = bench.resolve();
@@ -107,7 +107,7 @@ fn decides_by_throughput_where_no_saturation_map_is_read() {
     bench.feed.put(GLOBAL, &[("another", "model_id: z\nanalyzerName: throughput")]);
     check(&mut bench, [Percentage; 3]);
     bench.feed.put(GLOBAL, &[("default", "analyzerName: token")]);
-    check(&mut bench, [Tokens; 3]);
+    check(&mut bench, [Token; 3]);
     bench.feed.delete(GLOBAL);
     bench.feed.delete(LOCAL);
     check(&mut bench, [Throughput; 3]);
@@ -254,11 +254,11 @@ fn snapshot_with_resolved_entries_does_not_need_the_maps() {
     for (key, entry) in saturation.iter().filter(|(key, _)| *key != DEFAULT_ENTRY) {
         let namespace = key.split_once('/').unwrap().0;
         let found = Entries::of(&snapshot.config).saturation(namespace, "m");
-        assert_eq!(found, (Saturation::of(entry), vec![]), "{key}");
+        assert_eq!(found, (Saturation::from_entry(entry), vec![]), "{key}");
     }
     // A model without an entry, such as one added to the file, has the global default.
     let (added, _) = Entries::of(&snapshot.config).saturation("ns", "added");
-    assert_eq!(added, Saturation::of(&saturation[DEFAULT_ENTRY]));
+    assert_eq!(added, Saturation::from_entry(&saturation[DEFAULT_ENTRY]));
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn most_important_service_class_gives_the_objectives() {
     let found = |bench: &mut Bench| {
         let s = bench.resolve()["ns/m"].clone();
         let ms = |slo: Option<Millis>| slo.map(Millis::get);
-        (ms(s.itl_slo), ms(s.ttft_slo), Saturation::of(&s).analyzer)
+        (ms(s.itl_slo), ms(s.ttft_slo), Saturation::from_entry(&s).analyzer)
     };
     bench.feed.put(GLOBAL, &[("default", "analyzerName: percentage")]);
     bench.proactive = true;

@@ -172,7 +172,7 @@ fn the_youngest_pod_is_remembered_when_it_is_gone() {
 fn a_model_that_may_not_go_to_zero_carries_no_evidence_and_is_watched_all_the_same() {
     let mut bench = Bench::new();
     let (mut model, at) = (idle(), bench.moment(0));
-    let off = ScaleToZero::unless_said(false);
+    let off = ScaleToZero::with_default(false);
     bench.evidence.complete(&mut model, off, None, &Samples::default(), (&MetricsAge::default(), at));
     assert_eq!(model, idle());
     assert_eq!(seconds(bench.see(30, idle(), answered()).tracked_for), Some(30));

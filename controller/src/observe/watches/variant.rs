@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
-use wva_crds::plain::plain_words;
+use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
@@ -186,7 +186,7 @@ fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, Unusable> {
     }
     let spec = object.data.get("spec").cloned().unwrap_or_default();
     let spec: VariantAutoscalingSpec = serde_json::from_value(spec)
-        .map_err(|e| invalid(format!("spec: {}", plain_words(&e.to_string()))))?;
+        .map_err(|e| invalid(format!("spec: {}", replace_rust_types(&e.to_string()))))?;
     let cost = spec.variant_cost.parse().map_err(|e| invalid(format!("spec.variantCost: {e}")))?;
     let mode = object.annotations().get(MODE_ANNOTATION).map(|m| m.parse()).transpose();
     let mode = mode

@@ -1,7 +1,7 @@
 //! What is written when somebody leads, how often, and what becomes of the rest.
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use wva_crds::events::{News, event};
+use wva_crds::events::{EventDraft, build_event};
 use wva_fakes::{FakeApi, Reply};
 
 use super::*;
@@ -24,7 +24,7 @@ fn news(note: &str, at: Timestamp) -> Event {
         ..ObjectReference::default()
     };
     let reason = "ImmutableConfigChangeRejected";
-    event(&News { regarding, warning: true, reason, action: "Reject", note, reporter: None, at })
+    build_event(&EventDraft { regarding, warning: true, reason, action: "Reject", note, reporter: None, at })
 }
 
 /// What is sent within so long of leading.

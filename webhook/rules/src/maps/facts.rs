@@ -1,5 +1,4 @@
-//! What the rules for ConfigMaps may look at: the map as it came, its predecessor, what it is, and what the running
-//! process holds.
+//! Facts for the rules about ConfigMaps: the new map, its stored version, its role, and the running process.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -11,28 +10,28 @@ use wva_crds::settings::Value as SettingValue;
 use wva_crds::settings::map::MapText;
 
 use crate::facts::{Operation, at};
-use crate::maps::names::{MapRole, Place};
+use crate::maps::names::{MapRole, MapScope};
 use crate::maps::reading::{Bounds, Entries};
 
-/// What the process was started with: the values a re-created map is compared with.
+/// Settings of the running process, with which a re-created map is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running {
-    /// The value of every setting that has one, by key.
+    /// Values of settings by key.
     pub values: BTreeMap<&'static str, RunningValue>,
-    /// The annotation `wva.llmd.ai/restart-revision` of the map it was started with.
+    /// Annotation `wva.llmd.ai/restart-revision` of the map at the start.
     pub restart_revision: Option<String>,
-    /// What a person restarts, as `kubectl rollout restart` takes it, e.g. `deployment/wva-controller-manager`.
+    /// Argument of `kubectl rollout restart`, such as `deployment/wva-controller-manager`.
     pub rollout: String,
 }
 
-/// A value in force, which may be a secret: it is never printed whole.
+/// Effective value of a setting. It may be a secret, so `Debug` omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunningValue {
-    /// The value, parsed.
+    /// Parsed value.
     pub value: SettingValue,
-    /// The same as it was written.
+    /// Value as written.
     pub text: String,
-    /// Where it came from.
+    /// Source of the value.
     pub source: RunningSource,
 }
 
@@ -42,126 +41,124 @@ impl std::fmt::Debug for RunningValue {
     }
 }
 
-/// Where a value in force came from.
+/// Source of an effective value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunningSource {
-    /// A flag or an environment variable, as a person would look for it (`flag --x`, `environment X`). It hides what
-    /// the map says.
-    Hides(String),
+    /// A flag or environment variable (`flag --x`, `environment X`), which overrides the map.
+    Override(String),
     /// The main map.
     Map,
-    /// The config file: it holds where the map is silent.
+    /// The config file, for keys that are not in the map.
     File,
     /// The default.
     Default,
 }
 
-/// Everything a rule about ConfigMaps may depend on. The same facts always give the same verdict.
+/// Facts about a ConfigMap. The same facts always give the same verdict.
 #[derive(Debug)]
 pub struct MapFacts<'a> {
-    /// What is being done.
+    /// Operation.
     pub operation: Operation,
-    /// The map as it would be stored.
+    /// The new map.
     pub object: &'a Value,
-    /// The map that is stored now; only on an update.
+    /// The stored map; only on an update.
     pub old: Option<&'a Value>,
-    /// Its namespace.
+    /// Namespace of the map.
     pub namespace: &'a str,
-    /// What it is.
+    /// Role of the map.
     pub role: MapRole,
-    /// Whom it is for.
-    pub place: Place,
-    /// The map that is read in place of this one, with its namespace where that differs; empty where this one is read.
+    /// Scope of the map.
+    pub scope: MapScope,
+    /// Map that is read instead of this one, with its namespace if different; empty if this one is read.
     pub read_instead: &'a str,
-    /// What the process was started with; `None` where there is none, as for files.
+    /// Settings of the running process; `None` for files.
     pub running: Option<&'a Running>,
-    /// Whether maps of this namespace are read: it has variants or the opt-in label, and is not excluded. `None`
-    /// where nobody can tell.
-    pub tracked: Option<bool>,
-    /// The global map of the same role, whose entries a local one inherits; `None` where it is not seen.
+    /// Whether the controller reads local maps of the namespace: it has variants or the opt-in label, and is not excluded.
+    /// `None` if unknown.
+    pub reads_local_maps: Option<bool>,
+    /// Global map of the same role, from which a local map inherits; `None` if unknown.
     pub global: Option<&'a Value>,
-    /// Set by the caller when it does not want the verdict any more: no further entry is read then.
+    /// Set when the caller no longer needs the verdict; then no further entry is read.
     pub cancelled: Option<&'a AtomicBool>,
-    /// The object is the one that is stored now.
+    /// Whether `object` is the stored map.
     is_stored: bool,
     entries: OnceCell<Entries>,
-    text: OnceCell<MapText>,
-    old_text: OnceCell<Option<MapText>>,
+    main_keys: OnceCell<MapText>,
+    old_main_keys: OnceCell<Option<MapText>>,
 }
 
 impl<'a> MapFacts<'a> {
-    /// Facts about one map on its own, as a file has it: new, and no cluster. Callers that know more change the
-    /// fields.
+    /// Facts about one new map without cluster and process, as for a file. Callers can set further fields.
     #[must_use]
-    pub fn of(object: &'a Value, namespace: &'a str, (role, place): (MapRole, Place)) -> Self {
+    pub fn new(object: &'a Value, namespace: &'a str, (role, scope): (MapRole, MapScope)) -> Self {
         Self {
             operation: Operation::Create,
             object,
             old: None,
             namespace,
             role,
-            place,
+            scope,
             read_instead: "",
             running: None,
-            tracked: None,
+            reads_local_maps: None,
             global: None,
             cancelled: None,
             is_stored: false,
             entries: OnceCell::new(),
-            text: OnceCell::new(),
-            old_text: OnceCell::new(),
+            main_keys: OnceCell::new(),
+            old_main_keys: OnceCell::new(),
         }
     }
 
-    /// `data`, where it is a map.
+    /// `data` of the map, if it is a map.
     pub(crate) fn data(&self) -> Option<&'a serde_json::Map<String, Value>> {
         at(self.object, &["data"])?.as_object()
     }
 
-    /// The entries of a map that has them, read once.
+    /// Entries of the map, parsed once.
     pub(crate) fn entries(&self) -> &Entries {
         self.entries.get_or_init(|| {
-            let bounds = Bounds { stored: self.stored(), cancelled: self.cancelled };
-            Entries::of(self.role, self.data(), bounds)
+            let bounds = Bounds { stored: self.stored_data(), cancelled: self.cancelled };
+            Entries::parse(self.role, self.data(), bounds)
         })
     }
 
-    /// The data that is stored now.
-    fn stored(&self) -> Option<&'a Map<String, Value>> {
+    /// `data` of the stored map.
+    fn stored_data(&self) -> Option<&'a Map<String, Value>> {
         let object = if self.is_stored { Some(self.object) } else { self.old };
         at(object?, &["data"])?.as_object()
     }
 
-    /// The keys of the main map, read once.
-    pub(crate) fn text(&self) -> &MapText {
-        self.text.get_or_init(|| self.data().map(MapText::of).unwrap_or_default())
+    /// Keys of the main map, parsed once.
+    pub(crate) fn main_keys(&self) -> &MapText {
+        self.main_keys.get_or_init(|| self.data().map(MapText::from_data).unwrap_or_default())
     }
 
-    /// The keys of the main map before an update, read once; `None` where there was no `data`.
-    pub(crate) fn old_text(&self) -> Option<&MapText> {
-        let read = || Some(MapText::of(at(self.old?, &["data"])?.as_object()?));
-        self.old_text.get_or_init(read).as_ref()
+    /// Keys of the stored main map, parsed once; `None` without `data`.
+    pub(crate) fn old_main_keys(&self) -> Option<&MapText> {
+        let read = || Some(MapText::from_data(at(self.old?, &["data"])?.as_object()?));
+        self.old_main_keys.get_or_init(read).as_ref()
     }
 
-    /// The map is the main one, and this process reads it.
+    /// Whether this is the main map of the controller.
     pub(crate) fn is_main(&self) -> bool {
-        self.role == MapRole::Main && self.place == Place::Global
+        self.role == MapRole::Main && self.scope == MapScope::Global
     }
 
-    /// The map has entries that somebody reads.
+    /// Whether the map has entries that the controller reads.
     pub(crate) fn has_entries(&self) -> bool {
-        self.role != MapRole::Main && self.place != Place::Unread
+        self.role != MapRole::Main && self.scope != MapScope::Unread
     }
 
-    /// The annotation that says that a restart comes with this change.
+    /// Annotation that announces a restart with this change.
     pub(crate) fn restart_revision(&self) -> Option<&'a str> {
         at(self.object, &["metadata", "annotations", RESTART_REVISION_ANNOTATION])?.as_str()
     }
 
-    /// The same about the map as it is stored, as if it were new; `None` where this is not an update.
-    pub(crate) fn before_update(&self) -> Option<Self> {
+    /// Facts about the stored map, as if it were new; `None` unless this is an update.
+    pub(crate) fn stored_map(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
-        let fresh = Self::of(object, self.namespace, (self.role, self.place));
+        let fresh = Self::new(object, self.namespace, (self.role, self.scope));
         let Self { global, running, cancelled, .. } = *self;
         Some(Self { global, running, cancelled, is_stored: true, ..fresh })
     }

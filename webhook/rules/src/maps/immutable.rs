@@ -1,47 +1,46 @@
-//! The rule that keeps settings as they are until a restart: a change that the running process cannot see would wait,
-//! unseen, for whatever restarts the program next. The refusal hands over the command that makes the change properly.
+//! Rule about settings that need a restart. Without it, a change would take effect unexpectedly at the next restart. The
+//! denial shows a command that changes the setting and restarts the controller.
 
 use serde_json::{Map, Value, json};
 use wva_crds::digest::fnv1a;
 use wva_crds::names::RESTART_REVISION_ANNOTATION;
-use wva_crds::settings::map::{Layout, Written};
+use wva_crds::settings::map::{ConfigKey, Layout};
 use wva_crds::settings::{SETTINGS, Setting, Value as SettingValue};
 
 use crate::facts::{Operation, at};
 use crate::maps::facts::{MapFacts, RunningSource, RunningValue};
-use crate::maps::main_map::{entry_field, field, shown_value};
+use crate::maps::main_map::{entry_field, field, quote_redacted};
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
-use crate::text::{quote, shell};
+use crate::text::{quote, shell_quote};
 
-/// Code of the rule whose refusal is also told by an event.
+/// Code of the rule whose denial also creates an event.
 pub const IMMUTABLE: &str = "WVA-CM-001";
 
-/// Stands for a value that the process alone knows: a caller that could only guess it is not shown it.
+/// Stands for a value that only the running process knows, which must not be revealed to the caller.
 const RUNNING_VALUE: &str = "another value in the running process";
 
-/// The longest value that a command repeats.
-const MOST_COMMAND_CHARS: usize = 1000;
+/// Maximum characters of a value in the command.
+const MAX_COMMAND_CHARS: usize = 1000;
 
 pub(crate) const CHANGED: Rule = Rule {
     code: IMMUTABLE,
-    message: "found {found}, before {other}: this setting is read at the start alone, so the change would wait \
-              unseen for the next restart",
-    docs: "A setting that holds until a restart is not changed in the main map, unless the same request changes the \
-           annotation `wva.llmd.ai/restart-revision`, which states that a rollout comes with it. Values are compared \
-           parsed (`60s` is `1m`), and a key that is absent has its default. Deleting the map and creating it \
-           again changes nothing: a new map is compared with what the process was started with. The answer names the keys \
-           that differ and not the values of the process, which its log line `Settings in force` has.",
+    message: "changed from {other} to {found}; this setting needs a restart",
+    docs: "A setting that needs a restart must not change in the main map, unless the same request changes the annotation \
+           `wva.llmd.ai/restart-revision`, which announces a rollout. Parsed values are compared (`60s` equals `1m`), and \
+           a missing key has its default. A re-created map is compared with the settings of the running process. The \
+           message then has the changed keys but not the values of the process, which are in its log line `Settings in \
+           force`.",
     check: Check::ConfigMap(|facts, out| {
-        if !facts.is_main() || restart_is_stated(facts) {
+        if !facts.is_main() || announces_restart(facts) {
             return;
         }
-        let changes = changes(facts);
+        let changes = find_changes(facts);
         for change in &changes {
-            out.at(change.field(), change.shown_new(), change.shown_old());
+            out.add_at(change.field(), change.new_text(), change.old_text());
         }
         if !changes.is_empty() {
-            out.remedy(remedy(facts, &changes));
+            out.set_remedy(remedy(facts, &changes));
         }
     }),
     ..DENY
@@ -49,28 +48,28 @@ pub(crate) const CHANGED: Rule = Rule {
 
 pub(crate) const AT_RESTART: Rule = Rule {
     code: "WVA-CM-054",
-    message: "in force from the restart on, until then {other}",
-    docs: "A setting that holds until a restart was changed, and the annotation `wva.llmd.ai/restart-revision` with \
-           it: the new value takes effect when the program restarts.",
+    message: "takes effect at the restart; until then {other}",
+    docs: "A setting that needs a restart was changed together with the annotation `wva.llmd.ai/restart-revision`. The new \
+           value takes effect when the controller restarts.",
     check: Check::ConfigMap(|facts, out| {
-        if facts.is_main() && restart_is_stated(facts) {
-            for change in changes(facts).into_iter().filter(|c| !c.hidden) {
-                out.at(change.field(), "", change.shown_old());
+        if facts.is_main() && announces_restart(facts) {
+            for change in find_changes(facts).into_iter().filter(|c| !c.is_overridden) {
+                out.add_at(change.field(), "", change.old_text());
             }
         }
     }),
     ..WARN
 };
 
-/// One setting that would change.
+/// Change of a setting.
 struct Change<'f> {
     setting: &'static Setting,
-    new: Option<&'f Written>,
+    new: Option<&'f ConfigKey>,
     old: Option<&'f str>,
-    /// `old` is of the process, and not of the request.
+    /// Whether `old` comes from the running process instead of the stored map.
     old_is_running: bool,
-    /// A flag or a variable of the process wins over it.
-    hidden: bool,
+    /// Whether a flag or environment variable of the process overrides the setting.
+    is_overridden: bool,
 }
 
 impl Change<'_> {
@@ -78,30 +77,30 @@ impl Change<'_> {
         self.new.map_or_else(|| entry_field(self.setting.key), field)
     }
 
-    fn shown_new(&self) -> String {
-        shown(self.setting, self.new.map(|w| w.text.as_str()))
+    fn new_text(&self) -> String {
+        describe_value(self.setting, self.new.map(|w| w.text.as_str()))
     }
 
-    fn shown_old(&self) -> String {
-        if self.old_is_running { RUNNING_VALUE.to_owned() } else { shown(self.setting, self.old) }
+    fn old_text(&self) -> String {
+        if self.old_is_running { RUNNING_VALUE.to_owned() } else { describe_value(self.setting, self.old) }
     }
 
-    /// The value before, where the caller knows it.
+    /// The old value, if the caller knows it.
     fn known_old(&self) -> Option<&str> {
         self.old.filter(|_| !self.old_is_running)
     }
 }
 
-/// A value as a person may see it.
-fn shown(setting: &Setting, text: Option<&str>) -> String {
+/// Describes a value for messages.
+fn describe_value(setting: &Setting, text: Option<&str>) -> String {
     match (text, setting.default) {
-        (Some(text), _) => shown_value(setting, text),
+        (Some(text), _) => quote_redacted(setting, text),
         (None, Some(default)) if !default.is_empty() => format!("nothing (default {})", quote(default)),
         (None, _) => "nothing".to_owned(),
     }
 }
 
-/// A value to compare: parsed where it can be.
+/// A value for comparison: parsed if valid, else text.
 #[derive(PartialEq)]
 enum Comparable {
     Parsed(SettingValue),
@@ -112,54 +111,52 @@ fn comparable(setting: &Setting, text: &str) -> Comparable {
     setting.kind.parse(text).map_or_else(|_| Comparable::Text(text.to_owned()), Comparable::Parsed)
 }
 
-/// Every setting that needs a restart and would change.
-fn changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
-    let update = facts.operation == Operation::Update;
-    // There is nothing to compare with.
-    if if update { facts.old.is_none() } else { facts.running.is_none() } {
+/// Finds changes of settings that need a restart.
+fn find_changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
+    let is_update = facts.operation == Operation::Update;
+    let has_reference = if is_update { facts.old.is_some() } else { facts.running.is_some() };
+    if !has_reference {
         return Vec::new();
     }
-    let new = facts.text();
-    let mut found = Vec::new();
+    let new = facts.main_keys();
+    let mut changes = Vec::new();
     for setting in SETTINGS.iter().filter(|s| s.in_map && !s.mutable) {
         let running = facts.running.and_then(|r| r.values.get(setting.key));
-        let absent = absent(setting, running);
-        // A new map gets round nothing by what a flag or a variable hides. A changed one is refused all the same: files
-        // and pipelines, which know no process, must come to the same verdict.
-        let hidden = matches!(running, Some(RunningValue { source: RunningSource::Hides(_), .. }));
-        if hidden && !update {
+        let absent_value = absent_value(setting, running);
+        // An overridden setting of a new map has no effect. Its change in an existing map is denied anyway, so that
+        // `wva validate`, which knows no process, gives the same verdict.
+        let is_overridden = matches!(running, Some(RunningValue { source: RunningSource::Override(_), .. }));
+        if is_overridden && !is_update {
             continue;
         }
-        let before = facts.old_text().filter(|_| update).and_then(|m| m.get(setting.key));
-        let from_map = running.filter(|value| !update && value.source == RunningSource::Map);
+        let before = facts.old_main_keys().filter(|_| is_update).and_then(|m| m.get(setting.key));
+        let from_map = running.filter(|value| !is_update && value.source == RunningSource::Map);
         let old = before.map(|w| w.text.as_str()).or(from_map.map(|value| value.text.as_str()));
         let written = new.get(setting.key);
-        // What does not parse is refused by another rule, and no command could make it right. An entry `config.yaml`
-        // that cannot be read says nothing about its keys.
-        let gone_with_the_rest =
-            new.nested_error.is_some() && before.is_none_or(|w| w.layout == Layout::Nested);
-        let unreadable = written.is_some_and(|w| setting.kind.parse(&w.text).is_err());
-        if unreadable || (written.is_none() && gone_with_the_rest) {
+        // Another rule denies invalid values. The keys of an unreadable entry `config.yaml` are unknown.
+        let is_unknown = new.nested_error.is_some() && before.is_none_or(|w| w.layout == Layout::Nested);
+        let is_invalid = written.is_some_and(|w| setting.kind.parse(&w.text).is_err());
+        if is_invalid || (written.is_none() && is_unknown) {
             continue;
         }
-        let value = |text: Option<&str>| text.or(absent).map(|t| comparable(setting, t));
+        let value = |text: Option<&str>| text.or(absent_value).map(|t| comparable(setting, t));
         if value(written.map(|w| w.text.as_str())) != value(old) {
-            found.push(Change { setting, new: written, old, old_is_running: !update, hidden });
+            changes.push(Change { setting, new: written, old, old_is_running: !is_update, is_overridden });
         }
     }
-    found
+    changes
 }
 
-/// What holds where the map is silent.
-fn absent<'f>(setting: &Setting, running: Option<&'f RunningValue>) -> Option<&'f str> {
+/// Effective value of a key that is not in the map.
+fn absent_value<'f>(setting: &Setting, running: Option<&'f RunningValue>) -> Option<&'f str> {
     match running {
         Some(value) if value.source == RunningSource::File => Some(&value.text),
         _ => setting.default,
     }
 }
 
-/// The same request changes the annotation by which a rollout is announced.
-fn restart_is_stated(facts: &MapFacts<'_>) -> bool {
+/// Whether the request changes the annotation that announces a restart.
+fn announces_restart(facts: &MapFacts<'_>) -> bool {
     let before = match (facts.operation, facts.old) {
         (Operation::Update, Some(old)) => {
             at(old, &["metadata", "annotations", RESTART_REVISION_ANNOTATION]).and_then(Value::as_str)
@@ -169,32 +166,31 @@ fn restart_is_stated(facts: &MapFacts<'_>) -> bool {
     facts.restart_revision().is_some_and(|now| Some(now) != before)
 }
 
-/// What a person does to make the change properly: keys and annotation in one request, then the rollout. As one
-/// command where there is a map to patch and nothing in it that must not be repeated; files and pipelines get the
-/// annotation to set, since what is patched by hand would not last there.
+/// Describes how to change the settings: keys and annotation in one request, then the rollout. For a stored map without
+/// secrets it is a `kubectl patch` command, else the annotation to set. For files it is always the annotation, because a
+/// pipeline would revert a patch.
 fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let revision = revision(facts, changes);
-    let namespace = shell(facts.namespace);
+    let namespace = shell_quote(facts.namespace);
     let rollout =
         facts.running.map_or("deployment -l control-plane=controller-manager", |r| r.rollout.as_str());
     let restart = format!("kubectl rollout restart {rollout} -n {namespace}");
-    let Some(data) = facts.running.and_then(|_| patch(facts)) else {
+    let Some(data) = facts.running.and_then(|_| merge_patch(facts)) else {
         return format!(
-            "; set annotation {RESTART_REVISION_ANNOTATION}: \"{revision}\" in the same change, and restart with it: \
-             {restart}"
+            "; set annotation {RESTART_REVISION_ANNOTATION}: \"{revision}\" in the same change, then restart: {restart}"
         );
     };
     let patch = json!({"metadata": {"annotations": {RESTART_REVISION_ANNOTATION: revision}}, "data": data});
     format!(
-        "; change it and restart in one step: kubectl patch configmap {} -n {namespace} --type=merge -p {} && {restart}",
-        shell(facts.name()),
-        shell(&ascii(&patch.to_string())),
+        "; change it and restart: kubectl patch configmap {} -n {namespace} --type=merge -p {} && {restart}",
+        shell_quote(facts.name()),
+        shell_quote(&to_ascii(&patch.to_string())),
     )
 }
 
-/// The difference of the two maps as a merge patch. `None` where there is no old one, and where a value is a secret,
-/// might be one, or is too long.
-fn patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
+/// Difference of the two maps as a merge patch. `None` without a stored map, or if a value is too long or may be a
+/// secret.
+fn merge_patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
     let old = at(facts.old?, &["data"]).and_then(Value::as_object);
     let new = facts.data();
     let keys = old.into_iter().chain(new).flat_map(Map::keys);
@@ -205,9 +201,9 @@ fn patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
             continue;
         }
         if let Some(text) = now.and_then(Value::as_str) {
-            let known = Setting::by_key(key).is_some_and(|s| s.shown(text) == text);
-            // Comments and misspelt keys inside the entry may hold anything.
-            if !known || text.chars().count() > MOST_COMMAND_CHARS {
+            let is_public = Setting::by_key(key).is_some_and(|s| s.redact(text) == text);
+            // Comments and misspelt keys of the entry `config.yaml` may contain secrets.
+            if !is_public || text.chars().count() > MAX_COMMAND_CHARS {
                 return None;
             }
         }
@@ -216,8 +212,8 @@ fn patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
     Some(data)
 }
 
-/// JSON in plain ASCII: nothing in it that a terminal would act on.
-fn ascii(json: &str) -> String {
+/// Escapes JSON to plain ASCII, safe for terminals.
+fn to_ascii(json: &str) -> String {
     let mut out = String::new();
     for c in json.chars() {
         if matches!(c, ' '..='~') {
@@ -229,8 +225,8 @@ fn ascii(json: &str) -> String {
     out
 }
 
-/// A revision that differs from the one before: made from the change itself, since rules know no clock. The same in every
-/// build, as the rule reference prints it.
+/// A new revision, derived from the change because rules have no clock. It is stable across builds, because the rule
+/// reference shows it.
 fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let before = facts.old.and_then(|old| at(old, &["metadata", "annotations", RESTART_REVISION_ANNOTATION]));
     let running = facts.running.and_then(|r| r.restart_revision.as_deref());

@@ -1,32 +1,32 @@
-//! Which ConfigMaps are read, by name and namespace, and as what.
+//! Role and scope of a ConfigMap, by its name and namespace.
 
 use wva_crds::names::{SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
 
-/// What a map holds.
+/// Role of a ConfigMap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapRole {
-    /// The settings of the program.
+    /// Settings of the controller.
     Main,
-    /// Thresholds, one entry for `default` and one for each override.
+    /// Thresholds: an entry `default` and an entry for each override.
     Saturation,
-    /// Whether and when models go to zero.
+    /// Whether and when models scale to zero.
     ScaleToZero,
-    /// Latency objectives.
+    /// Latency objectives of service classes.
     ServiceClasses,
 }
 
-/// Whom a map is for.
+/// Namespaces for which a map is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// All namespaces: it stands in the controller's.
+pub enum MapScope {
+    /// All namespaces: the map is in the controller's namespace.
     Global,
-    /// The namespace it stands in.
+    /// Only the namespace of the map.
     Local,
-    /// Nobody: it has the name of a map that is only read in the controller's namespace.
+    /// None: a map of this name is read only in the controller's namespace.
     Unread,
 }
 
-/// The names that this controller reads, and the namespace its global maps stand in.
+/// Names of the ConfigMaps of this controller, and its namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapNames {
     /// `POD_NAMESPACE`.
@@ -40,7 +40,7 @@ pub struct MapNames {
 }
 
 impl Default for MapNames {
-    /// The names of an install that sets none.
+    /// Default names.
     fn default() -> Self {
         let default = |key| {
             let setting = wva_crds::settings::Setting::by_key(key);
@@ -56,9 +56,9 @@ impl Default for MapNames {
 }
 
 impl MapNames {
-    /// What a map is; `None` for one that has nothing to do with this controller.
+    /// Role and scope of a map; `None` if this controller does not read it.
     #[must_use]
-    pub fn role(&self, namespace: &str, name: &str) -> Option<(MapRole, Place)> {
+    pub fn role(&self, namespace: &str, name: &str) -> Option<(MapRole, MapScope)> {
         let role = if name == self.main {
             MapRole::Main
         } else if name == self.saturation || SATURATION_MAP_NAMES.contains(&name) {
@@ -70,34 +70,34 @@ impl MapNames {
         } else {
             return None;
         };
-        let place = if namespace == self.namespace {
-            Place::Global
+        let scope = if namespace == self.namespace {
+            MapScope::Global
         } else if name == SATURATION_MAP_NAMES[0] || name == SCALE_TO_ZERO_MAP_NAMES[0] {
-            Place::Local
+            MapScope::Local
         } else {
-            Place::Unread
+            MapScope::Unread
         };
-        Some((role, if role == MapRole::Main && place == Place::Local { Place::Unread } else { place }))
+        Some((role, if role == MapRole::Main && scope == MapScope::Local { MapScope::Unread } else { scope }))
     }
 
-    /// The names under which a global map of this role is looked for, each once: the first that exists is read, and
-    /// only that one. Service classes are read from every one.
+    /// Names of the global map of this role, without duplicates. Only the first existing map is read, except for service
+    /// classes, which are read from all.
     #[must_use]
-    pub fn in_order(&self, role: MapRole) -> Vec<&str> {
+    pub fn global_names(&self, role: MapRole) -> Vec<&str> {
         let names = match role {
             MapRole::Main => vec![self.main.as_str()],
             MapRole::Saturation => [&[self.saturation.as_str()], &SATURATION_MAP_NAMES[..]].concat(),
             MapRole::ScaleToZero => SCALE_TO_ZERO_MAP_NAMES.to_vec(),
             MapRole::ServiceClasses => vec![self.service_classes.as_str(), SERVICE_CLASS_MAP_NAME],
         };
-        let mut found: Vec<&str> = Vec::new();
+        let mut unique: Vec<&str> = Vec::new();
         for name in names {
-            let is_of_it = self.role(&self.namespace, name).is_some_and(|(of, _)| of == role);
-            if is_of_it && !found.contains(&name) {
-                found.push(name);
+            let has_role = self.role(&self.namespace, name).is_some_and(|(other, _)| other == role);
+            if has_role && !unique.contains(&name) {
+                unique.push(name);
             }
         }
-        found
+        unique
     }
 }
 
@@ -106,19 +106,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_is_what_its_name_and_namespace_say() {
+    fn name_and_namespace_determine_role_and_scope() {
         let names = MapNames { namespace: "wva".into(), saturation: "mine".into(), ..MapNames::default() };
         for (namespace, name, want) in [
-            ("wva", "wva-variantautoscaling-config", Some((MapRole::Main, Place::Global))),
-            ("prod", "wva-variantautoscaling-config", Some((MapRole::Main, Place::Unread))),
-            ("wva", "mine", Some((MapRole::Saturation, Place::Global))),
-            ("wva", "capacity-scaling-config", Some((MapRole::Saturation, Place::Global))),
-            ("prod", "capacity-scaling-config", Some((MapRole::Saturation, Place::Unread))),
-            ("prod", "wva-saturation-scaling-config", Some((MapRole::Saturation, Place::Local))),
-            ("prod", "wva-model-scale-to-zero-config", Some((MapRole::ScaleToZero, Place::Local))),
-            ("wva", "model-scale-to-zero-config", Some((MapRole::ScaleToZero, Place::Global))),
-            ("wva", "serviceclass", Some((MapRole::ServiceClasses, Place::Global))),
-            ("prod", "serviceclass", Some((MapRole::ServiceClasses, Place::Unread))),
+            ("wva", "wva-variantautoscaling-config", Some((MapRole::Main, MapScope::Global))),
+            ("prod", "wva-variantautoscaling-config", Some((MapRole::Main, MapScope::Unread))),
+            ("wva", "mine", Some((MapRole::Saturation, MapScope::Global))),
+            ("wva", "capacity-scaling-config", Some((MapRole::Saturation, MapScope::Global))),
+            ("prod", "capacity-scaling-config", Some((MapRole::Saturation, MapScope::Unread))),
+            ("prod", "wva-saturation-scaling-config", Some((MapRole::Saturation, MapScope::Local))),
+            ("prod", "wva-model-scale-to-zero-config", Some((MapRole::ScaleToZero, MapScope::Local))),
+            ("wva", "model-scale-to-zero-config", Some((MapRole::ScaleToZero, MapScope::Global))),
+            ("wva", "serviceclass", Some((MapRole::ServiceClasses, MapScope::Global))),
+            ("prod", "serviceclass", Some((MapRole::ServiceClasses, MapScope::Unread))),
             ("prod", "kube-root-ca.crt", None),
         ] {
             assert_eq!(names.role(namespace, name), want, "{namespace}/{name}");
@@ -126,19 +126,19 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_name_comes_first_and_no_name_twice() {
+    fn configured_name_is_first_and_names_are_unique() {
         let names = |saturation: &str| MapNames { saturation: saturation.into(), ..MapNames::default() };
         let [first, second, third] = SATURATION_MAP_NAMES;
         for (saturation, want) in [
             ("mine", vec!["mine", first, second, third]),
             (first, vec![first, second, third]),
             (third, vec![third, first, second]),
-            // A map is one thing only.
+            // The main map has only this role.
             ("wva-variantautoscaling-config", vec![first, second, third]),
         ] {
-            assert_eq!(names(saturation).in_order(MapRole::Saturation), want, "{saturation}");
+            assert_eq!(names(saturation).global_names(MapRole::Saturation), want, "{saturation}");
         }
         let taken = names(SCALE_TO_ZERO_MAP_NAMES[0]);
-        assert_eq!(taken.in_order(MapRole::ScaleToZero), [SCALE_TO_ZERO_MAP_NAMES[1]]);
+        assert_eq!(taken.global_names(MapRole::ScaleToZero), [SCALE_TO_ZERO_MAP_NAMES[1]]);
     }
 }

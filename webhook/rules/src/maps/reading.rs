@@ -1,82 +1,81 @@
-//! Entries of a map, read by the one reading that admission and run time share.
+//! Parses the entries of a map with the code that admission and engine share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
-use wva_crds::entries::{Entry as Typed, Kind, Reading, Wrong};
+use wva_crds::entries::{Entry as Typed, FaultKind, Kind, ParsedEntry, did_you_mean};
 use wva_crds::names::SERVICE_CLASSES_KEY;
 
 use crate::maps::names::MapRole;
-use crate::text::quote;
 
-/// One entry.
+/// One entry of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) reading: Reading,
+    pub(crate) parsed: ParsedEntry,
 }
 
-/// Faults of a map after which no further entry is read.
-pub(crate) const MOST_FAULTS: usize = 64;
+/// Faults of a map after which no further entry is parsed.
+pub(crate) const MAX_FAULTS: usize = 64;
 
-/// The entries of a map, in order of their keys.
+/// Entries of a map in the order of their keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     pub(crate) all: Vec<Entry>,
-    /// Keys of those that were not read, since the ones before have faults enough.
+    /// Keys of entries that were not parsed, because of [`MAX_FAULTS`].
     pub(crate) unread: Vec<String>,
 }
 
-/// What bounds the reading of a map's entries.
+/// Limits of parsing entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds<'f> {
-    /// The map that is stored now. Entries that are the same there never stop the reading: an update is not blamed for
-    /// what it did not touch.
+    /// `data` of the stored map. The faults of unchanged entries do not count.
     pub(crate) stored: Option<&'f Map<String, Value>>,
-    /// Set when the verdict is not wanted any more.
+    /// Set when the caller no longer needs the verdict.
     pub(crate) cancelled: Option<&'f AtomicBool>,
 }
 
 impl Entry {
-    /// Its value, where it is YAML.
+    /// Its value, if it is YAML.
     pub(crate) fn value(&self) -> Option<&Value> {
-        self.reading.value.as_ref()
+        self.parsed.value.as_ref()
     }
 
-    /// It is a map of fields, right or wrong.
+    /// Whether it is a map of fields.
     pub(crate) fn is_map(&self) -> bool {
         self.value().is_some_and(Value::is_object)
     }
 
-    /// A field that holds a text; the empty one counts as left out.
+    /// A text field; empty text counts as missing.
     pub(crate) fn text(&self, field: &str) -> Option<&str> {
         self.value()?.get(field)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// It says something about a field itself.
-    pub(crate) fn gives(&self, field: &str) -> bool {
+    /// Whether it has a field.
+    pub(crate) fn has(&self, field: &str) -> bool {
         self.value().is_some_and(|v| v.get(field).is_some())
     }
 
-    /// A field that does not exist is probably meant to be this one, and is told so.
+    /// Whether an unknown field has this one as its suggestion.
     pub(crate) fn misspells(&self, field: &str) -> bool {
-        let meant = format!("{}?", quote(field));
-        self.reading.faults.iter().any(|f| f.wrong == Wrong::Unknown && f.right == meant)
+        let suggestion = did_you_mean(field);
+        self.parsed.faults.iter().any(|f| f.kind == FaultKind::Unknown && f.expected == suggestion)
     }
 
-    /// The entry as its type, where nothing is wrong with it.
-    pub(crate) fn typed<E: Typed>(&self) -> Option<E> {
-        self.reading.typed().ok()
+    /// Converts the entry to its type, if valid.
+    pub(crate) fn to_typed<E: Typed>(&self) -> Option<E> {
+        self.parsed.to_typed().ok()
     }
 }
 
 impl Entries {
-    /// The entries that nothing is wrong with on their own.
+    /// Entries without faults.
     pub(crate) fn valid(&self) -> impl Iterator<Item = &Entry> {
-        self.all.iter().filter(|e| e.reading.faults.is_empty())
+        self.all.iter().filter(|e| e.parsed.faults.is_empty())
     }
 
-    pub(crate) fn of(role: MapRole, data: Option<&Map<String, Value>>, bounds: Bounds<'_>) -> Self {
+    /// Parses the entries of `data`.
+    pub(crate) fn parse(role: MapRole, data: Option<&Map<String, Value>>, bounds: Bounds<'_>) -> Self {
         let mut entries = Self::default();
         let mut faults = 0;
         for (key, value) in data.into_iter().flatten() {
@@ -85,19 +84,19 @@ impl Entries {
             }
             let (Some(kind), Some(text)) = (kind(role, key), text(value)) else { continue };
             let is_stored = bounds.stored.is_some_and(|stored| stored.get(key) == Some(value));
-            if faults >= MOST_FAULTS && !is_stored {
+            if faults >= MAX_FAULTS && !is_stored {
                 entries.unread.push(key.clone());
                 continue;
             }
-            let reading = Reading::of(kind, text);
-            faults += if is_stored { 0 } else { reading.faults.len() };
-            entries.all.push(Entry { key: key.clone(), reading });
+            let parsed = ParsedEntry::from_text(kind, text);
+            faults += if is_stored { 0 } else { parsed.faults.len() };
+            entries.all.push(Entry { key: key.clone(), parsed });
         }
         entries
     }
 }
 
-/// The text of an entry. The API server stores `null` as the empty one.
+/// Text of an entry. The API server stores `null` as empty text.
 fn text(value: &Value) -> Option<&str> {
     if value.is_null() { Some("") } else { value.as_str() }
 }

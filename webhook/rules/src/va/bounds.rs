@@ -1,4 +1,4 @@
-//! Rules about `spec.minReplicas` and `spec.maxReplicas`: whole numbers, not negative, in order.
+//! Rules about `spec.minReplicas` and `spec.maxReplicas`.
 
 use serde_json::Value;
 
@@ -10,10 +10,9 @@ pub(crate) const MIN: Rule = Rule {
     code: "WVA-VA-009",
     field: "spec.minReplicas",
     reads: &[&["spec", "minReplicas"]],
-    message: "found {found}: a number of replicas is whole and not negative; give 0 to 2147483647 without quotes, \
-              or leave it out",
-    docs: "`spec.minReplicas` is a whole number, 0 to 2147483647.",
-    check: Check::Variant(|facts, out| count(facts, "minReplicas", out)),
+    message: "{found} is not a whole number from 0 to 2147483647; use such a number without quotes, or remove the field",
+    docs: "`spec.minReplicas` must be a whole number from 0 to 2147483647.",
+    check: Check::Variant(|facts, out| check_count(facts, "minReplicas", out)),
     ..DENY
 };
 
@@ -21,10 +20,9 @@ pub(crate) const MAX: Rule = Rule {
     code: "WVA-VA-010",
     field: "spec.maxReplicas",
     reads: &[&["spec", "maxReplicas"]],
-    message: "found {found}: a number of replicas is whole and not negative; give 0 to 2147483647 without quotes, \
-              or leave it out",
-    docs: "`spec.maxReplicas` is a whole number, 0 to 2147483647.",
-    check: Check::Variant(|facts, out| count(facts, "maxReplicas", out)),
+    message: "{found} is not a whole number from 0 to 2147483647; use such a number without quotes, or remove the field",
+    docs: "`spec.maxReplicas` must be a whole number from 0 to 2147483647.",
+    check: Check::Variant(|facts, out| check_count(facts, "maxReplicas", out)),
     ..DENY
 };
 
@@ -32,34 +30,33 @@ pub(crate) const ORDER: Rule = Rule {
     code: "WVA-VA-011",
     field: "spec.minReplicas",
     reads: &[&["spec", "minReplicas"], &["spec", "maxReplicas"]],
-    message: "found {found}, above maxReplicas {other}: no number of replicas satisfies both; lower minReplicas \
-              or raise maxReplicas",
-    docs: "`spec.minReplicas` is not above `spec.maxReplicas`.",
+    message: "{found} is above maxReplicas {other}; lower minReplicas or raise maxReplicas",
+    docs: "`spec.minReplicas` must not be above `spec.maxReplicas`.",
     check: Check::Variant(|facts, out| {
         let bound = |field| facts.spec(field).and_then(integer);
         if let (Some(min), Some(max)) = (bound("minReplicas"), bound("maxReplicas"))
             && min > max
         {
-            out.text(min.to_string(), max.to_string());
+            out.add(min.to_string(), max.to_string());
         }
     }),
     ..DENY
 };
 
-fn count(facts: &Facts<'_>, field: &str, out: &mut Findings) {
+fn check_count(facts: &Facts<'_>, field: &str, out: &mut Findings) {
     if let Some(value) = facts.spec(field).filter(|v| !v.is_null())
         && !integer(value).is_some_and(|n| (0..=i64::from(i32::MAX)).contains(&n))
     {
-        out.value(value);
+        out.add_value(value);
     }
 }
 
-/// A whole number, also one written `3.0`: the apiserver stores that as 3.
+/// The value of a whole number. The API server stores `3.0` as 3.
 fn integer(value: &Value) -> Option<i64> {
     let number = value.as_number()?;
     number.as_i64().or_else(|| {
         let float = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 9e15)?;
-        #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53 in size, as checked above")]
+        #[expect(clippy::cast_possible_truncation, reason = "a whole number below 2^53, as checked above")]
         Some(float as i64)
     })
 }

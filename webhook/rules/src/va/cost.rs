@@ -1,5 +1,4 @@
-//! Rules about `spec.variantCost`: a text that is a decimal number, finite in 64-bit floating point, and one that
-//! somebody chose where it is compared with others.
+//! Rules about `spec.variantCost`: a finite decimal number as text, and set explicitly if another variant sets its cost.
 
 use serde_json::Value;
 use wva_crds::names::DEFAULT_VARIANT_COST;
@@ -9,24 +8,24 @@ use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::is_decimal;
 use crate::text::{quote, shorten};
 
-/// The CRD's limit: 308 digits are the most that are finite in 64-bit floating point whatever they are.
-const COST_CHARS: usize = 308;
+/// Maximum characters of a cost, as in the CRD: all numbers of up to 308 digits are finite in 64-bit floating point.
+const MAX_COST_CHARS: usize = 308;
 
 pub(crate) const PATTERN: Rule = Rule {
     code: "WVA-VA-003",
     field: "spec.variantCost",
     reads: &[&["spec", "variantCost"]],
-    message: "found {found}: costs are compared as numbers; write the cost of one replica as a decimal number \
-              in quotes, without sign, unit or exponent, e.g. \"10.0\"",
-    docs: "`spec.variantCost` is a text that matches `^\\d+(\\.\\d+)?$`, of at most 308 characters, which keeps it \
-           finite.",
+    message: "{found} is not a decimal number in quotes; use a number such as \"10.0\", without sign, unit or exponent, \
+              of at most 308 characters",
+    docs: "`spec.variantCost` must be text that matches `^\\d+(\\.\\d+)?$`, with at most 308 characters, so that the \
+           number is finite.",
     check: Check::Variant(|facts, out| match facts.spec("variantCost") {
-        Some(Value::String(cost)) if is_decimal(cost) && cost.len() <= COST_CHARS => {}
-        Some(Value::String(cost)) if cost.len() > COST_CHARS => {
-            out.text(format!("{} ({} bytes)", quote(&shorten(cost, 40)), cost.len()), "");
+        Some(Value::String(cost)) if is_decimal(cost) && cost.len() <= MAX_COST_CHARS => {}
+        Some(Value::String(cost)) if cost.len() > MAX_COST_CHARS => {
+            out.add(format!("{} ({} bytes)", quote(&shorten(cost, 40)), cost.len()), "");
         }
         None | Some(Value::Null) => {}
-        Some(v) => out.value(v),
+        Some(v) => out.add_value(v),
     }),
     ..DENY
 };
@@ -35,25 +34,25 @@ pub(crate) const DEFAULT: Rule = Rule {
     code: "WVA-VA-062",
     scope: Scope::Cluster,
     field: "spec.variantCost",
-    message: "left at the default, while {found} sets its own: they are compared",
-    docs: "`spec.variantCost` is left at the default while another variant of the model in the namespace sets one of \
-           its own. The schema fills the default in, so a `\"10.0\"` that was chosen looks the same: write `\"10\"`.",
+    message: "default cost, but variant {found} sets its own; set this one, too",
+    docs: "`spec.variantCost` has the default value, but another variant of the model in the namespace sets its own cost. \
+           The controller compares both. An explicit `\"10.0\"` looks like the default, so write `\"10\"` instead.",
     check: Check::Variant(|facts, out| {
-        let left = match facts.spec("variantCost") {
+        let is_default = match facts.spec("variantCost") {
             Some(Value::Null) => true,
             Some(Value::String(cost)) => cost == DEFAULT_VARIANT_COST,
             _ => false,
         };
-        if left && let Some(other) = facts.cost_set_by {
-            out.text(quote(other), "");
+        if is_default && let Some(other) = facts.variant_with_own_cost {
+            out.add(quote(other), "");
         }
     }),
     ..WARN
 };
 
-/// The model of a variant whose cost somebody chose: any but the default, however that is written.
+/// The model of a variant whose cost differs from the default, compared as numbers.
 #[must_use]
-pub fn sets_cost(object: &Value) -> Option<&str> {
+pub fn model_with_own_cost(object: &Value) -> Option<&str> {
     let text = |field| at(object, &["spec", field]).and_then(Value::as_str);
     let cost = text("variantCost").filter(|cost| is_decimal(cost))?;
     text("modelID").filter(|_| cost.parse::<f64>().ok() != DEFAULT_VARIANT_COST.parse().ok())

@@ -1,5 +1,4 @@
-//! Rules about the label that says which controller instance manages an object: a valid value, there where the
-//! instance demands it, and never changed by accident.
+//! Rules about the instance label: valid, present if the policy requires it, and not changed by accident.
 
 use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
@@ -16,12 +15,12 @@ pub(crate) const VALUE: Rule = Rule {
     code: "WVA-VA-012",
     field: FIELD,
     reads: &[PATH],
-    message: "found {found}: that names no controller instance; give the instance's name (1 to 63 letters, \
-              digits, '-', '_' and '.', a letter or digit at both ends) or remove the label",
-    docs: "The instance label, where present, is a label value and not empty.",
+    message: "{found} is not an instance name; use 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at \
+              both ends, or remove the label",
+    docs: "The instance label, if present, must be a label value and must not be empty.",
     check: Check::Variant(|facts, out| match facts.label(INSTANCE_LABEL) {
         Some(Value::String(label)) if is_label_value(label) => {}
-        Some(v) => out.value(v),
+        Some(v) => out.add_value(v),
         None => {}
     }),
     ..DENY
@@ -31,12 +30,11 @@ pub(crate) const REQUIRED: Rule = Rule {
     code: "WVA-VA-013",
     field: FIELD,
     reads: &[PATH],
-    message: "found {found}: in this namespace every VariantAutoscaling must say who manages it; add the label \
-              with value {other}",
-    docs: "Under the policy `require` the instance label is there, in the namespaces that are the instance's own.",
+    message: "missing; variants in this namespace must name their instance, so add the label with value {other}",
+    docs: "With the policy `require`, variants in the namespaces of the instance must have the instance label.",
     check: Check::Variant(|facts, out| {
-        if facts.policy_acts(InstancePolicy::Require) && facts.label(INSTANCE_LABEL).is_none() {
-            out.text("nothing", quote(facts.instance.unwrap_or_default()));
+        if facts.has_policy(InstancePolicy::Require) && facts.label(INSTANCE_LABEL).is_none() {
+            out.add("", quote(facts.instance.unwrap_or_default()));
         }
     }),
     ..DENY
@@ -46,15 +44,15 @@ pub(crate) const CHANGED: Rule = Rule {
     code: "WVA-VA-014",
     field: FIELD,
     reads: &[PATH],
-    message: "found {found}, before {other}: two controllers could both scale the workload meanwhile; delete and \
-              create the object, or set annotation wva.llmd.ai/allow-instance-change: \"true\" in this same update",
-    docs: "The instance label is not changed or removed by an update, unless the same update sets the annotation \
-           `wva.llmd.ai/allow-instance-change: \"true\"`. An object without the label may be given one.",
+    message: "changed from {other} to {found}; two controllers could scale the workload; delete and recreate the object, \
+              or set annotation wva.llmd.ai/allow-instance-change: \"true\" in the same update",
+    docs: "An update must not change or remove the instance label, unless it also sets the annotation \
+           `wva.llmd.ai/allow-instance-change: \"true\"`. It may add the label to an object without one.",
     check: Check::Variant(|facts, out| {
         let Some(old) = facts.old_instance_label().filter(|l| !l.is_empty()) else { return };
         let new = facts.instance_label();
-        if new != Some(old) && !facts.instance_change_allowed() {
-            out.text(new.map_or_else(|| "nothing".to_owned(), quote), quote(old));
+        if new != Some(old) && !facts.allows_instance_change() {
+            out.add(new.map_or_else(|| "nothing".to_owned(), quote), quote(old));
         }
     }),
     ..DENY
@@ -64,16 +62,16 @@ pub(crate) const INJECT: Rule = Rule {
     code: "WVA-VA-090",
     kind: Kind::Mutate,
     field: FIELD,
-    docs: "Under the policy `inject` an object without the instance label is given that of the instance whose \
-           namespace it is in.",
+    docs: "With the policy `inject`, a variant without the instance label gets the label of the instance that owns its \
+           namespace.",
     check: Check::Variant(|facts, out| {
         let Some(instance) = facts.instance.filter(|_| injects(facts)) else { return };
         match facts.get(&["metadata", "labels"]) {
-            None => out.add("/metadata/labels", json!({ INSTANCE_LABEL: instance })),
+            None => out.add_patch("/metadata/labels", json!({ INSTANCE_LABEL: instance })),
             Some(Value::Object(_)) => {
-                // `/` is written `~1` in a JSON pointer.
+                // Escaped for a JSON pointer.
                 let key = INSTANCE_LABEL.replace('~', "~0").replace('/', "~1");
-                out.add(format!("/metadata/labels/{key}"), json!(instance));
+                out.add_patch(format!("/metadata/labels/{key}"), json!(instance));
             }
             Some(_) => {}
         }
@@ -82,7 +80,7 @@ pub(crate) const INJECT: Rule = Rule {
 };
 
 fn injects(facts: &Facts<'_>) -> bool {
-    facts.policy_acts(InstancePolicy::Inject)
+    facts.has_policy(InstancePolicy::Inject)
         && facts.get(&["metadata"]).is_some_and(Value::is_object)
         && facts.label(INSTANCE_LABEL).is_none()
 }

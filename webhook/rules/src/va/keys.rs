@@ -1,4 +1,4 @@
-//! Warnings about keys that are probably misspelt: a label one letter off is stored without a word and does nothing.
+//! Warnings about misspelt keys. The API server stores a misspelt label without an error.
 
 use wva_crds::names::{
     ACCELERATOR_LABEL, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL,
@@ -8,7 +8,7 @@ use wva_crds::names::{
 use crate::facts::Facts;
 use crate::findings::Findings;
 use crate::rule::{Check, Rule, WARN};
-use crate::text::{escape, inside, nearest};
+use crate::text::{escape, join_field, nearest};
 
 const KNOWN_LABELS: &[&str] = &[ACCELERATOR_LABEL, INSTANCE_LABEL];
 const KNOWN_ANNOTATIONS: &[&str] =
@@ -18,42 +18,45 @@ const KNOWN_SPEC: &[&str] = &["scaleTargetRef", "modelID", "variantCost", "minRe
 pub(crate) const LABELS: Rule = Rule {
     code: "WVA-VA-056",
     field: "metadata.labels",
-    message: "unknown: {other}?",
-    docs: "A label key is one or two letters off a known one. It is stored as it is and does nothing.",
-    check: Check::Variant(|facts, out| near(facts, &["metadata", "labels"], KNOWN_LABELS, out)),
+    message: "typo of {other}?",
+    docs: "A label key differs from a known key in one or two letters. The label has no effect.",
+    check: Check::Variant(|facts, out| find_typos(facts, &["metadata", "labels"], KNOWN_LABELS, out)),
     ..WARN
 };
 
 pub(crate) const ANNOTATIONS: Rule = Rule {
     code: "WVA-VA-057",
     field: "metadata.annotations",
-    message: "unknown: {other}?",
-    docs: "An annotation key is one or two letters off a known one. It is stored as it is and does nothing.",
-    check: Check::Variant(|facts, out| near(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out)),
+    message: "typo of {other}?",
+    docs: "An annotation key differs from a known key in one or two letters. The annotation has no effect.",
+    check: Check::Variant(|facts, out| {
+        find_typos(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out)
+    }),
     ..WARN
 };
 
 pub(crate) const SPEC: Rule = Rule {
     code: "WVA-VA-059",
     field: "spec",
-    message: "there is no such field; it is ignored{other}",
-    docs: "`spec` holds a field that does not exist. An apiserver refuses or prunes it before any webhook; \
-           `wva validate` names the right spelling.",
+    message: "unknown field, ignored{other}",
+    docs: "`spec` has an unknown field. The API server denies or removes it before any webhook runs; `wva validate` \
+           suggests the correct name.",
     check: Check::Variant(|facts, out| {
         let Some(spec) = facts.get(&["spec"]).and_then(|s| s.as_object()) else { return };
         for key in spec.keys().filter(|k| !KNOWN_SPEC.contains(&k.as_str())) {
-            let meant = nearest(key, KNOWN_SPEC).map(|k| format!(": {k}?")).unwrap_or_default();
-            out.at(inside("spec", key), "", meant);
+            let suggestion =
+                nearest(key, KNOWN_SPEC).map(|k| format!("; did you mean {k}?")).unwrap_or_default();
+            out.add_at(join_field("spec", key), "", suggestion);
         }
     }),
     ..WARN
 };
 
-fn near(facts: &Facts<'_>, path: &[&str], known: &[&str], out: &mut Findings) {
+fn find_typos(facts: &Facts<'_>, path: &[&str], known: &[&str], out: &mut Findings) {
     let Some(map) = facts.get(path).and_then(|m| m.as_object()) else { return };
     for key in map.keys() {
         if let Some(meant) = nearest(key, known) {
-            out.at(format!("{}[{}]", path.join("."), escape(key, false)), "", meant);
+            out.add_at(format!("{}[{}]", path.join("."), escape(key, false)), "", meant);
         }
     }
 }

@@ -9,10 +9,10 @@ pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
     code: "WVA-VA-016",
     field: "metadata.labels[inference.optimization/acceleratorName]",
     reads: &[&["metadata", "labels", ACCELERATOR_LABEL]],
-    message: "found {found}: no accelerator has so short a name; give its name, e.g. H100, or remove the label",
-    docs: "The accelerator label, where present, has 2 characters or more.",
+    message: "{found} is not an accelerator name; use a name such as H100, or remove the label",
+    docs: "The accelerator label, if present, must have at least 2 characters.",
     check: Check::Variant(|facts, out| match facts.label(ACCELERATOR_LABEL) {
-        Some(value @ Value::String(name)) if name.chars().count() < 2 => out.value(value),
+        Some(value @ Value::String(name)) if name.chars().count() < 2 => out.add_value(value),
         _ => {}
     }),
     ..DENY
@@ -21,16 +21,16 @@ pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
 pub(crate) const ACCELERATOR_ABSENT: Rule = Rule {
     code: "WVA-VA-055",
     field: "metadata.labels",
-    message: "no inference.optimization/acceleratorName, e.g. H100",
-    docs: "The accelerator label is absent and the accelerator cannot be told from the target; metrics then say \
-           `unresolved`.",
+    message: "unknown accelerator; set inference.optimization/acceleratorName, such as H100",
+    docs: "The accelerator label is missing and the target does not determine the accelerator. Metrics then have the \
+           accelerator `unresolved`.",
     check: Check::Variant(|facts, out| {
         let labels = facts.get(&["metadata", "labels"]);
-        if facts.accelerator_derivable != Some(true)
+        if facts.is_accelerator_known != Some(true)
             && labels.is_none_or(Value::is_object)
             && facts.label(ACCELERATOR_LABEL).is_none()
         {
-            out.text("", "");
+            out.add("", "");
         }
     }),
     ..WARN
@@ -40,12 +40,11 @@ pub(crate) const MODE: Rule = Rule {
     code: "WVA-VA-017",
     field: "metadata.annotations[wva.llmd.ai/mode]",
     reads: &[&["metadata", "annotations", MODE_ANNOTATION]],
-    message: "found {found}: that is no mode, and guessing could scale the workload; use auto, recommend, paused \
-              or fixed=N with N from 0 to 2147483647",
-    docs: "The mode annotation, where present, is `auto` (the default), `recommend` (decide and show, publish nothing), \
-           `paused` (hold the present target) or `fixed=N` (publish N, within the bounds).",
+    message: "{found} is not a mode; use auto, recommend, paused or fixed=N with N from 0 to 2147483647",
+    docs: "The mode annotation, if present, must be `auto` (the default), `recommend` (decide but do not publish), \
+           `paused` (hold the current target) or `fixed=N` (publish N, within the bounds).",
     check: Check::Variant(|facts, out| match facts.annotation(MODE_ANNOTATION) {
-        Some(value @ Value::String(mode)) if !is_mode(mode) => out.value(value),
+        Some(value @ Value::String(mode)) if !is_mode(mode) => out.add_value(value),
         _ => {}
     }),
     ..DENY

@@ -1,26 +1,24 @@
-//! Rules about `spec.modelID`. The name goes into metric labels and queries, so it is bounded and printable; beyond
-//! that it is whatever the model server says.
+//! Rules about `spec.modelID`. The name is used in metric labels and queries, so it must be short and printable.
 
 use serde_json::Value;
 
 use crate::rule::{Check, DENY, Rule};
 use crate::text::{quote, shorten};
 
-/// Long enough for every name seen on model hubs, short enough for a metric label.
-const MODEL_BYTES: usize = 512;
+/// Maximum bytes of a model name: enough for names on model hubs, short enough for a metric label.
+const MAX_MODEL_BYTES: usize = 512;
 
 pub(crate) const REQUIRED: Rule = Rule {
     code: "WVA-VA-006",
     field: "spec.modelID",
     reads: &[&["spec", "modelID"]],
-    message: "found {found}: without the model's name its load cannot be told from others'; give it as its server \
-              does, e.g. meta-llama/Llama-3.1-8B",
-    docs: "`spec.modelID` is required, is a text, and holds more than white space.",
+    message: "{found} is not a model name; use the name that the model server reports, such as meta-llama/Llama-3.1-8B",
+    docs: "`spec.modelID` is required and must be text that is not only white space.",
     check: Check::Variant(|facts, out| match facts.spec("modelID") {
         None => {}
-        Some(Value::Null) => out.absent(),
+        Some(Value::Null) => out.add_missing(),
         Some(Value::String(id)) if !id.chars().all(char::is_whitespace) => {}
-        Some(v) => out.value(v),
+        Some(v) => out.add_value(v),
     }),
     ..DENY
 };
@@ -29,13 +27,13 @@ pub(crate) const LENGTH: Rule = Rule {
     code: "WVA-VA-007",
     field: "spec.modelID",
     reads: &[&["spec", "modelID"]],
-    message: "found {found}: a model's name becomes a metric label, which must stay short; use at most 512 bytes",
-    docs: "`spec.modelID` has at most 512 bytes.",
+    message: "{found} is too long for a metric label; use at most 512 bytes",
+    docs: "`spec.modelID` must have at most 512 bytes.",
     check: Check::Variant(|facts, out| {
         if let Some(Value::String(id)) = facts.spec("modelID")
-            && id.len() > MODEL_BYTES
+            && id.len() > MAX_MODEL_BYTES
         {
-            out.text(format!("{} ({} bytes)", quote(&shorten(id, 40)), id.len()), "");
+            out.add(format!("{} ({} bytes)", quote(&shorten(id, 40)), id.len()), "");
         }
     }),
     ..DENY
@@ -45,21 +43,20 @@ pub(crate) const CONTROL: Rule = Rule {
     code: "WVA-VA-008",
     field: "spec.modelID",
     reads: &[&["spec", "modelID"]],
-    message: "found {found}: it holds a control character, which no model's name has; remove it (often a line \
-              break left by YAML's `|` or `>`)",
-    docs: "`spec.modelID` holds no control characters. The most common one is the line break that YAML's `|` and `>` leave \
-           at the end, and `|-` and `>-` do not.",
+    message: "{found} contains a control character; remove it (in YAML, `|` and `>` add a line break, `|-` and `>-` do not)",
+    docs: "`spec.modelID` must not contain control characters. The most common one is the line break that `|` and `>` add \
+           in YAML; `|-` and `>-` add none.",
     check: Check::Variant(|facts, out| {
         if let Some(value @ Value::String(id)) = facts.spec("modelID")
             && id.chars().any(char::is_control)
         {
-            out.value(value);
+            out.add_value(value);
         }
     }),
     ..DENY
 };
 
-/// A name that all of these rules accept.
+/// Whether a model name satisfies all these rules.
 pub(crate) fn is_model(id: &str) -> bool {
-    id.len() <= MODEL_BYTES && !id.chars().all(char::is_whitespace) && !id.chars().any(char::is_control)
+    id.len() <= MAX_MODEL_BYTES && !id.chars().all(char::is_whitespace) && !id.chars().any(char::is_control)
 }

@@ -1,4 +1,4 @@
-//! Warnings about namespaces in which nothing is managed: the object is admitted, and nothing ever happens.
+//! Warnings about namespaces that the controller does not manage. The object is admitted but has no effect.
 
 use crate::facts::{Facts, NamespaceState};
 use crate::findings::Findings;
@@ -12,24 +12,24 @@ pub(crate) const EXCLUDED: Rule = Rule {
     scope: Scope::Cluster,
     field: FIELD,
     message: "{found} is excluded by annotation wva.llmd.ai/exclude",
-    docs: "The namespace has the annotation `wva.llmd.ai/exclude: \"true\"`, so nothing in it is managed \
-           until that is removed.",
-    check: Check::Variant(|facts, out| unmanaged(facts, NamespaceState::Excluded, out)),
+    docs: "The namespace has the annotation `wva.llmd.ai/exclude: \"true\"`. The controller manages nothing in it until the \
+           annotation is removed.",
+    check: Check::Variant(|facts, out| check_namespace(facts, NamespaceState::Excluded, out)),
     ..WARN
 };
 
 pub(crate) const UNWATCHED: Rule = Rule {
     code: "WVA-VA-061",
     field: FIELD,
-    message: "{found} is not the one WATCH_NAMESPACE names: not managed",
-    docs: "The controller watches one namespace alone (`WATCH_NAMESPACE`), and the object is in another: \
-           nothing happens there.",
-    check: Check::Variant(|facts, out| unmanaged(facts, NamespaceState::Unwatched, out)),
+    message: "{found} is not managed; WATCH_NAMESPACE is another namespace",
+    docs: "The controller watches only one namespace (`WATCH_NAMESPACE`), and the object is in another one. The controller \
+           does not manage it.",
+    check: Check::Variant(|facts, out| check_namespace(facts, NamespaceState::Unwatched, out)),
     ..WARN
 };
 
-fn unmanaged(facts: &Facts<'_>, state: NamespaceState, out: &mut Findings) {
+fn check_namespace(facts: &Facts<'_>, state: NamespaceState, out: &mut Findings) {
     if facts.namespace == state {
-        out.text(quote(facts.namespace_name().unwrap_or_default()), "");
+        out.add(quote(facts.namespace_name().unwrap_or_default()), "");
     }
 }

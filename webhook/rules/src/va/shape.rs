@@ -1,5 +1,5 @@
-//! Parts of the object that are no maps where maps must be, and caches that are not there yet. The other rules say
-//! nothing about what lies inside a part of the wrong shape.
+//! Rules about parts of the object that must be maps, and a warning while caches are incomplete. Other rules ignore fields
+//! inside a part of the wrong type.
 
 use serde_json::Value;
 
@@ -12,12 +12,11 @@ pub(crate) const SPEC: Rule = Rule {
     code: "WVA-VA-018",
     field: "spec",
     reads: &[&["spec"]],
-    message: "found {found}: a VariantAutoscaling without a spec says nothing; give a map with at least \
-              scaleTargetRef and modelID",
-    docs: "`spec` is required and is a map.",
+    message: "{found} is not a map; set at least scaleTargetRef and modelID",
+    docs: "`spec` is required and must be a map.",
     check: Check::Variant(|facts, out| match facts.get(&["spec"]) {
-        None => out.absent(),
-        Some(spec) if !spec.is_object() => out.value(spec),
+        None => out.add_missing(),
+        Some(spec) if !spec.is_object() => out.add_value(spec),
         Some(_) => {}
     }),
     ..DENY
@@ -27,10 +26,9 @@ pub(crate) const LABELS: Rule = Rule {
     code: "WVA-VA-019",
     field: "metadata.labels",
     reads: &[&["metadata", "labels"]],
-    message: "found {found}: labels are a map from text to text; put values that look like numbers or booleans \
-              in quotes",
-    docs: "Labels are a map from text to text. The apiserver refuses anything else; `wva validate` says it earlier.",
-    check: Check::Variant(|facts, out| texts(facts, "labels", out)),
+    message: "{found} is not allowed; labels map text to text, so put numbers and booleans in quotes",
+    docs: "Labels must map text to text. The API server denies anything else; `wva validate` reports it earlier.",
+    check: Check::Variant(|facts, out| check_texts(facts, "labels", out)),
     ..DENY
 };
 
@@ -38,37 +36,35 @@ pub(crate) const ANNOTATIONS: Rule = Rule {
     code: "WVA-VA-020",
     field: "metadata.annotations",
     reads: &[&["metadata", "annotations"]],
-    message: "found {found}: annotations are a map from text to text; put values that look like numbers or \
-              booleans in quotes",
-    docs: "Annotations are a map from text to text. The apiserver refuses anything else; `wva validate` says it \
-           earlier.",
-    check: Check::Variant(|facts, out| texts(facts, "annotations", out)),
+    message: "{found} is not allowed; annotations map text to text, so put numbers and booleans in quotes",
+    docs: "Annotations must map text to text. The API server denies anything else; `wva validate` reports it earlier.",
+    check: Check::Variant(|facts, out| check_texts(facts, "annotations", out)),
     ..DENY
 };
 
 pub(crate) const NOT_SYNCED: Rule = Rule {
     code: "WVA-VA-058",
     field: "spec.scaleTargetRef",
-    message: "not compared with other objects: the controller is starting",
-    docs: "The controller's caches were not complete yet, so the rules that look at other objects were skipped. Nothing \
-           has to be done: the controller looks again before it acts.",
+    message: "not compared with other objects; the controller is starting",
+    docs: "The caches of the controller were incomplete, so the rules about other objects were skipped. No action is \
+           needed: the controller checks the object again before it scales.",
     check: Check::Variant(|facts, out| {
-        if !facts.synced {
-            out.text("", "");
+        if !facts.is_synced {
+            out.add("", "");
         }
     }),
     ..WARN
 };
 
-/// A map from text to text under `metadata`, or absent.
-fn texts(facts: &Facts<'_>, field: &str, out: &mut Findings) {
+/// Checks that a field of `metadata` is absent or maps text to text.
+fn check_texts(facts: &Facts<'_>, field: &str, out: &mut Findings) {
     match facts.get(&["metadata", field]) {
         None => {}
         Some(Value::Object(map)) => {
             for (key, value) in map.iter().filter(|(_, v)| !v.is_string() && !v.is_null()) {
-                out.at(format!("metadata.{field}[{}]", escape(key, false)), show(value), "");
+                out.add_at(format!("metadata.{field}[{}]", escape(key, false)), show(value), "");
             }
         }
-        Some(other) => out.value(other),
+        Some(other) => out.add_value(other),
     }
 }

@@ -1,5 +1,5 @@
-//! Rules about two variants that target one workload: within an instance they would scale it against each other.
-//! Caches being caches, two creates at once can both pass; the controller then manages the older one.
+//! Rules about two variants with the same target. Within an instance, both would scale it. Two simultaneous creations can
+//! both be admitted, because caches lag; then the controller manages the older variant.
 
 use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
 
@@ -19,16 +19,15 @@ pub(crate) const SAME_INSTANCE: Rule = Rule {
     scope: Scope::Cluster,
     field: FIELD,
     reads: READS,
-    message: "found {found}, which VariantAutoscaling {other} targets already: both would scale it; change or \
-              delete one of them, or set annotation wva.llmd.ai/allow-shared-target: \"true\" while one replaces \
-              the other",
-    docs: "No two variants of one instance in a namespace target the same workload, unless the newer one has the \
+    message: "{found} is already the target of VariantAutoscaling {other}; change or delete one of them, or set annotation \
+              wva.llmd.ai/allow-shared-target: \"true\" while one replaces the other",
+    docs: "Two variants of one instance in a namespace must not have the same target, unless the newer one has the \
            annotation `wva.llmd.ai/allow-shared-target: \"true\"`.",
     check: Check::Variant(|facts, out| {
-        if let Some((target, other)) = shared(facts, true)
-            && !allowed(facts)
+        if let Some((target, other)) = find_sharing(facts, true)
+            && !is_allowed(facts)
         {
-            out.text(name(&target), quote(&other.name));
+            out.add(describe(&target), quote(&other.name));
         }
     }),
     ..DENY
@@ -38,12 +37,12 @@ pub(crate) const OTHER_INSTANCE: Rule = Rule {
     code: "WVA-VA-052",
     scope: Scope::Cluster,
     field: FIELD,
-    message: "also the target of {other}, of another instance",
-    docs: "A variant of another instance targets the same workload. Each controller publishes a number of replicas for \
-           it, and an HPA that matches both adds them up: keep one of the two.",
+    message: "also the target of variant {other} of another instance",
+    docs: "A variant of another instance has the same target. Both controllers publish replicas for it, and an HPA that \
+           matches both adds them up. Keep only one of the variants.",
     check: Check::Variant(|facts, out| {
-        if let Some((_, other)) = shared(facts, false) {
-            out.text("", quote(&other.name));
+        if let Some((_, other)) = find_sharing(facts, false) {
+            out.add("", quote(&other.name));
         }
     }),
     ..WARN
@@ -53,38 +52,38 @@ pub(crate) const ALLOWED: Rule = Rule {
     code: "WVA-VA-053",
     scope: Scope::Cluster,
     field: FIELD,
-    message: "also the target of {other}: the older one is managed",
-    docs: "Another variant of the instance targets the same workload, and an annotation allows it. Until one of \
-           them is gone, the older one is managed.",
+    message: "also the target of variant {other}; only the older one is managed",
+    docs: "Another variant of the instance has the same target, and an annotation allows it. Until one of them is \
+           deleted, the controller manages only the older one.",
     check: Check::Variant(|facts, out| {
-        if let Some((_, other)) = shared(facts, true)
-            && allowed(facts)
+        if let Some((_, other)) = find_sharing(facts, true)
+            && is_allowed(facts)
         {
-            out.text("", quote(&other.name));
+            out.add("", quote(&other.name));
         }
     }),
     ..WARN
 };
 
-/// The first other variant, by age and name, with the same target, of the same instance or of another.
-fn shared<'a>(facts: &Facts<'a>, same_instance: bool) -> Option<(Target, &'a OtherVariant)> {
-    let target = Target::of(facts.object)?;
-    // Not the prefix that a name will be made from, which may be another's whole name.
+/// Finds the oldest other variant with the same target, of the same instance or of another one.
+fn find_sharing<'a>(facts: &Facts<'a>, same_instance: bool) -> Option<(Target, &'a OtherVariant)> {
+    let target = Target::from_object(facts.object)?;
+    // Not `generateName`, which may be the name of another variant.
     let own = facts.get(&["metadata", "name"]).and_then(|name| name.as_str()).unwrap_or_default();
     let conflicts = |other: &&OtherVariant| {
         other.name != own
-            && other.target.same_object(&target)
+            && other.target.is_same_object(&target)
             && (other.instance.as_deref() == facts.instance_label()) == same_instance
     };
-    let others = facts.others.iter().filter(conflicts);
+    let others = facts.other_variants.iter().filter(conflicts);
     let first = others.min_by_key(|other| precedence(other.created, &other.name))?;
     Some((target, first))
 }
 
-fn allowed(facts: &Facts<'_>) -> bool {
+fn is_allowed(facts: &Facts<'_>) -> bool {
     facts.annotation(ALLOW_SHARED_TARGET_ANNOTATION).and_then(|v| v.as_str()) == Some("true")
 }
 
-fn name(target: &Target) -> String {
+fn describe(target: &Target) -> String {
     quote(&format!("{} {}", target.kind, target.name))
 }

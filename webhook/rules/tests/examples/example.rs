@@ -1,5 +1,5 @@
-//! The examples of the rule reference: one file a code, `webhook/rules/examples/<CODE>.yaml`, with an object that the
-//! rule accepts and one that it does not. The tests judge them and the reference shows them, both from here.
+//! Examples of the rule reference: one file for each code, `webhook/rules/examples/<CODE>.yaml`, with an accepted object and
+//! one with a violation. Used by the tests and the generator of the reference.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,66 +10,66 @@ use serde_json::{Map, Value};
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL, KIND};
 use wva_crds::settings::Setting;
 use wva_rules::{
-    AutoscalerFacts, Facts, InstancePolicy, MapFacts, MapNames, MapRole, MetricReader, NamespaceState,
-    Operation, OtherVariant, Place, Running, RunningSource, RunningValue, Target, Verdict, apply_defaults,
-    mutate, sets_cost, validate_autoscaler, validate_map,
+    AutoscalerFacts, Facts, InstancePolicy, MapFacts, MapNames, MapRole, MapScope, MetricReader,
+    NamespaceState, Operation, OtherVariant, Running, RunningSource, RunningValue, Target, Verdict,
+    apply_defaults, model_with_own_cost, mutate, validate_autoscaler, validate_map,
 };
 
-/// One file.
+/// One example file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Example {
-    /// What is wrong (or done), in a few words, without a full stop.
+    /// Short title without a full stop.
     pub(crate) title: String,
-    /// What is there before the object comes.
+    /// State before the object is applied.
     #[serde(default)]
-    pub(crate) given: Given,
-    /// An object about which the rule says nothing.
+    pub(crate) given: InitialState,
+    /// An object without a violation.
     pub(crate) accepted: String,
-    /// The object about which it does: one of the three, by the rule's kind.
+    /// The object with a violation: one of the three, by the kind of the rule.
     #[serde(default)]
     pub(crate) refused: Option<String>,
     #[serde(default)]
     pub(crate) warned: Option<String>,
     #[serde(default)]
     pub(crate) completed: Option<String>,
-    /// An API server never lets such an object come as far as a webhook: `wva validate` alone says this.
+    /// Only `wva validate` reports this violation, because the API server denies the object before any webhook.
     #[serde(default)]
-    pub(crate) in_files_alone: bool,
-    /// How to get round the rule or to silence it, in sentences.
+    pub(crate) only_in_files: bool,
+    /// How to bypass or silence the rule.
     #[serde(default)]
     pub(crate) exception: String,
 }
 
-/// What is there before the object comes.
+/// State before the object is applied.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Given {
-    /// The environment variables of the controller that matter.
+pub(crate) struct InitialState {
+    /// Environment variables of the controller.
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
-    /// Objects of the cluster. Kinds of which there is none are not looked for.
+    /// Objects of the cluster. Kinds without objects count as unknown.
     #[serde(default)]
     pub(crate) cluster: String,
-    /// The object as it is stored: what comes is an update of it.
+    /// The stored object, if the example is an update.
     #[serde(default)]
     pub(crate) before: Option<String>,
-    /// The second object comes while the controller is starting.
+    /// Whether the object with the violation is applied while the controller starts.
     #[serde(default)]
     pub(crate) starting: bool,
 }
 
-/// What becomes of the second object.
+/// Outcome of the object with the violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    Refused,
+    Denied,
     Warned,
     Completed,
 }
 
 /// The folder of the examples.
 pub(crate) fn folder() -> PathBuf {
-    // Of the crate that compiles this: the rules, or the program at the root.
+    // Relative to the compiled crate: the rules, or the program in the root.
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let here = root.join("examples");
     if here.is_dir() { here } else { root.join("webhook/rules/examples") }
@@ -82,35 +82,36 @@ pub(crate) fn documents(text: &str) -> Vec<Value> {
 }
 
 impl Example {
-    pub(crate) fn of(code: &str) -> Self {
+    /// Loads the example of a code.
+    pub(crate) fn load(code: &str) -> Self {
         let path = folder().join(format!("{code}.yaml"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         serde_saphyr::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
     }
 
-    /// The second object, and what becomes of it.
+    /// The object with the violation, and its outcome.
     #[track_caller]
-    pub(crate) fn shown(&self) -> (Outcome, &str) {
+    pub(crate) fn violation(&self) -> (Outcome, &str) {
         match (&self.refused, &self.warned, &self.completed) {
-            (Some(text), None, None) => (Outcome::Refused, text),
+            (Some(text), None, None) => (Outcome::Denied, text),
             (None, Some(text), None) => (Outcome::Warned, text),
             (None, None, Some(text)) => (Outcome::Completed, text),
             _ => panic!("{}: one of refused, warned and completed", self.title),
         }
     }
 
-    /// The verdicts on the two objects.
+    /// Verdicts on both objects.
     pub(crate) fn verdicts(&self) -> (Verdict, Verdict) {
         let before = self.given.before.as_deref().map(object);
-        let judge = |text: &str, starting| self.judge(&object(text), before.as_ref(), starting);
-        (judge(&self.accepted, false), judge(self.shown().1, self.given.starting))
+        let verdict = |text: &str, starting| self.verdict(&object(text), before.as_ref(), starting);
+        (verdict(&self.accepted, false), verdict(self.violation().1, self.given.starting))
     }
 
-    /// What the webhook would say about an object in the place of the examples.
-    pub(crate) fn judge(&self, object: &Value, old: Option<&Value>, starting: bool) -> Verdict {
+    /// Verdict on an object in the state of this example.
+    pub(crate) fn verdict(&self, object: &Value, old: Option<&Value>, starting: bool) -> Verdict {
         match text(object, "/kind") {
-            KIND => self.variant(object, old, starting),
-            "ConfigMap" => self.map(object, old),
+            KIND => self.variant_verdict(object, old, starting),
+            "ConfigMap" => self.map_verdict(object, old),
             kind => validate_autoscaler(&AutoscalerFacts { object, scaled_object: kind == "ScaledObject" }),
         }
     }
@@ -119,20 +120,20 @@ impl Example {
         self.given.environment.get(key).map(String::as_str)
     }
 
-    fn variant(&self, object: &Value, old: Option<&Value>, starting: bool) -> Verdict {
+    fn variant_verdict(&self, object: &Value, old: Option<&Value>, starting: bool) -> Verdict {
         let cluster = documents(&self.given.cluster);
         let namespace = text(object, "/metadata/namespace");
-        let target = Target::of(object);
+        let target = Target::from_object(object);
         let here = |kind: &str| {
             let kind = kind.to_owned();
             cluster.iter().filter(move |o| o["kind"] == *kind && text(o, "/metadata/namespace") == namespace)
         };
-        let others: Vec<OtherVariant> = here(KIND).filter_map(OtherVariant::of).collect();
-        let model = |o: &&Value| sets_cost(o) == Some(text(object, "/spec/modelID"));
+        let others: Vec<OtherVariant> = here(KIND).filter_map(OtherVariant::from_object).collect();
+        let model = |o: &&Value| model_with_own_cost(o) == Some(text(object, "/spec/modelID"));
         let readers: Vec<MetricReader> = here("HorizontalPodAutoscaler")
             .chain(here("ScaledObject"))
             .filter_map(reader)
-            .filter(|(named, _)| target.as_ref().is_some_and(|t| t.same_object(named)))
+            .filter(|(named, _)| target.as_ref().is_some_and(|t| t.is_same_object(named)))
             .map(|(_, reader)| reader)
             .collect();
         let targets: Vec<&Value> =
@@ -148,17 +149,17 @@ impl Example {
             old,
             instance,
             policy: self.instance_policy(),
-            namespace_owned: instance.is_some()
-                && of_namespace(&cluster, namespace, "labels", INSTANCE_LABEL) == instance,
+            is_namespace_owned: instance.is_some()
+                && namespace_metadata(&cluster, namespace, "labels", INSTANCE_LABEL) == instance,
             namespace: self.namespace_state(&cluster, namespace),
             controller_namespace: Some(&names.namespace),
-            synced: !starting,
-            others: &others,
-            cost_set_by: here(KIND).find(model).map(|o| text(o, "/metadata/name")),
+            is_synced: !starting,
+            other_variants: &others,
+            variant_with_own_cost: here(KIND).find(model).map(|o| text(o, "/metadata/name")),
             readers: &readers,
-            readers_complete: cluster.iter().any(|o| o["kind"] == "HorizontalPodAutoscaler"),
+            has_all_readers: cluster.iter().any(|o| o["kind"] == "HorizontalPodAutoscaler"),
             target_exists: (!targets.is_empty()).then(|| targets.iter().any(is_target)),
-            ..Facts::of(object)
+            ..Facts::new(object)
         };
         mutate(&facts)
     }
@@ -174,33 +175,33 @@ impl Example {
     fn namespace_state(&self, cluster: &[Value], namespace: &str) -> NamespaceState {
         if self.environment("WATCH_NAMESPACE").is_some_and(|watched| watched != namespace) {
             NamespaceState::Unwatched
-        } else if of_namespace(cluster, namespace, "annotations", EXCLUDE_ANNOTATION) == Some("true") {
+        } else if namespace_metadata(cluster, namespace, "annotations", EXCLUDE_ANNOTATION) == Some("true") {
             NamespaceState::Excluded
         } else {
             NamespaceState::Managed
         }
     }
 
-    fn map(&self, object: &Value, old: Option<&Value>) -> Verdict {
+    fn map_verdict(&self, object: &Value, old: Option<&Value>) -> Verdict {
         let cluster = documents(&self.given.cluster);
         let (namespace, name) = (text(object, "/metadata/namespace"), text(object, "/metadata/name"));
         let names = MapNames::default();
-        let role = names.role(namespace, name).unwrap_or_else(|| panic!("nobody reads {namespace}/{name}"));
+        let role = names.role(namespace, name).unwrap_or_else(|| panic!("{namespace}/{name} is not read"));
         let running = self.running();
         let global = |o: &&Value| {
             let role_of = names.role(text(o, "/metadata/namespace"), text(o, "/metadata/name"));
-            o["kind"] == "ConfigMap" && role_of == Some((role.0, Place::Global))
+            o["kind"] == "ConfigMap" && role_of == Some((role.0, MapScope::Global))
         };
         let used = cluster.iter().any(|o| o["kind"] == KIND && text(o, "/metadata/namespace") == namespace)
-            || of_namespace(&cluster, namespace, "labels", CONFIG_ENABLED_LABEL) == Some("true");
-        let unread = role.1 == Place::Unread;
+            || namespace_metadata(&cluster, namespace, "labels", CONFIG_ENABLED_LABEL) == Some("true");
+        let unread = role.1 == MapScope::Unread;
         let instead = if unread { format!("{}/{name}", names.namespace) } else { String::new() };
-        let mut facts = MapFacts::of(object, namespace, role);
+        let mut facts = MapFacts::new(object, namespace, role);
         facts.operation = operation(old);
         facts.old = old;
         facts.read_instead = &instead;
         facts.running = Some(&running).filter(|_| role.0 == MapRole::Main && self.has_process());
-        facts.tracked = (!cluster.is_empty()).then_some(used);
+        facts.reads_local_maps = (!cluster.is_empty()).then_some(used);
         facts.global = cluster.iter().find(global);
         validate_map(&facts)
     }
@@ -211,9 +212,9 @@ impl Example {
 
     fn running(&self) -> Running {
         let value = |(key, text): (&String, &String)| {
-            let setting = Setting::by_key(key).unwrap_or_else(|| panic!("{key} is no setting"));
+            let setting = Setting::by_key(key).unwrap_or_else(|| panic!("{key} is not a setting"));
             let value = setting.kind.parse(text).unwrap();
-            let source = RunningSource::Hides(format!("environment {key}"));
+            let source = RunningSource::Override(format!("environment {key}"));
             (setting.key, RunningValue { value, text: text.clone(), source })
         };
         Running {
@@ -224,7 +225,7 @@ impl Example {
     }
 }
 
-/// An object as a webhook is given it.
+/// Parses an object and sets its defaults, as for a webhook.
 pub(crate) fn object(text: &str) -> Value {
     let mut all = documents(text);
     assert_eq!(all.len(), 1, "one object:\n{text}");
@@ -235,13 +236,13 @@ pub(crate) fn object(text: &str) -> Value {
     object
 }
 
-/// The workload of an HPA or a ScaledObject, and what it reads.
+/// Target and selectors of an HPA or ScaledObject.
 fn reader(object: &Value) -> Option<(Target, MetricReader)> {
     if object["kind"] == "ScaledObject" {
-        return MetricReader::of_scaled_object(text(object, "/metadata/name"), object);
+        return MetricReader::from_scaled_object(text(object, "/metadata/name"), object);
     }
     let hpa: HorizontalPodAutoscaler = serde_json::from_value(object.clone()).unwrap();
-    MetricReader::of_autoscaler(&hpa)
+    MetricReader::from_hpa(&hpa)
 }
 
 fn operation(old: Option<&Value>) -> Operation {
@@ -253,7 +254,7 @@ fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
 }
 
 /// A label or an annotation of a namespace.
-fn of_namespace<'v>(cluster: &'v [Value], name: &str, what: &str, key: &str) -> Option<&'v str> {
+fn namespace_metadata<'v>(cluster: &'v [Value], name: &str, what: &str, key: &str) -> Option<&'v str> {
     let namespace = cluster.iter().find(|o| o["kind"] == "Namespace" && o["metadata"]["name"] == name)?;
     namespace["metadata"].get(what).and_then(Value::as_object).and_then(|m: &Map<_, _>| m.get(key)?.as_str())
 }

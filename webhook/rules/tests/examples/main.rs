@@ -1,5 +1,5 @@
-//! Every rule keeps to its examples: about the accepted object it says nothing, about the other exactly what its kind
-//! says, and an update that leaves the fault alone is only warned of.
+//! Examples of the rules. The rule reports nothing for the accepted object and its violation for the other one. An update
+//! that leaves the violation unchanged causes only a warning.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -12,8 +12,7 @@ use serde_json::{Value, json};
 use wva_crds::names::KIND;
 use wva_rules::{Kind, RULES, Rule, Severity, Verdict};
 
-/// Of files, and found before any rule is asked; the program itself judges its examples where the
-/// reference is made.
+/// Code of unreadable files, which is not a rule. The rule reference tests its example with `wva validate`.
 const FILE_CODE: &str = "WVA-FILE-001";
 
 fn codes(verdict: &Verdict, severity: Severity) -> BTreeSet<&str> {
@@ -24,29 +23,29 @@ fn codes(verdict: &Verdict, severity: Severity) -> BTreeSet<&str> {
 fn check(rule: &Rule, example: &Example) {
     let code = rule.code;
     let (accepted, shown) = example.verdicts();
-    assert!(accepted.violations.is_empty(), "{code}: the accepted example is not fine: {accepted:#?}");
-    let (outcome, _) = example.shown();
-    let sentence = |text: &str| text.trim_end().ends_with('.');
-    assert!(!sentence(&example.title), "{code}: a title is no sentence");
-    assert!(example.exception.is_empty() || sentence(&example.exception), "{code}: {}", example.exception);
-    let says = rule.docs.contains("`wva validate`");
-    assert_eq!(example.in_files_alone, says, "{code}: rule and example say the same of who sees it");
+    assert!(accepted.violations.is_empty(), "{code}: the accepted example has violations: {accepted:#?}");
+    let (outcome, _) = example.violation();
+    let is_sentence = |text: &str| text.trim_end().ends_with('.');
+    assert!(!is_sentence(&example.title), "{code}: a title must not be a sentence");
+    assert!(example.exception.is_empty() || is_sentence(&example.exception), "{code}: {}", example.exception);
+    let is_for_files = rule.docs.contains("`wva validate`");
+    assert_eq!(example.only_in_files, is_for_files, "{code}: rule and example must agree");
 
-    let alone = BTreeSet::from([code]);
+    let only_this = BTreeSet::from([code]);
     let (wanted, denied, warned) = match rule.kind {
-        Kind::Deny => (Outcome::Refused, alone, BTreeSet::new()),
-        Kind::Warn => (Outcome::Warned, BTreeSet::new(), alone),
+        Kind::Deny => (Outcome::Denied, only_this, BTreeSet::new()),
+        Kind::Warn => (Outcome::Warned, BTreeSet::new(), only_this),
         Kind::Mutate => (Outcome::Completed, BTreeSet::new(), BTreeSet::new()),
     };
     assert_eq!(codes(&shown, Severity::Deny), denied, "{code}: {shown:#?}");
     assert_eq!(codes(&shown, Severity::Warn), warned, "{code}: {shown:#?}");
-    assert_eq!(outcome, wanted, "{code}: what the example says of itself");
-    assert!(accepted.patch.is_empty(), "{code}: the accepted example is complete");
+    assert_eq!(outcome, wanted, "{code}: outcome of the example");
+    assert!(accepted.patch.is_empty(), "{code}: the accepted example must be complete");
     assert_eq!(shown.patch.is_empty(), rule.kind != Kind::Mutate, "{code}: {shown:#?}");
 }
 
 #[test]
-fn every_rule_has_its_examples_and_every_example_its_rule() {
+fn each_rule_has_an_example() {
     let files: BTreeSet<String> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
@@ -57,15 +56,15 @@ fn every_rule_has_its_examples_and_every_example_its_rule() {
 }
 
 #[test]
-fn rules_keep_to_their_examples() {
+fn examples_have_the_expected_verdicts() {
     for rule in RULES {
-        check(rule, &Example::of(rule.code));
+        check(rule, &Example::load(rule.code));
     }
 }
 
-/// The refused object with something changed that its rule does not look at.
-fn touched_elsewhere(rule: &Rule, refused: &Value) -> Value {
-    let mut object = refused.clone();
+/// The denied object with a change in a field that its rule does not read.
+fn change_elsewhere(rule: &Rule, denied: &Value) -> Value {
+    let mut object = denied.clone();
     if object["kind"] == KIND {
         let about_spec = rule.reads.iter().any(|path| path[0] == "spec");
         let (pointer, key) =
@@ -82,36 +81,36 @@ fn touched_elsewhere(rule: &Rule, refused: &Value) -> Value {
 }
 
 #[test]
-fn an_update_that_leaves_the_fault_alone_is_only_warned_of() {
+fn an_unchanged_violation_causes_only_a_warning() {
     let mut tried = 0;
     for rule in RULES.iter().filter(|r| r.kind == Kind::Deny) {
-        let example = Example::of(rule.code);
-        // A rule about the change itself finds nothing in an object that is stored already.
+        let example = Example::load(rule.code);
+        // A rule about the change itself has no violation in a stored object.
         if example.given.before.is_some() {
             continue;
         }
-        let old = object(example.shown().1);
-        let new = touched_elsewhere(rule, &old);
-        let verdict = example.judge(&new, Some(&old), false);
+        let old = object(example.violation().1);
+        let new = change_elsewhere(rule, &old);
+        let verdict = example.verdict(&new, Some(&old), false);
         assert!(codes(&verdict, Severity::Warn).contains(rule.code), "{}: {verdict:#?}", rule.code);
-        assert!(!verdict.denied(), "{}: {verdict:#?}", rule.code);
-        whole(&verdict);
+        assert!(!verdict.is_denied(), "{}: {verdict:#?}", rule.code);
+        assert_not_cut(&verdict);
         tried += 1;
     }
     assert!(tried > 20, "{tried}");
 }
 
-/// No warning loses its end.
+/// Asserts that no warning is cut off.
 #[track_caller]
-fn whole(verdict: &Verdict) {
+fn assert_not_cut(verdict: &Verdict) {
     for warning in &verdict.warnings {
         assert!(!warning.ends_with("..."), "cut off: {warning}");
     }
 }
 
 #[test]
-fn no_warning_of_an_example_is_cut_off() {
+fn warnings_of_examples_are_complete() {
     for rule in RULES {
-        whole(&Example::of(rule.code).verdicts().1);
+        assert_not_cut(&Example::load(rule.code).verdicts().1);
     }
 }

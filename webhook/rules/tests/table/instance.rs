@@ -1,9 +1,9 @@
-//! The instance label: who injects it, who demands it, and when it may change.
+//! Rules about the instance label: injected, required, and changed.
 
 use serde_json::{Value, json};
-use wva_rules::{Facts, InstancePolicy, Operation, Reach, mutate};
+use wva_rules::{Facts, InstancePolicy, InstanceScope, Operation, mutate};
 
-use crate::{CHANGE, INSTANCE, other, rejects, silent, update, va};
+use crate::{CHANGE, INSTANCE, assert_absent, assert_denied, other, update, va};
 
 #[test]
 fn instance_label_under_each_policy() {
@@ -11,14 +11,14 @@ fn instance_label_under_each_policy() {
     let at = |object, policy, owned| Facts {
         instance: Some("a"),
         policy,
-        namespace_owned: owned,
-        reach: Reach::Own,
-        ..Facts::of(object)
+        is_namespace_owned: owned,
+        instance_scope: InstanceScope::Own,
+        ..Facts::new(object)
     };
-    rejects(&at(&bare, InstancePolicy::Require, true), "WVA-VA-013");
-    silent(&at(&bare, InstancePolicy::Require, false), "WVA-VA-013");
-    silent(&at(&bare, InstancePolicy::Ignore, true), "WVA-VA-013");
-    silent(&at(&mine, InstancePolicy::Require, true), "WVA-VA-013");
+    assert_denied(&at(&bare, InstancePolicy::Require, true), "WVA-VA-013");
+    assert_absent(&at(&bare, InstancePolicy::Require, false), "WVA-VA-013");
+    assert_absent(&at(&bare, InstancePolicy::Ignore, true), "WVA-VA-013");
+    assert_absent(&at(&mine, InstancePolicy::Require, true), "WVA-VA-013");
     for (policy, owned, injected) in [
         (InstancePolicy::Inject, true, true),
         (InstancePolicy::Inject, false, false),
@@ -31,9 +31,9 @@ fn instance_label_under_each_policy() {
 }
 
 #[test]
-fn the_patch_touches_absent_fields_alone() {
+fn the_patch_adds_only_absent_fields() {
     let at = |object: &Value| {
-        let facts = Facts { instance: Some("a"), namespace_owned: true, ..Facts::of(object) };
+        let facts = Facts { instance: Some("a"), is_namespace_owned: true, ..Facts::new(object) };
         serde_json::to_value(mutate(&facts).patch).unwrap()
     };
     assert_eq!(
@@ -48,13 +48,13 @@ fn the_patch_touches_absent_fields_alone() {
 }
 
 #[test]
-fn the_instance_label_moves_only_when_the_same_update_says_so() {
+fn denies_a_label_change_without_the_annotation() {
     let with = |label: Option<&str>, allow: Option<&str>| {
         va(json!({"metadata": {"labels": {INSTANCE: label}, "annotations": {CHANGE: allow}}}))
     };
     let code = "WVA-VA-014";
     let yes = Some("true");
-    for (old, new, refused) in [
+    for (old, new, is_denied) in [
         (with(Some("a"), None), with(Some("a"), None), false),
         (with(Some("a"), None), with(Some("b"), None), true),
         (with(Some("a"), None), with(None, None), true),
@@ -64,41 +64,46 @@ fn the_instance_label_moves_only_when_the_same_update_says_so() {
         (with(Some("a"), None), with(Some("b"), Some("yes")), true),
         (with(None, None), with(Some("b"), None), false),
     ] {
-        for reach in [Reach::All, Reach::Own] {
-            let facts = Facts { instance: Some("a"), reach, ..update(&old, &new) };
-            if refused { rejects(&facts, code) } else { silent(&facts, code) }
+        for instance_scope in [InstanceScope::All, InstanceScope::Own] {
+            let facts = Facts { instance: Some("a"), instance_scope, ..update(&old, &new) };
+            if is_denied { assert_denied(&facts, code) } else { assert_absent(&facts, code) }
         }
     }
 }
 
 #[test]
-fn a_removed_label_is_put_back_where_the_namespace_is_the_instances_own() {
+fn restores_a_removed_label_in_an_owned_namespace() {
     let (old, new) = (va(json!({"metadata": {"labels": {INSTANCE: "a"}}})), va(json!({})));
-    let facts = Facts { instance: Some("a"), namespace_owned: true, ..update(&old, &new) };
+    let facts = Facts { instance: Some("a"), is_namespace_owned: true, ..update(&old, &new) };
     assert_eq!(mutate(&facts).patch.len(), 1);
-    rejects(&facts, "WVA-VA-014");
+    assert_denied(&facts, "WVA-VA-014");
 }
 
 #[test]
-fn an_update_of_finalizers_alone_gets_no_label_that_could_refuse_it() {
+fn does_not_complete_an_update_of_finalizers() {
     let others = [other("y", Some("a"), "apps/v1", "2026-01-01T00:00:00Z")];
     let (old, new) = (va(json!({"metadata": {"finalizers": ["f"]}})), va(json!({})));
-    let facts = Facts { instance: Some("a"), namespace_owned: true, others: &others, ..update(&old, &new) };
+    let facts = Facts {
+        instance: Some("a"),
+        is_namespace_owned: true,
+        other_variants: &others,
+        ..update(&old, &new)
+    };
     let verdict = mutate(&facts);
-    assert!(!verdict.denied() && verdict.patch.is_empty(), "{verdict:#?}");
-    assert!(mutate(&Facts { operation: Operation::Create, old: None, ..facts }).denied());
+    assert!(!verdict.is_denied() && verdict.patch.is_empty(), "{verdict:#?}");
+    assert!(mutate(&Facts { operation: Operation::Create, old: None, ..facts }).is_denied());
 }
 
 #[test]
-fn objects_of_others_are_not_judged() {
+fn ignores_objects_of_other_instances() {
     let bad = va(json!({"metadata": {"labels": {INSTANCE: "b"}}, "spec": null}));
-    for (instance, reach, judged) in [
-        (None, Reach::Own, false),
-        (Some("a"), Reach::Own, false),
-        (Some("b"), Reach::Own, true),
-        (None, Reach::All, true),
+    for (instance, instance_scope, is_checked) in [
+        (None, InstanceScope::Own, false),
+        (Some("a"), InstanceScope::Own, false),
+        (Some("b"), InstanceScope::Own, true),
+        (None, InstanceScope::All, true),
     ] {
-        let facts = Facts { instance, reach, ..Facts::of(&bad) };
-        assert_eq!(mutate(&facts).denied(), judged, "{instance:?} {reach:?}");
+        let facts = Facts { instance, instance_scope, ..Facts::new(&bad) };
+        assert_eq!(mutate(&facts).is_denied(), is_checked, "{instance:?} {instance_scope:?}");
     }
 }

@@ -1,12 +1,11 @@
-//! Every rule against an object it accepts and one it refuses, the laws that hold for all rules, and the form in
-//! which a verdict is told.
+//! Rules about variants: accepted and violating objects, laws for all rules, and messages.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod cluster;
 mod instance;
+mod messages;
 mod object;
-mod told;
 
 use std::collections::BTreeSet;
 
@@ -19,7 +18,7 @@ const CHANGE: &str = "wva.llmd.ai/allow-instance-change";
 const SHARED: &str = "wva.llmd.ai/allow-shared-target";
 const MODE: &str = "wva.llmd.ai/mode";
 
-/// An object without a fault, with `change` merged over it (RFC 7386: `null` removes).
+/// A valid object with `change` merged over it (RFC 7386: `null` removes).
 fn va(change: Value) -> Value {
     let mut object = json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -49,7 +48,7 @@ fn merge(target: &mut Value, change: Value) {
 }
 
 fn update<'a>(old: &'a Value, new: &'a Value) -> Facts<'a> {
-    Facts { operation: Operation::Update, old: Some(old), ..Facts::of(new) }
+    Facts { operation: Operation::Update, old: Some(old), ..Facts::new(new) }
 }
 
 fn other(name: &str, instance: Option<&str>, api_version: &str, created: &str) -> OtherVariant {
@@ -68,24 +67,26 @@ fn find<'v>(verdict: &'v Verdict, code: &str) -> &'v wva_rules::Violation {
     found.unwrap_or_else(|| panic!("no {code} in {verdict:#?}"))
 }
 
-/// Refused, and by this rule alone.
+/// Asserts a denial by this rule only.
 #[track_caller]
-fn rejects(facts: &Facts<'_>, code: &str) {
+fn assert_denied(facts: &Facts<'_>, code: &str) {
     let verdict = validate(facts);
     let codes: BTreeSet<_> = verdict.denials().map(|v| v.code).collect();
     assert_eq!(codes, BTreeSet::from([code]), "{verdict:#?}");
 }
 
+/// Asserts an admission with a warning of this rule.
 #[track_caller]
-fn warns(facts: &Facts<'_>, code: &str) {
+fn assert_warned(facts: &Facts<'_>, code: &str) {
     let verdict = validate(facts);
-    assert!(!verdict.denied(), "{verdict:#?}");
+    assert!(!verdict.is_denied(), "{verdict:#?}");
     assert_eq!(find(&verdict, code).severity, Severity::Warn);
     assert!(verdict.warnings.iter().any(|w| w.contains(code)), "{verdict:#?}");
 }
 
+/// Asserts that this rule reports nothing.
 #[track_caller]
-fn silent(facts: &Facts<'_>, code: &str) {
+fn assert_absent(facts: &Facts<'_>, code: &str) {
     let verdict = validate(facts);
     assert!(verdict.violations.iter().all(|v| v.code != code), "{verdict:#?}");
 }

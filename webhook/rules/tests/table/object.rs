@@ -1,38 +1,38 @@
-//! Rules that one object on its own can break, on creation and on updates.
+//! Rules about single objects, on creation and on updates.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use wva_rules::{Check, Facts, Kind, Operation, RULES, Verdict, validate};
 
-use crate::{ACCELERATOR, INSTANCE, MODE, SHARED, merge, rejects, update, va, warns};
+use crate::{ACCELERATOR, INSTANCE, MODE, SHARED, assert_denied, assert_warned, merge, update, va};
 
-/// A rule that one object on its own can break.
+/// A rule about single objects, with an accepted change and denied ones.
 struct Case {
     code: &'static str,
     accepted: Value,
-    refused: Vec<Value>,
+    denied: Vec<Value>,
 }
 
-/// `refused` lists values of the field at `path`.
-fn case(code: &'static str, path: &[&str], accepted: Value, refused: Value) -> Case {
+/// Makes a case from an accepted value and denied values of the field at `path`.
+fn case(code: &'static str, path: &[&str], accepted: Value, denied: Value) -> Case {
     let change = |value: Value| path.iter().rev().fold(value, |inner, key| json!({*key: inner}));
-    let Value::Array(refused) = refused else { panic!("{code}: list what is refused") };
-    Case { code, accepted: change(accepted), refused: refused.into_iter().map(change).collect() }
+    let Value::Array(denied) = denied else { panic!("{code}: denied values must be a list") };
+    Case { code, accepted: change(accepted), denied: denied.into_iter().map(change).collect() }
 }
 
-fn alone() -> Vec<Case> {
+fn cases() -> Vec<Case> {
     spec_cases().into_iter().chain(metadata_cases()).collect()
 }
 
 fn spec_cases() -> Vec<Case> {
     let target = ["spec", "scaleTargetRef"];
-    let of_target = |field| ["spec", "scaleTargetRef", field];
+    let target_field = |field| ["spec", "scaleTargetRef", field];
     vec![
         case("WVA-VA-001", &target, json!({}), json!([null, "llama"])),
         case(
             "WVA-VA-002",
-            &of_target("name"),
+            &target_field("name"),
             json!("a.b-1"),
             json!([null, "", "Llama", 7, "a".repeat(254)]),
         ),
@@ -44,13 +44,13 @@ fn spec_cases() -> Vec<Case> {
         ),
         case(
             "WVA-VA-004",
-            &of_target("kind"),
+            &target_field("kind"),
             json!("StatefulSet"),
             json!(["Pod", "CronJob", "", 1, "K".repeat(64)]),
         ),
         case(
             "WVA-VA-005",
-            &of_target("apiVersion"),
+            &target_field("apiVersion"),
             json!("apps/v1"),
             json!(["", ["apps/v1"], "a".repeat(318)]),
         ),
@@ -90,53 +90,53 @@ fn metadata_cases() -> [Case; 5] {
 }
 
 #[test]
-fn an_object_without_a_fault_passes_in_silence() {
-    assert_eq!(validate(&Facts::of(&va(json!({})))), Verdict { name: "x".into(), ..Verdict::default() });
+fn admits_a_valid_object_without_warnings() {
+    assert_eq!(validate(&Facts::new(&va(json!({})))), Verdict { name: "x".into(), ..Verdict::default() });
 }
 
 #[test]
-fn each_rule_of_one_object_refuses_and_accepts() {
-    for Case { code, accepted, refused } in alone() {
+fn each_rule_accepts_and_denies_its_cases() {
+    for Case { code, accepted, denied } in cases() {
         let accepted = va(accepted);
-        let verdict = validate(&Facts::of(&accepted));
-        assert!(!verdict.denied(), "{code}: {verdict:#?}");
-        for change in refused {
-            rejects(&Facts::of(&va(change)), code);
+        let verdict = validate(&Facts::new(&accepted));
+        assert!(!verdict.is_denied(), "{code}: {verdict:#?}");
+        for change in denied {
+            assert_denied(&Facts::new(&va(change)), code);
         }
     }
 }
 
 #[test]
-fn a_fault_that_was_there_before_is_a_warning_and_a_new_one_is_not() {
-    for Case { code, accepted, refused } in alone() {
-        let (good, bad, faultless) =
-            (va(accepted), va(refused[0].clone()), va(json!({"spec": {"variantCost": "7"}})));
-        let mut touched_elsewhere = bad.clone();
+fn an_old_violation_is_a_warning_and_a_new_one_a_denial() {
+    for Case { code, accepted, denied } in cases() {
+        let (good, bad, valid) =
+            (va(accepted), va(denied[0].clone()), va(json!({"spec": {"variantCost": "7"}})));
+        let mut changed_elsewhere = bad.clone();
         let elsewhere = if code == "WVA-VA-020" {
             json!({"spec": {"variantCost": "3"}})
         } else {
             json!({"metadata": {"annotations": {SHARED: "true"}}})
         };
-        merge(&mut touched_elsewhere, elsewhere);
-        warns(&update(&bad, &touched_elsewhere), code);
-        rejects(&update(&faultless, &bad), code);
-        assert!(!validate(&update(&bad, &good)).denied(), "{code}: a repair is admitted");
-        warns(&update(&bad, &bad), code);
-        assert!(!validate(&Facts { operation: Operation::Delete, ..Facts::of(&bad) }).denied());
+        merge(&mut changed_elsewhere, elsewhere);
+        assert_warned(&update(&bad, &changed_elsewhere), code);
+        assert_denied(&update(&valid, &bad), code);
+        assert!(!validate(&update(&bad, &good)).is_denied(), "{code}: a fix is admitted");
+        assert_warned(&update(&bad, &bad), code);
+        assert!(!validate(&Facts { operation: Operation::Delete, ..Facts::new(&bad) }).is_denied());
     }
 }
 
 #[test]
-fn a_fault_that_an_update_makes_differently_wrong_is_refused() {
+fn denies_an_update_that_changes_a_violation() {
     let (old, new) = (
         va(json!({"spec": {"minReplicas": 5, "maxReplicas": 3}})),
         va(json!({"spec": {"minReplicas": 5, "maxReplicas": 4}})),
     );
-    rejects(&update(&old, &new), "WVA-VA-011");
+    assert_denied(&update(&old, &new), "WVA-VA-011");
 }
 
 #[test]
-fn the_table_is_in_order() {
+fn the_table_is_consistent() {
     let codes: BTreeSet<_> = RULES.iter().map(|r| r.code).collect();
     assert_eq!(codes.len(), RULES.len(), "codes are unique");
     for rule in RULES {
@@ -148,7 +148,7 @@ fn the_table_is_in_order() {
             _ => Kind::Mutate,
         };
         assert_eq!(rule.kind, want, "{}", rule.code);
-        assert!(rule.docs.ends_with('.'), "{}: docs are sentences", rule.code);
+        assert!(rule.docs.ends_with('.'), "{}: docs must be sentences", rule.code);
         let about_variants = matches!(rule.check, Check::Variant(_));
         let prefix = match rule.check {
             Check::Variant(_) => "WVA-VA",
@@ -156,23 +156,21 @@ fn the_table_is_in_order() {
             Check::Autoscaler(_) => "WVA-HPA",
         };
         assert_eq!(subject, prefix, "{}", rule.code);
-        let refuses = rule.kind == Kind::Deny && about_variants;
-        assert_eq!(refuses, !rule.reads.is_empty(), "{}: refusals of variants say what they read", rule.code);
-        if refuses {
-            assert!(rule.message.starts_with("found {found}"), "{}: says what was found", rule.code);
-            assert!(
-                rule.message.contains(": ") && rule.message.contains("; "),
-                "{}: and why, and what",
-                rule.code
-            );
+        let denies = rule.kind == Kind::Deny && about_variants;
+        assert_eq!(denies, !rule.reads.is_empty(), "{}: deny rules for variants need reads", rule.code);
+        if denies {
+            let (problem, remedy) = rule.message.split_once("; ").unwrap_or_default();
+            assert!(!remedy.is_empty(), "{}: the message needs a remedy", rule.code);
+            let has_value = problem.contains("{found}") || problem == "missing";
+            assert!(has_value, "{}: the message needs the found value", rule.code);
         }
     }
-    let tested: BTreeSet<_> = alone().into_iter().map(|case| case.code).collect();
+    let tested: BTreeSet<_> = cases().into_iter().map(|case| case.code).collect();
     let elsewhere = BTreeSet::from(["WVA-VA-013", "WVA-VA-014", "WVA-VA-015"]);
     let denies: BTreeSet<_> = RULES
         .iter()
         .filter(|r| r.kind == Kind::Deny && matches!(r.check, Check::Variant(_)))
         .map(|r| r.code)
         .collect();
-    assert_eq!(denies, &tested | &elsewhere, "every refusal has its fixtures");
+    assert_eq!(denies, &tested | &elsewhere, "every deny rule has its cases");
 }

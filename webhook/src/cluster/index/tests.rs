@@ -1,4 +1,4 @@
-//! What reviews find by their keys of what the watches show.
+//! Indexes find objects by key as watch events arrive.
 
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ fn target(name: &str) -> Target {
     Target { api_version: "apps/v1".into(), kind: "Deployment".into(), name: name.into() }
 }
 
-/// Names found by a key in namespace `ns`.
-fn names(index: &Index<OtherVariant>, key: &Key) -> Vec<String> {
+/// Names of the variants with a key in namespace `ns`.
+fn find_names(index: &Index<OtherVariant>, key: &Key) -> Vec<String> {
     index.of_key("ns", key).into_iter().map(|v| v.name).collect()
 }
 
 #[test]
-fn variants_are_found_by_target_and_by_cost_in_their_own_namespace() {
+fn finds_variants_by_target_and_by_model_with_cost() {
     let (mut observe, index) = variant_index();
     let spec = |target: &str, cost: &str| json!({"scaleTargetRef": {"name": target}, "modelID": "m", "variantCost": cost});
     observe(&Event::Init);
@@ -34,7 +34,7 @@ fn variants_are_found_by_target_and_by_cost_in_their_own_namespace() {
     ] {
         observe(&Event::InitApply(listed));
     }
-    assert_eq!(names(&index, &Key::target(&target("llama"))), [""; 0], "the list is not whole yet");
+    assert_eq!(find_names(&index, &Key::for_target(&target("llama"))), [""; 0], "the list is incomplete");
     observe(&Event::InitDone);
     let want = OtherVariant {
         name: "x".into(),
@@ -42,31 +42,31 @@ fn variants_are_found_by_target_and_by_cost_in_their_own_namespace() {
         target: target("llama"),
         created: "2026-01-02T03:04:05Z".parse().ok(),
     };
-    assert_eq!(index.of_key("ns", &Key::target(&target("llama"))), [want]);
+    assert_eq!(index.of_key("ns", &Key::for_target(&target("llama"))), [want]);
     let beta = Target { api_version: "apps/v1beta2".into(), ..target("qwen") };
-    assert_eq!(names(&index, &Key::target(&beta)), ["y"], "versions show one object");
+    assert_eq!(find_names(&index, &Key::for_target(&beta)), ["y"], "versions show one object");
     let set = Target { kind: "StatefulSet".into(), ..target("qwen") };
-    assert_eq!(names(&index, &Key::target(&set)), [""; 0]);
-    let cost = Key::CostOf("m".into());
-    assert_eq!(names(&index, &cost), ["y"], "the default is no choice, however it is written");
+    assert_eq!(find_names(&index, &Key::for_target(&set)), [""; 0]);
+    let cost = Key::ModelWithOwnCost("m".into());
+    assert_eq!(find_names(&index, &cost), ["y"], "10.0 and 10 are the default cost");
     assert_eq!(index.other_of_key("ns", &cost, "x").as_deref(), Some("y"));
     assert_eq!(index.other_of_key("ns", &cost, "y"), None, "an object is not compared with itself");
-    // A new target and a cost of its own: found by the new, and by the old no more.
+    // After an update, only the new keys find the variant.
     observe(&Event::Apply(variant("ns", "x", &spec("qwen", "7"))));
-    assert_eq!(names(&index, &Key::target(&target("llama"))), [""; 0]);
-    assert_eq!(names(&index, &Key::target(&target("qwen"))), ["x", "y"]);
+    assert_eq!(find_names(&index, &Key::for_target(&target("llama"))), [""; 0]);
+    assert_eq!(find_names(&index, &Key::for_target(&target("qwen"))), ["x", "y"]);
     assert_eq!(index.other_of_key("ns", &cost, "y").as_deref(), Some("x"));
     observe(&Event::Delete(variant("ns", "y", &json!({}))));
-    assert_eq!(names(&index, &Key::target(&target("qwen"))), ["x"]);
-    // Gone while the watch was down.
+    assert_eq!(find_names(&index, &Key::for_target(&target("qwen"))), ["x"]);
+    // Deleted while the watch was down.
     observe(&Event::Init);
-    assert_eq!(names(&index, &cost), ["x"], "the old list counts until the new one is whole");
+    assert_eq!(find_names(&index, &cost), ["x"], "the old list counts until the new one is complete");
     observe(&Event::InitDone);
-    assert_eq!(names(&index, &cost), [""; 0]);
+    assert_eq!(find_names(&index, &cost), [""; 0]);
 }
 
 #[test]
-fn readers_are_found_by_what_they_scale() {
+fn finds_autoscalers_by_their_target() {
     let (mut observe, index) = autoscaler_index();
     let hpa = |name: &str, version: Value, metrics: Value| -> HorizontalPodAutoscaler {
         let reference = json!({"apiVersion": version, "kind": "Deployment", "name": "llama"});
@@ -89,7 +89,7 @@ fn readers_are_found_by_what_they_scale() {
     ] {
         observe(&Event::Apply(applied));
     }
-    let key = Key::target(&target("llama"));
+    let key = Key::for_target(&target("llama"));
     let found: Vec<_> = index.of_key("ns", &key).into_iter().map(|r| (r.name, r.selectors.len())).collect();
     assert_eq!(found, [("new".to_owned(), 1), ("old".to_owned(), 1)]);
 

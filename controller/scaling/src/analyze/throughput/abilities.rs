@@ -82,8 +82,8 @@ pub(super) fn speeds(
 ) -> Vec<f64> {
     let own = |i: usize| {
         let loosened = learning::loosened(&memory.curves[curves[i]]);
-        let engine =
-            model.settings.throughput.planned() * loosened / abilities[i].work.max(f64::MIN_POSITIVE);
+        let engine = model.settings.throughput.planned_utilization() * loosened
+            / abilities[i].work.max(f64::MIN_POSITIVE);
         let believed = finite(ranks(&model.variants[i]) * engine);
         let seen = saturated.then(|| seen(&model.variants[i], memory, shape)).flatten();
         seen.map_or(believed, |seen| believed.min(seen.max(believed / 2.0)))

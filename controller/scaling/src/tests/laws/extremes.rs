@@ -96,7 +96,7 @@ fn variant() -> impl Strategy<Value = Variant> {
 }
 
 fn entry() -> impl Strategy<Value = SaturationEntry> {
-    let analyzer = prop::sample::select(&[AnalyzerName::Percentage, AnalyzerName::Tokens][..]);
+    let analyzer = prop::sample::select(&[AnalyzerName::Percentage, AnalyzerName::Token][..]);
     let boundary = prop::sample::select(&[5e-324, 0.5][..]);
     (analyzer, share(), amount(), amount(), boundary).prop_map(|(analyzer, kv, queue, spare, boundary)| {
         SaturationEntry {

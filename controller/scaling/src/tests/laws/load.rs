@@ -99,7 +99,7 @@ proptest! {
     /// While no queue of a replica becomes full, and where it is full its KV use stays: what a full replica has in use
     /// is taken for all it can hold, and that may be more than was counted on before.
     #[test]
-    fn tokens_give_no_fewer_for_more(case in case_of(AnalyzerName::Tokens), loads in loads()) {
+    fn tokens_give_no_fewer_for_more(case in case_of(AnalyzerName::Token), loads in loads()) {
         let (calm, busy) = pair(case, 1, &loads, within_the_queue);
         prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
     }

@@ -7,7 +7,7 @@ use crate::tests::generate::any_case;
 use crate::{Stage, Step, decide};
 
 fn analyzers() -> impl Strategy<Value = AnalyzerName> {
-    prop::sample::select(&[AnalyzerName::Percentage, AnalyzerName::Tokens, AnalyzerName::Throughput][..])
+    prop::sample::select(&[AnalyzerName::Percentage, AnalyzerName::Token, AnalyzerName::Throughput][..])
 }
 
 /// The same with another entry for all models.

@@ -68,7 +68,7 @@ fn a_signal_that_nobody_could_ask_for_is_no_sign_of_idleness() {
 
 /// Entries under which every model has the token analyzer, or none has.
 fn analyzed_by(tokens: bool) -> BTreeMap<String, SaturationEntry> {
-    let analyzer = if tokens { AnalyzerName::Tokens } else { AnalyzerName::Percentage };
+    let analyzer = if tokens { AnalyzerName::Token } else { AnalyzerName::Percentage };
     let entry = SaturationEntry { analyzer_name: Some(analyzer), ..Default::default() };
     [("default".to_owned(), entry)].into()
 }

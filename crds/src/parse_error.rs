@@ -1,44 +1,44 @@
-//! What parsers say, for people who write YAML and JSON. Parsers' own texts name types of Rust and give advice about them.
+//! Error messages of YAML and JSON parsers for users: without Rust type names and advice to programmers.
 
 use std::borrow::Cow;
 
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
-/// What is wrong with a YAML text, and where.
+/// Describes a YAML error and its position.
 #[must_use]
-pub fn yaml_problem(error: &Error) -> String {
-    plain_words(&error.render_with_formatter(&YamlWords))
+pub fn describe_yaml_error(error: &Error) -> String {
+    replace_rust_types(&error.render_with_formatter(&UserFormatter))
 }
 
-/// What is said where a text is null.
-const NULL_TEXT: &str = "null stands where a text belongs: write it in quotes";
-/// The parser's own words for it, which also come inside the errors of typed readers.
+/// Message for a null where text is expected.
+const NULL_TEXT: &str = "found null, expected text in quotes";
+/// The parser's own message for a null. It also appears inside errors of typed readers.
 const NULL_INTO_STRING: &str = "cannot deserialize null into string; use Option<String>";
 
-/// The parser's advice to programmers, which also comes inside the errors of typed readers.
+/// The parser's advice to programmers. It also appears inside errors of typed readers.
 const DUPLICATE_KEY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
-struct YamlWords;
+struct UserFormatter;
 
-impl MessageFormatter for YamlWords {
+impl MessageFormatter for UserFormatter {
     fn format_message<'a>(&self, error: &'a Error) -> Cow<'a, str> {
         match error {
             Error::NullIntoString { .. } => Cow::Borrowed(NULL_TEXT),
-            Error::Budget { .. } => Cow::Borrowed("it is too large, or nested too deep"),
+            Error::Budget { .. } => Cow::Borrowed("the text is too large or nested too deeply"),
             other => UserMessageFormatter.format_message(other),
         }
     }
 }
 
-/// Kinds of types, which stand before a type's name.
-const NAMED: [(&str, &str); 4] = [
+/// Prefixes of Rust type names and their replacement.
+const TYPE_KINDS: [(&str, &str); 4] = [
     ("newtype struct ", "a value"),
     ("tuple struct ", "a list"),
     ("struct ", "a map"),
-    ("enum ", "one of its words"),
+    ("enum ", "one of its values"),
 ];
-/// Words for values.
-const WORDS: [(&str, &str); 13] = [
+/// Rust types and their replacement.
+const TYPES: [(&str, &str); 13] = [
     ("unit value", "null"),
     ("unit", "null"),
     ("sequence", "a list"),
@@ -54,32 +54,32 @@ const WORDS: [(&str, &str); 13] = [
     ("i128", "a whole number"),
 ];
 
-/// The message of a reader of typed values, with what it expected in plain words. What was found stays as it is: it may
-/// be a text of the user.
+/// Replaces the expected Rust type in the error message of a typed reader. The found value stays unchanged, because it may
+/// be text of the user.
 #[must_use]
-pub fn plain_words(message: &str) -> String {
+pub fn replace_rust_types(message: &str) -> String {
     let message =
         &message.replace(NULL_INTO_STRING, NULL_TEXT).replace(DUPLICATE_KEY_ADVICE, " not allowed here");
     let Some((found, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
     let found = found.replacen("invalid type: unit value", "invalid type: null", 1);
     let found = found.replacen("invalid type: sequence", "invalid type: list", 1);
-    let plain = NAMED
+    let plain = TYPE_KINDS
         .iter()
         .find_map(|(start, plain)| Some((after_name(expected.strip_prefix(start)?), plain)))
-        .or_else(|| WORDS.iter().find_map(|(word, plain)| Some((whole_word(expected, word)?, plain))));
+        .or_else(|| TYPES.iter().find_map(|(word, plain)| Some((after_word(expected, word)?, plain))));
     match plain {
         Some((rest, plain)) => format!("{found}expected {plain}{rest}"),
         None => format!("{found}expected {expected}"),
     }
 }
 
-/// What follows the name of a type.
+/// The text after a type name.
 fn after_name(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '<' | '>'))
 }
 
-/// What follows a word, where the text begins with it.
-fn whole_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
+/// The text after `word`, if the text begins with this whole word.
+fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     text.strip_prefix(word).filter(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
 }
 
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typed_readers_speak_of_maps_lists_and_numbers() {
+    fn replaces_rust_types() {
         for (message, want) in [
             ("invalid type: integer `3`, expected struct Spec", "invalid type: integer `3`, expected a map"),
             ("invalid type: null, expected f64 at line 1", "invalid type: null, expected a number at line 1"),
@@ -108,21 +108,21 @@ mod tests {
                 "config.?: duplicate mapping key: a not allowed here at line 9",
             ),
         ] {
-            assert_eq!(plain_words(message), want);
+            assert_eq!(replace_rust_types(message), want);
         }
     }
 
     #[test]
-    fn yaml_problems_carry_no_advice_about_rust() {
+    fn yaml_errors_have_no_advice_to_programmers() {
         let problem = |text: &str| {
             let options = serde_saphyr::options! { with_snippet: false, budget: serde_saphyr::budget! { max_depth: 4 } };
             let read: Result<BTreeMap<String, serde_json::Value>, _> =
                 serde_saphyr::from_str_with_options(text, options);
-            yaml_problem(&read.unwrap_err())
+            describe_yaml_error(&read.unwrap_err())
         };
         for (text, want) in [
-            ("~: 1", "null stands where a text belongs: write it in quotes at line 1, column 1"),
-            ("a: [[[[[[]]]]]]", "it is too large, or nested too deep"),
+            ("~: 1", "found null, expected text in quotes at line 1, column 1"),
+            ("a: [[[[[[]]]]]]", "the text is too large or nested too deeply"),
             ("a: 1\na: 2", "duplicate mapping key: a not allowed here"),
         ] {
             assert!(problem(text).starts_with(want), "{}", problem(text));
