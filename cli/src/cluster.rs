@@ -1,6 +1,5 @@
-//! Objects of a cluster as they are stored, for the commands that look at one from outside. Nothing is written here.
-//! Lists are read in pages, and how long and how many is bounded; what cannot be seen is told apart from what is not
-//! there.
+//! Read-only access to objects of a cluster, as JSON. Lists are paged and bounded in time and size. Errors separate
+//! objects that do not exist from objects that cannot be listed.
 
 use std::time::Duration;
 
@@ -12,22 +11,21 @@ use serde_json::{Value, json};
 use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
 
-/// For one answer of the API server.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Objects of one page.
-const PAGE: u32 = 500;
-/// Pages of one kind.
-const PAGES: usize = 200;
+/// Timeout of one request to the API server.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Objects per page.
+const PAGE_SIZE: u32 = 500;
+/// Most pages of one list.
+const MAX_PAGES: usize = 200;
 
-/// A kind, and where its objects are found.
+/// A kind and its place in the API.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) group: &'static str,
     pub(super) version: &'static str,
     pub(super) plural: &'static str,
     pub(super) kind: &'static str,
-    /// Its objects have a namespace.
-    namespaced: bool,
+    is_namespaced: bool,
 }
 
 const fn namespaced(
@@ -36,7 +34,7 @@ const fn namespaced(
     plural: &'static str,
     kind: &'static str,
 ) -> Resource {
-    Resource { group, version, plural, kind, namespaced: true }
+    Resource { group, version, plural, kind, is_namespaced: true }
 }
 
 pub(super) const VARIANTS: Resource = namespaced(GROUP, VERSION, PLURAL, KIND);
@@ -56,32 +54,36 @@ pub(super) const AUTOSCALERS: Resource =
 pub(super) const SCALED_OBJECTS: Resource =
     namespaced("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject");
 pub(super) const NAMESPACES: Resource =
-    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", namespaced: false };
+    Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
 
-/// The kinds that are scaled.
+/// Kinds that a variant can scale.
 pub(super) const WORKLOADS: [&Resource; 3] = [&DEPLOYMENTS, &STATEFUL_SETS, &LEADER_WORKER_SETS];
 
-/// Why objects of a kind were not seen.
+/// Why a list failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unseen {
+pub(super) enum ListError {
     #[error("the cluster has no {0}")]
-    NoKind(&'static str),
-    #[error(
-        "you may not list {plural} {place}: ask for the right to `list` them, or name a namespace in which you may with \
-         -n"
-    )]
-    Forbidden { plural: &'static str, place: String },
-    #[error("cannot read {what}: {problem}")]
-    Failed { what: String, problem: String },
-    #[error("more than {most} {plural} {place}: name a namespace with -n", most = PAGES * PAGE as usize)]
-    TooMany { plural: &'static str, place: String },
+    KindMissing(&'static str),
+    #[error("no permission to list {what}: ask for the `list` right, or choose a namespace with -n")]
+    Forbidden { what: String },
+    #[error("cannot list {plural}: {problem}")]
+    Failed { plural: &'static str, problem: String },
+    #[error("more than {max} {what}: choose a namespace with -n", max = MAX_PAGES * PAGE_SIZE as usize)]
+    TooMany { what: String },
 }
 
-impl Unseen {
-    /// The cluster does not know the kind, so that there are none.
-    pub(super) fn is_no_kind(&self) -> bool {
-        matches!(self, Self::NoKind(_))
+impl ListError {
+    /// Whether the kind is not installed, so that it has no objects.
+    pub(super) fn is_kind_missing(&self) -> bool {
+        matches!(self, Self::KindMissing(_))
     }
+}
+
+/// Why a request to the API server failed.
+pub(super) struct ApiError {
+    /// The HTTP status; 0 without an answer.
+    pub(super) code: u16,
+    pub(super) message: String,
 }
 
 /// A cluster, or one namespace of it.
@@ -94,99 +96,99 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster of the kubeconfig or the service account.
+    /// Connects to the cluster of the kubeconfig, or of the service account in a pod.
     pub(super) async fn connect(namespace: Option<String>) -> anyhow::Result<Self> {
-        let (client, server) = wva_runtime::client::client_with_url(PATIENCE).await?;
+        let (client, server) = wva_runtime::client::client_with_url(TIMEOUT).await?;
         Ok(Self { client, server: without_password(&server), namespace })
     }
 
-    /// All objects of a kind, each with its kind.
-    pub(super) async fn list(&self, of: &Resource) -> Result<Vec<Value>, Unseen> {
-        self.select(of, "").await
+    /// All objects of a kind, each with `apiVersion` and `kind`.
+    pub(super) async fn list(&self, resource: &Resource) -> Result<Vec<Value>, ListError> {
+        self.list_labelled(resource, "").await
     }
 
-    /// Those with some labels alone.
-    pub(super) async fn select(&self, of: &Resource, labels: &str) -> Result<Vec<Value>, Unseen> {
-        self.pages(of, &ListParams::default().labels(labels)).await
+    /// Objects that match a label selector.
+    pub(super) async fn list_labelled(
+        &self,
+        resource: &Resource,
+        selector: &str,
+    ) -> Result<Vec<Value>, ListError> {
+        self.list_pages(resource, &ListParams::default().labels(selector)).await
     }
 
-    /// Those with one name, in every namespace that is read.
-    pub(super) async fn with_name(&self, of: &Resource, name: &str) -> Result<Vec<Value>, Unseen> {
-        self.pages(of, &ListParams::default().fields(&format!("metadata.name={name}"))).await
+    /// Objects with this name, in all namespaces that are read.
+    pub(super) async fn list_named(&self, resource: &Resource, name: &str) -> Result<Vec<Value>, ListError> {
+        self.list_pages(resource, &ListParams::default().fields(&format!("metadata.name={name}"))).await
     }
 
-    async fn pages(&self, of: &Resource, wanted: &ListParams) -> Result<Vec<Value>, Unseen> {
-        let namespace = self.namespace.as_deref().filter(|_| of.namespaced);
-        let path = path(of, namespace);
+    async fn list_pages(&self, resource: &Resource, filter: &ListParams) -> Result<Vec<Value>, ListError> {
+        let plural = resource.plural;
+        let namespace = self.namespace.as_deref().filter(|_| resource.is_namespaced);
+        let path = list_path(resource, namespace);
+        let failed = |problem: String| ListError::Failed { plural, problem };
         let (mut all, mut next) = (Vec::new(), String::new());
-        for _ in 0..PAGES {
-            let mut params = wanted.clone().limit(PAGE);
+        for _ in 0..MAX_PAGES {
+            let mut params = filter.clone().limit(PAGE_SIZE);
             if !next.is_empty() {
                 params = params.continue_token(&next);
             }
-            let failed = |problem: String| Unseen::Failed { what: of.plural.to_owned(), problem };
             let request = kube::core::Request::new(&path).list(&params).map_err(|e| failed(e.to_string()))?;
-            let mut page: Value = match self.ask(request).await {
+            let mut page: Value = match self.request(request).await {
                 Ok(page) => page,
-                Err(Refusal { code: 404, .. }) => return Err(Unseen::NoKind(of.plural)),
-                Err(Refusal { code: 403, .. }) => {
-                    return Err(Unseen::Forbidden { plural: of.plural, place: place(namespace) });
+                Err(ApiError { code: 404, .. }) => return Err(ListError::KindMissing(plural)),
+                Err(ApiError { code: 403, .. }) => {
+                    return Err(ListError::Forbidden { what: list_name(resource, namespace) });
                 }
-                Err(Refusal { said, .. }) => return Err(failed(said)),
+                Err(ApiError { message, .. }) => return Err(failed(message)),
             };
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-                all.extend(items.into_iter().map(|item| with_kind(item, of)));
+                all.extend(items.into_iter().map(|item| with_kind(item, resource)));
             }
             text(&page, "/metadata/continue").clone_into(&mut next);
             if next.is_empty() {
                 return Ok(all);
             }
         }
-        Err(Unseen::TooMany { plural: of.plural, place: place(namespace) })
+        Err(ListError::TooMany { what: list_name(resource, namespace) })
     }
 
-    /// What the API server answers to a path.
-    pub(super) async fn get(&self, path: &str) -> Result<Value, Refusal> {
+    /// GETs a path.
+    pub(super) async fn get(&self, path: &str) -> Result<Value, ApiError> {
         let request = Request::get(path).body(Vec::new());
-        let request = request.map_err(|e| Refusal { code: 0, said: e.to_string() })?;
-        self.ask(request).await
+        let request = request.map_err(|e| ApiError { code: 0, message: e.to_string() })?;
+        self.request(request).await
     }
 
-    /// What it answers to a path with a selector.
-    pub(super) async fn get_selected(&self, path: &str, labels: &str) -> Result<Value, Refusal> {
-        let request = kube::core::Request::new(path).list(&ListParams::default().labels(labels));
-        let request = request.map_err(|e| Refusal { code: 0, said: e.to_string() })?;
-        self.ask(request).await
+    /// GETs a path with a label selector.
+    pub(super) async fn get_labelled(&self, path: &str, selector: &str) -> Result<Value, ApiError> {
+        let request = kube::core::Request::new(path).list(&ListParams::default().labels(selector));
+        let request = request.map_err(|e| ApiError { code: 0, message: e.to_string() })?;
+        self.request(request).await
     }
 
-    async fn ask(&self, request: Request<Vec<u8>>) -> Result<Value, Refusal> {
-        match tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(kube::Error::Api(status))) => Err(Refusal { code: status.code, said: status.message }),
-            Ok(Err(other)) => Err(Refusal { code: 0, said: unanswered(&self.server, &other) }),
+    async fn request(&self, request: Request<Vec<u8>>) -> Result<Value, ApiError> {
+        match tokio::time::timeout(TIMEOUT, self.client.request::<Value>(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(kube::Error::Api(status))) => Err(ApiError { code: status.code, message: status.message }),
+            Ok(Err(other)) => Err(ApiError { code: 0, message: connection_error(&self.server, &other) }),
             Err(_) => {
-                let said = format!("the API server did not answer within {} s", PATIENCE.as_secs());
-                Err(Refusal { code: 0, said })
+                let message = format!("the API server did not answer within {} s", TIMEOUT.as_secs());
+                Err(ApiError { code: 0, message })
             }
         }
     }
 }
 
-/// Why an API server gave no usable answer: most often it is that of another context.
-pub(super) fn unanswered(server: &str, error: &kube::Error) -> String {
+/// The message for an API server that gives no usable answer, mostly because the kubeconfig has the wrong context.
+pub(super) fn connection_error(server: &str, error: &kube::Error) -> String {
     let causes = wva_crds::text::causes(error);
-    format!("{server} gives no answer of an API server: check KUBECONFIG and its current context: {causes}")
+    format!(
+        "no valid answer from the API server {server}: check KUBECONFIG and its current context: {causes}"
+    )
 }
 
-/// Why the API server gave no answer to a path.
-pub(super) struct Refusal {
-    /// The HTTP status; 0 where there was none.
-    pub(super) code: u16,
-    pub(super) said: String,
-}
-
-fn path(of: &Resource, namespace: Option<&str>) -> String {
-    let Resource { group, version, plural, .. } = of;
+fn list_path(resource: &Resource, namespace: Option<&str>) -> String {
+    let Resource { group, version, plural, .. } = resource;
     let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
     match namespace {
         Some(namespace) => format!("{root}/namespaces/{namespace}/{plural}"),
@@ -194,22 +196,27 @@ fn path(of: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-fn place(namespace: Option<&str>) -> String {
-    namespace.map_or_else(|| "in all namespaces".to_owned(), |name| format!("in namespace {name}"))
+/// A list in words: `pods in namespace prod`.
+fn list_name(resource: &Resource, namespace: Option<&str>) -> String {
+    match namespace {
+        Some(namespace) => format!("{} in namespace {namespace}", resource.plural),
+        None if resource.is_namespaced => format!("{} in all namespaces", resource.plural),
+        None => resource.plural.to_owned(),
+    }
 }
 
-/// Items of a list do not say what they are.
-fn with_kind(mut item: Value, of: &Resource) -> Value {
-    let version =
-        if of.group.is_empty() { of.version.to_owned() } else { format!("{}/{}", of.group, of.version) };
+/// Adds `apiVersion` and `kind`, which the API server leaves out of list items.
+fn with_kind(mut item: Value, resource: &Resource) -> Value {
+    let Resource { group, version, kind, .. } = resource;
+    let api_version = if group.is_empty() { (*version).to_owned() } else { format!("{group}/{version}") };
     if let Some(item) = item.as_object_mut() {
-        item.insert("apiVersion".to_owned(), json!(version));
-        item.insert("kind".to_owned(), json!(of.kind));
+        item.insert("apiVersion".to_owned(), json!(api_version));
+        item.insert("kind".to_owned(), json!(kind));
     }
     item
 }
 
-/// A text in an object, empty where there is none.
+/// A string in an object; empty if missing.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -219,7 +226,7 @@ pub(super) fn number(object: &Value, pointer: &str) -> Option<u64> {
     object.pointer(pointer).and_then(Value::as_u64)
 }
 
-/// An entry of a map of texts in an object, such as a label, whose key may hold slashes.
+/// An entry of a string map in an object, such as a label. The key may contain slashes.
 pub(super) fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a str> {
     object.pointer(map)?.get(key)?.as_str()
 }
@@ -229,36 +236,36 @@ pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item 
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Names an object of its kind.
+/// Namespace and name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectId {
-    /// Empty where the object has none.
+    /// Empty for cluster-scoped objects.
     pub(super) namespace: String,
     pub(super) name: String,
 }
 
-/// Namespace and name.
+/// Namespace and name of an object.
 pub(super) fn id(object: &Value) -> ObjectId {
     let text = |pointer| text(object, pointer).to_owned();
     ObjectId { namespace: text("/metadata/namespace"), name: text("/metadata/name") }
 }
 
-/// A condition of an object's status.
-pub(super) fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
-    items(object, "/status/conditions").find(|condition| text(condition, "/type") == of)
+/// A status condition by its type.
+pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    items(object, "/status/conditions").find(|condition| text(condition, "/type") == type_)
 }
 
-/// Time since a time of the API server.
-pub(super) fn since(at: &str, now: Timestamp) -> Option<SignedDuration> {
-    Some(now.duration_since(at.parse().ok()?))
+/// Time since an RFC 3339 timestamp.
+pub(super) fn elapsed_since(timestamp: &str, now: Timestamp) -> Option<SignedDuration> {
+    Some(now.duration_since(timestamp.parse().ok()?))
 }
 
 /// Time since a controller last confirmed the target of a variant.
-pub(super) fn confirmed(variant: &Value, now: Timestamp) -> Option<SignedDuration> {
-    since(text(variant, "/status/desiredOptimizedAlloc/lastRunTime"), now).map(SignedDuration::abs)
+pub(super) fn target_age(variant: &Value, now: Timestamp) -> Option<SignedDuration> {
+    elapsed_since(text(variant, "/status/desiredOptimizedAlloc/lastRunTime"), now).map(SignedDuration::abs)
 }
 
-/// Whether a namespace is excluded by its annotation.
+/// Whether the annotation of a namespace excludes it from management.
 pub(super) fn is_excluded(namespaces: &[Value], name: &str) -> bool {
     let namespace = namespaces.iter().find(|namespace| text(namespace, "/metadata/name") == name);
     namespace.and_then(|it| entry(it, "/metadata/annotations", EXCLUDE_ANNOTATION)) == Some("true")
@@ -269,14 +276,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_the_api_server() {
-        assert_eq!(path(&PODS, Some("a")), "/api/v1/namespaces/a/pods");
-        assert_eq!(path(&DEPLOYMENTS, None), "/apis/apps/v1/deployments");
+    fn builds_api_paths() {
+        assert_eq!(list_path(&PODS, Some("a")), "/api/v1/namespaces/a/pods");
+        assert_eq!(list_path(&DEPLOYMENTS, None), "/apis/apps/v1/deployments");
         assert_eq!(with_kind(json!({}), &PODS), json!({"apiVersion": "v1", "kind": "Pod"}));
     }
 
     #[test]
-    fn what_is_not_there_is_empty() {
+    fn reads_missing_fields_as_empty() {
         let object = json!({"metadata": {"name": "a", "labels": {"x/y": "z"}}, "n": 3, "list": [1]});
         assert_eq!(id(&object), ObjectId { name: "a".to_owned(), ..ObjectId::default() });
         assert_eq!(entry(&object, "/metadata/labels", "x/y"), Some("z"));

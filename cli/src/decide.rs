@@ -1,4 +1,4 @@
-//! `wva decide`: one pass of the decision pipeline over a snapshot file, the same function that runs in the cluster.
+//! `wva decide`: runs the decision pipeline of the controller on a snapshot file.
 
 use std::io::Read;
 use std::path::Path;
@@ -8,20 +8,20 @@ use anyhow::Context;
 use clap::{ArgMatches, Command};
 use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
 
-use crate::arguments::{file, file_option, format_option, word};
+use crate::arguments::{file_option, format_option, path_value, value};
 use crate::input::{self, STDIN, is_stdin};
 use crate::output::print;
 
-/// Snapshots of the largest installs are a few megabytes.
+/// Largest snapshot file, in bytes. Snapshots of large installs have a few megabytes.
 const LIMIT: u64 = 256 << 20;
 
-/// The command line.
+/// The command line of `wva decide`.
 pub(crate) fn command() -> Command {
     Command::new("decide")
-        .about("One pass of the decision pipeline over a snapshot file: targets and the trace that leads to them")
+        .about("Recompute decisions from a snapshot file: targets, and the steps that led to them")
         .after_help("Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml --format json")
         .arg(
-            file_option("file", "Snapshot file, YAML or JSON; - reads standard input")
+            file_option("file", "Snapshot file (YAML or JSON); - reads standard input")
                 .short('f')
                 .value_name("SNAPSHOT")
                 .required(true),
@@ -29,20 +29,21 @@ pub(crate) fn command() -> Command {
         .arg(format_option(&["text", "json", "yaml"]))
 }
 
-#[expect(clippy::print_stderr, reason = "decisions go to stdout, what else is to be known to stderr")]
+/// Runs the command.
+#[expect(clippy::print_stderr, reason = "decisions go to stdout, warnings to stderr")]
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let file = file(arguments, "file").context("no snapshot file")?;
-    let format = word(arguments, "format");
+    let file = path_value(arguments, "file").context("no snapshot file")?;
+    let format = value(arguments, "format");
     let text = read(file)?;
-    let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is no snapshot", shown(file)))?;
+    let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is not a snapshot", display(file)))?;
     let outcome = decide_snapshot(&snapshot);
-    let told = match format {
+    let text = match format {
         Some("json") => serde_json::to_string(&outcome)?,
         Some("yaml") => serde_saphyr::to_string(&outcome)?,
-        _ if outcome.decisions.is_empty() => "no variant in it, so nothing is decided".to_owned(),
+        _ if outcome.decisions.is_empty() => "the snapshot has no variants; nothing to decide".to_owned(),
         _ => trace::report(&snapshot, &outcome),
     };
-    print(&format!("{}\n", told.trim_end_matches('\n')))?;
+    print(&format!("{}\n", text.trim_end_matches('\n')))?;
     if format.is_some_and(|format| format != "text") {
         for warning in &outcome.warnings {
             eprintln!("warning: {warning}");
@@ -53,20 +54,20 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 
 fn read(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
-    let opened = input::open(file).with_context(|| format!("cannot open {}", shown(file)))?;
-    let read = opened.take(LIMIT + 1).read_to_string(&mut text);
-    read.with_context(|| format!("cannot read {} as UTF-8 text", shown(file)))?;
-    anyhow::ensure!(text.len() as u64 <= LIMIT, "{} is longer than {LIMIT} bytes", shown(file));
-    // Before a pipe this is a command that failed, and no fleet without variants.
+    let reader = input::open(file).with_context(|| format!("cannot open {}", display(file)))?;
+    let read = reader.take(LIMIT + 1).read_to_string(&mut text);
+    read.with_context(|| format!("cannot read {} as UTF-8 text", display(file)))?;
+    anyhow::ensure!(text.len() as u64 <= LIMIT, "{} is longer than {LIMIT} bytes", display(file));
+    // Empty input is a failed command in a pipe, not a fleet without variants.
     anyhow::ensure!(
         !text.trim().is_empty(),
-        "{} is empty: name a file that `wva explain --snapshot FILE` has written",
-        shown(file)
+        "{} is empty: pass a file written by `wva explain --snapshot FILE`",
+        display(file)
     );
     Ok(text)
 }
 
-/// The file as messages name it.
-fn shown(file: &Path) -> std::path::Display<'_> {
+/// The file name for messages.
+fn display(file: &Path) -> std::path::Display<'_> {
     if is_stdin(file) { Path::new(STDIN).display() } else { file.display() }
 }

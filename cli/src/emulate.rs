@@ -1,5 +1,5 @@
-//! `wva emulate`: a model server without GPUs and a load for it, to try the autoscaler on any cluster. The server is the
-//! simulator's, driven by the clock of the machine; its metrics have vLLM's names.
+//! `wva emulate`: an emulated vLLM server and a load generator, to try the autoscaler without GPUs. The server is the
+//! simulator's, run in real time; its metrics have vLLM's names.
 
 mod load;
 mod metrics;
@@ -16,7 +16,7 @@ use wva_simulator::scenario::engines::ENGINES;
 use crate::arguments::{flag, option};
 
 const HELP: &str = "\
-docs/getting-started/quickstart.md uses both in a cluster.
+docs/getting-started/quickstart.md shows how to use both in a cluster.
 
 Examples:
   wva emulate server --model demo/llama --address 127.0.0.1:8000
@@ -25,7 +25,7 @@ Examples:
 /// The command line of `wva emulate`.
 pub(crate) fn command() -> Command {
     Command::new("emulate")
-        .about("An emulated vLLM server and a load for it, to try the autoscaler without GPUs")
+        .about("Emulate a vLLM server, or send load to one, to try the autoscaler without GPUs")
         .after_help(HELP)
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -40,20 +40,20 @@ fn model() -> Arg {
 fn server_command() -> Command {
     let engines = ENGINES.iter().map(|(name, _)| *name);
     Command::new("server")
-        .about("Serve the OpenAI API and vLLM's metrics, with the timing of a GPU that is not there")
+        .about("Serve the OpenAI API and vLLM's metrics with the timing of a GPU")
         .arg(model())
         .arg(
-            option("engine", "ENGINE", "Engine whose speed and KV cache it has")
+            option("engine", "ENGINE", "Engine whose speed and KV cache are emulated")
                 .value_parser(engines.collect::<Vec<_>>())
                 .default_value("guide-a100"),
         )
         .arg(
-            option("address", "ADDRESS", "Where it listens")
+            option("address", "ADDRESS", "Listen address")
                 .value_parser(value_parser!(SocketAddr))
                 .default_value("0.0.0.0:8000"),
         )
         .arg(
-            option("load-time", "DURATION", "Time to load the model: until then /health answers 503")
+            option("load-time", "DURATION", "Time to load the model; until then /health answers 503")
                 .value_parser(value_parser!(GoDuration))
                 .default_value("20s"),
         )
@@ -61,21 +61,21 @@ fn server_command() -> Command {
 
 fn load_command() -> Command {
     Command::new("load")
-        .about("Send completions at given rates, and print how long they took")
+        .about("Send completion requests at given rates, and print their latency")
         .arg(model())
         .arg(option("url", "URL", "Server or Service, such as http://llama:8000").required(true))
         .arg(
             option(
                 "rates",
                 "R,R,...",
-                "Requests per second, one value for each step; arrivals are a Poisson process",
+                "Requests per second, one value per step; arrivals follow a Poisson process",
             )
             .value_delimiter(',')
             .value_parser(load::rate)
             .default_value("1"),
         )
         .arg(
-            option("step", "DURATION", "How long each rate lasts")
+            option("step", "DURATION", "Duration of each step")
                 .value_parser(value_parser!(GoDuration))
                 .default_value("3m"),
         )
@@ -85,16 +85,16 @@ fn load_command() -> Command {
                 .default_value("256"),
         )
         .arg(
-            option("output-tokens", "N", "Tokens that each request asks for")
+            option("output-tokens", "N", "Tokens to generate for each request")
                 .value_parser(value_parser!(u32).range(1..=100_000))
                 .default_value("128"),
         )
         .arg(
-            option("most", "N", "Requests under way at most; one that would be more is counted as dropped")
+            option("most", "N", "Most concurrent requests; more are counted as dropped")
                 .value_parser(value_parser!(u32).range(1..=4096))
                 .default_value("512"),
         )
-        .arg(flag("repeat", "Begin again after the last rate, until a signal ends it"))
+        .arg(flag("repeat", "Repeat the steps until a signal arrives"))
 }
 
 /// Runs the command.

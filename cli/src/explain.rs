@@ -1,5 +1,4 @@
-//! `wva explain`: asks the running controller for the trace of its last cycle, and for the snapshot behind it.
-//! Recomputes nothing. Without `--address` it finds the controller's pods itself and forwards a port to them.
+//! `wva explain`: fetches the trace of the leader's last cycle, and the snapshot behind it. Recomputes nothing.
 
 mod record;
 
@@ -9,59 +8,58 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{ArgMatches, Command};
 
-use super::leader::{self, Answer, Answers, ControllerAnswer, DebugEndpoint};
+use super::leader::{self, Answers, ControllerAnswer, DebugEndpoint, DebugResponse};
 use super::output::print;
-use crate::arguments::{file, file_option, format_option, name_argument, namespace_option, word};
+use crate::arguments::{file_option, format_option, name_argument, namespace_option, path_value, value};
 
-/// Attempts to get snapshot and explanation of one cycle.
-const TRIES: u32 = 5;
+/// Attempts to get snapshot and explanation of the same cycle.
+const ATTEMPTS: u32 = 5;
 
+/// The command line of `wva explain`.
 pub(crate) fn command() -> Command {
     let command = Command::new("explain")
-        .about("Why each variant has its target, stage by stage, as the running controller tells it")
+        .about("Show why each variant has its target, step by step, from the running controller")
         .after_help(
             "Examples:\n  wva explain -n prod llama-h100\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  \
              wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n\n\
-             It finds the controller's pods with your kubeconfig and forwards a port to them, for which you need to \
-             list pods and to create pods/portforward there. Only the leader answers.",
+             Without --address it finds the controller's pods with your kubeconfig and forwards a port to them. You need\n\
+             `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.",
         )
         .args([name_argument(), namespace_option("Only variants of this namespace")])
         .arg(format_option(&["text", "json"]))
-        .arg(file_option(
-            "snapshot",
-            "Write the snapshot of the last cycle, which `wva decide` decides again",
-        ))
+        .arg(file_option("snapshot", "Write the snapshot of the last cycle to a file, for `wva decide`"))
         .args(record::arguments());
     leader::options(command)
 }
 
-/// What is asked of a controller.
-struct Question {
-    /// Path and query for the explanation.
-    explain: String,
+/// What to fetch from a controller.
+struct ExplainRequest {
+    /// Path and query of the explanation.
+    path: String,
     with_snapshot: bool,
 }
 
-/// What a controller explained.
+/// Explanation of one cycle.
 struct Explanation {
     text: String,
     snapshot: Option<String>,
 }
 
+/// Runs the command.
 pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    if let Some(recording) = record::Recording::of(arguments) {
+    if let Some(recording) = record::Recording::from_arguments(arguments) {
         return super::block_on(recording.run());
     }
-    let file = file(arguments, "snapshot");
-    let question = Question { explain: path(arguments)?, with_snapshot: file.is_some() };
-    let answers = super::block_on(tell(arguments, &question))?;
-    if file.is_some() || word(arguments, "format") == Some("json") {
+    let file = path_value(arguments, "snapshot");
+    let request = ExplainRequest { path: explain_path(arguments)?, with_snapshot: file.is_some() };
+    let answers = super::block_on(fetch_explanations(arguments, &request))?;
+    if file.is_some() || value(arguments, "format") == Some("json") {
         answers.ensure_one()?;
     }
-    let several = answers.told.len() > 1;
-    for ControllerAnswer { who, answer: explanation } in &answers.told {
-        let who = if several { format!("# {who}\n") } else { String::new() };
-        print(&format!("{who}{}\n", explanation.text))?;
+    let several = answers.received.len() > 1;
+    for ControllerAnswer { controller, answer: explanation } in &answers.received {
+        let heading = if several { format!("# {controller}\n") } else { String::new() };
+        print(&format!("{heading}{}\n", explanation.text))?;
         if let (Some(file), Some(snapshot)) = (file, &explanation.snapshot) {
             std::fs::write(file, snapshot).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -69,69 +67,83 @@ pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The path to ask for, with what it is to be narrowed to.
-fn path(arguments: &ArgMatches) -> anyhow::Result<String> {
-    let mut path = format!("/explain?format={}", word(arguments, "format").unwrap_or("text"));
+/// Path and query of the explanation that the arguments select.
+fn explain_path(arguments: &ArgMatches) -> anyhow::Result<String> {
+    let mut path = format!("/explain?format={}", value(arguments, "format").unwrap_or("text"));
     for key in ["namespace", "name"] {
-        let Some(value) = word(arguments, key) else { continue };
-        // What the API server would never store can be asked of nobody, and needs no escapes.
-        let valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+        let Some(value) = value(arguments, key) else { continue };
+        // Valid Kubernetes names need no escapes in a URL.
+        let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
         anyhow::ensure!(
-            !value.is_empty() && value.bytes().all(valid),
-            "{key} {value:?} is no name of Kubernetes: lower-case letters, digits, - and . make one"
+            !value.is_empty() && value.bytes().all(is_valid),
+            "{key} {value:?} is not a Kubernetes name: use lower-case letters, digits, - and ."
         );
         let _ = write!(path, "&{key}={value}");
     }
     Ok(path)
 }
 
-/// Asks whom the arguments name, or every controller there is.
-async fn tell(arguments: &ArgMatches, question: &Question) -> anyhow::Result<Answers<Explanation>> {
-    if let Some(address) = word(arguments, "address") {
-        let answer = ask(&DebugEndpoint::Address(address.to_owned()), question).await.with_context(|| {
-            format!("nothing was told at {address}: it is --address, the controller's WVA_DEBUG_BIND_ADDRESS")
+/// Fetches from `--address`, or from every controller that is found.
+async fn fetch_explanations(
+    arguments: &ArgMatches,
+    request: &ExplainRequest,
+) -> anyhow::Result<Answers<Explanation>> {
+    if let Some(address) = value(arguments, "address") {
+        let endpoint = DebugEndpoint::Address(address.to_owned());
+        let answer = fetch_explanation(&endpoint, request).await.with_context(|| {
+            format!(
+                "no explanation from --address {address}: it must be the controller's WVA_DEBUG_BIND_ADDRESS"
+            )
         })?;
-        let told = ControllerAnswer { who: address.to_owned(), answer: answer? };
-        return Ok(Answers { told: vec![told], silent: Vec::new() });
+        let answer = ControllerAnswer { controller: address.to_owned(), answer: answer? };
+        return Ok(Answers { received: vec![answer], failures: Vec::new() });
     }
-    let answers =
-        Answers::ask(arguments, async |endpoint: &DebugEndpoint| ask(endpoint, question).await?).await?;
-    anyhow::ensure!(!answers.told.is_empty(), "no controller tells it:\n  {}", answers.silent.join("\n  "));
+    let query = async |endpoint: &DebugEndpoint| fetch_explanation(endpoint, request).await?;
+    let answers = Answers::fetch(arguments, query).await?;
+    anyhow::ensure!(
+        !answers.received.is_empty(),
+        "no controller answered:\n  {}",
+        answers.failures.join("\n  ")
+    );
     Ok(answers)
 }
 
-/// Asks one controller; the inner error is what it said instead. Snapshot and explanation are to be of one cycle. One
-/// that runs in between is rare, and once more is enough.
-async fn ask(endpoint: &DebugEndpoint, question: &Question) -> anyhow::Result<anyhow::Result<Explanation>> {
-    for _ in 0..TRIES {
-        let snapshot = match question.with_snapshot.then_some("/snapshot") {
+/// Fetches snapshot and explanation of one cycle, again if a cycle ran in between. The inner error is the controller's
+/// own, such as "not the leader".
+async fn fetch_explanation(
+    endpoint: &DebugEndpoint,
+    request: &ExplainRequest,
+) -> anyhow::Result<anyhow::Result<Explanation>> {
+    for _ in 0..ATTEMPTS {
+        let snapshot = match request.with_snapshot.then_some("/snapshot") {
             Some(path) => Some(endpoint.get(path).await?),
             None => None,
         };
-        let explained = endpoint.get(&question.explain).await?;
-        if let Some(refusal) = snapshot.iter().chain([&explained]).find_map(refusal) {
-            return Ok(Err(refusal));
+        let explanation = endpoint.get(&request.path).await?;
+        if let Some(error) = snapshot.iter().chain([&explanation]).find_map(response_error) {
+            return Ok(Err(error));
         }
         anyhow::ensure!(
-            explained.cycle.is_some(),
-            "the answer does not say which cycle it is of, so no controller's debug address gave it"
+            explanation.cycle.is_some(),
+            "the answer names no cycle, so it is not from a controller's debug address"
         );
-        if snapshot.as_ref().is_none_or(|s: &Answer| s.cycle == explained.cycle) {
+        if snapshot.as_ref().is_none_or(|s: &DebugResponse| s.cycle == explanation.cycle) {
             let snapshot = snapshot.map(|s| s.text);
-            return Ok(Ok(Explanation { text: explained.text, snapshot }));
+            return Ok(Ok(Explanation { text: explanation.text, snapshot }));
         }
     }
-    anyhow::bail!("a cycle ran between snapshot and explanation, {TRIES} times in a row: try again")
+    anyhow::bail!("a cycle ran between snapshot and explanation {ATTEMPTS} times in a row: try again")
 }
 
-/// Why an answer is none.
-fn refusal(answer: &Answer) -> Option<anyhow::Error> {
-    let said = answer.text.trim();
-    match answer.status {
+/// The error of a response; `None` on success.
+fn response_error(response: &DebugResponse) -> Option<anyhow::Error> {
+    let text = response.text.trim();
+    match response.status {
         status if status.is_success() => None,
-        status if said.is_empty() => Some(anyhow::anyhow!(
-            "it answered {status} without a word, as no controller's debug address (WVA_DEBUG_BIND_ADDRESS) does"
+        status if text.is_empty() => Some(anyhow::anyhow!(
+            "the answer is {status} without text, so it is not from a controller's debug address \
+             (WVA_DEBUG_BIND_ADDRESS)"
         )),
-        _ => Some(anyhow::anyhow!("{said}")),
+        _ => Some(anyhow::anyhow!("{text}")),
     }
 }

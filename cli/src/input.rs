@@ -1,13 +1,13 @@
-//! Files that commands read, and standard input, which `-` stands for. How much is read is bounded.
+//! Files and standard input (`-`) as input of commands, with a size limit.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The name under which standard input is reported.
+/// Name of standard input in messages.
 pub(crate) const STDIN: &str = "<stdin>";
 
-/// Whether a path stands for standard input.
+/// Whether a path means standard input.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
@@ -17,9 +17,9 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if is_stdin(path) { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
 }
 
-/// The bytes of a file or of standard input; `None` where there are more than `most`.
-pub(crate) fn read(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+/// The bytes of a file or of standard input; `None` if there are more than `limit`.
+pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    open(path)?.take(most + 1).read_to_end(&mut bytes)?;
-    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= most))
+    open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() as u64 <= limit))
 }

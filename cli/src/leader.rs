@@ -1,5 +1,4 @@
-//! The controllers that run, for the commands that ask what they know: where they can be asked, and what the one that
-//! leads saw in its last cycle.
+//! Queries to the debug endpoints of running controllers, and the snapshot of the leader's last cycle.
 
 mod endpoint;
 mod search;
@@ -7,128 +6,129 @@ mod search;
 use clap::{ArgMatches, Command};
 use wva_scaling::Snapshot;
 
-pub(super) use endpoint::{Answer, DebugEndpoint};
-pub(super) use search::Search;
+pub(super) use endpoint::{DebugEndpoint, DebugResponse};
+pub(super) use search::ControllerSearch;
 
-use crate::arguments::{option, word};
+use crate::arguments::{option, value};
 
-/// Adds the options that say which controller is asked.
+/// Adds the options that choose the controllers to query.
 pub(super) fn options(command: Command) -> Command {
     let address_help =
-        "Debug address of a controller that runs outside the cluster, or of a port-forward of your own";
-    let namespace_help = "Namespace of the controller; all are searched where it is left out";
+        "Debug address of a controller outside the cluster, or of your own port-forward to a controller";
+    let namespace_help = "Namespace of the controller; default: search all namespaces";
     command
         .arg(
             option("address", "HOST:PORT", address_help)
-                .value_parser(address)
+                .value_parser(parse_address)
                 .conflicts_with_all(["controller-namespace", "selector"]),
         )
         .arg(option("controller-namespace", "NAMESPACE", namespace_help))
         .arg(
-            option("selector", "SELECTOR", "Labels of the controller's pods")
+            option("selector", "SELECTOR", "Label selector of the controller's pods")
                 .short('l')
                 .default_value("app.kubernetes.io/name=workload-variant-autoscaler"),
         )
 }
 
-/// A host and a port, and no URL, of which a name server would be asked.
-fn address(text: &str) -> Result<String, String> {
-    let fits = text.rsplit_once(':').is_some_and(|(host, port)| {
+/// Accepts `HOST:PORT` only: a URL would be looked up in DNS.
+fn parse_address(text: &str) -> Result<String, String> {
+    let is_valid = text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
     });
-    if fits { Ok(text.to_owned()) } else { Err("write a host and a port, such as 127.0.0.1:8082".to_owned()) }
+    if is_valid { Ok(text.to_owned()) } else { Err("write HOST:PORT, such as 127.0.0.1:8082".to_owned()) }
 }
 
-/// Where the controllers can be asked that the options name; at least one.
+/// The debug endpoints that the options select; at least one.
 pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
-    let word = |name: &str| word(arguments, name).map(str::to_owned);
-    if let Some(address) = word("address") {
+    let owned = |name: &str| value(arguments, name).map(str::to_owned);
+    if let Some(address) = owned("address") {
         return Ok(vec![DebugEndpoint::Address(address)]);
     }
-    let search =
-        Search { namespace: word("controller-namespace"), selector: word("selector").unwrap_or_default() };
-    search.endpoints().await
+    let namespace = owned("controller-namespace");
+    let selector = owned("selector").unwrap_or_default();
+    ControllerSearch { namespace, selector }.find_endpoints().await
 }
 
-/// What controllers answered to one question.
+/// Answers of all queried controllers.
 pub(super) struct Answers<T> {
-    pub(super) told: Vec<ControllerAnswer<T>>,
-    /// Why the others did not, one line each.
-    pub(super) silent: Vec<String>,
+    pub(super) received: Vec<ControllerAnswer<T>>,
+    /// One line for each controller that did not answer, with the cause.
+    pub(super) failures: Vec<String>,
 }
 
 /// The answer of one controller.
 pub(super) struct ControllerAnswer<T> {
-    /// Its name.
-    pub(super) who: String,
+    /// Pod or address of the controller.
+    pub(super) controller: String,
     pub(super) answer: T,
 }
 
 impl<T> Answers<T> {
-    /// Asks every controller that the options name.
-    pub(super) async fn ask(
+    /// Queries every controller that the options select.
+    pub(super) async fn fetch(
         arguments: &ArgMatches,
-        question: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
+        query: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
     ) -> anyhow::Result<Self> {
-        let (mut told, mut silent) = (Vec::new(), Vec::new());
+        let (mut received, mut failures) = (Vec::new(), Vec::new());
         for endpoint in endpoints(arguments).await? {
-            match question(&endpoint).await {
-                Ok(answer) => told.push(ControllerAnswer { who: endpoint.to_string(), answer }),
-                Err(error) => silent.push(format!("{endpoint}: {error:#}")),
+            match query(&endpoint).await {
+                Ok(answer) => received.push(ControllerAnswer { controller: endpoint.to_string(), answer }),
+                Err(error) => failures.push(format!("{endpoint}: {error:#}")),
             }
         }
-        Ok(Self { told, silent })
+        Ok(Self { received, failures })
     }
 
-    /// Fails where several answered.
+    /// Fails if more than one controller answered.
     pub(super) fn ensure_one(&self) -> anyhow::Result<()> {
-        let names: Vec<&str> = self.told.iter().map(|told| told.who.as_str()).collect();
+        let names: Vec<&str> = self.received.iter().map(|answer| answer.controller.as_str()).collect();
         anyhow::ensure!(
             names.len() < 2,
-            "several controllers answer ({}): choose one with --controller-namespace or --selector",
+            "several controllers answered ({}): choose one with --controller-namespace or --selector",
             names.join(", ")
         );
         Ok(())
     }
 }
 
-/// What a leader saw in its last cycle.
-pub(super) struct Seen {
-    /// Who told it.
-    pub(super) who: String,
+/// Snapshot of a leader's last cycle.
+pub(super) struct LeaderSnapshot {
+    /// Pod or address of the leader.
+    pub(super) controller: String,
     pub(super) snapshot: Snapshot,
 }
 
-/// What all leaders told, and why the others did not.
+/// Snapshots of all leaders.
 #[derive(Default)]
 pub(super) struct Leaders {
-    pub(super) seen: Vec<Seen>,
-    /// One line each.
-    pub(super) silent: Vec<String>,
+    pub(super) snapshots: Vec<LeaderSnapshot>,
+    /// One line for each controller without a snapshot, with the cause.
+    pub(super) failures: Vec<String>,
 }
 
 impl Leaders {
-    /// Asks every controller that the options name. That nobody answers is no error: what they would have told is then
-    /// not known.
-    pub(super) async fn ask(arguments: &ArgMatches) -> Self {
-        match Answers::ask(arguments, snapshot).await {
-            Ok(Answers { told, silent }) => {
-                let seen = told.into_iter().map(|told| Seen { who: told.who, snapshot: told.answer });
-                Self { seen: seen.collect(), silent }
+    /// Queries every controller that the options select. Errors end up in `failures`.
+    pub(super) async fn fetch(arguments: &ArgMatches) -> Self {
+        match Answers::fetch(arguments, fetch_snapshot).await {
+            Ok(Answers { received, failures }) => {
+                let snapshots = received.into_iter().map(|ControllerAnswer { controller, answer }| {
+                    LeaderSnapshot { controller, snapshot: answer }
+                });
+                Self { snapshots: snapshots.collect(), failures }
             }
-            Err(error) => Self { seen: Vec::new(), silent: vec![format!("{error:#}")] },
+            Err(error) => Self { snapshots: Vec::new(), failures: vec![format!("{error:#}")] },
         }
     }
 
-    /// Why nothing is known, in one line; `None` where a leader told.
-    pub(super) fn nobody(&self) -> Option<String> {
-        self.seen.is_empty().then(|| self.silent.join("; "))
+    /// Why no leader sent a snapshot, in one line; `None` if one did.
+    pub(super) fn missing_reason(&self) -> Option<String> {
+        self.snapshots.is_empty().then(|| self.failures.join("; "))
     }
 }
 
-async fn snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
-    let answer = endpoint.get("/snapshot").await?.success()?;
-    Snapshot::parse(&answer.text).map_err(|e| {
-        anyhow::anyhow!(e).context("it is of another release than this program: use the `wva` of its image")
+async fn fetch_snapshot(endpoint: &DebugEndpoint) -> anyhow::Result<Snapshot> {
+    let response = endpoint.get("/snapshot").await?.ensure_success()?;
+    Snapshot::parse(&response.text).map_err(|e| {
+        anyhow::anyhow!(e).context("the controller runs another release: use the `wva` of its image")
     })
 }

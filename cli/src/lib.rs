@@ -1,5 +1,5 @@
-//! The commands of `wva` but for the controller itself. Each is a function from its arguments to an exit code: 0 fine, 1
-//! a finding or a failure; wrong usage (2) is clap's.
+//! Subcommands of `wva` other than `run`. Each maps its arguments to an exit code: 0 success, 1 a finding or a failure.
+//! clap exits with 2 on wrong usage.
 
 mod arguments;
 mod certs;
@@ -29,7 +29,7 @@ pub use output::{print, print_error};
 /// The exit code of clap on wrong usage.
 const WRONG_USAGE: u8 = 2;
 
-/// What a subcommand does.
+/// Body of a subcommand.
 type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.
@@ -47,16 +47,16 @@ static COMMANDS: [(fn() -> Command, Run); 11] = [
     (webhook_config::command, webhook_config::webhook_config),
 ];
 
-/// The subcommands, in the order of `wva --help`.
+/// Command lines of all subcommands, in the order of `wva --help`.
 #[must_use]
 pub fn commands() -> Vec<Command> {
     COMMANDS.iter().map(|(command, _)| command()).collect()
 }
 
-/// Runs a subcommand; `None` where it is not one of [`commands`].
+/// Runs a subcommand; `None` if the name is not one of [`commands`].
 ///
 /// # Errors
-/// What the command could not do.
+/// The failure of the command.
 #[must_use]
 pub fn run(name: &str, arguments: &ArgMatches) -> Option<anyhow::Result<ExitCode>> {
     let (_, run) = COMMANDS.iter().find(|(command, _)| command().get_name() == name)?;
@@ -65,7 +65,7 @@ pub fn run(name: &str, arguments: &ArgMatches) -> Option<anyhow::Result<ExitCode
 
 fn crd_command() -> Command {
     Command::new("crd")
-        .about("The CustomResourceDefinition as YAML")
+        .about("Print the VariantAutoscaling CustomResourceDefinition as YAML")
         .after_help("Example: wva crd | kubectl apply --server-side -f -")
 }
 
@@ -74,7 +74,7 @@ fn crd(_: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// For commands that ask others: one thread is enough.
+/// Runs async work on the current thread.
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

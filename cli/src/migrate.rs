@@ -1,7 +1,7 @@
-//! `wva migrate`: reads the objects of the original controller, in files or in a cluster, and prints what to apply so
-//! that this one serves the same workloads. It changes nothing itself.
+//! `wva migrate`: converts objects of llm-d WVA, from files or a cluster, and prints the manifests to apply. It changes
+//! nothing.
 
-mod annotated;
+mod autoscaler;
 mod maps;
 mod objects;
 mod plan;
@@ -12,130 +12,130 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
-use plan::{Plan, Wanted, plan};
+use plan::{Plan, PlanOptions, plan};
 use serde_json::{Value, json};
 use wva_rules::{MapNames, MapRole};
 
 use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, SCALED_OBJECTS, VARIANTS, id, text};
 use super::output::{self, count, printable};
-use super::validate::{FoundObject, objects_in};
+use super::validate::{SourceObject, read_objects};
 use super::workloads::Workloads;
-use crate::arguments::{flag, namespace_option, paths, word};
+use crate::arguments::{flag, namespace_option, paths, value};
 
 const HELP: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
-pattern or - for standard input. Without a PATH the cluster is read. Looked at
-are VariantAutoscalings of v0.5 to v0.8 (and older ones), and HPAs and
-ScaledObjects with the annotations of v0.9: llm-d.ai/managed, llm-d.ai/model-id,
-llm-d.ai/variant-cost. What need not change is not printed. Saturation
-ConfigMaps that name no analyzer get analyzerName: percentage, which is what they
-mean. Check other ConfigMaps with `wva validate`.
+pattern or - for standard input. Without a PATH it reads the cluster. It converts
+VariantAutoscalings of v0.8 and older, and HPAs and ScaledObjects with the
+annotations of v0.9 (llm-d.ai/managed, llm-d.ai/model-id, llm-d.ai/variant-cost).
+Saturation ConfigMaps without an analyzer get analyzerName: percentage, which is
+what they mean. Objects that need no change are not printed. Check other
+ConfigMaps with `wva validate`.
 
-To try this controller beside the original, --recommend adds the annotation
-wva.llmd.ai/mode: recommend to every variant: then it decides and explains, and
-publishes nothing. docs/migration.md has the whole procedure.
+To run this controller next to llm-d WVA, pass --recommend: it adds the annotation
+wva.llmd.ai/mode: recommend to every variant. The controller then decides and
+explains, but publishes nothing. docs/migration.md has the whole procedure.
 
 Examples:
   wva migrate manifests/ > migrated.yaml && wva validate migrated.yaml
   wva migrate -n prod --recommend | kubectl apply -f -
   kubectl get hpa -n prod -o yaml | wva migrate -
 
-Exit code: 0 all is in what is printed, 1 something needs a person first (it is
-named on standard error), 2 wrong usage or a path that cannot be read.";
+Exit code: 0 the output is complete, 1 some objects need a manual change first
+(see standard error), 2 wrong usage or an unreadable path.";
 
 /// The command line of `wva migrate`.
 pub(crate) fn command() -> Command {
     Command::new("migrate")
-        .about("What to apply so that objects of the original are served; changes nothing itself")
+        .about("Convert objects of llm-d WVA: prints the manifests to apply, changes nothing")
         .after_help(HELP)
-        .arg(paths(0, "Objects of the original; the cluster is read where it is left out"))
-        .arg(namespace_option("Of a cluster: only this namespace; of files: that of objects that name none"))
+        .arg(paths(0, "Manifests of llm-d WVA; default: read the cluster"))
+        .arg(namespace_option("Cluster: only this namespace; files: namespace of objects without one"))
         .arg(flag(
             "recommend",
-            "Set wva.llmd.ai/mode: recommend on every variant, also on those that need nothing else",
+            "Set wva.llmd.ai/mode: recommend on every variant, even if it needs no other change",
         ))
 }
 
 /// Runs the command.
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").into_iter().flatten().cloned().collect();
-    let namespace = word(arguments, "namespace");
-    let wanted = Wanted { recommend: arguments.get_flag("recommend"), in_cluster: paths.is_empty() };
+    let namespace = value(arguments, "namespace");
+    let options = PlanOptions { recommend: arguments.get_flag("recommend"), from_cluster: paths.is_empty() };
     if paths.is_empty() {
-        let (originals, workloads) = super::block_on(in_cluster(namespace.map(str::to_owned)))?;
-        return tell(&plan(&originals, &workloads, wanted));
+        let (objects, workloads) = super::block_on(read_cluster(namespace.map(str::to_owned)))?;
+        return print_plan(&plan(&objects, &workloads, options));
     }
-    match objects_in(&paths, namespace.unwrap_or("default")) {
-        Ok((originals, problems)) => {
-            let mut plan = plan(&originals, &in_files(&originals), wanted);
-            plan.open.extend(problems);
-            tell(&plan)
+    match read_objects(&paths, namespace.unwrap_or("default")) {
+        Ok((objects, problems)) => {
+            let mut plan = plan(&objects, &workloads_among(&objects), options);
+            plan.unresolved.extend(problems);
+            print_plan(&plan)
         }
         Err(error) => Ok(output::wrong_usage(error)),
     }
 }
 
 /// The workloads among the objects of files.
-fn in_files(originals: &[FoundObject]) -> Workloads {
+fn workloads_among(objects: &[SourceObject]) -> Workloads {
     let mut workloads = Workloads::default();
-    for original in originals {
-        let mut object = original.object.clone();
+    for SourceObject { namespace, object, .. } in objects {
+        let mut object = object.clone();
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.insert("namespace".to_owned(), json!(original.namespace));
+            metadata.insert("namespace".to_owned(), json!(namespace));
         }
         workloads.add(object);
     }
     workloads
 }
 
-/// What a cluster holds of the original.
-#[expect(clippy::print_stderr, reason = "notes are no part of what is to be applied")]
-async fn in_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<FoundObject>, Workloads)> {
+/// Reads the objects of llm-d WVA and the workloads of a cluster. Warns about an old CRD.
+#[expect(clippy::print_stderr, reason = "notes are not part of the manifests")]
+async fn read_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<SourceObject>, Workloads)> {
     let cluster = Cluster::connect(namespace).await?;
-    let mut found = Vec::new();
+    let mut objects = Vec::new();
     for kind in [&VARIANTS, &AUTOSCALERS, &SCALED_OBJECTS] {
         match cluster.list(kind).await {
-            Err(error) if error.is_no_kind() => {}
-            listed => found.extend(listed?),
+            Err(error) if error.is_kind_missing() => {}
+            list => objects.extend(list?),
         }
     }
     for name in MapNames::default().global_names(MapRole::Saturation) {
-        found.extend(cluster.with_name(&CONFIG_MAPS, name).await?);
+        objects.extend(cluster.list_named(&CONFIG_MAPS, name).await?);
     }
-    let originals = found.into_iter().map(|object| {
+    let objects = objects.into_iter().map(|object| {
         let ObjectId { namespace, name } = id(&object);
-        FoundObject { place: format!("{} {namespace}/{name}", text(&object, "/kind")), namespace, object }
+        SourceObject { place: format!("{} {namespace}/{name}", text(&object, "/kind")), namespace, object }
     });
-    let originals = originals.collect();
+    let objects = objects.collect();
     match wva_controller::missing_fields(&cluster.client).await {
         Ok(missing) if missing.is_empty() => {}
         Ok(missing) => eprintln!(
-            "wva: the CustomResourceDefinition that is installed is an older one, without {}: before all else,\n  wva \
-             crd | kubectl apply --server-side --force-conflicts -f -",
+            "wva: the installed CustomResourceDefinition is older and lacks {}. Update it first:\n  wva crd | kubectl apply \
+             --server-side --force-conflicts -f -",
             missing.join(", ")
         ),
         Err(error) => {
-            eprintln!("wva: {error}: before all else,\n  wva crd | kubectl apply --server-side -f -");
+            eprintln!("wva: {error}. Do this first:\n  wva crd | kubectl apply --server-side -f -");
         }
     }
     let workloads = Workloads::read(&cluster).await;
-    Ok((originals, workloads))
+    Ok((objects, workloads))
 }
 
-/// Prints the plan: what is to be applied to standard output, the rest to standard error.
-#[expect(clippy::print_stderr, reason = "the summary is no part of what is to be applied")]
-fn tell(plan: &Plan) -> anyhow::Result<ExitCode> {
+/// Prints the manifests to standard output and the summary to standard error.
+#[expect(clippy::print_stderr, reason = "the summary is not part of the manifests")]
+fn print_plan(plan: &Plan) -> anyhow::Result<ExitCode> {
     output::print(&manifests(plan)?)?;
     eprint!("{}", summary(plan));
-    Ok(if plan.open.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if plan.unresolved.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The objects to apply, each below what is different about it.
+/// The objects to apply, each with its origin and changes as comments.
 fn manifests(plan: &Plan) -> anyhow::Result<String> {
     let mut out = String::new();
     for step in &plan.steps {
         out.push_str("---\n");
-        // A String never refuses to grow.
+        // Writing to a String cannot fail.
         let _ = writeln!(out, "# from {}:", printable(&step.place));
         for change in &step.changes {
             let _ = writeln!(out, "# - {}", printable(change));
@@ -147,17 +147,17 @@ fn manifests(plan: &Plan) -> anyhow::Result<String> {
 
 fn summary(plan: &Plan) -> String {
     let mut out = format!(
-        "wva: {} of the original read: {} to apply, {} as they should be. Nothing was changed.\n",
+        "wva: {} of llm-d WVA: {} to apply, {} need no change. Nothing was applied.\n",
         count(plan.read, "object"),
         plan.steps.len(),
-        plan.fine
+        plan.unchanged
     );
-    if !plan.open.is_empty() {
-        let _ =
-            writeln!(out, "{} for a person to settle, then run this again:", count(plan.open.len(), "thing"));
+    if !plan.unresolved.is_empty() {
+        let problems = count(plan.unresolved.len(), "problem");
+        let _ = writeln!(out, "Fix {problems} by hand, then run this command again:");
     }
-    for open in &plan.open {
-        let _ = writeln!(out, "  {}", printable(open));
+    for problem in &plan.unresolved {
+        let _ = writeln!(out, "  {}", printable(problem));
     }
     out
 }

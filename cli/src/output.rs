@@ -1,4 +1,4 @@
-//! What commands print: tables, and text to somebody who may have stopped reading.
+//! Output of commands: text, YAML, tables and errors.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -7,16 +7,15 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-/// Prints a text to standard output. Who reads the first lines alone, as `head` does, has closed the other end: then
-/// nobody is told any more, which the answer says.
+/// Prints a text to standard output. Returns false if the reader has closed the pipe, as `head` does.
 ///
 /// # Errors
-/// Where standard output cannot be written.
+/// Standard output cannot be written.
 pub fn print(text: &str) -> anyhow::Result<bool> {
     write(text).context("cannot write to standard output")
 }
 
-/// As [`print`], with the bare error.
+/// Like [`print()`], without context on the error.
 pub(crate) fn write(text: &str) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -25,17 +24,17 @@ pub(crate) fn write(text: &str) -> io::Result<bool> {
     }
 }
 
-/// An object as a YAML document, without the marker before it.
+/// An object as a YAML document, without the leading `---`.
 pub(crate) fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_saphyr::to_string(object)?.trim_end()))
 }
 
-/// Columns under a heading, as wide as their widest cell, as kubectl prints them.
+/// A table in the style of kubectl: each column is as wide as its widest cell.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     columns(heading, rows, "   ")
 }
 
-/// The same with a gap of another width.
+/// A table with a given gap between columns.
 pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], gap: &str) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {
@@ -47,7 +46,7 @@ pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], 
     for row in std::iter::once(&heading.map(str::to_owned)).chain(rows) {
         let mut line = String::new();
         for (width, cell) in widths.iter().zip(row) {
-            // A String never refuses to grow.
+            // Writing to a String cannot fail.
             let _ = write!(line, "{cell:<width$}{gap}");
         }
         text.push_str(line.trim_end());
@@ -61,19 +60,19 @@ pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A text that somebody else wrote, with nothing in it that ends a line or that a terminal would act on.
+/// A foreign text with control characters replaced, so that it cannot end a line or control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Ends a command that cannot read what it was given.
+/// Prints the error and returns the exit code of wrong usage.
 pub(crate) fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
     print_error(&error.into());
     ExitCode::from(crate::WRONG_USAGE)
 }
 
-/// Prints the chain of an error that ends the process, once.
-#[expect(clippy::print_stderr, reason = "the process ends here, perhaps before any logger runs")]
+/// Prints an error with its causes on one line.
+#[expect(clippy::print_stderr, reason = "the process ends here, perhaps before a logger exists")]
 pub fn print_error(error: &anyhow::Error) {
     eprintln!("wva: {error:#}");
 }

@@ -1,4 +1,4 @@
-//! The Prometheus that a person names on the command line, for commands that read series.
+//! Client for the Prometheus that `--prometheus` names.
 
 use std::time::Duration;
 
@@ -9,43 +9,46 @@ pub(super) use wva_controller::Series;
 use wva_controller::{ClientError, PrometheusConfig, QueryError};
 use wva_crds::settings::Kind;
 
-use crate::arguments::{self, file_option, option, word};
+use crate::arguments::{file_option, option, path_value, value};
 
-/// Longest time for one query.
+/// Timeout of one query.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Adds the options that say where Prometheus is.
+/// Adds the options that locate Prometheus.
 pub(super) fn options(command: Command) -> Command {
     let file = |name, help| file_option(name, help).requires("prometheus");
     command
         .arg(option(
             "prometheus",
             "URL",
-            "Prometheus as it is reached from here, such as http://localhost:9090 of a port-forward",
+            "URL of Prometheus as seen from here, such as http://localhost:9090 of a port-forward",
         ))
-        .arg(file("prometheus-token-file", "File with a bearer token for it"))
-        .arg(file("prometheus-ca-file", "CA certificates (PEM) to trust for it, besides the system's"))
+        .arg(file("prometheus-token-file", "File with a bearer token for Prometheus"))
+        .arg(file(
+            "prometheus-ca-file",
+            "CA certificates (PEM) to trust for Prometheus, in addition to the system's",
+        ))
 }
 
-/// The client of that Prometheus.
+/// Client of that Prometheus.
 pub(super) struct Prometheus(wva_controller::Prometheus);
 
 impl Prometheus {
-    /// A client with these options; `None` where they name no Prometheus.
+    /// The client that the options describe; `None` without `--prometheus`.
     pub(super) fn from_options(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
-        let Some(url) = word(arguments, "prometheus") else { return Ok(None) };
+        let Some(url) = value(arguments, "prometheus") else { return Ok(None) };
         Kind::Url.parse(url).context("--prometheus")?;
         let read = |name: &str| {
-            let Some(path) = arguments::file(arguments, name) else { return Ok(None) };
+            let Some(path) = path_value(arguments, name) else { return Ok(None) };
             let read = std::fs::read(path).map(Some);
-            read.with_context(|| format!("--{name} {}: cannot be read", path.display()))
+            read.with_context(|| format!("--{name} {}: cannot read the file", path.display()))
         };
-        // The client takes a CA file that does not exist for one that comes later.
+        // The client accepts a CA file that does not exist yet.
         read("prometheus-ca-file")?;
         let token = read("prometheus-token-file")?.map(String::from_utf8).transpose();
-        let token = token
-            .context("--prometheus-token-file: found bytes that are no text: name the file with the token")?;
-        let ca_path = arguments::file(arguments, "prometheus-ca-file");
+        let token =
+            token.context("--prometheus-token-file: not a text file; name the file with the token")?;
+        let ca_path = path_value(arguments, "prometheus-ca-file");
         let client = wva_controller::Prometheus::new(PrometheusConfig {
             base_url: url.to_owned(),
             ca_path: ca_path.map(|path| path.to_string_lossy().into_owned()),
@@ -55,9 +58,9 @@ impl Prometheus {
         });
         let client = client.map_err(|error| match error {
             ClientError::Ca { problem, .. } => anyhow::anyhow!(
-                "--prometheus-ca-file: found no PEM certificates: name a file such as ca.crt: {problem}"
+                "--prometheus-ca-file: no PEM certificates found; name a file such as ca.crt: {problem}"
             ),
-            other => anyhow::Error::new(other).context("cannot make the client for Prometheus"),
+            other => anyhow::Error::new(other).context("cannot create the Prometheus client"),
         })?;
         Ok(Some(Self(client.with_timeout(TIMEOUT))))
     }
@@ -69,19 +72,21 @@ impl Prometheus {
                 format!("Prometheus did not answer: check --prometheus: {cause}")
             }
             QueryError::Unreachable { cause, .. } => {
-                format!("the answer of Prometheus broke off: {cause}")
+                format!("the connection to Prometheus broke during its answer: {cause}")
             }
             QueryError::Refused { status, .. } => {
                 let status = StatusCode::from_u16(status).map_or(status.to_string(), |s| s.to_string());
                 format!("Prometheus answered {status}: check --prometheus")
             }
             QueryError::Unreadable { is_json: true, .. } => {
-                "Prometheus did not answer with a vector".to_owned()
+                "the answer of Prometheus is not a vector".to_owned()
             }
             QueryError::Unreadable { problem, .. } => {
-                format!("the answer of Prometheus is no JSON: check --prometheus: {problem}")
+                format!("the answer of Prometheus is not JSON: check --prometheus: {problem}")
             }
-            QueryError::TooLong { limit, .. } => format!("Prometheus answered with more than {limit} bytes"),
+            QueryError::TooLong { limit, .. } => {
+                format!("the answer of Prometheus has more than {limit} bytes")
+            }
             QueryError::Token { .. } => error.to_string(),
         })
     }
@@ -101,16 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_is_none_is_refused_without_its_password() {
+    fn refuses_an_invalid_url_without_printing_its_password() {
         for url in ["ftp://user:pass@prometheus", "prometheus:9090", "http://"] {
-            let said = client(url).err().map(|error| format!("{error:#}")).unwrap();
-            assert!(said.starts_with("--prometheus: found") && said.contains("http://"), "{said}");
-            assert!(!said.contains("pass@"), "{said}");
+            let error = client(url).err().map(|error| format!("{error:#}")).unwrap();
+            assert!(error.starts_with("--prometheus: found") && error.contains("http://"), "{error}");
+            assert!(!error.contains("pass@"), "{error}");
         }
     }
 
     #[test]
-    fn a_file_that_is_unusable_is_named() {
+    fn names_an_unusable_file() {
         let error = |option: &str, path: &str| {
             let command = options(Command::new("doctor"));
             let url = ["doctor", "--prometheus", "http://localhost:1", option, path];
@@ -119,14 +124,14 @@ mod tests {
         };
         let own = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let unreadable = error("--prometheus-ca-file", "/absent");
-        assert!(unreadable.starts_with("--prometheus-ca-file /absent: cannot be read"), "{unreadable}");
+        assert!(unreadable.starts_with("--prometheus-ca-file /absent: cannot read"), "{unreadable}");
         let unreadable = error("--prometheus-token-file", "/absent");
-        assert!(unreadable.starts_with("--prometheus-token-file /absent: cannot be read"), "{unreadable}");
+        assert!(unreadable.starts_with("--prometheus-token-file /absent: cannot read"), "{unreadable}");
         let no_certificate = error("--prometheus-ca-file", own);
-        assert!(no_certificate.starts_with("--prometheus-ca-file: found no PEM"), "{no_certificate}");
+        assert!(no_certificate.starts_with("--prometheus-ca-file: no PEM"), "{no_certificate}");
     }
 
-    /// A server that gives each kind of answer, by expression.
+    /// Answers each expression with another kind of response.
     async fn answer(method: Method, uri: Uri, headers: HeaderMap) -> Response {
         assert_eq!(method, Method::GET);
         assert!(headers.get("authorization").is_none());
@@ -144,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_are_read_and_errors_name_the_option() {
+    async fn reads_vectors_and_names_the_option_in_errors() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
@@ -153,17 +158,17 @@ mod tests {
             let series = client.series(expression).await.unwrap();
             assert_eq!((series[0].label("pod"), series[0].label("no"), series[0].value), ("a", "", 2.5));
         }
-        let no_vector = "Prometheus did not answer with a vector";
+        let no_vector = "the answer of Prometheus is not a vector";
         for (expression, text) in [
             ("error", "Prometheus answered 400 Bad Request: check --prometheus"),
             ("failed", no_vector),
             ("text", no_vector),
-            ("html", "the answer of Prometheus is no JSON: check --prometheus: expected value at line 1"),
+            ("html", "the answer of Prometheus is not JSON: check --prometheus: expected value at line 1"),
         ] {
             let error = client.series(expression).await.unwrap_err();
             assert!(error.starts_with(text), "{error}");
         }
-        let nobody = self::client("http://127.0.0.1:1").unwrap().unwrap().series("x").await.unwrap_err();
-        assert!(nobody.starts_with("Prometheus did not answer: check --prometheus: "), "{nobody}");
+        let refused = self::client("http://127.0.0.1:1").unwrap().unwrap().series("x").await.unwrap_err();
+        assert!(refused.starts_with("Prometheus did not answer: check --prometheus: "), "{refused}");
     }
 }

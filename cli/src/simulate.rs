@@ -1,5 +1,5 @@
-//! `wva simulate`: policies on a simulated fleet under a load, side by side, and recorded cycles decided again. The
-//! simulation itself is the crate `wva-simulator`; here files are read, runs are shown as they go, and results are written.
+//! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again. The simulation is the crate
+//! `wva-simulator`; this command reads files, shows progress and writes results.
 
 mod replay;
 mod sweep;
@@ -18,17 +18,17 @@ use wva_simulator::study::study;
 use wva_simulator::traffic::trace;
 
 use self::sweep::Sweep;
-use crate::arguments::{file, file_option, format_option, option, word};
+use crate::arguments::{file_option, format_option, option, path_value, value};
 use crate::output::print;
 
-/// A scenario is a page or two.
+/// Largest scenario file, in bytes.
 const LIMIT: u64 = 1 << 20;
 
 const HELP: &str = "\
-A scenario names a fleet, its load, what requests are held to, and policies:
-ours with any saturation entry, the original's loop, an HPA, KEDA, fixed
-replicas, and the plan of one who knows all requests. docs/simulate.md tells
-what each field means and how the fleet is modelled.
+A scenario describes a fleet, its load, the objectives of requests, and policies:
+wva with any saturation entry, llm-d WVA, an HPA, KEDA, fixed replicas, and the
+oracle, which knows all requests in advance. docs/simulate.md explains all
+fields and the model of the fleet.
 
 Examples:
   wva simulate tests/scenarios/ladder.yaml --seeds 30 --report report.html
@@ -38,12 +38,12 @@ Examples:
   wva explain --record day.jsonl --for 24h
   wva simulate --replay day.jsonl --config changed.yaml
 
-The same scenario and seeds give the same bytes.";
+The same scenario and seeds give the same output.";
 
 /// The command line of `wva simulate`.
 pub(crate) fn command() -> Command {
     Command::new("simulate")
-        .about("Try policies on a simulated fleet under a load, faster than real time")
+        .about("Compare scaling policies on a simulated fleet, faster than real time")
         .after_help(HELP)
         .arg(
             Arg::new("scenario")
@@ -54,7 +54,7 @@ pub(crate) fn command() -> Command {
                 .help("Scenario file, YAML or JSON"),
         )
         .arg(
-            file_option("compare", "Two scenarios, one table below the other")
+            file_option("compare", "Run two scenarios and print one table for each")
                 .value_names(["A", "B"])
                 .num_args(2)
                 .conflicts_with("scenario"),
@@ -63,7 +63,7 @@ pub(crate) fn command() -> Command {
             option(
                 "seeds",
                 "N",
-                "Runs each policy on the seeds 1 to N, and shows means with confidence intervals",
+                "Run each policy with the seeds 1 to N; prints means with confidence intervals",
             )
             .default_value("1")
             .value_parser(value_parser!(u64).range(1..=1000)),
@@ -72,17 +72,18 @@ pub(crate) fn command() -> Command {
             option(
                 "sweep",
                 "FIELD=A..B[/N]",
-                "Sets a field of the scenario to N values from A to B (6), one table each",
+                "Run the scenario with N values (default 6) of a field from A to B, one table each",
             )
             .value_parser(value_parser!(Sweep)),
         )
-        .arg(file_option("report", "Writes one HTML page with plots that needs no network"))
+        .arg(file_option("report", "Write a self-contained HTML page with plots"))
         .args(replay::arguments())
         .arg(format_option(&["text", "json"]))
 }
 
+/// Runs the command.
 pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    if let Some(recorded) = file(arguments, "replay") {
+    if let Some(recorded) = path_value(arguments, "replay") {
         return replay::replay(recorded, arguments);
     }
     let seeds = arguments.get_one::<u64>("seeds").copied().unwrap_or(1);
@@ -90,33 +91,33 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let files: Vec<_> = files.chain(arguments.get_many("compare").into_iter().flatten()).collect();
     let mut scenarios = Vec::new();
     for file in files {
-        // Every scenario is understood before the first one runs.
+        // All scenarios are read before the first one runs.
         scenarios.extend(
-            read(file, arguments.get_one::<Sweep>("sweep"))
-                .with_context(|| format!("{} cannot be simulated", file.display()))?,
+            read_scenarios(file, arguments.get_one::<Sweep>("sweep"))
+                .with_context(|| format!("cannot simulate {}", file.display()))?,
         );
     }
-    let sections: Vec<Section> = scenarios.into_iter().map(|(title, s)| section(title, s, seeds)).collect();
-    print(&match word(arguments, "format") {
+    let sections: Vec<Section> = scenarios.into_iter().map(|(title, s)| run(title, s, seeds)).collect();
+    print(&match value(arguments, "format") {
         Some("json") => format!("{}\n", report::json(&sections)),
         _ => report::table(&sections),
     })?;
-    // Last: hours of simulation are not lost for want of a folder.
-    if let Some(file) = file(arguments, "report") {
+    // Written last, so that a failure does not lose the printed results.
+    if let Some(file) = path_value(arguments, "report") {
         std::fs::write(file, report::html(&sections))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenarios of a file, with their titles: one, or one for each value of a sweep.
-fn read(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scenario)>> {
-    let text = text(file)?;
+/// The scenarios of a file with their titles: one, or one for each value of a sweep.
+fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scenario)>> {
+    let text = read_text(file)?;
     let tree = scenario::tree(&text)?;
-    let plain = Spec::read(&tree)?;
-    let trace = plain.traffic.trace.as_ref().map(|t| requests(file, t)).transpose()?;
+    let base = Spec::read(&tree)?;
+    let trace = base.traffic.trace.as_ref().map(|t| read_trace(file, t)).transpose()?;
     let Some(sweep) = sweep else {
-        return Ok(vec![(plain.name.clone(), plain.scenario(trace)?)]);
+        return Ok(vec![(base.name.clone(), base.scenario(trace)?)]);
     };
     let each = sweep.values().map(|value| {
         let mut tree = tree.clone();
@@ -127,59 +128,60 @@ fn read(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scena
     each.collect()
 }
 
-fn text(file: &Path) -> anyhow::Result<String> {
+fn read_text(file: &Path) -> anyhow::Result<String> {
     use std::io::Read;
     let mut text = String::new();
     let opened = std::fs::File::open(file)?;
-    opened.take(LIMIT + 1).read_to_string(&mut text).context("it cannot be read as UTF-8 text")?;
-    anyhow::ensure!(text.len() as u64 <= LIMIT, "it is longer than {LIMIT} bytes");
-    anyhow::ensure!(!text.trim().is_empty(), "it is empty");
+    opened.take(LIMIT + 1).read_to_string(&mut text).context("not a UTF-8 text file")?;
+    anyhow::ensure!(text.len() as u64 <= LIMIT, "the file is longer than {LIMIT} bytes");
+    anyhow::ensure!(!text.trim().is_empty(), "the file is empty");
     Ok(text)
 }
 
-fn requests(scenario: &Path, wanted: &scenario::spec::Trace) -> anyhow::Result<Arc<[Request]>> {
-    let file = scenario.parent().unwrap_or(Path::new(".")).join(&wanted.file);
-    let failed = || format!("traffic.trace.file: {}", file.display());
-    let opened = std::fs::File::open(&file).with_context(failed)?;
-    let read = trace::read(BufReader::new(opened), wanted.layout, wanted.model.as_deref());
-    Ok(read.with_context(failed)?.into())
+/// Requests of a trace file, whose path is relative to the scenario.
+fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<Arc<[Request]>> {
+    let file = scenario.parent().unwrap_or(Path::new(".")).join(&trace.file);
+    let context = || format!("traffic.trace.file: {}", file.display());
+    let opened = std::fs::File::open(&file).with_context(context)?;
+    let requests = trace::read(BufReader::new(opened), trace.layout, trace.model.as_deref());
+    Ok(requests.with_context(context)?.into())
 }
 
-fn section(title: String, scenario: Scenario, seeds: u64) -> Section {
-    let mut shown = Progress::new();
-    let studies = study(&scenario, seeds, |policy, seed, share| shown.show(&title, policy, seed, share));
-    shown.clear();
+fn run(title: String, scenario: Scenario, seeds: u64) -> Section {
+    let mut progress = Progress::new();
+    let studies = study(&scenario, seeds, |policy, seed, share| progress.show(&title, policy, seed, share));
+    progress.clear();
     Section { title, seeds, scenario, studies }
 }
 
-/// One line on a terminal that tells how far the runs are.
+/// Progress of the runs, on one line of a terminal.
 struct Progress {
-    on: bool,
-    last: u32,
+    is_terminal: bool,
+    percent: u32,
 }
 
 impl Progress {
     fn new() -> Self {
-        Self { on: std::io::stderr().is_terminal(), last: u32::MAX }
+        Self { is_terminal: std::io::stderr().is_terminal(), percent: u32::MAX }
     }
 
     fn show(&mut self, title: &str, policy: &str, seed: u64, share: f64) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of 100")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
         let percent = (100.0 * share) as u32;
-        if self.on && percent != self.last {
-            self.last = percent;
+        if self.is_terminal && percent != self.percent {
+            self.percent = percent;
             Self::write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
         }
     }
 
     fn clear(&self) {
-        if self.on {
+        if self.is_terminal {
             Self::write("\r\x1b[K");
         }
     }
 
     fn write(text: &str) {
-        // A terminal that is gone is no reason to stop the runs.
+        // A closed terminal must not stop the runs.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }

@@ -1,5 +1,5 @@
-//! `wva webhook-config`: the webhook configurations, and the APIService where it is wanted, as YAML for those who keep
-//! them whole in Git. What is printed depends on the command line alone, so that it is the same everywhere.
+//! `wva webhook-config`: prints the webhook configurations, and on request the APIService, to keep them in Git. The
+//! output depends only on the command line.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,23 +16,24 @@ use wva_webhook::registration::{
 };
 
 use super::output::{self, yaml};
-use crate::arguments::{file, file_option, flag, option, word};
+use crate::arguments::{file_option, flag, option, path_value, value};
 
-/// More than any bundle of CAs.
-const BUNDLE: u64 = 1 << 20;
+/// Largest CA bundle, in bytes.
+const MAX_BUNDLE: u64 = 1 << 20;
 
 const HELP: &str = "\
-The defaults are those of config/base. For a release of the Helm chart name what
-it made: --webhook-service <fullname>-webhook-service, --config-map-name
+The defaults match config/base. For a Helm release, pass the names of its
+objects: --webhook-service <fullname>-webhook-service, --config-map-name
 <fullname>-variantautoscaling-config, and so on.
 
-Without --ca-file the caBundle is left out: the leader fills it in within
-seconds of its start, and until then objects are refused under --failure-policy
-Fail. A release of the chart with wva.webhook.register=false leaves them alone:
-there give --ca-file. --without-rules prints the objects as the chart has them:
-nothing is refused before anybody can answer, and the leader adds rules and
-caBundle. Tell your GitOps tool to leave to the field manager wva-webhook what
-is its own.
+Without --ca-file the output has no caBundle. The leader adds it within seconds
+after its start; until then the API server refuses VariantAutoscalings under
+--failure-policy Fail. With the Helm value wva.webhook.register=false the leader
+does not add it: pass --ca-file.
+
+--without-rules prints the configurations without rules, as the chart creates
+them: the API server calls no webhook until the leader adds rules and caBundle.
+Configure your GitOps tool to ignore the fields of the field manager wva-webhook.
 
 Examples:
   wva webhook-config > webhooks.yaml
@@ -42,24 +43,24 @@ Examples:
 /// The command line of `wva webhook-config`.
 pub(crate) fn command() -> Command {
     let command = Command::new("webhook-config")
-        .about("The webhook configurations, and the APIService, as YAML")
+        .about("Print the webhook configurations, and on request the APIService, as YAML")
         .after_help(HELP);
-    named(command)
-        .arg(policy("failure-policy", "Fail", "For VariantAutoscalings, while no webhook answers"))
-        .arg(policy("config-map-failure-policy", "Ignore", "For ConfigMaps, while no webhook answers"))
-        .arg(file_option("ca-file", "CA bundle (PEM) to put in"))
+    install_options(command)
+        .arg(policy("failure-policy", "Fail", "Failure policy for VariantAutoscalings"))
+        .arg(policy("config-map-failure-policy", "Ignore", "Failure policy for ConfigMaps"))
+        .arg(file_option("ca-file", "CA bundle (PEM) for caBundle"))
         .arg(
             flag("without-rules", "Leave out rules and caBundle, which the leader then adds")
                 .conflicts_with("ca-file"),
         )
         .arg(flag(
             "external-metrics",
-            "The APIService of external.metrics.k8s.io too, of which a cluster has one",
+            "Add the APIService of external.metrics.k8s.io; a cluster has only one",
         ))
 }
 
-/// The options that say of which install: names and settings of its controller.
-fn named(command: Command) -> Command {
+/// Adds the options that describe the install: names and settings of its controller.
+fn install_options(command: Command) -> Command {
     command
         .arg(
             setting("POD_NAMESPACE", "namespace", "NAMESPACE", "Namespace of the controller")
@@ -67,7 +68,7 @@ fn named(command: Command) -> Command {
                 .default_value("workload-variant-autoscaler-system"),
         )
         .arg(
-            setting("WEBHOOK_SERVICE", "webhook-service", "SERVICE", "Service of the controller")
+            setting("WEBHOOK_SERVICE", "webhook-service", "SERVICE", "Service of the webhooks")
                 .default_value("workload-variant-autoscaler-webhook-service"),
         )
         .arg(setting(
@@ -76,29 +77,29 @@ fn named(command: Command) -> Command {
             "NAME",
             "Name of both webhook configurations [default: <namespace>-<service without -service>]",
         ))
-        .arg(of_controller("CONTROLLER_INSTANCE", "controller-instance", "INSTANCE"))
+        .arg(controller_setting("CONTROLLER_INSTANCE", "controller-instance", "INSTANCE"))
         .arg(
-            option("instance-policy", "POLICY", "What the instance does with unlabelled objects")
+            option("instance-policy", "POLICY", "What an instance does with objects without its label")
                 .value_parser(["inject", "require", "ignore"])
                 .default_value("inject"),
         )
-        .arg(of_controller("WATCH_NAMESPACE", "watch-namespace", "NAMESPACE"))
-        .arg(of_controller("CONFIG_MAP_NAME", "config-map-name", "NAME").default_value(MAIN_MAP_NAME))
-        .arg(of_controller("SATURATION_CONFIG_MAP_NAME", "saturation-config-map-name", "NAME"))
-        .arg(of_controller("SERVICE_CLASS_CONFIG_MAP_NAME", "service-class-config-map-name", "NAME"))
+        .arg(controller_setting("WATCH_NAMESPACE", "watch-namespace", "NAMESPACE"))
+        .arg(controller_setting("CONFIG_MAP_NAME", "config-map-name", "NAME").default_value(MAIN_MAP_NAME))
+        .arg(controller_setting("SATURATION_CONFIG_MAP_NAME", "saturation-config-map-name", "NAME"))
+        .arg(controller_setting("SERVICE_CLASS_CONFIG_MAP_NAME", "service-class-config-map-name", "NAME"))
 }
 
-/// A setting of the controller, as it is called there.
-fn of_controller(key: &'static str, name: &'static str, value: &'static str) -> Arg {
+/// An option whose help is the key of the setting.
+fn controller_setting(key: &'static str, name: &'static str, value: &'static str) -> Arg {
     setting(key, name, value, "").help(format!("{key} of the controller"))
 }
 
-/// What only a valid value of a setting can be: the API server would refuse anything else in these objects.
+/// An option that accepts valid values of a setting only; the API server would refuse others.
 fn setting(key: &'static str, name: &'static str, value: &'static str, help: &'static str) -> Arg {
-    option(name, value, help).value_parser(move |found: &str| match Setting::by_key(key) {
-        _ if found.is_empty() => Err("it is empty: write a name, or leave the option out".to_owned()),
-        Some(setting) => setting.kind.parse(found).map(|_| found.to_owned()).map_err(|e| e.to_string()),
-        None => Ok(found.to_owned()),
+    option(name, value, help).value_parser(move |text: &str| match Setting::by_key(key) {
+        _ if text.is_empty() => Err("empty: write a name, or leave the option out".to_owned()),
+        Some(setting) => setting.kind.parse(text).map(|_| text.to_owned()).map_err(|e| e.to_string()),
+        None => Ok(text.to_owned()),
     })
 }
 
@@ -108,26 +109,27 @@ fn policy(name: &'static str, default: &'static str, help: &'static str) -> Arg 
 
 /// Runs the command.
 pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let word = |name: &str| word(arguments, name);
-    let bundle = file(arguments, "ca-file").map(bundle).transpose()?;
+    let value = |name: &str| value(arguments, name);
+    let bundle = path_value(arguments, "ca-file").map(read_bundle).transpose()?;
     let (namespace, service) =
-        (word("namespace").unwrap_or_default(), word("webhook-service").unwrap_or_default());
-    let name = word("webhook-configuration").map_or_else(|| configuration(namespace, service), str::to_owned);
-    let maps = entry_maps(word("saturation-config-map-name"), word("service-class-config-map-name"));
+        (value("namespace").unwrap_or_default(), value("webhook-service").unwrap_or_default());
+    let name = value("webhook-configuration")
+        .map_or_else(|| default_configuration_name(namespace, service), str::to_owned);
+    let maps = entry_maps(value("saturation-config-map-name"), value("service-class-config-map-name"));
     let options = ConfigurationOptions {
         name: &name,
         service,
         namespace,
-        instance: word("controller-instance"),
-        policy: match word("instance-policy") {
+        instance: value("controller-instance"),
+        policy: match value("instance-policy") {
             Some("require") => InstancePolicy::Require,
             Some("ignore") => InstancePolicy::Ignore,
             _ => InstancePolicy::Inject,
         },
-        watch_namespace: word("watch-namespace"),
-        variants: failure_policy(word("failure-policy")),
-        config_maps: failure_policy(word("config-map-failure-policy")),
-        main_config_map: word("config-map-name").unwrap_or(MAIN_MAP_NAME),
+        watch_namespace: value("watch-namespace"),
+        variants: failure_policy(value("failure-policy")),
+        config_maps: failure_policy(value("config-map-failure-policy")),
+        main_config_map: value("config-map-name").unwrap_or(MAIN_MAP_NAME),
         entry_config_maps: &maps,
     };
     let list = if arguments.get_flag("without-rules") {
@@ -144,16 +146,16 @@ pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// As the chart names both.
-fn configuration(namespace: &str, service: &str) -> String {
+/// The name that the chart gives to both webhook configurations.
+fn default_configuration_name(namespace: &str, service: &str) -> String {
     format!("{namespace}-{}", service.strip_suffix("-service").unwrap_or(service))
 }
 
-fn failure_policy(word: Option<&str>) -> FailurePolicy {
-    if word == Some("Ignore") { FailurePolicy::Ignore } else { FailurePolicy::Fail }
+fn failure_policy(value: Option<&str>) -> FailurePolicy {
+    if value == Some("Ignore") { FailurePolicy::Ignore } else { FailurePolicy::Fail }
 }
 
-/// Every map of entries that is read in the controller's namespace, in the order of the chart.
+/// Names of the ConfigMaps with entries in the controller's namespace, in the order of the chart.
 fn entry_maps<'a>(saturation: Option<&'a str>, service_classes: Option<&'a str>) -> Vec<&'a str> {
     let known =
         SATURATION_MAP_NAMES.into_iter().chain(SCALE_TO_ZERO_MAP_NAMES).chain([SERVICE_CLASS_MAP_NAME]);
@@ -182,19 +184,20 @@ fn api_service(namespace: &str, service: &str, bundle: Option<&[u8]>) -> Value {
     object
 }
 
-/// The text of a CA bundle, if that is what the file holds.
-fn bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let shown = path.display();
-    let length = std::fs::metadata(path).with_context(|| format!("--ca-file {shown}: cannot be read"))?.len();
+/// Reads a CA bundle and checks that it contains certificates.
+fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
+    let file = path.display();
+    let length =
+        std::fs::metadata(path).with_context(|| format!("--ca-file {file}: cannot read the file"))?.len();
     anyhow::ensure!(
-        length <= BUNDLE,
-        "--ca-file {shown}: found {length} bytes: a CA bundle is a few kilobytes"
+        length <= MAX_BUNDLE,
+        "--ca-file {file}: too large for a CA bundle ({length} bytes, at most {MAX_BUNDLE})"
     );
-    let text = std::fs::read(path).with_context(|| format!("--ca-file {shown}: cannot be read"))?;
-    let certificates = reqwest::Certificate::from_pem_bundle(&text);
-    let known = certificates.is_ok_and(|certificates| !certificates.is_empty());
-    anyhow::ensure!(known, "--ca-file {shown}: found no certificate in it: name a PEM file such as ca.crt");
-    Ok(text)
+    let pem = std::fs::read(path).with_context(|| format!("--ca-file {file}: cannot read the file"))?;
+    let certificates = reqwest::Certificate::from_pem_bundle(&pem);
+    let is_bundle = certificates.is_ok_and(|certificates| !certificates.is_empty());
+    anyhow::ensure!(is_bundle, "--ca-file {file}: no certificate found; name a PEM file such as ca.crt");
+    Ok(pem)
 }
 
 #[cfg(test)]
@@ -209,12 +212,12 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_those_of_the_kustomize_base() {
+    fn defaults_match_the_kustomize_base() {
         let maps = entry_maps(None, None);
         let (namespace, service) =
             ("workload-variant-autoscaler-system", "workload-variant-autoscaler-webhook-service");
         let options = ConfigurationOptions {
-            name: &configuration(namespace, service),
+            name: &default_configuration_name(namespace, service),
             service,
             namespace,
             instance: None,
@@ -230,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_differs_from_what_is_closed_by_rules_and_bundle_alone() {
+    fn registration_adds_only_rules_and_bundle() {
         let maps = entry_maps(Some("own"), Some("classes"));
         assert_eq!((maps[0], maps[maps.len() - 1]), ("own", "classes"));
         let options = ConfigurationOptions {

@@ -1,13 +1,13 @@
-//! The workloads that variants name, as they are stored: how many replicas each has, and how many of them are ready.
+//! Workloads that variants refer to: Deployments, StatefulSets and LeaderWorkerSets as stored in the cluster.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use wva_rules::{Target, api_group};
 
-use super::cluster::{Cluster, ObjectId, Unseen, WORKLOADS, id, items, number, text};
+use super::cluster::{Cluster, ListError, ObjectId, WORKLOADS, id, items, number, text};
 
-/// Names a workload.
+/// Identity of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
     namespace: String,
@@ -17,7 +17,7 @@ pub(crate) struct WorkloadKey {
 }
 
 impl WorkloadKey {
-    /// The workload that a reference in a namespace names.
+    /// The key of the target of an object in `namespace`.
     pub(crate) fn new(namespace: &str, target: &Target) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -28,85 +28,89 @@ impl WorkloadKey {
     }
 }
 
-/// All workloads of the kinds that are scaled.
+/// All workloads of scalable kinds.
 #[derive(Default)]
 pub(super) struct Workloads {
     all: BTreeMap<WorkloadKey, Value>,
-    /// Kinds that could not be seen, and why.
-    pub(super) unseen: Vec<(&'static str, Unseen)>,
+    /// Kinds that could not be listed.
+    pub(super) unreadable: Vec<(&'static str, ListError)>,
 }
 
-/// What became of the search for a workload.
-pub(super) enum Found<'a> {
-    /// As it is stored.
-    Here(&'a Value),
-    Missing,
-    /// Its kind cannot be seen.
-    Hidden(&'a Unseen),
-    /// It is of a kind that nobody looks at here.
-    Unknown,
+/// Result of a lookup.
+pub(super) enum WorkloadLookup<'a> {
+    /// The workload as stored.
+    Found(&'a Value),
+    /// No such workload.
+    NotFound,
+    /// Its kind could not be listed.
+    Unreadable(&'a ListError),
+    /// Its kind is not scalable.
+    UnsupportedKind,
 }
 
 impl Workloads {
-    /// Reads what can be seen of them. A kind that the cluster does not have has no workloads.
+    /// Lists all scalable kinds. A kind that is not installed has no workloads.
     pub(super) async fn read(cluster: &Cluster) -> Self {
-        let mut read = Self::default();
+        let mut workloads = Self::default();
         for kind in WORKLOADS {
             match cluster.list(kind).await {
-                Ok(found) => found.into_iter().for_each(|object| read.add(object)),
-                Err(error) if error.is_no_kind() => {}
-                Err(error) => read.unseen.push((kind.kind, error)),
+                Ok(objects) => objects.into_iter().for_each(|object| workloads.add(object)),
+                Err(error) if error.is_kind_missing() => {}
+                Err(error) => workloads.unreadable.push((kind.kind, error)),
             }
         }
-        read
+        workloads
     }
 
-    /// Takes one in that is of a kind that is scaled.
+    /// Adds an object; ignores other kinds.
     pub(super) fn add(&mut self, object: Value) {
         let group = api_group(text(&object, "/apiVersion")).to_owned();
         let kind = text(&object, "/kind").to_owned();
-        if WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
+        if is_scalable(&group, &kind) {
             let ObjectId { namespace, name } = id(&object);
             self.all.insert(WorkloadKey { namespace, group, kind, name }, object);
         }
     }
 
-    /// What a reference in a namespace leads to.
-    pub(super) fn find(&self, namespace: &str, target: &Target) -> Found<'_> {
-        let (group, kind) = (target.group(), target.kind.as_str());
-        if !WORKLOADS.iter().any(|known| known.group == group && known.kind == kind) {
-            return Found::Unknown;
+    /// Looks up the target of an object in `namespace`.
+    pub(super) fn find(&self, namespace: &str, target: &Target) -> WorkloadLookup<'_> {
+        if !is_scalable(target.group(), &target.kind) {
+            return WorkloadLookup::UnsupportedKind;
         }
         if let Some(object) = self.all.get(&WorkloadKey::new(namespace, target)) {
-            return Found::Here(object);
+            return WorkloadLookup::Found(object);
         }
-        let hidden = self.unseen.iter().find(|(unseen, _)| *unseen == kind);
-        hidden.map_or(Found::Missing, |(_, why)| Found::Hidden(why))
+        let unreadable = self.unreadable.iter().find(|(kind, _)| *kind == target.kind);
+        unreadable.map_or(WorkloadLookup::NotFound, |(_, error)| WorkloadLookup::Unreadable(error))
     }
 }
 
-/// Replicas that a workload asks for: 1 where it does not say.
-pub(super) fn replicas(workload: &Value) -> u64 {
+fn is_scalable(group: &str, kind: &str) -> bool {
+    WORKLOADS.iter().any(|workload| workload.group == group && workload.kind == kind)
+}
+
+/// `spec.replicas`; the API server defaults it to 1.
+pub(super) fn spec_replicas(workload: &Value) -> u64 {
     number(workload, "/spec/replicas").unwrap_or(1)
 }
 
-/// The accelerator that its pods can only run on, where its template says one.
+/// Ready replicas, at most `spec.replicas`.
+pub(super) fn ready_replicas(workload: &Value) -> u64 {
+    number(workload, "/status/readyReplicas").unwrap_or(0).min(spec_replicas(workload))
+}
+
+/// The accelerator that the pod template requires, if any.
 pub(super) fn accelerator(workload: &Value) -> Option<String> {
     let template = ["/spec/template/spec", "/spec/leaderWorkerTemplate/workerTemplate/spec"];
     let pod = template.into_iter().find_map(|pointer| workload.pointer(pointer))?;
     wva_controller::template_accelerator(&serde_json::from_value(pod.clone()).ok()?)
 }
 
-/// A variable of a container; the namespace may stand there as a reference to the pod's own.
-pub(crate) fn in_environment(container: &Value, namespace: &str, key: &str) -> Option<String> {
+/// An environment variable of a container; a `fieldRef` to the pod's namespace resolves to `namespace`.
+pub(crate) fn env_value(container: &Value, namespace: &str, key: &str) -> Option<String> {
     let variable = items(container, "/env").find(|variable| text(variable, "/name") == key)?;
     if text(variable, "/valueFrom/fieldRef/fieldPath") == "metadata.namespace" {
         return Some(namespace.to_owned());
     }
     Some(text(variable, "/value").to_owned()).filter(|value| !value.is_empty())
-}
-
-/// Those of them that are ready.
-pub(super) fn ready(workload: &Value) -> u64 {
-    number(workload, "/status/readyReplicas").unwrap_or(0).min(replicas(workload))
 }

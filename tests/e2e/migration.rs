@@ -61,12 +61,12 @@ async fn objects(session: &Session<'_>) -> anyhow::Result<()> {
     step("What has to change, and the same offline");
     let run = session.wva(&["migrate", "-n", &session.namespace]).await?;
     ensure!(run.code == 0, "{run:?}");
-    ensure!(run.stderr.contains("wva crd |") && run.stderr.contains("1 to apply, 1 as"), "{run:?}");
+    ensure!(run.stderr.contains("wva crd |") && run.stderr.contains("1 to apply, 1 need"), "{run:?}");
     ensure!(run.stdout.contains("llm-d.ai/variant-cost"), "{run:?}");
     let judged = session.wva_with(&["validate", "--strict", "-"], &run.stdout).await?;
     ensure!(judged.code == 0 && judged.stdout.contains("0 denied, 0 warnings"), "{judged:?}");
     let in_files = session.wva_with(&["migrate", "-"], &std::fs::read_to_string(OBJECTS)?).await?;
-    ensure!(in_files.code == 0 && in_files.stderr.contains("1 to apply, 1 as"), "{in_files:?}");
+    ensure!(in_files.code == 0 && in_files.stderr.contains("1 to apply, 1 need"), "{in_files:?}");
 
     step("The CRD of this release, and every variant in mode recommend before anything of ours runs");
     let crd = session.wva(&["crd"]).await?;
@@ -99,7 +99,7 @@ async fn until_schema_is_served(session: &Session<'_>) -> anyhow::Result<()> {
 async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Result<Install> {
     step("This controller is installed beside the original");
     let before = session.wva(&["status", "-n", &session.namespace]).await?;
-    ensure!(before.code == 0 && before.stderr.contains("no pod with the labels"), "{before:?}");
+    ensure!(before.code == 0 && before.stderr.contains("no running pod with the labels"), "{before:?}");
     ensure!(before.stdout.contains("no status yet"), "{before:?}");
     let install = with_webhooks_from_git(session).await?;
     // What tells a person's program where the controller is, and Prometheus who publishes.
@@ -119,7 +119,7 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
     session.twice(&["status", "-n", &session.namespace, "--watch"], "NAMESPACE   NAME").await?;
     session
         .until("nothing to be broken", &["doctor", "-n", &session.namespace], |run| {
-            run.code == 0 && run.stdout.contains("beside the original")
+            run.code == 0 && run.stdout.contains("next to llm-d WVA")
         })
         .await?;
 
@@ -127,7 +127,7 @@ async fn side_by_side(session: &Session<'_>, original: &Original) -> anyhow::Res
     original.says("llama-h100", 3);
     let prometheus = session.testbed.prometheus_url()?;
     let compare = ["doctor", "-n", &session.namespace, "--compare", "--prometheus", &prometheus];
-    let parts = ["-2", "pod=original-0", "1 the same, 1 not"];
+    let parts = ["-2", "pod=original-0", "1 equal, 1 different"];
     session
         .until("a difference", &compare, |run| {
             run.code == 1 && parts.iter().all(|part| run.stdout.contains(part))
@@ -183,7 +183,7 @@ async fn cut_over(session: &Session<'_>, original: &Original) -> anyhow::Result<
     let prometheus = session.testbed.prometheus_url()?;
     let doctor = ["doctor", "-n", &session.namespace, "--prometheus", &prometheus];
     let parts =
-        ["2 variants: 0 broken, 0 to look at, 2 fine", "served by workload-variant-autoscaler-system/"];
+        ["2 variants: 0 broken, 0 with warnings, 2 ok", "served by workload-variant-autoscaler-system/"];
     session
         .until("a chain that holds", &doctor, |run| {
             run.code == 0 && parts.iter().all(|part| run.stdout.contains(part))

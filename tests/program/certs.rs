@@ -75,10 +75,10 @@ fn what_is_made_fits_and_is_not_overwritten() {
     assert!(secret.lines().all(|line| !told.contains(line)), "a key was printed:\n{told}");
 
     let before = read(&cert);
-    says(folder.make(), 1, &["tls.crt is there already", "name another folder"]);
+    says(folder.make(), 1, &["tls.crt exists already", "another directory"]);
     assert_eq!(read(&cert), before);
     std::fs::remove_file(&cert).unwrap();
-    says(folder.make(), 1, &["tls.key is there already"]);
+    says(folder.make(), 1, &["tls.key exists already"]);
     assert!(!Path::new(&cert).exists(), "all or nothing");
 }
 
@@ -141,7 +141,7 @@ fn what_does_not_fit_ends_with_1() {
 fn wrong_usage_ends_with_2_and_a_wrong_value_is_named() {
     says(certs(&[], ""), 2, &["inspect", "make"]);
     says(certs(&["inspect"], ""), 2, &["<PATH>"]);
-    says(certs(&["inspect", "/no/such/file"], ""), 2, &["/no/such/file: cannot be read"]);
+    says(certs(&["inspect", "/no/such/file"], ""), 2, &["/no/such/file: cannot read the file"]);
     says(certs(&["make", "--namespace", "a", "--service", "b"], ""), 2, &["--out"]);
     says(certs(&["make", "--namespace", "a", "--out", "x"], ""), 2, &["--service"]);
     let make = |namespace: &str, life: &str| {

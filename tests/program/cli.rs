@@ -73,7 +73,7 @@ fn an_empty_snapshot_is_a_command_that_failed_and_no_fleet() {
         let out = decide(nothing).ends(1).reports(&["<stdin> is empty", "wva explain --snapshot"]);
         assert_eq!(out.stdout, "");
     }
-    assert_eq!(decide("models: []").ends(0).stdout, "no variant in it, so nothing is decided\n");
+    assert_eq!(decide("models: []").ends(0).stdout, "the snapshot has no variants; nothing to decide\n");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
         whole[2]["spec"]["service"],
         serde_json::json!({"name": "x-service", "namespace": "wva", "port": 6443})
     );
-    run(&["webhook-config", "--ca-file", base], "").ends(1).reports(&["found no certificate"]);
+    run(&["webhook-config", "--ca-file", base], "").ends(1).reports(&["no certificate found"]);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn objects_of_the_original_are_migrated_to_what_validate_takes() {
     let file = |name: &str| format!("{}/tests/fixtures/migrate/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     for (name, steps) in [("first-releases", 2), ("v0.8", 1), ("v0.9", 4)] {
         let out = run(&["migrate", &file(name)], "").ends(0);
-        let out = out.reports(&[&format!("{steps} to apply"), "Nothing was changed"]);
+        let out = out.reports(&[&format!("{steps} to apply"), "Nothing was applied"]);
         run(&["validate", "--strict", "-"], out.stdout).ends(0).prints(&[": 0 denied, 0 warnings"]);
     }
     // A person has to settle something.

@@ -86,7 +86,7 @@ fn an_empty_scenario_is_called_empty() {
     let empty = folder("empty").join("empty.yaml");
     std::fs::write(&empty, "\n").unwrap();
     let said = simulate(&[empty.to_str().unwrap()]).ends(1).stderr;
-    assert!(said.ends_with("empty.yaml cannot be simulated: it is empty\n"), "{said}");
+    assert!(said.ends_with("empty.yaml: the file is empty\n"), "{said}");
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn recorded_cycles_are_decided_again_under_other_settings() {
     run(&[]).reports(&["changed.yaml", "config.saturation.default"]);
     std::fs::write(&config, "limitedMode: true").unwrap();
     std::fs::write(&recorded, "").unwrap();
-    run(&[]).reports(&["no cycle is recorded"]);
+    run(&[]).reports(&["the recording has no cycles"]);
     // Nothing is to be changed.
     simulate(&["--replay=day.jsonl"]).ends(2);
 }

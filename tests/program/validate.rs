@@ -138,7 +138,7 @@ fn github_gets_one_annotation_a_finding() {
     assert_eq!(lines.len(), 6, "{said}");
     let cost = "::error file=five-faults.yaml,line=14,col=16,endColumn=19,title=WVA-VA-003::spec.variantCost: found 80.0";
     assert!(lines[3].starts_with(cost), "{said}");
-    assert_eq!(lines[5], "2 objects (1 of other kinds passed over): 5 denied, 0 warnings");
+    assert_eq!(lines[5], "2 objects (1 of other kinds ignored): 5 denied, 0 warnings");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn directories_and_patterns_are_expanded_and_links_do_not_loop() {
         assert_eq!(files, want, "{args:?}");
     }
     scratch.file("empty/readme.md", "");
-    validate_in(dir, &["empty"], "").ends(2).reports(&["empty: no file below it ends in .yaml"]);
+    validate_in(dir, &["empty"], "").ends(2).reports(&["empty: no .yaml"]);
 }
 
 #[test]

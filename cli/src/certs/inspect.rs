@@ -1,4 +1,4 @@
-//! `wva certs inspect`: a table of what was found, what fits, and what does not.
+//! `wva certs inspect`: a table of certificates and keys, followed by notes and findings.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use wva_certs::inspect::{Report, Row};
 
 use super::input;
-use crate::output::{columns, print, wrong_usage};
+use crate::output::{columns, print, printable, wrong_usage};
 
 pub(super) fn inspect(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let mut given = Vec::new();
@@ -21,11 +21,11 @@ pub(super) fn inspect(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
     let now = Timestamp::now();
     let report = wva_certs::inspect::inspect(&given, now);
-    print(&told(&report, now))?;
+    print(&render(&report, now))?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn told(report: &Report, now: Timestamp) -> String {
+fn render(report: &Report, now: Timestamp) -> String {
     let mut text = String::new();
     if !report.rows.is_empty() {
         text.push_str(&table(&report.rows, now));
@@ -34,7 +34,7 @@ fn told(report: &Report, now: Timestamp) -> String {
     for (mark, lines) in [("ok:     ", &report.notes), ("FINDING:", &report.findings)] {
         for line in lines {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{mark} {}", shown(line));
+            let _ = writeln!(text, "{mark} {}", printable(line));
         }
     }
     text
@@ -44,9 +44,9 @@ fn table(rows: &[Row], now: Timestamp) -> String {
     const HEAD: [&str; 7] = ["WHERE", "WHAT", "NAMES", "CA", "NOT BEFORE", "NOT AFTER", "SHA-256"];
     let rows = rows.iter().map(|row| {
         [
-            shown(&row.place),
+            printable(&row.place),
             row.what.to_owned(),
-            shown(&row.names),
+            printable(&row.names),
             if row.is_ca { "yes" } else { "no" }.to_owned(),
             row.not_before.to_string(),
             format!("{} ({})", row.not_after, distance(row.not_after, now)),
@@ -56,12 +56,7 @@ fn table(rows: &[Row], now: Timestamp) -> String {
     columns(HEAD, &rows.collect::<Vec<_>>(), "  ")
 }
 
-/// Names and places come from a file of somebody else: no terminal is to be steered by them.
-fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
-}
-
-/// In days, hours or minutes, whichever says enough.
+/// The time until or since a timestamp, in days, hours or minutes.
 fn distance(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.duration_since(now).as_secs();
     let span = match seconds.abs() {
@@ -77,10 +72,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_terminal_is_steered_by_what_was_found() {
+    fn replaces_control_characters() {
         let evil = || vec!["Secret \u{1b}[2Ja/b\r: tls.key is fine".to_owned()];
         let report = Report { notes: evil(), findings: evil(), ..Report::default() };
-        let text = told(&report, Timestamp::UNIX_EPOCH);
+        let text = render(&report, Timestamp::UNIX_EPOCH);
         assert_eq!(text.lines().count(), 2);
         assert!(text.lines().all(|line| !line.contains(char::is_control)), "{text:?}");
     }

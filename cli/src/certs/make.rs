@@ -1,4 +1,4 @@
-//! `wva certs make`: certificates for a cluster in which the program is not to make its own.
+//! `wva certs make`: creates certificates for clusters in which the controller does not create its own.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -17,27 +17,27 @@ use wva_certs::set::CaSet;
 use wva_crds::GoDuration;
 use wva_crds::settings::is_name;
 
-use crate::arguments::{file, word};
+use crate::arguments::{path_value, value};
 use crate::output::{print, yaml};
 
-/// Below it, a running program would chase its own renewals.
-const SHORTEST: Duration = Duration::from_mins(1);
-/// For its owner alone.
+/// Shortest lifetime; with less the controller would renew all the time.
+const MIN_LIFETIME: Duration = Duration::from_mins(1);
+/// File mode of keys.
 const PRIVATE: u32 = 0o600;
-/// As any certificate.
+/// File mode of certificates.
 const PUBLIC: u32 = 0o644;
 
 pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let text = |name: &str| word(arguments, name);
-    let namespace = label("--namespace", text("namespace").context("--namespace is missing")?)?;
+    let text = |name: &str| value(arguments, name);
+    let namespace = dns_label("--namespace", text("namespace").context("--namespace is missing")?)?;
     let now = Timestamp::now();
     let ca = Ca::generate(lifetime("--ca-lifetime", text("ca-lifetime"))?, now)?;
     if let Some(secret) = text("secret") {
         print(&manifest(namespace, secret, ca)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let service = label("--service", text("service").context("--service is missing")?)?;
-    let folder = file(arguments, "out").context("--out is missing")?;
+    let service = dns_label("--service", text("service").context("--service is missing")?)?;
+    let folder = path_value(arguments, "out").context("--out is missing")?;
     let names = CertsConfig::service_names(service, namespace);
     let PemPair { cert, key } =
         ca.sign_serving_pem(&names, lifetime("--cert-lifetime", text("cert-lifetime"))?, now)?;
@@ -49,14 +49,14 @@ pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The Secret of mode `self`, with a CA and nothing else.
+/// The Secret of mode `self` with a CA only.
 fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
-    let name_fits = !name.is_empty()
+    let is_valid_name = !name.is_empty()
         && name.len() <= 253
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || ".-".contains(c));
     ensure!(
-        name_fits,
-        "--secret {name:?} is no name of an object: lower-case letters, digits, - and . alone"
+        is_valid_name,
+        "--secret {name:?} is not a valid object name: use lower-case letters, digits, - and ."
     );
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -66,32 +66,32 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
     yaml(&secret)
 }
 
-/// Names of namespaces and Services are labels of a DNS name.
-fn label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
+/// Checks the name of a namespace or Service, which must be a DNS label.
+fn dns_label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
     ensure!(
         is_name(name, false),
-        "{flag} {name:?} is no name of a namespace or Service: at most 63 lower-case letters, digits and -"
+        "{flag} {name:?} is not a valid name: use at most 63 lower-case letters, digits and -"
     );
     Ok(name)
 }
 
 fn lifetime(flag: &str, text: Option<&str>) -> anyhow::Result<Duration> {
     let text = text.unwrap_or_default();
-    let span: GoDuration = text.parse().with_context(|| format!("{flag} is no duration"))?;
-    ensure!(span.get() >= SHORTEST, "{flag} {text} is too short: the least is 1m");
+    let span: GoDuration = text.parse().with_context(|| format!("{flag} is not a duration"))?;
+    ensure!(span.get() >= MIN_LIFETIME, "{flag} {text} is too short: use at least 1m");
     Ok(span.get())
 }
 
-/// All or nothing: looked at first, and never over what is there.
+/// Writes all files, or none if one of them exists.
 fn write_all(folder: &Path, files: &[(&str, &str, u32)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create the directory {}", folder.display()))?;
     for (name, ..) in files {
         let path = folder.join(name);
-        // A link that leads nowhere is there, too.
+        // Finds dangling links too.
         ensure!(
             std::fs::symlink_metadata(&path).is_err_and(|e| e.kind() == ErrorKind::NotFound),
-            "{} is there already and is not overwritten: name another folder, or remove it",
+            "{} exists already and is not overwritten: remove it or choose another directory",
             path.display()
         );
     }

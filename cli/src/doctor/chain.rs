@@ -1,100 +1,100 @@
-//! The chain from a variant to its replicas, link by link, as a table: each row names a link and looks at what was read.
-//! Pure. Where a link is broken without which the rest means nothing, the rest is not looked at.
+//! The chain from a variant to its replicas, as a table of checks. Pure. Some checks end the chain when they find
+//! something broken, because the later ones would only report consequences.
 
-use super::links;
-use super::seen::Seen;
+use super::checks;
+use super::variant_state::VariantState;
 
-/// What was found at a link.
+/// Result of a check, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
-    /// As it should be.
     Fine,
-    /// It cannot be told from here.
+    /// It cannot be checked from here.
     Unknown,
-    /// It works, and a person should know.
-    Doubtful,
-    /// Nothing gets past it.
+    /// It works, but a person should look at it.
+    Warning,
+    /// The target does not take effect.
     Broken,
 }
 
-/// One finding.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct Finding {
     pub(super) state: State,
-    pub(super) what: String,
-    /// What to do, mostly a command.
+    pub(super) message: String,
+    /// What to do, mostly a command. Present for warnings and broken checks.
     pub(super) remedy: Option<String>,
 }
 
-impl Found {
-    pub(super) fn fine(what: impl Into<String>) -> Self {
-        Self { state: State::Fine, what: what.into(), remedy: None }
+impl Finding {
+    pub(super) fn fine(message: impl Into<String>) -> Self {
+        Self { state: State::Fine, message: message.into(), remedy: None }
     }
 
-    pub(super) fn unknown(what: impl Into<String>) -> Self {
-        Self { state: State::Unknown, what: what.into(), remedy: None }
+    pub(super) fn unknown(message: impl Into<String>) -> Self {
+        Self { state: State::Unknown, message: message.into(), remedy: None }
     }
 
-    pub(super) fn doubtful(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { state: State::Doubtful, what: what.into(), remedy: Some(remedy.into()) }
+    pub(super) fn warning(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { state: State::Warning, message: message.into(), remedy: Some(remedy.into()) }
     }
 
-    pub(super) fn broken(what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { state: State::Broken, what: what.into(), remedy: Some(remedy.into()) }
+    pub(super) fn broken(message: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { state: State::Broken, message: message.into(), remedy: Some(remedy.into()) }
     }
 }
 
-/// One link.
-struct Link {
+/// One check of the chain.
+struct Check {
     name: &'static str,
-    /// Where it is broken the links after it are consequences.
-    carries: bool,
-    check: fn(&Seen<'_>) -> Vec<Found>,
+    /// The later checks mean nothing if this one is broken.
+    ends_chain: bool,
+    check: fn(&VariantState<'_>) -> Vec<Finding>,
 }
 
-static CHAIN: &[Link] = &[
-    Link { name: "variant", carries: true, check: links::variant::check },
-    Link { name: "workload", carries: true, check: links::workload::check },
-    Link { name: "pods", carries: false, check: links::pods::check },
-    Link { name: "scrape", carries: false, check: links::scrape::check },
-    Link { name: "series", carries: false, check: links::series::check },
-    Link { name: "decision", carries: false, check: links::decision::check },
-    Link { name: "signal", carries: false, check: links::signal::check },
-    Link { name: "metric", carries: false, check: links::metric::check },
-    Link { name: "selector", carries: false, check: links::selector::check },
-    Link { name: "bounds", carries: false, check: links::bounds::check },
+static CHAIN: &[Check] = &[
+    Check { name: "variant", ends_chain: true, check: checks::variant::check },
+    Check { name: "workload", ends_chain: true, check: checks::workload::check },
+    Check { name: "pods", ends_chain: false, check: checks::pods::check },
+    Check { name: "scrape", ends_chain: false, check: checks::scrape::check },
+    Check { name: "series", ends_chain: false, check: checks::series::check },
+    Check { name: "decision", ends_chain: false, check: checks::decision::check },
+    Check { name: "signal", ends_chain: false, check: checks::signal::check },
+    Check { name: "metric", ends_chain: false, check: checks::metric::check },
+    Check { name: "selector", ends_chain: false, check: checks::selector::check },
+    Check { name: "bounds", ends_chain: false, check: checks::bounds::check },
 ];
 
-/// What was found about one variant, in the order of the chain.
+/// Findings about one variant, in the order of the chain.
 #[derive(Debug)]
-pub(super) struct Followed {
+pub(super) struct VariantFindings {
+    /// Namespace and name.
     pub(super) variant: String,
-    /// Each with the name of its link.
-    pub(super) found: Vec<(&'static str, Found)>,
+    /// Each with the name of its check.
+    pub(super) findings: Vec<(&'static str, Finding)>,
 }
 
-impl Followed {
-    /// The worst that was found.
+impl VariantFindings {
+    /// The worst state of all findings.
     pub(super) fn state(&self) -> State {
-        self.found.iter().map(|(_, found)| found.state).max().unwrap_or(State::Fine)
+        self.findings.iter().map(|(_, finding)| finding.state).max().unwrap_or(State::Fine)
     }
 
-    /// The first link that is broken.
+    /// Name of the first broken check.
     pub(super) fn broken_at(&self) -> Option<&'static str> {
-        self.found.iter().find(|(_, found)| found.state == State::Broken).map(|(link, _)| *link)
+        self.findings.iter().find(|(_, finding)| finding.state == State::Broken).map(|(check, _)| *check)
     }
 }
 
-/// Follows the chain of one variant.
-pub(super) fn follow(seen: &Seen<'_>) -> Followed {
-    let mut found = Vec::new();
-    for link in CHAIN {
-        let here = (link.check)(seen);
-        let broken = here.iter().any(|f| f.state == State::Broken);
-        found.extend(here.into_iter().map(|f| (link.name, f)));
-        if broken && link.carries {
+/// Runs the checks on one variant.
+pub(super) fn check_variant(variant: &VariantState<'_>) -> VariantFindings {
+    let mut findings = Vec::new();
+    for check in CHAIN {
+        let new = (check.check)(variant);
+        let is_broken = new.iter().any(|finding| finding.state == State::Broken);
+        findings.extend(new.into_iter().map(|finding| (check.name, finding)));
+        if is_broken && check.ends_chain {
             break;
         }
     }
-    Followed { variant: format!("{}/{}", seen.namespace, seen.name), found }
+    VariantFindings { variant: format!("{}/{}", variant.namespace, variant.name), findings }
 }

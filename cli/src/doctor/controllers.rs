@@ -1,5 +1,5 @@
-//! The controllers that are installed, ours and the original's, by their Deployments and main config maps: which variants
-//! each of them takes, and who carries its targets out.
+//! Installed controllers, wva and llm-d WVA, from their Deployments and main ConfigMaps: which variants each of them
+//! manages, and whether it scales workloads itself.
 
 use clap::ArgMatches;
 use serde_json::Value;
@@ -7,132 +7,142 @@ use wva_crds::names::{INSTANCE_LABEL, MAIN_MAP_NAME};
 use wva_crds::settings::Setting;
 use wva_crds::settings::map::MapText;
 
-use crate::cluster::{Cluster, DEPLOYMENTS, ObjectId, Refusal, entry, id, items, text};
-use crate::doctor::facts::HiddenKind;
-use crate::workloads::{in_environment, ready, replicas};
+use crate::cluster::{ApiError, Cluster, DEPLOYMENTS, ObjectId, entry, id, items, text};
+use crate::doctor::facts::UnreadableKind;
+use crate::workloads::{env_value, ready_replicas, spec_replicas};
 
-/// The repository of the original's image ends in this.
-const ORIGINAL: &str = "/llm-d-workload-variant-autoscaler";
-/// Labels of the original's Deployment, and of ours.
+/// End of the image repository of llm-d WVA.
+const LLM_D_WVA_IMAGE: &str = "/llm-d-workload-variant-autoscaler";
+/// Labels of the Deployments of wva and llm-d WVA.
 const LABELS: [&str; 2] =
     ["app.kubernetes.io/name=workload-variant-autoscaler", "control-plane=controller-manager"];
 
-/// One controller.
+/// An installed controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Controller {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// It is the original.
-    pub(super) original: bool,
-    /// Replicas of it that are ready.
+    /// llm-d WVA, not wva.
+    pub(super) is_llm_d_wva: bool,
+    /// Ready replicas.
     pub(super) ready: u64,
     /// `CONTROLLER_INSTANCE`.
     pub(super) instance: Option<String>,
     /// `WATCH_NAMESPACE`.
     watch: Option<String>,
-    /// `WVA_MANAGE_LABELLED_VARIANTS`, or what the original always did.
-    labelled: bool,
-    /// `WVA_ACTUATION=scale`: it carries its targets out itself, without an HPA.
-    pub(super) scales: bool,
+    /// `WVA_MANAGE_LABELLED_VARIANTS`. llm-d WVA without an instance always manages labelled variants.
+    manages_labelled: bool,
+    /// `WVA_ACTUATION=scale`: it scales workloads itself, without an HPA.
+    pub(super) scales_directly: bool,
 }
 
 impl Controller {
-    /// The controller that a Deployment is, with its main config map; `None` where it is none, or has no replicas.
-    pub(super) fn of(deployment: &Value, map: &MapText) -> Option<Self> {
-        let container = container(deployment)?;
-        if replicas(deployment) == 0 {
+    /// The controller of a Deployment, with its main ConfigMap. `None` for other Deployments, and at 0 replicas.
+    pub(super) fn from_deployment(deployment: &Value, map: &MapText) -> Option<Self> {
+        let container = controller_container(deployment)?;
+        if spec_replicas(deployment) == 0 {
             return None;
         }
         let ObjectId { namespace, name } = id(deployment);
-        let original = is_original(container);
+        let is_llm_d_wva = runs_llm_d_wva(container);
         let setting = |key| setting(container, &namespace, map, key);
         let instance = setting("CONTROLLER_INSTANCE");
-        let labelled = (original && instance.is_none())
-            || setting("WVA_MANAGE_LABELLED_VARIANTS").is_some_and(|v| v == "true");
-        let watch = setting("WATCH_NAMESPACE");
-        let scales = !original && setting("WVA_ACTUATION").is_some_and(|v| v == "scale");
-        Some(Self { ready: ready(deployment), original, instance, watch, labelled, scales, namespace, name })
+        Some(Self {
+            is_llm_d_wva,
+            ready: ready_replicas(deployment),
+            manages_labelled: (is_llm_d_wva && instance.is_none())
+                || setting("WVA_MANAGE_LABELLED_VARIANTS").is_some_and(|v| v == "true"),
+            watch: setting("WATCH_NAMESPACE"),
+            scales_directly: !is_llm_d_wva && setting("WVA_ACTUATION").is_some_and(|v| v == "scale"),
+            instance,
+            namespace,
+            name,
+        })
     }
 
-    /// Whether it takes a variant.
-    pub(super) fn takes(&self, variant: &Value) -> bool {
+    /// Whether it manages a variant.
+    pub(super) fn manages(&self, variant: &Value) -> bool {
         let label = entry(variant, "/metadata/labels", INSTANCE_LABEL).filter(|label| !label.is_empty());
         let namespace = text(variant, "/metadata/namespace");
         self.watch.as_deref().is_none_or(|watched| watched == namespace)
-            && (self.labelled || self.instance.as_deref() == label)
+            && (self.manages_labelled || self.instance.as_deref() == label)
     }
 
-    /// `Deployment wva/controller (the original)`.
-    pub(super) fn shown(&self) -> String {
-        let which = match (&self.instance, self.original) {
-            (Some(instance), true) => format!(" (the original, instance {instance})"),
-            (None, true) => " (the original)".to_owned(),
+    /// `Deployment wva/controller (llm-d WVA)`.
+    pub(super) fn describe(&self) -> String {
+        let suffix = match (&self.instance, self.is_llm_d_wva) {
+            (Some(instance), true) => format!(" (llm-d WVA, instance {instance})"),
+            (None, true) => " (llm-d WVA)".to_owned(),
             (Some(instance), false) => format!(" (instance {instance})"),
             (None, false) => String::new(),
         };
-        format!("Deployment {}/{}{which}", self.namespace, self.name)
+        format!("Deployment {}/{}{suffix}", self.namespace, self.name)
     }
 }
 
-/// The Deployments of controllers, in the whole cluster. `None` where nobody may look.
-pub(super) async fn controllers(
+/// Controllers in `--controller-namespace`, by default in the whole cluster. `None` if Deployments cannot be listed.
+pub(super) async fn list_controllers(
     cluster: &Cluster,
     arguments: &ArgMatches,
-    hidden: &mut Vec<HiddenKind>,
+    unreadable: &mut Vec<UnreadableKind>,
 ) -> Option<Vec<Controller>> {
     let namespace = arguments.get_one::<String>("controller-namespace").cloned();
-    let everywhere = Cluster { namespace, ..cluster.clone() };
+    let searched = Cluster { namespace, ..cluster.clone() };
     let mut deployments = Vec::new();
     for labels in LABELS {
-        match everywhere.select(&DEPLOYMENTS, labels).await {
-            Ok(found) => deployments.extend(found.into_iter().filter(|one| container(one).is_some())),
+        match searched.list_labelled(&DEPLOYMENTS, labels).await {
+            Ok(list) => deployments.extend(list.into_iter().filter(|d| controller_container(d).is_some())),
             Err(error) => {
-                hidden.push(HiddenKind { plural: "controllers", why: error.to_string() });
+                unreadable.push(UnreadableKind { plural: "controllers", reason: error.to_string() });
                 return None;
             }
         }
     }
     deployments.sort_by_key(id);
     deployments.dedup_by_key(|deployment| id(deployment));
-    let mut found = Vec::new();
+    let mut controllers = Vec::new();
     for deployment in deployments {
-        let map = main_map(cluster, &deployment, hidden).await;
-        found.extend(Controller::of(&deployment, &map));
+        let map = read_main_map(cluster, &deployment, unreadable).await;
+        controllers.extend(Controller::from_deployment(&deployment, &map));
     }
-    Some(found)
+    Some(controllers)
 }
 
-/// What the main config map of a controller says; nothing where there is none, or nobody may look.
-async fn main_map(cluster: &Cluster, deployment: &Value, hidden: &mut Vec<HiddenKind>) -> MapText {
+/// The main ConfigMap of a controller; empty if it does not exist or cannot be read.
+async fn read_main_map(
+    cluster: &Cluster,
+    deployment: &Value,
+    unreadable: &mut Vec<UnreadableKind>,
+) -> MapText {
     let namespace = id(deployment).namespace;
-    let name =
-        container(deployment).and_then(|container| in_environment(container, &namespace, "CONFIG_MAP_NAME"));
-    let name = name.unwrap_or_else(|| MAIN_MAP_NAME.to_owned());
+    let name = controller_container(deployment)
+        .and_then(|container| env_value(container, &namespace, "CONFIG_MAP_NAME"))
+        .unwrap_or_else(|| MAIN_MAP_NAME.to_owned());
     match cluster.get(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}")).await {
         Ok(map) => map["data"].as_object().map(MapText::from_data).unwrap_or_default(),
-        Err(Refusal { code: 404, .. }) => MapText::default(),
-        Err(Refusal { said, .. }) => {
-            let why = format!("settings in ConfigMap {namespace}/{name} are not known: {said}");
-            hidden.push(HiddenKind { plural: "configmaps", why });
+        Err(ApiError { code: 404, .. }) => MapText::default(),
+        Err(ApiError { message, .. }) => {
+            let reason = format!("cannot read the settings in ConfigMap {namespace}/{name}: {message}");
+            unreadable.push(UnreadableKind { plural: "configmaps", reason });
             MapText::default()
         }
     }
 }
 
-/// The container that is a controller. Other operators carry the label `control-plane` too.
-fn container(deployment: &Value) -> Option<&Value> {
+/// The container of a controller. Other operators have the label `control-plane` too, so image or variables decide.
+fn controller_container(deployment: &Value) -> Option<&Value> {
     items(deployment, "/spec/template/spec/containers").find(|container| {
-        let own = items(container, "/env").any(|variable| {
+        let has_setting = items(container, "/env").any(|variable| {
             matches!(
                 text(variable, "/name"),
                 "CONFIG_MAP_NAME" | "PROMETHEUS_BASE_URL" | "CONTROLLER_INSTANCE" | "WEBHOOK_CONFIGURATION"
             )
         });
-        is_original(container) || own
+        runs_llm_d_wva(container) || has_setting
     })
 }
 
-/// The image's name without registry, tag and digest.
+/// The image name without tag and digest.
 fn repository(container: &Value) -> &str {
     let image = text(container, "/image");
     let image = image.split('@').next().unwrap_or_default();
@@ -140,11 +150,11 @@ fn repository(container: &Value) -> &str {
     tag.map_or(image, |at| &image[..at])
 }
 
-fn is_original(container: &Value) -> bool {
-    format!("/{}", repository(container)).ends_with(ORIGINAL)
+fn runs_llm_d_wva(container: &Value) -> bool {
+    format!("/{}", repository(container)).ends_with(LLM_D_WVA_IMAGE)
 }
 
-/// What the flag, the environment or the main config map sets, in this order, as the program reads them.
+/// A setting from flag, environment or main ConfigMap, in the controller's order of precedence.
 fn setting(container: &Value, namespace: &str, map: &MapText, key: &str) -> Option<String> {
     let flag = Setting::by_key(key).and_then(|setting| setting.flag).map(|flag| format!("--{flag}="));
     let arguments = || items(container, "/args").filter_map(Value::as_str);
@@ -153,7 +163,7 @@ fn setting(container: &Value, namespace: &str, map: &MapText, key: &str) -> Opti
     if let Some(value) = by_flag {
         return Some(value.to_owned()).filter(|value| !value.is_empty());
     }
-    in_environment(container, namespace, key).or_else(|| Some(map.get(key)?.text.clone()))
+    env_value(container, namespace, key).or_else(|| Some(map.get(key)?.text.clone()))
 }
 
 #[cfg(test)]
@@ -166,88 +176,88 @@ mod tests {
         with_map(image, env, args, json!({}))
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+    #[expect(clippy::needless_pass_by_value, reason = "lets tests pass json! directly")]
     fn with_map(image: &str, env: Value, args: Value, map: Value) -> Option<Controller> {
         let deployment = json!({
             "metadata": {"namespace": "wva", "name": "c"},
             "spec": {"template": {"spec": {"containers": [{"image": image, "env": env, "args": args}]}}},
         });
-        Controller::of(&deployment, &MapText::from_data(map.as_object().unwrap()))
+        Controller::from_deployment(&deployment, &MapText::from_data(map.as_object().unwrap()))
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
-    fn takes(controller: &Controller, namespace: &str, label: Value) -> bool {
-        controller.takes(&json!({"metadata": {"namespace": namespace, "labels": {INSTANCE_LABEL: label}}}))
+    #[expect(clippy::needless_pass_by_value, reason = "lets tests pass json! directly")]
+    fn manages(controller: &Controller, namespace: &str, label: Value) -> bool {
+        controller.manages(&json!({"metadata": {"namespace": namespace, "labels": {INSTANCE_LABEL: label}}}))
     }
 
     #[test]
-    fn the_original_without_an_instance_takes_every_variant_and_ours_does_not() {
+    fn only_llm_d_wva_manages_labelled_variants_without_instance() {
         let env = json!([{"name": "PROMETHEUS_BASE_URL", "value": "http://p"}]);
-        let original =
+        let llm_d_wva =
             controller("ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0", json!([]), json!([]))
                 .unwrap();
-        let ours = controller("registry:5000/wva:v1", env, json!([])).unwrap();
-        assert!(original.original && !ours.original);
-        for (label, by_ours) in [(json!(null), true), (json!(""), true), (json!("blue"), false)] {
-            assert!(takes(&original, "n", label.clone()));
-            assert_eq!(takes(&ours, "n", label.clone()), by_ours, "{label}");
+        let wva = controller("registry:5000/wva:v1", env, json!([])).unwrap();
+        assert!(llm_d_wva.is_llm_d_wva && !wva.is_llm_d_wva);
+        for (label, by_wva) in [(json!(null), true), (json!(""), true), (json!("blue"), false)] {
+            assert!(manages(&llm_d_wva, "n", label.clone()));
+            assert_eq!(manages(&wva, "n", label.clone()), by_wva, "{label}");
         }
     }
 
     #[test]
-    fn instance_and_namespace_narrow_what_is_taken() {
+    fn instance_and_namespace_restrict_what_is_managed() {
         let env = json!([{"name": "CONTROLLER_INSTANCE", "value": "blue"}]);
         let blue = controller("wva", env.clone(), json!(["--watch-namespace=prod"])).unwrap();
-        for (namespace, label, taken) in
+        for (namespace, label, want) in
             [("prod", json!("blue"), true), ("dev", json!("blue"), false), ("prod", json!(null), false)]
         {
-            assert_eq!(takes(&blue, namespace, label), taken);
+            assert_eq!(manages(&blue, namespace, label), want);
         }
         let all = controller("wva", env, json!(["--manage-labelled-variants=true"])).unwrap();
-        assert!(takes(&all, "dev", json!("green")));
+        assert!(manages(&all, "dev", json!("green")));
     }
 
     #[test]
-    fn the_namespace_may_be_the_pods_own_or_stand_in_the_map_below_flags_and_environment() {
+    fn reads_the_namespace_from_flag_environment_or_map() {
         let map_name = json!({"name": "CONFIG_MAP_NAME", "value": "m"});
         let own = json!({"name": "WATCH_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}});
         let map = json!({"config.yaml": "WATCH_NAMESPACE: prod"});
-        for (env, args, taken) in [
+        for (env, args, want) in [
             (json!([map_name]), json!([]), "prod"),
             (json!([map_name, own]), json!([]), "wva"),
             (json!([map_name, own]), json!(["--watch-namespace=dev"]), "dev"),
         ] {
             let controller = with_map("wva", env, args, map.clone()).unwrap();
             let namespaces = ["prod", "wva", "dev"];
-            let takes = namespaces.into_iter().filter(|namespace| takes(&controller, namespace, json!(null)));
-            assert_eq!(takes.collect::<Vec<_>>(), [taken]);
+            let managed = namespaces.into_iter().filter(|n| manages(&controller, n, json!(null)));
+            assert_eq!(managed.collect::<Vec<_>>(), [want]);
         }
     }
 
     #[test]
-    fn who_carries_targets_out_is_in_the_map() {
-        let scales = |map| {
+    fn reads_the_actuation_from_the_map() {
+        let scales_directly = |map| {
             let env = json!([{"name": "CONFIG_MAP_NAME", "value": "m"}]);
-            with_map("wva", env, json!([]), map).unwrap().scales
+            with_map("wva", env, json!([]), map).unwrap().scales_directly
         };
-        assert!(scales(json!({"WVA_ACTUATION": "scale"})));
-        assert!(!scales(json!({"WVA_ACTUATION": "signal"})) && !scales(json!({})));
+        assert!(scales_directly(json!({"WVA_ACTUATION": "scale"})));
+        assert!(!scales_directly(json!({"WVA_ACTUATION": "signal"})) && !scales_directly(json!({})));
     }
 
     #[test]
-    fn the_deployment_of_the_kustomize_base_is_a_controller() {
+    fn recognises_the_deployment_of_the_kustomize_base() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/base/deployment.yaml");
         let objects: Vec<Value> =
             serde_saphyr::from_multiple(&std::fs::read_to_string(file).unwrap()).unwrap();
-        let controller = Controller::of(&objects[0], &MapText::default()).unwrap();
-        assert!(!controller.original, "{controller:?}");
+        let controller = Controller::from_deployment(&objects[0], &MapText::default()).unwrap();
+        assert!(!controller.is_llm_d_wva, "{controller:?}");
     }
 
     #[test]
-    fn another_operator_is_none() {
+    fn ignores_other_operators_and_controllers_at_zero() {
         assert_eq!(controller("cert-manager/controller", json!([]), json!([])), None);
         let idle = json!({"spec": {"replicas": 0, "template": {"spec": {"containers": [
             {"image": "llm-d-workload-variant-autoscaler"}]}}}});
-        assert_eq!(Controller::of(&idle, &MapText::default()), None, "it is scaled to zero");
+        assert_eq!(Controller::from_deployment(&idle, &MapText::default()), None, "scaled to zero");
     }
 }

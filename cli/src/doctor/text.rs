@@ -1,63 +1,67 @@
-//! What was found, for a person at night: of what is fine one line, of what is not the whole chain, with the remedy below
-//! each finding.
+//! The report of `wva doctor` as text: one line for a healthy variant, all checks with their remedies for others.
 
 use std::fmt::Write as _;
 
-use super::chain::{Followed, Found, State};
+use super::chain::{Finding, State, VariantFindings};
 use crate::output::{count, printable};
 
-/// As wide as the longest name of a link.
-const LINK: usize = 11;
-/// As wide as the longest word for a state.
-const STATE: usize = 6;
+/// Width of the longest check name.
+const NAME_WIDTH: usize = 11;
+/// Width of the longest state.
+const STATE_WIDTH: usize = 6;
 
-/// The whole report. `verbose`: the chain of what is fine, too.
-pub(super) fn render(around: &[(&'static str, Found)], all: &[Followed], verbose: bool) -> String {
+/// The whole report. With `verbose` it shows all checks of healthy variants too.
+pub(super) fn render(
+    cluster: &[(&'static str, Finding)],
+    variants: &[VariantFindings],
+    verbose: bool,
+) -> String {
     let mut out = String::from("cluster\n");
-    chain(&mut out, around);
-    for followed in all {
-        let state = followed.state();
-        let (variant, verdict) = (printable(&followed.variant), verdict(followed));
-        // A String never refuses to grow.
-        let _ = writeln!(out, "\n{variant}  {verdict}");
-        if verbose || state > State::Unknown {
-            chain(&mut out, &followed.found);
+    write_findings(&mut out, cluster);
+    for variant in variants {
+        let (name, verdict) = (printable(&variant.variant), verdict(variant));
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "\n{name}  {verdict}");
+        if verbose || variant.state() > State::Unknown {
+            write_findings(&mut out, &variant.findings);
         }
     }
-    let of = |state: State| all.iter().filter(|followed| followed.state() == state).count();
-    let (broken, doubtful) = (of(State::Broken), of(State::Doubtful));
-    let fine = all.len() - broken - doubtful;
+    let number_with = |state: State| variants.iter().filter(|variant| variant.state() == state).count();
+    let (broken, warnings) = (number_with(State::Broken), number_with(State::Warning));
+    let ok = variants.len() - broken - warnings;
     let _ = writeln!(
         out,
-        "\n{}: {broken} broken, {doubtful} to look at, {fine} fine",
-        count(all.len(), "variant")
+        "\n{}: {broken} broken, {warnings} with warnings, {ok} ok",
+        count(variants.len(), "variant")
     );
     out
 }
 
-fn verdict(followed: &Followed) -> String {
-    match (followed.broken_at(), followed.state()) {
-        (Some(link), _) => format!("BROKEN at {link}"),
-        (None, State::Doubtful) => "to look at".to_owned(),
+fn verdict(variant: &VariantFindings) -> String {
+    match (variant.broken_at(), variant.state()) {
+        (Some(check), _) => format!("BROKEN at {check}"),
+        (None, State::Warning) => "warnings".to_owned(),
         _ => {
-            let decided = followed.found.iter().find(|(link, _)| *link == "decision");
-            let decided = decided.map(|(_, found)| printable(&found.what)).unwrap_or_default();
-            format!("fine  {decided}").trim_end().to_owned()
+            let decision = variant.findings.iter().find(|(check, _)| *check == "decision");
+            let decision = decision.map(|(_, finding)| printable(&finding.message)).unwrap_or_default();
+            format!("ok  {decision}").trim_end().to_owned()
         }
     }
 }
 
-fn chain(out: &mut String, found: &[(&'static str, Found)]) {
-    for (link, found) in found {
-        let state = match found.state {
+fn write_findings(out: &mut String, findings: &[(&'static str, Finding)]) {
+    for (check, finding) in findings {
+        let state = match finding.state {
             State::Fine => "ok",
             State::Unknown => "?",
-            State::Doubtful => "look",
+            State::Warning => "warn",
             State::Broken => "BROKEN",
         };
-        let _ = writeln!(out, "  {state:<STATE$} {link:<LINK$} {}", printable(&found.what));
-        if let Some(remedy) = &found.remedy {
-            let _ = writeln!(out, "{}-> {}", " ".repeat(2 + STATE + 1 + LINK + 1), printable(remedy));
+        let message = printable(&finding.message);
+        let _ = writeln!(out, "  {state:<STATE_WIDTH$} {check:<NAME_WIDTH$} {message}");
+        if let Some(remedy) = &finding.remedy {
+            let indent = " ".repeat(2 + STATE_WIDTH + 1 + NAME_WIDTH + 1);
+            let _ = writeln!(out, "{indent}-> {}", printable(remedy));
         }
     }
 }
@@ -67,31 +71,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_fine_is_one_line_and_what_is_not_is_the_chain_with_its_remedy() {
-        let fine = Followed {
+    fn shows_checks_and_remedies_of_broken_variants_only() {
+        let healthy = VariantFindings {
             variant: "prod/a".to_owned(),
-            found: vec![("variant", Found::fine("accepted")), ("decision", Found::fine("1 -> 1"))],
+            findings: vec![("variant", Finding::fine("accepted")), ("decision", Finding::fine("1 -> 1"))],
         };
-        let broken = Followed {
+        let broken = VariantFindings {
             variant: "prod/b".to_owned(),
-            found: vec![
-                ("variant", Found::fine("accepted")),
-                ("scrape", Found::broken("no metrics\n", "do this")),
+            findings: vec![
+                ("variant", Finding::fine("accepted")),
+                ("scrape", Finding::broken("no metrics\n", "do this")),
             ],
         };
-        let told = render(&[("crd", Found::fine("of this release"))], &[fine, broken], false);
+        let text = render(&[("crd", Finding::fine("up to date"))], &[healthy, broken], false);
         let want = "cluster
-  ok     crd         of this release
+  ok     crd         up to date
 
-prod/a  fine  1 -> 1
+prod/a  ok  1 -> 1
 
 prod/b  BROKEN at scrape
   ok     variant     accepted
   BROKEN scrape      no metrics\u{fffd}
                      -> do this
 
-2 variants: 1 broken, 0 to look at, 1 fine
+2 variants: 1 broken, 0 with warnings, 1 ok
 ";
-        assert_eq!(told, want);
+        assert_eq!(text, want);
     }
 }

@@ -1,4 +1,4 @@
-//! A load of completions at given rates.
+//! Load generator: sends completion requests at given rates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,66 +15,66 @@ use wva_simulator::random::{Stream, Varying, stream};
 
 use crate::output::print;
 
-/// A line is printed this often.
-const EVERY: Duration = Duration::from_secs(10);
-/// An answer that takes longer has failed.
-const LONGEST: Duration = Duration::from_mins(5);
-/// At the end, for requests under way.
+/// Interval between two lines of output.
+const PRINT_INTERVAL: Duration = Duration::from_secs(10);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(5);
+/// Time at the end for requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Reads a rate in requests per second.
+/// Parses a rate in requests per second, 0 to 1000.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.0..=1000.0).contains(&rate) => Ok(rate),
-        _ => Err(format!("{text:?} is not a rate: give requests per second, from 0 to 1000, such as 2.5")),
+        _ => Err(format!("{text:?} is not a rate: use requests per second from 0 to 1000, such as 2.5")),
     }
 }
 
-/// What became of requests since the last line.
+/// Results of requests since the last line.
 #[derive(Default)]
 struct Window {
-    seconds: Vec<f64>,
+    /// Latencies of answered requests, in seconds.
+    latencies: Vec<f64>,
     failed: u64,
     dropped: u64,
-    /// The last failure, in words.
-    failure: Option<String>,
+    last_error: Option<String>,
 }
 
 impl Window {
-    /// Counts the end of a request: the seconds to its answer, or its failure.
-    fn record(&mut self, ended: Result<f64, String>) {
-        match ended {
-            Ok(seconds) => self.seconds.push(seconds),
-            Err(failure) => {
+    /// Counts a finished request: its latency in seconds, or its error.
+    fn record(&mut self, result: Result<f64, String>) {
+        match result {
+            Ok(seconds) => self.latencies.push(seconds),
+            Err(error) => {
                 self.failed += 1;
-                self.failure = Some(failure);
+                self.last_error = Some(error);
             }
         }
     }
 
-    fn line(&mut self, elapsed: Duration, rate: f64, under_way: usize) -> String {
-        self.seconds.sort_by(f64::total_cmp);
-        let times = match (percentile(&self.seconds, 50), percentile(&self.seconds, 95)) {
+    fn line(&mut self, elapsed: Duration, rate: f64, in_flight: usize) -> String {
+        self.latencies.sort_by(f64::total_cmp);
+        let latency = match (percentile(&self.latencies, 50), percentile(&self.latencies, 95)) {
             (Some(median), Some(p95)) => format!(" (p50 {median:.1} s, p95 {p95:.1} s)"),
             _ => String::new(),
         };
-        let failure = self.failure.as_ref().map(|text| format!("; last failure: {text}")).unwrap_or_default();
-        let (seconds, answered) = (elapsed.as_secs(), self.seconds.len());
+        let error = self.last_error.as_ref().map(|text| format!("; last error: {text}")).unwrap_or_default();
+        let (seconds, answered) = (elapsed.as_secs(), self.latencies.len());
         let Self { failed, dropped, .. } = self;
         format!(
-            "{seconds:>6} s  {rate} requests/s: {answered} answered{times}, {failed} failed, {dropped} dropped, \
-             {under_way} under way{failure}\n"
+            "{seconds:>6} s  {rate} requests/s: {answered} answered{latency}, {failed} failed, {dropped} dropped, \
+             {in_flight} in flight{error}\n"
         )
     }
 }
 
-/// Nearest rank of sorted values.
+/// Nearest-rank percentile of sorted values.
 fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     let rank = (sorted.len() * percent).div_ceil(100).checked_sub(1)?;
     sorted.get(rank).copied()
 }
 
-/// Sends until the last step ends, or until a signal.
+/// Sends requests until the last step ends or a signal arrives.
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let rates: Vec<f64> = arguments.get_many("rates").into_iter().flatten().copied().collect();
@@ -83,8 +83,8 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let number = |key| arguments.get_one::<u32>(key).copied().unwrap_or(1);
     let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
     let sender = Sender {
-        // Each request has a connection of its own, so that a Service spreads them over all pods.
-        client: reqwest::Client::builder().pool_max_idle_per_host(0).timeout(LONGEST).build()?,
+        // A new connection per request, so that a Service spreads requests over all pods.
+        client: reqwest::Client::builder().pool_max_idle_per_host(0).timeout(REQUEST_TIMEOUT).build()?,
         url: format!("{}/v1/completions", text("url").trim_end_matches('/')),
         body: json!({
             "model": text("model"),
@@ -95,16 +95,17 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     reqwest::Url::parse(&sender.url).with_context(|| format!("--url: {:?} is not a URL", text("url")))?;
     let mut load = Load {
         sender: Arc::new(sender),
-        places: Arc::new(Semaphore::new(number("most") as usize)),
+        slots: Arc::new(Semaphore::new(number("most") as usize)),
         requests: JoinSet::new(),
         window: Window::default(),
     };
     tokio::select! {
         _ = signals.received() => Ok(()),
-        sent = load.run(&rates, step, arguments.get_flag("repeat")) => sent,
+        result = load.run(&rates, step, arguments.get_flag("repeat")) => result,
     }
 }
 
+/// Sends the same request again and again.
 struct Sender {
     client: reqwest::Client,
     url: String,
@@ -112,15 +113,15 @@ struct Sender {
 }
 
 impl Sender {
-    /// Seconds until the answer was there.
+    /// Sends a request and returns its latency in seconds.
     async fn send(&self) -> Result<f64, String> {
-        let began = Instant::now();
+        let started = Instant::now();
         let failed = |error: reqwest::Error| wva_crds::text::causes(&error.without_url());
         let response = self.client.post(&self.url).json(&self.body).send().await.map_err(failed)?;
         let status = response.status();
         let text = response.text().await.map_err(failed)?;
         if status.is_success() {
-            Ok(began.elapsed().as_secs_f64())
+            Ok(started.elapsed().as_secs_f64())
         } else {
             Err(format!("{status}: {}", excerpt(&text)))
         }
@@ -131,43 +132,43 @@ fn excerpt(text: &str) -> String {
     crate::output::printable(&text.chars().take(200).collect::<String>())
 }
 
-/// Requests under way, and those that ended since the last line.
+/// A running load.
 struct Load {
     sender: Arc<Sender>,
-    /// One for each request that may be under way.
-    places: Arc<Semaphore>,
+    /// Limits the requests in flight.
+    slots: Arc<Semaphore>,
     requests: JoinSet<Result<f64, String>>,
     window: Window,
 }
 
 impl Load {
     async fn run(&mut self, rates: &[f64], step: Duration, repeat: bool) -> anyhow::Result<()> {
-        let began = Instant::now();
+        let started = Instant::now();
         let mut random = stream(std::process::id().into(), Stream::Arrivals);
-        let mut lines = interval_at(began + EVERY, EVERY);
+        let mut lines = interval_at(started + PRINT_INTERVAL, PRINT_INTERVAL);
         lines.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let steps = if repeat { usize::MAX } else { rates.len() };
         for (i, rate) in (0_u32..).zip(rates.iter().cycle().take(steps)) {
-            let ends = began + step.saturating_mul(i + 1);
+            let end = started + step.saturating_mul(i + 1);
             let gaps = Varying::gamma(1.0 / rate, 1.0);
-            // At rate 0 nothing arrives.
+            // The gap is infinite at rate 0.
             let mut gap = || Duration::try_from_secs_f64(gaps.draw(&mut random)).unwrap_or(step);
             let mut next = Instant::now() + gap();
             loop {
                 tokio::select! {
-                    () = sleep_until(next.min(ends)) => {
-                        if next >= ends {
+                    () = sleep_until(next.min(end)) => {
+                        if next >= end {
                             break;
                         }
                         next += gap();
                         self.start_request();
                     }
-                    Some(ended) = self.requests.join_next() => {
-                        self.window.record(ended.unwrap_or_else(|error| Err(error.to_string())));
+                    Some(result) = self.requests.join_next() => {
+                        self.window.record(result.unwrap_or_else(|error| Err(error.to_string())));
                     }
                     _ = lines.tick() => {
-                        // The reader of the lines has gone.
-                        if !print(&self.window.line(began.elapsed(), *rate, self.requests.len()))? {
+                        // Standard output is closed.
+                        if !print(&self.window.line(started.elapsed(), *rate, self.requests.len()))? {
                             return Ok(());
                         }
                         self.window = Window::default();
@@ -177,20 +178,20 @@ impl Load {
         }
         let drained = timeout(DRAIN, async { while self.requests.join_next().await.is_some() {} }).await;
         let left = if drained.is_ok() { 0 } else { self.requests.len() };
-        let seconds = began.elapsed().as_secs();
-        print(&format!("{seconds:>6} s  the load has ended; {left} requests are left unanswered\n"))?;
+        let seconds = started.elapsed().as_secs();
+        print(&format!("{seconds:>6} s  end of the load, {left} requests unanswered\n"))?;
         Ok(())
     }
 
-    /// Sends a request, or drops it where the most allowed are under way.
+    /// Starts a request, or drops it if no slot is free.
     fn start_request(&mut self) {
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
+        let Ok(slot) = self.slots.clone().try_acquire_owned() else {
             self.window.dropped += 1;
             return;
         };
         let sender = self.sender.clone();
         self.requests.spawn(async move {
-            let _place = place;
+            let _slot = slot;
             sender.send().await
         });
     }
@@ -201,15 +202,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_within_bounds() {
+    fn refuses_rates_out_of_bounds() {
         assert_eq!(rate("2.5"), Ok(2.5));
-        for wrong in ["", "-1", "NaN", "inf", "1001", "fast"] {
-            assert!(rate(wrong).is_err(), "{wrong}");
+        for invalid in ["", "-1", "NaN", "inf", "1001", "fast"] {
+            assert!(rate(invalid).is_err(), "{invalid}");
         }
     }
 
     #[test]
-    fn percentiles_are_nearest_ranks() {
+    fn computes_nearest_rank_percentiles() {
         let sorted: Vec<f64> = (1..=20).map(f64::from).collect();
         assert_eq!((percentile(&sorted, 50), percentile(&sorted, 95)), (Some(10.0), Some(19.0)));
         assert_eq!(percentile(&[], 50), None);

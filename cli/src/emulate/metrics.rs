@@ -1,4 +1,4 @@
-//! `/metrics` of an emulated server: names, labels and types of vLLM's, as far as an autoscaler and its users read them.
+//! `/metrics` of the emulated server: the vLLM metrics that an autoscaler and its dashboards read.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,13 @@ use wva_simulator::fleet::server::Served;
 
 use super::timeline::Reading;
 
-/// vLLM's own buckets, in seconds.
-const FIRST_TOKEN: [f64; 22] = [
+/// vLLM's buckets of the time to the first token, in seconds.
+const FIRST_TOKEN_BUCKETS: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
     80.0, 160.0, 640.0, 2560.0,
 ];
-const WHOLE: [f64; 21] = [
+/// vLLM's buckets of the request latency, in seconds.
+const REQUEST_BUCKETS: [f64; 21] = [
     0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
     960.0, 1920.0, 7680.0,
 ];
@@ -21,11 +22,11 @@ const WHOLE: [f64; 21] = [
 /// The metrics of one server.
 pub(super) struct Metrics {
     model: String,
-    /// Label of `vllm:cache_config_info`, which has no model name.
-    cache: String,
+    /// Labels of `vllm:cache_config_info`, which has no model name.
+    cache_labels: String,
     registry: Registry,
     first_token: Histogram,
-    whole: Histogram,
+    request: Histogram,
 }
 
 impl Metrics {
@@ -40,10 +41,12 @@ impl Metrics {
         };
         Ok(Self {
             first_token: histogram(
-                "vllm:time_to_first_token_seconds", "Time to the first token.", &FIRST_TOKEN,
+                "vllm:time_to_first_token_seconds", "Time to the first token.", &FIRST_TOKEN_BUCKETS,
             )?,
-            whole: histogram("vllm:e2e_request_latency_seconds", "Time of a whole request.", &WHOLE)?,
-            cache: format!(
+            request: histogram(
+                "vllm:e2e_request_latency_seconds", "Time of a whole request.", &REQUEST_BUCKETS,
+            )?,
+            cache_labels: format!(
                 "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
                 engine.block_size, engine.kv_blocks
             ),
@@ -54,10 +57,10 @@ impl Metrics {
 
     pub(super) fn observe(&self, served: &Served) {
         self.first_token.observe(served.first_token - served.request.arrived);
-        self.whole.observe(served.ended - served.request.arrived);
+        self.request.observe(served.ended - served.request.arrived);
     }
 
-    /// The page in the text format 0.0.4.
+    /// The page in text format 0.0.4.
     pub(super) fn page(&self, reading: &Reading) -> anyhow::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -66,13 +69,13 @@ impl Metrics {
         let labels = format!("engine=\"0\",model_name=\"{model}\"");
         let counters = &reading.counters;
         let mut sample = |name: &str, kind: &str, labels: &str, value: f64| {
-            // A String never refuses to grow.
+            // Writing to a String cannot fail.
             let _ = writeln!(page, "# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
         };
         sample("vllm:kv_cache_usage_perc", "gauge", &labels, reading.kv_usage);
         sample("vllm:num_requests_running", "gauge", &labels, real(reading.running as u64));
         sample("vllm:num_requests_waiting", "gauge", &labels, real(reading.waiting as u64));
-        sample("vllm:cache_config_info", "gauge", &self.cache, 1.0);
+        sample("vllm:cache_config_info", "gauge", &self.cache_labels, 1.0);
         let stopped = format!("{labels},finished_reason=\"length\"");
         sample("vllm:request_success_total", "counter", &stopped, real(counters.requests));
         sample("vllm:prompt_tokens_total", "counter", &labels, real(counters.prompt_tokens));
@@ -110,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_has_the_series_that_analyzers_read() {
+    fn exports_the_series_that_analyzers_read() {
         let metrics = Metrics::new("a\"b", &GUIDE_A100).unwrap();
         let request = Request { arrived: 1.0, input: 10, output: 10 };
         metrics.observe(&Served { request, first_token: 1.3, ended: 2.0 });

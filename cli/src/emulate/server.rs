@@ -1,4 +1,4 @@
-//! The HTTP side of an emulated server: the part of the `OpenAI` API that a load needs, health, and metrics.
+//! HTTP server of the emulated model server: completions of the `OpenAI` API, health and metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,14 +22,15 @@ use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
 use super::metrics::Metrics;
 use super::timeline::{Rejection, Timeline};
 
-/// Tokens of an answer whose request names no number, as vLLM's completions have it.
-const OUTPUT: u64 = 16;
-/// Characters of a token of English text.
-const CHARACTERS: usize = 4;
-const CONNECTIONS: usize = 4096;
-/// Time for the head of a request, for its body, and for requests under way at the end.
-const TIME: Duration = Duration::from_secs(30);
+/// Output tokens of a request without a limit, as in vLLM.
+const DEFAULT_OUTPUT: u64 = 16;
+/// Characters per token of English text.
+const CHARACTERS_PER_TOKEN: usize = 4;
+const MAX_CONNECTIONS: usize = 4096;
+/// Timeout for the head of a request, for its body, and for requests in flight at shutdown.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The emulated server.
 struct Emulator {
     model: String,
     ready_at: Instant,
@@ -37,7 +38,7 @@ struct Emulator {
     metrics: Metrics,
 }
 
-/// Serves until a signal.
+/// Serves until a signal arrives.
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
@@ -54,7 +55,8 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     });
     let listener = bind("the emulated model server", address)?;
     let shutdown = CancellationToken::new();
-    let limits = Limits { head: TIME, drain: TIME, ..Limits::new("emulated model server", CONNECTIONS) };
+    let limits =
+        Limits { head: TIMEOUT, drain: TIMEOUT, ..Limits::new("emulated model server", MAX_CONNECTIONS) };
     let serving = serve(listener, None, router(emulator.clone()), limits, shutdown.clone());
     tokio::pin!(serving);
     tokio::select! {
@@ -62,7 +64,7 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
         () = emulator.timeline.run() => {}
         _ = signals.received() => shutdown.cancel(),
     }
-    // Requests under way are finished.
+    // The timeline must run on to finish the requests in flight.
     tokio::select! {
         ended = serving => ended.context("cannot serve"),
         () = emulator.timeline.run() => Ok(()),
@@ -105,72 +107,73 @@ async fn metrics(State(emulator): Shared) -> Response {
     }
 }
 
-/// A completion, of a prompt or of a chat. The answer comes whole.
+/// Answers a completion or chat completion, without streaming.
 async fn complete(State(emulator): Shared, request: Request) -> Response {
     if !emulator.is_ready() {
         return loading();
     }
-    let body = match timeout(TIME, Json::<Value>::from_request(request, &())).await {
+    let body = match timeout(TIMEOUT, Json::<Value>::from_request(request, &())).await {
         Ok(Ok(Json(body))) => body,
         Ok(Err(error)) => return refusal(error.status(), &error.body_text()),
         Err(_) => return refusal(StatusCode::REQUEST_TIMEOUT, "the body took too long to arrive"),
     };
     if body["model"].as_str().is_some_and(|model| model != emulator.model) {
-        let message = format!("model {} is not served here; it is {:?}", body["model"], emulator.model);
+        let message = format!("model {} does not exist here; use {:?}", body["model"], emulator.model);
         return refusal(StatusCode::NOT_FOUND, &message);
     }
     if body["stream"] == json!(true) {
-        let message = "this emulated server does not stream; leave stream out";
+        let message = "the emulated server does not stream; leave stream out";
         return refusal(StatusCode::BAD_REQUEST, message);
     }
-    let tokens = Tokens::of(&body);
+    let tokens = Tokens::from_body(&body);
     let answer = match emulator.timeline.push(tokens.input, tokens.output) {
         Ok(answer) => answer,
-        Err(rejection) => return rejected(tokens, &rejection),
+        Err(rejection) => return rejection_response(tokens, &rejection),
     };
     let Ok(served) = answer.await else {
-        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "the server ends");
+        return refusal(StatusCode::INTERNAL_SERVER_ERROR, "the server is shutting down");
     };
     emulator.metrics.observe(&served);
     let id = format!("emulated-{}", served.request.arrived.to_bits());
     Json(completion(&emulator.model, &id, &body, tokens)).into_response()
 }
 
-/// Tokens of a request.
+/// Token counts of a request.
 #[derive(Clone, Copy)]
 struct Tokens {
-    /// In the prompt.
+    /// Tokens of the prompt.
     input: u32,
-    /// In the answer.
+    /// Tokens to generate.
     output: u32,
 }
 
 impl Tokens {
-    fn of(body: &Value) -> Self {
-        let wanted = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|key| body[key].as_u64());
+    fn from_body(body: &Value) -> Self {
+        let requested =
+            ["max_completion_tokens", "max_tokens"].into_iter().find_map(|key| body[key].as_u64());
         let prompt = characters(&body["prompt"]) + characters(&body["messages"]);
         Self {
-            input: u32::try_from(prompt.div_ceil(CHARACTERS)).unwrap_or(u32::MAX).max(1),
-            output: u32::try_from(wanted.unwrap_or(OUTPUT)).unwrap_or(u32::MAX).max(1),
+            input: u32::try_from(prompt.div_ceil(CHARACTERS_PER_TOKEN)).unwrap_or(u32::MAX).max(1),
+            output: u32::try_from(requested.unwrap_or(DEFAULT_OUTPUT)).unwrap_or(u32::MAX).max(1),
         }
     }
 }
 
-fn rejected(Tokens { input, output }: Tokens, rejection: &Rejection) -> Response {
+fn rejection_response(Tokens { input, output }: Tokens, rejection: &Rejection) -> Response {
     match rejection {
         Rejection::TooLong(tokens) => {
             let message = format!(
-                "the request has {input} prompt tokens and asks for {output}; the KV cache holds {tokens} in all"
+                "the request has {input} prompt tokens and asks for {output}; the KV cache holds {tokens} in total"
             );
             refusal(StatusCode::BAD_REQUEST, &message)
         }
         Rejection::Full => {
-            refusal(StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way; try again later")
+            refusal(StatusCode::SERVICE_UNAVAILABLE, "too many concurrent requests; try again later")
         }
     }
 }
 
-/// The answer to a prompt, or to a chat.
+/// Body of the answer to a completion or chat completion.
 fn completion(model: &str, id: &str, body: &Value, Tokens { input, output }: Tokens) -> Value {
     let text = "token ".repeat(output as usize);
     let (object, choice) = if body["messages"].is_null() {
@@ -189,23 +192,23 @@ fn completion(model: &str, id: &str, body: &Value, Tokens { input, output }: Tok
     })
 }
 
-/// Characters of all texts in a value.
+/// Number of characters of all texts in a value.
 fn characters(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),
         Value::Array(items) => items.iter().map(characters).sum(),
         Value::Object(fields) => fields.get("content").or_else(|| fields.get("text")).map_or(0, characters),
-        // A prompt of token ids: each is a token.
-        Value::Number(_) => CHARACTERS,
+        // In a prompt of token ids each number is a token.
+        Value::Number(_) => CHARACTERS_PER_TOKEN,
         Value::Null | Value::Bool(_) => 0,
     }
 }
 
 fn loading() -> Response {
-    refusal(StatusCode::SERVICE_UNAVAILABLE, "the model is being loaded")
+    refusal(StatusCode::SERVICE_UNAVAILABLE, "the model is loading")
 }
 
-/// An error in the shape of the `OpenAI` API.
+/// An error in the format of the `OpenAI` API.
 fn refusal(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message, "code": status.as_u16()}}))).into_response()
 }
@@ -219,16 +222,16 @@ mod tests {
 
     use super::*;
 
-    async fn ask(emulator: &Arc<Emulator>, path: &str, body: Option<Value>) -> (u16, Value) {
+    async fn send(emulator: &Arc<Emulator>, path: &str, body: Option<Value>) -> (u16, Value) {
         let request = Request::builder().uri(path).header("content-type", "application/json");
         let request = match body {
             Some(body) => request.method("POST").body(Body::from(body.to_string())),
             None => request.body(Body::empty()),
         };
-        let asked = router(emulator.clone()).oneshot(request.unwrap());
+        let exchange = router(emulator.clone()).oneshot(request.unwrap());
         let response = tokio::select! {
             () = emulator.timeline.run() => unreachable!(),
-            response = asked => response.unwrap(),
+            response = exchange => response.unwrap(),
         };
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -254,14 +257,14 @@ mod tests {
                 json!({"messages": [{"role": "user", "content": "x".repeat(400)}], "max_completion_tokens": 50}),
             ),
         ] {
-            let began = Instant::now();
-            let (status, answer) = ask(&emulator, path, Some(body)).await;
+            let started = Instant::now();
+            let (status, answer) = send(&emulator, path, Some(body)).await;
             assert_eq!(status, 200, "{answer}");
             assert_eq!(
                 answer["usage"],
                 json!({"prompt_tokens": 100, "completion_tokens": 50, "total_tokens": 150})
             );
-            assert!(began.elapsed() > Duration::from_secs(1), "50 steps of 21 ms: {:?}", began.elapsed());
+            assert!(started.elapsed() > Duration::from_secs(1), "50 steps of 21 ms: {:?}", started.elapsed());
         }
         assert_eq!(emulator.timeline.read().counters.requests, 2);
     }
@@ -274,7 +277,7 @@ mod tests {
             (json!({"prompt": "x", "stream": true}), 400),
             (json!({"prompt": "x", "max_tokens": 1_000_000}), 400),
         ] {
-            let (status, answer) = ask(&emulator, "/v1/completions", Some(body)).await;
+            let (status, answer) = send(&emulator, "/v1/completions", Some(body)).await;
             assert_eq!((status, &answer["error"]["code"]), (want, &json!(want)));
         }
     }
@@ -283,19 +286,19 @@ mod tests {
     async fn gives_up_on_a_body_that_does_not_arrive() {
         let body = Body::from_stream(futures::stream::pending::<Result<Vec<u8>, std::convert::Infallible>>());
         let request = Request::post("/v1/completions").header("content-type", "application/json");
-        let began = Instant::now();
+        let started = Instant::now();
         let answer = router(emulator(Duration::ZERO)).oneshot(request.body(body).unwrap()).await.unwrap();
-        assert_eq!((answer.status(), began.elapsed()), (StatusCode::REQUEST_TIMEOUT, TIME));
+        assert_eq!((answer.status(), started.elapsed()), (StatusCode::REQUEST_TIMEOUT, TIMEOUT));
     }
 
     #[tokio::test(start_paused = true)]
     async fn is_unavailable_while_the_model_loads() {
         let emulator = emulator(Duration::from_secs(20));
         for path in ["/health", "/metrics"] {
-            assert_eq!(ask(&emulator, path, None).await.0, 503, "{path}");
+            assert_eq!(send(&emulator, path, None).await.0, 503, "{path}");
         }
-        assert_eq!(ask(&emulator, "/v1/completions", Some(json!({"prompt": "x"}))).await.0, 503);
+        assert_eq!(send(&emulator, "/v1/completions", Some(json!({"prompt": "x"}))).await.0, 503);
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert_eq!(ask(&emulator, "/health", None).await.0, 200);
+        assert_eq!(send(&emulator, "/health", None).await.0, 200);
     }
 }

@@ -1,4 +1,4 @@
-//! The simulator's server on the clock of the machine.
+//! Runs the simulator's server in real time.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,40 +9,41 @@ use tokio::time::{Instant, sleep_until};
 use wva_simulator::fleet::engine::Engine;
 use wva_simulator::fleet::server::{Counters, Finished, Request, Served, Server};
 
-/// Requests in the server at most, like vLLM's own bound on what a frontend takes.
-const MOST: usize = 4096;
+/// Most requests in the server, like vLLM's own limit.
+const MAX_REQUESTS: usize = 4096;
 
-/// Why a request is not taken.
+/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// The KV cache cannot hold it. Tokens that it can hold.
+    /// The request exceeds the KV cache, whose capacity in tokens is given.
     TooLong(u64),
-    /// [`MOST`] requests are in the server.
+    /// The server has [`MAX_REQUESTS`] requests.
     Full,
 }
 
-/// What the server shows at one moment.
+/// State of the server at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) counters: Counters,
     pub(super) running: usize,
     pub(super) waiting: usize,
-    /// 0..=1.
+    /// Share of KV cache in use, 0 to 1.
     pub(super) kv_usage: f64,
 }
 
-/// A server whose requests take real time.
+/// A simulated server in real time.
 pub(super) struct Timeline {
     engine: Engine,
-    began: Instant,
+    started: Instant,
     state: Mutex<State>,
     changed: Notify,
 }
 
 struct State {
     server: Server,
-    /// Seconds since the beginning, of the last request: each has a time of its own, which identifies it.
+    /// Arrival of the last request, in seconds since the start. Arrivals are unique and identify requests.
     last_arrival: f64,
+    /// Receivers of results, by the bits of the arrival.
     answers: HashMap<u64, oneshot::Sender<Served>>,
 }
 
@@ -50,17 +51,17 @@ impl Timeline {
     pub(super) fn new(engine: Engine) -> Self {
         let state =
             State { server: Server::new(engine, f64::INFINITY), last_arrival: 0.0, answers: HashMap::new() };
-        Self { engine, began: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
+        Self { engine, started: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Puts a request in. The receiver gets what became of it.
+    /// Adds a request. The receiver gets its result.
     pub(super) fn push(&self, input: u32, output: u32) -> Result<oneshot::Receiver<Served>, Rejection> {
         if !self.engine.holds(u64::from(input) + u64::from(output)) {
             return Err(Rejection::TooLong(self.engine.kv_tokens()));
         }
         let now = self.now();
         let mut state = self.state();
-        if state.answers.len() >= MOST {
+        if state.answers.len() >= MAX_REQUESTS {
             return Err(Rejection::Full);
         }
         state.catch_up(now);
@@ -89,14 +90,14 @@ impl Timeline {
         }
     }
 
-    /// Moves the server on as time passes. Never ends.
+    /// Advances the server as time passes. Never returns.
     pub(super) async fn run(&self) {
         loop {
             let next = self.state().server.next_event();
-            // Idle: until a request comes. A day is as good as never, and can be added to an Instant.
+            // An idle server waits for a request; a day stands for infinity, which an Instant cannot hold.
             let wait = Duration::try_from_secs_f64(next).map_or(Duration::from_hours(24), |at| at);
             tokio::select! {
-                () = sleep_until(self.began + wait.max(Duration::from_millis(1))), if next.is_finite() => {}
+                () = sleep_until(self.started + wait.max(Duration::from_millis(1))), if next.is_finite() => {}
                 () = self.changed.notified() => {}
             }
             let now = self.now();
@@ -105,7 +106,7 @@ impl Timeline {
     }
 
     fn now(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.started.elapsed().as_secs_f64()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -114,7 +115,7 @@ impl Timeline {
 }
 
 impl State {
-    /// Does all that happened up to now, each at its own time.
+    /// Processes all events up to now, each at its own time.
     fn catch_up(&mut self, now: f64) {
         let mut finished = Finished::default();
         while self.server.next_event() <= now {
@@ -124,10 +125,11 @@ impl State {
         self.answer(finished);
     }
 
+    /// Sends the results of finished requests.
     fn answer(&mut self, finished: Finished) {
         for served in finished.served {
             if let Some(answer) = self.answers.remove(&served.request.arrived.to_bits()) {
-                // The client may be gone.
+                // The client may have disconnected.
                 let _ = answer.send(served);
             }
         }
@@ -148,7 +150,7 @@ mod tests {
             () = timeline.run() => unreachable!(),
             served = futures::future::join_all(answers) => served.into_iter().map(|s| s.unwrap().ended).collect(),
         };
-        // 50 steps of 20.58 ms and 0.41 ms for each of 4 sequences at once; the fifth comes after the first of them.
+        // 50 steps of 20.58 ms plus 0.41 ms for each of 4 concurrent sequences; the fifth waits for the first to end.
         assert!((1.0..1.3).contains(&ends[3]) && (2.0..2.6).contains(&ends[4]), "{ends:?}");
         let counters = timeline.read().counters;
         assert_eq!((counters.requests, counters.input, counters.output), (5, 500, 250));
@@ -158,7 +160,7 @@ mod tests {
     async fn rejects_what_it_cannot_hold() {
         let timeline = Timeline::new(GUIDE_A100);
         assert_eq!(timeline.push(200_000, 100_000).err(), Some(Rejection::TooLong(256_000)));
-        let answers: Vec<_> = (0..MOST).map(|_| timeline.push(10, 10).unwrap()).collect();
+        let answers: Vec<_> = (0..MAX_REQUESTS).map(|_| timeline.push(10, 10).unwrap()).collect();
         assert_eq!(timeline.push(10, 10).err(), Some(Rejection::Full));
         drop(answers);
     }

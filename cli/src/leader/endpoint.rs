@@ -1,5 +1,5 @@
-//! One request to the debug endpoint of a controller, at an address or through a port that is forwarded to its pod.
-//! Times and sizes are bounded.
+//! HTTP client for the debug endpoint of a controller, at an address or through a port-forward to its pod. Time and
+//! size are bounded.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use kube::Api;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// The endpoint answers from memory; a forwarded port adds a little.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Snapshots of the largest installs are a few megabytes.
+/// Timeout of one request.
+const TIMEOUT: Duration = Duration::from_secs(15);
+/// Largest response, in bytes. Snapshots of large installs have a few megabytes.
 const LIMIT: usize = 256 << 20;
-/// Says which cycle an answer is of.
-const CYCLE: &str = "wva-cycle";
+/// Header with the cycle of the response.
+const CYCLE_HEADER: &str = "wva-cycle";
 
-/// Where a controller can be asked.
+/// Debug endpoint of one controller.
 pub(crate) enum DebugEndpoint {
-    /// An address that can be reached from here.
+    /// An address reachable from here.
     Address(String),
-    /// A port of a pod, through the API server.
+    /// A port of a pod, by port-forward.
     Pod { pods: Box<Api<Pod>>, namespace: String, name: String, port: u16 },
 }
 
@@ -38,34 +38,34 @@ impl fmt::Display for DebugEndpoint {
     }
 }
 
-/// An answer, whatever its status.
-pub(crate) struct Answer {
+/// Response of a debug endpoint, with any status.
+pub(crate) struct DebugResponse {
     pub(crate) status: StatusCode,
-    /// The cycle it is of, where it says so.
+    /// The cycle that the response describes, from its header.
     pub(crate) cycle: Option<String>,
     pub(crate) text: String,
 }
 
-impl Answer {
-    /// Fails where the controller refused, with what it said.
-    pub(crate) fn success(self) -> anyhow::Result<Self> {
-        let said = self.text.trim();
-        anyhow::ensure!(self.status.is_success() || said.is_empty(), "{said}");
+impl DebugResponse {
+    /// Turns an error status into an error with the text of the response.
+    pub(crate) fn ensure_success(self) -> anyhow::Result<Self> {
+        let text = self.text.trim();
+        anyhow::ensure!(self.status.is_success() || text.is_empty(), "{text}");
         anyhow::ensure!(self.status.is_success(), "{}", self.status);
         Ok(self)
     }
 }
 
 impl DebugEndpoint {
-    /// Asks for a path.
-    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Answer> {
-        let asked = async {
+    /// GETs a path.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<DebugResponse> {
+        let exchange = async {
             match self {
                 Self::Address(address) => {
                     let stream = TcpStream::connect(address)
                         .await
                         .with_context(|| format!("cannot reach {address}"))?;
-                    request(stream, path).await
+                    send_request(stream, path).await
                 }
                 Self::Pod { pods, name, port, .. } => {
                     let mut forwarded = pods
@@ -73,51 +73,51 @@ impl DebugEndpoint {
                         .await
                         .context("cannot forward a port: you need `create` on pods/portforward")?;
                     let stream = forwarded.take_stream(*port).context("the port was not forwarded")?;
-                    let refused = forwarded.take_error(*port);
-                    let answer = request(stream, path).await;
-                    // What the pod's side says of the port tells more than a stream that ended.
-                    match (answer, refused) {
-                        (Err(error), Some(refused)) => {
+                    let port_error = forwarded.take_error(*port);
+                    let response = send_request(stream, path).await;
+                    // The error of the forwarded port says more than the end of its stream.
+                    match (response, port_error) {
+                        (Err(error), Some(port_error)) => {
                             forwarded.abort();
-                            let said = refused.await;
-                            Err(said.map_or(error, |said| anyhow::anyhow!("port {port}: {said}")))
+                            let cause = port_error.await;
+                            Err(cause.map_or(error, |cause| anyhow::anyhow!("port {port}: {cause}")))
                         }
-                        (answer, _) => answer,
+                        (response, _) => response,
                     }
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, asked)
+        tokio::time::timeout(TIMEOUT, exchange)
             .await
-            .with_context(|| format!("no answer within {} s", PATIENCE.as_secs()))?
+            .with_context(|| format!("no answer within {} s", TIMEOUT.as_secs()))?
     }
 }
 
-async fn request<S>(stream: S, path: &str) -> anyhow::Result<Answer>
+async fn send_request<S>(stream: S, path: &str) -> anyhow::Result<DebugResponse>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new())?;
-    let asked = async {
+    let exchange = async {
         let response = sender.send_request(request).await?;
         let status = response.status();
-        let cycle = response.headers().get(CYCLE).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let cycle = response.headers().get(CYCLE_HEADER).and_then(|v| v.to_str().ok()).map(str::to_owned);
         let body = Limited::new(response.into_body(), LIMIT).collect().await;
-        let body = body.map_err(|e| anyhow::anyhow!(e).context("the answer broke off"))?.to_bytes();
-        let text = String::from_utf8(body.to_vec()).context("the answer is no text")?;
-        anyhow::Ok(Answer { status, cycle, text })
+        let body = body.map_err(|e| anyhow::anyhow!(e).context("the answer is incomplete"))?.to_bytes();
+        let text = String::from_utf8(body.to_vec()).context("the answer is not UTF-8 text")?;
+        anyhow::Ok(DebugResponse { status, cycle, text })
     };
-    tokio::pin!(asked);
+    tokio::pin!(exchange);
     tokio::select! {
-        answer = &mut asked => answer,
-        ended = connection => {
-            // It may have ended with the answer, as those of a process that is told to end do.
-            let answer = asked.await;
-            if answer.is_err() {
-                ended?;
+        response = &mut exchange => response,
+        closed = connection => {
+            // A controller that shuts down closes the connection with the response.
+            let response = exchange.await;
+            if response.is_err() {
+                closed?;
             }
-            answer.context("the connection ended before the answer")
+            response.context("the connection closed before the answer")
         }
     }
 }
@@ -129,30 +129,30 @@ mod tests {
 
     use super::*;
 
-    /// What comes of an answer after which the connection is closed.
-    async fn told(answer: &'static str) -> anyhow::Result<Answer> {
+    /// The result of a request whose server sends `response` and closes the connection.
+    async fn get_from(response: &'static str) -> anyhow::Result<DebugResponse> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let endpoint = DebugEndpoint::Address(listener.local_addr()?.to_string());
         let serve = async {
             let (mut stream, _) = listener.accept().await?;
             let read = stream.read(&mut [0; 1024]).await?;
             anyhow::ensure!(read > 0, "no request");
-            stream.write_all(answer.as_bytes()).await?;
+            stream.write_all(response.as_bytes()).await?;
             Ok(stream.shutdown().await?)
         };
-        let (served, answer) = tokio::join!(serve, endpoint.get("/explain"));
+        let (served, response) = tokio::join!(serve, endpoint.get("/explain"));
         served?;
-        answer
+        response
     }
 
     #[tokio::test]
-    async fn an_answer_that_ends_its_connection_is_read() {
+    async fn reads_a_response_that_closes_its_connection() {
         let close = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello";
-        for answer in [close, "HTTP/1.0 200 OK\r\n\r\nhello"] {
-            assert_eq!(told(answer).await.unwrap().text, "hello", "{answer}");
+        for response in [close, "HTTP/1.0 200 OK\r\n\r\nhello"] {
+            assert_eq!(get_from(response).await.unwrap().text, "hello", "{response}");
         }
         for broken in ["", "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhello"] {
-            assert!(told(broken).await.is_err(), "{broken}");
+            assert!(get_from(broken).await.is_err(), "{broken}");
         }
     }
 }

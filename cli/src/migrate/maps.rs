@@ -1,5 +1,5 @@
-//! Saturation ConfigMaps of llm-d WVA: an entry that names no analyzer means the percentage analyzer. `wva migrate`
-//! writes that name, so that the entry keeps its meaning next to others that name one. Pure.
+//! Saturation ConfigMaps of llm-d WVA. An entry without an analyzer means the percentage analyzer; `wva migrate` adds
+//! the name, so that the entry keeps its meaning. Pure.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 use wva_crds::entries::{DEFAULT_ENTRY, SaturationEntry, read_text};
 use wva_rules::{MapNames, MapRole};
 
-use super::objects::metadata;
+use super::objects::user_metadata;
 use super::plan::Step;
 use crate::cluster::text;
-use crate::validate::FoundObject;
+use crate::validate::SourceObject;
 
-/// What an entry without an analyzer means, as a line of YAML.
+/// The analyzer of an entry that names none, as a line of YAML.
 const LINE: &str = "analyzerName: percentage";
 
 /// Whether the object is a saturation ConfigMap, by its name.
@@ -23,20 +23,20 @@ pub(super) fn is_saturation(object: &Value) -> bool {
         && MapNames::default().global_names(MapRole::Saturation).iter().any(|known| name.ends_with(known))
 }
 
-/// The maps to apply: those whose entries name no analyzer. Nothing where some entry `default` names one: what the
-/// others inherit depends on the layers of the cluster.
-pub(super) fn name_analyzers(maps: &[&FoundObject]) -> Vec<Step> {
-    let inherits_name = |map: &&FoundObject| {
+/// Adds the analyzer to maps whose entries name none. Does nothing if any entry `default` names one, because other
+/// entries may inherit from it.
+pub(super) fn name_analyzers(maps: &[&SourceObject]) -> Vec<Step> {
+    let inherits_name = |map: &&SourceObject| {
         entries(&map.object).any(|(key, entry)| key == DEFAULT_ENTRY && entry.analyzer_name.is_some())
     };
     if maps.iter().any(inherits_name) {
         return Vec::new();
     }
-    maps.iter().filter_map(|map| name_in(map)).collect()
+    maps.iter().filter_map(|map| name_analyzer(map)).collect()
 }
 
-/// The map with the analyzer in `default`, or in each entry where it has no `default`.
-fn name_in(map: &FoundObject) -> Option<Step> {
+/// Adds the analyzer to `default`, or to each entry if there is no `default`.
+fn name_analyzer(map: &SourceObject) -> Option<Step> {
     let all: BTreeMap<&str, SaturationEntry> = entries(&map.object).collect();
     let keys: Vec<&str> = match all.get_key_value(DEFAULT_ENTRY) {
         Some((key, _)) => vec![key],
@@ -51,14 +51,13 @@ fn name_in(map: &FoundObject) -> Option<Step> {
         let named = keys.contains(&key.as_str()).then(|| with_line(text)).flatten();
         data.insert(key, named.unwrap_or_else(|| text.to_owned()));
     }
-    let object =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(&map.object), "data": data});
-    let changes = keys.iter().map(|key| format!("data[{key}] names its analyzer: percentage")).collect();
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": user_metadata(&map.object), "data": data});
+    let changes = keys.iter().map(|key| format!("data[{key}]: added {LINE}")).collect();
     Some(Step { place: map.place.clone(), object, changes })
 }
 
-/// The text of an entry with the analyzer as its first line: comments stay. A text for which this gives no valid entry, such
-/// as one in braces, is written again from what it says.
+/// The entry with the analyzer as its first line, which keeps comments. If the result is invalid, as for an entry in
+/// braces, the entry is serialised again.
 fn with_line(text: &str) -> Option<String> {
     let named = format!("{LINE}\n{text}");
     let is_named = |text: &str| read_text(text).is_ok_and(|e: SaturationEntry| e.analyzer_name.is_some());

@@ -1,16 +1,16 @@
-//! Small steps on objects as JSON, of which each kind of original needs some.
+//! Helpers for objects as JSON.
 
 use serde_json::{Map, Value, json};
 
-/// What a person wrote of an object's metadata: all else is the API server's, or was.
-const OWN: [&str; 4] = ["name", "namespace", "labels", "annotations"];
-/// What kubectl remembers of the last apply: the next one writes it anew.
+/// Metadata that users write; the rest belongs to the API server.
+const USER_FIELDS: [&str; 4] = ["name", "namespace", "labels", "annotations"];
+/// Written by `kubectl apply`; the next apply writes it again.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The metadata to apply.
-pub(super) fn metadata(original: &Value) -> Map<String, Value> {
-    let own = |key: &str| Some((key.to_owned(), original.pointer("/metadata")?.get(key)?.clone()));
-    let mut metadata: Map<String, Value> = OWN.into_iter().filter_map(own).collect();
+/// The metadata to apply, without fields of the API server.
+pub(super) fn user_metadata(object: &Value) -> Map<String, Value> {
+    let field = |key: &str| Some((key.to_owned(), object.pointer("/metadata")?.get(key)?.clone()));
+    let mut metadata: Map<String, Value> = USER_FIELDS.into_iter().filter_map(field).collect();
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
         annotations.remove(LAST_APPLIED);
     }
@@ -18,15 +18,15 @@ pub(super) fn metadata(original: &Value) -> Map<String, Value> {
     metadata
 }
 
-/// Sets an entry of a map of texts in the metadata, such as a label.
+/// Sets a label or annotation.
 pub(super) fn set(metadata: &mut Map<String, Value>, map: &str, key: &str, value: &str) {
-    let texts = metadata.entry(map).or_insert_with(|| json!({}));
-    if let Some(texts) = texts.as_object_mut() {
-        texts.insert(key.to_owned(), json!(value));
+    let map = metadata.entry(map).or_insert_with(|| json!({}));
+    if let Some(map) = map.as_object_mut() {
+        map.insert(key.to_owned(), json!(value));
     }
 }
 
-/// An object that is to be applied.
+/// An object to apply.
 pub(super) fn object(api_version: &str, kind: &str, metadata: &Map<String, Value>, spec: &Value) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
 }

@@ -1,5 +1,5 @@
-//! All originals together: what is to be applied, in order, and what a person has to settle first. Every variant that
-//! comes out passes the admission rules, or is not printed. Pure.
+//! The migration plan for all objects: manifests to apply, in order, and problems that need a manual change. A variant
+//! that breaks the admission rules is not printed. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,19 +8,19 @@ use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
 use super::objects::set;
-use super::variant::{self, Changed};
-use super::{annotated, maps};
+use super::variant::{self, Conversion};
+use super::{autoscaler, maps};
 use crate::cluster::{entry, text};
-use crate::validate::FoundObject;
-use crate::workloads::{Found, WorkloadKey, Workloads, accelerator};
+use crate::validate::SourceObject;
+use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
 
-/// What is asked for beyond what has to be.
+/// Options of a plan.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
-    /// Every variant in mode `recommend`.
+pub(super) struct PlanOptions {
+    /// Put every variant into mode `recommend`.
     pub(super) recommend: bool,
-    /// The workloads are all that there are, so that one that is not among them is missing.
-    pub(super) in_cluster: bool,
+    /// The workloads are complete, so a target that is not among them does not exist.
+    pub(super) from_cluster: bool,
 }
 
 /// One object to apply.
@@ -31,144 +31,146 @@ pub(super) struct Step {
     pub(super) changes: Vec<String>,
 }
 
-/// What to do.
+/// Result of the planning.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Variants before autoscalers.
     pub(super) steps: Vec<Step>,
-    /// What a person has to settle, with the place.
-    pub(super) open: Vec<String>,
-    /// Objects of the original that were read.
+    /// Problems that need a manual change, each with its place.
+    pub(super) unresolved: Vec<String>,
+    /// Number of objects of llm-d WVA.
     pub(super) read: usize,
-    /// Those that are as they should be.
-    pub(super) fine: usize,
+    /// Number of objects that need no change.
+    pub(super) unchanged: usize,
 }
 
-/// A variant that is to be.
+/// A converted variant before validation.
 struct Draft {
     place: String,
     namespace: String,
-    changed: Changed,
+    conversion: Conversion,
 }
 
-/// The plan for all of them, with the workloads of the cluster or of the same files.
-pub(super) fn plan(originals: &[FoundObject], workloads: &Workloads, wanted: Wanted) -> Plan {
+/// Plans the migration of objects, with the workloads of the cluster or of the same files.
+pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: PlanOptions) -> Plan {
     let mut plan = Plan::default();
     let mut drafts: Vec<Draft> = Vec::new();
-    for original in originals.iter().filter(|o| text(&o.object, "/kind") == KIND) {
+    for source in objects.iter().filter(|o| text(&o.object, "/kind") == KIND) {
         plan.read += 1;
-        drafts.push(Draft::of(original, variant::migrate(&original.object)));
+        drafts.push(Draft::new(source, variant::convert(&source.object)));
     }
-    let known: BTreeSet<WorkloadKey> = drafts.iter().filter_map(Draft::key).collect();
+    let targets: BTreeSet<WorkloadKey> = drafts.iter().filter_map(Draft::target).collect();
     let mut autoscalers = Vec::new();
-    for original in originals.iter().filter(|o| annotated::is_managed(&o.object)) {
+    for source in objects.iter().filter(|o| autoscaler::is_managed(&o.object)) {
         plan.read += 1;
-        // Somebody has made the variant already.
-        if Target::from_object(&original.object)
-            .is_some_and(|target| known.contains(&WorkloadKey::new(&original.namespace, &target)))
+        // The variant exists already.
+        if Target::from_object(&source.object)
+            .is_some_and(|target| targets.contains(&WorkloadKey::new(&source.namespace, &target)))
         {
-            plan.fine += 1;
+            plan.unchanged += 1;
             continue;
         }
-        let made = annotated::migrate(&original.object, &original.namespace);
-        plan.open.extend(made.open.iter().map(|open| format!("{}: {open}", original.place)));
-        drafts.extend(made.variant.map(|changed| Draft::of(original, changed)));
-        let place = original.place.clone();
-        autoscalers.extend(made.autoscaler.map(|Changed { object, changes }| Step {
+        let converted = autoscaler::convert(&source.object, &source.namespace);
+        let problems = converted.unresolved.iter().map(|problem| format!("{}: {problem}", source.place));
+        plan.unresolved.extend(problems);
+        drafts.extend(converted.variant.map(|conversion| Draft::new(source, conversion)));
+        let place = source.place.clone();
+        autoscalers.extend(converted.autoscaler.map(|Conversion { object, changes }| Step {
             place,
             object,
             changes,
         }));
     }
-    if wanted.recommend {
-        drafts.iter_mut().for_each(recommend);
+    if options.recommend {
+        drafts.iter_mut().for_each(set_recommend_mode);
     }
     for draft in &mut drafts {
-        label(draft, workloads);
+        add_accelerator_label(draft, workloads);
     }
-    settle(&mut plan, &drafts, workloads, wanted);
+    add_drafts(&mut plan, &drafts, workloads, options);
     plan.steps.extend(autoscalers);
-    let maps: Vec<&FoundObject> = originals.iter().filter(|o| maps::is_saturation(&o.object)).collect();
+    let maps: Vec<&SourceObject> = objects.iter().filter(|o| maps::is_saturation(&o.object)).collect();
     let named = maps::name_analyzers(&maps);
     plan.read += maps.len();
-    plan.fine += maps.len() - named.len();
+    plan.unchanged += maps.len() - named.len();
     plan.steps.extend(named);
     plan
 }
 
 impl Draft {
-    fn of(original: &FoundObject, changed: Changed) -> Self {
-        Self { place: original.place.clone(), namespace: original.namespace.clone(), changed }
+    fn new(source: &SourceObject, conversion: Conversion) -> Self {
+        Self { place: source.place.clone(), namespace: source.namespace.clone(), conversion }
     }
 
-    fn key(&self) -> Option<WorkloadKey> {
-        Target::from_object(&self.changed.object).map(|target| WorkloadKey::new(&self.namespace, &target))
+    fn target(&self) -> Option<WorkloadKey> {
+        Target::from_object(&self.conversion.object).map(|target| WorkloadKey::new(&self.namespace, &target))
     }
 }
 
-fn recommend(draft: &mut Draft) {
-    let object = &mut draft.changed.object;
+fn set_recommend_mode(draft: &mut Draft) {
+    let object = &mut draft.conversion.object;
     if entry(object, "/metadata/annotations", MODE_ANNOTATION) == Some("recommend") {
         return;
     }
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         set(metadata, "annotations", MODE_ANNOTATION, "recommend");
-        draft.changed.changes.push("decided and explained, and not published (--recommend)".to_owned());
+        let change = format!("metadata.annotations[{MODE_ANNOTATION}]: recommend (--recommend)");
+        draft.conversion.changes.push(change);
     }
 }
 
-/// What is printed says its accelerator, where the workload does.
-fn label(draft: &mut Draft, workloads: &Workloads) {
-    let Changed { object, changes } = &mut draft.changed;
+/// Labels a changed variant with the accelerator of its workload.
+fn add_accelerator_label(draft: &mut Draft, workloads: &Workloads) {
+    let Conversion { object, changes } = &mut draft.conversion;
     if changes.is_empty() || entry(object, "/metadata/labels", ACCELERATOR_LABEL).is_some() {
         return;
     }
     let Some(target) = Target::from_object(object) else { return };
-    let Found::Here(workload) = workloads.find(&draft.namespace, &target) else { return };
+    let WorkloadLookup::Found(workload) = workloads.find(&draft.namespace, &target) else { return };
     let Some(accelerator) = accelerator(workload) else { return };
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         set(metadata, "labels", ACCELERATOR_LABEL, &accelerator);
         changes.push(format!(
-            "metadata.labels[{ACCELERATOR_LABEL}] is what the pods of {} {} run on, {accelerator}",
+            "metadata.labels[{ACCELERATOR_LABEL}]: {accelerator}, from the pod template of {} {}",
             target.kind, target.name
         ));
     }
 }
 
-/// Takes the drafts into the plan that the rules let through.
-fn settle(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, wanted: Wanted) {
+/// Adds the changed drafts that follow the rules as steps, and the violations of the others as problems.
+fn add_drafts(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, options: PlanOptions) {
     for (i, draft) in drafts.iter().enumerate() {
-        let Changed { object, changes } = &draft.changed;
+        let Conversion { object, changes } = &draft.conversion;
         let others: Vec<OtherVariant> = drafts
             .iter()
             .enumerate()
             .filter(|(j, other)| *j != i && other.namespace == draft.namespace)
-            .filter_map(|(_, other)| OtherVariant::from_object(&other.changed.object))
+            .filter_map(|(_, other)| OtherVariant::from_object(&other.conversion.object))
             .collect();
-        let mut whole = object.clone();
-        apply_defaults(&mut whole);
-        let verdict = validate(&Facts { other_variants: &others, ..Facts::new(&whole) });
+        let mut with_defaults = object.clone();
+        apply_defaults(&mut with_defaults);
+        let verdict = validate(&Facts { other_variants: &others, ..Facts::new(&with_defaults) });
         let denied = verdict.violations.iter().filter(|v| v.severity == Severity::Deny);
         let denied: Vec<String> =
             denied.map(|v| format!("{}: {}: {} [{}]", draft.place, v.field, v.message, v.code)).collect();
         if denied.is_empty() && changes.is_empty() {
-            plan.fine += 1;
+            plan.unchanged += 1;
         } else if denied.is_empty() {
-            plan.open.extend(missing_target(draft, workloads).filter(|_| wanted.in_cluster));
+            plan.unresolved.extend(missing_target(draft, workloads).filter(|_| options.from_cluster));
             let (place, object, changes) = (draft.place.clone(), object.clone(), changes.clone());
             plan.steps.push(Step { place, object, changes });
         }
-        plan.open.extend(denied);
+        plan.unresolved.extend(denied);
     }
 }
 
-/// A target that does not exist is only said where the cluster is known; the object may be applied all the same.
+/// The problem of a target that does not exist. The variant may be applied all the same.
 fn missing_target(draft: &Draft, workloads: &Workloads) -> Option<String> {
-    let target = Target::from_object(&draft.changed.object)?;
-    let Found::Missing = workloads.find(&draft.namespace, &target) else { return None };
+    let target = Target::from_object(&draft.conversion.object)?;
+    let WorkloadLookup::NotFound = workloads.find(&draft.namespace, &target) else { return None };
     let (kind, name) = (&target.kind, &target.name);
     Some(format!(
-        "{}: spec.scaleTargetRef: found no {kind} {name}: name the workload that serves the model",
+        "{}: spec.scaleTargetRef: {kind} {name} does not exist; set the workload that serves the model",
         draft.place
     ))
 }

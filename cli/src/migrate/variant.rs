@@ -1,112 +1,110 @@
-//! A `VariantAutoscaling` of an earlier release as this one wants it. Pure: what is different about it is said change by
-//! change, so that a person can follow.
+//! Converts a `VariantAutoscaling` of an earlier release and lists the changes. Pure.
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::{ACCELERATOR_LABEL, GROUP, INSTANCE_LABEL, KIND, VERSION};
 
-use super::objects::{metadata, object, set};
+use super::objects::{object, set, user_metadata};
 use crate::cluster::{entry, text};
 
-/// The fields of today's spec.
+/// Fields of the present spec.
 const FIELDS: [&str; 5] = ["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
-/// Those of the first releases, which chose replicas by a model of each server's speed.
-const OF_THE_OPTIMIZER: [&str; 3] = ["sloClassRef", "modelProfile", "activateModelTuner"];
+/// Fields of the first releases, for their model-based optimizer.
+const OPTIMIZER_FIELDS: [&str; 3] = ["sloClassRef", "modelProfile", "activateModelTuner"];
 
-/// An object and what is different about it.
+/// A converted object.
 #[derive(Debug, PartialEq)]
-pub(super) struct Changed {
+pub(super) struct Conversion {
     pub(super) object: Value,
-    /// Empty where nothing had to change.
+    /// One sentence per change; empty if nothing had to change.
     pub(super) changes: Vec<String>,
 }
 
-/// What to apply for a stored or written object.
-pub(super) fn migrate(original: &Value) -> Changed {
+/// Converts a variant.
+pub(super) fn convert(original: &Value) -> Conversion {
     let mut changes = Vec::new();
-    let mut spec = fields(original, &mut changes);
-    target(text(original, "/metadata/name"), &mut spec, &mut changes);
-    cost(&mut spec, &mut changes);
-    let mut metadata = metadata(original);
-    labels(original, &mut metadata, &mut changes);
+    let mut spec = convert_fields(original, &mut changes);
+    convert_target(text(original, "/metadata/name"), &mut spec, &mut changes);
+    convert_cost(&mut spec, &mut changes);
+    let mut metadata = user_metadata(original);
+    convert_labels(original, &mut metadata, &mut changes);
     let object = object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &Value::Object(spec));
-    Changed { object, changes }
+    Conversion { object, changes }
 }
 
-/// The fields that are known, by their right names.
-fn fields(original: &Value, changes: &mut Vec<String>) -> Map<String, Value> {
+/// Keeps known fields under their right names and drops the others.
+fn convert_fields(original: &Value, changes: &mut Vec<String>) -> Map<String, Value> {
     let mut spec = Map::new();
-    let Some(found) = original.get("spec").and_then(Value::as_object) else { return spec };
-    for (key, value) in found.iter().filter(|(_, value)| !value.is_null()) {
-        match known(key) {
+    let Some(old) = original.get("spec").and_then(Value::as_object) else { return spec };
+    for (key, value) in old.iter().filter(|(_, value)| !value.is_null()) {
+        match canonical_field(key) {
             Some(field) if field == key => {
                 spec.insert(key.clone(), value.clone());
             }
-            // The right spelling wins where both are there.
-            Some(field) if found.get(field).is_none_or(Value::is_null) => {
-                changes.push(format!("spec.{key} is spelt spec.{field}"));
+            // If both spellings exist, the right one wins.
+            Some(field) if old.get(field).is_none_or(Value::is_null) => {
+                changes.push(format!("spec.{key}: renamed to spec.{field}"));
                 spec.insert(field.to_owned(), value.clone());
             }
-            _ => changes.push(format!("spec.{key} is left out: {}", why_left_out(key))),
+            _ => changes.push(format!("spec.{key}: removed, {}", removal_reason(key))),
         }
     }
     spec
 }
 
-/// The field that a key means, whatever its spelling.
-fn known(key: &str) -> Option<&'static str> {
-    let plain = |key: &str| key.replace(['_', '-'], "").to_lowercase();
-    FIELDS.into_iter().find(|field| plain(field) == plain(key))
+/// The field that a key means, ignoring case, `_` and `-`.
+fn canonical_field(key: &str) -> Option<&'static str> {
+    let normalise = |key: &str| key.replace(['_', '-'], "").to_lowercase();
+    FIELDS.into_iter().find(|field| normalise(field) == normalise(key))
 }
 
-fn why_left_out(key: &str) -> &'static str {
-    if OF_THE_OPTIMIZER.contains(&key) {
-        "it was for the optimizer of the first releases, which later ones do not have"
+fn removal_reason(key: &str) -> &'static str {
+    if OPTIMIZER_FIELDS.contains(&key) {
+        "because only the optimizer of the first releases used it"
     } else {
-        "this release has no such field"
+        "because this release has no such field"
     }
 }
 
-/// Before v0.5.0 the Deployment of the variant's own name was its target.
-fn target(name: &str, spec: &mut Map<String, Value>, changes: &mut Vec<String>) {
-    let deployment = |name: &str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": name});
-    let named = match spec.get("scaleTargetRef") {
-        Some(Value::String(name)) => {
-            let name = name.clone();
-            changes.push(format!("spec.scaleTargetRef is a reference, not the name {name:?} alone"));
-            Some(name)
+/// Before v0.5.0 the target was the Deployment with the variant's name.
+fn convert_target(name: &str, spec: &mut Map<String, Value>, changes: &mut Vec<String>) {
+    let deployment = match spec.get("scaleTargetRef") {
+        Some(Value::String(deployment)) => {
+            let deployment = deployment.clone();
+            changes.push(format!("spec.scaleTargetRef: the name {deployment:?} became a reference"));
+            deployment
         }
         Some(reference) if reference.get("name").and_then(Value::as_str).is_some_and(|n| !n.is_empty()) => {
-            None
+            return;
         }
         _ => {
             changes.push(format!(
-                "spec.scaleTargetRef is required since v0.5.0: before it, the Deployment of the same name was meant, {name}"
+                "spec.scaleTargetRef: added Deployment {name}; the field is required since v0.5.0, and older releases scaled \
+                 the Deployment with the variant's name"
             ));
-            Some(name.to_owned())
+            name.to_owned()
         }
     };
-    if let Some(name) = named {
-        spec.insert("scaleTargetRef".to_owned(), deployment(&name));
-    }
+    let reference = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment});
+    spec.insert("scaleTargetRef".to_owned(), reference);
 }
 
-fn cost(spec: &mut Map<String, Value>, changes: &mut Vec<String>) {
+fn convert_cost(spec: &mut Map<String, Value>, changes: &mut Vec<String>) {
     if let Some(Value::Number(cost)) = spec.get("variantCost") {
         let text = cost.to_string();
-        changes.push(format!("spec.variantCost is a text, \"{text}\""));
+        changes.push(format!("spec.variantCost: number quoted, \"{text}\""));
         spec.insert("variantCost".to_owned(), json!(text));
     }
 }
 
-/// An empty label says nothing and is refused; the accelerator of the first releases stood in the profile.
-fn labels(original: &Value, metadata: &mut Map<String, Value>, changes: &mut Vec<String>) {
+/// Removes empty labels, which the rules refuse. Takes the accelerator of the first releases from the profile.
+fn convert_labels(original: &Value, metadata: &mut Map<String, Value>, changes: &mut Vec<String>) {
     for key in [ACCELERATOR_LABEL, INSTANCE_LABEL] {
         let labels = metadata.get_mut("labels").and_then(Value::as_object_mut);
         if let Some(labels) = labels
             && labels.get(key).is_some_and(|value| value.is_null() || value == "")
         {
             labels.remove(key);
-            changes.push(format!("metadata.labels[{key}] is left out: it is empty"));
+            changes.push(format!("metadata.labels[{key}]: removed, because it is empty"));
         }
     }
     metadata.retain(|_, value| value.as_object().is_none_or(|map| !map.is_empty()));
@@ -119,7 +117,7 @@ fn labels(original: &Value, metadata: &mut Map<String, Value>, changes: &mut Vec
     {
         set(metadata, "labels", ACCELERATOR_LABEL, accelerator);
         changes.push(format!(
-            "metadata.labels[{ACCELERATOR_LABEL}] is the one accelerator of spec.modelProfile, {accelerator}"
+            "metadata.labels[{ACCELERATOR_LABEL}]: added {accelerator}, the accelerator of spec.modelProfile"
         ));
     }
 }

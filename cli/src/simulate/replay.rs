@@ -1,4 +1,4 @@
-//! `wva simulate --replay FILE --config FILE`: recorded cycles, decided again under other settings.
+//! `wva simulate --replay FILE --config FILE`: decides recorded cycles again with other settings.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,51 +10,54 @@ use clap::{Arg, ArgMatches};
 use wva_scaling::Snapshot;
 use wva_simulator::replay::{Change, Replay};
 
-use crate::arguments::{file, file_option, word};
+use crate::arguments::{file_option, path_value, value};
 use crate::output::print;
 
-/// Snapshots of the largest installs are a few megabytes.
-const LONGEST_LINE: u64 = 256 << 20;
+/// Longest line of a recording, in bytes. Snapshots of large installs have a few megabytes.
+const MAX_LINE: u64 = 256 << 20;
 
+/// The options of a replay.
 pub(super) fn arguments() -> [Arg; 2] {
-    let replay = "Cycles that `wva explain --record` recorded, decided again under --config (open loop)";
-    let config = "Settings for --replay: fields of a snapshot's config, each in place of the recorded one";
+    let replay = "Decide the cycles of a recording (`wva explain --record`) again with --config (open loop)";
+    let config = "Settings for --replay: fields of a snapshot's config, which replace the recorded ones";
     let replay = file_option("replay", replay).requires("config");
-    // Beside a scenario, which forbids --replay, --config would not be asked for.
+    // `requires` has no effect next to a scenario, because that conflicts with --replay.
     let config = file_option("config", config).requires("replay").conflicts_with("scenario");
     [replay.conflicts_with_all(["compare", "seeds", "sweep", "report"]), config]
 }
 
-pub(super) fn replay(recorded: &Path, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let config = file(arguments, "config").context("no --config")?;
-    let change = super::text(config).with_context(|| format!("{} cannot be applied", config.display()))?;
-    let change = Change::read(&change).with_context(|| format!("{} cannot be applied", config.display()))?;
-    let replay = decide_again(recorded, &change)?;
-    anyhow::ensure!(replay.cycles > 0, "{}: no cycle is recorded in it", recorded.display());
-    print(&match word(arguments, "format") {
+/// Runs the replay of a recording.
+pub(super) fn replay(recording: &Path, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let config = path_value(arguments, "config").context("no --config")?;
+    let context = || format!("cannot apply {}", config.display());
+    let change = super::read_text(config).with_context(context)?;
+    let change = Change::read(&change).with_context(context)?;
+    let replay = decide_again(recording, &change)?;
+    anyhow::ensure!(replay.cycles > 0, "{}: the recording has no cycles", recording.display());
+    print(&match value(arguments, "format") {
         Some("json") => format!("{}\n", replay.json()),
         _ => replay.text(),
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// One line after the other: a recording of a week need not fit into memory.
-fn decide_again(recorded: &Path, change: &Change) -> anyhow::Result<Replay> {
-    let opened = File::open(recorded).with_context(|| format!("cannot open {}", recorded.display()))?;
+/// Decides line by line, because the recording of a week may not fit into memory.
+fn decide_again(recording: &Path, change: &Change) -> anyhow::Result<Replay> {
+    let opened = File::open(recording).with_context(|| format!("cannot open {}", recording.display()))?;
     let mut lines = BufReader::new(opened);
     let (mut replay, mut line) = (Replay::default(), String::new());
     for number in 1_u64.. {
-        let place = || format!("{}, line {number}", recorded.display());
+        let place = || format!("{}, line {number}", recording.display());
         line.clear();
-        let read = lines.by_ref().take(LONGEST_LINE + 1).read_line(&mut line).with_context(place)?;
+        let read = lines.by_ref().take(MAX_LINE + 1).read_line(&mut line).with_context(place)?;
         if read == 0 {
             break;
         }
-        anyhow::ensure!(read as u64 <= LONGEST_LINE, "{}: it is longer than {LONGEST_LINE} bytes", place());
+        anyhow::ensure!(read as u64 <= MAX_LINE, "{}: longer than {MAX_LINE} bytes", place());
         if line.trim().is_empty() {
             continue;
         }
-        let snapshot = Snapshot::parse(&line).with_context(|| format!("{} is no snapshot", place()))?;
+        let snapshot = Snapshot::parse(&line).with_context(|| format!("{} is not a snapshot", place()))?;
         replay.take(snapshot, change);
     }
     Ok(replay)

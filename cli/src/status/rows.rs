@@ -1,4 +1,4 @@
-//! From what was read to the table. Pure.
+//! The table of `wva status`, from the state of the cluster. Pure.
 
 use std::fmt::Write as _;
 
@@ -10,65 +10,68 @@ use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::snapshot::Variant;
 
-use crate::cluster::{self, ObjectId, confirmed, id, is_excluded, number, text as text_of};
-use crate::leader::Seen;
+use crate::cluster::{self, ObjectId, id, is_excluded, number, target_age, text};
+use crate::leader::LeaderSnapshot;
 use crate::output::{count, table};
-use crate::workloads::{Found, Workloads, ready, replicas};
+use crate::workloads::{WorkloadLookup, Workloads, ready_replicas, spec_replicas};
 
 const HEADING: [&str; 7] = ["NAMESPACE", "NAME", "TARGET", "CURRENT", "READY", "SATURATION", "CONDITION"];
 
-/// All that the table is made from.
-pub(super) struct Read<'a> {
+/// Input of the table.
+pub(super) struct ClusterState<'a> {
     pub(super) variants: Vec<Value>,
     pub(super) workloads: Workloads,
     pub(super) namespaces: Vec<Value>,
-    pub(super) leaders: &'a [Seen],
+    pub(super) leader_snapshots: &'a [LeaderSnapshot],
     pub(super) now: Timestamp,
 }
 
-/// The table, in order of namespace and name, and below it what no column has room for.
-pub(super) fn text(read: &Read<'_>) -> String {
-    let mut variants: Vec<&Value> = read.variants.iter().collect();
+/// The table, sorted by namespace and name, followed by a list of variants without a controller.
+pub(super) fn render(state: &ClusterState<'_>) -> String {
+    let mut variants: Vec<&Value> = state.variants.iter().collect();
     variants.sort_by_key(|variant| id(variant));
     if variants.is_empty() {
         return "no VariantAutoscalings found\n".to_owned();
     }
-    let rows: Vec<_> = variants.iter().map(|variant| row(read, variant)).collect();
+    let rows: Vec<_> = variants.iter().map(|variant| row(state, variant)).collect();
     let mut out = table(HEADING, &rows);
-    let unserved: Vec<String> = variants.iter().filter_map(|variant| unserved(read, variant)).collect();
-    if !unserved.is_empty() {
-        // A String never refuses to grow.
+    let orphans: Vec<String> = variants.iter().filter_map(|variant| orphan_line(state, variant)).collect();
+    if !orphans.is_empty() {
+        // Writing to a String cannot fail.
         let _ =
-            write!(out, "\n{} that nobody serves:\n{}", count(unserved.len(), "variant"), unserved.concat());
+            write!(out, "\n{} without a controller:\n{}", count(orphans.len(), "variant"), orphans.concat());
     }
     out
 }
 
-fn row(read: &Read<'_>, variant: &Value) -> [String; 7] {
+fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 7] {
     let ObjectId { namespace, name } = id(variant);
-    let workload = Target::from_object(variant).map(|target| read.workloads.find(&namespace, &target));
+    let workload = Target::from_object(variant).map(|target| state.workloads.find(&namespace, &target));
     let (current, ready) = match workload {
-        Some(Found::Here(workload)) => (Some(replicas(workload)), Some(ready(workload))),
-        Some(Found::Missing) => (None, None),
+        Some(WorkloadLookup::Found(workload)) => {
+            (Some(spec_replicas(workload)), Some(ready_replicas(workload)))
+        }
+        Some(WorkloadLookup::NotFound) => (None, None),
         _ => (number(variant, "/status/currentReplicas"), None),
     };
     let target = number(variant, "/status/desiredOptimizedAlloc/numReplicas");
-    let saturation = read.leaders.iter().find_map(|seen| saturation(&seen.snapshot, &namespace, &name));
-    let shown = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let mut snapshots = state.leader_snapshots.iter();
+    let saturation = snapshots.find_map(|leader| saturation(&leader.snapshot, &namespace, &name));
+    let cell = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let saturation = saturation.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
-    [namespace, name, shown(target), shown(current), shown(ready), saturation, condition(read, variant)]
+    [namespace, name, cell(target), cell(current), cell(ready), saturation, condition(state, variant)]
 }
 
-/// How near the mean replica of a variant is to the nearer of its thresholds; 1 at the threshold.
+/// Mean KV use or queue of a variant divided by its threshold, the higher of the two. 1 is at the threshold.
 fn saturation(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<f64> {
-    let of_namespace = snapshot.models.iter().filter(|model| model.namespace == namespace);
-    let mut all = of_namespace.flat_map(|model| model.variants.iter().map(move |v| (&model.model_id, v)));
+    let models = snapshot.models.iter().filter(|model| model.namespace == namespace);
+    let mut all = models.flat_map(|model| model.variants.iter().map(move |v| (&model.model_id, v)));
     let (model, variant) = all.find(|(_, variant)| variant.name == name)?;
     let (settings, _) = Entries::of(&snapshot.config).saturation(namespace, model);
-    nearness(variant, &settings)
+    share_of_threshold(variant, &settings)
 }
 
-fn nearness(variant: &Variant, settings: &Saturation) -> Option<f64> {
+fn share_of_threshold(variant: &Variant, settings: &Saturation) -> Option<f64> {
     let reporting: Vec<_> = variant.replicas.iter().filter(|r| r.kv.is_some() || r.queue.is_some()).collect();
     if reporting.is_empty() {
         return None;
@@ -78,38 +81,38 @@ fn nearness(variant: &Variant, settings: &Saturation) -> Option<f64> {
         kv += replica.kv.map_or(0.0, f64::from);
         queue += replica.queue.map_or(0.0, f64::from);
     }
-    // A fleet is far smaller than the whole numbers that f64 holds.
-    #[expect(clippy::cast_precision_loss, reason = "replicas of one variant")]
+    #[expect(clippy::cast_precision_loss, reason = "a variant has far fewer than 2^53 replicas")]
     let n = reporting.len() as f64;
     let share = |mean: f64, threshold: f64| if threshold > 0.0 { mean / threshold } else { 1.0 };
     Some(share(kv / n, settings.kv_cache_threshold).max(share(queue / n, settings.queue_length_threshold)))
 }
 
-fn condition(read: &Read<'_>, variant: &Value) -> String {
+fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
     if variant.pointer("/metadata/deletionTimestamp").is_some() {
         return "Deleting".to_owned();
     }
-    if is_excluded(&read.namespaces, text_of(variant, "/metadata/namespace")) {
+    if is_excluded(&state.namespaces, text(variant, "/metadata/namespace")) {
         return "Excluded".to_owned();
     }
-    if unserved(read, variant).is_some() {
+    if orphan_line(state, variant).is_some() {
         return "NotManaged".to_owned();
     }
     let Some(ready) = cluster::condition(variant, "Ready") else { return "no status yet".to_owned() };
-    let negated = if text_of(ready, "/status") == "True" { "" } else { "not ready: " };
-    let reason = format!("{negated}{}", text_of(ready, "/reason"));
-    match confirmed(variant, read.now).filter(|age| *age > LONGEST_AGE) {
+    let prefix = if text(ready, "/status") == "True" { "" } else { "not ready: " };
+    let reason = format!("{prefix}{}", text(ready, "/reason"));
+    match target_age(variant, state.now).filter(|age| *age > LONGEST_AGE) {
         Some(age) => format!("{reason} ({} min ago)", age.as_mins()),
         None => reason,
     }
 }
 
-/// What is to be said of a labelled variant that no controller serves.
-fn unserved(read: &Read<'_>, variant: &Value) -> Option<String> {
+/// The line for a variant whose label names an instance without a controller; `None` for others.
+fn orphan_line(state: &ClusterState<'_>, variant: &Value) -> Option<String> {
     let ObjectId { namespace, name } = id(variant);
     let object = serde_json::from_value(variant.clone()).ok()?;
-    let unserved = detect_orphan(&object, read.now).filter(|_| !is_excluded(&read.namespaces, &namespace))?;
-    Some(format!("  {namespace}/{name}: {unserved}\n"))
+    let evidence =
+        detect_orphan(&object, state.now).filter(|_| !is_excluded(&state.namespaces, &namespace))?;
+    Some(format!("  {namespace}/{name}: {evidence}\n"))
 }
 
 #[cfg(test)]
@@ -135,41 +138,45 @@ mod tests {
         variant
     }
 
-    fn told(variants: Vec<Value>, leaders: &[Seen]) -> String {
+    fn table_of(variants: Vec<Value>, leader_snapshots: &[LeaderSnapshot]) -> String {
         let mut workloads = Workloads::default();
         workloads.add(json!({"apiVersion": "apps/v1", "kind": "Deployment",
             "metadata": {"name": "a", "namespace": "prod"},
             "spec": {"replicas": 2}, "status": {"readyReplicas": 3}}));
         let namespaces =
             vec![json!({"metadata": {"name": "out", "annotations": {"wva.llmd.ai/exclude": "true"}}})];
-        text(&Read { variants, workloads, namespaces, leaders, now: NOW.parse().unwrap() })
+        let now = NOW.parse().unwrap();
+        render(&ClusterState { variants, workloads, namespaces, leader_snapshots, now })
     }
 
-    fn seen(kv: f64, queue: f64) -> Seen {
+    fn leader_snapshot(kv: f64, queue: f64) -> LeaderSnapshot {
         let snapshot = format!(
             "models: [{{modelID: m, namespace: prod, variants: [{{name: a, current: 2, replicas: [{{pod: p, kv: {kv}, \
-             queue: {queue}}}, {{pod: q, kv: {kv}, queue: {queue}}}, {{pod: silent}}]}}]}}]"
+             queue: {queue}}}, {{pod: q, kv: {kv}, queue: {queue}}}, {{pod: without-metrics}}]}}]}}]"
         );
-        Seen { who: "pod wva/wva-0".to_owned(), snapshot: Snapshot::parse(&snapshot).unwrap() }
+        LeaderSnapshot {
+            controller: "pod wva/wva-0".to_owned(),
+            snapshot: Snapshot::parse(&snapshot).unwrap(),
+        }
     }
 
     #[track_caller]
-    fn check(variant: Value, leaders: &[Seen], want: &str) {
-        let told = told(vec![variant], leaders);
-        let row: Vec<&str> = told.lines().nth(1).unwrap().split("   ").map(str::trim).collect();
+    fn check(variant: Value, leaders: &[LeaderSnapshot], want: &str) {
+        let table = table_of(vec![variant], leaders);
+        let row: Vec<&str> = table.lines().nth(1).unwrap().split("   ").map(str::trim).collect();
         let row: Vec<&str> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
-        assert_eq!(row.join(" | "), want, "{told}");
+        assert_eq!(row.join(" | "), want, "{table}");
     }
 
     #[test]
-    fn a_row_is_the_clusters_word_and_the_leaders() {
+    fn combines_cluster_and_leader_in_one_row() {
         check(variant("a", |_| {}), &[], "prod | a | 3 | 2 | 2 | - | Ready");
-        check(variant("a", |_| {}), &[seen(0.4, 0.0)], "prod | a | 3 | 2 | 2 | 50% | Ready");
-        check(variant("a", |_| {}), &[seen(0.4, 5.0)], "prod | a | 3 | 2 | 2 | 100% | Ready");
+        check(variant("a", |_| {}), &[leader_snapshot(0.4, 0.0)], "prod | a | 3 | 2 | 2 | 50% | Ready");
+        check(variant("a", |_| {}), &[leader_snapshot(0.4, 5.0)], "prod | a | 3 | 2 | 2 | 100% | Ready");
     }
 
     #[test]
-    fn what_is_not_known_is_a_dash() {
+    fn shows_unknown_values_as_dashes() {
         check(variant("gone", |_| {}), &[], "prod | gone | 3 | - | - | - | Ready");
         let other = |v: &mut Value| {
             v["spec"]["scaleTargetRef"] = json!({"name": "x", "kind": "Own", "apiVersion": "own/v1"});
@@ -179,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_condition_says_what_is_wrong() {
+    fn shows_why_a_variant_is_not_ready() {
         let ready =
             |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
         let conditions = ready("False", "DeploymentNotFound");
@@ -197,17 +204,17 @@ mod tests {
     }
 
     #[test]
-    fn a_labelled_variant_that_detect_orphan_is_listed_with_the_instance_that_is_missing() {
+    fn lists_orphans_with_the_missing_instance() {
         let label = |v: &mut Value| {
             v["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "blue"});
             v["status"] = json!({});
         };
-        let told = told(vec![variant("b", |_| {}), variant("a", label)], &[]);
+        let table = table_of(vec![variant("b", |_| {}), variant("a", label)], &[]);
         assert!(
-            told.contains("NotManaged") && told.contains("\n1 variant that nobody serves:\n  prod/a: "),
-            "{told}"
+            table.contains("NotManaged") && table.contains("\n1 variant without a controller:\n  prod/a: "),
+            "{table}"
         );
-        assert!(told.contains("CONTROLLER_INSTANCE=blue"), "{told}");
-        assert!(told.find("prod        a") < told.find("prod        b"), "in order: {told}");
+        assert!(table.contains("CONTROLLER_INSTANCE=blue"), "{table}");
+        assert!(table.find("prod        a") < table.find("prod        b"), "not sorted: {table}");
     }
 }

@@ -1,75 +1,75 @@
-//! Which files the paths of the command line stand for. A directory is walked as kubectl walks it; patterns are
-//! expanded here, since a CI file's quoted pattern passes no shell. How far it looks is bounded, links or not.
+//! Expands the paths of the command line to files. Directories are walked like kubectl does; patterns are expanded
+//! here, because a quoted pattern in a CI file reaches no shell. The search is bounded.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 
-use super::input::{FILES, InputError, printable, shown};
+use super::input::{InputError, MAX_FILES, display_path, printable};
 
-/// The most directories within each other.
-const DEPTH: usize = 64;
-/// The most entries that one path has looked at, of any kind.
-const ENTRIES: usize = 500_000;
-const META: [char; 3] = ['*', '?', '['];
+/// Most nested directories.
+const MAX_DEPTH: usize = 64;
+/// Most directory entries that one path may visit.
+const MAX_ENTRIES: usize = 500_000;
+const WILDCARDS: [char; 3] = ['*', '?', '['];
 
-/// Adds what a path stands for; what exists under its very name is no pattern.
-pub(super) fn expand(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
-    let pattern = path.to_str().filter(|p| p.contains(META) && path.symlink_metadata().is_err());
-    let Some(pattern) = pattern else { return named(path, files) };
+/// Adds the files of a path or pattern. A path that exists is not a pattern.
+pub(super) fn expand_path(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
+    let pattern = path.to_str().filter(|p| p.contains(WILDCARDS) && path.symlink_metadata().is_err());
+    let Some(pattern) = pattern else { return add_path(path, files) };
     let matcher = Pattern::new(pattern)
-        .map_err(|source| InputError::NoPattern { pattern: printable(pattern), source })?;
-    // What stands before the first wildcard is a directory to start from.
-    let literal = pattern.find(META).and_then(|n| pattern[..n].rfind('/')).map_or(0, |n| n + 1);
+        .map_err(|source| InputError::InvalidPattern { pattern: printable(pattern), source })?;
+    // The search starts at the directory before the first wildcard.
+    let literal = pattern.find(WILDCARDS).and_then(|n| pattern[..n].rfind('/')).map_or(0, |n| n + 1);
     let (base, rest) = pattern.split_at(literal);
-    let depth = if rest.contains("**") { DEPTH } else { rest.matches('/').count() + 1 };
-    let mut search = Search {
+    let depth = if rest.contains("**") { MAX_DEPTH } else { rest.matches('/').count() + 1 };
+    let mut search = PatternSearch {
         matcher,
-        hidden: rest.starts_with('.') || rest.contains("/."),
-        found: Vec::new(),
-        left: ENTRIES,
+        visits_hidden: rest.starts_with('.') || rest.contains("/."),
+        matches: Vec::new(),
+        budget: MAX_ENTRIES,
     };
-    search.below(base, depth)?;
-    if search.found.is_empty() {
+    search.visit(base, depth)?;
+    if search.matches.is_empty() {
         return Err(InputError::NoMatch { pattern: printable(pattern) });
     }
-    search.found.iter().try_for_each(|path| named(path, files))
+    search.matches.iter().try_for_each(|path| add_path(path, files))
 }
 
-/// Adds a path that somebody named: whatever file it is, or all manifests below it.
-pub(super) fn named(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
+/// Adds a file of any type, or all manifests below a directory.
+pub(super) fn add_path(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let metadata = path.metadata().map_err(|source| match source.kind() {
-        std::io::ErrorKind::NotFound => InputError::Missing { path: shown(path) },
-        _ => InputError::Unreadable { path: shown(path), source },
+        std::io::ErrorKind::NotFound => InputError::Missing { path: display_path(path) },
+        _ => InputError::Unreadable { path: display_path(path), source },
     })?;
     if metadata.is_dir() {
-        return walk(path, DEPTH, &mut ENTRIES.clone(), files);
+        return walk(path, MAX_DEPTH, &mut MAX_ENTRIES.clone(), files);
     }
     files.push(path.to_owned());
     Ok(())
 }
 
-/// Manifests below a directory, sorted by path. Hidden entries are left out; links to directories are not followed,
-/// so there is no loop; links to files are, since mounted config maps consist of them.
+/// Adds the manifests below a directory, sorted by path. It skips hidden entries. It does not follow links to
+/// directories, so there are no loops; it follows links to files, which mounted ConfigMaps consist of.
 fn walk(
     directory: &Path,
     depth: usize,
-    left: &mut usize,
+    budget: &mut usize,
     files: &mut Vec<PathBuf>,
 ) -> Result<(), InputError> {
-    for (name, is_link) in entries(directory, depth, left)? {
+    for (name, is_link) in entries(directory, depth, budget)? {
         let path = directory.join(&name);
-        let manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
+        let is_manifest = path.extension().is_some_and(|e| e == "yaml" || e == "yml" || e == "json");
         if name.as_encoded_bytes().starts_with(b".") {
             continue;
         }
         if path.is_dir() {
             if !is_link {
-                walk(&path, depth - 1, left, files)?;
+                walk(&path, depth - 1, budget, files)?;
             }
-        } else if manifest && path.is_file() {
-            if files.len() == FILES {
+        } else if is_manifest && path.is_file() {
+            if files.len() == MAX_FILES {
                 return Err(InputError::TooMuch);
             }
             files.push(path);
@@ -78,38 +78,39 @@ fn walk(
     Ok(())
 }
 
-/// The names in a directory, sorted, and whether each is a link.
+/// The names in a directory, sorted, each with whether it is a link.
 fn entries(
     directory: &Path,
     depth: usize,
-    left: &mut usize,
+    budget: &mut usize,
 ) -> Result<BTreeSet<(std::ffi::OsString, bool)>, InputError> {
-    let unreadable = |source| InputError::Unreadable { path: shown(directory), source };
-    let mut found = BTreeSet::new();
+    let unreadable = |source| InputError::Unreadable { path: display_path(directory), source };
+    let mut names = BTreeSet::new();
     for entry in directory.read_dir().map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        *left = left.saturating_sub(1);
-        if *left == 0 || depth == 0 {
-            return Err(InputError::TooFar { path: shown(directory) });
+        *budget = budget.saturating_sub(1);
+        if *budget == 0 || depth == 0 {
+            return Err(InputError::TooDeep { path: display_path(directory) });
         }
         let is_link = entry.file_type().is_ok_and(|t| t.is_symlink());
-        found.insert((entry.file_name(), is_link));
+        names.insert((entry.file_name(), is_link));
     }
-    Ok(found)
+    Ok(names)
 }
 
-/// What a pattern matches.
-struct Search {
+/// Search for the paths that match a pattern.
+struct PatternSearch {
     matcher: Pattern,
     /// The pattern names hidden entries.
-    hidden: bool,
-    found: Vec<PathBuf>,
-    left: usize,
+    visits_hidden: bool,
+    matches: Vec<PathBuf>,
+    /// Directory entries that it may still visit.
+    budget: usize,
 }
 
-impl Search {
-    /// `base` is empty or ends in a slash. Looks `depth` directories down, through no links.
-    fn below(&mut self, base: &str, depth: usize) -> Result<(), InputError> {
+impl PatternSearch {
+    /// Visits `depth` levels of directories without following links. `base` is empty or ends in a slash.
+    fn visit(&mut self, base: &str, depth: usize) -> Result<(), InputError> {
         let options = MatchOptions {
             case_sensitive: true,
             require_literal_separator: true,
@@ -119,18 +120,18 @@ impl Search {
         if !directory.is_dir() {
             return Ok(());
         }
-        for (name, is_link) in entries(directory, depth, &mut self.left)? {
-            // A name that is no UTF-8 matches no pattern.
+        for (name, is_link) in entries(directory, depth, &mut self.budget)? {
+            // Names that are not UTF-8 match no pattern.
             let Some(name) = name.to_str() else { continue };
             let path = format!("{base}{name}");
             if self.matcher.matches_with(&path, options) {
-                self.found.push(PathBuf::from(&path));
+                self.matches.push(PathBuf::from(&path));
             } else if depth > 1
                 && !is_link
-                && (self.hidden || !name.starts_with('.'))
+                && (self.visits_hidden || !name.starts_with('.'))
                 && Path::new(&path).is_dir()
             {
-                self.below(&format!("{path}/"), depth - 1)?;
+                self.visit(&format!("{path}/"), depth - 1)?;
             }
         }
         Ok(())

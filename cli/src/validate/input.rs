@@ -1,54 +1,61 @@
-//! What is judged: the texts behind the paths of the command line, with the lines that positions are counted in.
-//! Sizes and numbers are bounded.
+//! Texts of the paths of the command line, with line and column positions. Size and number of files are bounded.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::files;
-use super::located::Problem;
+use super::yaml::Problem;
 use crate::input::{self, STDIN, is_stdin};
 
-/// The most bytes of one file. etcd takes 1.5 MiB an object, so this is a bundle of many.
-const FILE: u64 = 16 << 20;
-/// The most bytes of all files together.
-const ALL: usize = 128 << 20;
-/// The most files.
-pub(super) const FILES: usize = 10_000;
-/// A text and where it came from.
+/// Largest file, in bytes.
+const MAX_FILE: u64 = 16 << 20;
+/// Most bytes of all files.
+const MAX_TOTAL: usize = 128 << 20;
+/// Most files.
+pub(super) const MAX_FILES: usize = 10_000;
+
+/// A text with its origin.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The path as given, or found below a path as given.
+    /// Path, relative if the argument was relative.
     pub(super) name: String,
     pub(super) text: String,
-    /// Why the text cannot be read at all.
+    /// Set if the text is not valid UTF-8.
     pub(super) problem: Option<Problem>,
-    /// Where each line starts, in bytes.
+    /// Start of each line, in bytes.
     lines: Vec<usize>,
-    /// Characters are bytes: JSON of many megabytes on one line is not counted through for every finding.
-    ascii: bool,
+    /// Saves counting characters in JSON of many megabytes on one line.
+    is_ascii: bool,
 }
 
-/// Why there is nothing to judge.
+/// Line and column, both from 1. Columns count characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// Why the input cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
     #[error("{path}: no such file or directory")]
     Missing { path: String },
-    #[error("{path}: cannot be read: {source}")]
+    #[error("{path}: cannot read the file: {source}")]
     Unreadable { path: String, source: std::io::Error },
     #[error("{pattern}: no file matches this pattern")]
     NoMatch { pattern: String },
-    #[error("{pattern}: not a pattern: {source}")]
-    NoPattern { pattern: String, source: glob::PatternError },
-    #[error("{path}: no file below it ends in .yaml, .yml or .json")]
+    #[error("{pattern}: not a valid pattern: {source}")]
+    InvalidPattern { pattern: String, source: glob::PatternError },
+    #[error("{path}: no .yaml, .yml or .json file in this directory")]
     NoYaml { path: String },
-    #[error("{STDIN}: empty: the command before it has probably failed")]
+    #[error("{STDIN}: empty; the command before the pipe probably failed")]
     EmptyStdin,
-    #[error("{path}: longer than {} MiB: split it", FILE >> 20)]
+    #[error("{path}: longer than {} MiB: split the file", MAX_FILE >> 20)]
     TooLong { path: String },
-    #[error("more than {FILES} files or {} MiB in all: validate parts of it", ALL >> 20)]
+    #[error("more than {MAX_FILES} files or {} MiB in total: validate them in parts", MAX_TOTAL >> 20)]
     TooMuch,
-    #[error("{path}: too many files and directories to look at, or too deep: name what is to be judged")]
-    TooFar { path: String },
+    #[error("{path}: too many or too deeply nested directories: pass the manifests as paths")]
+    TooDeep { path: String },
 }
 
 impl Source {
@@ -59,23 +66,23 @@ impl Source {
             Ok(text) => (text, None),
             Err(e) => {
                 let at = e.utf8_error().valid_up_to();
-                let message = "the text is no UTF-8 from here on: save the file as UTF-8".to_owned();
+                let message = "not UTF-8 from here on: save the file as UTF-8".to_owned();
                 (String::from_utf8_lossy(e.as_bytes()).into_owned(), Some(Problem { message, at: at..at }))
             }
         };
         let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(n, _)| n + 1)).collect();
-        Self { name, ascii: text.is_ascii(), text, problem, lines }
+        Self { name, is_ascii: text.is_ascii(), text, problem, lines }
     }
 
-    /// Line and column of a byte, both counted from 1, columns in characters.
-    pub(super) fn position(&self, offset: usize) -> (usize, usize) {
+    /// The position of a byte offset.
+    pub(super) fn position(&self, offset: usize) -> Position {
         let line = self.lines.partition_point(|&start| start <= offset);
         let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
         let before = self.text.get(start..offset).unwrap_or_default();
-        (line, if self.ascii { before.len() } else { before.chars().count() } + 1)
+        Position { line, column: if self.is_ascii { before.len() } else { before.chars().count() } + 1 }
     }
 
-    /// The line in which a byte stands, without its end, and where it starts.
+    /// The line that contains a byte, without its end, and the byte offset of its start.
     pub(super) fn line_of(&self, offset: usize) -> (&str, usize) {
         let line = self.lines.partition_point(|&start| start <= offset).saturating_sub(1);
         let start = self.lines.get(line).copied().unwrap_or_default();
@@ -84,47 +91,47 @@ impl Source {
     }
 }
 
-/// Reads everything that the paths stand for, each file once, in the order of the paths and sorted below each.
+/// Reads all files that the paths match, each once, in the order of the paths, sorted below each path.
 ///
 /// # Errors
-/// When a path stands for nothing, cannot be read, or holds more than is read.
+/// A path matches no file or cannot be read, or the input is too large.
 pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Source>, InputError> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for path in paths {
-        let before = found.len();
+        let before = files.len();
         if is_stdin(path) {
-            found.push(path.clone());
+            files.push(path.clone());
         } else {
-            files::expand(path, &mut found)?;
+            files::expand_path(path, &mut files)?;
         }
-        if found.len() == before {
-            return Err(InputError::NoYaml { path: shown(path) });
+        if files.len() == before {
+            return Err(InputError::NoYaml { path: display_path(path) });
         }
     }
-    load(&found)
+    load(&files)
 }
 
-/// Reads all YAML and JSON below a directory, which may hold none, or one file.
+/// Reads a file, or all YAML and JSON below a directory. The directory may contain none.
 ///
 /// # Errors
 /// As [`read`].
 pub(super) fn read_old(path: &Path) -> Result<Vec<Source>, InputError> {
-    let mut found = Vec::new();
-    files::named(path, &mut found)?;
-    load(&found)
+    let mut files = Vec::new();
+    files::add_path(path, &mut files)?;
+    load(&files)
 }
 
 fn load(files: &[PathBuf]) -> Result<Vec<Source>, InputError> {
-    let (mut sources, mut known, mut total) = (Vec::new(), BTreeSet::new(), 0);
+    let (mut sources, mut loaded, mut total) = (Vec::new(), BTreeSet::new(), 0);
     for path in files {
-        // GitHub knows a file by its path without this.
+        // GitHub annotations need paths without a leading `./`.
         let path = path.strip_prefix(".").ok().filter(|p| !is_stdin(p)).unwrap_or(path);
-        if !known.insert(path) {
+        if !loaded.insert(path) {
             continue;
         }
-        let source = load_one(path)?;
+        let source = load_file(path)?;
         total += source.text.len();
-        if total > ALL || sources.len() == FILES {
+        if total > MAX_TOTAL || sources.len() == MAX_FILES {
             return Err(InputError::TooMuch);
         }
         sources.push(source);
@@ -132,9 +139,9 @@ fn load(files: &[PathBuf]) -> Result<Vec<Source>, InputError> {
     Ok(sources)
 }
 
-fn load_one(path: &Path) -> Result<Source, InputError> {
-    let name = if is_stdin(path) { STDIN.to_owned() } else { shown(path) };
-    match input::read(path, FILE) {
+fn load_file(path: &Path) -> Result<Source, InputError> {
+    let name = if is_stdin(path) { STDIN.to_owned() } else { display_path(path) };
+    match input::read(path, MAX_FILE) {
         Ok(Some(bytes)) if is_stdin(path) && bytes.trim_ascii().is_empty() => Err(InputError::EmptyStdin),
         Ok(Some(bytes)) => Ok(Source::new(name, bytes)),
         Ok(None) => Err(InputError::TooLong { path: name }),
@@ -142,12 +149,13 @@ fn load_one(path: &Path) -> Result<Source, InputError> {
     }
 }
 
-pub(super) fn shown(path: &Path) -> String {
+/// A path for messages.
+pub(super) fn display_path(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }
 
-/// A text with nothing in it that a terminal or a log would act on: control characters and those that turn the
-/// direction of writing are replaced, one for one, so that columns stay.
+/// A text with control characters and bidirectional marks replaced, so that it cannot control a terminal. Columns stay
+/// the same.
 pub(super) fn printable(text: &str) -> String {
     let harmful = |c: char| {
         (c.is_control() && c != '\t')
@@ -161,19 +169,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_and_columns_are_counted_from_one_in_characters() {
+    fn counts_lines_and_columns_from_one_in_characters() {
         let source = Source::new("a".to_owned(), "\u{feff}é: 1\r\nü😀: 2\n".into());
-        assert_eq!(source.position(0), (1, 1));
-        assert_eq!(source.position("é: ".len()), (1, 4));
+        assert_eq!(source.position(0), Position { line: 1, column: 1 });
+        assert_eq!(source.position("é: ".len()), Position { line: 1, column: 4 });
         let second = source.text.find('2').unwrap();
-        assert_eq!(source.position(second), (2, 5));
+        assert_eq!(source.position(second), Position { line: 2, column: 5 });
         assert_eq!(source.line_of(second), ("ü😀: 2", 7));
-        assert_eq!(source.position(source.text.len()), (3, 1));
+        assert_eq!(source.position(source.text.len()), Position { line: 3, column: 1 });
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_a_problem_at_their_place() {
+    fn locates_bytes_that_are_not_utf8() {
         let source = Source::new("a".to_owned(), b"a: 1\nb: \xff\n".to_vec());
-        assert_eq!(source.position(source.problem.as_ref().unwrap().at.start), (2, 4));
+        let problem = source.problem.as_ref().unwrap();
+        assert_eq!(source.position(problem.at.start), Position { line: 2, column: 4 });
     }
 }

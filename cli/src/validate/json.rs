@@ -1,4 +1,4 @@
-//! Findings for programs.
+//! Findings as JSON.
 
 use serde::Serialize;
 
@@ -32,10 +32,10 @@ struct Summary {
     warn: usize,
 }
 
-/// The whole output. What is about a file and no object has `null` as kind, namespace and name.
+/// The whole output. Findings about a file have `null` as kind, namespace and name.
 pub(super) fn render(report: &Report<'_>) -> String {
     let findings = report.findings.iter().map(row).collect();
-    let summary = Summary { objects: report.objects, deny: report.denied(), warn: report.warned() };
+    let summary = Summary { objects: report.objects, deny: report.deny_count(), warn: report.warn_count() };
     super::report::json_line(&Output { findings, summary })
 }
 
@@ -48,7 +48,7 @@ fn row<'a>(finding: &'a Finding<'a>) -> Row<'a> {
         kind: object.map(|o| o.kind.as_str()),
         namespace: object.map(|o| o.namespace.as_str()),
         name: object.map(|o| o.name.as_str()),
-        severity: if finding.denied { "deny" } else { "warn" },
+        severity: if finding.is_denied { "deny" } else { "warn" },
         code: finding.code,
         field: &finding.field,
         message: &finding.message,

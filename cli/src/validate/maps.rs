@@ -1,56 +1,55 @@
-//! Which ConfigMaps of an input the program would read. A Deployment of it in the same input says so by its
-//! environment, as a render of the chart holds one; without one the well-known names count, and those that the chart
-//! makes.
+//! Which ConfigMaps of an input the controller would read. A controller Deployment in the same input names them in its
+//! environment. Without one, the default names count, and the names that the chart gives.
 
 use serde_json::Value;
 use wva_rules::{MapNames, MapRole, MapScope};
 
 use super::objects::Object;
 use crate::cluster::{entry, items, text};
-use crate::workloads::in_environment;
+use crate::workloads::env_value;
 
-/// The name of the chart.
+/// Name of the chart.
 const CHART: &str = "workload-variant-autoscaler";
-/// What the chart calls its maps, after the name of the release.
-const OF_THE_CHART: [(&str, MapRole); 3] = [
+/// Suffixes of the chart's ConfigMaps, after the release name.
+const CHART_SUFFIXES: [(&str, MapRole); 3] = [
     ("-variantautoscaling-config", MapRole::Main),
     ("-wva-saturation-scaling-config", MapRole::Saturation),
     ("-service-classes-config", MapRole::ServiceClasses),
 ];
 
-/// The names by which maps are recognised.
+/// ConfigMap names of the installs in an input.
 #[derive(Debug)]
-pub(super) struct Names {
-    /// One for each install that the input holds.
+pub(super) struct InstallNames {
+    /// One for each controller Deployment.
     installs: Vec<MapNames>,
 }
 
-impl Names {
-    /// The names that these Deployments give by their environment.
-    pub(super) fn of<'a>(deployments: impl Iterator<Item = &'a Object>) -> Self {
+impl InstallNames {
+    /// The names in the environment of these Deployments.
+    pub(super) fn from_deployments<'a>(deployments: impl Iterator<Item = &'a Object>) -> Self {
         Self { installs: deployments.filter_map(install).collect() }
     }
 
-    /// What a map is. Where no install is in the input nobody knows the controller's namespace: what only stands there
-    /// is then taken to stand there.
+    /// Role and place of a ConfigMap; `None` for other ConfigMaps. Without an install the controller's namespace is
+    /// unknown, so every namespace counts as it.
     pub(super) fn role(&self, map: &Object) -> Option<(MapRole, MapScope)> {
         let (namespace, name) = (map.namespace.as_str(), map.name.as_str());
         if self.installs.is_empty() {
             let known = MapNames::default().role(namespace, name);
-            let global = |scope| if scope == MapScope::Unread { MapScope::Global } else { scope };
-            return known.map(|(role, scope)| (role, global(scope))).or_else(|| of_the_chart(map));
+            let global = |place| if scope == MapScope::Unread { MapScope::Global } else { scope };
+            return known.map(|(role, scope)| (role, global(scope))).or_else(|| role_in_chart(map));
         }
-        let mut found: Option<(MapRole, MapScope)> = None;
+        let mut unread: Option<(MapRole, MapScope)> = None;
         for names in &self.installs {
             match names.role(namespace, name) {
                 Some(read @ (_, MapScope::Global | MapScope::Local)) => return Some(read),
-                unread => found = found.or(unread),
+                other => unread = unread.or(other),
             }
         }
-        found
+        unread
     }
 
-    /// Which of the global maps of one role is read: the first by this that exists.
+    /// Precedence of a global ConfigMap among those of its role; the controller reads the lowest that exists.
     pub(super) fn rank(&self, role: MapRole, name: &str) -> usize {
         let default = [MapNames::default()];
         let installs = if self.installs.is_empty() { &default[..] } else { &self.installs };
@@ -58,32 +57,32 @@ impl Names {
         installs.iter().filter_map(rank).min().unwrap_or(usize::MAX)
     }
 
-    /// What is read in place of a map that is not.
+    /// The ConfigMap that the controller reads instead of an unread one of this name.
     pub(super) fn read_instead(&self, name: &str) -> String {
         self.installs.first().map(|names| format!("{}/{name}", names.namespace)).unwrap_or_default()
     }
 }
 
-/// What a map of the chart is. Others may give theirs such names, so it must say that it is the chart's.
-fn of_the_chart(map: &Object) -> Option<(MapRole, MapScope)> {
+/// The role of a ConfigMap of the chart. Its labels must name the chart, because others may use such names too.
+fn role_in_chart(map: &Object) -> Option<(MapRole, MapScope)> {
     let label = |key: &str| entry(&map.value, "/metadata/labels", key).unwrap_or_default();
     let chart = label("helm.sh/chart").strip_prefix(CHART).is_some_and(|version| version.starts_with('-'));
     if !chart && label("app.kubernetes.io/name") != CHART {
         return None;
     }
-    let (_, role) = OF_THE_CHART.into_iter().find(|(suffix, _)| map.name.ends_with(suffix))?;
+    let (_, role) = CHART_SUFFIXES.into_iter().find(|(suffix, _)| map.name.ends_with(suffix))?;
     Some((role, MapScope::Global))
 }
 
-/// The names of the install that a Deployment is, if it is one.
+/// The ConfigMap names of a controller Deployment; `None` for other Deployments.
 fn install(object: &Object) -> Option<MapNames> {
     let names_map =
         |container: &&Value| items(container, "/env").any(|v| text(v, "/name") == "CONFIG_MAP_NAME");
     let container = items(&object.value, "/spec/template/spec/containers").find(names_map)?;
     let default = MapNames::default();
-    let read = |key, default| in_environment(container, &object.namespace, key).unwrap_or(default);
+    let read = |key, default| env_value(container, &object.namespace, key).unwrap_or(default);
     Some(MapNames {
-        // Where it comes from the pod itself, it is the namespace of the Deployment.
+        // By default the controller runs in the namespace of its Deployment.
         namespace: read("POD_NAMESPACE", object.namespace.clone()),
         main: read("CONFIG_MAP_NAME", default.main),
         saturation: read("SATURATION_CONFIG_MAP_NAME", default.saturation),

@@ -1,24 +1,22 @@
-//! From the field of a finding, as kubectl prints it, to the place in the text: the value itself, or the key of the
-//! nearest thing around it that stands there. Follows a field into a ConfigMap entry that is YAML of its own.
+//! Locates the field of a finding in the text: its value, or the nearest key around it. A field path may lead into the
+//! YAML in a ConfigMap entry.
 
 use std::ops::Range;
 
 use granit_parser::ScalarStyle;
 
-use super::located::{Content, Node, documents};
+use super::yaml::{Content, Node, documents};
 
-/// What of a field is pointed at.
+/// The part of a field to locate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
-    /// Its value.
     Value,
-    /// Its key, where that is what is wrong.
     Key,
 }
 
-/// The place of `field` within `object`, at most one line long.
-pub(super) fn of(text: &str, object: &Node, field: &str, part: Part) -> Range<usize> {
-    // What lacks everything is pointed out by its kind.
+/// The byte range of `field` in `object`, at most one line long.
+pub(super) fn locate_field(text: &str, object: &Node, field: &str, part: Part) -> Range<usize> {
+    // An object without any part of the path is located by its kind.
     let start = object.entry("kind").map_or_else(|| object.span.clone(), |kind| kind.at.clone());
     first_line(text, find(text, object, &steps(field), start, part, true))
 }
@@ -50,17 +48,17 @@ fn steps(field: &str) -> Vec<&str> {
     steps
 }
 
-/// The last node on the way along some steps.
+/// The last node on a path.
 struct PathEnd<'a, 'f> {
     node: &'a Node,
     /// The nearest key.
     key_at: Range<usize>,
     value_at: Option<Range<usize>>,
-    /// Steps that are left, where the node is a scalar.
+    /// Remaining steps, if the node is a scalar.
     rest: &'f [&'f str],
 }
 
-/// Goes along the steps through maps and lists. `Err` with the nearest key, where the next step is missing.
+/// Follows the steps through maps and lists. Returns the nearest key as `Err` if a step is missing.
 fn walk<'a, 'f>(
     root: &'a Node,
     steps: &'f [&'f str],
@@ -71,7 +69,7 @@ fn walk<'a, 'f>(
         let (node, steps) = (end.node, end.rest);
         match &node.content {
             Content::Map(_) => {
-                // A key with dots may stand in the path as it is.
+                // The path may contain a key with dots unquoted.
                 let found = (1..=steps.len()).find_map(|n| Some((n, node.entry(&steps[..n].join("."))?)));
                 let Some((taken, entry)) = found else { return Err(end.key_at) };
                 end = PathEnd {
@@ -93,15 +91,15 @@ fn walk<'a, 'f>(
     Ok(end)
 }
 
-/// Goes as far along the steps as the text does. `nearest` is the place of the nearest key so far; `entries` says
-/// that a text on the way may be YAML of its own.
+/// Follows the steps as far as they exist. `nearest` is the nearest key so far. With `enters_entries` it continues into
+/// strings that are YAML themselves.
 fn find(
     text: &str,
     root: &Node,
     steps: &[&str],
     nearest: Range<usize>,
     part: Part,
-    entries: bool,
+    enters_entries: bool,
 ) -> Range<usize> {
     let end = match walk(root, steps, nearest) {
         Ok(end) => end,
@@ -112,15 +110,16 @@ fn find(
         return key_at;
     }
     let Content::Scalar { value: scalar, style } = &node.content else {
-        // A block begins with its first key, which is not what is meant; brackets and an alias are one thing.
-        let whole = |at: &Range<usize>| text.get(at.clone()).is_some_and(|t| t.starts_with(['{', '[', '*']));
-        return value_at.filter(|at| rest.is_empty() && whole(at)).unwrap_or(key_at);
+        // A block collection would be located by its first key, so its own key is better.
+        let is_inline =
+            |at: &Range<usize>| text.get(at.clone()).is_some_and(|t| t.starts_with(['{', '[', '*']));
+        return value_at.filter(|at| rest.is_empty() && is_inline(at)).unwrap_or(key_at);
     };
-    let block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
-    if let (Some(inner), true) = (scalar.as_str(), entries && (block || !rest.is_empty())) {
+    let is_block = matches!(style, ScalarStyle::Literal | ScalarStyle::Folded);
+    if let (Some(inner), true) = (scalar.as_str(), enters_entries && (is_block || !rest.is_empty())) {
         if *style == ScalarStyle::Literal
-            && let Some(at) = find_within(inner, rest, part)
-            && let Some(at) = through_literal(text, node, inner, &first_line(inner, at))
+            && let Some(at) = find_in_entry(inner, rest, part)
+            && let Some(at) = outer_range(text, node, inner, &first_line(inner, at))
         {
             return at;
         }
@@ -130,25 +129,25 @@ fn find(
             return at;
         }
     }
-    // The `|` of a block says less than its key; a value that is not there has no place.
-    value_at.filter(|at| !block && !at.is_empty()).unwrap_or(key_at)
+    // The value of a block scalar would be its `|`, and a missing value has no range.
+    value_at.filter(|at| !is_block && !at.is_empty()).unwrap_or(key_at)
 }
 
-/// The place in an entry that is YAML of its own, if it has one.
-fn find_within(entry: &str, steps: &[&str], part: Part) -> Option<Range<usize>> {
+/// The range within a ConfigMap entry that is YAML itself.
+fn find_in_entry(entry: &str, steps: &[&str], part: Part) -> Option<Range<usize>> {
     match documents(entry).into_iter().next()? {
-        // Where the entry as a whole is wrong, a key that stands in it twice is why.
+        // A finding about the whole entry is about its duplicate key, if it has one.
         Ok(root) if steps.is_empty() => root.repeated_keys().first().map(|e| e.key_at.clone()),
-        // Where the entry has nothing of it, the entry's own key is nearest.
+        // An empty range means that the entry's own key is nearest.
         Ok(root) => Some(find(entry, &root, steps, 0..0, part, false)).filter(|at| !at.is_empty()),
-        // What this reader refuses, such as `.inf`, may be right there.
+        // The controller may accept an entry that this parser refuses, such as `.inf`.
         Err(_) if !steps.is_empty() => None,
         Err(problem) => Some(problem.at),
     }
 }
 
-/// The line of a key in an entry that is read as a text on several lines, folded or in quotes, or that holds what
-/// this reader refuses. `None` where no line or more than one begins with the key.
+/// The line of a key in an entry of several lines that is folded, quoted, or refused by this parser. `None` unless
+/// exactly one line begins with the key.
 fn line_of_key(text: &str, span: Range<usize>, key: &str) -> Option<Range<usize>> {
     let entry = text.get(span.clone())?;
     let mut offset = span.start;
@@ -167,13 +166,13 @@ fn line_of_key(text: &str, span: Range<usize>, key: &str) -> Option<Range<usize>
     found
 }
 
-/// The place in the text of a place in a literal block scalar, whose lines stand there as they are but for their
-/// indentation. `None` for a place in its leading empty lines.
-fn through_literal(text: &str, scalar: &Node, inner: &str, at: &Range<usize>) -> Option<Range<usize>> {
+/// Translates a range within a literal block scalar to the file, where its lines are indented. `None` for a range in
+/// its leading empty lines.
+fn outer_range(text: &str, scalar: &Node, inner: &str, at: &Range<usize>) -> Option<Range<usize>> {
     let before = inner.get(..at.start)?;
     let line_start = before.rfind('\n').map_or(0, |n| n + 1);
     let inner_line = inner[line_start..].split('\n').next()?;
-    // The parser has the block begin at its first line that is not empty.
+    // The parser's range starts at the first line that is not empty.
     let empty = inner.len() - inner.trim_start_matches('\n').len();
     let lines = before.matches('\n').count().checked_sub(empty)?;
     let mut start = text.get(..scalar.span.start)?.rfind('\n').map_or(0, |n| n + 1);

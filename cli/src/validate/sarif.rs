@@ -1,8 +1,8 @@
-//! Findings as SARIF 2.1.0, which code scanning services read.
+//! Findings as SARIF 2.1.0, for code scanning.
 
 use serde_json::{Value, json};
 
-use super::judge::{RuleText, rules};
+use super::evaluate::{RuleText, rules};
 use super::report::{Finding, Report, docs};
 
 const SCHEMA: &str =
@@ -53,7 +53,7 @@ fn result(finding: &Finding<'_>, rules: &[RuleText]) -> Value {
     }
     let mut result = json!({
         "ruleId": finding.code,
-        "level": level(finding.denied),
+        "level": level(finding.is_denied),
         "message": { "text": finding.sentence() },
         "locations": [location],
     });
@@ -63,14 +63,15 @@ fn result(finding: &Finding<'_>, rules: &[RuleText]) -> Value {
     result
 }
 
-fn level(denied: bool) -> &'static str {
-    if denied { "error" } else { "warning" }
+fn level(is_denied: bool) -> &'static str {
+    if is_denied { "error" } else { "warning" }
 }
 
-/// A path as a URI reference: relative ones stay relative, so that a service finds them in the repository.
+/// A path as a URI reference. Relative paths stay relative, so that code scanning finds them in the repository.
 fn uri(path: &str) -> String {
-    let kept = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'.' | b'_' | b'~');
-    let escaped = path.bytes().map(|b| if kept(b) { char::from(b).to_string() } else { format!("%{b:02X}") });
+    let is_safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'.' | b'_' | b'~');
+    let escaped =
+        path.bytes().map(|b| if is_safe(b) { char::from(b).to_string() } else { format!("%{b:02X}") });
     let prefix = if path.starts_with('/') { "file://" } else { "" };
     format!("{prefix}{}", escaped.collect::<String>())
 }
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_become_uri_references() {
+    fn escapes_paths_in_uri_references() {
         for (path, want) in [
             ("a/b.yaml", "a/b.yaml"),
             ("a b/ü:1.yaml", "a%20b/%C3%BC%3A1.yaml"),

@@ -1,5 +1,5 @@
-//! Which lines of a file are not printed: those that hold a secret setting of the program, its name misspelt or
-//! commented out included, what such a key stands above, and URLs with a password. They are pointed at instead.
+//! Lines of a file that must not be printed: secret settings of the controller (also misspelt or commented out), lines
+//! below such a key, and URLs with a password. Reports give their position only.
 
 use wva_crds::settings::{Kind, SETTINGS};
 use wva_crds::text::typo_count;
@@ -7,13 +7,13 @@ use wva_crds::text::typo_count;
 use super::input::Source;
 use super::report::Finding;
 
-/// No shorter word is nearly the key of a secret.
-const SHORTEST: usize = 8;
-/// How far above a line its key is looked for.
-const LINES: usize = 200;
+/// Shortest word that counts as a misspelt key, in bytes.
+const MIN_WORD: usize = 8;
+/// Lines above a line that are searched for its key.
+const MAX_LINES_ABOVE: usize = 200;
 
 /// Whether the line of a finding may be printed.
-pub(super) fn may_be_shown(finding: &Finding<'_>) -> bool {
+pub(super) fn is_printable(finding: &Finding<'_>) -> bool {
     let (line, start) = finding.source.line_of(finding.offset);
     !names_secret(&finding.field) && !holds_secret(line) && !below_secret(finding.source, line, start)
 }
@@ -22,44 +22,43 @@ fn holds_secret(line: &str) -> bool {
     names_secret(line) || holds_password(line)
 }
 
-/// A password is before an `@`, in a URL or in what was meant to be one.
+/// Whether a line may contain a password: an `@` in a URL, or in the value of a URL setting.
 fn holds_password(line: &str) -> bool {
-    line.contains('@') && (line.contains("://") || names(line, &|s| s.kind == Kind::Url))
+    line.contains('@') && (line.contains("://") || names_setting(line, &|s| s.kind == Kind::Url))
 }
 
 fn names_secret(text: &str) -> bool {
-    names(text, &|s| s.secret)
+    names_setting(text, &|s| s.secret)
 }
 
-/// Whether a line continues what stands under a secret key: a line above it that is indented less names one, or the
-/// line before it ends with one.
+/// Whether a line belongs to the value of a secret key: a less indented line above names one, or the line before ends
+/// with one.
 fn below_secret(source: &Source, line: &str, start: usize) -> bool {
     let indentation = |line: &str| line.len() - line.trim_start().len();
-    let mut least = indentation(line);
+    let mut min = indentation(line);
     let before = source.text.get(..start).unwrap_or_default().lines().rev();
-    for (n, above) in before.filter(|l| !l.trim().is_empty()).take(LINES).enumerate() {
-        let parent = indentation(above) < least;
-        if (parent || (n == 0 && above.trim_end().ends_with(':'))) && holds_secret(above) {
+    for (n, above) in before.filter(|l| !l.trim().is_empty()).take(MAX_LINES_ABOVE).enumerate() {
+        let is_parent = indentation(above) < min;
+        if (is_parent || (n == 0 && above.trim_end().ends_with(':'))) && holds_secret(above) {
             return true;
         }
-        least = least.min(indentation(above));
-        if least == 0 {
+        min = min.min(indentation(above));
+        if min == 0 {
             return false;
         }
     }
     false
 }
 
-/// Whether a text has a word that is the key of such a setting, or nearly so.
-fn names(text: &str, such: &dyn Fn(&wva_crds::settings::Setting) -> bool) -> bool {
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let keys: Vec<&str> = SETTINGS.iter().filter(|s| such(s)).map(|s| s.key).collect();
-    text.split(|c: char| !word(c)).filter(|w| w.len() >= SHORTEST).any(|found| {
-        let found = found.to_ascii_uppercase().replace('-', "_");
-        // What differs from a secret by more than from another setting is that other one.
+/// Whether a text contains the key of a matching setting, exactly or misspelt. The exact key of another setting is not
+/// a misspelling.
+fn names_setting(text: &str, matches: &dyn Fn(&wva_crds::settings::Setting) -> bool) -> bool {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let keys: Vec<&str> = SETTINGS.iter().filter(|s| matches(s)).map(|s| s.key).collect();
+    text.split(|c: char| !is_word(c)).filter(|w| w.len() >= MIN_WORD).any(|word| {
+        let word = word.to_ascii_uppercase().replace('-', "_");
         keys.iter().any(|key| {
-            found.contains(key)
-                || (SETTINGS.iter().all(|s| s.key != found) && typo_count(&found, key).is_some())
+            word.contains(key) || (SETTINGS.iter().all(|s| s.key != word) && typo_count(&word, key).is_some())
         })
     })
 }
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_with_a_secret_are_known() {
+    fn recognises_lines_with_a_secret() {
         for (line, secret) in [
             ("  PROMETHEUS_BEARER_TOKEN: hunter2", true),
             ("  # PROMETHEUS_BEARER_TOKN: hunter2", true),
@@ -89,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_under_a_secret_key_is_one() {
+    fn recognises_lines_below_a_secret_key() {
         for (text, secret) in [
             ("data:\n  PROMETHEUS_BEARER_TOKEN:\n    @", true),
             ("data:\n  PROMETHEUS_BEARER_TOKEN: |\n    a\n\n      b\n    @", true),

@@ -3,17 +3,17 @@ use proptest::prelude::*;
 use super::input::Source;
 use super::*;
 
-/// What the command says about files of these names and texts.
-fn told(files: &[(&str, &str)], namespace: &str) -> [String; 4] {
+/// The output for these files in all formats: text, json, sarif, github.
+fn outputs(files: &[(&str, &str)], namespace: &str) -> [String; 4] {
     let sources: Vec<Source> =
         files.iter().map(|(name, text)| Source::new((*name).to_owned(), text.as_bytes().to_vec())).collect();
     let collected = objects::collect(&sources, namespace);
-    let report = Report::new(&sources, &collected, judge::judge(&collected.objects, &[]));
+    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[]));
     [text::render(&report, false), json::render(&report), sarif::render(&report), github::render(&report)]
 }
 
 fn places(files: &[(&str, &str)]) -> Vec<String> {
-    let json: serde_json::Value = serde_json::from_str(&told(files, "default")[1]).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&outputs(files, "default")[1]).unwrap();
     let row = |f: &serde_json::Value| {
         format!(
             "{}:{}:{} {}",
@@ -29,7 +29,7 @@ fn places(files: &[(&str, &str)]) -> Vec<String> {
 const FAULTY: &str = "apiVersion: llmd.ai/v1alpha1\nkind: VariantAutoscaling\nmetadata:\n  name: a\nspec:\n  modelID: m\n  variantCost: ten\n  scaleTargetRef:\n    name: a\n";
 
 #[test]
-fn findings_are_in_order_of_file_line_column_and_code() {
+fn sorts_findings_by_file_line_column_and_code() {
     let two = format!("{FAULTY}---\nb: [\n---\n{}", FAULTY.replace("modelID: m", "modelID: {}"));
     let found = places(&[("z.yaml", FAULTY), ("a.yaml", &two)]);
     let want = [
@@ -40,7 +40,7 @@ fn findings_are_in_order_of_file_line_column_and_code() {
 }
 
 #[test]
-fn what_holds_no_object_of_ours_is_no_finding_and_what_is_no_object_at_all_is_one() {
+fn ignores_other_kinds_and_reports_files_without_objects() {
     for (text, want) in [
         ("", &[][..]),
         ("# nothing\n", &[]),
@@ -54,18 +54,19 @@ fn what_holds_no_object_of_ours_is_no_finding_and_what_is_no_object_at_all_is_on
         let found = places(&[("f", text)]);
         assert_eq!(found, want, "{text:?}");
     }
-    assert!(told(&[("f", "{{ if .Values.on }}\na: 1\n")], "default")[0].contains("helm template"));
+    assert!(outputs(&[("f", "{{ if .Values.on }}\na: 1\n")], "default")[0].contains("helm template"));
 }
 
 #[test]
-fn a_key_that_stands_twice_is_named_where_it_stands_the_second_time() {
+fn locates_a_duplicate_key_at_its_second_place() {
     let text = FAULTY.replace("variantCost: ten", "variantCost: \"1\"\n  variantCost: \"2\"");
-    let found = told(&[("f", &text)], "default");
-    assert!(found[3].contains("::error file=f,line=8,col=3,endColumn=13,title=WVA-FILE-001::the key \"variantCost\" stands twice"), "{}", found[3]);
+    let github = &outputs(&[("f", &text)], "default")[3];
+    let want = "::error file=f,line=8,col=3,endColumn=13,title=WVA-FILE-001::duplicate key \"variantCost\"";
+    assert!(github.contains(want), "{github}");
 }
 
 #[test]
-fn lists_of_the_api_say_what_their_items_are() {
+fn takes_the_kind_of_items_from_their_list() {
     let items =
         "metadata: {}\nitems:\n- metadata: {name: a}\n  spec: {scaleTargetRef: {name: a}, modelID: 7}\n";
     for (head, want) in [
@@ -79,27 +80,27 @@ fn lists_of_the_api_say_what_their_items_are() {
 }
 
 #[test]
-fn namespaces_keep_variants_apart() {
+fn compares_variants_within_one_namespace() {
     let other = FAULTY.replace("name: a\nspec", "name: b\n  namespace: prod\nspec");
-    let shared = |namespace| told(&[("a", FAULTY), ("b", &other)], namespace)[3].contains("WVA-VA-015");
+    let shared = |namespace| outputs(&[("a", FAULTY), ("b", &other)], namespace)[3].contains("WVA-VA-015");
     assert!(shared("prod"));
     assert!(!shared("default"));
 }
 
 #[test]
-fn nothing_that_a_terminal_acts_on_comes_through() {
+fn replaces_control_characters_in_all_formats() {
     let text = FAULTY
         .replace("ten", "\"\\e[31m\u{9b}1m \u{202e}x\" # \u{7f}\u{200f}")
         .replace("name: a\nspec", "name: \"a\u{9b}b\"\nspec");
-    for (name, told) in
-        ["text", "json", "sarif", "github"].into_iter().zip(told(&[("f\u{202e}", &text)], "default"))
+    for (name, output) in
+        ["text", "json", "sarif", "github"].into_iter().zip(outputs(&[("f\u{202e}", &text)], "default"))
     {
         let harmful = |c: char| (c.is_control() && c != '\n') || matches!(c, '\u{200f}' | '\u{202e}');
         if name == "text" || name == "github" {
-            let told = told.replace("f\u{202e}", "f");
-            assert!(!told.contains(harmful), "{name}: {told:?}");
+            let output = output.replace("f\u{202e}", "f");
+            assert!(!output.contains(harmful), "{name}: {output:?}");
         }
-        assert!(!told.contains('\u{1b}'), "{name}: {told:?}");
+        assert!(!output.contains('\u{1b}'), "{name}: {output:?}");
     }
 }
 
@@ -110,7 +111,7 @@ fn map(name: &str, namespace: &str, data: &str) -> String {
 }
 
 #[test]
-fn no_format_shows_a_secret() {
+fn prints_no_secret_in_any_format() {
     for data in [
         "  PROMETHEUS_BEARER_TOKN: hunter2\n",
         "  PROMETHEUS_BEARER_TOKEN: hunter2\n  config.yaml: |\n    PROMETHEUS_BEARER_TOKEN: hunter2b\n",
@@ -121,20 +122,17 @@ fn no_format_shows_a_secret() {
         "  PROMETHEUS_BEARER_TOKEN: hunter2\n  PROMETHEUS_BEARER_TOKEN: hunter2\n",
         "  PROMETHEUS_BEARER_TOKEN:\n    hunter2: [\n",
     ] {
-        let told = told(&[("f", &map("wva-variantautoscaling-config", "wva", data))], "default");
-        assert!(
-            !told[0].starts_with("1 object: 0 denied, 0 w") && told[0].contains(" f:"),
-            "{data}: {}",
-            told[0]
-        );
-        for told in told {
-            assert!(!told.contains("hunter2"), "{data}: {told}");
+        let outputs = outputs(&[("f", &map("wva-variantautoscaling-config", "wva", data))], "default");
+        let text = &outputs[0];
+        assert!(!text.starts_with("1 object: 0 denied, 0 w") && text.contains(" f:"), "{data}: {text}");
+        for output in outputs {
+            assert!(!output.contains("hunter2"), "{data}: {output}");
         }
     }
 }
 
 #[test]
-fn maps_of_others_are_not_judged_by_the_end_of_their_name() {
+fn ignores_foreign_maps_with_a_similar_name() {
     let name = "billing-service-classes-config";
     let theirs = map(name, "billing", "  a: \"[\"\n");
     assert_eq!(places(&[("f", &theirs)]), [""; 0]);
@@ -148,7 +146,7 @@ fn maps_of_others_are_not_judged_by_the_end_of_their_name() {
 }
 
 #[test]
-fn entries_inherit_from_the_global_map_that_is_read() {
+fn entries_inherit_from_the_effective_global_map() {
     let local =
         map("wva-saturation-scaling-config", "prod", "  m: |\n    model_id: m\n    kvSpareTrigger: 0.3\n");
     let global = |name: &str, threshold: &str| {
@@ -175,11 +173,11 @@ fn entries_inherit_from_the_global_map_that_is_read() {
 
 proptest! {
     #[test]
-    fn any_text_is_told_in_every_format(
+    fn renders_any_text_in_every_format(
         text in proptest::string::string_regex("(apiVersion: llmd.ai/v1alpha1\n|kind: VariantAutoscaling\n|metadata:\n|spec:\r\n|  name: |  modelID: |  labels: |a\n|\\{|\\}|\\[|\"|ü|😀|\r|\n|---\n|&a |\\*a|\t|\\|\n|.){0,40}").unwrap()
     ) {
-        for format in told(&[("f", &text)], "default") {
-            prop_assert!(format.ends_with('\n'));
+        for output in outputs(&[("f", &text)], "default") {
+            prop_assert!(output.ends_with('\n'));
         }
     }
 }

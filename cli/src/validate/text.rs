@@ -1,5 +1,4 @@
-//! Findings for people: the line of the file with a caret under the value, as compilers show it, and totals at the
-//! end.
+//! Findings as text: like a compiler, with the line of the file and a caret under the value, and totals at the end.
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
@@ -7,15 +6,15 @@ use super::input::printable;
 use super::report::{Finding, Report};
 use super::secrets;
 
-/// Longer lines, such as JSON on one line, are not shown but only pointed at.
-const SHOWN: usize = 2_000;
+/// Longest line that is printed, in bytes. Longer ones, such as JSON on one line, get only a position.
+const MAX_LINE: usize = 2_000;
 
 /// The whole output.
 pub(super) fn render(report: &Report<'_>, coloured: bool) -> String {
     let renderer = if coloured { Renderer::styled() } else { Renderer::plain() };
     let mut out = String::new();
     for finding in &report.findings {
-        out.push_str(&one(&renderer, finding));
+        out.push_str(&render_finding(&renderer, finding));
         out.push_str("\n\n");
     }
     out.push_str(&report.totals());
@@ -23,12 +22,11 @@ pub(super) fn render(report: &Report<'_>, coloured: bool) -> String {
     out
 }
 
-fn one(renderer: &Renderer, finding: &Finding<'_>) -> String {
-    let level = if finding.denied { Level::ERROR } else { Level::WARNING };
+fn render_finding(renderer: &Renderer, finding: &Finding<'_>) -> String {
+    let level = if finding.is_denied { Level::ERROR } else { Level::WARNING };
     let title = level.primary_title(finding.sentence()).id(finding.code);
     let (line, start) = finding.source.line_of(finding.offset);
-    let group = if line.len() <= SHOWN && secrets::may_be_shown(finding) {
-        // What is shown keeps its columns, but what a terminal would act on is replaced.
+    let group = if line.len() <= MAX_LINE && secrets::is_printable(finding) {
         let before = printable(line.get(..finding.offset - start).unwrap_or(line));
         let marked = printable(
             finding.source.text.get(finding.offset..finding.offset + finding.length).unwrap_or_default(),

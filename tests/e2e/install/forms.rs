@@ -58,7 +58,7 @@ async fn scoped_test(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let ran = helm.run(&["test", "scoped", "-n", "scoped", "--timeout=4m"]).await?;
     let log = site.log(pod);
     ensure!(!ran.ok && log.contains("BROKEN at workload"), "a model server is not there: {ran:?}\n{log}");
-    ensure!(log.contains("you may not list namespaces"), "what it cannot see is not said: {log}");
+    ensure!(log.contains("no permission to list namespaces"), "what it cannot see is not said: {log}");
     Ok("it names the missing workload, and what it may not see".to_owned())
 }
 

@@ -45,12 +45,8 @@ async fn selector(session: &Session<'_>) -> anyhow::Result<()> {
     };
     let hpa = ["patch", "hpa", "llama-h100", "-n", &session.namespace, "--type=json", "-p"];
     session.kubectl(&[&hpa[..], &[&patch("llama-b200")]].concat()).await?;
-    named(
-        session,
-        "metric",
-        &["HPA llama-h100 is told nothing", "variant_name=llama-b200; here: llama-h100"],
-    )
-    .await?;
+    named(session, "metric", &["HPA llama-h100 gets no value", "variant_name=llama-b200; here: llama-h100"])
+        .await?;
     session.kubectl(&[&hpa[..], &[&patch("llama-h100")]].concat()).await
 }
 
@@ -76,7 +72,8 @@ async fn workload(session: &Session<'_>) -> anyhow::Result<()> {
     let target = |name: &str| json!({"spec": {"scaleTargetRef": {"name": name}}}).to_string();
     let va = ["patch", "va", "llama-a100", "-n", &session.namespace, "--type=merge", "-p"];
     session.kubectl(&[&va[..], &[&target("llama-l40s")]].concat()).await?;
-    named(session, "workload", &["there is no Deployment llama-l40s", "kubectl get deployment -n"]).await?;
+    named(session, "workload", &["Deployment llama-l40s does not exist", "kubectl get deployment -n"])
+        .await?;
     session.kubectl(&[&va[..], &[&target("llama-a100")]].concat()).await
 }
 
@@ -84,8 +81,12 @@ async fn workload(session: &Session<'_>) -> anyhow::Result<()> {
 async fn labels(session: &Session<'_>) -> anyhow::Result<()> {
     let label = ["label", "va", "llama-a100", "-n", &session.namespace];
     session.kubectl(&[&label[..], &["wva.llmd.ai/controller-instance=blue"]].concat()).await?;
-    named(session, "variant", &["no controller of instance blue is installed", "CONTROLLER_INSTANCE=blue"])
-        .await?;
+    named(
+        session,
+        "variant",
+        &["its label names instance blue, which is not installed", "CONTROLLER_INSTANCE=blue"],
+    )
+    .await?;
     // Both in one update, as the rules want it.
     let back = json!({"metadata": {
         "labels": {"wva.llmd.ai/controller-instance": null},

@@ -1,4 +1,4 @@
-//! A cluster in which the chain of one variant holds, for tests to break.
+//! A cluster with one healthy variant, for tests to break.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,16 @@ use wva_scaling::Snapshot;
 
 use crate::cluster::id;
 use crate::doctor::controllers::Controller;
-use crate::doctor::facts::{Answered, Facts, HiddenKind, Scraped, decided, decisions};
-use crate::leader::{Leaders, Seen as Leader};
+use crate::doctor::facts::{
+    ExternalMetric, Facts, PrometheusSeries, UnreadableKind, index_decisions, recompute,
+};
+use crate::leader::{LeaderSnapshot, Leaders};
 use crate::prometheus::Series;
 use crate::workloads::Workloads;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// A cluster in which the chain of `prod/a` holds.
+/// A cluster with the healthy variant `prod/a`.
 pub(super) struct World {
     pub(super) variant: Value,
     pub(super) deployment: Value,
@@ -26,15 +28,16 @@ pub(super) struct World {
     pub(super) scaled_objects: Vec<Value>,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Vec<Value>,
-    /// The main config map of each of them.
+    /// Main ConfigMap of every controller.
     pub(super) map: Value,
-    pub(super) hidden: Vec<HiddenKind>,
+    pub(super) unreadable: Vec<UnreadableKind>,
     pub(super) snapshot: Option<String>,
-    pub(super) told: Result<Vec<Value>, String>,
+    /// Answer of the external metrics API to the HPA.
+    pub(super) external_values: Result<Vec<Value>, String>,
     pub(super) models: Vec<Series>,
     pub(super) duplicates: Vec<Series>,
     pub(super) signals: Vec<Series>,
-    pub(super) scraped: bool,
+    pub(super) has_prometheus: bool,
 }
 
 pub(super) fn series(labels: &[(&str, &str)], value: f64) -> Series {
@@ -47,26 +50,26 @@ pub(super) fn signal(publisher: &str, value: f64) -> Series {
     series(&[&labels[..], &[("namespace", "wva"), ("pod", publisher)]].concat(), value)
 }
 
-/// A metric of the pod that serves.
-fn of_pod(metric: &str) -> Series {
+/// A metric of the variant's pod.
+fn pod_series(metric: &str) -> Series {
     series(&[("__name__", metric), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
+#[expect(clippy::needless_pass_by_value, reason = "lets tests pass json! directly")]
 fn controller(name: &str, image: &str, env: Value) -> Value {
     json!({"metadata": {"namespace": "wva", "name": name}, "status": {"readyReplicas": 1},
         "spec": {"template": {"spec": {"containers": [{"image": image, "env": env}]}}}})
 }
 
-fn ours(name: &str) -> Value {
-    controller(name, "registry/wva:v1", json!([{"name": "CONFIG_MAP_NAME", "value": "m"}]))
+fn wva() -> Value {
+    controller("wva", "registry/wva:v1", json!([{"name": "CONFIG_MAP_NAME", "value": "m"}]))
 }
 
-pub(super) fn original() -> Value {
-    controller("original", "ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0", json!([]))
+pub(super) fn llm_d_wva() -> Value {
+    controller("llm-d-wva", "ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0", json!([]))
 }
 
-/// A variant that is ready with one replica.
+/// A ready variant with one replica.
 fn variant() -> Value {
     json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -84,8 +87,8 @@ fn variant() -> Value {
     })
 }
 
-pub(super) fn hidden_api_services() -> HiddenKind {
-    HiddenKind { plural: "apiservices", why: "forbidden".to_owned() }
+pub(super) fn unreadable_api_services() -> UnreadableKind {
+    UnreadableKind { plural: "apiservices", reason: "forbidden".to_owned() }
 }
 
 /// The HPA of that variant.
@@ -122,34 +125,38 @@ impl World {
             hpas: vec![hpa()],
             scaled_objects: Vec::new(),
             namespaces: vec![json!({"metadata": {"name": "prod"}})],
-            controllers: vec![ours("ours")],
+            controllers: vec![wva()],
             map: json!({}),
-            hidden: Vec::new(),
+            unreadable: Vec::new(),
             snapshot: Some(
                 "models: [{modelID: m, namespace: prod, variants: [{name: a, current: 1, max: 10, replicas: [{pod: a-0, kv: \
                  0.5, queue: 0, age: 9s}]}]}]"
                     .to_owned(),
             ),
-            told: Ok(vec![json!({"value": "1", "metricLabels": {"variant_name": "a"}})]),
-            models: ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"].map(of_pod).into(),
+            external_values: Ok(vec![json!({"value": "1", "metricLabels": {"variant_name": "a"}})]),
+            models: ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"].map(pod_series).into(),
             duplicates: Vec::new(),
             signals: vec![signal("wva-0", 1.0)],
-            scraped: true,
+            has_prometheus: true,
         }
     }
 
     pub(super) fn facts(self) -> Facts {
         let mut workloads = Workloads::default();
         workloads.add(self.deployment);
-        let parse =
-            |text: String| Leader { who: "pod wva/wva-0".into(), snapshot: Snapshot::parse(&text).unwrap() };
-        let leaders = Leaders {
-            seen: self.snapshot.map(parse).into_iter().collect(),
-            silent: vec!["pod wva/wva-1: it does not lead".to_owned()],
+        let parse = |text: String| LeaderSnapshot {
+            controller: "pod wva/wva-0".into(),
+            snapshot: Snapshot::parse(&text).unwrap(),
         };
-        let decided = decided(&leaders);
+        let leaders = Leaders {
+            snapshots: self.snapshot.map(parse).into_iter().collect(),
+            failures: vec!["pod wva/wva-1: not the leader".to_owned()],
+        };
+        let outcomes = recompute(&leaders);
         let map = MapText::from_data(self.map.as_object().unwrap());
-        let answered = Answered { metric: "wva_desired_replicas".to_owned(), values: self.told };
+        let answer =
+            ExternalMetric { metric: "wva_desired_replicas".to_owned(), values: self.external_values };
+        let controllers = self.controllers.iter().filter_map(|d| Controller::from_deployment(d, &map));
         Facts {
             now: NOW.parse().unwrap(),
             variants: vec![self.variant],
@@ -161,18 +168,18 @@ impl World {
             autoscalers: self.hpas,
             scaled_objects: self.scaled_objects,
             namespaces: self.namespaces,
-            controllers: Some(self.controllers.iter().filter_map(|one| Controller::of(one, &map)).collect()),
+            controllers: Some(controllers.collect()),
             leaders,
-            decisions: decisions(&decided),
-            external: BTreeMap::from([(id(&hpa()), vec![answered])]),
+            decisions: index_decisions(&outcomes),
+            external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
             api_service: None,
-            crd_lacks: Ok(Vec::new()),
-            scraped: self.scraped.then_some(Ok(Scraped {
+            missing_crd_fields: Ok(Vec::new()),
+            series: self.has_prometheus.then_some(Ok(PrometheusSeries {
                 models: self.models,
                 duplicates: self.duplicates,
                 signals: self.signals,
             })),
-            hidden: self.hidden,
+            unreadable: self.unreadable,
         }
     }
 }

@@ -2,11 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The text pointed at for a field, and what stands before it on its line.
+/// `want`: the text before the located range on its line, and the range between `>` and `<`.
 #[track_caller]
 fn check(text: &str, field: &str, want: &str) {
     let root = documents(text).remove(0).unwrap();
-    let at = of(text, &root, field, Part::Value);
+    let at = locate_field(text, &root, field, Part::Value);
     let line = text[..at.start].rfind('\n').map_or(0, |n| n + 1);
     let found = format!("{}>{}<", &text[line..at.start], &text[at]);
     assert_eq!(found, want, "{field} in {text:?}");
@@ -30,7 +30,7 @@ spec:
 ";
 
 #[test]
-fn a_field_is_found_or_what_is_nearest_to_it() {
+fn locates_a_field_or_the_nearest_key() {
     for (field, want) in [
         ("spec.variantCost", "  variantCost: >10.0<"),
         ("spec.scaleTargetRef.kind", "    kind: >Deployment<"),
@@ -56,7 +56,7 @@ fn a_field_is_found_or_what_is_nearest_to_it() {
 }
 
 #[test]
-fn a_field_of_an_entry_is_found_in_the_entry() {
+fn locates_a_field_in_a_config_map_entry() {
     let text = "kind: ConfigMap\ndata:\n  default: |  # a comment: |\n    # kvCacheThreshold: 1\n    kvCacheThreshold: 1.5 # x\n    list: [a, {b: ü}]\n  config.yaml: |2-\n\n\n      A: 1\n\n      B: 2\n  folded: >\n    A: 1\n\n  number: |\n    A: .inf\n    B: 2\n  twice: |\n    C: 1\n    C: 2\n  quoted: \"A: 1\"\n  broken: |\n    a: 1\n    b: [\n";
     for (field, want) in [
         ("data.default.kvCacheThreshold", "    kvCacheThreshold: >1.5<"),
@@ -81,7 +81,7 @@ fn a_field_of_an_entry_is_found_in_the_entry() {
 }
 
 #[test]
-fn an_alias_is_pointed_at_where_it_is_used() {
+fn locates_an_alias_where_it_is_used() {
     let text = "kind: K\nx: &c 10.0\nbase: &b\n  d: 1\nspec:\n  cost: *c\n  <<: *b\n";
     check(text, "spec.cost", "  cost: >*c<");
     check(text, "spec.d", "  d: >1<");
@@ -89,12 +89,12 @@ fn an_alias_is_pointed_at_where_it_is_used() {
 
 proptest! {
     #[test]
-    fn every_place_lies_within_the_text_and_on_one_line(
+    fn locates_every_field_within_one_line_of_the_text(
         text in proptest::string::string_regex("(kind: K\n|data:\n|  a: \\|\n|    b: ü\n|    \n|\n|  c: [1, {d: 2}]\n|  d: \"x: 1\"\n|  - e\r\n|#|[ -~]){0,12}").unwrap(),
         field in proptest::string::string_regex("(data|a|b|c|d|\\.|\\[0\\]|\\[1\\]|\\[|\\]|ü){0,8}").unwrap(),
     ) {
         for root in documents(&text).into_iter().flatten() {
-            let at = of(&text, &root, &field, Part::Value);
+            let at = locate_field(&text, &root, &field, Part::Value);
             let found = text.get(at);
             prop_assert!(found.is_some_and(|f| !f.contains('\n')));
         }

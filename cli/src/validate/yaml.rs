@@ -1,6 +1,5 @@
-//! YAML and JSON text with positions: documents as trees in which every value and every key knows where it stands.
-//! Comments, anchors, aliases and merge keys keep their places, since positions are those of the text itself. A
-//! document that fails to parse is a problem with a place, and the documents after it are still read.
+//! Parser of YAML and JSON that keeps positions: every value and key of the document trees has its byte range in the
+//! text. A document that fails to parse becomes a problem with a position; the parser continues with the next one.
 
 mod scalars;
 #[cfg(test)]
@@ -13,25 +12,25 @@ use std::rc::Rc;
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Value};
 
-/// Deeper than any manifest, and shallow enough for recursion.
-const DEPTH: usize = 128;
-/// The most values of a document, counting what aliases and merge keys repeat. A list of 16 MiB has fewer.
-const VALUES: u64 = 1 << 21;
-/// The most bytes of all texts of a document, counted likewise.
-const TEXT: u64 = 64 << 20;
+/// Deepest nesting; shallow enough for recursion.
+const MAX_DEPTH: usize = 128;
+/// Most values of a document, including repetitions by aliases and merge keys. A file of 16 MiB has fewer.
+const MAX_VALUES: u64 = 1 << 21;
+/// Most bytes of text in a document, including repetitions.
+const MAX_TEXT: u64 = 64 << 20;
 
 /// One value of a document.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Where it stands, in bytes. Of a collection from its first entry to its end.
+    /// Byte range; of a collection from its first entry to its end.
     pub(super) span: Range<usize>,
     pub(super) content: Content,
-    /// How deep it nests; a scalar is 1.
+    /// Levels of nesting; 1 for a scalar.
     height: usize,
     size: Size,
 }
 
-/// What a value is.
+/// Content of a value.
 #[derive(Debug)]
 pub(super) enum Content {
     Scalar { value: Value, style: ScalarStyle },
@@ -43,7 +42,7 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) node: Rc<Node>,
-    /// Where the element stands in this list: the node, or the alias that stands for it.
+    /// Byte range in this list: of the node, or of the alias that refers to it.
     pub(super) at: Range<usize>,
 }
 
@@ -53,22 +52,22 @@ pub(super) struct Entry {
     pub(super) key: Rc<str>,
     pub(super) key_at: Range<usize>,
     pub(super) node: Rc<Node>,
-    /// Where the value stands in this mapping: the node, or the alias that stands for it.
+    /// Byte range of the value in this mapping: of the node, or of the alias that refers to it.
     pub(super) at: Range<usize>,
-    /// It came through a merge key.
-    merged: bool,
-    /// The same key stood there before. kubectl takes the last without a word.
-    pub(super) repeated: bool,
+    /// The entry comes from a merge key.
+    is_merged: bool,
+    /// The key appears more than once. kubectl silently takes the last.
+    pub(super) is_repeated: bool,
 }
 
-/// Why a document is none.
+/// Why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) message: String,
     pub(super) at: Range<usize>,
 }
 
-/// What a value amounts to once aliases are written out.
+/// Size of a value with aliases expanded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     values: u64,
@@ -81,7 +80,7 @@ impl Size {
     }
 }
 
-/// All documents of a text, in order. Documents without content are left out.
+/// All documents of a text, in order, without empty ones.
 pub(super) fn documents(text: &str) -> Vec<Result<Rc<Node>, Problem>> {
     let mut out = Vec::new();
     for part in parts(text) {
@@ -93,34 +92,34 @@ pub(super) fn documents(text: &str) -> Vec<Result<Rc<Node>, Problem>> {
     out
 }
 
-/// The ranges that are read on their own, as kubectl splits a stream: JSON values one after the other, or YAML from
-/// one `---` line to the next.
+/// Splits a text like kubectl: into consecutive JSON values, or into YAML between `---` lines.
 fn parts(text: &str) -> Vec<Range<usize>> {
     if text.trim_start().starts_with('{')
         && let Some(parts) = json_parts(text)
     {
         return parts;
     }
-    let (mut parts, mut start, mut offset, mut filled) = (Vec::new(), 0, 0, false);
+    let (mut parts, mut start, mut offset, mut has_content) = (Vec::new(), 0, 0, false);
     for line in text.split_inclusive('\n') {
-        let marker = line
+        let is_marker = line
             .strip_prefix("---")
             .is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace));
-        if marker && filled {
+        if is_marker && has_content {
             parts.push(start..offset);
             start = offset;
         }
         // Comments and directives before the marker belong to the document after it.
-        let content = if marker { line[3..].trim() } else { line.trim() };
-        let nothing = content.is_empty() || content.starts_with('#') || (!marker && line.starts_with('%'));
-        filled = (filled && !marker) || !nothing;
+        let content = if is_marker { line[3..].trim() } else { line.trim() };
+        let is_empty =
+            content.is_empty() || content.starts_with('#') || (!is_marker && line.starts_with('%'));
+        has_content = (has_content && !is_marker) || !is_empty;
         offset += line.len();
     }
     parts.push(start..text.len());
     parts
 }
 
-/// JSON values one after the other; `None` where the text is something else.
+/// Ranges of consecutive JSON values; `None` if the text is not JSON.
 fn json_parts(text: &str) -> Option<Vec<Range<usize>>> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
     let (mut parts, mut start) = (Vec::new(), 0);
@@ -132,18 +131,24 @@ fn json_parts(text: &str) -> Option<Vec<Range<usize>>> {
     Some(parts)
 }
 
-/// A collection that is still open.
-struct Open {
+/// A collection whose end is not read yet.
+struct OpenCollection {
     start: usize,
     anchor: usize,
-    collected: Collected,
+    content: PartialContent,
     height: usize,
     size: Size,
 }
 
-enum Collected {
+/// Content of an open collection.
+enum PartialContent {
     List(Vec<Item>),
-    Map { entries: Vec<Entry>, known: HashMap<Rc<str>, usize>, key: Option<Key> },
+    Map {
+        entries: Vec<Entry>,
+        /// Index of each key in `entries`.
+        indices: HashMap<Rc<str>, usize>,
+        key: Option<Key>,
+    },
 }
 
 /// The key whose value comes next.
@@ -156,7 +161,7 @@ enum Key {
 struct Reader<'t> {
     base: usize,
     length: usize,
-    open: Vec<Open>,
+    open: Vec<OpenCollection>,
     anchors: HashMap<usize, Rc<Node>>,
     root: Option<Rc<Node>>,
     parser: Parser<'t, granit_parser::StrInput<'t>>,
@@ -176,15 +181,15 @@ impl<'t> Reader<'t> {
         };
         while let Some(next) = reader.parser.next_event() {
             let (event, span) = next.map_err(|e| reader.scan_error(&e))?;
-            let ended = matches!(event, Event::DocumentEnd);
+            let is_document_end = matches!(event, Event::DocumentEnd);
             let at = reader.range(&span);
-            reader.event(event, at)?;
-            if ended {
+            reader.handle(event, at)?;
+            if is_document_end {
                 reader.anchors.clear();
-                // An empty document holds one scalar of no length.
-                let filled =
+                // An empty document is one scalar of length 0.
+                let has_content =
                     |n: &Rc<Node>| !n.span.is_empty() || !matches!(n.content, Content::Scalar { .. });
-                out.extend(reader.root.take().filter(filled).map(Ok));
+                out.extend(reader.root.take().filter(has_content).map(Ok));
             }
         }
         Ok(())
@@ -201,47 +206,47 @@ impl<'t> Reader<'t> {
         self.base + start..self.base + range.end.clamp(start, self.length)
     }
 
-    fn event(&mut self, event: Event<'t>, at: Range<usize>) -> Result<(), Problem> {
+    fn handle(&mut self, event: Event<'t>, at: Range<usize>) -> Result<(), Problem> {
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let value = scalars::resolve(&text, style, tag.as_deref())
                     .map_err(|message| Problem { message, at: at.clone() })?;
                 let size = Size { values: 1, text: text.len() as u64 };
                 let content = Content::Scalar { value, style };
-                self.finished(Node { span: at, content, height: 1, size }, anchor)
+                self.finish(Node { span: at, content, height: 1, size }, anchor)
             }
-            Event::SequenceStart(_, anchor, _) => self.opened(at, anchor, Collected::List(Vec::new())),
+            Event::SequenceStart(_, anchor, _) => self.open(at, anchor, PartialContent::List(Vec::new())),
             Event::MappingStart(_, anchor, _) => {
-                let map = Collected::Map { entries: Vec::new(), known: HashMap::new(), key: None };
-                self.opened(at, anchor, map)
+                let map = PartialContent::Map { entries: Vec::new(), indices: HashMap::new(), key: None };
+                self.open(at, anchor, map)
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 let Some(open) = self.open.pop() else { return Ok(()) };
-                let content = match open.collected {
-                    Collected::List(items) => Content::List(items),
-                    Collected::Map { entries, .. } => Content::Map(entries),
+                let content = match open.content {
+                    PartialContent::List(items) => Content::List(items),
+                    PartialContent::Map { entries, .. } => Content::Map(entries),
                 };
                 let span = open.start..at.end.max(open.start);
-                self.finished(Node { span, content, height: open.height + 1, size: open.size }, open.anchor)
+                self.finish(Node { span, content, height: open.height + 1, size: open.size }, open.anchor)
             }
             Event::Alias(anchor) => match self.anchors.get(&anchor) {
                 Some(node) => self.add(Rc::clone(node), at),
-                None => Err(problem("an alias inside what it stands for: it would never end", at)),
+                None => Err(problem("the alias refers to a value that contains it", at)),
             },
             _ => Ok(()),
         }
     }
 
-    fn opened(&mut self, at: Range<usize>, anchor: usize, collected: Collected) -> Result<(), Problem> {
-        if self.open.len() >= DEPTH {
-            return Err(problem(format!("nested deeper than {DEPTH}"), at));
+    fn open(&mut self, at: Range<usize>, anchor: usize, content: PartialContent) -> Result<(), Problem> {
+        if self.open.len() >= MAX_DEPTH {
+            return Err(problem(format!("nested deeper than {MAX_DEPTH} levels"), at));
         }
         let size = Size { values: 1, text: 0 };
-        self.open.push(Open { start: at.start, anchor, collected, height: 0, size });
+        self.open.push(OpenCollection { start: at.start, anchor, content, height: 0, size });
         Ok(())
     }
 
-    fn finished(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
+    fn finish(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
         let at = node.span.clone();
         let node = Rc::new(node);
         if anchor != 0 {
@@ -250,7 +255,7 @@ impl<'t> Reader<'t> {
         self.add(node, at)
     }
 
-    /// Puts a value where it belongs: into the collection that is open, as key or as value, or as the document.
+    /// Adds a value to the innermost open collection, as key or value, or makes it the root of the document.
     fn add(&mut self, node: Rc<Node>, at: Range<usize>) -> Result<(), Problem> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
@@ -258,26 +263,28 @@ impl<'t> Reader<'t> {
         };
         open.height = open.height.max(node.height);
         open.size = open.size.plus(node.size);
-        if open.height >= DEPTH {
-            return Err(problem(format!("nested deeper than {DEPTH}, through aliases"), at));
+        if open.height >= MAX_DEPTH {
+            return Err(problem(format!("nested deeper than {MAX_DEPTH} levels with aliases expanded"), at));
         }
-        if open.size.values > VALUES || open.size.text > TEXT {
+        if open.size.values > MAX_VALUES || open.size.text > MAX_TEXT {
             let message =
-                format!("more than {VALUES} values or {TEXT} bytes of text, counting what aliases repeat");
+                format!("more than {MAX_VALUES} values or {MAX_TEXT} bytes of text with aliases expanded");
             return Err(problem(message, at));
         }
-        match &mut open.collected {
-            Collected::List(items) => items.push(Item { node, at }),
-            Collected::Map { entries, known, key } => match key.take() {
+        match &mut open.content {
+            PartialContent::List(items) => items.push(Item { node, at }),
+            PartialContent::Map { entries, indices, key } => match key.take() {
                 None => *key = Some(read_key(&node, at)?),
                 Some(Key::Text(key, key_at)) => {
-                    put(entries, known, Entry { key, key_at, node, at, merged: false, repeated: false });
+                    let entry = Entry { key, key_at, node, at, is_merged: false, is_repeated: false };
+                    put(entries, indices, entry);
                 }
                 Some(Key::Merge) => {
                     for source in merge_sources(&node, &at)? {
                         let Content::Map(merged) = &source.content else { continue };
                         for entry in merged {
-                            put(entries, known, Entry { merged: true, repeated: false, ..entry.clone() });
+                            let entry = Entry { is_merged: true, is_repeated: false, ..entry.clone() };
+                            put(entries, indices, entry);
                         }
                     }
                 }
@@ -298,13 +305,13 @@ fn read_key(node: &Node, at: Range<usize>) -> Result<Key, Problem> {
         }
         Content::Scalar { value, .. } => match scalars::key(value) {
             Some(text) => Ok(Key::Text(text.into(), at)),
-            None => Err(problem("a key must not be null: JSON has texts as keys alone", at)),
+            None => Err(problem("a key must not be null: keys in JSON are strings", at)),
         },
-        _ => Err(problem("a key must be a text: JSON has no lists or mappings as keys", at)),
+        _ => Err(problem("a key must not be a list or mapping: keys in JSON are strings", at)),
     }
 }
 
-/// The mappings that a merge key names, in the order in which they are written over each other.
+/// The mappings that a merge key refers to. Later ones overwrite earlier ones.
 fn merge_sources(node: &Rc<Node>, at: &Range<usize>) -> Result<Vec<Rc<Node>>, Problem> {
     let is_map = |n: &Node| matches!(n.content, Content::Map(_));
     match &node.content {
@@ -312,23 +319,24 @@ fn merge_sources(node: &Rc<Node>, at: &Range<usize>) -> Result<Vec<Rc<Node>>, Pr
         Content::List(items) if items.iter().all(|i| is_map(&i.node)) => {
             Ok(items.iter().rev().map(|i| Rc::clone(&i.node)).collect())
         }
-        _ => Err(problem("a merge key (<<) takes a mapping or a list of mappings", at.clone())),
+        _ => Err(problem("a merge key (<<) needs a mapping or a list of mappings", at.clone())),
     }
 }
 
-/// The later entry wins, also over one that stands before a merge key: so does kubectl.
-fn put(entries: &mut Vec<Entry>, known: &mut HashMap<Rc<str>, usize>, mut entry: Entry) {
-    if let Some(&index) = known.get(&entry.key) {
-        entry.repeated = entries[index].repeated || (!entry.merged && !entries[index].merged);
+/// Adds or replaces an entry. As in kubectl the later entry wins, even over one before a merge key.
+fn put(entries: &mut Vec<Entry>, indices: &mut HashMap<Rc<str>, usize>, mut entry: Entry) {
+    if let Some(&index) = indices.get(&entry.key) {
+        let previous = &entries[index];
+        entry.is_repeated = previous.is_repeated || (!entry.is_merged && !previous.is_merged);
         entries[index] = entry;
     } else {
-        known.insert(Rc::clone(&entry.key), entries.len());
+        indices.insert(Rc::clone(&entry.key), entries.len());
         entries.push(entry);
     }
 }
 
 impl Node {
-    /// The entry of a mapping.
+    /// The entry of a mapping by its key.
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.content {
             Content::Map(entries) => entries.iter().find(|e| &*e.key == key),
@@ -336,7 +344,7 @@ impl Node {
         }
     }
 
-    /// The text of a mapping's entry.
+    /// The string value of a mapping's entry.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match &self.entry(key)?.node.content {
             Content::Scalar { value, .. } => value.as_str(),
@@ -344,7 +352,7 @@ impl Node {
         }
     }
 
-    /// The value as JSON, with aliases written out. Its size and depth were bounded when it was read.
+    /// The value as JSON with aliases expanded. Size and depth are bounded by the parser.
     pub(super) fn to_value(&self) -> Value {
         match &self.content {
             Content::Scalar { value, .. } => value.clone(),
@@ -356,7 +364,7 @@ impl Node {
         }
     }
 
-    /// Keys that stand twice in one mapping of this value.
+    /// Entries of this value, at any depth, whose key appears more than once in its mapping.
     pub(super) fn repeated_keys(&self) -> Vec<&Entry> {
         let mut found = Vec::new();
         let mut left: Vec<&Node> = vec![self];
@@ -365,7 +373,7 @@ impl Node {
                 Content::Scalar { .. } => {}
                 Content::List(items) => left.extend(items.iter().map(|i| &*i.node)),
                 Content::Map(entries) => {
-                    found.extend(entries.iter().filter(|e| e.repeated));
+                    found.extend(entries.iter().filter(|e| e.is_repeated));
                     left.extend(entries.iter().map(|e| &*e.node));
                 }
             }

@@ -14,9 +14,9 @@ fn value(text: &str) -> Value {
     read(text).unwrap().to_value()
 }
 
-/// The text at the key and at the value of an entry of the document.
+/// Checks the text at the key and at the value of an entry.
 #[track_caller]
-fn at(text: &str, path: &[&str], key: &str, value: &str) {
+fn check_ranges(text: &str, path: &[&str], key: &str, value: &str) {
     let mut node = read(text).unwrap();
     let mut found = (0..0, 0..0);
     for step in path {
@@ -28,30 +28,30 @@ fn at(text: &str, path: &[&str], key: &str, value: &str) {
 }
 
 #[test]
-fn keys_and_values_stand_where_the_text_has_them() {
-    at("a: 1\nb:\n  c: \"x\" # c: y\n", &["b", "c"], "c", "\"x\"");
-    at("# a: 0\na:   1   # one\n", &["a"], "a", "1");
-    at("a: {b: {c: yes}, d: 1}\n", &["a", "b", "c"], "c", "yes");
-    at("a: 1\r\nb:\r\n  c: x\r\n", &["b", "c"], "c", "x");
-    at("{\n\t\"a\": {\n\t\t\"b\": [1]\n\t}\n}", &["a", "b"], "\"b\"", "[1]");
-    at("ü: \"😀\"\nb: x\n", &["b"], "b", "x");
-    at("a: !!str 10\n", &["a"], "a", "10");
-    at("a:\nb: 1\n", &["a"], "a", "");
-    at("a: 'it''s'\n", &["a"], "a", "'it''s'");
+fn knows_the_ranges_of_keys_and_values() {
+    check_ranges("a: 1\nb:\n  c: \"x\" # c: y\n", &["b", "c"], "c", "\"x\"");
+    check_ranges("# a: 0\na:   1   # one\n", &["a"], "a", "1");
+    check_ranges("a: {b: {c: yes}, d: 1}\n", &["a", "b", "c"], "c", "yes");
+    check_ranges("a: 1\r\nb:\r\n  c: x\r\n", &["b", "c"], "c", "x");
+    check_ranges("{\n\t\"a\": {\n\t\t\"b\": [1]\n\t}\n}", &["a", "b"], "\"b\"", "[1]");
+    check_ranges("ü: \"😀\"\nb: x\n", &["b"], "b", "x");
+    check_ranges("a: !!str 10\n", &["a"], "a", "10");
+    check_ranges("a:\nb: 1\n", &["a"], "a", "");
+    check_ranges("a: 'it''s'\n", &["a"], "a", "'it''s'");
 }
 
 #[test]
-fn an_alias_is_where_it_is_used_and_what_is_in_it_where_it_is_defined() {
+fn locates_an_alias_at_its_use_its_content_at_its_definition() {
     let text = "x: &cost 10.0\nspec: &s\n  variantCost: *cost\nb: *s\n";
-    at(text, &["spec", "variantCost"], "variantCost", "*cost");
-    at(text, &["b"], "b", "*s");
-    at(text, &["b", "variantCost"], "variantCost", "*cost");
+    check_ranges(text, &["spec", "variantCost"], "variantCost", "*cost");
+    check_ranges(text, &["b"], "b", "*s");
+    check_ranges(text, &["b", "variantCost"], "variantCost", "*cost");
     assert_eq!(value(text)["b"], json!({"variantCost": 10.0}));
 }
 
-/// What `kubectl label --local -o json` of 1.36 makes of each.
+/// The output of `kubectl label --local -o json` of 1.36.
 #[test]
-fn merge_keys_and_repeated_keys_end_as_in_kubectl() {
+fn resolves_merge_keys_and_repeated_keys_like_kubectl() {
     for (text, want) in [
         ("b: &b {a: base, c: q}\nd:\n  a: x\n  <<: *b\n", json!({"a": "base", "c": "q"})),
         ("b: &b {a: base, c: q}\nd:\n  <<: *b\n  a: x\n", json!({"a": "x", "c": "q"})),
@@ -64,11 +64,11 @@ fn merge_keys_and_repeated_keys_end_as_in_kubectl() {
     let repeated = |text| read(text).unwrap().repeated_keys().len();
     assert_eq!(repeated("d: [{a: 1, a: 2}, {a: 1}]\n"), 1);
     assert_eq!(repeated("b: &b {a: 1}\nd: {<<: *b, a: 2}\n"), 0);
-    at("b: &b {a: 1, c: q}\nd:\n  <<: *b\n  a: x\n", &["d", "c"], "c", "q");
+    check_ranges("b: &b {a: 1, c: q}\nd:\n  <<: *b\n  a: x\n", &["d", "c"], "c", "q");
 }
 
 #[test]
-fn documents_are_split_and_a_broken_one_leaves_the_others() {
+fn splits_documents_and_reads_those_after_a_broken_one() {
     let shape = |text: &str| -> Vec<String> {
         let all = documents(text).into_iter();
         all.map(|d| d.map_or_else(|p| format!("error at {}", p.at.start), |n| n.to_value().to_string()))
@@ -92,7 +92,7 @@ fn documents_are_split_and_a_broken_one_leaves_the_others() {
 }
 
 #[test]
-fn what_would_take_too_much_is_a_problem_with_a_place() {
+fn reports_excessive_documents_with_a_position() {
     let laughs = (1..9).fold("a0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned(), |text, n| {
         let alias = format!("*a{},", n - 1).repeat(9);
         format!("{text}a{n}: &a{n} [{alias}]\n")
@@ -101,13 +101,13 @@ fn what_would_take_too_much_is_a_problem_with_a_place() {
     let keys: Vec<String> = (0..9000).map(|n| format!("k{n}: 1")).collect();
     let copies = format!("- &a {{{}}}\n{}", keys.join(", "), "- {<<: *a}\n".repeat(200));
     for (text, part) in [
-        (laughs, "aliases repeat"),
+        (laughs, "aliases expanded"),
         (chain, "nested deeper"),
-        (copies, "aliases repeat"),
+        (copies, "aliases expanded"),
         ("[".repeat(200) + &"]".repeat(200), "nested deeper"),
-        ("a: &a [*a]\n".to_owned(), "never end"),
+        ("a: &a [*a]\n".to_owned(), "contains it"),
         ("a: *none\n".to_owned(), "anchor"),
-        ("? [a]\n: 1\n".to_owned(), "a key must be a text"),
+        ("? [a]\n: 1\n".to_owned(), "a key must not be a list"),
         ("~: 1\n".to_owned(), "must not be null"),
         ("a: .nan\n".to_owned(), "JSON does not have"),
         ("a: {<<: 1}\n".to_owned(), "a merge key"),
@@ -118,30 +118,30 @@ fn what_would_take_too_much_is_a_problem_with_a_place() {
     }
 }
 
-fn within(node: &Node, text: &str) {
+fn assert_ranges_within(node: &Node, text: &str) {
     assert!(text.get(node.span.clone()).is_some(), "{:?}", node.span);
     match &node.content {
         Content::Scalar { .. } => {}
         Content::List(items) => items.iter().for_each(|i| {
             assert!(text.get(i.at.clone()).is_some());
-            within(&i.node, text);
+            assert_ranges_within(&i.node, text);
         }),
         Content::Map(entries) => entries.iter().for_each(|e| {
             assert!(text.get(e.key_at.clone()).is_some() && text.get(e.at.clone()).is_some());
-            within(&e.node, text);
+            assert_ranges_within(&e.node, text);
         }),
     }
 }
 
 proptest! {
     #[test]
-    fn any_text_is_read_and_every_place_lies_within_it(
+    fn reads_any_text_with_ranges_within_it(
         text in proptest::string::string_regex("([a-c]: |- |  |\n|---\n|\\{|\\}|\\[|\\]|,|\"|'|\\||>|&a |\\*a|<<: |#|\t|\r\n|!!str |!|\\?|%|ü|😀|[ -~]|.){0,60}").unwrap()
     ) {
         for document in documents(&text) {
             match document {
                 Ok(node) => {
-                    within(&node, &text);
+                    assert_ranges_within(&node, &text);
                     node.to_value();
                 }
                 Err(problem) => prop_assert!(text.get(problem.at).is_some()),
@@ -149,9 +149,8 @@ proptest! {
         }
     }
 
-    /// JSON means the same to this reader as to every other.
     #[test]
-    fn json_is_read_as_json(value in any_json()) {
+    fn reads_json_like_serde_json(value in any_json()) {
         for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
             prop_assert_eq!(read(&text).unwrap().to_value(), value.clone());
         }
@@ -172,6 +171,6 @@ fn any_json() -> impl Strategy<Value = Value> {
                 .prop_map(|m| Value::Object(m.into_iter().collect())),
         ]
     });
-    // A stream of JSON begins with a brace.
+    // The parser recognises JSON by its first brace.
     inner.prop_map(|v| json!({ "v": v }))
 }

@@ -1,5 +1,5 @@
-//! What a YAML scalar means to kubectl, which reads YAML 1.1 through goyaml.v2: `yes` is a boolean, `014` and `0o14`
-//! are 12, `1_000` is a number, `2001-01-01` is a text. Judging what kubectl would send means reading as it reads.
+//! Values of YAML scalars as kubectl reads them (YAML 1.1 with goyaml.v2): `yes` is a boolean, `014` and `0o14` are 12,
+//! `1_000` is a number, `2001-01-01` is a string. The rules must see what kubectl would send.
 
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::{Number, Value};
@@ -9,22 +9,26 @@ const NAMESPACE: &str = "tag:yaml.org,2002:";
 /// The JSON value of a scalar.
 ///
 /// # Errors
-/// A sentence, where the scalar has no JSON form or is not what its tag says.
+/// The scalar has no JSON form, or its text contradicts its tag. The error is a sentence.
 pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let kind = tag.map(|t| t.suffix_in_namespace(NAMESPACE).unwrap_or_default());
     match kind.as_deref() {
         None if style == ScalarStyle::Plain => plain(text),
-        Some(wanted @ ("bool" | "int" | "float" | "null")) => {
+        Some(type_ @ ("bool" | "int" | "float" | "null")) => {
             let value = plain(text)?;
-            let fits = match wanted {
+            let is_valid = match type_ {
                 "bool" => value.is_boolean(),
                 "int" => value.is_i64() || value.is_u64(),
                 "float" => value.is_number(),
                 _ => value.is_null(),
             };
-            if fits { Ok(value) } else { Err(format!("`{text}` is no {wanted}, and its tag says so")) }
+            if is_valid {
+                Ok(value)
+            } else {
+                Err(format!("`{text}` is not a valid {type_}, as its tag says"))
+            }
         }
-        // Quoted, or tagged as a text, or with a tag that means something to somebody else.
+        // Quoted, tagged as a string, or with an unknown tag.
         _ => Ok(Value::String(text.to_owned())),
     }
 }
@@ -42,7 +46,7 @@ fn plain(text: &str) -> Result<Value, String> {
         ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" | "-.inf"
         | "-.Inf" | "-.INF" => {
             return Err(format!(
-                "`{text}` is a number that JSON does not have: put it in quotes if it is a text"
+                "`{text}` is a number that JSON does not have: put it in quotes if it is a string"
             ));
         }
         _ => number(text).map_or_else(|| Value::String(text.to_owned()), Value::Number),
@@ -51,11 +55,11 @@ fn plain(text: &str) -> Result<Value, String> {
 
 fn number(text: &str) -> Option<Number> {
     match text.as_bytes().first()? {
-        // Go's own syntax: underscores only between digits.
+        // Go syntax: underscores only between digits.
         b'.' => {
-            let within = |w: &[u8]| w[1] != b'_' || (w[0].is_ascii_digit() && w[2].is_ascii_digit());
-            let fine = text.as_bytes().windows(3).all(within) && !text.ends_with('_');
-            if fine { float(&text.replace('_', "")) } else { None }
+            let is_between = |w: &[u8]| w[1] != b'_' || (w[0].is_ascii_digit() && w[2].is_ascii_digit());
+            let is_valid = text.as_bytes().windows(3).all(is_between) && !text.ends_with('_');
+            if is_valid { float(&text.replace('_', "")) } else { None }
         }
         b'0'..=b'9' | b'+' | b'-' => {
             let digits = text.replace('_', "");
@@ -65,7 +69,7 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-/// Whole numbers as Go's `ParseInt` and `ParseUint` read them with base 0.
+/// An integer as Go's `ParseInt` and `ParseUint` read it with base 0.
 fn integer(text: &str) -> Option<Number> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),
@@ -84,7 +88,7 @@ fn integer(text: &str) -> Option<Number> {
     } else {
         (10, digits)
     };
-    // Rust would take a second sign here.
+    // Rust would accept a second sign here.
     if !digits.starts_with(|c: char| c.is_ascii_hexdigit()) {
         return None;
     }
@@ -95,20 +99,21 @@ fn integer(text: &str) -> Option<Number> {
     }
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, where it is finite.
+/// A finite `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`.
 fn float(text: &str) -> Option<Number> {
-    let spelt = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
-    if !spelt {
+    let is_numeric =
+        text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'));
+    if !is_numeric {
         return None;
     }
     Number::from_f64(text.parse().ok()?)
 }
 
-/// The text of a mapping key, as kubectl turns keys into texts. `None` for a key that JSON cannot have.
+/// The text of a mapping key, converted as kubectl does. `None` for a key that JSON cannot have.
 pub(super) fn key(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
-        Value::Bool(word) => Some(word.to_string()),
+        Value::Bool(boolean) => Some(boolean.to_string()),
         Value::Number(number) => Some(number.to_string()),
         _ => None,
     }
@@ -120,9 +125,9 @@ mod tests {
 
     use super::*;
 
-    /// What `kubectl label --local -o json` of 1.36 prints for each of these.
+    /// The output of `kubectl label --local -o json` of 1.36.
     #[test]
-    fn plain_scalars_are_read_as_kubectl_reads_them() {
+    fn reads_plain_scalars_like_kubectl() {
         for (want, texts) in [
             (json!(true), "yes"),
             (json!(false), "n NO"),
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_decides_or_is_refused() {
+    fn applies_tags_or_refuses_the_scalar() {
         let core = |suffix: &str| Tag::new(NAMESPACE, suffix);
         for (text, tag, want) in [
             ("10", core("str"), Some(json!("10"))),

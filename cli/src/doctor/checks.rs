@@ -1,5 +1,4 @@
-//! The checks of the chain, one file a link. Each looks at what was read and says what it found, with the remedy where
-//! something is wrong.
+//! Checks of the chain, one file each. Each turns the state of a variant into findings.
 
 pub(super) mod bounds;
 pub(super) mod decision;

@@ -1,0 +1,125 @@
+//! Whether the bounds of variant and autoscalers allow the target, and whether the HPA acts.
+
+use serde_json::Value;
+
+use super::metric::reads_signal;
+use crate::cluster::{condition, id, number, text};
+use crate::doctor::chain::Finding;
+use crate::doctor::variant_state::VariantState;
+
+/// Replica bounds of one object.
+struct Bounds {
+    /// The object that sets them.
+    owner: String,
+    min: u64,
+    /// `u64::MAX` without a limit.
+    max: u64,
+}
+
+pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> =
+        variant.autoscalers.iter().filter_map(|autoscaler| inactive_hpa(variant, autoscaler)).collect();
+    findings.extend(target_not_reached(variant));
+    let all = all_bounds(variant);
+    findings.extend(contradiction(variant, &all));
+    findings.extend(all.iter().filter_map(|bounds| target_at_limit(variant, bounds)));
+    if !findings.is_empty() {
+        return findings;
+    }
+    let list: Vec<String> = all.iter().map(|b| format!("{} {}..{}", b.owner, b.min, limit(b.max))).collect();
+    vec![Finding::fine(if list.is_empty() { "no bounds".to_owned() } else { list.join(", ") })]
+}
+
+fn limit(max: u64) -> String {
+    if max == u64::MAX { "no limit".to_owned() } else { max.to_string() }
+}
+
+/// Bounds of all autoscalers, and of the variant if it sets some.
+fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
+    let mut all: Vec<Bounds> = variant.autoscalers.iter().map(|autoscaler| bounds_of(autoscaler)).collect();
+    let (min, max) =
+        (number(variant.object, "/spec/minReplicas"), number(variant.object, "/spec/maxReplicas"));
+    if min.is_some() || max.is_some() {
+        let (min, max) = (min.unwrap_or(0), max.unwrap_or(u64::MAX));
+        all.push(Bounds { owner: "the variant".to_owned(), min, max });
+    }
+    all
+}
+
+/// Bounds of an autoscaler, with the defaults of KEDA and of the API server.
+fn bounds_of(autoscaler: &Value) -> Bounds {
+    let name = id(autoscaler).name;
+    if text(autoscaler, "/kind") == "ScaledObject" {
+        Bounds {
+            owner: format!("ScaledObject {name}"),
+            min: number(autoscaler, "/spec/minReplicaCount").unwrap_or(0),
+            max: number(autoscaler, "/spec/maxReplicaCount").unwrap_or(100),
+        }
+    } else {
+        Bounds {
+            owner: format!("HPA {name}"),
+            min: number(autoscaler, "/spec/minReplicas").unwrap_or(1),
+            max: number(autoscaler, "/spec/maxReplicas").unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Two bounds without a common value.
+fn contradiction(variant: &VariantState<'_>, all: &[Bounds]) -> Option<Finding> {
+    let highest_min = all.iter().max_by_key(|b| b.min)?;
+    let lowest_max = all.iter().min_by_key(|b| b.max)?;
+    (highest_min.min > lowest_max.max).then(|| {
+        Finding::broken(
+            format!(
+                "the minimum {} of {} is above the maximum {} of {}",
+                highest_min.min, highest_min.owner, lowest_max.max, lowest_max.owner
+            ),
+            format!("kubectl get hpa,va -n {} -o wide, then fix one of the two", variant.namespace),
+        )
+    })
+}
+
+fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Finding> {
+    let target = variant.desired()?;
+    if target > bounds.max {
+        let remedy = format!("raise the maximum if {} may have more replicas", variant.name);
+        let message = format!("the target {target} is above the maximum {} of {}", bounds.max, bounds.owner);
+        return Some(Finding::warning(message, remedy));
+    }
+    let is_limited = variant
+        .decision
+        .and_then(|d| d.bounds.max)
+        .is_some_and(|max| u64::from(max) == target && target == bounds.max);
+    (is_limited && target > 0).then(|| {
+        Finding::warning(
+            format!("the target is at the maximum {target} of {}", bounds.owner),
+            format!("wva explain {}; raise the maximum if the load needs more", variant.argument()),
+        )
+    })
+}
+
+/// An HPA on the signal whose conditions say that it does not act.
+fn inactive_hpa(variant: &VariantState<'_>, autoscaler: &Value) -> Option<Finding> {
+    let is_scaled_object = text(autoscaler, "/kind") == "ScaledObject";
+    if is_scaled_object || !reads_signal(autoscaler) || variant.is_recommend_only() {
+        return None;
+    }
+    let name = id(autoscaler).name;
+    let describe = format!("kubectl describe hpa -n {} {name}", variant.namespace);
+    let mut conditions =
+        ["AbleToScale", "ScalingActive"].into_iter().filter_map(|t| condition(autoscaler, t));
+    let failing = conditions.find(|c| text(c, "/status") == "False")?;
+    let (reason, message) = (text(failing, "/reason"), text(failing, "/message"));
+    // Every HPA is off at 0 replicas; the controller takes the step from 0.
+    if reason == "ScalingDisabled" {
+        return None;
+    }
+    Some(Finding::broken(format!("HPA {name} does not act: {reason}: {message}"), describe))
+}
+
+/// The replicas did not reach the target within the hold time.
+fn target_not_reached(variant: &VariantState<'_>) -> Option<Finding> {
+    let ready = variant.condition("Ready").filter(|c| text(c, "/reason") == "NotCarriedOut")?;
+    let remedy = format!("kubectl describe hpa -n {}", variant.namespace);
+    Some(Finding::broken(text(ready, "/message"), remedy))
+}

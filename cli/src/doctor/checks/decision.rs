@@ -1,0 +1,58 @@
+//! The decision for the variant, and whether it is based on an analysis.
+
+use wva_scaling::Decision;
+
+use crate::cluster::text;
+use crate::doctor::chain::Finding;
+use crate::doctor::variant_state::VariantState;
+
+pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
+    match variant.decision {
+        Some(decision) => {
+            std::iter::once(by_leader(variant, decision)).chain(wake_obstacle(decision)).collect()
+        }
+        None => vec![by_status(variant)],
+    }
+}
+
+/// Warns if the model may scale to zero but could not wake up again.
+fn wake_obstacle(decision: &Decision) -> Option<Finding> {
+    let text = decision.wake_obstacle?.to_string();
+    let (obstacle, remedy) = text.split_once(": ").unwrap_or((&text, ""));
+    Some(Finding::warning(format!("scale to zero is on for its model, but {obstacle}"), remedy))
+}
+
+/// The decision of the leader's last cycle.
+fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
+    let reason = decision.reason();
+    let message = format!("{} -> {}  {}: {reason}", decision.current, decision.target(), reason.code());
+    let explain = format!("wva explain {}", variant.argument());
+    if decision.safety_net.is_some() && !decision.model_at_zero {
+        return Finding::warning(
+            format!("{message}; the analysis failed, so the last target holds"),
+            explain,
+        );
+    }
+    if decision.stuck {
+        let remedy = format!("kubectl get pods -n {}, then describe the unready pods", variant.namespace);
+        return Finding::warning(format!("{message}; its replicas do not become ready"), remedy);
+    }
+    if let Some(accelerator) = &decision.limited_by {
+        return Finding::warning(format!("{message}; not enough {accelerator} available"), explain);
+    }
+    Finding::fine(message)
+}
+
+/// The decision according to the status, if no leader answered.
+fn by_status(variant: &VariantState<'_>) -> Finding {
+    let Some(condition) = variant.condition("OptimizationReady") else {
+        return Finding::unknown("no leader answered, and the status has no condition OptimizationReady");
+    };
+    let message = format!("from the status: {}", text(condition, "/message"));
+    let remedy = format!("wva explain {}", variant.argument());
+    match (text(condition, "/status"), text(condition, "/reason")) {
+        ("True", "SafetyNet") => Finding::warning(message, remedy),
+        ("True", _) => Finding::fine(message),
+        _ => Finding::broken(message, remedy),
+    }
+}

@@ -1,0 +1,120 @@
+//! Whether the metrics of the ready pods arrive. The leader knows which pods report; if none does, the monitors show
+//! why.
+
+use std::collections::BTreeSet;
+
+use wva_scaling::MainSignal;
+use wva_scaling::snapshot::Replica;
+
+use super::monitors;
+use super::pods::is_ready;
+use crate::cluster::text;
+use crate::doctor::chain::Finding;
+use crate::doctor::variant_state::VariantState;
+use crate::output::count;
+
+/// Most pod names in a message.
+pub(super) const MAX_NAMES: usize = 3;
+
+pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
+    if variant.ready() == Some(0) {
+        return vec![Finding::fine("no ready replica to scrape")];
+    }
+    let Some(cycle) = variant.cycle else { return vec![by_status(variant)] };
+    let reports = |replica: &&Replica| replica.kv.is_some() || replica.queue.is_some();
+    let reporting: Vec<&Replica> = cycle.replicas.iter().filter(reports).collect();
+    if reporting.is_empty() {
+        let condition = variant.condition("MetricsAvailable");
+        let prometheus_error = condition.filter(|c| text(c, "/reason") == "PrometheusError");
+        return vec![match prometheus_error {
+            Some(error) => Finding::broken(
+                text(error, "/message"),
+                "check PROMETHEUS_BASE_URL of the controller, and that Prometheus runs",
+            ),
+            None => monitors::diagnose_scrape(variant),
+        }];
+    }
+    let mut findings = vec![reporting_pods(variant, &reporting)];
+    findings.extend(missing_signals(variant, &reporting));
+    findings
+}
+
+/// Compares the reporting pods with the ready ones.
+fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding {
+    let ready: Vec<_> = variant.pods().into_iter().filter(|pod| is_ready(pod)).collect();
+    let reports = |name: &str| reporting.iter().any(|replica| replica.pod == name);
+    let names = ready.iter().map(|pod| text(pod, "/metadata/name"));
+    let silent: Vec<&str> = names.filter(|name| !reports(name)).collect();
+    if silent.is_empty() {
+        let pods = count(reporting.len(), "pod");
+        let oldest = reporting.iter().map(|replica| replica.age).max().unwrap_or_default();
+        return Finding::fine(format!("{pods} reporting, oldest sample {oldest} old"));
+    }
+    Finding::warning(
+        format!(
+            "{} of {} report; no metrics yet of {}",
+            reporting.len(),
+            count(ready.len(), "ready pod"),
+            list(silent.iter().copied())
+        ),
+        format!(
+            "kubectl get pod -n {} {} -o wide, then find its address on the targets page of Prometheus",
+            variant.namespace, silent[0]
+        ),
+    )
+}
+
+/// The main signals that reporting pods lack.
+fn missing_signals(variant: &VariantState<'_>, reporting: &[&Replica]) -> Vec<Finding> {
+    let pods_where = |lacks: fn(&Replica) -> bool| -> BTreeSet<&str> {
+        reporting.iter().filter(|r| lacks(r)).map(|r| r.pod.as_str()).collect()
+    };
+    let kv = pods_where(|r| r.kv.is_none());
+    let queue = pods_where(|r| r.queue.is_none());
+    let both = [(MainSignal::KvUsage, kv), (MainSignal::Queue, queue)];
+    both.into_iter().filter_map(|(signal, pods)| missing_signal(variant, signal, &pods)).collect()
+}
+
+/// The warning for pods that report one of the two main signals but not this one; `None` without such pods.
+pub(super) fn missing_signal(
+    variant: &VariantState<'_>,
+    signal: MainSignal,
+    pods: &BTreeSet<&str>,
+) -> Option<Finding> {
+    let (first, metric) = (pods.first()?, signal.metric());
+    Some(Finding::warning(
+        format!(
+            "{} without {metric}, which counts as 0: {}",
+            count(pods.len(), "pod"),
+            list(pods.iter().copied())
+        ),
+        format!(
+            "check the metrics port of pod {first} in namespace {}; if it has {metric}, a relabelling of the monitor \
+             drops it",
+            variant.namespace
+        ),
+    ))
+}
+
+/// The first names, separated by commas.
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.take(MAX_NAMES).collect::<Vec<_>>().join(", ")
+}
+
+/// Availability of metrics according to the status, if no leader answered.
+fn by_status(variant: &VariantState<'_>) -> Finding {
+    let Some(condition) = variant.condition("MetricsAvailable") else {
+        return Finding::unknown("no leader answered, and the status has no condition MetricsAvailable");
+    };
+    let message = text(condition, "/message");
+    if text(condition, "/status") == "True" {
+        return Finding::fine(format!("from the status: {message}"));
+    }
+    if text(condition, "/reason") == "MetricsMissing" {
+        return monitors::diagnose_scrape(variant);
+    }
+    Finding::broken(
+        message,
+        "check PROMETHEUS_BASE_URL of the controller, and the targets page of Prometheus",
+    )
+}

@@ -1,0 +1,141 @@
+//! Whether the series of the pods belong to the variant's model: in Prometheus with `--prometheus`, otherwise from the
+//! leader's snapshot.
+
+use std::collections::BTreeSet;
+
+use wva_scaling::MainSignal;
+
+use super::scrape::{MAX_NAMES, missing_signal};
+use crate::cluster::text;
+use crate::doctor::chain::Finding;
+use crate::doctor::variant_state::VariantState;
+use crate::output::count;
+use crate::prometheus::Series;
+
+/// Suffix of pod names in metrics of a KServe group.
+const RANK: &str = "-rank-";
+
+pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
+    if variant.ready() == Some(0) {
+        return vec![Finding::fine("no series, because no replica is ready")];
+    }
+    match &variant.facts.series {
+        Some(Ok(series)) => {
+            let mut findings = in_prometheus(variant, &series.models);
+            findings.extend(duplicates(variant, &series.duplicates));
+            findings
+        }
+        Some(Err(error)) => vec![Finding::unknown(error)],
+        None => vec![by_leader(variant)],
+    }
+}
+
+fn by_leader(variant: &VariantState<'_>) -> Finding {
+    match variant.cycle.map(|cycle| cycle.replicas.len()) {
+        Some(n) if n > 0 => Finding::fine(format!("the leader reads series of {}", count(n, "pod"))),
+        _ => Finding::unknown("series not checked: pass --prometheus URL"),
+    }
+}
+
+fn in_prometheus(variant: &VariantState<'_>, series: &[Series]) -> Vec<Finding> {
+    let pods = pod_names(variant);
+    let (own, others): (Vec<&Series>, Vec<&Series>) = series
+        .iter()
+        .filter(|s| s.label("namespace") == variant.namespace)
+        .partition(|s| pods.contains(pod_of(s)));
+    let mut findings = vec![by_model(variant, &own, pods_of(&others).len())];
+    findings.extend(missing_signals(variant, &own));
+    findings
+}
+
+fn pod_names<'a>(variant: &VariantState<'a>) -> BTreeSet<&'a str> {
+    variant.pods().into_iter().map(|pod| text(pod, "/metadata/name")).collect()
+}
+
+/// Pods that are scraped more than once, and the labels that differ between their series.
+fn duplicates(variant: &VariantState<'_>, series: &[Series]) -> Option<Finding> {
+    let pods = pod_names(variant);
+    let is_own = |s: &&Series| s.label("namespace") == variant.namespace && pods.contains(pod_of(s));
+    let own: Vec<&Series> = series.iter().filter(is_own).collect();
+    let duplicated = pods_of(&own);
+    let first = *duplicated.first()?;
+    let of_first: Vec<&Series> = own.iter().filter(|s| pod_of(s) == first).copied().collect();
+    let labels: BTreeSet<&str> = of_first
+        .iter()
+        .flat_map(|s| s.labels.keys())
+        .map(String::as_str)
+        .filter(|key| *key != "engine")
+        .collect();
+    let values = |label: &str| -> BTreeSet<&str> { of_first.iter().map(|s| s.label(label)).collect() };
+    let differs = labels.into_iter().map(|label| (label, values(label))).filter(|(_, all)| all.len() > 1);
+    let differences =
+        differs.map(|(label, all)| format!("{label} ({})", all.into_iter().collect::<Vec<_>>().join(", ")));
+    let differences: Vec<String> = differences.collect();
+    let names = duplicated.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    Some(Finding::warning(
+        format!(
+            "Prometheus has duplicate series of {} ({names}); they differ in {}. The highest value counts",
+            count(duplicated.len(), "pod"),
+            differences.join(", ")
+        ),
+        "delete all but one of the monitors that select these pods; if Prometheus stores several clusters, set \
+         PROMETHEUS_EXTRA_MATCHERS to the labels of this cluster",
+    ))
+}
+
+/// The main signals that pods with series lack.
+fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> {
+    let pods = pods_of(own);
+    let missing = |signal: MainSignal| {
+        let has = own.iter().filter(|s| s.label("__name__") == signal.metric()).map(|s| pod_of(s));
+        missing_signal(variant, signal, &(&pods - &has.collect()))
+    };
+    [MainSignal::KvUsage, MainSignal::Queue].into_iter().filter_map(missing).collect()
+}
+
+/// Compares `model_name` of the variant's own series with `spec.modelID`.
+fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> Finding {
+    let model = text(variant.object, "/spec/modelID");
+    let names: BTreeSet<&str> = own.iter().map(|s| s.label("model_name")).collect();
+    if own.is_empty() {
+        return Finding::broken(
+            format!(
+                "Prometheus has no series vllm:kv_cache_usage_perc or vllm:num_requests_waiting with the labels namespace \
+                 and pod of its pods ({other_pods} other pods in the namespace have them)"
+            ),
+            "let the monitor keep the labels namespace and pod of its targets",
+        );
+    }
+    let list = || names.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+    if names.contains(model) {
+        return Finding::fine(format!(
+            "series of {} with model_name {model:?}",
+            count(pods_of(own).len(), "pod")
+        ));
+    }
+    if names.len() == 1 {
+        return Finding::warning(
+            format!(
+                "its pods report model_name {}, not spec.modelID {model:?}; accepted, because they report only one name",
+                list()
+            ),
+            format!("kubectl edit va {}: set spec.modelID to the name of the server", variant.argument()),
+        );
+    }
+    Finding::broken(
+        format!("its pods report model_name {}; none is spec.modelID {model:?}", list()),
+        format!(
+            "kubectl edit va {}: set spec.modelID to one of them, or change --served-model-name of the server",
+            variant.argument()
+        ),
+    )
+}
+
+fn pods_of<'a>(series: &[&'a Series]) -> BTreeSet<&'a str> {
+    series.iter().map(|s| pod_of(s)).collect()
+}
+
+fn pod_of(series: &Series) -> &str {
+    let pod = Some(series.label("pod")).filter(|pod| !pod.is_empty()).unwrap_or(series.label("pod_name"));
+    pod.split_once(RANK).map_or(pod, |(pod, _)| pod)
+}

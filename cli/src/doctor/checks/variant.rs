@@ -1,0 +1,113 @@
+//! Whether the object follows the rules, and exactly one controller manages it.
+
+use k8s_openapi::jiff::SignedDuration;
+use wva_controller::{LONGEST_AGE, detect_orphan};
+use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
+use wva_rules::{Facts, Severity, apply_defaults, validate};
+
+use crate::cluster::{elapsed_since, entry, is_excluded, text};
+use crate::doctor::chain::Finding;
+use crate::doctor::controllers::Controller;
+use crate::doctor::variant_state::VariantState;
+
+/// Time for a controller to write the first status.
+const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
+
+pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
+    let broken = [
+        rule_violations(variant),
+        exclusion(variant),
+        managers(variant),
+        target_conflict(variant),
+        missing_confirmation(variant),
+    ];
+    let broken: Vec<Finding> = broken.into_iter().flatten().collect();
+    if !broken.is_empty() {
+        return broken;
+    }
+    let age = variant.target_age().map(|age| format!(", target confirmed {} s ago", age.as_secs()));
+    vec![Finding::fine(format!("accepted, mode {}{}", variant.mode(), age.unwrap_or_default()))]
+}
+
+fn rule_violations(variant: &VariantState<'_>) -> Option<Finding> {
+    let mut object = variant.object.clone();
+    apply_defaults(&mut object);
+    let verdict = validate(&Facts { is_synced: false, ..Facts::new(&object) });
+    let denied = verdict.violations.iter().filter(|v| v.severity == Severity::Deny);
+    let denied: Vec<String> = denied.map(|v| format!("{}: {} [{}]", v.field, v.message, v.code)).collect();
+    let remedy = format!("kubectl edit va {}", variant.argument());
+    (!denied.is_empty()).then(|| Finding::broken(format!("invalid: {}", denied.join("; ")), remedy))
+}
+
+fn exclusion(variant: &VariantState<'_>) -> Option<Finding> {
+    is_excluded(&variant.facts.namespaces, &variant.namespace).then(|| {
+        Finding::broken(
+            format!("its namespace is excluded by the annotation {EXCLUDE_ANNOTATION}: \"true\""),
+            format!("kubectl annotate namespace {} {EXCLUDE_ANNOTATION}-", variant.namespace),
+        )
+    })
+}
+
+/// Exactly one controller must publish the variant.
+fn managers(variant: &VariantState<'_>) -> Option<Finding> {
+    // Without any Deployment a controller may still run outside the cluster.
+    let all = variant.facts.controllers.as_ref().filter(|all| !all.is_empty())?;
+    let managers: Vec<&Controller> = all.iter().filter(|c| c.manages(variant.object)).collect();
+    let publishers: Vec<_> =
+        managers.iter().filter(|c| c.is_llm_d_wva || !variant.is_recommend_only()).collect();
+    let label = entry(variant.object, "/metadata/labels", INSTANCE_LABEL);
+    match (managers.len(), publishers.len()) {
+        (0, _) => Some(Finding::broken(
+            match label {
+                Some(label) => format!("its label names instance {label}, which is not installed"),
+                None => "it has no instance label, but every installed controller has an instance".to_owned(),
+            },
+            match label {
+                Some(label) => format!(
+                    "install one with CONTROLLER_INSTANCE={label}, or: kubectl label va {} --overwrite {INSTANCE_LABEL}=INSTANCE",
+                    variant.argument()
+                ),
+                None => format!("kubectl label va {} {INSTANCE_LABEL}=INSTANCE", variant.argument()),
+            },
+        )),
+        (_, 2..) => Some(Finding::broken(
+            format!(
+                "{} controllers publish it, and an HPA adds up their targets: {}",
+                publishers.len(),
+                publishers.iter().map(|c| c.describe()).collect::<Vec<_>>().join(", ")
+            ),
+            format!(
+                "stop one of them; while both run: kubectl annotate va {} --overwrite wva.llmd.ai/mode=recommend",
+                variant.argument()
+            ),
+        )),
+        _ => None,
+    }
+}
+
+/// Another variant has the same target.
+fn target_conflict(variant: &VariantState<'_>) -> Option<Finding> {
+    let ready = variant.condition("Ready").filter(|ready| text(ready, "/reason") == "TargetConflict")?;
+    Some(Finding::broken(
+        text(ready, "/message"),
+        format!("kubectl get va -n {}, then delete one of the two or change its target", variant.namespace),
+    ))
+}
+
+/// A controller must have written a status, and must keep confirming its target.
+fn missing_confirmation(variant: &VariantState<'_>) -> Option<Finding> {
+    let remedy =
+        "kubectl get pods -A -l app.kubernetes.io/name=workload-variant-autoscaler, then check their logs";
+    let object = serde_json::from_value(variant.object.clone()).ok()?;
+    if let Some(evidence) = detect_orphan(&object, variant.facts.now) {
+        return Some(Finding::broken(evidence.to_string(), remedy));
+    }
+    if let Some(age) = variant.target_age() {
+        let message =
+            format!("no controller manages it: its target was last confirmed {} min ago", age.as_mins());
+        return (age > LONGEST_AGE).then(|| Finding::broken(message, remedy));
+    }
+    let age = elapsed_since(text(variant.object, "/metadata/creationTimestamp"), variant.facts.now)?;
+    let is_overdue = variant.condition("Ready").is_none() && age > FIRST_STATUS;
+    is_overdue.then(|| Finding::broken("no controller has written its status", remedy))
+}

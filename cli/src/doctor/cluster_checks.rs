@@ -1,0 +1,125 @@
+//! Checks of the cluster: the CRD, the controllers, the leader, namespaces and the external metrics API. Pure.
+
+use wva_crds::names::INSTANCE_LABEL;
+
+use super::chain::Finding;
+use super::controllers::Controller;
+use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
+use crate::cluster::{entry, text};
+
+/// The namespace that webhooks and admission policies exclude.
+const UNREVIEWED: &str = "kube-system";
+
+/// Runs all checks of the cluster. Each finding has the name of its check.
+pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
+    let mut findings =
+        vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];
+    findings
+        .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
+    findings.push(("metrics API", metrics_api(facts)));
+    let unreadable = facts.unreadable.iter().filter(|u| !["controllers", "apiservices"].contains(&u.plural));
+    findings.extend(unreadable.map(|u| ("permissions", Finding::unknown(u.reason.as_str()))));
+    findings
+}
+
+fn crd(facts: &Facts) -> Finding {
+    match &facts.missing_crd_fields {
+        Ok(missing) if missing.is_empty() => Finding::fine("up to date"),
+        Ok(missing) => Finding::warning(
+            format!("older than this release; it drops {}", missing.join(", ")),
+            "wva crd | kubectl apply --server-side --force-conflicts -f -",
+        ),
+        Err(reason) => Finding::unknown(reason.as_str()),
+    }
+}
+
+fn controller(facts: &Facts) -> Finding {
+    let Some(all) = &facts.controllers else {
+        return Finding::unknown(facts.unreadable_reason("controllers").unwrap_or("cannot list Deployments"));
+    };
+    let names: Vec<String> = all.iter().map(Controller::describe).collect();
+    let list = names.join(", ");
+    if all.iter().any(|c| c.is_llm_d_wva) && all.iter().any(|c| !c.is_llm_d_wva) {
+        return Finding::warning(
+            format!("installed next to llm-d WVA: {list}"),
+            "keep variants that both manage in mode recommend until llm-d WVA is stopped (docs/migration.md)",
+        );
+    }
+    let has_leader = !facts.leaders.snapshots.is_empty();
+    if !has_leader && let Some(one) = all.iter().find(|c| !c.is_llm_d_wva && c.ready == 0) {
+        return Finding::broken(
+            format!("no replica of {} is ready", one.describe()),
+            format!("kubectl get pods -n {}, then check their logs", one.namespace),
+        );
+    }
+    match all.as_slice() {
+        [] if !has_leader => Finding::broken(
+            "not installed: no Deployment has its labels and settings",
+            "helm install; if it runs outside the cluster, pass --address HOST:PORT",
+        ),
+        [] => Finding::fine("no Deployment, but a controller answers"),
+        [one] if one.is_llm_d_wva => Finding::broken(
+            format!("only llm-d WVA is installed: {list}"),
+            "see docs/migration.md; if wva is installed, choose it with --controller-namespace and --selector",
+        ),
+        _ => Finding::fine(list),
+    }
+}
+
+fn leader(facts: &Facts) -> Finding {
+    match facts.leaders.missing_reason() {
+        None => {
+            let leaders = facts.leaders.snapshots.iter().map(|leader| leader.controller.as_str());
+            Finding::fine(format!(
+                "snapshot of the last cycle from {}",
+                leaders.collect::<Vec<_>>().join(", ")
+            ))
+        }
+        Some(reason) => Finding::warning(
+            format!("no snapshot of the last cycle, so the checks below use the cluster alone: {reason}"),
+            "kubectl get lease -A, then check the logs of the lease holder",
+        ),
+    }
+}
+
+/// Controllers in the namespace that admission review excludes.
+fn unreviewed_controllers(facts: &Facts) -> impl Iterator<Item = Finding> {
+    let is_unreviewed = |c: &&Controller| !c.is_llm_d_wva && c.namespace == UNREVIEWED;
+    facts.controllers.iter().flatten().filter(is_unreviewed).map(|c| {
+        Finding::warning(
+            format!("{} is in {UNREVIEWED}, where admission review is off", c.describe()),
+            "install the release in its own namespace (docs/install.md)",
+        )
+    })
+}
+
+/// Namespaces with the label of an instance that no controller has.
+fn orphaned_namespaces(facts: &Facts) -> Vec<Finding> {
+    let Some(controllers) = facts.controllers.as_ref().filter(|all| !all.is_empty()) else {
+        return Vec::new();
+    };
+    let orphaned = facts.namespaces.iter().filter_map(|namespace| {
+        let instance =
+            entry(namespace, "/metadata/labels", INSTANCE_LABEL).filter(|label| !label.is_empty())?;
+        let is_installed = controllers.iter().any(|c| c.instance.as_deref() == Some(instance));
+        let name = text(namespace, "/metadata/name");
+        (!is_installed).then(|| {
+            Finding::warning(
+                format!("{name} is labelled for instance {instance}, which is not installed"),
+                format!("kubectl label namespace {name} {INSTANCE_LABEL}-"),
+            )
+        })
+    });
+    orphaned.collect()
+}
+
+fn metrics_api(facts: &Facts) -> Finding {
+    let Some(service) = &facts.api_service else {
+        if let Some(reason) = facts.unreadable_reason("apiservices") {
+            return Finding::unknown(reason);
+        }
+        return Finding::fine("not registered: HPAs cannot read external metrics, ScaledObjects need KEDA");
+    };
+    let MetricsServer { text, is_available } = metrics_server(service);
+    if is_available { Finding::fine(text) } else { Finding::broken(text, DESCRIBE_API_SERVICE) }
+}

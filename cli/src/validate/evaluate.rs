@@ -1,0 +1,230 @@
+//! Evaluates the objects of an input with the admission rules. Only this module knows which kinds have rules.
+
+use std::collections::{BTreeMap, HashMap};
+
+use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
+use serde_json::Value;
+use wva_crds::names::{GROUP, KIND};
+use wva_rules::{
+    AutoscalerFacts, Facts, Kind, MapFacts, MapRole, MapScope, MetricReader, Operation, OtherVariant, RULES,
+    Target, Violation, api_group, apply_defaults, model_with_own_cost, validate, validate_autoscaler,
+    validate_map,
+};
+
+use super::maps::InstallNames;
+use super::objects::Object;
+use crate::workloads::WorkloadKey;
+
+/// Code of findings about a file that cannot be read as objects.
+pub(super) const FILE_CODE: &str = "WVA-FILE-001";
+
+/// Identity of an object.
+#[derive(PartialEq, Eq, Hash)]
+struct ObjectKey<'a> {
+    group: &'a str,
+    kind: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+/// A rule for reports.
+#[derive(Debug)]
+pub(super) struct RuleText {
+    pub(super) code: &'static str,
+    pub(super) docs: &'static str,
+    pub(super) denies: bool,
+}
+
+/// All rules that a finding can name.
+pub(super) fn rules() -> impl Iterator<Item = RuleText> {
+    let file = RuleText {
+        code: FILE_CODE,
+        docs: "The file is UTF-8 text, valid YAML or JSON without duplicate keys, and contains Kubernetes objects.",
+        denies: true,
+    };
+    let table = RULES.iter().filter(|rule| rule.kind != Kind::Mutate);
+    let describe = |rule: &wva_rules::Rule| RuleText {
+        code: rule.code,
+        docs: rule.docs,
+        denies: rule.kind == Kind::Deny,
+    };
+    std::iter::once(file).chain(table.map(describe))
+}
+
+/// Kinds with rules, and the Deployment, whose environment names the ConfigMaps of an install.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RelevantKind {
+    Variant,
+    ConfigMap,
+    Autoscaler,
+    ScaledObject,
+    Deployment,
+}
+
+fn relevant_kind(api_version: &str, kind: &str) -> Option<RelevantKind> {
+    match (api_group(api_version), kind) {
+        (GROUP, KIND) => Some(RelevantKind::Variant),
+        ("", "ConfigMap") => Some(RelevantKind::ConfigMap),
+        ("autoscaling", "HorizontalPodAutoscaler") => Some(RelevantKind::Autoscaler),
+        ("keda.sh", "ScaledObject") => Some(RelevantKind::ScaledObject),
+        ("apps", "Deployment") => Some(RelevantKind::Deployment),
+        _ => None,
+    }
+}
+
+/// Whether an object of this kind matters to the evaluation.
+pub(super) fn is_relevant(api_version: &str, kind: &str) -> bool {
+    relevant_kind(api_version, kind).is_some()
+}
+
+/// Fills in the defaults of the schema.
+pub(super) fn fill_defaults(kind: &str, object: &mut Value) {
+    if kind == KIND {
+        apply_defaults(object);
+    }
+}
+
+/// Result for an input.
+#[derive(Debug, Default)]
+pub(super) struct Evaluation {
+    pub(super) violations: Vec<ObjectViolation>,
+    /// Number of evaluated objects.
+    pub(super) count: usize,
+}
+
+/// A violation of one object.
+#[derive(Debug)]
+pub(super) struct ObjectViolation {
+    /// Index of the object.
+    pub(super) object: usize,
+    pub(super) violation: Violation,
+}
+
+/// The objects of an input, indexed by what the rules compare.
+struct ObjectIndex<'a> {
+    names: InstallNames,
+    /// Variants by target.
+    variants: BTreeMap<WorkloadKey, Vec<OtherVariant>>,
+    /// Names of the variants that set their cost, by namespace and model.
+    costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
+    /// HPAs and ScaledObjects that read the signal, by target.
+    readers: BTreeMap<WorkloadKey, Vec<MetricReader>>,
+    /// Global ConfigMaps; of each role the effective one first.
+    global: Vec<(MapRole, &'a Object)>,
+    /// Previous version of the objects.
+    before: HashMap<ObjectKey<'a>, &'a Value>,
+}
+
+/// Evaluates all objects of an input together. An object that is also in `old` is an update.
+pub(super) fn evaluate(objects: &[Object], old: &[Object]) -> Evaluation {
+    let index = ObjectIndex::new(objects, old);
+    let mut evaluation = Evaluation::default();
+    for (number, object) in objects.iter().enumerate() {
+        let violations = match relevant_kind(&object.api_version, &object.kind) {
+            Some(RelevantKind::Variant) => index.evaluate_variant(object),
+            Some(RelevantKind::ConfigMap) => match index.names.role(object) {
+                Some(role) => index.evaluate_map(object, role),
+                None => continue,
+            },
+            Some(kind @ (RelevantKind::Autoscaler | RelevantKind::ScaledObject)) => {
+                let scaled_object = kind == RelevantKind::ScaledObject;
+                validate_autoscaler(&AutoscalerFacts { object: &object.value, scaled_object }).violations
+            }
+            Some(RelevantKind::Deployment) | None => continue,
+        };
+        evaluation.count += 1;
+        let with_object = |violation| ObjectViolation { object: number, violation };
+        evaluation.violations.extend(violations.into_iter().map(with_object));
+    }
+    evaluation
+}
+
+impl<'a> ObjectIndex<'a> {
+    fn new(objects: &'a [Object], old: &'a [Object]) -> Self {
+        let deployments = objects
+            .iter()
+            .filter(|o| relevant_kind(&o.api_version, &o.kind) == Some(RelevantKind::Deployment));
+        let mut index = Self {
+            names: InstallNames::from_deployments(deployments),
+            variants: BTreeMap::new(),
+            costs: BTreeMap::new(),
+            readers: BTreeMap::new(),
+            global: Vec::new(),
+            before: old.iter().map(|o| (key(o), &o.value)).collect(),
+        };
+        for object in objects {
+            index.add(object);
+        }
+        let names = &index.names;
+        index.global.sort_by_key(|(role, map)| names.rank(*role, &map.name));
+        index
+    }
+
+    fn add(&mut self, object: &'a Object) {
+        let (namespace, value) = (object.namespace.as_str(), &object.value);
+        let mut add_reader = |reader: Option<(Target, MetricReader)>| {
+            if let Some((target, reader)) = reader {
+                self.readers.entry(WorkloadKey::new(namespace, &target)).or_default().push(reader);
+            }
+        };
+        match relevant_kind(&object.api_version, &object.kind) {
+            Some(RelevantKind::Variant) => {
+                if let Some(other) = OtherVariant::from_object(value) {
+                    self.variants.entry(WorkloadKey::new(namespace, &other.target)).or_default().push(other);
+                }
+                if let Some(model) = model_with_own_cost(value) {
+                    self.costs.entry((namespace, model)).or_default().push(&object.name);
+                }
+            }
+            Some(RelevantKind::ConfigMap) => {
+                if let Some((role, MapScope::Global)) = self.names.role(object) {
+                    self.global.push((role, object));
+                }
+            }
+            // The API server refuses an invalid HPA, so the rules ignore it.
+            Some(RelevantKind::Autoscaler) => {
+                let hpa = serde_json::from_value::<HorizontalPodAutoscaler>(value.clone());
+                add_reader(hpa.ok().and_then(|hpa| MetricReader::from_hpa(&hpa)));
+            }
+            Some(RelevantKind::ScaledObject) => {
+                add_reader(MetricReader::from_scaled_object(&object.name, value));
+            }
+            Some(RelevantKind::Deployment) | None => {}
+        }
+    }
+
+    fn evaluate_variant(&self, object: &Object) -> Vec<Violation> {
+        let old = self.before.get(&key(object)).copied();
+        let target =
+            Target::from_object(&object.value).map(|target| WorkloadKey::new(&object.namespace, &target));
+        let model = object.value.pointer("/spec/modelID").and_then(Value::as_str);
+        let with_cost = model.and_then(|model| self.costs.get(&(object.namespace.as_str(), model)));
+        let facts = Facts {
+            operation: if old.is_some() { Operation::Update } else { Operation::Create },
+            old,
+            other_variants: target.as_ref().and_then(|t| self.variants.get(t)).map_or(&[], Vec::as_slice),
+            readers: target.as_ref().and_then(|t| self.readers.get(t)).map_or(&[], Vec::as_slice),
+            variant_with_own_cost: with_cost
+                .and_then(|names| names.iter().find(|n| **n != object.name).copied()),
+            ..Facts::new(&object.value)
+        };
+        validate(&facts).violations
+    }
+
+    fn evaluate_map(&self, object: &Object, (role, scope): (MapRole, MapScope)) -> Vec<Violation> {
+        let is_unread = scope == MapScope::Unread;
+        let instead = if is_unread { self.names.read_instead(&object.name) } else { String::new() };
+        let mut facts = MapFacts::new(&object.value, &object.namespace, (role, scope));
+        facts.old = self.before.get(&key(object)).copied();
+        facts.operation = if facts.old.is_some() { Operation::Update } else { Operation::Create };
+        facts.read_instead = &instead;
+        let mut global = self.global.iter().filter(|(of, _)| *of == role && role != MapRole::Main);
+        facts.global = global.next().map(|(_, map)| &map.value);
+        validate_map(&facts).violations
+    }
+}
+
+fn key(object: &Object) -> ObjectKey<'_> {
+    let group = api_group(&object.api_version);
+    ObjectKey { group, kind: &object.kind, namespace: &object.namespace, name: &object.name }
+}
