@@ -30,13 +30,13 @@ impl InstallNames {
         Self { installs: deployments.filter_map(install).collect() }
     }
 
-    /// Role and place of a ConfigMap; `None` for other ConfigMaps. Without an install the controller's namespace is
+    /// Role and scope of a ConfigMap; `None` for other ConfigMaps. Without an install the controller's namespace is
     /// unknown, so every namespace counts as it.
     pub(super) fn role(&self, map: &Object) -> Option<(MapRole, MapScope)> {
         let (namespace, name) = (map.namespace.as_str(), map.name.as_str());
         if self.installs.is_empty() {
             let known = MapNames::default().role(namespace, name);
-            let global = |place| if scope == MapScope::Unread { MapScope::Global } else { scope };
+            let global = |scope| if scope == MapScope::Unread { MapScope::Global } else { scope };
             return known.map(|(role, scope)| (role, global(scope))).or_else(|| role_in_chart(map));
         }
         let mut unread: Option<(MapRole, MapScope)> = None;
