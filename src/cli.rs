@@ -1,29 +1,34 @@
-//! The command line. The flags of `wva run` are made from the table of settings; the other commands have a few of
-//! their own. Parsing only: what the words mean is decided in `settings` and the crate `wva-cli`.
+//! Command line. The flags of `wva run` are generated from the table of settings. This module only parses; `settings`
+//! and the crate `wva-cli` interpret the values.
 
 use clap::{Arg, ArgAction, Command};
 use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
 
-/// The whole command line. `wva` alone is `wva run`.
+/// The whole command line. `wva` without a command is `wva run`.
 pub(crate) fn command() -> Command {
     let run = with_settings(
         Command::new("run")
-            .about("Serve admission and decide replicas (also `wva` alone)")
-            .after_help(format!("Settings without a flag, by environment variable:\n{}\nExample: wva run --metrics-bind-address=:8443 --leader-elect=false\n\nEvery setting can also be given by its environment variable; a flag wins over it.", without_flag())),
+            .about("Run admission webhook and controller (default command)")
+            .after_help(format!(
+                "Settings without a flag, by environment variable:\n{}\nExample: wva run --metrics-bind-address=:8443 \
+                 --leader-elect=false\n\nEvery setting can also be set by its environment variable; a flag overrides it.",
+                settings_without_flag()
+            )),
     );
     with_settings(Command::new("wva"))
         .about("Workload-Variant-Autoscaler: how many replicas each variant of a model server should run, and why")
         .version(crate::telemetry::LONG_VERSION)
         .args_conflicts_with_subcommands(true)
-        .after_help("`wva` alone is `wva run`; its settings are listed by `wva run --help`.")
+        .after_help("`wva` without a command is `wva run`; see `wva run --help` for its settings.")
         .subcommand(run)
         .subcommands(wva_cli::commands())
 }
 
 fn print_config_arg() -> Arg {
-    Arg::new("print-config").long("print-config").action(ArgAction::SetTrue).help(
-        "Print every setting with its value and source, and exit; the main ConfigMap is read if it can be",
-    )
+    Arg::new("print-config")
+        .long("print-config")
+        .action(ArgAction::SetTrue)
+        .help("Print every setting with its value and source, and exit; reads the main ConfigMap if possible")
 }
 
 fn with_settings(command: Command) -> Command {
@@ -35,8 +40,8 @@ fn with_settings(command: Command) -> Command {
     })
 }
 
-/// The settings that only the environment gives, as clap lists options.
-fn without_flag() -> String {
+/// Settings that only have an environment variable, in the format of clap's options.
+fn settings_without_flag() -> String {
     let rows = SETTINGS.iter().filter(|s| s.flag.is_none());
     let row = |s: &Setting| {
         format!("  {}=<{}>\n          {}{}\n", s.key, s.kind.placeholder(), s.help, default_of(s))
@@ -48,7 +53,7 @@ fn default_of(setting: &Setting) -> String {
     setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default()
 }
 
-/// The old flags of a setting.
+/// Old flags of a setting.
 pub(crate) fn old_flags(setting: &'static Setting) -> impl Iterator<Item = &'static str> {
     setting.aliases.iter().filter_map(|a| if let Alias::Flag(f) = a { Some(*f) } else { None })
 }
@@ -60,7 +65,7 @@ fn flag_arg(setting: &'static Setting, flag: &'static str) -> Arg {
         .allow_hyphen_values(true);
     let arg = if flag.len() == 1 { arg.short(flag.chars().next()) } else { arg.long(flag) };
     let arg = arg.help(format!("{} [env: {}]{}", setting.help, setting.key, default_of(setting)));
-    // `--leader-elect` alone means true; `--leader-elect false` would be ambiguous, as it is in Go.
+    // `--leader-elect` means true; `--leader-elect false` would be ambiguous, as in Go.
     if setting.kind == Kind::Bool {
         arg.num_args(0..=1).require_equals(true).default_missing_value("true")
     } else {
@@ -73,12 +78,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         command().debug_assert();
     }
 
     #[test]
-    fn go_spellings_are_read() {
+    fn accepts_go_flag_syntax() {
         let m = command()
             .try_get_matches_from(["wva", "--leader-elect", "-v=4", "--metrics-secure=false"])
             .unwrap();
@@ -92,18 +97,18 @@ mod tests {
     }
 
     #[test]
-    fn the_help_of_run_lists_every_setting() {
+    fn help_of_run_lists_every_setting() {
         let mut command = command();
         let help = command.find_subcommand_mut("run").unwrap().render_long_help().to_string();
         for setting in SETTINGS {
-            assert!(help.contains(setting.key), "{} is not in it", setting.key);
+            assert!(help.contains(setting.key), "{} is missing", setting.key);
         }
         assert!(help.contains("  GLOBAL_OPT_INTERVAL=<DURATION>\n          Time between two decision cycles. [default: 60s]\n"), "{help}");
         assert!(help.find("Options:") < help.find("GLOBAL_OPT_INTERVAL"), "after the options");
     }
 
     #[test]
-    fn wrong_usage_is_refused() {
+    fn refuses_wrong_usage() {
         assert!(command().try_get_matches_from(["wva", "--no-such-flag"]).is_err());
         assert!(command().try_get_matches_from(["wva", "decide"]).is_err());
     }

@@ -1,5 +1,5 @@
-//! The plain HTTP endpoints of one process: health for the kubelet, metrics for Prometheus, and the debug endpoint,
-//! which is on loopback alone because it asks nobody who they are.
+//! HTTP endpoints of one process: health for the kubelet, metrics for Prometheus, and the debug endpoint, which has no
+//! authentication and therefore listens only on loopback.
 
 mod debug;
 
@@ -17,25 +17,25 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Encoder, Registry, TextEncoder};
 use tokio_util::sync::CancellationToken;
 use wva_controller::CycleProgress;
-use wva_runtime::Synced;
-use wva_runtime::auth::{Action, Gate, Peer, RETRY_AFTER, Refusal};
+use wva_runtime::SyncStatus;
+use wva_runtime::auth::{Action, AuthError, DelegatedAuth, Peer, RETRY_AFTER};
 use wva_runtime::server::{self, Limits};
 
-pub(crate) use debug::debug;
+pub(crate) use debug::debug_router;
 
-/// Serves a router on a listener until shutdown, over HTTPS where there is a `tls`, then finishes what is in flight. A
-/// client that never ends its request is not waited for.
+/// Serves a router on a listener until shutdown, over HTTPS if `tls` is set, then drains requests in flight for a
+/// limited time.
 pub(crate) async fn serve(
-    what: &'static str,
+    name: &'static str,
     listener: TcpListener,
     tls: Option<rustls::ServerConfig>,
     router: Router,
     shutdown: CancellationToken,
 ) -> Result<(), String> {
-    serve_within(limits(what), listener, tls, router, shutdown).await
+    serve_with_limits(limits(name), listener, tls, router, shutdown).await
 }
 
-async fn serve_within(
+async fn serve_with_limits(
     limits: Limits,
     listener: TcpListener,
     tls: Option<rustls::ServerConfig>,
@@ -46,84 +46,84 @@ async fn serve_within(
     server::serve(listener, tls.map(Arc::new), router, limits, shutdown).await.map_err(|e| e.to_string())
 }
 
-fn limits(what: &'static str) -> Limits {
-    Limits { head: HEADER, drain: HEADER, ..Limits::new(what, CONNECTIONS) }
+fn limits(name: &'static str) -> Limits {
+    Limits { head: HEADER_TIMEOUT, drain: HEADER_TIMEOUT, ..Limits::new(name, MAX_CONNECTIONS) }
 }
 
-/// A kubelet, a few Prometheuses, a person. All servers together stay below the 1,024 files that a process may have
-/// open where nobody says otherwise.
-const CONNECTIONS: usize = 96;
+/// Enough for a kubelet, several Prometheuses and a person. All servers together stay below 1,024 open files, the
+/// default limit of a process.
+const MAX_CONNECTIONS: usize = 96;
 
-/// Time for the head of a request, and for requests in flight at the end.
-const HEADER: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
+/// Time limit of a request head, and of the drain at shutdown.
+const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// Only for callers that the API server knows and allows to `get` the path. A path that is not served is 404 for every
-/// caller, before the API server is asked.
-pub(crate) fn guarded(router: Router, gate: Arc<Gate>) -> Router {
+/// Requires callers that the API server authenticates and allows to `get` the path. An unknown path is 404 for every
+/// caller, without a request to the API server.
+pub(crate) fn require_authorization(router: Router, auth: Arc<DelegatedAuth>) -> Router {
     router.route_layer(axum::middleware::from_fn(move |request: Request, next: Next| {
-        let gate = gate.clone();
+        let auth = auth.clone();
         async move {
             let action = Action::Path { verb: "get", path: request.uri().path().to_owned() };
-            match gate.admit(&Peer::new(None), request.headers(), action).await {
+            match auth.check_request(&Peer::new(None), request.headers(), action).await {
                 Ok(_) => next.run(request).await,
-                Err(refusal) => refused(&refusal),
+                Err(error) => error_response(&error),
             }
         }
     }))
 }
 
-fn refused(refusal: &Refusal) -> Response {
-    let mut response = (refusal.status(), refusal.to_string()).into_response();
-    if matches!(refusal, Refusal::Undecided | Refusal::TooMany) {
+fn error_response(error: &AuthError) -> Response {
+    let mut response = (error.status(), error.to_string()).into_response();
+    if matches!(error, AuthError::Unavailable | AuthError::TooManyRequests) {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
     }
     response
 }
 
-/// One check of readiness: its name, and whether it holds now.
+/// A readiness check: its name, and whether it passes now.
 pub(crate) type Check = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
 
-/// What readiness depends on; not on who leads.
+/// Readiness and liveness checks. Readiness does not depend on the leader.
 pub(crate) struct Readiness {
     pub(crate) checks: Vec<Check>,
-    pub(crate) synced: Synced,
+    pub(crate) synced: SyncStatus,
     pub(crate) stopping: CancellationToken,
-    /// What health depends on.
+    /// Liveness: progress of the decision cycles.
     pub(crate) progress: CycleProgress,
 }
 
 impl Readiness {
-    fn each(&self) -> impl Iterator<Item = (&'static str, bool)> {
+    fn iter(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let own = self.checks.iter().map(|(name, check)| (*name, check()));
-        own.chain(self.synced.each()).chain([("not shutting down", !self.stopping.is_cancelled())])
+        own.chain(self.synced.iter()).chain([("not shutting down", !self.stopping.is_cancelled())])
     }
 
-    /// All of it holds.
-    pub(crate) fn holds(&self) -> bool {
-        self.each().all(|(_, holds)| holds)
+    /// Whether all checks pass.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.iter().all(|(_, holds)| holds)
     }
 }
 
-const STALLED: &str = "this replica leads, and its decision cycles have stopped";
+const STALLED_TEXT: &str = "this replica leads, but its decision cycles have stopped";
 
 /// `/healthz` and `/readyz`.
-pub(crate) fn health(readiness: Arc<Readiness>) -> Router {
+pub(crate) fn health_router(readiness: Arc<Readiness>) -> Router {
     let progress = readiness.progress.clone();
     let healthy = move || {
         let alive = progress.is_alive();
         if !alive {
-            tracing::error!("/healthz fails, so that the kubelet restarts this pod: {STALLED}");
+            tracing::error!("/healthz fails, so the kubelet restarts this pod: {STALLED_TEXT}");
         }
         std::future::ready(if alive {
             (StatusCode::OK, "ok")
         } else {
-            (StatusCode::SERVICE_UNAVAILABLE, STALLED)
+            (StatusCode::SERVICE_UNAVAILABLE, STALLED_TEXT)
         })
     };
     let ready = move |Query(query): Query<Vec<(String, String)>>| {
         let mut lines = String::new();
         let mut all = true;
-        for (name, holds) in readiness.each() {
+        for (name, holds) in readiness.iter() {
             all &= holds;
             let _ = writeln!(lines, "[{}]{name}", if holds { "+" } else { "-" });
         }
@@ -134,11 +134,11 @@ pub(crate) fn health(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready))
 }
 
-/// Hands over families of series, one after the other.
+/// Source of metric families; calls the argument for each.
 pub(crate) type Series = Arc<dyn Fn(&mut dyn FnMut(MetricFamily)) + Send + Sync>;
 
-/// `/metrics` in the text format: what is registered, then the series of variants.
-pub(crate) fn metrics(registry: Registry, series: Option<Series>) -> Router {
+/// `/metrics` in the text format: registered metrics, then the series of variants.
+pub(crate) fn metrics_router(registry: Registry, series: Option<Series>) -> Router {
     let answer = move || std::future::ready(scrape(&registry, series.as_ref()));
     Router::new().route("/metrics", get(answer))
 }
@@ -175,38 +175,41 @@ mod tests {
 
     type Running = tokio::task::JoinHandle<Result<(), String>>;
 
-    /// Longer than anything here takes.
+    /// Time limit of each step.
     const SOON: Duration = Duration::from_secs(20);
 
-    fn started(shutdown: &CancellationToken) -> (SocketAddr, Running) {
-        started_within(limits("tests"), shutdown)
+    fn start(shutdown: &CancellationToken) -> (SocketAddr, Running) {
+        start_with_limits(limits("tests"), shutdown)
     }
 
-    fn started_within(limits: Limits, shutdown: &CancellationToken) -> (SocketAddr, Running) {
+    fn start_with_limits(limits: Limits, shutdown: &CancellationToken) -> (SocketAddr, Running) {
         let listener = wva_runtime::server::bind("tests", SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let address = listener.local_addr().unwrap();
         let checks: Vec<Check> = vec![("certificate is loaded", Box::new(|| false))];
         let readiness = Readiness {
             checks,
-            synced: Synced::default(),
+            synced: SyncStatus::default(),
             stopping: shutdown.clone(),
             progress: CycleProgress::default(),
         };
-        let router = health(Arc::new(readiness));
-        (address, tokio::spawn(serve_within(limits, listener, None, router, shutdown.clone())))
+        let router = health_router(Arc::new(readiness));
+        (address, tokio::spawn(serve_with_limits(limits, listener, None, router, shutdown.clone())))
     }
 
     #[tokio::test]
-    async fn a_client_that_says_nothing_is_not_held() {
+    async fn closes_connections_without_a_request() {
         let shutdown = CancellationToken::new();
-        let (address, _running) = started(&shutdown);
-        for begun in [&b""[..], b"PRI ", b"GET / HT"] {
+        let (address, _running) = start(&shutdown);
+        for start in [&b""[..], b"PRI ", b"GET / HT"] {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            stream.write_all(begun).await.unwrap();
+            stream.write_all(start).await.unwrap();
             let mut answer = Vec::new();
-            let ended =
-                tokio::time::timeout(HEADER + Duration::from_secs(10), stream.read_to_end(&mut answer)).await;
-            assert!(ended.is_ok(), "{begun:?}: the connection is still open");
+            let ended = tokio::time::timeout(
+                HEADER_TIMEOUT + Duration::from_secs(10),
+                stream.read_to_end(&mut answer),
+            )
+            .await;
+            assert!(ended.is_ok(), "{start:?}: the connection is still open");
         }
         shutdown.cancel();
     }
@@ -229,33 +232,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_that_ask_nothing_lock_no_probe_out() {
+    async fn idle_clients_do_not_lock_out_probes() {
         let shutdown = CancellationToken::new();
-        // Nobody is let go for being slow: what is closed was closed for want of room.
+        // A long timeout, so that connections are closed only because of the connection limit.
         let patient = Limits { head: Duration::from_mins(10), ..limits("tests") };
-        let (address, _running) = started_within(patient, &shutdown);
+        let (address, _running) = start_with_limits(patient, &shutdown);
         let mut kept = TcpStream::connect(address).await.unwrap();
         ask(&mut kept).await;
-        for begun in [&b""[..], b"GET /healthz HTTP/1.1\r\nhost:"] {
-            let mut strangers = Vec::new();
-            for _ in 0..2 * CONNECTIONS {
-                let mut stranger = TcpStream::connect(address).await.unwrap();
-                stranger.write_all(begun).await.unwrap();
-                strangers.push(stranger);
+        for start in [&b""[..], b"GET /healthz HTTP/1.1\r\nhost:"] {
+            let mut idle = Vec::new();
+            for _ in 0..2 * MAX_CONNECTIONS {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(start).await.unwrap();
+                idle.push(stream);
             }
             let probe = tokio::time::timeout(SOON, get(address, "/healthz")).await.unwrap();
             assert!(probe.starts_with("HTTP/1.1 200"), "{probe}");
-            let first = tokio::time::timeout(SOON, strangers[0].read(&mut [0])).await.unwrap();
-            assert!(matches!(first, Ok(0) | Err(_)), "the longest there has not asked anything: {first:?}");
+            let oldest = tokio::time::timeout(SOON, idle[0].read(&mut [0])).await.unwrap();
+            assert!(matches!(oldest, Ok(0) | Err(_)), "the oldest idle connection is open: {oldest:?}");
         }
         ask(&mut kept).await;
         shutdown.cancel();
     }
 
     #[tokio::test]
-    async fn a_header_that_does_not_end_takes_little() {
+    async fn limits_the_size_of_a_request_head() {
         let shutdown = CancellationToken::new();
-        let (address, _running) = started(&shutdown);
+        let (address, _running) = start(&shutdown);
         let mut stream = TcpStream::connect(address).await.unwrap();
         let long = format!(
             "GET /healthz HTTP/1.1\r\nhost: x\r\nx-long: {}",
@@ -269,7 +272,7 @@ mod tests {
     }
 
     /// A fake API server that accepts every token and grants every access.
-    fn generous_api() -> FakeApi {
+    fn permissive_api() -> FakeApi {
         FakeApi::with_rule(|request| {
             let mut review = request.body.clone();
             review["status"] = json!({"authenticated": true, "user": {"username": "alice"}, "allowed": true});
@@ -278,12 +281,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unknown_path_of_secure_metrics_asks_no_api_server() {
+    async fn unknown_path_of_secure_metrics_needs_no_review() {
         use tower::ServiceExt as _;
 
-        let fake = generous_api();
-        let gate = Arc::new(Gate::new(fake.client()));
-        let router = guarded(metrics(Registry::new(), None), gate);
+        let fake = permissive_api();
+        let auth = Arc::new(DelegatedAuth::new(fake.client()));
+        let router = require_authorization(metrics_router(Registry::new(), None), auth);
         for (path, status, reviews) in [
             ("/a1", StatusCode::NOT_FOUND, 0),
             ("/metrics/", StatusCode::NOT_FOUND, 0),
@@ -299,9 +302,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn readiness_names_what_does_not_hold() {
+    async fn readiness_names_failed_checks() {
         let shutdown = CancellationToken::new();
-        let (address, running) = started(&shutdown);
+        let (address, running) = start(&shutdown);
         assert!(get(address, "/healthz").await.starts_with("HTTP/1.1 200"));
         let answer = get(address, "/readyz").await;
         assert!(answer.starts_with("HTTP/1.1 503"), "{answer}");
@@ -311,17 +314,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_client_that_never_ends_its_request_does_not_hold_up_the_end() {
+    async fn unfinished_request_does_not_delay_shutdown() {
         let shutdown = CancellationToken::new();
-        let (address, running) = started(&shutdown);
+        let (address, running) = start(&shutdown);
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost:").await.unwrap();
         assert!(
             get(address, "/healthz").await.starts_with("HTTP/1.1 200"),
-            "the first one was accepted before"
+            "so the first connection was accepted"
         );
         shutdown.cancel();
-        let ended = tokio::time::timeout(HEADER + Duration::from_secs(2), running).await;
+        let ended = tokio::time::timeout(HEADER_TIMEOUT + Duration::from_secs(2), running).await;
         assert!(ended.is_ok_and(|ended| ended.is_ok_and(|result| result.is_ok())));
     }
 }

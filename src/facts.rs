@@ -1,45 +1,45 @@
-//! What reviews know of the cluster: indexes and watch caches, with the settings that they depend on.
+//! Facts about the cluster for admission reviews, from indexes, watch caches and settings.
 
 use serde_json::Value;
 use wva_controller::{
     ConfigMaps, NamespaceFacts, Watches, namespace_is_excluded, workload_accelerator, workload_exists,
 };
 use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
-use wva_runtime::{Availability, Cache, Synced};
+use wva_runtime::{Availability, Cache, SyncStatus};
 use wva_webhook::{ClusterFacts, Index, Key, TargetReaders, TargetState};
 
 use crate::settings::Settings;
 
 /// Facts from watch caches.
 pub(crate) struct CacheFacts {
-    synced: Synced,
+    synced: SyncStatus,
     variants: Index<OtherVariant>,
-    /// `None` in single-namespace mode, which may not see namespaces.
+    /// `None` in single-namespace mode, which has no permission to watch namespaces.
     namespaces: Option<Cache<NamespaceFacts>>,
     /// `None` in a process that only serves admission.
     controller: Option<ControllerFacts>,
     watch_namespace: Option<String>,
     instance: Option<String>,
-    /// Value of the namespace label that opts in to local config maps.
+    /// Value of the namespace label that enables ConfigMaps of the namespace.
     config_enabled_value: String,
     controller_namespace: String,
 }
 
-/// What only a process with a controller watches.
+/// Watch caches of a process with a controller.
 #[derive(Clone)]
 pub(crate) struct ControllerFacts {
     pub(crate) watches: Watches,
     pub(crate) maps: ConfigMaps,
-    /// HPAs that read this program's metric.
+    /// HPAs that read wva's metric.
     pub(crate) autoscalers: Index<MetricReader>,
-    /// The same of ScaledObjects.
+    /// ScaledObjects that read wva's metric.
     pub(crate) scaled_objects: Index<MetricReader>,
 }
 
 impl CacheFacts {
     pub(crate) fn new(
         settings: &Settings,
-        synced: Synced,
+        synced: SyncStatus,
         variants: Index<OtherVariant>,
         namespaces: Option<Cache<NamespaceFacts>>,
         controller: Option<ControllerFacts>,
@@ -63,7 +63,7 @@ impl ClusterFacts for CacheFacts {
     }
 
     fn variants_with_target(&self, namespace: &str, target: &Target) -> Vec<OtherVariant> {
-        self.variants.of_key(namespace, &Key::for_target(target))
+        self.variants.values_by_key(namespace, &Key::for_target(target))
     }
 
     fn target(&self, namespace: &str, target: &Target) -> Option<TargetState> {
@@ -112,16 +112,16 @@ impl ClusterFacts for CacheFacts {
     }
 
     fn variant_with_own_cost(&self, namespace: &str, model: &str, name: &str) -> Option<String> {
-        self.variants.other_of_key(namespace, &Key::ModelWithOwnCost(model.into()), name)
+        self.variants.other_name_by_key(namespace, &Key::ModelWithOwnCost(model.into()), name)
     }
 
     fn metric_readers(&self, namespace: &str, target: &Target) -> TargetReaders {
         let Some(controller) = &self.controller else { return TargetReaders::default() };
-        // Read first, as `synced` is: whatever was complete before the lookup is in it.
+        // Availability is read before the lookup, so that a complete cache was complete during the lookup.
         let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
         let key = Key::for_target(target);
-        let mut readers = controller.autoscalers.of_key(namespace, &key);
-        readers.extend(controller.scaled_objects.of_key(namespace, &key));
+        let mut readers = controller.autoscalers.values_by_key(namespace, &key);
+        readers.extend(controller.scaled_objects.values_by_key(namespace, &key));
         TargetReaders { readers, is_complete }
     }
 }

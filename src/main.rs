@@ -1,4 +1,4 @@
-//! `wva`: admission webhook and reconciler of the Workload-Variant-Autoscaler, and the commands around them.
+//! `wva`: admission webhook and controller of the Workload-Variant-Autoscaler, and its commands.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,7 +17,7 @@ mod telemetry;
 
 fn main() -> ExitCode {
     if rustls::crypto::aws_lc_rs::default_provider().install_default().is_err() {
-        // Only a second call can fail, and this is the first line of the program.
+        // Only a second call can fail.
         return ExitCode::FAILURE;
     }
     match dispatch(&cli::command().get_matches()) {
@@ -33,9 +33,8 @@ fn dispatch(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
         None => serve(arguments),
         Some(("run", own)) => serve(own),
-        Some((name, own)) => wva_cli::run(name, own).unwrap_or_else(|| {
-            anyhow::bail!("{name}: the command line has this command and the program does not")
-        }),
+        Some((name, own)) => wva_cli::run(name, own)
+            .unwrap_or_else(|| anyhow::bail!("command {name} is not implemented; please report this bug")),
     }
 }
 
@@ -51,13 +50,13 @@ fn serve(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         }
         let mut signals = wva_runtime::Signals::listen().context("cannot listen for SIGTERM and SIGINT")?;
         let (settings, live) = tokio::select! {
-            started = start::settings(arguments) => started?,
-            _ = signals.received() => return Ok(()),
+            started = start::load_settings(arguments) => started?,
+            _ = signals.recv() => return Ok(()),
         };
-        let level = telemetry::start(&settings.log);
+        let level = telemetry::init(&settings.log);
         run::run(settings, live, level, signals).await
     });
-    // Blocking work that nobody waits for any more must not delay the end.
+    // Unfinished blocking work must not delay the exit.
     runtime.shutdown_timeout(Duration::from_secs(1));
     ended.map(|()| ExitCode::SUCCESS)
 }

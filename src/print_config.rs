@@ -1,5 +1,5 @@
-//! `wva run --print-config`: every setting with its value and where it comes from, for whoever wonders why the program
-//! does what it does. It needs no cluster, and says so where the main ConfigMap could not be read.
+//! `wva run --print-config`: every setting with its value and source. It works without a cluster; the output then says
+//! that the main ConfigMap was not read.
 
 use std::fmt::Write as _;
 
@@ -7,18 +7,18 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 use wva_cli::print;
 
-use crate::settings::{MainMap, MapName, Patience, Sources};
-use crate::start::main_map;
+use crate::settings::{MainMap, MapName, RetryLimit, Sources};
+use crate::start::read_main_map;
 
-/// Prints the settings that the program would start with.
+/// Prints the settings of a start.
 ///
 /// # Errors
-/// All settings that are wrong.
+/// All invalid settings.
 pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
     let sources = Sources::collect(arguments, |key| std::env::var(key).ok());
     let MapName { namespace, name } = sources.main_map();
-    let (map, state) = match main_map(&sources, Patience::Once).await {
-        Ok(map) if map.uid.is_none() => (map, "there is none".to_owned()),
+    let (map, state) = match read_main_map(&sources, RetryLimit::Once).await {
+        Ok(map) if map.uid.is_none() => (map, "does not exist".to_owned()),
         Ok(map) => (map, "read".to_owned()),
         Err(error) => (MainMap::default(), format!("not read, so its keys are missing here: {error}")),
     };
@@ -26,10 +26,10 @@ pub(crate) async fn print_config(arguments: &ArgMatches) -> anyhow::Result<()> {
         .read(&map.text)
         .with_context(|| format!("settings (main ConfigMap {namespace}/{name}: {state})"))?;
     let warnings = settings.warnings.iter().chain(&map.warnings);
-    let mut told = format!("# main ConfigMap {namespace}/{name}: {state}\n");
+    let mut text = format!("# main ConfigMap {namespace}/{name}: {state}\n");
     for warning in warnings {
-        let _ = writeln!(told, "# warning: {warning}");
+        let _ = writeln!(text, "# warning: {warning}");
     }
-    print(&(told + &settings.lines()))?;
+    print(&(text + &settings.lines()))?;
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! One process, wired: which parts run, what each is given, and what happens when one ends. No policy lives here.
+//! Wiring of one process: starts its tasks and supervises them.
 
 mod admission;
 mod certificates;
 mod live;
 mod reconciler;
-mod served;
+mod serve;
 mod supervision;
 
 use std::collections::HashMap;
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use kube::Client;
 use live::ReloadTargets;
 use prometheus::Registry;
-use served::Readiness;
-use supervision::{End, supervise};
+use serve::Readiness;
+use supervision::supervise;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
@@ -23,115 +23,116 @@ use wva_controller::{
     watch_all, watch_config_maps, watch_inference_pools, watch_namespaces, watch_variants,
 };
 use wva_rules::OtherVariant;
-use wva_runtime::auth::Gate;
+use wva_runtime::auth::DelegatedAuth;
 use wva_runtime::client::{client, client_without_retries};
 use wva_runtime::leadership::{Leadership, elect};
+use wva_runtime::server::ShutdownSignals;
 use wva_runtime::watch::WatchScope;
-use wva_runtime::{Cache, Signals, Synced, Tasks};
+use wva_runtime::{Cache, Signals, SyncStatus, Tasks};
 use wva_webhook::Index;
 
 use crate::endpoints::{Check, Series};
 use crate::facts::ControllerFacts;
-use crate::settings::{Controller, Live, Settings, SettingsInForce};
+use crate::settings::{Controller, EffectiveSettings, LiveSettings, Settings};
 use crate::telemetry::{self, LogLevel};
 
-/// What the parts of one process share.
+/// Shared parts of one process.
 struct Process {
     settings: Settings,
     clients: Clients,
-    leading: Leading,
+    leader_state: LeaderState,
     metrics: Metrics,
     caches: Caches,
-    /// When the engine last decided.
+    /// Progress of the decision cycles.
     progress: CycleProgress,
-    /// What must hold for this replica to be ready.
+    /// Readiness checks.
     checks: Vec<Check>,
     tasks: Tasks,
-    end: End,
+    signals: ShutdownSignals,
 }
 
 /// Clients of the API server.
 struct Clients {
     client: Client,
-    /// For what only a leader writes.
+    /// Refuses writes while this replica does not lead.
     acting: Client,
-    /// Checks what callers may do.
-    gate: Arc<Gate>,
+    /// Authenticates and authorizes callers.
+    auth: Arc<DelegatedAuth>,
 }
 
-/// What depends on which replica leads.
-struct Leading {
+/// Leadership, and the parts that depend on it.
+struct LeaderState {
     leadership: Leadership,
-    /// Events that every replica sees and the leader writes.
+    /// Events that any replica records and the leader writes.
     notices: Notices,
-    /// Started once all else is.
+    /// Started last.
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// What Prometheus reads of this process.
+/// Metrics of this process.
 struct Metrics {
     registry: Registry,
-    /// Series of variants, which only a leader shows.
+    /// Series of variants, which only the leader exports.
     series: Option<Series>,
 }
 
-/// Watch caches that every process has.
+/// Watch caches of every process.
 struct Caches {
-    synced: Synced,
-    /// An object changed that the engine reads.
+    synced: SyncStatus,
+    /// Notified when an object changed that the engine reads.
     changed: Arc<Notify>,
     variants: Cache<Arc<Variant>>,
-    /// Variants by what reviews look for.
+    /// Variants by the keys that reviews look up.
     variant_index: Index<OtherVariant>,
-    /// None in an install that watches one namespace.
+    /// `None` if only one namespace is watched.
     namespaces: Option<Cache<NamespaceFacts>>,
 }
 
-/// What only a process with a controller watches.
-struct Watched {
+/// Watch caches of a process with a controller.
+struct ControllerWatches {
     facts: ControllerFacts,
     /// InferencePool cache.
     pools: InferencePools,
 }
 
-/// Runs until a signal, or until a part that must run has ended.
+/// Runs until a signal, or until a required task ends.
 pub(crate) async fn run(
     settings: Settings,
-    live: Live,
+    live: LiveSettings,
     level: LogLevel,
-    signals: Signals,
+    os_signals: Signals,
 ) -> anyhow::Result<()> {
-    let SettingsInForce { given, defaults } = settings.in_force();
+    let EffectiveSettings { given, defaults } = settings.effective();
     tracing::info!(given, defaults, "Settings in force");
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
     let mut process = Process::new(settings).await?;
     wva_controller::warn_if_crd_outdated(&process.clients.client).await;
-    let certs = process.certificates()?;
+    let certs = process.start_certificates()?;
     let controller = process.settings.controller.clone();
-    let watched = controller.as_ref().map(|controller| process.watches(controller));
+    let watched = controller.as_ref().map(|controller| process.start_watches(controller));
     if let Some(webhook) = process.settings.webhook.clone() {
-        process.webhook(&webhook, certs.serving()?, watched.as_ref())?;
+        process.start_webhook(&webhook, certs.serving()?, watched.as_ref())?;
     }
     let (engine, config) = watch::channel(process.settings.engine());
     let reloads = match controller.zip(watched) {
-        Some((controller, watched)) => process.controller(&controller, &certs, watched, config)?,
+        Some((controller, watched)) => process.start_controller(&controller, &certs, watched, config)?,
         None => ConfigReloads::register(&process.metrics.registry)?,
     };
-    process.follow_main_map(live, ReloadTargets { engine, level, reloads });
-    process.write_notices();
-    process.metrics(&certs)?;
-    let ready = process.health()?;
-    process.compete(ready);
-    supervision::tell_names(&process.tasks);
+    process.watch_main_map(live, ReloadTargets { engine, level, reloads });
+    process.spawn_notice_writer();
+    process.serve_metrics(&certs)?;
+    let ready = process.serve_health()?;
+    process.spawn_election(ready);
+    supervision::log_task_names(&process.tasks);
     let serves = process.settings.webhook.is_some() || process.settings.serves_external_metrics();
-    supervise(process.tasks, process.end, serves, signals).await
+    supervise(process.tasks, process.signals, serves, os_signals).await
 }
 
 impl Process {
     async fn new(settings: Settings) -> anyhow::Result<Self> {
-        let end = End::default();
+        let signals = ShutdownSignals::default();
         let client = client(Some(settings.rest_timeout)).await?;
         let registry = registry(settings.instance.as_deref())?;
         registry.register(Box::new(telemetry::build_info()?))?;
@@ -139,48 +140,47 @@ impl Process {
         let mut tasks = supervision::tasks();
         let without_retries = client_without_retries(settings.rest_timeout).await?;
         let (leadership, election) = match settings.election.clone() {
-            None => (Leadership::alone(&end.stopping), None),
+            None => (Leadership::without_election(&signals.stopping), None),
             Some(election) => {
-                let (clock, stopping) = (wva_runtime::system_clock(), end.stopping.clone());
+                let (clock, stopping) = (wva_runtime::system_clock(), signals.stopping.clone());
                 let (leadership, task) = elect(without_retries.clone(), election, clock, stopping);
                 (leadership, Some(Box::pin(task) as Pin<Box<_>>))
             }
         };
         registry.register(Box::new(leadership.gauge()?))?;
         let acting = leadership.acting(&without_retries);
-        let gate = Arc::new(supervision::gate(client.clone()));
+        let auth = Arc::new(supervision::delegated_auth(client.clone()));
         let changed = Arc::new(Notify::new());
-        let mut synced = Synced::default();
+        let mut synced = SyncStatus::default();
         let mut scope = WatchScope {
             client: client.clone(),
             namespace: settings.watch_namespace.clone(),
             changed: changed.clone(),
-            shutdown: end.shutdown.clone(),
+            shutdown: signals.shutdown.clone(),
             synced: &mut synced,
             tasks: &mut tasks,
         };
         let (observe, variant_index) = wva_webhook::variant_index();
         let variants = watch_variants(&mut scope, observe);
-        // A namespaced install may not see namespaces.
+        // A namespaced install has no permission to watch namespaces.
         let namespaces = settings.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
         Ok(Self {
             settings,
-            clients: Clients { client, acting, gate },
-            leading: Leading { leadership, notices: Notices::default(), election },
+            clients: Clients { client, acting, auth },
+            leader_state: LeaderState { leadership, notices: Notices::default(), election },
             metrics: Metrics { registry, series: None },
             caches: Caches { synced, changed, variants, variant_index, namespaces },
             progress: supervision::progress(),
             checks: Vec::new(),
             tasks,
-            end,
+            signals,
         })
     }
 
-    /// Competes for the Lease, from the moment this replica is ready: one that cannot work must not keep it from one
-    /// that can.
-    fn compete(&mut self, ready: Readiness) {
-        let Some(election) = self.leading.election.take() else { return };
-        let stopping = self.end.stopping.clone();
+    /// Starts the election once this replica is ready, so that a broken replica never leads.
+    fn spawn_election(&mut self, ready: Readiness) {
+        let Some(election) = self.leader_state.election.take() else { return };
+        let stopping = self.signals.stopping.clone();
         self.spawn("leader election", async move {
             if stopping.run_until_cancelled(ready.wait()).await.is_some() {
                 election.await;
@@ -189,8 +189,8 @@ impl Process {
         });
     }
 
-    /// The caches of the controller.
-    fn watches(&mut self, controller: &Controller) -> Watched {
+    /// Starts the watches of the controller.
+    fn start_watches(&mut self, controller: &Controller) -> ControllerWatches {
         let (variants, namespaces) = (self.caches.variants.clone(), self.caches.namespaces.clone());
         let (names, opted_in) = (self.settings.maps.clone(), self.settings.config_enabled_value.clone());
         let mut scope = self.scope();
@@ -201,39 +201,39 @@ impl Process {
         let watches = watch_all(&mut scope, variants, namespaces, observe, &controller.limiter);
         let pools = watch_inference_pools(&mut scope, &controller.zero.pool_group);
         let maps = watch_config_maps(&mut scope, names, opted_in);
-        Watched { facts: ControllerFacts { watches, maps, autoscalers, scaled_objects }, pools }
+        ControllerWatches { facts: ControllerFacts { watches, maps, autoscalers, scaled_objects }, pools }
     }
 
-    /// Writes the events that wait for a leader.
-    fn write_notices(&mut self) {
-        let (client, notices) = (self.clients.acting.clone(), self.leading.notices.clone());
+    /// Writes queued events while this replica leads.
+    fn spawn_notice_writer(&mut self) {
+        let (client, notices) = (self.clients.acting.clone(), self.leader_state.notices.clone());
         self.spawn_leading("events that wait for a leader", move |ended| {
             let (client, notices) = (client.clone(), notices.clone());
-            settled(async move {
+            run_to_end(async move {
                 ended.run_until_cancelled(notices.write(&client)).await;
             })
         });
     }
 
-    /// What watches need, after the first of them.
+    /// Shared parts of further watches.
     fn scope(&mut self) -> WatchScope<'_> {
         WatchScope {
             client: self.clients.client.clone(),
             namespace: self.settings.watch_namespace.clone(),
             changed: self.caches.changed.clone(),
-            shutdown: self.end.shutdown.clone(),
+            shutdown: self.signals.shutdown.clone(),
             synced: &mut self.caches.synced,
             tasks: &mut self.tasks,
         }
     }
 
-    /// A task that runs until shutdown; if it ends before, so does the process.
+    /// Starts a task that runs until shutdown. The process ends if the task ends before.
     fn spawn(&mut self, task: &'static str, run: impl Future<Output = Result<(), String>> + Send + 'static) {
         self.tasks.spawn(task, run);
     }
 
-    /// Work that only a leader does: it runs in each of this replica's terms, and is given the token that ends with the
-    /// term. If it ends before, so does the process.
+    /// Starts work of the leader. It runs in each term of this replica, with a token that ends with the term. The process
+    /// ends if the work ends before.
     fn spawn_leading<F>(
         &mut self,
         task: &'static str,
@@ -241,20 +241,20 @@ impl Process {
     ) where
         F: Future<Output = Result<(), String>> + Send + 'static,
     {
-        let (leadership, stopping) = (self.leading.leadership.clone(), self.end.stopping.clone());
-        self.tasks.spawn(task, async move { leadership.while_leading(&stopping, work).await });
+        let (leadership, stopping) = (self.leader_state.leadership.clone(), self.signals.stopping.clone());
+        self.tasks.spawn(task, async move { leadership.run_while_leading(&stopping, work).await });
     }
 }
 
-/// Where series are registered; of a controller with an instance, all carry its name.
+/// A registry for metrics. With an instance, all series have its name as a label.
 fn registry(instance: Option<&str>) -> Result<Registry, prometheus::Error> {
     let labels =
         instance.map(|instance| HashMap::from([("controller_instance".to_owned(), instance.to_owned())]));
     Registry::new_custom(None, labels)
 }
 
-/// For tasks that end without a result.
-async fn settled(task: impl Future<Output = ()>) -> Result<(), String> {
+/// Adapts a task without result.
+async fn run_to_end(task: impl Future<Output = ()>) -> Result<(), String> {
     task.await;
     Ok(())
 }

@@ -1,26 +1,26 @@
-//! Second step from text to meaning: [`Settings`] holds types the program needs; nothing invalid can be expressed in
-//! it. All errors of a start come back together.
+//! Typed settings: the second step of parsing, after [`RawSettings`]. [`Settings`] cannot represent an invalid value.
+//! Parsing reports all errors together.
 
+mod choices;
+mod effective;
 mod files;
 mod live;
 mod raw;
 mod reader;
-mod shown;
 mod sources;
-mod words;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use raw::{Raw, Wrong};
+use raw::{InvalidSetting, RawSettings};
 
-pub(crate) use files::{MainMap, MapName, Patience, fetch};
-pub(crate) use live::{Live, Update, keys};
-pub(crate) use shown::SettingsInForce;
+pub(crate) use choices::LogFormat;
+pub(crate) use effective::EffectiveSettings;
+pub(crate) use files::{MainMap, MapName, RetryLimit, fetch};
+pub(crate) use live::{LiveSettings, SettingsUpdate, changed_keys};
 pub(crate) use sources::Sources;
-pub(crate) use words::LogFormat;
 
-/// What one process needs to know before it starts.
+/// Settings of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) webhook: Option<Webhook>,
@@ -30,43 +30,43 @@ pub(crate) struct Settings {
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
-    /// The Deployment of this pod, where it is known.
+    /// Deployment of this pod, if known.
     pub(crate) deployment: Option<String>,
-    /// How to elect a leader; `None`: this process is the only one.
+    /// Leader election; `None` for a single replica.
     pub(crate) election: Option<wva_runtime::leadership::Election>,
     pub(crate) watch_namespace: Option<String>,
     pub(crate) instance: Option<String>,
     pub(crate) service: Option<String>,
     pub(crate) certificates: Certificates,
-    /// Of the metrics endpoint, where it has files of its own.
+    /// Certificate files of the metrics endpoint, if it has its own.
     pub(crate) metrics_certificate: Option<CertificateFiles>,
     pub(crate) http2: bool,
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
-    /// What this process is started with, for the rules on the main map.
+    /// Values in use, for the rules on the main map.
     pub(crate) running: wva_rules::Running,
-    /// Value of the namespace label that opts in to config maps there.
+    /// Value of the namespace label that enables ConfigMaps of the namespace.
     pub(crate) config_enabled_value: String,
-    /// Names of the ConfigMaps that are read.
+    /// Names of the watched ConfigMaps.
     pub(crate) maps: wva_rules::MapNames,
-    /// The values that all this is made of.
-    pub(crate) values: Raw,
-    /// What is accepted and has no effect, or is spelt the old way; logged once at the start.
+    /// Values before conversion.
+    pub(crate) values: RawSettings,
+    /// Warnings about old names and settings without effect; logged once at the start.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Where the serving certificates come from.
+/// Source of the serving certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Certificates {
-    /// Made here, from a CA in a Secret.
-    SelfMade { ca_lifetime: Duration, lifetime: Duration },
-    /// Read from files, and read again when they change.
+    /// Signed by wva with a CA in a Secret.
+    SelfSigned { ca_lifetime: Duration, lifetime: Duration },
+    /// Watched files.
     Files(CertificateFiles),
-    /// There are none: nothing is served that needs one.
+    /// No certificates: no endpoint needs one.
     Off,
 }
 
-/// A folder in the layout of cert-manager, with the CA in `ca.crt`.
+/// Files in a directory in cert-manager's layout, with the CA in `ca.crt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFiles {
     pub(crate) folder: String,
@@ -79,7 +79,7 @@ pub(crate) struct CertificateFiles {
 pub(crate) struct Webhook {
     pub(crate) address: SocketAddr,
     pub(crate) configuration: Option<String>,
-    /// File with the CA of the API server's client certificate.
+    /// File with the CA that signs the API server's client certificate.
     pub(crate) client_ca: Option<String>,
     pub(crate) policy: wva_rules::InstancePolicy,
 }
@@ -94,57 +94,64 @@ pub(crate) struct Controller {
     pub(crate) legacy_metrics: bool,
     pub(crate) manage_labelled: bool,
     pub(crate) takeover_delay: Duration,
-    pub(crate) zero: Zero,
+    pub(crate) zero: ZeroScaling,
 }
 
-/// Models without replicas: what wakes them, and how many steps at a time.
+/// Settings of scaling from and to zero.
 #[derive(Clone)]
-pub(crate) struct Zero {
-    /// Steps carried out here at the same time.
-    pub(crate) steps_at_once: usize,
+pub(crate) struct ZeroScaling {
+    /// Maximum number of concurrent scale steps.
+    pub(crate) max_concurrent_steps: usize,
     /// API group of `InferencePool`.
     pub(crate) pool_group: String,
-    /// For the metrics of endpoint pickers.
+    /// Token for the metrics of endpoint pickers.
     pub(crate) picker_token: wva_controller::PickerToken,
 }
 
-impl std::fmt::Debug for Zero {
-    /// Without the token.
+impl std::fmt::Debug for ZeroScaling {
+    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { steps_at_once, pool_group, .. } = self;
-        let mut shown = f.debug_struct("Zero");
-        shown.field("steps_at_once", steps_at_once).field("pool_group", pool_group).finish_non_exhaustive()
+        let Self { max_concurrent_steps, pool_group, .. } = self;
+        f.debug_struct("ZeroScaling")
+            .field("max_concurrent_steps", max_concurrent_steps)
+            .field("pool_group", pool_group)
+            .finish_non_exhaustive()
     }
 }
 
-/// How to log.
+/// Settings of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) level: tracing::Level,
     pub(crate) format: LogFormat,
 }
 
-/// Every setting that is wrong, in one message.
+/// All invalid settings, in one message.
 #[derive(Debug, thiserror::Error)]
-#[error("{} wrong:\n{}", if wrong.len() == 1 { "one setting is".to_owned() } else { format!("{} settings are", wrong.len()) }, wrong.iter().map(|w| format!("  {w}")).collect::<Vec<_>>().join("\n"))]
+#[error(
+    "{} invalid {}:\n{}",
+    invalid.len(),
+    if invalid.len() == 1 { "setting" } else { "settings" },
+    invalid.iter().map(|setting| format!("  {setting}")).collect::<Vec<_>>().join("\n")
+)]
 pub(crate) struct SettingsError {
-    wrong: Vec<Wrong>,
+    invalid: Vec<InvalidSetting>,
 }
 
 impl SettingsError {
-    /// A flag or an environment variable is wrong: no other source can mend that.
-    pub(crate) fn is_of_the_command(&self) -> bool {
-        self.wrong.iter().any(|w| w.of_the_command)
+    /// Whether a flag or an environment variable is invalid. No other source can override these.
+    pub(crate) fn is_from_command(&self) -> bool {
+        self.invalid.iter().any(|setting| setting.is_from_command)
     }
 }
 
 impl Settings {
-    /// The engine's configuration at the start.
+    /// Initial configuration of the engine.
     pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
-        reader::Reader { raw: &self.values, wrong: Vec::new() }.engine()
+        reader::SettingsReader { raw: &self.values, invalid: Vec::new() }.engine()
     }
 
-    /// Whether HPAs ask this process for values.
+    /// Whether the external metrics API is enabled.
     pub(crate) fn serves_external_metrics(&self) -> bool {
         self.controller.as_ref().is_some_and(|c| c.external_metrics_address.is_some())
     }

@@ -1,5 +1,5 @@
-//! Logs: JSON in a container (`ts`, `level`, `msg` and the event's own fields, which is what runbooks of the original
-//! look for), readable lines on a terminal. Standard output is for what a command prints, so logs go to stderr.
+//! Logs and process metrics. Log lines are JSON in a container (`ts`, `level`, `msg` and the event's fields, as runbooks
+//! of llm-d WVA expect) and text on a terminal. They go to stderr, because commands print their results to stdout.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -20,21 +20,21 @@ use wva_certs::Certs;
 
 use crate::settings::{Log, LogFormat};
 
-/// The level of the running log.
+/// Log level of the running process.
 pub(crate) struct LogLevel(Handle<EnvFilter, Registry>);
 
 impl LogLevel {
-    /// Changes it at once.
+    /// Changes the level.
     pub(crate) fn set(&self, level: tracing::Level) {
-        let filter = filter(level, &rust_log()).unwrap_or_else(|_| plain(level));
+        let filter = filter(level, &rust_log()).unwrap_or_else(|_| default_filter(level));
         if let Err(error) = self.0.reload(filter) {
-            tracing::warn!(%error, "The log level could not be changed");
+            tracing::warn!(%error, "Cannot change the log level");
         }
     }
 }
 
 /// Starts logging for the life of the process.
-pub(crate) fn start(log: &Log) -> LogLevel {
+pub(crate) fn init(log: &Log) -> LogLevel {
     let (subscriber, level) = subscriber(log);
     drop(subscriber.try_init()); // A second call in one process keeps the first logger.
     let rust_log = rust_log();
@@ -42,37 +42,37 @@ pub(crate) fn start(log: &Log) -> LogLevel {
         tracing::warn!(
             RUST_LOG = rust_log,
             error,
-            "RUST_LOG is ignored: write directives such as `wva_controller=debug` or `[review]=debug`, with commas"
+            "Invalid RUST_LOG ignored; use directives such as `wva_controller=debug` or `[review]=debug`, separated by commas"
         );
     }
     level
 }
 
-/// Logs what this thread says until the guard is dropped: what happens before all settings are known.
-pub(crate) fn start_here(log: &Log) -> tracing::subscriber::DefaultGuard {
+/// Starts logging for this thread until the guard is dropped. For the time before all settings are known.
+pub(crate) fn init_for_thread(log: &Log) -> tracing::subscriber::DefaultGuard {
     subscriber(log).0.set_default()
 }
 
-/// What is logged at every level of the libraries below, which say much that is nobody's concern here. The last two print
-/// every failed request without what it was about: the part of this program that asked logs it in full.
+/// Levels of the libraries below, whose other messages do not help operators. The last two log every failed request
+/// without its context, which the caller's own message has.
 const LIBRARIES: &str = "hyper=warn,hyper_util=warn,rustls=warn,tower=warn,kube_client=warn,\
                          kube_client::client::builder=off,kube_runtime::watcher=error";
 
-/// Directives that come after all others, and count before them where they are as narrow or narrower.
+/// Directives of `RUST_LOG`. They come last, so that they override others that are not more specific.
 fn rust_log() -> String {
     std::env::var("RUST_LOG").unwrap_or_default()
 }
 
-/// What is logged at a level.
+/// Filter of a level with additional directives.
 ///
 /// # Errors
-/// Why the directives are none, for people.
+/// Error text of invalid directives.
 fn filter(level: tracing::Level, directives: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(format!("{level},{LIBRARIES},{directives}")).map_err(|error| error.to_string())
 }
 
-/// The same, without directives.
-fn plain(level: tracing::Level) -> EnvFilter {
+/// Filter of a level without additional directives.
+fn default_filter(level: tracing::Level) -> EnvFilter {
     EnvFilter::new(format!("{level},{LIBRARIES}"))
 }
 
@@ -82,7 +82,7 @@ fn subscriber(log: &Log) -> (tracing::Dispatch, LogLevel) {
         LogFormat::Text => false,
         LogFormat::Auto => !std::io::stderr().is_terminal(),
     };
-    let filter = filter(log.level, &rust_log()).unwrap_or_else(|_| plain(log.level));
+    let filter = filter(log.level, &rust_log()).unwrap_or_else(|_| default_filter(log.level));
     let (filter, level) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
     let dispatch = if json {
@@ -111,9 +111,9 @@ where
         let level = event.metadata().level().to_string().to_lowercase();
         line.insert("level".to_owned(), Value::String(level));
         line.insert("ts".to_owned(), Value::String(wva_controller::now_rfc3339()));
-        event.record(&mut Fields(&mut line));
+        event.record(&mut FieldVisitor(&mut line));
         let spans: Vec<Value> =
-            context.event_scope().into_iter().flatten().map(|span| shown::<S, N>(&span)).collect();
+            context.event_scope().into_iter().flatten().map(|span| span_json::<S, N>(&span)).collect();
         if !spans.is_empty() {
             line.insert("spans".to_owned(), spans.into());
         }
@@ -122,7 +122,7 @@ where
 }
 
 /// A span with its fields, which its formatter wrote as JSON.
-fn shown<S, N>(span: &SpanRef<'_, S>) -> Value
+fn span_json<S, N>(span: &SpanRef<'_, S>) -> Value
 where
     S: for<'a> LookupSpan<'a>,
     N: 'static,
@@ -134,37 +134,37 @@ where
     fields.into()
 }
 
-struct Fields<'a>(&'a mut Map<String, Value>);
+struct FieldVisitor<'a>(&'a mut Map<String, Value>);
 
-impl Fields<'_> {
-    fn put(&mut self, field: &Field, value: Value) {
+impl FieldVisitor<'_> {
+    fn insert(&mut self, field: &Field, value: Value) {
         let name = if field.name() == "message" { "msg" } else { field.name() };
         self.0.insert(name.to_owned(), value);
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for FieldVisitor<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.put(field, Value::String(format!("{value:?}")));
+        self.insert(field, Value::String(format!("{value:?}")));
     }
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put(field, Value::String(value.to_owned()));
+        self.insert(field, Value::String(value.to_owned()));
     }
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, value.into());
+        self.insert(field, value.into());
     }
 }
 
-/// Version, revision and compiler, as `wva --version` prints them.
+/// Text of `wva --version`: version, revision and compiler.
 pub(crate) const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (revision ",
@@ -174,27 +174,27 @@ pub(crate) const LONG_VERSION: &str = concat!(
     ")"
 );
 
-/// Version, revision and compiler, as a metric.
+/// Metric with version, revision and compiler.
 pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
-    let opts = prometheus::Opts::new("wva_build_info", "What runs here.");
+    let opts = prometheus::Opts::new("wva_build_info", "Version, revision and compiler of this process.");
     let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;
     info.with_label_values(&[env!("CARGO_PKG_VERSION"), env!("WVA_REVISION"), env!("WVA_RUSTC")]).set(1);
     Ok(info)
 }
 
-/// `wva_certificate_expiry_timestamp_seconds{name}`: when each certificate in use ends, read at each scrape.
+/// `wva_certificate_expiry_timestamp_seconds{name}`: expiry of each certificate in use, read at each scrape.
 pub(crate) struct CertificateExpiry {
-    /// Before each name, and whose certificates.
+    /// Certificates by the prefix of their names.
     certs: Vec<(&'static str, Certs)>,
     gauge: prometheus::GaugeVec,
 }
 
 impl CertificateExpiry {
-    /// For several sets of certificates; the prefix tells their names apart.
+    /// Collector of several sets of certificates, each with a prefix for its names.
     pub(crate) fn new(certs: Vec<(&'static str, Certs)>) -> Result<Self, prometheus::Error> {
         let opts = prometheus::Opts::new(
             "wva_certificate_expiry_timestamp_seconds",
-            "When a certificate in use ends (Unix time): ca signs or vouches for the serving ones.",
+            "Expiry of a certificate in use (Unix time); ca is the CA of the serving certificates.",
         );
         Ok(Self { certs, gauge: prometheus::GaugeVec::new(opts, &["name"])? })
     }

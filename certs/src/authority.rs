@@ -1,5 +1,5 @@
-//! The task that keeps a replica's certificates good in mode `self`: it reads or makes the CA, watches its Secret,
-//! heals it, signs the serving certificate and renews it by the wall clock.
+//! Task of mode `self`: reads or creates the CA, watches and repairs its Secret, and signs and renews the serving
+//! certificate by the wall clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,54 +14,57 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wva_runtime::{Backoff, Clock};
 
+use crate::backoff::RepairBackoff;
 use crate::ca::CaCert;
 use crate::leader::Leader;
-use crate::rest::Rest;
 use crate::rotation::{ReplicaView, Role, SecretView, decide};
-use crate::set::{CaSet, Found};
-use crate::state::{CHECK, CertPublisher, FIRST_PAUSE, Known, LONGEST_PAUSE, LOOKS, ca_check, looks_in};
+use crate::set::{CaSet, ParsedSecret};
+use crate::state::{
+    CHECKS_PER_LIFE, CaState, CertPublisher, FIRST_DELAY, MAX_CHECK_INTERVAL, MAX_DELAY, ca_check_interval,
+    check_interval,
+};
 use crate::store::{EnsuredSecret, Store};
-use crate::trust::Trusts;
-use crate::{CertsConfig, news};
+use crate::trust::TrustTracker;
+use crate::{CertsConfig, events};
 
-/// Longest time that is given to API servers to act on a bundle after it was seen in an object: each keeps a copy of
-/// the object, and gets the change by a watch. After the same time the CA of a replica is believed to be trusted.
+/// Maximum time for API servers to use a bundle after it is in an object, because each gets the object by a watch. After
+/// the same time, the CA of a replica counts as trusted.
 const SETTLE: Duration = Duration::from_secs(10);
 
 /// The state of the task.
-pub(crate) struct Task {
+pub(crate) struct CaTask {
     store: Store,
     config: CertsConfig,
     clock: Clock,
     client: kube::Client,
-    filled: CertPublisher,
-    known: watch::Sender<Option<Known>>,
-    /// The CA that signed what is served.
+    publisher: CertPublisher,
+    known: watch::Sender<Option<CaState>>,
+    /// CA of the serving certificate.
     signed_by: Option<CaCert>,
-    /// How often somebody in this process wished that the Secret be read: it was written, or is to be known for certain.
-    wanted: watch::Receiver<u64>,
-    /// The version of the Secret that was read last.
+    /// Number of requests to read the Secret, by the leader and by writers of bundles.
+    read_requests: watch::Receiver<u64>,
+    /// Version of the Secret at the last read.
     revision: Option<u64>,
-    /// When the clock is looked at next.
+    /// Time of the next check of the clock.
     check_at: Instant,
-    /// When the Secret is to be read and, where needed, written next. `None`: nothing is wrong.
+    /// Time of the next read and repair of the Secret. `None`: not needed.
     repair_at: Option<Instant>,
-    /// No repair before this: somebody who keeps destroying the Secret must not make a busy loop of us.
-    rest_until: Instant,
-    rest: Rest,
+    /// No repair before this time. It prevents a busy loop if another client keeps destroying the Secret.
+    earliest_repair: Instant,
+    repair_backoff: RepairBackoff,
     backoff: Backoff,
 }
 
-type Watched = Result<watcher::Event<Secret>, watcher::Error>;
+type WatchEvent = Result<watcher::Event<Secret>, watcher::Error>;
 
-impl Task {
-    /// The task, and what rotates the CA while this replica leads.
+impl CaTask {
+    /// The task, and the rotation that runs while this replica leads.
     pub(crate) fn new(
         client: kube::Client,
         config: CertsConfig,
         clock: Clock,
-        filled: CertPublisher,
-        trusts: Trusts,
+        publisher: CertPublisher,
+        trust: TrustTracker,
     ) -> (Self, Leader) {
         let store = Store::new(
             client.clone(),
@@ -71,15 +74,15 @@ impl Task {
             clock.clone(),
         );
         let (known, reader) = watch::channel(None);
-        let (wanted, wishes) = watch::channel(0);
+        let (read_requests, read_request_receiver) = watch::channel(0);
         let leader = Leader {
             store: store.clone(),
             client: client.clone(),
             clock: clock.clone(),
             known: reader,
-            trusts,
-            wanted: Arc::new(wanted),
-            check: longest_check(&config),
+            trust,
+            read_requests: Arc::new(read_requests),
+            check: max_check_interval(&config),
             settle: settle(&config),
         };
         let now = Instant::now();
@@ -88,23 +91,23 @@ impl Task {
             config,
             clock,
             client,
-            filled,
+            publisher,
             known,
             signed_by: None,
-            wanted: wishes,
+            read_requests: read_request_receiver,
             revision: None,
             check_at: now,
             repair_at: Some(now),
-            rest_until: now,
-            rest: Rest::default(),
-            backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
+            earliest_repair: now,
+            repair_backoff: RepairBackoff::default(),
+            backoff: Backoff::new(FIRST_DELAY, MAX_DELAY),
         };
         (task, leader)
     }
 
     pub(crate) async fn run(mut self, shutdown: CancellationToken) {
         let mut watched = self.watch();
-        let mut wanted = self.wanted.clone();
+        let mut read_requests = self.read_requests.clone();
         loop {
             let (repair_at, check_at) = (self.repair_at, self.check_at);
             tokio::select! {
@@ -115,56 +118,58 @@ impl Task {
                         return;
                     }
                 }
-                Some(event) = watched.next() => self.seen(event),
-                Ok(()) = wanted.changed() => self.repair_soon(),
+                Some(event) = watched.next() => self.handle_event(event),
+                Ok(()) = read_requests.changed() => self.repair_soon(),
                 () = tokio::time::sleep_until(check_at) => self.check_clock(),
             }
         }
     }
 
-    fn watch(&self) -> BoxStream<'static, Watched> {
+    fn watch(&self) -> BoxStream<'static, WatchEvent> {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", self.config.secret_name));
         watcher(self.store.api().clone(), only).default_backoff().boxed()
     }
 
-    fn seen(&mut self, event: Watched) {
+    fn handle_event(&mut self, event: WatchEvent) {
         let name = &self.config.secret_name;
         match event {
-            Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret)) => self.judge(&secret),
+            Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret)) => {
+                self.check_secret(&secret)
+            }
             Ok(watcher::Event::Delete(_)) => {
-                tracing::warn!(secret = %name, "The CA's Secret was deleted");
+                tracing::warn!(secret = %name, "CA Secret deleted; restoring it");
                 self.repair_soon();
             }
-            // A deletion during a gap of the watch shows as a list without the object.
+            // A deletion during an interruption of the watch appears as a list without the object.
             Ok(watcher::Event::InitDone) => self.repair_soon(),
             Ok(watcher::Event::Init) => {}
             Err(error) => {
                 let error = wva_runtime::api_call::root_cause(&error);
-                tracing::warn!(secret = %name, error, "The watch of the CA's Secret broke: trying again");
+                tracing::warn!(secret = %name, error, "Watch of the CA Secret interrupted; retrying");
             }
         }
     }
 
-    fn judge(&mut self, secret: &Secret) {
-        // Told late: to take it into use would be to step back for a moment.
-        if self.revision.zip(revision(secret)).is_some_and(|(read, told)| told < read) {
+    fn check_secret(&mut self, secret: &Secret) {
+        // The event is older than the last read.
+        if self.revision.zip(revision(secret)).is_some_and(|(read, event)| event < read) {
             return;
         }
         let now = (self.clock)();
-        let found = secret.data.as_ref().map(|data| Found::read(data, now));
+        let found = secret.data.as_ref().map(|data| ParsedSecret::read(data, now));
         let known = self.known();
         let view = SecretView { found: found.as_ref(), replica: self.replica(known.as_ref()), now };
-        match (decide(view), view.kept()) {
+        match (decide(view), view.set_without_change()) {
             (None, Some(set)) => self.adopt(set, None),
             _ => self.repair_soon(),
         }
     }
 
-    fn known(&self) -> Option<Known> {
+    fn known(&self) -> Option<CaState> {
         self.known.borrow().clone()
     }
 
-    fn replica<'a>(&self, known: Option<&'a Known>) -> ReplicaView<'a> {
+    fn replica<'a>(&self, known: Option<&'a CaState>) -> ReplicaView<'a> {
         let role = Role::Follower;
         match known {
             Some(known) => known.replica(role, settle(&self.config)),
@@ -172,74 +177,76 @@ impl Task {
         }
     }
 
-    /// Reads the Secret and repairs it where needed, now unless an earlier repair is still waiting out its pause.
+    /// Schedules a read and repair of the Secret, after the pause of the last one.
     fn repair_soon(&mut self) {
-        self.repair_at.get_or_insert(Instant::now().max(self.rest_until));
+        self.repair_at.get_or_insert(Instant::now().max(self.earliest_repair));
     }
 
     async fn repair(&mut self, shutdown: &CancellationToken) {
-        let (known, wanted) = (self.known(), *self.wanted.borrow());
+        let (known, request) = (self.known(), *self.read_requests.borrow());
         match self.store.ensure(self.replica(known.as_ref()), shutdown).await {
             Ok(EnsuredSecret { set, secret, change }) => {
                 self.repair_at = None;
-                self.rest_until = Instant::now() + self.rest.after(change.as_ref(), Instant::now());
+                self.earliest_repair =
+                    Instant::now() + self.repair_backoff.delay_after(change.as_ref(), Instant::now());
                 self.backoff.reset();
                 self.revision = revision(&secret);
-                self.adopt(set, Some(wanted));
+                self.adopt(set, Some(request));
                 if let Some(change) = change {
-                    news::tell(&self.client, &secret, &change, (self.clock)()).await;
+                    events::emit(&self.client, &secret, &change, (self.clock)()).await;
                 }
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 let pause = self.backoff.next_delay();
-                tracing::error!(error, ?pause, "The CA could not be read or repaired: trying again");
+                tracing::error!(error, ?pause, "Cannot read or repair the CA; retrying");
                 self.repair_at = Some(Instant::now() + pause);
             }
         }
     }
 
-    /// Takes `set` into use: publishes its bundle and, where the signer changed, serves a certificate of the new one.
-    /// `read`: the last wish for a reading that this one came after.
-    fn adopt(&mut self, set: CaSet, read: Option<u64>) {
+    /// Uses `set`: publishes its bundle and, if the signer changed, serves a certificate of the new one. `request`: the
+    /// last read request that this set serves.
+    fn adopt(&mut self, set: CaSet, request: Option<u64>) {
         let old = self.known();
         let set = Arc::new(set);
-        // The bundle first: whoever verifies should know the new CA before a certificate of it is served.
-        let differs = self.publish(&set);
+        // The bundle comes first: clients should trust the new CA before they see its certificate.
+        let has_changed = self.publish(&set);
         let now = Instant::now();
-        let since = old.as_ref().filter(|_| !differs).map_or(now, |old| old.since);
-        let read = read.or(old.as_ref().map(|old| old.read)).unwrap_or_default();
-        let first = old.map_or(now, |old| old.first);
+        let bundle_since = old.as_ref().filter(|_| !has_changed).map_or(now, |old| old.bundle_since);
+        let served_request = request.or(old.as_ref().map(|old| old.served_request)).unwrap_or_default();
+        let known_since = old.map_or(now, |old| old.known_since);
         self.serve(&set);
-        self.check_at = self.check_at.min(now + self.check_every(&set));
-        // Even where it is the same: the leader looks at the Secret whenever something happened to it.
-        self.known.send_replace(Some(Known { set, since, read, first }));
+        self.check_at = self.check_at.min(now + self.check_interval_for(&set));
+        // Sent even if unchanged: the leader checks the Secret after every event.
+        self.known.send_replace(Some(CaState { set, bundle_since, served_request, known_since }));
     }
 
     fn publish(&self, set: &CaSet) -> bool {
-        self.filled.publish(set.bundle((self.clock)()), Some(set.current.cert().not_after()))
+        self.publisher.publish(set.bundle((self.clock)()), Some(set.current.cert().not_after()))
     }
 
     fn check_clock(&mut self) {
         self.repair_soon();
         let known = self.known();
-        if let Some(Known { set, .. }) = &known {
-            // What has expired leaves the bundle: an expired one proves nothing.
+        if let Some(CaState { set, .. }) = &known {
+            // Removes expired CAs from the bundle.
             self.publish(set);
             self.serve(set);
         }
-        let every = known.map_or(longest_check(&self.config), |known| self.check_every(&known.set));
+        let every =
+            known.map_or(max_check_interval(&self.config), |known| self.check_interval_for(&known.set));
         self.check_at = Instant::now() + every;
     }
 
-    /// Signs a new certificate where what is served is another CA's or has had its time.
+    /// Signs a new serving certificate if the CA changed or a renewal is due.
     fn serve(&mut self, set: &CaSet) {
-        let (serving, now, ca) = (&self.filled.serving, (self.clock)(), set.current.cert());
-        if self.signed_by.as_ref() == Some(ca) && !serving.due(now) {
+        let (serving, now, ca) = (&self.publisher.serving, (self.clock)(), set.current.cert());
+        if self.signed_by.as_ref() == Some(ca) && !serving.is_renewal_due(now) {
             return;
         }
         if now >= ca.not_after() {
-            // Nothing that it signs would be valid: the next look replaces it.
+            // The next check replaces the expired CA.
             return;
         }
         match serving.renew(&set.current, &self.config.dns_names, self.config.cert_lifetime, now) {
@@ -247,33 +254,33 @@ impl Task {
                 self.signed_by = Some(ca.clone());
                 tracing::info!(not_after = ?serving.not_after(), "Serving a new certificate");
             }
-            // The next look at the clock tries again: what is served is still due, or another CA's.
+            // The next check of the clock retries.
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "No new serving certificate");
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(error, "Cannot renew the serving certificate; keeping the old one");
             }
         }
     }
 
-    /// The time between two looks at the clock while `set` is in use.
-    fn check_every(&self, set: &CaSet) -> Duration {
-        let serving = self.filled.serving.life().map_or(CHECK, looks_in);
-        longest_check(&self.config).min(ca_check(set)).min(serving)
+    /// Time between two checks of the clock while `set` is in use.
+    fn check_interval_for(&self, set: &CaSet) -> Duration {
+        let serving = self.publisher.serving.life().map_or(MAX_CHECK_INTERVAL, check_interval);
+        max_check_interval(&self.config).min(ca_check_interval(set)).min(serving)
     }
 }
 
-/// What the API server counts changes with. Its numbers fall only where a backup was restored, and each reading begins
-/// anew with what it finds.
+/// resourceVersion as a number. It decreases only if a backup is restored, and each read starts from the new value.
 fn revision(secret: &Secret) -> Option<u64> {
     secret.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-/// The longest time between two looks at clock and Secret.
-fn longest_check(config: &CertsConfig) -> Duration {
-    CHECK.min(config.shortest_life() / LOOKS)
+/// Maximum time between two checks of clock and Secret.
+fn max_check_interval(config: &CertsConfig) -> Duration {
+    MAX_CHECK_INTERVAL.min(config.shortest_life() / CHECKS_PER_LIFE)
 }
 
 fn settle(config: &CertsConfig) -> Duration {
-    SETTLE.min(config.shortest_life() / LOOKS)
+    SETTLE.min(config.shortest_life() / CHECKS_PER_LIFE)
 }
 
 async fn until(at: Option<Instant>) {

@@ -1,5 +1,5 @@
-//! The certificate authority: an ECDSA P-256 key and its self-signed certificate, how both are read from PEM and
-//! judged, and the signing of serving certificates.
+//! Certificate authority: an ECDSA P-256 key and its self-signed certificate. Reads both from PEM, validates them and
+//! signs serving certificates.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,36 +13,36 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::BACKDATED;
-use crate::trial;
-use crate::why::MOST_BYTES;
-pub use crate::why::{Unfit, Why};
+use crate::fault::MAX_CERT_BYTES;
+pub use crate::fault::{CaDefect, CaFault};
+use crate::verify;
 use crate::x509;
 
-/// A certificate could not be made.
+/// A certificate could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum SignError {
-    /// rcgen refused the parameters or the key.
-    #[error("could not make the {what} certificate")]
+    /// rcgen rejected the parameters or the key.
+    #[error("cannot create the {kind} certificate")]
     Rcgen {
         /// `CA` or `serving`.
-        what: &'static str,
-        /// What rcgen said.
+        kind: &'static str,
+        /// Error of rcgen.
         #[source]
         source: rcgen::Error,
     },
-    /// The lifetime reaches beyond what a date can say, or the clock stands before 1970.
+    /// The dates are outside the range of X.509, or the clock is before 1970.
     #[error(
-        "a lifetime of {lifetime:?} from {now} on cannot be expressed as dates: check the clock and the setting"
+        "a certificate lifetime of {lifetime:?} from {now} is out of range; check the clock and the setting"
     )]
     Lifetime {
-        /// The lifetime asked for.
+        /// Requested lifetime.
         lifetime: Duration,
-        /// The clock.
+        /// Current time.
         now: Timestamp,
     },
 }
 
-/// A CA's certificate without its key.
+/// Certificate of a CA, without its key.
 #[derive(Clone)]
 pub struct CaCert {
     der: CertificateDer<'static>,
@@ -51,7 +51,7 @@ pub struct CaCert {
     not_after: Timestamp,
 }
 
-/// Two are one where they are the same certificate, however its PEM is wrapped.
+/// Equal if the DER is equal; the PEM text may differ.
 impl PartialEq for CaCert {
     fn eq(&self, other: &Self) -> bool {
         self.der == other.der
@@ -61,81 +61,81 @@ impl PartialEq for CaCert {
 impl Eq for CaCert {}
 
 impl CaCert {
-    /// Reads entry `entry`; it has to be one CA certificate that is valid at `now`.
-    pub(crate) fn parse(entry: &'static str, pem: &[u8], now: Timestamp) -> Result<Self, Why> {
-        let cert = Self::parse_at_any_time(entry, pem)?;
+    /// Parses `entry`, which must be one CA certificate that is valid at `now`.
+    pub(crate) fn parse(entry: &'static str, pem: &[u8], now: Timestamp) -> Result<Self, CaFault> {
+        let cert = Self::parse_ignoring_dates(entry, pem)?;
         let (not_before, not_after) = (cert.not_before, cert.not_after);
         if now >= not_after {
-            return Err(Why::Expired { entry, not_after });
+            return Err(CaFault::Expired { entry, not_after });
         }
         if now < not_before {
-            return Err(Why::NotYetValid { entry, not_before });
+            return Err(CaFault::NotYetValid { entry, not_before });
         }
         Ok(cert)
     }
 
-    /// The same, whatever its dates are.
-    pub(crate) fn parse_at_any_time(entry: &'static str, pem: &[u8]) -> Result<Self, Why> {
+    /// Parses `entry`, which must be one CA certificate. Its dates are not checked.
+    pub(crate) fn parse_ignoring_dates(entry: &'static str, pem: &[u8]) -> Result<Self, CaFault> {
         let mut certs = CertificateDer::pem_slice_iter(pem);
         let (Some(Ok(der)), None) = (certs.next(), certs.next()) else {
-            return Err(Why::NotACertificate { entry });
+            return Err(CaFault::NotACertificate { entry });
         };
         Self::from_der(entry, der)
     }
 
-    /// The certificate of entry `entry`, whatever its dates are.
-    pub(crate) fn from_der(entry: &'static str, der: CertificateDer<'static>) -> Result<Self, Why> {
-        if der.len() > MOST_BYTES {
-            return Err(Why::TooLong { entry, length: der.len() });
+    /// A CA certificate from the DER in `entry`. Its dates are not checked.
+    pub(crate) fn from_der(entry: &'static str, der: CertificateDer<'static>) -> Result<Self, CaFault> {
+        if der.len() > MAX_CERT_BYTES {
+            return Err(CaFault::TooLong { entry, length: der.len() });
         }
         let (rest, parsed) =
-            x509_parser::parse_x509_certificate(&der).map_err(|_| Why::NotACertificate { entry })?;
+            x509_parser::parse_x509_certificate(&der).map_err(|_| CaFault::NotACertificate { entry })?;
         if !rest.is_empty() {
-            return Err(Why::NotACertificate { entry });
+            return Err(CaFault::NotACertificate { entry });
         }
         if !parsed.is_ca() {
-            return Err(Why::NotACa { entry });
+            return Err(CaFault::NotACa { entry });
         }
         let (not_before, not_after) = x509::validity(&parsed);
         let pem = x509::pem_of(&der);
         Ok(Self { der, pem, not_before, not_after })
     }
 
-    /// DER of the certificate.
+    /// Certificate as DER.
     #[must_use]
     pub fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// PEM of the certificate, with a final newline.
+    /// Certificate as PEM, with a final newline.
     #[must_use]
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// End of its validity.
+    /// End of validity.
     #[must_use]
     pub fn not_after(&self) -> Timestamp {
         self.not_after
     }
 
-    /// Whether something that it signs is valid at `now`, as far as the CA is concerned.
-    pub(crate) fn valid_at(&self, now: Timestamp) -> bool {
+    /// Whether the CA is valid at `now`.
+    pub(crate) fn is_valid_at(&self, now: Timestamp) -> bool {
         self.not_before <= now && now < self.not_after
     }
 
-    /// When two thirds of its life are over: time for the next one.
+    /// Time of the rotation to the next CA: two thirds of the lifetime.
     #[must_use]
     pub fn rotate_at(&self) -> Timestamp {
         self.issued().checked_add(self.life() * 2 / 3).unwrap_or(self.not_after)
     }
 
-    /// From when it was made to its end.
+    /// Time from creation to expiry.
     pub(crate) fn life(&self) -> SignedDuration {
         self.not_after.duration_since(self.issued())
     }
 
-    /// Ours are dated back; one of a shorter life than that was made elsewhere, and is not.
+    /// Time of creation. wva backdates its CAs; a CA with less than that lifetime comes from another issuer.
     fn issued(&self) -> Timestamp {
         let issued = self.not_before.checked_add(BACKDATED).unwrap_or(self.not_before);
         if issued < self.not_after { issued } else { self.not_before }
@@ -148,7 +148,7 @@ impl fmt::Debug for CaCert {
     }
 }
 
-/// A CA that can sign: certificate and key.
+/// A CA with its key.
 pub struct Ca {
     cert: CaCert,
     key: KeyPair,
@@ -160,116 +160,117 @@ impl fmt::Debug for Ca {
     }
 }
 
-/// A serving certificate with its key, and the span in which it counts.
-pub struct Signed {
-    /// The certificate alone: its issuer is a trust anchor and need not be sent.
+/// A serving certificate with its key and dates.
+pub struct SignedCert {
+    /// Certificate without a chain: its issuer is a trust anchor.
     pub cert: CertificateDer<'static>,
-    /// Its private key, PKCS #8.
+    /// Private key, PKCS #8.
     pub key: PrivateKeyDer<'static>,
-    /// When it was signed (not the backdated begin of validity).
+    /// Time of signing, not the backdated `notBefore`.
     pub issued: Timestamp,
-    /// End of its validity; never after the CA's.
+    /// End of validity; never after the CA's.
     pub not_after: Timestamp,
 }
 
 /// A certificate and its key as PEM.
 pub struct PemPair {
-    /// The certificate.
+    /// Certificate.
     pub cert: String,
-    /// Its key.
+    /// Private key.
     pub key: String,
 }
 
 impl Ca {
-    /// Makes a new CA whose validity began an hour before `now` and ends `lifetime` after it.
+    /// Creates a CA that is valid from an hour before `now` until `lifetime` after it.
     ///
     /// # Errors
-    /// [`SignError`] where the dates cannot be expressed or the cryptography fails.
+    /// [`SignError`] if the dates are out of range or the cryptography fails.
     pub fn generate(lifetime: Duration, now: Timestamp) -> Result<Self, SignError> {
-        let rcgen = |source| SignError::Rcgen { what: "CA", source };
-        let not_after = end_of(lifetime, now)?;
+        let rcgen = |source| SignError::Rcgen { kind: "CA", source };
+        let not_after = end_after(lifetime, now)?;
         let key = KeyPair::generate().map_err(rcgen)?;
         let mut params = CertificateParams::default();
-        // The time tells two CAs apart in a bundle, for people and for verifiers that search by name.
+        // The time makes the name unique: verifiers search a bundle by name.
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, format!("wva-ca@{}", now.as_second()));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        validity(&mut params, lifetime, now, not_after)?;
+        set_validity(&mut params, lifetime, now, not_after)?;
         let cert = params.self_signed(&key).map_err(rcgen)?;
-        // Dates of certificates have no fractions of a second.
+        // Certificates have no fractions of a second.
         let not_before = Timestamp::from_second((now - BACKDATED).as_second())
             .map_err(|_| SignError::Lifetime { lifetime, now })?;
         Ok(Self { cert: CaCert { der: cert.der().clone(), pem: cert.pem(), not_before, not_after }, key })
     }
 
-    /// Reads a CA that can sign at `now` from the PEM of two entries.
+    /// Parses a CA that can sign at `now` from the PEM of two entries.
     pub(crate) fn parse(
         (cert_entry, cert): (&'static str, Option<&[u8]>),
         (key_entry, key): (&'static str, Option<&[u8]>),
         now: Timestamp,
-    ) -> Result<Self, Why> {
-        let cert = CaCert::parse(cert_entry, cert.ok_or(Why::Missing { entry: cert_entry })?, now)?;
-        let not_a_key = || Why::NotAKey { entry: key_entry };
-        let pem =
-            std::str::from_utf8(key.ok_or(Why::Missing { entry: key_entry })?).map_err(|_| not_a_key())?;
+    ) -> Result<Self, CaFault> {
+        let cert = CaCert::parse(cert_entry, cert.ok_or(CaFault::Missing { entry: cert_entry })?, now)?;
+        let not_a_key = || CaFault::NotAKey { entry: key_entry };
+        let pem = std::str::from_utf8(key.ok_or(CaFault::Missing { entry: key_entry })?)
+            .map_err(|_| not_a_key())?;
         let key = KeyPair::from_pem(pem).map_err(|_| not_a_key())?;
         let der = cert.der.clone();
         let (_, x509) = x509_parser::parse_x509_certificate(&der)
-            .map_err(|_| Why::NotACertificate { entry: cert_entry })?;
+            .map_err(|_| CaFault::NotACertificate { entry: cert_entry })?;
         if x509.public_key().raw != key.subject_public_key_info().as_slice() {
-            return Err(Why::KeyMismatch { entry: key_entry });
+            return Err(CaFault::KeyMismatch { entry: key_entry });
         }
         let ca = Self { cert, key };
-        trial::judge(&ca, &x509, now).map_err(|unfit| Why::CannotSign { entry: cert_entry, unfit })?;
+        verify::check_ca(&ca, &x509, now)
+            .map_err(|defect| CaFault::CannotSign { entry: cert_entry, defect })?;
         Ok(ca)
     }
 
-    /// PEM of the private key. For the Secret alone.
+    /// Private key as PEM. Only for the Secret.
     pub(crate) fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
 
-    /// The certificate.
+    /// Certificate of the CA.
     #[must_use]
     pub fn cert(&self) -> &CaCert {
         &self.cert
     }
 
-    /// Signs a serving certificate, with a fresh key, for `names` (DNS names; IP addresses are recognised). It ends
-    /// `lifetime` after `now`, or with the CA where that is sooner.
+    /// Signs a serving certificate with a new key for `names` (DNS names or IP addresses). It ends `lifetime` after
+    /// `now`, or with the CA if that is sooner.
     ///
     /// # Errors
-    /// [`SignError`] where a name is no DNS name, the dates cannot be expressed, or the cryptography fails.
+    /// [`SignError`] if a name is not valid, the dates are out of range, or the cryptography fails.
     pub fn sign_serving(
         &self,
         names: &[String],
         lifetime: Duration,
         now: Timestamp,
-    ) -> Result<Signed, SignError> {
-        let key = fresh_key()?;
+    ) -> Result<SignedCert, SignError> {
+        let key = generate_key()?;
         let (cert, not_after) = self.sign(&key, names, lifetime, now)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-        Ok(Signed { cert: cert.der().clone(), key, issued: now, not_after })
+        Ok(SignedCert { cert: cert.der().clone(), key, issued: now, not_after })
     }
 
-    /// The same as PEM, for files.
+    /// Like [`Ca::sign_serving`], as PEM for files.
     ///
     /// # Errors
-    /// Those of [`Ca::sign_serving`].
+    /// As [`Ca::sign_serving`].
     pub fn sign_serving_pem(
         &self,
         names: &[String],
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<PemPair, SignError> {
-        let key = fresh_key()?;
+        let key = generate_key()?;
         let (cert, _) = self.sign(&key, names, lifetime, now)?;
         Ok(PemPair { cert: cert.pem(), key: key.serialize_pem() })
     }
 
-    /// A serving certificate that is of no use, for the CA's own key: whether it verifies tells of the CA.
-    pub(crate) fn sign_trial(
+    /// Signs a certificate for the CA's own key, which only serves to check the CA.
+    pub(crate) fn sign_test_cert(
         &self,
         name: &str,
         lifetime: Duration,
@@ -279,7 +280,7 @@ impl Ca {
         Ok(cert.der().clone())
     }
 
-    /// The certificate of `key`, and its end.
+    /// Signs a certificate for `key`; returns it with its end of validity.
     fn sign(
         &self,
         key: &KeyPair,
@@ -287,36 +288,36 @@ impl Ca {
         lifetime: Duration,
         now: Timestamp,
     ) -> Result<(rcgen::Certificate, Timestamp), SignError> {
-        let rcgen = |source| SignError::Rcgen { what: "serving", source };
-        let not_after = end_of(lifetime, now)?.min(self.cert.not_after);
+        let rcgen = |source| SignError::Rcgen { kind: "serving", source };
+        let not_after = end_after(lifetime, now)?.min(self.cert.not_after);
         let mut params = CertificateParams::new(names).map_err(rcgen)?;
-        // The names stand in the subject alternative name alone. A common name is of no use to a verifier and has a
-        // limit of 64 characters.
+        // Only the subject alternative name has the names. Verifiers ignore a common name, which is limited to 64
+        // characters.
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
-        validity(&mut params, lifetime, now, not_after)?;
+        set_validity(&mut params, lifetime, now, not_after)?;
         let issuer = Issuer::from_ca_cert_der(&self.cert.der, &self.key).map_err(rcgen)?;
         let cert = params.signed_by(key, &issuer).map_err(rcgen)?;
         Ok((cert, not_after))
     }
 }
 
-fn fresh_key() -> Result<KeyPair, SignError> {
-    KeyPair::generate().map_err(|source| SignError::Rcgen { what: "serving", source })
+fn generate_key() -> Result<KeyPair, SignError> {
+    KeyPair::generate().map_err(|source| SignError::Rcgen { kind: "serving", source })
 }
 
-fn end_of(lifetime: Duration, now: Timestamp) -> Result<Timestamp, SignError> {
+fn end_after(lifetime: Duration, now: Timestamp) -> Result<Timestamp, SignError> {
     SignedDuration::try_from(lifetime)
         .ok()
         .and_then(|span| now.checked_add(span).ok())
-        // X.509 counts whole seconds: what is compared later must be what was written.
+        // X.509 has whole seconds; later comparisons need the stored value.
         .and_then(|end| Timestamp::from_second(end.as_second()).ok())
         .ok_or(SignError::Lifetime { lifetime, now })
 }
 
-fn validity(
+fn set_validity(
     params: &mut CertificateParams,
     lifetime: Duration,
     now: Timestamp,

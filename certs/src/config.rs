@@ -1,51 +1,51 @@
-//! What certificates are kept for, and what such a wish must look like.
+//! Settings of mode `self`, and their validation.
 
 use std::time::Duration;
 
 use rustls::pki_types::{DnsName, IpAddr};
 
-/// Shortest lifetime of a certificate: below it, renewals chase each other.
-const SHORTEST_LIFETIME: Duration = Duration::from_mins(1);
+/// Minimum lifetime of a certificate. A shorter one would be renewed all the time.
+const MIN_LIFETIME: Duration = Duration::from_mins(1);
 
-/// What to keep certificates for.
+/// Settings of the CA and the serving certificates.
 #[derive(Clone, Debug)]
 pub struct CertsConfig {
     /// Namespace of the Secret: the controller's own.
     pub namespace: String,
     /// Name of the Secret.
     pub secret_name: String,
-    /// DNS names (and IP addresses) of the serving certificate; [`CertsConfig::service_names`] gives a Service's.
+    /// DNS names and IP addresses of the serving certificate. See [`CertsConfig::service_names`].
     pub dns_names: Vec<String>,
-    /// Life of a CA made here; at least a minute.
+    /// Lifetime of a new CA; at least a minute.
     pub ca_lifetime: Duration,
-    /// Life of a serving certificate; at least a minute. Never longer than what its CA has left.
+    /// Lifetime of a serving certificate; at least a minute. It ends no later than its CA.
     pub cert_lifetime: Duration,
 }
 
-/// What is wrong with a [`CertsConfig`].
+/// An invalid [`CertsConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// No name to serve.
-    #[error("no DNS names for the serving certificate: name at least <service>.<namespace>.svc")]
+    /// No names for the serving certificate.
+    #[error("no DNS names for the serving certificate; set at least <service>.<namespace>.svc")]
     NoNames,
-    /// A name that no certificate can carry.
+    /// A name that is not valid in a certificate.
     #[error("{name:?} is neither a DNS name nor an IP address")]
     BadName {
         /// The name.
         name: String,
     },
     /// A lifetime below a minute.
-    #[error("{what} of {found:?} is too short: the least is {SHORTEST_LIFETIME:?}")]
+    #[error("{setting} {found:?} is too short; use at least {MIN_LIFETIME:?}")]
     TooShort {
-        /// Which lifetime.
-        what: &'static str,
-        /// What was set.
+        /// `CA lifetime` or `certificate lifetime`.
+        setting: &'static str,
+        /// Configured value.
         found: Duration,
     },
 }
 
 impl CertsConfig {
-    /// The names under which a cluster reaches Service `service` of `namespace`.
+    /// DNS names of Service `service` in `namespace`.
     #[must_use]
     pub fn service_names(service: &str, namespace: &str) -> Vec<String> {
         let name = format!("{service}.{namespace}");
@@ -61,16 +61,17 @@ impl CertsConfig {
                 return Err(ConfigError::BadName { name: name.clone() });
             }
         }
-        for (what, found) in [("CA lifetime", self.ca_lifetime), ("certificate lifetime", self.cert_lifetime)]
+        for (setting, found) in
+            [("CA lifetime", self.ca_lifetime), ("certificate lifetime", self.cert_lifetime)]
         {
-            if found < SHORTEST_LIFETIME {
-                return Err(ConfigError::TooShort { what, found });
+            if found < MIN_LIFETIME {
+                return Err(ConfigError::TooShort { setting, found });
             }
         }
         Ok(())
     }
 
-    /// The shorter of the two lifetimes: what looks and pauses are measured by.
+    /// The shorter of the two lifetimes. Check intervals and pauses are fractions of it.
     pub(crate) fn shortest_life(&self) -> Duration {
         self.cert_lifetime.min(self.ca_lifetime)
     }

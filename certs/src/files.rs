@@ -1,6 +1,5 @@
-//! Mode `files`: certificate, key and CA that somebody else makes, read again every few seconds. The kubelet swaps a
-//! link and says nothing, and a folder is small: looking is enough. Whatever is bad is said once, and the last good
-//! pair stays in use.
+//! Mode `files`: certificate, key and CA files of an external issuer, polled every few seconds. The kubelet replaces
+//! them by swapping a link. Each fault is logged once, and the last valid pair stays in use.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -17,53 +16,53 @@ use crate::serving::{ServingError, Span};
 use crate::state::CertPublisher;
 use crate::x509::{BadPem, Cert};
 
-/// The CA's file, beside the other two.
-const CA_NAME: &str = "ca.crt";
-/// Between two looks.
-const POLL: Duration = Duration::from_secs(5);
-/// A chain is a few kilobytes.
-const LONGEST: usize = 1 << 20;
-/// Every webhook entry carries the bundle once, and an object has at most 1.5 MiB.
-const LONGEST_BUNDLE: usize = 128 << 10;
-/// Longest wait for a look. One that hangs on a network volume goes on meanwhile, and is the only one.
-const LOOK: Duration = Duration::from_secs(2);
-/// Looks at one moment, so that what is read does not come from two sides of a swap.
-const TRIES: usize = 3;
-/// CAs of earlier contents that are still trusted.
-const MOST_FORMER: usize = 4;
+/// CA file, in the directory of the other two.
+const CA_FILE: &str = "ca.crt";
+/// Time between two polls.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Size limit of a file; a chain has a few kilobytes.
+const MAX_FILE_BYTES: usize = 1 << 20;
+/// Size limit of the bundle. Each webhook of a configuration has a copy, and an object is limited to 1.5 MiB.
+const MAX_BUNDLE_BYTES: usize = 128 << 10;
+/// Time limit of a read. A read that hangs on a network volume continues, and no second one starts.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
+/// Maximum reads until two are equal, so that the contents are not from two sides of a swap.
+const MAX_READS: usize = 3;
+/// Maximum number of CAs of earlier contents that stay trusted.
+const MAX_FORMER_CAS: usize = 4;
 
-/// What is wrong with the files.
+/// A fault of the files.
 #[derive(Debug, thiserror::Error)]
-enum Fault {
+enum FileFault {
     #[error("cannot read {path}: check that the volume is mounted there and that its Secret exists")]
     Unreadable {
         path: PathBuf,
         #[source]
         source: std::io::Error,
     },
-    #[error("{path} could not be read within {limit:?}: check the volume that is mounted there")]
-    Slow { path: PathBuf, limit: Duration },
-    #[error("{path} is longer than {limit} bytes: leave in it only what is needed")]
+    #[error("{path} not read within {limit:?}: check the volume that is mounted there")]
+    TimedOut { path: PathBuf, limit: Duration },
+    #[error("{path} is longer than {limit} bytes: remove other content from it")]
     TooLong { path: PathBuf, limit: usize },
-    #[error("{path} cannot be used: put a certificate there, with its chain below it")]
+    #[error("{path} is not usable: write a certificate to it, followed by its chain")]
     NotACertificate {
         path: PathBuf,
         #[source]
         source: BadPem,
     },
-    #[error("{path} holds no private key in PEM")]
+    #[error("{path} has no private key in PEM")]
     NotAKey { path: PathBuf },
-    #[error("{key} does not belong to the certificate of {cert}: put both there together")]
+    #[error("{key} is not the key of the certificate in {cert}: replace both together")]
     Mismatch {
         cert: PathBuf,
         key: PathBuf,
         #[source]
         source: Box<ServingError>,
     },
-    #[error("the certificate of {path} expired at {not_after}: whoever makes it must renew it")]
+    #[error("the certificate in {path} expired at {not_after}: check its issuer")]
     Expired { path: PathBuf, not_after: Timestamp },
     #[error(
-        "there is no {path}: no webhook can be opened without the CA. Put it there, or set the caBundles yourself"
+        "{path} does not exist: webhooks cannot be registered without the CA; add the file, or set the caBundles yourself"
     )]
     NoCa { path: PathBuf },
 }
@@ -75,105 +74,120 @@ struct Paths {
     ca: PathBuf,
 }
 
-/// What the files held at one moment.
+/// Contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     cert: Vec<u8>,
     key: Vec<u8>,
-    /// `None` where there is no such file.
+    /// `None` if the file does not exist.
     ca: Option<Vec<u8>>,
+}
+
+#[derive(PartialEq, Eq)]
+struct PairContents {
+    cert: Vec<u8>,
+    key: Vec<u8>,
 }
 
 /// The state of the task.
 pub(crate) struct Files {
     paths: Paths,
     clock: Clock,
-    filled: CertPublisher,
-    /// Certificate and key in use, as their files held them.
-    in_use: Option<(Vec<u8>, Vec<u8>)>,
-    /// The CAs of the file, and those of earlier contents, until they expire: a replica whose volume has not been
-    /// updated yet serves what they signed.
+    publisher: CertPublisher,
+    /// Contents of the certificate and key files in use.
+    in_use: Option<PairContents>,
+    /// CAs in the file.
     cas: Vec<Cert>,
+    /// CAs of earlier contents, until they expire. Replicas with an older volume serve certificates of them.
     former: Vec<Cert>,
-    /// What was said at the last look.
-    said: Vec<String>,
-    /// A look that took too long, and still does.
-    under_way: Option<JoinHandle<Result<Contents, Fault>>>,
+    /// Faults of the last poll.
+    logged: Vec<String>,
+    /// A read that exceeded its time limit and still runs.
+    pending_read: Option<JoinHandle<Result<Contents, FileFault>>>,
 }
 
 impl Files {
-    pub(crate) fn new(directory: &Path, cert: &str, key: &str, clock: Clock, filled: CertPublisher) -> Self {
+    pub(crate) fn new(
+        directory: &Path,
+        cert: &str,
+        key: &str,
+        clock: Clock,
+        publisher: CertPublisher,
+    ) -> Self {
         let paths =
-            Paths { cert: directory.join(cert), key: directory.join(key), ca: directory.join(CA_NAME) };
-        let (in_use, cas, former, said) = (None, Vec::new(), Vec::new(), Vec::new());
-        Self { paths, clock, filled, in_use, cas, former, said, under_way: None }
+            Paths { cert: directory.join(cert), key: directory.join(key), ca: directory.join(CA_FILE) };
+        let (in_use, cas, former, logged) = (None, Vec::new(), Vec::new(), Vec::new());
+        Self { paths, clock, publisher, in_use, cas, former, logged, pending_read: None }
     }
 
     pub(crate) async fn run(mut self) {
-        let mut poll = tokio::time::interval(POLL);
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             poll.tick().await;
-            self.round(read_steadily).await;
+            self.poll(read_consistently).await;
         }
     }
 
-    /// One look, on a thread of its own and for a bounded time: what hangs holds up neither the renewal of what was
-    /// read before nor the word that it has expired.
-    async fn round(&mut self, read: impl FnOnce(&Paths) -> Result<Contents, Fault> + Send + 'static) {
-        let mut look = self.under_way.take().unwrap_or_else(|| {
+    /// Polls once. The read has its own thread and a time limit, so that a hanging volume does not block the log of an
+    /// expiry.
+    async fn poll(&mut self, read: impl FnOnce(&Paths) -> Result<Contents, FileFault> + Send + 'static) {
+        let mut reading = self.pending_read.take().unwrap_or_else(|| {
             let paths = self.paths.clone();
             tokio::task::spawn_blocking(move || read(&paths))
         });
-        match timeout(LOOK, &mut look).await {
-            Ok(Ok(read)) => self.look(read),
+        match timeout(READ_TIMEOUT, &mut reading).await {
+            Ok(Ok(read)) => self.process_read(read),
             Ok(Err(error)) => {
-                tracing::error!(%error, "A look at the certificate files failed: please report this");
+                tracing::error!(%error, "Reading the certificate files panicked; please report this bug");
             }
             Err(_) => {
-                self.under_way = Some(look);
-                self.look(Err(Fault::Slow { path: self.paths.cert.clone(), limit: LOOK }));
+                self.pending_read = Some(reading);
+                self.process_read(Err(FileFault::TimedOut {
+                    path: self.paths.cert.clone(),
+                    limit: READ_TIMEOUT,
+                }));
             }
         }
     }
 
-    fn look(&mut self, read: Result<Contents, Fault>) {
+    fn process_read(&mut self, read: Result<Contents, FileFault>) {
         let now = (self.clock)();
         let mut faults = Vec::new();
         match read {
-            Ok(contents) => faults.extend(self.take(contents, now)),
+            Ok(contents) => faults.extend(self.apply(contents, now)),
             Err(fault) => faults.push(fault),
         }
-        if let Some(not_after) = self.filled.serving.not_after().filter(|end| now >= *end) {
-            faults.push(Fault::Expired { path: self.paths.cert.clone(), not_after });
+        if let Some(not_after) = self.publisher.serving.not_after().filter(|end| now >= *end) {
+            faults.push(FileFault::Expired { path: self.paths.cert.clone(), not_after });
         }
         self.publish(now);
-        self.say(&faults);
+        self.log_faults(&faults);
     }
 
-    /// Puts what changed to use; what is wrong with it.
-    fn take(&mut self, contents: Contents, now: Timestamp) -> Vec<Fault> {
-        // The CA first: whoever verifies should know it before a certificate of it is served.
-        let ca = self.take_ca(contents.ca.as_deref(), now);
+    /// Uses changed contents and returns their faults.
+    fn apply(&mut self, contents: Contents, now: Timestamp) -> Vec<FileFault> {
+        // The CA comes first: clients should trust it before they see its certificate.
+        let ca = self.install_cas(contents.ca.as_deref(), now);
         self.publish(now);
-        let pair = self.take_pair((contents.cert, contents.key));
+        let pair = self.install_pair(PairContents { cert: contents.cert, key: contents.key });
         [ca, pair].into_iter().filter_map(Result::err).collect()
     }
 
-    fn take_pair(&mut self, pair: (Vec<u8>, Vec<u8>)) -> Result<(), Fault> {
+    fn install_pair(&mut self, pair: PairContents) -> Result<(), FileFault> {
         if self.in_use.as_ref() == Some(&pair) {
             return Ok(());
         }
         let Paths { cert, key, .. } = &self.paths;
-        let not_a_certificate = |source| Fault::NotACertificate { path: cert.clone(), source };
-        let chain = Cert::read_all(&pair.0).map_err(not_a_certificate)?;
+        let not_a_certificate = |source| FileFault::NotACertificate { path: cert.clone(), source };
+        let chain = Cert::read_all(&pair.cert).map_err(not_a_certificate)?;
         let private =
-            PrivateKeyDer::from_pem_slice(&pair.1).map_err(|_| Fault::NotAKey { path: key.clone() })?;
+            PrivateKeyDer::from_pem_slice(&pair.key).map_err(|_| FileFault::NotAKey { path: key.clone() })?;
         let leaf = chain.first().ok_or_else(|| not_a_certificate(BadPem::NoCertificate))?;
         let Cert { not_before: issued, not_after, .. } = *leaf;
         let span = Span { issued, renew_at: not_after, not_after };
         let ders = chain.iter().map(|cert| cert.der.clone()).collect();
-        self.filled.serving.install(ders, private, span).map_err(|source| Fault::Mismatch {
+        self.publisher.serving.install(ders, private, span).map_err(|source| FileFault::Mismatch {
             cert: cert.clone(),
             key: key.clone(),
             source: Box::new(source),
@@ -183,21 +197,22 @@ impl Files {
         Ok(())
     }
 
-    fn take_ca(&mut self, pem: Option<&[u8]>, now: Timestamp) -> Result<(), Fault> {
+    fn install_cas(&mut self, pem: Option<&[u8]>, now: Timestamp) -> Result<(), FileFault> {
         let path = || self.paths.ca.clone();
         let Some(pem) = pem else {
-            return if self.cas.is_empty() { Err(Fault::NoCa { path: path() }) } else { Ok(()) };
+            return if self.cas.is_empty() { Err(FileFault::NoCa { path: path() }) } else { Ok(()) };
         };
-        if pem.len() > LONGEST_BUNDLE {
-            return Err(Fault::TooLong { path: path(), limit: LONGEST_BUNDLE });
+        if pem.len() > MAX_BUNDLE_BYTES {
+            return Err(FileFault::TooLong { path: path(), limit: MAX_BUNDLE_BYTES });
         }
-        let cas = Cert::read_all(pem).map_err(|source| Fault::NotACertificate { path: path(), source })?;
-        let gone = std::mem::replace(&mut self.cas, cas);
-        self.former.splice(0..0, gone);
+        let cas =
+            Cert::read_all(pem).map_err(|source| FileFault::NotACertificate { path: path(), source })?;
+        let replaced = std::mem::replace(&mut self.cas, cas);
+        self.former.splice(0..0, replaced);
         let mut kept: Vec<Cert> = Vec::new();
         for cert in std::mem::take(&mut self.former) {
             let known = self.cas.iter().chain(&kept).any(|other| other.der == cert.der);
-            if !known && now < cert.not_after && kept.len() < MOST_FORMER {
+            if !known && now < cert.not_after && kept.len() < MAX_FORMER_CAS {
                 kept.push(cert);
             }
         }
@@ -208,34 +223,34 @@ impl Files {
     fn publish(&self, now: Timestamp) {
         let mut bundle: Vec<u8> = self.cas.iter().flat_map(|cert| cert.pem.bytes()).collect();
         for cert in self.former.iter().filter(|cert| now < cert.not_after) {
-            if bundle.len() + cert.pem.len() <= LONGEST_BUNDLE {
+            if bundle.len() + cert.pem.len() <= MAX_BUNDLE_BYTES {
                 bundle.extend(cert.pem.bytes());
             }
         }
-        self.filled.publish(bundle, self.cas.first().map(|cert| cert.not_after));
+        self.publisher.publish(bundle, self.cas.first().map(|cert| cert.not_after));
     }
 
-    /// Says what is wrong, once as long as it stays the same.
-    fn say(&mut self, faults: &[Fault]) {
-        let mut said = Vec::new();
+    /// Logs new faults.
+    fn log_faults(&mut self, faults: &[FileFault]) {
+        let mut logged = Vec::new();
         for fault in faults {
             let text = fault.to_string();
-            if !self.said.contains(&text) {
+            if !self.logged.contains(&text) {
                 let error = fault as &dyn std::error::Error;
-                let kept =
-                    if self.filled.serving.loaded() { "; the last good pair stays in use" } else { "" };
-                tracing::warn!(error, "The certificate files are not right{kept}");
+                let effect =
+                    if self.publisher.serving.is_loaded() { "; keeping the last valid pair" } else { "" };
+                tracing::warn!(error, "Invalid certificate files{effect}");
             }
-            said.push(text);
+            logged.push(text);
         }
-        self.said = said;
+        self.logged = logged;
     }
 }
 
-/// Reads until two readings agree.
-fn read_steadily(paths: &Paths) -> Result<Contents, Fault> {
+/// Reads until two results are equal.
+fn read_consistently(paths: &Paths) -> Result<Contents, FileFault> {
     let mut contents = read_once(paths)?;
-    for _ in 1..TRIES {
+    for _ in 1..MAX_READS {
         let again = read_once(paths)?;
         if again == contents {
             break;
@@ -245,26 +260,26 @@ fn read_steadily(paths: &Paths) -> Result<Contents, Fault> {
     Ok(contents)
 }
 
-fn read_once(paths: &Paths) -> Result<Contents, Fault> {
+fn read_once(paths: &Paths) -> Result<Contents, FileFault> {
     let ca = match read(&paths.ca) {
         Ok(ca) => Some(ca),
-        Err(Fault::Unreadable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
+        Err(FileFault::Unreadable { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
         Err(fault) => return Err(fault),
     };
     Ok(Contents { cert: read(&paths.cert)?, key: read(&paths.key)?, ca })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, Fault> {
-    let unreadable = |source| Fault::Unreadable { path: path.to_owned(), source };
-    // To open a pipe would be to wait for who writes it.
+fn read(path: &Path) -> Result<Vec<u8>, FileFault> {
+    let unreadable = |source| FileFault::Unreadable { path: path.to_owned(), source };
+    // Opening a pipe would block until a process writes to it.
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(unreadable(std::io::Error::other("it is no regular file")));
+        return Err(unreadable(std::io::Error::other("it is not a regular file")));
     }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(unreadable)?;
-    file.take(LONGEST as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() > LONGEST {
-        return Err(Fault::TooLong { path: path.to_owned(), limit: LONGEST });
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() > MAX_FILE_BYTES {
+        return Err(FileFault::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES });
     }
     Ok(bytes)
 }

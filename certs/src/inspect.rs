@@ -1,5 +1,5 @@
-//! Looks at certificates, keys and bundles that somebody hands over, and says what does not fit together. Nothing is
-//! read or printed here, and no key ever leaves.
+//! Checks that certificates, keys and bundles match each other. This module reads no files, prints nothing, and its
+//! report contains no private key.
 
 use std::fmt::Write as _;
 
@@ -11,69 +11,68 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::set::{CA_CERT, NEXT_CA_CERT, PREVIOUS_CA_CERT};
 use crate::x509::{self, Cert};
 
-/// One text to look at.
+/// One PEM text to inspect.
 #[derive(Clone)]
-pub struct Given {
-    /// Where it stands, for people: an object, a folder with a final slash, or nothing.
+pub struct InspectInput {
+    /// Object, directory with a final slash, or empty.
     pub place: String,
-    /// Name of the entry or file; what it is for is told from that.
+    /// Name of the entry or file; it determines the role.
     pub name: String,
-    /// What it holds.
+    /// Content.
     pub pem: Vec<u8>,
 }
 
-/// One certificate that was found.
+/// One certificate of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Where it stands.
+pub struct CertRow {
+    /// Object or file, and entry.
     pub place: String,
-    /// What it is: the current, next or previous CA, a serving certificate, a part of a bundle.
-    pub what: &'static str,
-    /// Its names, or its subject where it has none.
+    /// Role: current, next or previous CA, serving certificate, or part of a bundle.
+    pub role: &'static str,
+    /// Names, or the subject of a certificate without names.
     pub names: String,
-    /// It may sign others.
+    /// Whether it is a CA certificate.
     pub is_ca: bool,
-    /// Begin of its validity.
+    /// Start of validity.
     pub not_before: Timestamp,
-    /// End of its validity.
+    /// End of validity.
     pub not_after: Timestamp,
-    /// SHA-256 of its DER, hexadecimal.
+    /// SHA-256 of the DER, hexadecimal.
     pub fingerprint: String,
 }
 
-/// What was found.
+/// Result of an inspection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Every certificate.
-    pub rows: Vec<Row>,
-    /// What fits.
+    /// All certificates.
+    pub rows: Vec<CertRow>,
+    /// Results of successful checks.
     pub notes: Vec<String>,
-    /// What does not.
+    /// Faults.
     pub findings: Vec<String>,
 }
 
-/// Looks at all that was given, together: a key is looked for among all certificates, and a serving certificate is
-/// verified against all CAs.
+/// Inspects all inputs together: compares keys with certificates, and verifies serving certificates against all CAs.
 #[must_use]
-pub fn inspect(given: &[Given], now: Timestamp) -> Report {
-    let mut seen = Seen::default();
-    for one in given {
-        seen.read(one);
+pub fn inspect(inputs: &[InspectInput], now: Timestamp) -> Report {
+    let mut inspection = Inspection::default();
+    for input in inputs {
+        inspection.add(input);
     }
-    if seen.certs.is_empty() && seen.report.findings.is_empty() {
-        seen.report.findings.push("there is no certificate in what was given".to_owned());
+    if inspection.certs.is_empty() && inspection.report.findings.is_empty() {
+        inspection.report.findings.push("the input contains no certificate".to_owned());
     }
-    seen.dates(now);
-    seen.keys();
-    seen.serving(now);
-    seen.bundles();
-    seen.report
+    inspection.check_dates(now);
+    inspection.check_keys();
+    inspection.check_serving(now);
+    inspection.check_bundles();
+    inspection.report
 }
 
 /// SHA-256 in hexadecimal.
 #[must_use]
 pub fn fingerprint(der: &CertificateDer<'_>) -> String {
-    // The hash of a TLS 1.3 suite that is there in any case: no dependency for one digest.
+    // Uses the hash of a TLS 1.3 suite to avoid a dependency for one digest.
     let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let Some(suite) = suite.tls13() else { return String::new() };
     let digest = suite.common.hash_provider.hash(der);
@@ -84,51 +83,64 @@ pub fn fingerprint(der: &CertificateDer<'_>) -> String {
     })
 }
 
+/// A certificate of an input.
+struct InputCert<'a> {
+    input: &'a InspectInput,
+    /// Whether it is part of a chain below a serving certificate.
+    is_chained: bool,
+    cert: Cert,
+}
+
+/// A private key of an input.
+struct InputKey<'a> {
+    input: &'a InspectInput,
+    /// Its public key, DER.
+    public_key: Vec<u8>,
+}
+
 #[derive(Default)]
-struct Seen<'a> {
-    /// Where each stands, and whether it is a part of the chain below a certificate that is no CA's.
-    certs: Vec<(&'a Given, bool, Cert)>,
-    /// Public keys of the private keys.
-    keys: Vec<(&'a Given, Vec<u8>)>,
+struct Inspection<'a> {
+    certs: Vec<InputCert<'a>>,
+    keys: Vec<InputKey<'a>>,
     report: Report,
 }
 
-impl<'a> Seen<'a> {
-    fn read(&mut self, given: &'a Given) {
-        let at = at(given);
-        if given.pem.is_empty() {
-            self.report.findings.push(format!("{at} is empty"));
+impl<'a> Inspection<'a> {
+    fn add(&mut self, input: &'a InspectInput) {
+        let place = place(input);
+        if input.pem.is_empty() {
+            self.report.findings.push(format!("{place} is empty"));
             return;
         }
-        let key = PrivateKeyDer::from_pem_slice(&given.pem).ok();
-        if key.is_some() || is_key(&given.name) {
-            let public = key.and_then(|key| {
+        let key = PrivateKeyDer::from_pem_slice(&input.pem).ok();
+        if key.is_some() || is_key(&input.name) {
+            let public_key = key.and_then(|key| {
                 aws_lc_rs::sign::any_supported_type(&key).ok()?.public_key().map(|p| p.to_vec())
             });
-            match public {
-                Some(public) => self.keys.push((given, public)),
-                None => self.report.findings.push(format!("{at} holds no private key that can be used")),
+            match public_key {
+                Some(public_key) => self.keys.push(InputKey { input, public_key }),
+                None => self.report.findings.push(format!("{place} holds no usable private key")),
             }
         }
-        match Cert::read_all(&given.pem) {
+        match Cert::read_all(&input.pem) {
             Ok(certs) => {
                 let leaf_first = certs.first().is_some_and(|cert| !cert.is_ca);
                 for (i, cert) in certs.into_iter().enumerate() {
-                    self.certs.push((given, i > 0 && leaf_first, cert));
+                    self.certs.push(InputCert { input, is_chained: i > 0 && leaf_first, cert });
                 }
             }
-            Err(_) if is_key(&given.name) => {}
-            Err(why) => self.report.findings.push(format!("{at} {why}")),
+            Err(_) if is_key(&input.name) => {}
+            Err(error) => self.report.findings.push(format!("{place} {error}")),
         }
     }
 
-    fn dates(&mut self, now: Timestamp) {
-        for (given, chained, cert) in &self.certs {
-            let (at, what) = (at(given), what(given, *chained, cert));
-            self.report.rows.push(Row {
-                place: at.clone(),
-                what,
-                names: shown_names(cert),
+    fn check_dates(&mut self, now: Timestamp) {
+        for input_cert in &self.certs {
+            let (place, role, cert) = (place(input_cert.input), role(input_cert), &input_cert.cert);
+            self.report.rows.push(CertRow {
+                place: place.clone(),
+                role,
+                names: display_names(cert),
                 is_ca: cert.is_ca,
                 not_before: cert.not_before,
                 not_after: cert.not_after,
@@ -136,103 +148,109 @@ impl<'a> Seen<'a> {
             });
             let findings = &mut self.report.findings;
             if now >= cert.not_after {
-                findings.push(format!("{at}: the {what} expired at {}", cert.not_after));
+                findings.push(format!("{place}: the {role} expired at {}", cert.not_after));
             } else if now < cert.not_before {
-                findings.push(format!("{at}: the {what} is not valid before {}", cert.not_before));
+                findings.push(format!("{place}: the {role} is not valid before {}", cert.not_before));
             }
-            if what.ends_with(" CA") && !cert.is_ca {
-                findings
-                    .push(format!("{at}: this certificate is not a CA's, so nothing that it signs counts"));
+            if role.ends_with(" CA") && !cert.is_ca {
+                findings.push(format!("{place}: not a CA certificate, so clients reject what it signs"));
             }
         }
     }
 
-    /// Each key belongs to the certificate beside it, or to any where none has its name.
-    fn keys(&mut self) {
-        for (given, public) in &self.keys {
-            let beside: Vec<_> = self
+    /// Compares each key with the certificate of the same name, or with all certificates if there is none.
+    fn check_keys(&mut self) {
+        for key in &self.keys {
+            let same_name: Vec<_> = self
                 .certs
                 .iter()
-                .filter(|(other, chained, _)| {
-                    !chained && other.place == given.place && stem(&other.name) == stem(&given.name)
+                .filter(|InputCert { input, is_chained, .. }| {
+                    !is_chained
+                        && input.place == key.input.place
+                        && stem(&input.name) == stem(&key.input.name)
                 })
                 .collect();
-            let candidates = if beside.is_empty() { self.certs.iter().collect() } else { beside };
-            let at = at(given);
+            let candidates = if same_name.is_empty() { self.certs.iter().collect() } else { same_name };
+            let key_place = place(key.input);
             if candidates.is_empty() {
-                self.report.notes.push(format!("{at}: a private key, and no certificate to compare it with"));
-            } else if let Some((cert, ..)) = candidates.iter().find(|(.., cert)| cert.public_key == *public) {
-                self.report.notes.push(format!("{at} is the key of {}", self::at(cert)));
+                self.report
+                    .notes
+                    .push(format!("{key_place}: a private key; no certificate to compare it with"));
+            } else if let Some(found) = candidates.iter().find(|c| c.cert.public_key == key.public_key) {
+                self.report.notes.push(format!("{key_place} is the key of {}", place(found.input)));
             } else {
-                self.report.findings.push(format!("{at} is not the key of {}", self::at(candidates[0].0)));
+                let other = place(candidates[0].input);
+                self.report.findings.push(format!("{key_place} is not the key of {other}"));
             }
         }
     }
 
-    fn serving(&mut self, now: Timestamp) {
-        let cas: Vec<_> = self.certs.iter().filter(|(_, chained, cert)| cert.is_ca && !chained).collect();
-        for (given, chained, cert) in &self.certs {
-            if cert.is_ca || what(given, *chained, cert) != SERVING {
+    fn check_serving(&mut self, now: Timestamp) {
+        let cas: Vec<_> = self.certs.iter().filter(|c| c.cert.is_ca && !c.is_chained).collect();
+        for serving in &self.certs {
+            let InputCert { input, cert, .. } = serving;
+            if cert.is_ca || role(serving) != SERVING {
                 continue;
             }
-            let at = at(given);
+            let place = place(input);
             let chain: Vec<_> =
-                self.certs.iter().filter(|(g, chained, _)| *chained && std::ptr::eq(*g, *given)).collect();
+                self.certs.iter().filter(|c| c.is_chained && std::ptr::eq(c.input, *input)).collect();
             if cert.names.is_empty() {
                 self.report.findings.push(format!(
-                    "{at}: the {SERVING} has no names (subject alternative names), so no client takes it"
+                    "{place}: the {SERVING} has no names (subject alternative names), so clients reject it"
                 ));
             } else if cas.is_empty() {
-                self.report.notes.push(format!("{at}: no CA was given to verify it against"));
+                self.report.notes.push(format!("{place}: not verified; the input has no CA"));
             } else if let Err(error) = verify(cert, &ders(&chain), &ders(&cas), now) {
                 self.report
                     .findings
-                    .push(format!("{at} does not verify against any CA that was given: {error}"));
+                    .push(format!("{place} does not verify against any CA of the input: {error}"));
             } else {
-                self.report.notes.push(format!("{at} verifies against the CAs that were given"));
+                self.report.notes.push(format!("{place} verifies against the CAs of the input"));
             }
         }
     }
 
-    /// Each bundle carries the CA that signs now and the one that will.
-    fn bundles(&mut self) {
+    /// Checks that each bundle has the current and the next CA.
+    fn check_bundles(&mut self) {
         let signing: Vec<_> =
-            self.certs.iter().filter(|(given, ..)| [CA_CERT, NEXT_CA_CERT].contains(&&*given.name)).collect();
-        let mut bundles: Vec<&Given> =
-            self.certs.iter().map(|(given, ..)| *given).filter(|given| given.name == BUNDLE).collect();
-        bundles.dedup_by_key(|given| &given.place);
+            self.certs.iter().filter(|c| [CA_CERT, NEXT_CA_CERT].contains(&&*c.input.name)).collect();
+        let mut bundles: Vec<&InspectInput> =
+            self.certs.iter().map(|c| c.input).filter(|input| input.name == BUNDLE).collect();
+        bundles.dedup_by_key(|input| &input.place);
         for bundle in bundles {
-            let carried = |cert: &Cert| {
-                self.certs.iter().any(|(given, _, other)| {
-                    given.place == bundle.place && given.name == BUNDLE && other.der == cert.der
+            let is_in_bundle = |cert: &Cert| {
+                self.certs.iter().any(|InputCert { input, cert: other, .. }| {
+                    input.place == bundle.place && input.name == BUNDLE && other.der == cert.der
                 })
             };
-            for (given, ..) in signing.iter().filter(|(.., cert)| !carried(cert)) {
-                let finding = format!("{} does not carry the CA of {}", at(bundle), at(given));
+            for missing in signing.iter().filter(|c| !is_in_bundle(&c.cert)) {
+                let finding =
+                    format!("{} does not contain the CA of {}", place(bundle), place(missing.input));
                 self.report.findings.push(finding);
             }
         }
     }
 }
 
-/// Name of what stands in `clientConfig.caBundle` and `spec.caBundle`.
+/// Input name of a `clientConfig.caBundle` or `spec.caBundle`.
 pub const BUNDLE: &str = "caBundle";
 const SERVING: &str = "serving certificate";
 
-fn what(given: &Given, chained: bool, cert: &Cert) -> &'static str {
-    match given.name.as_str() {
+fn role(InputCert { input, is_chained, cert }: &InputCert<'_>) -> &'static str {
+    match input.name.as_str() {
         CA_CERT => "current CA",
         NEXT_CA_CERT => "next CA",
         PREVIOUS_CA_CERT => "previous CA",
         BUNDLE => "trusted certificate",
-        _ if chained => "part of a chain",
+        _ if *is_chained => "part of a chain",
         _ if cert.is_ca => "CA certificate",
         _ => SERVING,
     }
 }
 
-fn at(given: &Given) -> String {
-    let Given { place, name, .. } = given;
+fn place(input: &InspectInput) -> String {
+    let InspectInput { place, name, .. } = input;
     if place.is_empty() || place.ends_with('/') {
         format!("{place}{name}")
     } else {
@@ -248,12 +266,12 @@ fn stem(name: &str) -> &str {
     name.rsplit_once('.').map_or(name, |(stem, _)| stem)
 }
 
-fn shown_names(cert: &Cert) -> String {
+fn display_names(cert: &Cert) -> String {
     if cert.names.is_empty() { cert.subject.clone() } else { cert.names.join(",") }
 }
 
-fn ders(certs: &[&(&Given, bool, Cert)]) -> Vec<CertificateDer<'static>> {
-    certs.iter().map(|(.., cert)| cert.der.clone()).collect()
+fn ders(certs: &[&InputCert<'_>]) -> Vec<CertificateDer<'static>> {
+    certs.iter().map(|c| c.cert.der.clone()).collect()
 }
 
 fn verify(

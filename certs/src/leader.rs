@@ -1,5 +1,5 @@
-//! What the leader does beside the task of every replica: the steps of a rotation. All state is in the Secret; what
-//! this one remembers is who was seen to trust what, since it began.
+//! Rotation of the CA, which only the leader does. All state is in the Secret, except the reports of trust since the
+//! start of the term.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use tokio_util::sync::CancellationToken;
 use wva_runtime::{Backoff, Clock};
 
 use crate::ca::CaCert;
-use crate::news;
+use crate::events;
 use crate::rotation::Role;
 use crate::set::CaSet;
-use crate::state::{FIRST_PAUSE, Known, LONGEST_PAUSE, ca_check};
+use crate::state::{CaState, FIRST_DELAY, MAX_DELAY, ca_check_interval};
 use crate::store::{EnsuredSecret, Store, StoreError};
-use crate::trust::Trusts;
+use crate::trust::TrustTracker;
 
-/// How often those who trust are asked about while a rotation is under way.
-const ASK: Duration = Duration::from_secs(1);
+/// Time between two checks of the trust reports during a rotation.
+const TRUST_POLL: Duration = Duration::from_secs(1);
 
-/// Rotates the CA. Clones do the same.
+/// Rotates the CA.
 #[derive(Clone)]
 pub(crate) struct Leader {
     pub(crate) store: Store,
     pub(crate) client: kube::Client,
     pub(crate) clock: Clock,
-    pub(crate) known: watch::Receiver<Option<Known>>,
-    pub(crate) trusts: Trusts,
-    /// How often the task has been asked to read the Secret.
-    pub(crate) wanted: Arc<watch::Sender<u64>>,
-    /// The longest time between two looks at the Secret.
+    pub(crate) known: watch::Receiver<Option<CaState>>,
+    pub(crate) trust: TrustTracker,
+    /// Number of requests to the task to read the Secret.
+    pub(crate) read_requests: Arc<watch::Sender<u64>>,
+    /// Maximum time between two checks of the Secret.
     pub(crate) check: Duration,
-    /// How long a bundle has to be carried before it counts.
+    /// How long a consumer must have a bundle before it counts as trusted.
     pub(crate) settle: Duration,
 }
 
@@ -44,53 +44,53 @@ impl std::fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Runs until `stop`, writes nothing after it, and writes by `acting` alone.
+    /// Runs until `stop` and writes nothing after it. All writes use client `acting`.
     pub(crate) async fn run(mut self, acting: kube::Client, stop: CancellationToken) {
-        self.store = self.store.by(acting.clone());
+        self.store = self.store.with_client(acting.clone());
         self.client = acting;
         tokio::select! {
-            // First: what is ready together with the end must not act any more.
+            // `stop` comes first, so that nothing is written after it.
             biased;
             () = stop.cancelled() => {}
             () = self.lead(&stop) => {}
         }
     }
 
-    /// Has the task read the Secret, and waits until it has taken what it read into use.
-    pub(crate) async fn refreshed(mut self) {
-        let wanted = self.want();
-        // An error means that the task has ended, and with it soon the process.
-        self.known.wait_for(|known| known.as_ref().is_some_and(|known| known.read >= wanted)).await.ok();
+    /// Lets the task read the Secret and waits until it uses the result.
+    pub(crate) async fn refresh(mut self) {
+        let request = self.request_read();
+        let is_served = |known: &Option<CaState>| known.as_ref().is_some_and(|k| k.served_request >= request);
+        // An error means that the task, and soon the process, has ended.
+        self.known.wait_for(is_served).await.ok();
     }
 
-    fn want(&self) -> u64 {
-        self.wanted.send_modify(|wanted| *wanted += 1);
-        *self.wanted.borrow()
+    fn request_read(&self) -> u64 {
+        self.read_requests.send_modify(|requests| *requests += 1);
+        *self.read_requests.borrow()
     }
 
     async fn lead(mut self, stop: &CancellationToken) {
         let began = Instant::now();
-        let (mut look_at, mut rest_until) = (began, began);
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        let (mut check_at, mut earliest_step) = (began, began);
+        let mut backoff = Backoff::new(FIRST_DELAY, MAX_DELAY);
         loop {
-            // The task that knows ends with the process.
-            let Some(known) = self.first_known().await else { return stop.cancelled().await };
+            // `None`: the task ends with the process.
+            let Some(known) = self.wait_known().await else { return stop.cancelled().await };
             let trusted = self.trusted(&known, began);
             let now = Instant::now();
-            if now >= rest_until && (now >= look_at || is_trusted(&known.set, &trusted)) {
-                let done = self.step(&known, &trusted, stop).await;
-                if done {
+            if now >= earliest_step && (now >= check_at || is_trusted(&known.set, &trusted)) {
+                if self.step(&known, &trusted, stop).await {
                     backoff.reset();
                 }
                 let pause = backoff.next_delay();
-                let check = self.check.min(ca_check(&known.set));
-                (look_at, rest_until) = (Instant::now() + check, Instant::now() + pause);
+                let check = self.check.min(ca_check_interval(&known.set));
+                (check_at, earliest_step) = (Instant::now() + check, Instant::now() + pause);
             }
-            let ask = if known.set.next.is_some() { ASK } else { self.check };
-            let next = look_at.max(rest_until).min(Instant::now() + ask);
+            let poll = if known.set.next.is_some() { TRUST_POLL } else { self.check };
+            let next = check_at.max(earliest_step).min(Instant::now() + poll);
             tokio::select! {
                 changed = self.known.changed() => match changed {
-                    Ok(()) => look_at = Instant::now(),
+                    Ok(()) => check_at = Instant::now(),
                     Err(_) => return stop.cancelled().await,
                 },
                 () = tokio::time::sleep_until(next) => {}
@@ -98,48 +98,48 @@ impl Leader {
         }
     }
 
-    /// What is known, once something is. `None`: the task that knows has ended.
-    async fn first_known(&mut self) -> Option<Known> {
+    /// Waits for the first state of the task. `None`: the task has ended.
+    async fn wait_known(&mut self) -> Option<CaState> {
         let known = self.known.wait_for(Option::is_some).await.ok()?;
         known.clone()
     }
 
-    /// What every consumer has carried for a while.
-    fn trusted(&self, known: &Known, began: Instant) -> Vec<CertificateDer<'static>> {
+    /// Certificates that every consumer has had for the settle time.
+    fn trusted(&self, known: &CaState, began: Instant) -> Vec<CertificateDer<'static>> {
         let settle = self.settle;
-        // With nobody to ask, the time since the bundle was published has to do.
-        if known.since.max(began).elapsed() < settle {
+        // Without consumers, the time since the bundle was published decides.
+        if known.bundle_since.max(began).elapsed() < settle {
             return Vec::new();
         }
         let all = known.set.certs().map(|cert| cert.der().clone()).collect();
-        self.trusts.settled(all, began, settle)
+        self.trust.settled(all, began, settle)
     }
 
-    /// One look at the Secret and, where one is due, one step. False where it failed.
+    /// Checks the Secret and takes a step if one is due. Returns false on failure.
     async fn step(
         &self,
-        known: &Known,
+        known: &CaState,
         trusted: &[CertificateDer<'static>],
         stop: &CancellationToken,
     ) -> bool {
         let replica = known.replica(Role::Leader { trusted }, self.settle);
         match self.store.ensure(replica, stop).await {
             Ok(EnsuredSecret { set: found, change: None, .. }) => {
-                // Somebody else's step that the task has not seen, as its watch is behind or broken.
-                if !found.is(&known.set) {
-                    self.want();
+                // Another replica took a step that the task's watch has not reported.
+                if !found.has_same_certs(&known.set) {
+                    self.request_read();
                 }
                 true
             }
             Ok(EnsuredSecret { secret, change: Some(change), .. }) => {
-                self.want();
-                news::tell(&self.client, &secret, &change, (self.clock)()).await;
+                self.request_read();
+                events::emit(&self.client, &secret, &change, (self.clock)()).await;
                 true
             }
             Err(StoreError::Stopped { .. }) => false,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "A step of the CA's rotation failed: trying again");
+                tracing::warn!(error, "CA rotation step failed; retrying");
                 false
             }
         }

@@ -1,26 +1,25 @@
-//! CA and serving certificates of wva. In mode `self` one Secret holds the CA; every replica signs a serving
-//! certificate of its own, in memory, and swaps it without a restart or a dropped connection. No serving key is
-//! ever stored or shared. In mode `files` somebody else makes the certificates, and their files are read again and
-//! again.
+//! CA and serving certificates of wva. In mode `self`, one Secret holds the CA. Each replica signs its own serving
+//! certificate in memory and swaps it without a restart or a dropped connection. Serving keys are never stored or
+//! shared. In mode `files`, an external issuer writes the certificate files, and wva polls them.
 
 mod authority;
+mod backoff;
 pub mod ca;
 mod clients;
 mod config;
+mod events;
+mod fault;
 mod files;
 mod handle;
 pub mod inspect;
 mod leader;
-mod news;
-mod rest;
 mod rotation;
 pub mod serving;
 pub mod set;
 mod state;
 mod store;
-mod trial;
 mod trust;
-mod why;
+mod verify;
 pub mod x509;
 
 #[cfg(test)]
@@ -28,8 +27,8 @@ mod fixture;
 
 pub use config::{CertsConfig, ConfigError};
 pub use handle::Certs;
-pub use serving::{Serving, server_config, server_config_asking_clients};
-pub use trust::Trust;
+pub use serving::{ServingCert, server_config, server_config_with_client_certs};
+pub use trust::TrustReporter;
 
-/// Not-before lies this far in the past, so that a peer whose clock is slow does not refuse a fresh certificate.
+/// Age of `notBefore` in a new certificate, so that a peer with a slow clock accepts it.
 pub(crate) const BACKDATED: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);

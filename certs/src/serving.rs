@@ -1,5 +1,5 @@
-//! The serving certificate in use, behind a resolver that rustls asks at every handshake: a swap reaches the next
-//! handshake and leaves established connections alone. Also the one place where a server's TLS is configured.
+//! Serving certificate behind a rustls resolver. A swap applies to the next handshake and does not affect open
+//! connections. Also the TLS configuration of all servers.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use crate::BACKDATED;
 use crate::ca::{Ca, SignError};
 use crate::clients::AnyCertificate;
 
-/// A serving certificate could not be put in use, or a TLS server not be configured.
+/// A serving certificate could not be used, or a TLS server could not be configured.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
     /// Signing failed.
     #[error(transparent)]
     Sign(#[from] SignError),
-    /// rustls refused what was signed, or the configuration.
-    #[error("rustls refused the {what}")]
+    /// rustls rejected the certificate or the configuration.
+    #[error("rustls rejected the {what}")]
     Rustls {
-        /// What it was given.
+        /// Rejected part.
         what: &'static str,
-        /// What it said.
+        /// Error of rustls.
         #[source]
         source: rustls::Error,
     },
 }
 
-/// Holds the serving certificate; cloned handles are made with `Arc`. Written by one task alone.
+/// Serving certificate, shared in an `Arc`. Only one task writes it.
 #[derive(Debug, Default)]
-pub struct Serving {
+pub struct ServingCert {
     key: ArcSwapOption<CertifiedKey>,
     span: ArcSwapOption<Span>,
 }
 
-/// When the certificate in use was made, when it is to be replaced and when it ends.
+/// Times of creation, renewal and expiry of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) issued: Timestamp,
@@ -50,10 +50,10 @@ pub(crate) struct Span {
     pub(crate) not_after: Timestamp,
 }
 
-impl Serving {
+impl ServingCert {
     /// Whether there is a certificate to serve with.
     #[must_use]
-    pub fn loaded(&self) -> bool {
+    pub fn is_loaded(&self) -> bool {
         self.key.load().is_some()
     }
 
@@ -63,15 +63,15 @@ impl Serving {
         self.span.load().as_ref().map(|span| span.not_after)
     }
 
-    /// True where there is no certificate yet, two thirds of its life (less a jitter) are over at `now`, or its life has
-    /// not begun: the clock was set back.
+    /// Whether to renew at `now`: no certificate is loaded, two thirds of its life (less a jitter) are over, or it is not
+    /// valid yet because the clock was set back.
     #[must_use]
-    pub fn due(&self, now: Timestamp) -> bool {
+    pub fn is_renewal_due(&self, now: Timestamp) -> bool {
         let due = |span: &Span| now >= span.renew_at || span.issued.duration_since(now) > BACKDATED;
         self.span.load().as_ref().is_none_or(|span| due(span))
     }
 
-    /// The life of the certificate in use.
+    /// Lifetime of the certificate in use.
     pub(crate) fn life(&self) -> Option<SignedDuration> {
         self.span.load().as_ref().map(|span| span.not_after.duration_since(span.issued))
     }
@@ -79,7 +79,7 @@ impl Serving {
     /// Signs a new certificate and swaps it in.
     ///
     /// # Errors
-    /// [`ServingError`]; the certificate in use stays.
+    /// [`ServingError`]; the old certificate stays in use.
     pub fn renew(
         &self,
         ca: &Ca,
@@ -93,16 +93,16 @@ impl Serving {
         self.install(vec![signed.cert], signed.key, span)
     }
 
-    /// The certificate in use, without its chain.
+    /// Certificate in use, without its chain.
     #[cfg(test)]
     pub(crate) fn certificate(&self) -> Option<CertificateDer<'static>> {
         self.key.load().as_ref().map(|key| key.cert[0].clone())
     }
 
-    /// Swaps in a certificate (with its chain) that was made elsewhere.
+    /// Swaps in a certificate with its chain.
     ///
     /// # Errors
-    /// [`ServingError::Rustls`], among others where the key is another certificate's; the one in use stays.
+    /// [`ServingError::Rustls`], for example if the key does not match; the old certificate stays in use.
     pub(crate) fn install(
         &self,
         chain: Vec<CertificateDer<'static>>,
@@ -117,14 +117,14 @@ impl Serving {
     }
 }
 
-impl ResolvesServerCert for Serving {
+impl ResolvesServerCert for ServingCert {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.key.load_full()
     }
 }
 
-/// Two thirds of the life, less up to a tenth of it: replicas that started together do not all renew together.
-/// `share` is 0..1.
+/// Renewal at two thirds of the life, less up to a tenth of it, so that replicas do not renew at the same time.
+/// `share` of that tenth: 0 to 1.
 fn renew_at(issued: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
     let life = not_after.duration_since(issued).as_secs_f64();
     let wait = life * (2.0 / 3.0 - 0.1 * share.clamp(0.0, 1.0));
@@ -134,17 +134,16 @@ fn renew_at(issued: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
         .unwrap_or(issued)
 }
 
-/// A number 0..1. The standard library's hasher keys are random enough to spread renewals.
+/// A random number from 0 to 1. The standard library's hasher keys are random enough to spread renewals.
 fn random_share() -> f64 {
     f64::from(u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default())
         / 65536.0
 }
 
-/// TLS 1.2 and 1.3 with aws-lc-rs, ALPN `http/1.1` (and `h2` before it where `http2` is set), clients not asked for
-/// a certificate.
+/// TLS 1.2 and 1.3 with aws-lc-rs, without client certificates. ALPN: `http/1.1`, preceded by `h2` with `http2`.
 ///
 /// # Errors
-/// [`ServingError::Rustls`], where the provider lacks a protocol version.
+/// [`ServingError::Rustls`] if the provider lacks a protocol version.
 pub fn server_config(
     resolver: Arc<dyn ResolvesServerCert>,
     http2: bool,
@@ -152,11 +151,11 @@ pub fn server_config(
     Ok(finish(builder()?.with_no_client_auth(), resolver, http2))
 }
 
-/// The same, and clients are asked for a certificate, which is taken as it is: the caller judges it at each request.
+/// Like [`server_config`], and requests a client certificate. Any is accepted; the caller verifies it at each request.
 ///
 /// # Errors
-/// [`ServingError::Rustls`], where the provider lacks a protocol version.
-pub fn server_config_asking_clients(
+/// [`ServingError::Rustls`] if the provider lacks a protocol version.
+pub fn server_config_with_client_certs(
     resolver: Arc<dyn ResolvesServerCert>,
     http2: bool,
 ) -> Result<ServerConfig, ServingError> {
@@ -165,7 +164,7 @@ pub fn server_config_asking_clients(
 }
 
 fn builder() -> Result<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>, ServingError> {
-    // Given explicitly: a process-wide default is somebody else's to set, and a test has none.
+    // An explicit provider does not depend on the process-wide default, which tests do not set.
     let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
     ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13, &TLS12])

@@ -1,6 +1,5 @@
-//! What one Secret holds: the CA that signs, the next one while a rotation is under way, and the certificates of
-//! earlier ones while something that they signed may be in use. The Secret is read here; what to do about what was
-//! found is `rotation`'s business.
+//! Content of the Secret: the current CA, the next one during a rotation, and previous certificates while serving
+//! certificates that they signed may be in use. This module parses the Secret; `rotation` decides what to change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,63 +9,62 @@ use k8s_openapi::ByteString;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::ca::{Ca, CaCert, Why};
+use crate::ca::{Ca, CaCert, CaFault};
 
 /// Entry of the Secret: the current CA's certificate, PEM.
 pub const CA_CERT: &str = "ca.crt";
 /// Entry of the Secret: the current CA's private key, PEM.
 pub const CA_KEY: &str = "ca.key";
-/// Entry of the Secret: the next CA's certificate, PEM; there while a rotation is under way.
+/// Entry of the Secret: the next CA's certificate, PEM; only during a rotation.
 pub const NEXT_CA_CERT: &str = "next-ca.crt";
-/// Entry of the Secret: the next CA's private key, PEM.
+/// Entry of the Secret: the next CA's private key, PEM; only during a rotation.
 pub const NEXT_CA_KEY: &str = "next-ca.key";
-/// Entry of the Secret: certificates of earlier CAs, PEM, the latest first; absent where none is needed.
+/// Entry of the Secret: certificates of previous CAs, PEM, the latest first; absent if there is none.
 pub const PREVIOUS_CA_CERT: &str = "previous-ca.crt";
 
-/// So many earlier CAs are remembered. One is the rule; each rotation that is forced before the last one's CA has
-/// expired adds one.
-pub(crate) const MOST_PREVIOUS: usize = 4;
+/// Maximum number of previous CAs. There is usually one; each forced rotation before its expiry adds one.
+pub(crate) const MAX_PREVIOUS: usize = 4;
 
-/// An expired CA stays in the Secret (and not in the bundle) for so long: a replica whose clock is a little slow, and
-/// to which it is still good, finds it there and takes the Secret as it is.
-const LINGER: SignedDuration = SignedDuration::from_mins(1);
+/// How long an expired CA stays in the Secret, but not in the bundle. A replica with a slow clock still considers it
+/// valid and would write it back otherwise.
+const EXPIRED_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Whether an earlier CA is to leave the Secret.
-pub(crate) fn over(cert: &CaCert, now: Timestamp) -> bool {
-    now.duration_since(cert.not_after()) >= LINGER
+/// Whether to remove a previous CA from the Secret.
+pub(crate) fn is_removable(cert: &CaCert, now: Timestamp) -> bool {
+    now.duration_since(cert.not_after()) >= EXPIRED_GRACE
 }
 
-/// What a Secret holds, to data and from it.
+/// Data of a Secret.
 pub(crate) type Data = BTreeMap<String, ByteString>;
 
-/// The CAs in use.
+/// CAs in use.
 #[derive(Clone, Debug)]
 pub struct CaSet {
-    /// Signs.
+    /// Signs serving certificates.
     pub current: Arc<Ca>,
-    /// Will sign, once everybody who verifies trusts it.
+    /// Signs once all clients trust it.
     pub next: Option<Arc<Ca>>,
-    /// Still trusted, while certificates that they signed may be in use. The latest first.
+    /// Trusted while certificates that they signed may be in use. The latest first.
     pub previous: Vec<CaCert>,
 }
 
 impl CaSet {
-    /// A CA alone.
+    /// A set of one CA.
     #[must_use]
-    pub fn of(current: Ca) -> Self {
+    pub fn new(current: Ca) -> Self {
         Self { current: Arc::new(current), next: None, previous: Vec::new() }
     }
 
-    /// Reads a Secret's data. A next or previous CA that is of no use is left out rather than held against the set:
-    /// an API server refuses a bundle with one bad certificate.
+    /// Parses the data of a Secret. An invalid next or previous CA is left out, because an API server rejects a bundle
+    /// with one invalid certificate.
     ///
     /// # Errors
-    /// [`Why`] the current CA cannot be used at `now`.
-    pub fn from_secret_data(data: &BTreeMap<String, ByteString>, now: Timestamp) -> Result<Self, Why> {
-        Found::read(data, now).set()
+    /// [`CaFault`] if the current CA is not usable at `now`.
+    pub fn from_secret_data(data: &BTreeMap<String, ByteString>, now: Timestamp) -> Result<Self, CaFault> {
+        ParsedSecret::read(data, now).set()
     }
 
-    /// The data of the Secret that holds this set.
+    /// Data of the Secret for this set.
     #[must_use]
     pub fn to_secret_data(&self) -> BTreeMap<String, ByteString> {
         let mut data = Data::new();
@@ -85,72 +83,72 @@ impl CaSet {
         data
     }
 
-    /// PEM of every certificate that is to be trusted at `now`: what goes into a `caBundle`.
+    /// Bundle for a `caBundle` at `now`: PEM of every trusted certificate.
     #[must_use]
     pub fn bundle(&self, now: Timestamp) -> Vec<u8> {
         self.certs()
             .enumerate()
-            // The current one stays whatever the clock says: an empty bundle would help nobody.
+            // Keeps the current one even if it expired, because a `caBundle` must not be empty.
             .filter(|(i, cert)| *i == 0 || now < cert.not_after())
             .flat_map(|(_, cert)| cert.pem().bytes())
             .collect()
     }
 
-    /// Whether both hold the same CAs, each in the same place.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Whether both have the same CAs in the same roles.
+    pub(crate) fn has_same_certs(&self, other: &Self) -> bool {
         self.next.is_some() == other.next.is_some() && self.certs().eq(other.certs())
     }
 
-    /// Every certificate: current, next, previous.
+    /// All certificates: current, next, previous.
     pub(crate) fn certs(&self) -> impl Iterator<Item = &CaCert> {
         let next = self.next.iter().map(|ca| ca.cert());
         std::iter::once(self.current.cert()).chain(next).chain(&self.previous)
     }
 }
 
-/// A Secret as it was found, each part judged by itself.
+/// A parsed Secret. Each part is validated by itself.
 #[derive(Debug)]
-pub(crate) struct Found {
-    pub(crate) current: Result<Arc<Ca>, Why>,
-    /// The current CA's certificate where it can be read, whatever else is wrong with it or its key.
+pub(crate) struct ParsedSecret {
+    pub(crate) current: Result<Arc<Ca>, CaFault>,
+    /// The current CA's certificate if it is readable, even if it expired or its key is wrong.
     pub(crate) current_cert: Option<CaCert>,
-    /// `None` where neither of its entries is there.
-    pub(crate) next: Option<Result<Arc<Ca>, Why>>,
-    /// The next CA's certificate where that is only not valid yet: the clock was set back. It may sign in a moment, so
-    /// nobody stops trusting it.
+    /// `None` if neither of its entries is present.
+    pub(crate) next: Option<Result<Arc<Ca>, CaFault>>,
+    /// The next CA's certificate if its only fault is that it is not valid yet (the clock was set back). It may sign
+    /// soon and must stay trusted.
     pub(crate) early_next: Option<CaCert>,
     pub(crate) previous: Vec<CaCert>,
-    /// What is wrong with an entry of the previous ones.
-    pub(crate) previous_flaw: Option<Why>,
+    /// Fault of the previous CAs' entry.
+    pub(crate) previous_fault: Option<CaFault>,
 }
 
-impl Found {
+impl ParsedSecret {
     pub(crate) fn read(data: &Data, now: Timestamp) -> Self {
         let entry =
             |entry: &'static str| (entry, data.get(entry).map(|b| b.0.as_slice()).filter(|b| !b.is_empty()));
         let current = Ca::parse(entry(CA_CERT), entry(CA_KEY), now).map(Arc::new);
-        let current_cert = entry(CA_CERT).1.and_then(|pem| CaCert::parse_at_any_time(CA_CERT, pem).ok());
-        let there = entry(NEXT_CA_CERT).1.is_some() || entry(NEXT_CA_KEY).1.is_some();
-        let next = there.then(|| Ca::parse(entry(NEXT_CA_CERT), entry(NEXT_CA_KEY), now).map(Arc::new));
-        let early = matches!(next, Some(Err(Why::NotYetValid { .. })));
-        let next_cert = || CaCert::parse_at_any_time(NEXT_CA_CERT, entry(NEXT_CA_CERT).1?).ok();
+        let current_cert = entry(CA_CERT).1.and_then(|pem| CaCert::parse_ignoring_dates(CA_CERT, pem).ok());
+        let is_present = entry(NEXT_CA_CERT).1.is_some() || entry(NEXT_CA_KEY).1.is_some();
+        let next = is_present.then(|| Ca::parse(entry(NEXT_CA_CERT), entry(NEXT_CA_KEY), now).map(Arc::new));
+        let early = matches!(next, Some(Err(CaFault::NotYetValid { .. })));
+        let next_cert = || CaCert::parse_ignoring_dates(NEXT_CA_CERT, entry(NEXT_CA_CERT).1?).ok();
         let early_next = early.then(next_cert).flatten();
         let previous = Vec::new();
-        let mut found = Self { current, current_cert, next, early_next, previous, previous_flaw: None };
-        found.drop_doubled_next();
+        let mut found = Self { current, current_cert, next, early_next, previous, previous_fault: None };
+        found.reject_duplicate_next();
         if let Some(pem) = entry(PREVIOUS_CA_CERT).1 {
             found.read_previous(pem, now);
         }
         found
     }
 
-    /// The current CA cannot be the next one as well.
-    fn drop_doubled_next(&mut self) {
+    /// The next CA must not be the current one.
+    fn reject_duplicate_next(&mut self) {
         if let (Some(Ok(next)), Some(current)) = (&self.next, &self.current_cert)
             && next.cert() == current
             && self.current.is_ok()
         {
-            self.next = Some(Err(Why::Doubled { entry: NEXT_CA_CERT }));
+            self.next = Some(Err(CaFault::Duplicate { entry: NEXT_CA_CERT }));
         }
     }
 
@@ -158,44 +156,45 @@ impl Found {
         let mut any = false;
         for der in CertificateDer::pem_slice_iter(pem) {
             any = true;
-            let der = der.map_err(|_| Why::NotACertificate { entry: PREVIOUS_CA_CERT });
+            let der = der.map_err(|_| CaFault::NotACertificate { entry: PREVIOUS_CA_CERT });
             match der.and_then(|der| CaCert::from_der(PREVIOUS_CA_CERT, der)) {
-                Ok(cert) if over(&cert, now) => {
+                Ok(cert) if is_removable(&cert, now) => {
                     let not_after = cert.not_after();
-                    self.previous_flaw.get_or_insert(Why::Expired { entry: PREVIOUS_CA_CERT, not_after });
+                    self.previous_fault
+                        .get_or_insert(CaFault::Expired { entry: PREVIOUS_CA_CERT, not_after });
                 }
-                Ok(cert) if self.previous.len() < MOST_PREVIOUS && !self.previous.contains(&cert) => {
+                Ok(cert) if self.previous.len() < MAX_PREVIOUS && !self.previous.contains(&cert) => {
                     self.previous.push(cert);
                 }
                 Ok(_) => {}
-                Err(why) => self.previous_flaw = Some(why),
+                Err(fault) => self.previous_fault = Some(fault),
             }
         }
         if !any {
-            self.previous_flaw = Some(Why::NotACertificate { entry: PREVIOUS_CA_CERT });
+            self.previous_fault = Some(CaFault::NotACertificate { entry: PREVIOUS_CA_CERT });
         }
     }
 
-    /// The next CA, where it is good.
-    pub(crate) fn good_next(&self) -> Option<&Arc<Ca>> {
+    /// The next CA if it is valid.
+    pub(crate) fn valid_next(&self) -> Option<&Arc<Ca>> {
         self.next.as_ref().and_then(|next| next.as_ref().ok())
     }
 
-    /// Whether a CA stands anywhere in the Secret.
-    pub(crate) fn names(&self, cert: &CaCert) -> bool {
+    /// Whether the Secret has this CA in any role.
+    pub(crate) fn contains(&self, cert: &CaCert) -> bool {
         let current = self.current.as_ref().ok().map(|ca| ca.cert());
-        let next = self.good_next().map(|ca| ca.cert());
+        let next = self.valid_next().map(|ca| ca.cert());
         current.into_iter().chain(next).chain(&self.previous).any(|found| found == cert)
     }
 
-    /// What can be used of it.
+    /// The valid CAs of the Secret.
     ///
     /// # Errors
-    /// [`Why`] there is no current CA.
-    pub(crate) fn set(&self) -> Result<CaSet, Why> {
+    /// [`CaFault`] of the current CA.
+    pub(crate) fn set(&self) -> Result<CaSet, CaFault> {
         Ok(CaSet {
             current: self.current.clone()?,
-            next: self.good_next().cloned(),
+            next: self.valid_next().cloned(),
             previous: self.previous.iter().chain(&self.early_next).cloned().collect(),
         })
     }

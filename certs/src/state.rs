@@ -1,4 +1,4 @@
-//! What the tasks of this crate share: the CA as this replica knows it, and where its certificates go.
+//! Shared state of the tasks of this crate: the CA that this replica uses, and the publisher of its certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,49 +8,50 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::rotation::{ReplicaView, Role};
-use crate::serving::Serving;
+use crate::serving::ServingCert;
 use crate::set::CaSet;
 
-/// Looks in the shortest life, so that a life of a minute (tests) is renewed in time as well.
-pub(crate) const LOOKS: u32 = 12;
-/// However short the life of a CA that somebody else made.
-pub(crate) const SHORTEST_CHECK: Duration = Duration::from_secs(1);
-/// How often the wall clock and the Secret are looked at. A timer alone sleeps through a suspended machine, and a
-/// watch can break without a word.
-pub(crate) const CHECK: Duration = Duration::from_mins(1);
-/// Pause after a failed repair, doubled up to the longest.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_secs(1);
-pub(crate) const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Checks within the shortest lifetime, so that a lifetime of a minute (tests) is also renewed in time.
+pub(crate) const CHECKS_PER_LIFE: u32 = 12;
+/// Minimum time between two checks, however short the life of a foreign CA is.
+pub(crate) const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum time between two checks of wall clock and Secret. Timers stop while a machine is suspended, and a watch can
+/// break without an error.
+pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
+/// First and longest delay between two repairs.
+pub(crate) const FIRST_DELAY: Duration = Duration::from_secs(1);
+pub(crate) const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// What this replica knows of the CA.
+/// The CA as this replica knows it.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct CaState {
     pub(crate) set: Arc<CaSet>,
-    /// Since when the bundle is what it is.
-    pub(crate) since: Instant,
-    /// The last wish for a reading that came before the Secret was last read. A watch, which can be behind, fulfils none.
-    pub(crate) read: u64,
-    /// Since when this replica has known any CA.
-    pub(crate) first: Instant,
+    /// Time of the last change of the bundle.
+    pub(crate) bundle_since: Instant,
+    /// Number of the last read request that was served. Events of the watch serve none, because it can be behind.
+    pub(crate) served_request: u64,
+    /// Time since which this replica has known any CA.
+    pub(crate) known_since: Instant,
 }
 
-impl Known {
-    /// The replica that knows this, as it looks at the Secret.
+impl CaState {
+    /// View of the replica that has this state.
     pub(crate) fn replica<'a>(&'a self, role: Role<'a>, settle: Duration) -> ReplicaView<'a> {
-        ReplicaView { known: Some(&self.set), trusted_ca_established: self.first.elapsed() >= settle, role }
+        let trusted_ca_established = self.known_since.elapsed() >= settle;
+        ReplicaView { known: Some(&self.set), trusted_ca_established, role }
     }
 }
 
-/// What the task of either mode fills.
+/// Publishes serving certificate, bundle and expiry of the CA; used by the task of either mode.
 #[derive(Debug)]
 pub(crate) struct CertPublisher {
-    pub(crate) serving: Arc<Serving>,
+    pub(crate) serving: Arc<ServingCert>,
     pub(crate) bundle: watch::Sender<Vec<u8>>,
     pub(crate) ca_not_after: watch::Sender<Option<Timestamp>>,
 }
 
 impl CertPublisher {
-    /// Publishes a bundle where it differs from the last. True where it did.
+    /// Publishes a bundle and returns whether it changed.
     pub(crate) fn publish(&self, bundle: Vec<u8>, ca_not_after: Option<Timestamp>) -> bool {
         self.ca_not_after.send_replace(ca_not_after);
         self.bundle.send_if_modified(|old| {
@@ -61,11 +62,11 @@ impl CertPublisher {
     }
 }
 
-/// The time between two looks at a CA, whatever was wished for: it may be somebody else's.
-pub(crate) fn ca_check(set: &CaSet) -> Duration {
-    looks_in(set.current.cert().life())
+/// Time between two checks of a CA. It depends on the CA's own life, because the CA may be a foreign one.
+pub(crate) fn ca_check_interval(set: &CaSet) -> Duration {
+    check_interval(set.current.cert().life())
 }
 
-pub(crate) fn looks_in(life: SignedDuration) -> Duration {
-    (life.unsigned_abs() / LOOKS).clamp(SHORTEST_CHECK, CHECK)
+pub(crate) fn check_interval(life: SignedDuration) -> Duration {
+    (life.unsigned_abs() / CHECKS_PER_LIFE).clamp(MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL)
 }

@@ -1,32 +1,31 @@
-//! The Secret that holds the CA. Whichever replica comes first creates it; the others take the winner's. Every write
-//! is guarded by the resourceVersion that was read, so that two replicas never undo each other's repair or step.
+//! Reads and writes the CA Secret. The first replica creates it, and the others use it. Every write has the
+//! resourceVersion of the last read as its precondition, so that replicas never overwrite each other's change.
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ObjectMeta, PostParams};
-use kube::core::Status;
 use tokio_util::sync::CancellationToken;
 use wva_runtime::{Backoff, Clock};
 
 use crate::ca::{Ca, SignError};
 use crate::rotation::{Change, ReplicaView, SecretView, decide};
-use crate::set::{CaSet, Found};
+use crate::set::{CaSet, ParsedSecret};
 
-/// One call to the API server. kube's client retries by itself for minutes otherwise.
-const CALL: Duration = Duration::from_secs(10);
-/// Rounds of read, create or replace in one `ensure`. Only a lost race costs one, and its loser reads the winner's CA in
-/// the next; more than a few rounds mean that somebody keeps destroying the Secret.
-const ROUNDS: u32 = 6;
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// Time limit of one call. kube's client itself retries for minutes.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum attempts of one `ensure`. Each lost race costs one; several in a row mean that another client keeps writing
+/// the Secret.
+const ATTEMPTS: u32 = 6;
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// The CA could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The API server refused or could not be reached.
+    /// The API server refused the call or is unreachable.
     #[error(
-        "could not {verb} Secret {namespace}/{name}: check the API server and this service account's permissions"
+        "cannot {verb} Secret {namespace}/{name}: check the API server and the service account's permissions"
     )]
     Api {
         /// `get`, `create` or `replace`.
@@ -35,12 +34,12 @@ pub(crate) enum StoreError {
         namespace: String,
         /// Name of the Secret.
         name: String,
-        /// What kube said.
+        /// Error of kube.
         #[source]
         source: Box<kube::Error>,
     },
-    /// No answer in time.
-    #[error("could not {verb} Secret {namespace}/{name}: no answer within {CALL:?}")]
+    /// The API server did not answer in time.
+    #[error("cannot {verb} Secret {namespace}/{name}: no answer within {CALL_TIMEOUT:?}")]
     TimedOut {
         /// `get`, `create` or `replace`.
         verb: &'static str,
@@ -49,9 +48,9 @@ pub(crate) enum StoreError {
         /// Name of the Secret.
         name: String,
     },
-    /// Every round lost.
+    /// Every attempt lost a race.
     #[error(
-        "Secret {namespace}/{name} changed under each of {ROUNDS} attempts to repair it: find out who writes it"
+        "cannot repair Secret {namespace}/{name}: it changed during each of {ATTEMPTS} attempts; check which client writes it"
     )]
     Contended {
         /// Namespace of the Secret.
@@ -59,26 +58,25 @@ pub(crate) enum StoreError {
         /// Name of the Secret.
         name: String,
     },
-    /// Whoever asked was told to stop: nothing was written.
-    #[error("Secret {namespace}/{name} is left as it is: asked to stop")]
+    /// The caller stopped before the write.
+    #[error("Secret {namespace}/{name} not written: stopped")]
     Stopped {
         /// Namespace of the Secret.
         namespace: String,
         /// Name of the Secret.
         name: String,
     },
-    /// No CA could be made.
+    /// No CA could be created.
     #[error(transparent)]
     Sign(#[from] SignError),
 }
 
-/// The Secret as it is in the end.
+/// The Secret after a check.
 #[derive(Debug)]
 pub(crate) struct EnsuredSecret {
-    /// What it holds.
     pub(crate) set: CaSet,
     pub(crate) secret: Secret,
-    /// What had to be changed for that.
+    /// Change that was written.
     pub(crate) change: Option<Change>,
 }
 
@@ -93,7 +91,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// For Secret `name` in `namespace`; CAs made here live `ca_lifetime`.
+    /// Access to Secret `name` in `namespace`. New CAs have `ca_lifetime`.
     pub(crate) fn new(
         client: kube::Client,
         namespace: &str,
@@ -105,33 +103,31 @@ impl Store {
         Self { api, namespace: namespace.to_owned(), name: name.to_owned(), ca_lifetime, clock }
     }
 
-    /// The same Secret by another client.
-    pub(crate) fn by(self, client: kube::Client) -> Self {
+    /// The same Secret with another client.
+    pub(crate) fn with_client(self, client: kube::Client) -> Self {
         Self { api: Api::namespaced(client, &self.namespace), ..self }
     }
 
-    /// The API of Secrets in the store's namespace.
+    /// API of Secrets in the store's namespace.
     pub(crate) fn api(&self) -> &Api<Secret> {
         &self.api
     }
 
-    /// Reads the Secret and writes what [`decide`] finds wrong or due. Nothing is written once `stop` is cancelled.
+    /// Reads the Secret and writes the change of [`decide`]. Writes nothing once `stop` is cancelled.
     ///
     /// # Errors
-    /// [`StoreError`], at the first call that fails or after a bounded number of lost races; trying again later makes
-    /// sense for all of them.
+    /// [`StoreError`] after the first failed call or [`ATTEMPTS`] lost races; all of them can be retried.
     pub(crate) async fn ensure(
         &self,
         replica: ReplicaView<'_>,
         stop: &CancellationToken,
     ) -> Result<EnsuredSecret, StoreError> {
-        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
-        for round in 0..ROUNDS {
-            if round > 0 {
+        let mut backoff = Backoff::new(FIRST_DELAY, MAX_DELAY);
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
                 tokio::time::sleep(backoff.next_delay()).await;
             }
-            // An API server that fails or does not answer is not asked again here: whoever called has other things to
-            // look after meanwhile, and comes back.
+            // A failed call is not retried here: the caller has other work in the meantime and retries later.
             if let Some(done) = self.attempt(replica, stop).await? {
                 return Ok(done);
             }
@@ -139,7 +135,7 @@ impl Store {
         Err(StoreError::Contended { namespace: self.namespace.clone(), name: self.name.clone() })
     }
 
-    /// One round. `None`: somebody else wrote in between.
+    /// One attempt. `None`: another client wrote in between.
     async fn attempt(
         &self,
         replica: ReplicaView<'_>,
@@ -147,16 +143,16 @@ impl Store {
     ) -> Result<Option<EnsuredSecret>, StoreError> {
         let secret = self.call("get", self.api.get_opt(&self.name)).await?;
         let now = (self.clock)();
-        let found = secret.as_ref().map(|s| Found::read(s.data.as_ref().unwrap_or(&NO_DATA), now));
+        let found = secret.as_ref().map(|s| ParsedSecret::read(s.data.as_ref().unwrap_or(&NO_DATA), now));
         let view = SecretView { found: found.as_ref(), replica, now };
         let Some(change) = decide(view) else {
-            // Nothing to change means that there is a set.
-            let kept = view.kept().zip(secret);
-            return Ok(kept.map(|(set, secret)| EnsuredSecret { set, secret, change: None }));
+            // Always `Some`: without a change there is a valid set.
+            let unchanged = view.set_without_change().zip(secret);
+            return Ok(unchanged.map(|(set, secret)| EnsuredSecret { set, secret, change: None }));
         };
-        let set = view.after(&change, || Ca::generate(self.ca_lifetime, now))?;
+        let set = view.set_after(&change, || Ca::generate(self.ca_lifetime, now))?;
         if let Some(secret) = secret.as_ref().filter(|secret| holds(secret, &set)) {
-            // To write what is there already would wake everybody, who would find the same wrong again.
+            // An identical write would notify every replica, which would find the same fault again.
             return Ok(Some(EnsuredSecret { set, secret: secret.clone(), change: None }));
         }
         if stop.is_cancelled() {
@@ -195,7 +191,7 @@ impl Store {
         call: impl Future<Output = Result<T, kube::Error>>,
     ) -> Result<T, StoreError> {
         let (namespace, name) = (self.namespace.clone(), self.name.clone());
-        match tokio::time::timeout(CALL, call).await {
+        match tokio::time::timeout(CALL_TIMEOUT, call).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(source)) => Err(StoreError::Api { verb, namespace, name, source: Box::new(source) }),
             Err(_) => Err(StoreError::TimedOut { verb, namespace, name }),
@@ -210,13 +206,9 @@ fn holds(secret: &Secret, set: &CaSet) -> bool {
     secret.data.as_ref() == Some(&set.to_secret_data())
 }
 
-/// Created or changed by somebody else (409), or deleted between read and replace (404).
+/// Created or changed by another client (409), or deleted between read and replace (404).
 fn lost_race(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if is(status, 409) || is(status, 404))
-}
-
-fn is(status: &Status, code: u16) -> bool {
-    status.code == code
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
 }
 
 #[cfg(test)]

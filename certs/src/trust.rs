@@ -1,6 +1,5 @@
-//! Who was seen to carry which bundle. A part that keeps the CA bundle in objects of the cluster (webhook
-//! configurations, an APIService) reports here what it found there; a rotation goes on only when all of them carry
-//! both CAs.
+//! Trusted CAs in the cluster. A consumer keeps the CA bundle in objects of the cluster (webhook configurations, an
+//! APIService) and reports the bundle that it finds there. A rotation continues only when every consumer has both CAs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,82 +10,82 @@ use rustls::pki_types::pem::PemObject;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What one part carries.
+/// Bundle of one consumer.
 #[derive(Clone, Debug)]
-struct Carried {
+struct ReportedBundle {
     certs: Vec<CertificateDer<'static>>,
-    /// Since when, without a break.
+    /// Time since which every report had these certificates.
     since: Instant,
-    /// When it was last looked at.
-    seen: Instant,
+    /// Time of the last report.
+    reported: Instant,
 }
 
-/// All parts; `None` where it is not known what a part carries.
+/// Bundles of all consumers; `None` for an unknown one.
 #[derive(Clone, Debug)]
-pub(crate) struct Trusts(Arc<watch::Sender<BTreeMap<&'static str, Option<Carried>>>>);
+pub(crate) struct TrustTracker(Arc<watch::Sender<BTreeMap<&'static str, Option<ReportedBundle>>>>);
 
-impl Trusts {
+impl TrustTracker {
     pub(crate) fn new() -> Self {
         Self(Arc::new(watch::Sender::new(BTreeMap::new())))
     }
 
-    /// A part that has to be seen from now on.
-    pub(crate) fn of(&self, who: &'static str) -> Trust {
-        self.0.send_modify(|parts| {
-            parts.insert(who, None);
+    /// Adds a consumer. From now on every rotation waits for its reports.
+    pub(crate) fn add(&self, consumer: &'static str) -> TrustReporter {
+        self.0.send_modify(|bundles| {
+            bundles.insert(consumer, None);
         });
-        Trust { who, trusts: self.clone() }
+        TrustReporter { consumer, tracker: self.clone() }
     }
 
-    /// Those of `certs` that every part has carried for `settle`, and was seen to carry since `began`.
+    /// Those of `certs` that every consumer has had for `settle`, with a report after `began`.
     pub(crate) fn settled(
         &self,
         mut certs: Vec<CertificateDer<'static>>,
         began: Instant,
         settle: Duration,
     ) -> Vec<CertificateDer<'static>> {
-        for carried in self.0.borrow().values() {
-            let carried = carried.as_ref().filter(|c| c.seen >= began && c.since.elapsed() >= settle);
-            certs.retain(|cert| carried.is_some_and(|c| c.certs.contains(cert)));
+        for bundle in self.0.borrow().values() {
+            let bundle = bundle.as_ref().filter(|b| b.reported >= began && b.since.elapsed() >= settle);
+            certs.retain(|cert| bundle.is_some_and(|b| b.certs.contains(cert)));
         }
         certs
     }
 }
 
-/// Says for one part what its objects carry.
+/// Reports the bundle of one consumer.
 #[derive(Clone, Debug)]
-pub struct Trust {
-    who: &'static str,
-    trusts: Trusts,
+pub struct TrustReporter {
+    consumer: &'static str,
+    tracker: TrustTracker,
 }
 
-impl Trust {
-    /// Every object that this part keeps carries `bundle` (PEM), or there is none to keep. To be said after each
-    /// look, not only after a change.
-    pub fn seen(&self, bundle: &[u8]) {
+impl TrustReporter {
+    /// Reports that every object of this consumer has `bundle` (PEM), or that there is no such object. Call it after
+    /// each check, not only after a change.
+    pub fn report(&self, bundle: &[u8]) {
         let certs: Vec<_> = CertificateDer::pem_slice_iter(bundle)
             .filter_map(Result::ok)
             .map(CertificateDer::into_owned)
             .collect();
-        let seen = Instant::now();
-        self.trusts.0.send_if_modified(|parts| {
-            let part = parts.entry(self.who).or_default();
-            let same = part.as_ref().filter(|old| old.certs == certs).map(|old| old.since);
-            *part = Some(Carried { certs, since: same.unwrap_or(seen), seen });
-            same.is_none()
+        let reported = Instant::now();
+        self.tracker.0.send_if_modified(|bundles| {
+            let bundle = bundles.entry(self.consumer).or_default();
+            let unchanged_since = bundle.as_ref().filter(|old| old.certs == certs).map(|old| old.since);
+            *bundle = Some(ReportedBundle { certs, since: unchanged_since.unwrap_or(reported), reported });
+            unchanged_since.is_none()
         });
     }
 
-    /// The certificates reported last; `None` where nothing is known.
+    /// Certificates of the last report; `None` if the bundle is unknown.
     #[must_use]
-    pub fn carried(&self) -> Option<Vec<CertificateDer<'static>>> {
-        let parts = self.trusts.0.borrow();
-        parts.get(self.who).and_then(Option::as_ref).map(|carried| carried.certs.clone())
+    pub fn last_report(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let bundles = self.tracker.0.borrow();
+        bundles.get(self.consumer).and_then(Option::as_ref).map(|bundle| bundle.certs.clone())
     }
 
-    /// It is not known what the objects carry: at the begin of each run of the part, and whenever a look failed.
-    pub fn unknown(&self) {
-        self.trusts.0.send_if_modified(|parts| parts.insert(self.who, None).flatten().is_some());
+    /// Reports that the bundle is unknown: at the start of each run of the consumer, and after a failed check.
+    pub fn report_unknown(&self) {
+        self.tracker.0.send_if_modified(|bundles| bundles.insert(self.consumer, None).flatten().is_some());
     }
 }
 
@@ -98,33 +97,36 @@ mod tests {
     const SETTLE: Duration = Duration::from_secs(10);
 
     #[tokio::test(start_paused = true)]
-    async fn a_certificate_counts_once_all_have_carried_it_for_a_while() {
+    async fn certificate_counts_once_all_consumers_had_it_for_a_while() {
         let cas: Vec<_> =
             (0..2).map(|_| Ca::generate(Duration::from_hours(1), jiff::Timestamp::now()).unwrap()).collect();
         let ders: Vec<_> = cas.iter().map(|ca| ca.cert().der().clone()).collect();
         let (one, both) =
             (cas[0].cert().pem().to_owned(), format!("{}{}", cas[1].cert().pem(), cas[0].cert().pem()));
-        let trusts = Trusts::new();
+        let tracker = TrustTracker::new();
         let began = Instant::now();
-        let settled = || trusts.settled(ders.clone(), began, SETTLE);
-        assert_eq!(settled(), ders, "nobody is to be waited for");
+        let settled = || tracker.settled(ders.clone(), began, SETTLE);
+        assert_eq!(settled(), ders, "there are no consumers");
 
-        let (a, b) = (trusts.of("a"), trusts.of("b"));
+        let (a, b) = (tracker.add("a"), tracker.add("b"));
         assert!(settled().is_empty());
-        a.seen(both.as_bytes());
-        b.seen(one.as_bytes());
+        a.report(both.as_bytes());
+        b.report(one.as_bytes());
         assert!(settled().is_empty(), "not for long enough");
         tokio::time::advance(SETTLE).await;
-        assert_eq!(settled(), ders[..1], "the other is carried by one of them alone");
-        b.seen(both.as_bytes());
-        assert!(settled().is_empty(), "the time begins anew with a change");
+        assert_eq!(settled(), ders[..1], "only one consumer has the other");
+        b.report(both.as_bytes());
+        assert!(settled().is_empty(), "the time starts again with a change");
         tokio::time::advance(SETTLE).await;
-        b.seen(both.as_bytes());
-        assert_eq!(settled(), ders, "and goes on with each look");
-        assert!(trusts.settled(ders.clone(), Instant::now(), SETTLE).is_empty(), "a: not seen since then");
-        a.unknown();
+        b.report(both.as_bytes());
+        assert_eq!(settled(), ders, "an unchanged report does not restart the time");
+        assert!(
+            tracker.settled(ders.clone(), Instant::now(), SETTLE).is_empty(),
+            "no report of a since then"
+        );
+        a.report_unknown();
         assert!(settled().is_empty());
-        a.seen(both.as_bytes());
+        a.report(both.as_bytes());
         assert!(settled().is_empty());
     }
 }

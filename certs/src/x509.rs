@@ -1,5 +1,4 @@
-//! A certificate of any kind, as far as anybody here wants to know about it. Where it comes from is not trusted:
-//! every way in which its text can be bad is an error with a name.
+//! Parsed X.509 certificates of any kind. The input is not trusted: each way in which it can be invalid is an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,46 +14,46 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::X509Certificate;
 
-/// A text is not what it should be.
+/// Invalid PEM of certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadPem {
-    /// Not one certificate block.
+    /// No certificate block.
     #[error("holds no certificate in PEM (-----BEGIN CERTIFICATE-----)")]
     NoCertificate,
-    /// A block that cannot be read.
+    /// A block that is not an X.509 certificate.
     #[error("holds no X.509 certificate in its PEM block {block}")]
     NotACertificate {
-        /// Which block, from 1 on.
+        /// Number of the block, from 1.
         block: usize,
     },
 }
 
-/// One certificate.
+/// A certificate.
 #[derive(Clone, Debug)]
 pub struct Cert {
-    /// Its DER.
+    /// Certificate as DER.
     pub der: CertificateDer<'static>,
-    /// Its PEM, with a final newline and nothing around it.
+    /// Certificate as PEM, with a final newline and no other text.
     pub pem: String,
-    /// Its subject; often empty, as names stand elsewhere.
+    /// Subject; often empty, because `names` has the names.
     pub subject: String,
-    /// DNS names and IP addresses it is for.
+    /// DNS names and IP addresses (subject alternative names).
     pub names: Vec<String>,
-    /// Begin of its validity.
+    /// Start of validity.
     pub not_before: Timestamp,
-    /// End of its validity.
+    /// End of validity.
     pub not_after: Timestamp,
-    /// It may sign others.
+    /// Whether it is a CA certificate.
     pub is_ca: bool,
-    /// DER of its public key, with the algorithm.
+    /// Public key as DER, with its algorithm.
     pub public_key: Vec<u8>,
 }
 
 impl Cert {
-    /// Reads every certificate of a PEM text.
+    /// Parses every certificate of a PEM text.
     ///
     /// # Errors
-    /// [`BadPem`], where there is none or one of them cannot be read.
+    /// [`BadPem`] if there is none or one is not valid.
     pub fn read_all(pem: &[u8]) -> Result<Vec<Self>, BadPem> {
         let certs = CertificateDer::pem_slice_iter(pem)
             .enumerate()
@@ -82,15 +81,13 @@ impl Cert {
     }
 }
 
-/// A certificate as PEM. Made from what was parsed, and never cut from a text: whatever else stood in that text, a key
-/// above all, cannot come along.
+/// Encodes a certificate as PEM. Never copy it from the input, which may also contain a private key.
 pub(crate) fn pem_of(der: &CertificateDer<'_>) -> String {
     let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), lines)
 }
 
-/// Begin and end of validity. 99991231235959Z, which says that there is no end, lies beyond what a `Timestamp` can say:
-/// the nearest one stands for it.
+/// Start and end of validity. 99991231235959Z means "no end" and is beyond [`Timestamp::MAX`], which replaces it.
 pub(crate) fn validity(x509: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
     let nearest = |at: i64| {
         let limit = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
@@ -100,7 +97,10 @@ pub(crate) fn validity(x509: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
     (nearest(validity.not_before.timestamp()), nearest(validity.not_after.timestamp()))
 }
 
-/// Whether a client that asked for `name` and trusts `cas` would take `leaf`, as rustls judges; else what it says.
+/// Verifies `leaf` with rustls, as a client that connects to `name` and trusts `cas`.
+///
+/// # Errors
+/// Error text of rustls.
 pub(crate) fn verify(
     leaf: &CertificateDer<'_>,
     chain: &[CertificateDer<'_>],

@@ -273,7 +273,7 @@ impl Scales {
             return ActuateError::NotLeading(*not_leading);
         }
         let WorkloadKey { namespace, name, .. } = &step.workload;
-        let failure = ApiCall { verb, resource: &self.resource, namespace, name }.failed(error);
+        let failure = ApiCall { verb, resource: &self.resource, namespace, name }.describe_failure(error);
         match error {
             kube::Error::Api(status) if status.code == 403 => {
                 ActuateError::Forbidden { failure, resource: self.resource.clone() }

@@ -12,7 +12,7 @@ use kube::runtime::watcher::Event;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use wva_runtime::cache::Writer;
-use wva_runtime::{Availability, Optional};
+use wva_runtime::{Availability, OptionalCache};
 use wva_scaling::VariantKey;
 
 use crate::cycle::conditions::{Outlook, conditions};
@@ -76,13 +76,16 @@ impl Cluster {
             deployments: self.deployments.reader(),
             stateful_sets: self.stateful_sets.reader(),
             replica_sets: self.replica_sets.reader(),
-            leader_worker_sets: Optional::new(self.leader_worker_sets.reader(), self.leader_worker_sets_are),
+            leader_worker_sets: OptionalCache::new(
+                self.leader_worker_sets.reader(),
+                self.leader_worker_sets_are,
+            ),
             pods: self.pods.reader(),
             autoscalers: self.autoscalers.reader(),
-            scaled_objects: Optional::new(self.scaled_objects.reader(), Availability::Watched),
+            scaled_objects: OptionalCache::new(self.scaled_objects.reader(), Availability::Watched),
             gpus: Some(GpuWatches {
-                nodes: Optional::new(self.nodes.reader(), self.nodes_are),
-                pods: Optional::new(self.pods.reader(), Availability::Watched),
+                nodes: OptionalCache::new(self.nodes.reader(), self.nodes_are),
+                pods: OptionalCache::new(self.pods.reader(), Availability::Watched),
             }),
             namespaces: Some(self.namespaces.reader()),
         }

@@ -1,9 +1,9 @@
-//! Ages of times that another clock may have written.
+//! Age of timestamps from other clocks.
 
 use jiff::{SignedDuration, Timestamp};
 
-/// How far `written` is from `now`. A time from the future comes from a clock that is ahead or was set back since: it counts
-/// as that far off, so that it ends as an old one does.
+/// Distance between `written` and `now`. A timestamp in the future comes from a clock that is ahead or was set back.
+/// Its distance counts as age, so that it expires too.
 #[must_use]
 pub fn age(written: Timestamp, now: Timestamp) -> SignedDuration {
     now.duration_since(written).abs()

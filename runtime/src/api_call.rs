@@ -1,25 +1,25 @@
-//! Failures of requests to the API server, as messages tell them: what was tried, on what, and why it failed. The texts
-//! of the libraries name neither, or print whole structures.
+//! Error messages of requests to the API server: verb, resource, object and cause. The libraries' own messages omit
+//! these or print whole structures.
 
 use std::error::Error;
 
 /// A request to the API server.
 #[derive(Clone, Copy, Debug)]
 pub struct ApiCall<'a> {
-    /// What was tried: `get`, `list`, `watch`, `create`, `patch`.
+    /// `get`, `list`, `watch`, `create`, `patch`.
     pub verb: &'a str,
-    /// The resource as permissions name it: `events`, `deployments/scale`.
+    /// Resource as in RBAC rules: `events`, `deployments/scale`.
     pub resource: &'a str,
-    /// Namespace of the object; empty for all of them, and where there is none.
+    /// Namespace of the object; empty for all namespaces and for cluster-scoped resources.
     pub namespace: &'a str,
-    /// Name of the object; empty where it is about several.
+    /// Name of the object; empty for a request about several.
     pub name: &'a str,
 }
 
 impl ApiCall<'_> {
-    /// `patch deployments/scale prod/llama: Connection refused (os error 111)`.
+    /// Message of a failure: `patch deployments/scale prod/llama: Connection refused (os error 111)`.
     #[must_use]
-    pub fn failed(&self, error: &dyn Error) -> String {
+    pub fn describe_failure(&self, error: &dyn Error) -> String {
         let Self { verb, resource, namespace, name } = self;
         let object = match (namespace.is_empty(), name.is_empty()) {
             (true, true) => String::new(),
@@ -31,7 +31,7 @@ impl ApiCall<'_> {
     }
 }
 
-/// The innermost error: the status of the API server, or what the system said of the connection.
+/// Message of the innermost error: the status of the API server, or the error of the connection.
 #[must_use]
 pub fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;
@@ -47,18 +47,21 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("client error (Connect)")]
-    struct Outer(#[source] std::io::Error);
+    struct ConnectError(#[source] std::io::Error);
 
     #[test]
-    fn a_failure_names_verb_resource_object_and_cause() {
-        let error = || Outer(std::io::Error::other("Connection refused"));
+    fn failure_names_verb_resource_object_and_cause() {
+        let error = || ConnectError(std::io::Error::other("Connection refused"));
         for (namespace, name, want) in [
             ("prod", "a", "patch pods prod/a: Connection refused"),
             ("prod", "", "patch pods in namespace prod: Connection refused"),
             ("", "a", "patch pods a: Connection refused"),
             ("", "", "patch pods: Connection refused"),
         ] {
-            assert_eq!(ApiCall { verb: "patch", resource: "pods", namespace, name }.failed(&error()), want);
+            assert_eq!(
+                ApiCall { verb: "patch", resource: "pods", namespace, name }.describe_failure(&error()),
+                want
+            );
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Who asks, and may they: authentication by the aggregator's request headers (behind its client certificate) or by
-//! bearer token, authorization by the API server's own rules. Used by the external metrics API and by secure metrics.
-//! Nothing a client merely says about itself counts: `X-Remote-*` without the verified certificate is ignored.
+//! Delegated authentication and authorization, for the external metrics API and secure metrics. It authenticates by the
+//! aggregator's request headers or by bearer token, and authorizes by the API server's own rules. Request headers
+//! (`X-Remote-*`) count only with the aggregator's verified client certificate.
 
-mod bucket;
 mod cache;
 mod peer;
 mod request_header;
 mod reviewer;
+mod token_bucket;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use axum::http::{HeaderMap, StatusCode, header};
-use bucket::Bucket;
 use cache::Cache;
-use reviewer::{Reviewer, Unanswered};
+use reviewer::{ReviewError, Reviewer};
+use token_bucket::TokenBucket;
 
 pub use peer::Peer;
 pub use request_header::{RequestHeader, RequestHeaderError};
 
-/// How long a review counts before the next request asks the API server again.
+/// Lifetime of a review in the cache.
 const CACHE_LIFETIME: Duration = Duration::from_mins(1);
-/// How long a caller that the API server allowed is still served while the API server cannot be reached.
-const OUTAGE: Duration = Duration::from_mins(10);
-/// Decisions kept; the oldest goes first.
-const KEPT: usize = 1024;
-/// Reviews of tokens that were never seen valid: so many at once, then two a second.
-const UNKNOWN_TOKENS: u32 = 32;
+/// How long an earlier permission counts while the API server is unreachable.
+const OUTAGE_GRACE: Duration = Duration::from_mins(10);
+/// Entries in each cache; the oldest is dropped first.
+const CACHE_SIZE: usize = 1024;
+/// Reviews of unknown tokens: a burst of 32, then two a second.
+const UNKNOWN_TOKEN_BURST: u32 = 32;
 const UNKNOWN_TOKEN_INTERVAL: Duration = Duration::from_millis(500);
-/// Longer than any token an API server issues.
-const LONGEST_TOKEN: usize = 16 * 1024;
-/// The group whose members every API server allows everything, without asking its authorizer.
+/// Length limit of tokens, in bytes. Longer than any token an API server issues.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
+/// Members of this group may do everything; every API server skips its authorizer for them.
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// An authenticated user, as Kubernetes sees one.
+/// An authenticated Kubernetes user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// User name.
@@ -46,14 +46,14 @@ pub struct User {
     pub uid: Option<String>,
     /// Groups.
     pub groups: Vec<String>,
-    /// What else the authenticator said.
+    /// Extra fields from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// What somebody wants to do, in the terms of RBAC.
+/// Action of a request, in the terms of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// On a resource of a namespace.
+    /// Action on a resource in a namespace.
     Resource {
         /// `get`, `list`, ...
         verb: &'static str,
@@ -66,125 +66,130 @@ pub enum Action {
         /// Namespace.
         namespace: String,
     },
-    /// On a path that is no resource, `/metrics` for one.
+    /// Action on a non-resource path, such as `/metrics`.
     Path {
         /// `get`, ...
         verb: &'static str,
-        /// The path, without query.
+        /// Path without query.
         path: String,
     },
 }
 
-/// Why a request is not served.
+/// A request that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// Neither the aggregator's headers nor a bearer token the API server accepts: HTTP 401.
-    #[error("Unauthorized: send a bearer token, or come through the API server's aggregator")]
+pub enum AuthError {
+    /// Neither the aggregator's headers nor a valid bearer token: HTTP 401.
+    #[error("Unauthorized: send a bearer token, or use the API server's aggregation layer")]
     Unauthenticated,
-    /// Known, but not allowed: HTTP 403.
+    /// Authenticated but not allowed: HTTP 403.
     #[error("user {user:?} may not {action}: {reason}")]
     Forbidden {
         /// User name.
         user: String,
-        /// What was asked for.
+        /// Requested action.
         action: String,
-        /// What the API server said.
+        /// Reason from the API server.
         reason: String,
     },
-    /// The API server could not be asked: HTTP 503.
-    #[error("the API server could not be asked whether this request is allowed: try again")]
-    Undecided,
-    /// Too many tokens that were never seen valid: HTTP 429.
-    #[error("too many unknown bearer tokens: try again in {RETRY_AFTER} s")]
-    TooMany,
+    /// The API server did not answer the review: HTTP 503.
+    #[error("cannot authorize the request: the API server did not answer the review; retry")]
+    Unavailable,
+    /// Too many unknown tokens: HTTP 429.
+    #[error("too many unknown bearer tokens; retry in {RETRY_AFTER} s")]
+    TooManyRequests,
 }
 
-impl Refusal {
-    /// The status of the answer.
+impl AuthError {
+    /// HTTP status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
             Self::Forbidden { .. } => StatusCode::FORBIDDEN,
-            Self::Undecided => StatusCode::SERVICE_UNAVAILABLE,
-            Self::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyRequests => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 }
 
-/// Seconds after which a caller that got 429 or 503 may try again: the value of `Retry-After`.
+/// Value of `Retry-After` with 429 and 503, in seconds.
 pub const RETRY_AFTER: &str = "1";
 
-/// Authenticates and authorizes. One per process; made with the pod's own client, whose service account needs
+/// Authenticates and authorizes requests through the API server; one per process. The client's service account needs
 /// `create` on `tokenreviews` and `subjectaccessreviews` (cluster role `system:auth-delegator`).
-pub struct Gate {
+pub struct DelegatedAuth {
     client: kube::Client,
     request_header: ArcSwapOption<RequestHeader>,
     tokens: Cache<String, User>,
-    /// Apart from those of users: anybody can make up tokens, and they must not push a user's out.
-    made_up: Cache<String, ()>,
+    /// Tokens that the API server rejected. Separate from `tokens`, so that invented ones cannot evict valid ones.
+    rejected_tokens: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
     reviewer: Reviewer,
-    /// Reviews left for tokens that were never seen valid.
-    unknown_tokens: Bucket,
+    /// Rate limit on reviews of unknown tokens.
+    unknown_tokens: TokenBucket,
 }
 
-impl Gate {
-    /// Knows no request headers yet: [`Gate::watch_request_header`] brings them.
+impl DelegatedAuth {
+    /// Accepts only bearer tokens until [`DelegatedAuth::watch_request_header`] has read the request-header configuration.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self::with_cache_lifetime(client, CACHE_LIFETIME)
     }
 
-    /// Like [`Gate::new`], for tests that wait until a review is due again.
+    /// Like [`DelegatedAuth::new`] with another cache lifetime, for tests.
     #[must_use]
     pub fn with_cache_lifetime(client: kube::Client, lifetime: Duration) -> Self {
         Self {
             reviewer: Reviewer::new(client.clone()),
             client,
             request_header: ArcSwapOption::empty(),
-            tokens: Cache::new(KEPT, lifetime),
-            made_up: Cache::new(KEPT, lifetime),
-            decisions: Cache::new(KEPT, lifetime),
-            unknown_tokens: Bucket::new(UNKNOWN_TOKENS, UNKNOWN_TOKEN_INTERVAL),
+            tokens: Cache::new(CACHE_SIZE, lifetime),
+            rejected_tokens: Cache::new(CACHE_SIZE, lifetime),
+            decisions: Cache::new(CACHE_SIZE, lifetime),
+            unknown_tokens: TokenBucket::new(UNKNOWN_TOKEN_BURST, UNKNOWN_TOKEN_INTERVAL),
         }
     }
 
-    /// Sets what the aggregator proves itself with. `None`: only bearer tokens count.
+    /// Sets the request-header configuration. `None`: only bearer tokens count.
     pub fn set_request_header(&self, config: Option<RequestHeader>) {
         self.request_header.store(config.map(Arc::new));
     }
 
-    /// Authenticates and then authorizes.
+    /// Authenticates and authorizes a request.
     ///
     /// # Errors
-    /// [`Refusal`].
-    pub async fn admit(&self, peer: &Peer, headers: &HeaderMap, action: Action) -> Result<User, Refusal> {
+    /// [`AuthError`].
+    pub async fn check_request(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        action: Action,
+    ) -> Result<User, AuthError> {
         let user = self.authenticate(peer, headers).await?;
         self.authorize(&user, action).await?;
         Ok(user)
     }
 
-    /// Tells who asks. While the API server cannot be reached, a token that it accepted in the last 10 minutes counts.
+    /// Authenticates a request. While the API server is unreachable, a token it accepted in the last 10 minutes counts.
     ///
     /// # Errors
-    /// [`Refusal::Unauthenticated`], [`Refusal::Undecided`] or [`Refusal::TooMany`].
-    pub async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, Refusal> {
+    /// [`AuthError::Unauthenticated`], [`AuthError::Unavailable`] or [`AuthError::TooManyRequests`].
+    pub async fn authenticate(&self, peer: &Peer, headers: &HeaderMap) -> Result<User, AuthError> {
         if let Some(config) = self.request_header.load_full()
             && let Some(user) = config.user(peer, headers)
         {
             return Ok(user);
         }
-        let token = bearer(headers).ok_or(Refusal::Unauthenticated)?;
+        let token = bearer(headers).ok_or(AuthError::Unauthenticated)?;
         if let Some(user) = self.tokens.get(token) {
             return Ok(user);
         }
-        if self.made_up.get(token).is_some() {
-            return Err(Refusal::Unauthenticated);
+        if self.rejected_tokens.get(token).is_some() {
+            return Err(AuthError::Unauthenticated);
         }
-        let earlier = self.tokens.get_within(token, OUTAGE);
+        let earlier = self.tokens.get_within(token, OUTAGE_GRACE);
         if earlier.is_none() && !self.unknown_tokens.take() {
-            return Err(Refusal::TooMany);
+            return Err(AuthError::TooManyRequests);
         }
         match self.reviewer.review_token(token, earlier.is_some()).await {
             Ok(Some(user)) => {
@@ -193,20 +198,20 @@ impl Gate {
             }
             Ok(None) => {
                 self.tokens.remove(token);
-                self.made_up.insert(token.to_owned(), ());
-                Err(Refusal::Unauthenticated)
+                self.rejected_tokens.insert(token.to_owned(), ());
+                Err(AuthError::Unauthenticated)
             }
-            Err(Unanswered::Unreachable) => earlier.ok_or(Refusal::Undecided),
-            Err(Unanswered::NotReviewed) => Err(Refusal::Undecided),
+            Err(ReviewError::Unreachable) => earlier.ok_or(AuthError::Unavailable),
+            Err(ReviewError::NotReviewed) => Err(AuthError::Unavailable),
         }
     }
 
-    /// Asks whether `user` may do `action`. While the API server cannot be reached, a permission that it gave in the last
-    /// 10 minutes counts; a denial ends it.
+    /// Checks whether `user` may do `action`. While the API server is unreachable, a permission of the last 10 minutes
+    /// counts, unless it was denied since.
     ///
     /// # Errors
-    /// [`Refusal::Forbidden`] or [`Refusal::Undecided`].
-    pub async fn authorize(&self, user: &User, action: Action) -> Result<(), Refusal> {
+    /// [`AuthError::Forbidden`] or [`AuthError::Unavailable`].
+    pub async fn authorize(&self, user: &User, action: Action) -> Result<(), AuthError> {
         if user.groups.iter().any(|group| group == MASTERS) {
             return Ok(());
         }
@@ -214,18 +219,18 @@ impl Gate {
         let decision = if let Some(decision) = self.decisions.get(&key) {
             decision
         } else {
-            let earlier = self.decisions.get_within(&key, OUTAGE).filter(Result::is_ok);
+            let earlier = self.decisions.get_within(&key, OUTAGE_GRACE).filter(Result::is_ok);
             match self.reviewer.review_access(user, &key.1, earlier.is_some()).await {
                 Ok(decision) => {
                     self.decisions.insert(key.clone(), decision.clone());
                     decision
                 }
-                Err(Unanswered::Unreachable) => earlier.ok_or(Refusal::Undecided)?,
-                Err(Unanswered::NotReviewed) => return Err(Refusal::Undecided),
+                Err(ReviewError::Unreachable) => earlier.ok_or(AuthError::Unavailable)?,
+                Err(ReviewError::NotReviewed) => return Err(AuthError::Unavailable),
             }
         };
         let (User { name: user, .. }, action) = key;
-        decision.map_err(|reason| Refusal::Forbidden { user, action: action.to_string(), reason })
+        decision.map_err(|reason| AuthError::Forbidden { user, action: action.to_string(), reason })
     }
 }
 
@@ -243,7 +248,7 @@ impl std::fmt::Display for Action {
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     let token = token.trim();
-    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= LONGEST_TOKEN)
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && token.len() <= MAX_TOKEN_BYTES)
         .then_some(token)
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// Delays that double from the first to the longest.
+/// Exponential backoff: delays double from `first` up to `longest`.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,
@@ -13,13 +13,13 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Starts at `first`.
+    /// A backoff whose first delay is `first`.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, delays: delays(first, longest) }
     }
 
-    /// The delay before the next retry.
+    /// Delay before the next retry.
     pub fn next_delay(&mut self) -> Duration {
         self.delays.next().unwrap_or(self.longest)
     }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_longest_until_a_reset() {
+    fn delays_double_up_to_longest_until_reset() {
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(5));
         let next = |backoff: &mut Backoff| backoff.next_delay().as_secs();
         assert_eq!([(); 5].map(|()| next(&mut backoff)), [1, 2, 4, 5, 5]);

@@ -1,7 +1,6 @@
-//! What is kept of the objects of one watch: of each a small value, read when the object comes in, so that the object
-//! itself lives no longer than its event. There are thousands of them, and most of an object nobody reads. One writer,
-//! the watch task; any number of readers. A cache may have an index, which finds objects by keys of their own and
-//! touches no others.
+//! Watch cache: one small value for each object of a watch. The object itself is dropped with its event, because a
+//! cluster has thousands and most of their fields are not used. The watch task is the one writer; there can be any
+//! number of readers. An optional index finds objects by keys that the writer derives from them.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,7 +14,7 @@ use kube::runtime::watcher::Event;
 struct Objects<V, I> {
     /// Values by name.
     values: BTreeMap<Box<str>, V>,
-    /// Keys by name. Each is shared with `names`: there are thousands.
+    /// Keys by name. Each key is shared with `names` to save memory.
     keys: BTreeMap<Box<str>, Box<[Arc<I>]>>,
     /// Names by key, in order.
     names: BTreeMap<Arc<I>, Vec<Box<str>>>,
@@ -28,7 +27,7 @@ impl<V, I> Default for Objects<V, I> {
 }
 
 impl<V, I: Ord> Objects<V, I> {
-    /// Indexes an object by these keys, and by no others.
+    /// Replaces the keys of an object.
     fn index(&mut self, name: &str, keys: Vec<I>) {
         let before = self.keys.get(name).into_iter().flat_map(|keys| keys.iter());
         if before.map(AsRef::as_ref).eq(&keys) {
@@ -48,12 +47,12 @@ impl<V, I: Ord> Objects<V, I> {
         }
     }
 
-    /// Adds a name to those of a key, and returns the key as it is shared.
+    /// Adds a name to a key and returns the shared key.
     fn add_name(&mut self, key: I, name: &str) -> Arc<I> {
         let key = self.names.get_key_value(&key).map_or_else(|| Arc::new(key), |(key, _)| key.clone());
         let names = self.names.entry(key.clone()).or_default();
         if let Err(at) = names.binary_search_by(|other| (**other).cmp(name)) {
-            // Most keys have one object, for which `insert` alone would make room for four.
+            // Most keys have one object; `insert` alone would allocate four places.
             names.reserve_exact(1);
             names.insert(at, name.into());
         }
@@ -61,7 +60,7 @@ impl<V, I: Ord> Objects<V, I> {
     }
 }
 
-/// Objects by namespace, which is empty for what has none.
+/// Objects by namespace; the empty namespace holds cluster-scoped objects.
 #[derive(Debug, PartialEq)]
 struct Entries<V, I>(BTreeMap<Box<str>, Objects<V, I>>);
 
@@ -76,24 +75,24 @@ impl<V, I> Entries<V, I> {
         self.0.get(namespace)?.values.get(name)
     }
 
-    /// Every value with its namespace and name, in that order.
-    fn each(&self) -> impl Iterator<Item = (&str, &str, &V)> {
+    /// Every value with its namespace and name, sorted by them.
+    fn iter(&self) -> impl Iterator<Item = (&str, &str, &V)> {
         self.0.iter().flat_map(|(namespace, objects)| {
             objects.values.iter().map(|(name, value)| (&**namespace, &**name, value))
         })
     }
 
-    /// Both hold the same objects, and each is the same in both.
-    fn is_alike(&self, other: &Self, same: fn(&V, &V) -> bool) -> bool {
-        self.each().count() == other.each().count()
-            && self.each().all(|(namespace, name, value)| {
+    /// Whether both hold the same objects with values that are equal by `same`.
+    fn equals_by(&self, other: &Self, same: fn(&V, &V) -> bool) -> bool {
+        self.iter().count() == other.iter().count()
+            && self.iter().all(|(namespace, name, value)| {
                 other.get(namespace, name).is_some_and(|other| same(value, other))
             })
     }
 }
 
 impl<V, I: Ord> Entries<V, I> {
-    /// Puts an object in place of what was known of it, or takes that away, and returns what was known.
+    /// Inserts, replaces or (`None`) removes an object, and returns the value it had.
     fn set(&mut self, (namespace, name): (&str, &str), entry: Option<(V, Vec<I>)>) -> Option<V> {
         if entry.is_some() && !self.0.contains_key(namespace) {
             self.0.insert(namespace.into(), Objects::default());
@@ -112,7 +111,7 @@ impl<V, I: Ord> Entries<V, I> {
     }
 }
 
-/// The readers' side. `I` are the keys of the index; without one there are none.
+/// Read side of a watch cache. `I` is the key type of the index; `Infallible` means no index.
 #[derive(Debug)]
 pub struct Cache<V, I = Infallible>(Arc<RwLock<Entries<V, I>>>);
 
@@ -124,24 +123,24 @@ impl<V, I> Clone for Cache<V, I> {
 
 impl<V, I> Cache<V, I> {
     fn entries(&self) -> RwLockReadGuard<'_, Entries<V, I>> {
-        // Nothing panics while it holds the lock; if it did, the entries would still be whole.
+        // No code panics while it holds the lock; each change would leave the entries complete anyway.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows every value with its namespace and name, in that order. The watch waits meanwhile.
-    pub fn each(&self, mut show: impl FnMut(&str, &str, &V)) {
-        self.entries().each().for_each(|(namespace, name, value)| show(namespace, name, value));
+    /// Visits every value, sorted by namespace and name. The watch cannot write meanwhile.
+    pub fn for_each(&self, mut visit: impl FnMut(&str, &str, &V)) {
+        self.entries().iter().for_each(|(namespace, name, value)| visit(namespace, name, value));
     }
 
-    /// The same of one namespace.
-    pub fn each_of(&self, namespace: &str, mut show: impl FnMut(&str, &V)) {
+    /// Visits every value of one namespace, sorted by name.
+    pub fn for_each_in(&self, namespace: &str, mut visit: impl FnMut(&str, &V)) {
         let entries = self.entries();
         for (name, value) in entries.0.get(namespace).into_iter().flat_map(|objects| &objects.values) {
-            show(name, value);
+            visit(name, value);
         }
     }
 
-    /// Whether there is nothing.
+    /// Whether the cache has no objects.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries().0.is_empty()
@@ -153,38 +152,38 @@ impl<V, I> Cache<V, I> {
         self.entries().0.contains_key(namespace)
     }
 
-    /// Asks what is kept of one object, without a copy of it.
-    pub fn ask<T>(&self, namespace: &str, name: &str, question: impl FnOnce(&V) -> T) -> Option<T> {
-        self.entries().get(namespace, name).map(question)
+    /// Reads the value of one object without cloning it.
+    pub fn get_with<T>(&self, namespace: &str, name: &str, read: impl FnOnce(&V) -> T) -> Option<T> {
+        self.entries().get(namespace, name).map(read)
     }
 }
 
 impl<V: Clone, I> Cache<V, I> {
-    /// What is kept of one object. The namespace of what has none is empty.
+    /// Value of one object. The namespace of a cluster-scoped object is empty.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<V> {
-        self.ask(namespace, name, V::clone)
+        self.get_with(namespace, name, V::clone)
     }
 
-    /// The values of one namespace, in order of name.
+    /// Values of one namespace, sorted by name.
     #[must_use]
-    pub fn of_namespace(&self, namespace: &str) -> Vec<V> {
+    pub fn values_in(&self, namespace: &str) -> Vec<V> {
         let mut all = Vec::new();
-        self.each_of(namespace, |_, value| all.push(value.clone()));
+        self.for_each_in(namespace, |_, value| all.push(value.clone()));
         all
     }
 
-    /// All values, in order of namespace and name.
+    /// All values, sorted by namespace and name.
     #[must_use]
     pub fn all(&self) -> Vec<V> {
-        self.entries().each().map(|(_, _, value)| value.clone()).collect()
+        self.entries().iter().map(|(_, _, value)| value.clone()).collect()
     }
 }
 
 impl<V, I: Ord> Cache<V, I> {
-    /// The values of a namespace that have this key, in order of name.
+    /// Values of a namespace that have this key, sorted by name.
     #[must_use]
-    pub fn of_key(&self, namespace: &str, key: &I) -> Vec<V>
+    pub fn values_by_key(&self, namespace: &str, key: &I) -> Vec<V>
     where
         V: Clone,
     {
@@ -196,30 +195,30 @@ impl<V, I: Ord> Cache<V, I> {
 
     /// The first name in a namespace that has this key and is not `name`.
     #[must_use]
-    pub fn other_of_key(&self, namespace: &str, key: &I, name: &str) -> Option<String> {
+    pub fn other_name_by_key(&self, namespace: &str, key: &I, name: &str) -> Option<String> {
         let entries = self.entries();
         let mut names = entries.0.get(namespace)?.names.get(key)?.iter();
         names.find(|other| ***other != *name).map(ToString::to_string)
     }
 }
 
-/// How the values of one kind are made, and what of them is reason for a cycle of the engine.
+/// How to make the cached value of a kind, and which changes of it need a cycle of the engine.
 pub struct Projection<K, V> {
-    /// What is kept of an object.
+    /// Makes the value of an object.
     pub read: fn(&K) -> V,
-    /// Two values of one object are the same for the engine. `None`: not even that one comes or goes concerns it.
+    /// Whether two values are the same for the engine. `None`: no change needs a cycle, not even a new object.
     pub same: Option<fn(&V, &V) -> bool>,
 }
 
-/// Reads the value of an object and its keys; `None` for one that is not kept.
+/// Makes the value and the keys of an object; `None` leaves it out of the cache.
 type ReadEntry<K, V, I> = Box<dyn Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync>;
 
-/// The watch's side: takes in each event, in order.
+/// Write side of a watch cache: applies the events of the watch in order.
 pub struct Writer<K, V, I = Infallible> {
     cache: Cache<V, I>,
     read: ReadEntry<K, V, I>,
     same: Option<fn(&V, &V) -> bool>,
-    /// Filled while a watch lists anew, so that readers see the old list until the new one is whole.
+    /// Collects a new list of the watch. Readers see the old one until the new one is complete.
     listed: Entries<V, I>,
 }
 
@@ -232,19 +231,19 @@ impl<K: Resource + 'static, V: 'static> Writer<K, V> {
 }
 
 impl<K: Resource, V, I: Ord> Writer<K, V, I> {
-    /// An empty cache with an index. `read` returns what is kept of an object, and its keys.
+    /// An empty cache with an index. `read` makes the value and the keys of an object.
     #[must_use]
     pub fn indexed(read: impl Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync + 'static) -> Self {
         Self { cache: Cache(Arc::default()), read: Box::new(read), same: None, listed: Entries::default() }
     }
 
-    /// The readers' side.
+    /// Read side of the cache.
     #[must_use]
     pub fn reader(&self) -> Cache<V, I> {
         self.cache.clone()
     }
 
-    /// Takes an event in and says whether it is reason for a cycle.
+    /// Applies an event and returns whether it needs a cycle.
     pub fn apply(&mut self, event: &Event<K>) -> bool {
         match event {
             Event::Apply(object) => self.set(object, (self.read)(object)),
@@ -260,12 +259,12 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
                 let before = self.write(|entries| std::mem::replace(entries, listed));
-                self.same.is_some_and(|same| !before.is_alike(&self.cache.entries(), same))
+                self.same.is_some_and(|same| !before.equals_by(&self.cache.entries(), same))
             }
         }
     }
 
-    /// Whether the engine is concerned.
+    /// Replaces an object and returns whether that needs a cycle.
     fn set(&self, object: &K, entry: Option<(V, Vec<I>)>) -> bool {
         let (namespace, name) = id(object);
         let before = self.write(|entries| entries.set((namespace, name), entry));
@@ -276,7 +275,7 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
         }
     }
 
-    /// What `change` takes away is dropped by the caller, outside the lock.
+    /// Applies a change under the lock. The caller drops what it returns outside the lock.
     fn write<T>(&self, change: impl FnOnce(&mut Entries<V, I>) -> T) -> T {
         change(&mut self.cache.0.write().unwrap_or_else(PoisonError::into_inner))
     }

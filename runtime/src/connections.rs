@@ -1,10 +1,10 @@
-//! The connections of every server: how many there are, and which one is closed when there are more. A connection is
-//! unproven until it has asked something that its server keeps it for: a review that could be judged, a question of a
-//! caller who may ask. From then on it is kept. Each of the two kinds has slots of its own and makes room for itself.
+//! Limit on the connections of a server, and the choice of the one to close when it is reached. A connection is unproven
+//! until the server keeps it: after a valid review, or a request of an authorized caller. Unproven and kept connections
+//! have separate slots, so that a flood of one kind closes only its own.
 //!
-//! No limit of hyper or tokio does that. These rows of `make test-bad-input` need it: "slow headers", "slow bodies",
-//! "idle connections", "nothing for a handshake" and "half a handshake" hold every unproven slot, and a new API server
-//! must still get one; "idle after a review" holds every kept slot, and must not take the unproven ones.
+//! hyper and tokio have no such limit. These rows of `make test-bad-input` need it: "slow headers", "slow bodies",
+//! "idle connections", "nothing for a handshake" and "half a handshake" occupy every unproven slot, and a new API server
+//! must still get one; "idle after a review" occupies every kept slot and must not take the unproven ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,17 +18,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::Limits;
 
-/// An unproven connection is not closed sooner: a handshake and a review take milliseconds, on a busy machine some tens.
-const GRACE: Duration = Duration::from_millis(100);
-/// A kept connection that was used within this time is not closed for another: its client may be about to use it.
+/// Minimum lifetime of an unproven connection. A handshake and a review take up to tens of milliseconds.
+const MIN_LIFETIME: Duration = Duration::from_millis(100);
+/// A kept connection that was used within this time is not closed for another, because its client may use it next.
 /// Longer than any request takes.
-const IN_USE: Duration = Duration::from_secs(10);
-/// A flood closes thousands of connections a second; one line in this time reports it.
-const QUIET: Duration = Duration::from_mins(1);
+const RECENT_USE: Duration = Duration::from_secs(10);
+/// Minimum time between two log lines. A flood closes thousands of connections a second.
+const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Accepts connections until `shutdown` and runs `serve` for each, until that ends or the slot is given to another
-/// connection; then waits for those that are left. One connection waits for its slot: the rest wait in the system's
-/// queue.
+/// Accepts connections until `shutdown` and runs `serve` for each until it ends or loses its slot. Then drains the open
+/// connections. One connection waits for a slot; the others wait in the kernel's queue.
 pub(crate) async fn accept<F>(
     listener: TcpListener,
     limits: Limits,
@@ -47,22 +46,22 @@ pub(crate) async fn accept<F>(
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, served, "Cannot accept a connection: check the limit of open files");
-                    // Running out of files lasts; without a pause this loop would only heat the machine.
+                    // A lack of file descriptors lasts; the pause prevents a busy loop.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
             };
             let slot = slots.take().await;
-            // A connection that has lost its slot ends at once, but not before its task has run: until then it counts.
+            // A connection that lost its slot still counts until its task has run.
             while connections.len() >= limits.connections.max(1) {
                 connections.join_next().await;
             }
             let _ = stream.set_nodelay(true);
-            let lost = slot.lost.clone();
+            let evicted = slot.evicted.clone();
             let connection = serve(stream, slot);
             connections.spawn(async move {
-                if lost.run_until_cancelled(connection).await.is_none() {
-                    tracing::debug!(served, "A connection was closed to make room for another");
+                if evicted.run_until_cancelled(connection).await.is_none() {
+                    tracing::debug!(served, "Closed a connection to free its slot");
                 }
             });
         }
@@ -73,130 +72,128 @@ pub(crate) async fn accept<F>(
         tracing::warn!(
             left = connections.len(),
             served,
-            "Some requests were cut off: they took longer than the drain"
+            limit = ?limits.drain,
+            "Dropped requests that did not finish within the drain time"
         );
     }
 }
 
-/// The slots of a server.
+/// Connection slots of a server.
 #[derive(Debug)]
 struct Slots {
     served: &'static str,
-    most_unproven: usize,
-    most_kept: usize,
+    max_unproven: usize,
+    max_kept: usize,
     table: Mutex<Table>,
-    freed: Notify,
+    released: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Connections so far.
+    /// Connections so far; the number of a connection is its key.
     count: u64,
-    /// By the order in which they came.
     unproven: BTreeMap<u64, Connection>,
-    /// By the same.
     kept: BTreeMap<u64, Connection>,
     logged: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Connection {
-    lost: CancellationToken,
-    /// When it came, or was last used once it was kept.
+    evicted: CancellationToken,
+    /// Time it was accepted or, once kept, last used.
     used: Instant,
 }
 
-/// The slot of one connection, free again when this is dropped.
+/// Slot of one connection. Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     id: u64,
     slots: Arc<Slots>,
     /// Cancelled when the slot is given to another connection.
-    lost: CancellationToken,
+    evicted: CancellationToken,
 }
 
 impl Slots {
-    /// `most` slots, at least one; a quarter of them for kept connections, of which an API server has some tens.
-    fn new(most: usize, served: &'static str) -> Self {
-        let most_kept = most / 4;
-        let most_unproven = most.saturating_sub(most_kept).max(1);
-        Self { served, most_unproven, most_kept, table: Mutex::default(), freed: Notify::new() }
+    /// `max` slots, at least one. A quarter is for kept connections: an API server has some tens.
+    fn new(max: usize, served: &'static str) -> Self {
+        let max_kept = max / 4;
+        let max_unproven = max.saturating_sub(max_kept).max(1);
+        Self { served, max_unproven, max_kept, table: Mutex::default(), released: Notify::new() }
     }
 
-    /// A slot for a new connection. Where none is free, the oldest unproven connection loses its own, though not within
-    /// its first moments: until then this waits.
+    /// Takes a slot for a new connection. If none is free, waits until the oldest unproven connection has had its
+    /// [`MIN_LIFETIME`], then takes its slot.
     async fn take(self: &Arc<Self>) -> ConnectionSlot {
-        while let Some(oldest) = self.oldest_of_full() {
-            if timeout_at(oldest + GRACE, self.freed.notified()).await.is_err() {
+        while let Some(oldest) = self.oldest_if_full() {
+            if timeout_at(oldest + MIN_LIFETIME, self.released.notified()).await.is_err() {
                 break;
             }
         }
         let mut table = self.table();
-        if table.unproven.len() >= self.most_unproven
+        if table.unproven.len() >= self.max_unproven
             && let Some((_, oldest)) = table.unproven.pop_first()
         {
             table.close(&oldest, self.served);
         }
         table.count += 1;
-        let (id, lost) = (table.count, CancellationToken::new());
-        table.unproven.insert(id, Connection { lost: lost.clone(), used: Instant::now() });
-        ConnectionSlot { id, slots: Arc::clone(self), lost }
+        let (id, evicted) = (table.count, CancellationToken::new());
+        table.unproven.insert(id, Connection { evicted: evicted.clone(), used: Instant::now() });
+        ConnectionSlot { id, slots: Arc::clone(self), evicted }
     }
 
-    /// When the oldest unproven connection came; `None` where a slot is free.
-    fn oldest_of_full(&self) -> Option<Instant> {
+    /// Time the oldest unproven connection was accepted; `None` if a slot is free.
+    fn oldest_if_full(&self) -> Option<Instant> {
         let table = self.table();
         let (_, oldest) = table.unproven.first_key_value()?;
-        (table.unproven.len() >= self.most_unproven).then_some(oldest.used)
+        (table.unproven.len() >= self.max_unproven).then_some(oldest.used)
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Every change is complete before anything can panic.
+        // No change can panic halfway.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
-    /// The kept connection that was used the longest ago, where that is long enough.
-    fn least_used(&self) -> Option<u64> {
+    /// The kept connection that was used the longest ago, if that is [`RECENT_USE`] or longer.
+    fn least_recently_used(&self) -> Option<u64> {
         let now = Instant::now();
-        let idle = self.kept.iter().filter(|(_, kept)| now.duration_since(kept.used) >= IN_USE);
+        let idle = self.kept.iter().filter(|(_, kept)| now.duration_since(kept.used) >= RECENT_USE);
         idle.min_by_key(|(_, kept)| kept.used).map(|(id, _)| *id)
     }
 
     fn close(&mut self, connection: &Connection, served: &'static str) {
-        connection.lost.cancel();
+        connection.evicted.cancel();
         let now = Instant::now();
-        if self.logged.is_none_or(|at| now.duration_since(at) >= QUIET) {
+        if self.logged.is_none_or(|at| now.duration_since(at) >= LOG_INTERVAL) {
             self.logged = Some(now);
             tracing::warn!(
                 served,
-                "Too many connections at once: those that ask nothing are closed, oldest first"
+                "Connection limit reached; closing connections without an accepted request, oldest first"
             );
         }
     }
 }
 
 impl ConnectionSlot {
-    /// A request has begun. Says whether the connection is kept, which counts as used then.
-    pub(crate) fn touch(&self) -> bool {
+    /// Records the start of a request. Returns whether the connection is kept.
+    pub(crate) fn record_use(&self) -> bool {
         let mut table = self.slots.table();
         let Some(kept) = table.kept.get_mut(&self.id) else { return false };
         kept.used = Instant::now();
         true
     }
 
-    /// The connection has given a reason to keep it. Where all that are kept are in use it stays unproven, until its
-    /// next reason.
+    /// Moves the connection to a kept slot. If all of them are in use, it stays unproven until the next call.
     pub(crate) fn keep(&self) {
-        if self.touch() {
+        if self.record_use() {
             return;
         }
         let mut table = self.slots.table();
-        if table.kept.len() >= self.slots.most_kept {
-            let Some(id) = table.least_used() else { return };
-            if let Some(least_used) = table.kept.remove(&id) {
-                table.close(&least_used, self.slots.served);
+        if table.kept.len() >= self.slots.max_kept {
+            let Some(id) = table.least_recently_used() else { return };
+            if let Some(least_recently_used) = table.kept.remove(&id) {
+                table.close(&least_recently_used, self.slots.served);
             }
         }
         if let Some(connection) = table.unproven.remove(&self.id) {
@@ -211,7 +208,7 @@ impl Drop for ConnectionSlot {
         table.unproven.remove(&self.id);
         table.kept.remove(&self.id);
         drop(table);
-        self.slots.freed.notify_one();
+        self.slots.released.notify_one();
     }
 }
 
@@ -219,9 +216,9 @@ impl Drop for ConnectionSlot {
 mod tests {
     use super::*;
 
-    fn lost(slots: &[ConnectionSlot]) -> Vec<usize> {
-        let lost = slots.iter().enumerate().filter(|(_, slot)| slot.lost.is_cancelled());
-        lost.map(|(i, _)| i).collect()
+    fn evicted(slots: &[ConnectionSlot]) -> Vec<usize> {
+        let evicted = slots.iter().enumerate().filter(|(_, slot)| slot.evicted.is_cancelled());
+        evicted.map(|(i, _)| i).collect()
     }
 
     async fn take(slots: &Arc<Slots>, n: usize) -> Vec<ConnectionSlot> {
@@ -233,56 +230,56 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn oldest_unproven_makes_room_after_its_grace() {
+    async fn oldest_unproven_is_closed_after_its_minimum_lifetime() {
         let slots = Arc::new(Slots::new(4, "tests"));
         let kept = slots.take().await;
         kept.keep();
         let flood = take(&slots, 3).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let more = take(&slots, 2).await;
-        assert_eq!((lost(&flood), begun.elapsed()), (vec![0, 1], GRACE));
-        assert!(!kept.lost.is_cancelled());
+        assert_eq!((evicted(&flood), started.elapsed()), (vec![0, 1], MIN_LIFETIME));
+        assert!(!kept.evicted.is_cancelled());
         drop((flood, more));
-        let begun = Instant::now();
-        assert_eq!(lost(&take(&slots, 3).await), [0; 0], "the slots of those that left are free");
-        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let started = Instant::now();
+        assert_eq!(evicted(&take(&slots, 3).await), [0; 0], "dropped slots are free");
+        assert_eq!(started.elapsed(), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slot_that_becomes_free_is_taken_at_once() {
+    async fn takes_a_released_slot_at_once() {
         let slots = Arc::new(Slots::new(1, "tests"));
         let first = slots.take().await;
         let (second, ()) = tokio::join!(slots.take(), async { drop(first) });
-        assert!(!second.lost.is_cancelled());
+        assert!(!second.evicted.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn least_used_of_the_kept_makes_room() {
+    async fn closes_least_recently_used_kept_connection() {
         let slots = Arc::new(Slots::new(12, "tests"));
         let taken = take(&slots, 3).await;
         taken.iter().for_each(ConnectionSlot::keep);
         let next = slots.take().await;
         next.keep();
-        assert_eq!(lost(&taken), [0; 0], "all three were used just now");
-        tokio::time::advance(IN_USE).await;
-        assert!(taken[0].touch(), "a request of it begins");
+        assert_eq!(evicted(&taken), [0; 0], "all three were used just now");
+        tokio::time::advance(RECENT_USE).await;
+        assert!(taken[0].record_use());
         taken[1].keep();
         next.keep();
-        assert_eq!(lost(&taken), [2], "the first is busy, the second was used again");
-        tokio::time::advance(IN_USE).await;
+        assert_eq!(evicted(&taken), [2], "the first is busy, the second was used again");
+        tokio::time::advance(RECENT_USE).await;
         taken[1].keep();
         let another = slots.take().await;
         another.keep();
-        assert_eq!(lost(&taken), [0, 2]);
+        assert_eq!(evicted(&taken), [0, 2]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn there_is_room_for_one() {
+    async fn limit_zero_still_has_one_slot() {
         let slots = Arc::new(Slots::new(0, "tests"));
         let first = slots.take().await;
         first.keep();
-        assert!(!first.lost.is_cancelled());
+        assert!(!first.evicted.is_cancelled());
         let second = slots.take().await;
-        assert!(first.lost.is_cancelled() && !second.lost.is_cancelled());
+        assert!(first.evicted.is_cancelled() && !second.evicted.is_cancelled());
     }
 }

@@ -1,11 +1,11 @@
-//! Which replica acts. One `Lease` in the controller's namespace names the leader; everybody else serves what needs no
-//! leader and waits. What a part of the program has to know is in [`Leadership`]: whether this replica leads now, and
-//! the terms in which it does. The Lease is written by the election's task alone.
+//! Leader election. One `Lease` in the controller's namespace names the leader; the other replicas serve what needs no
+//! leader and stand by. [`Leadership`] tells whether this replica leads and runs work in its terms. Only the election's
+//! task writes the Lease.
 
 mod client;
 mod election;
 mod lease;
-mod stored;
+mod lease_store;
 mod term;
 
 use std::time::Duration;
@@ -20,53 +20,52 @@ use tokio_util::sync::CancellationToken;
 pub use client::NotLeading;
 pub use election::{Election, elect};
 
-/// Work of an ended term gets this long to end by itself before it is dropped. What it sends meanwhile is not let
-/// through.
-const WIND_UP: Duration = Duration::from_secs(2);
+/// Time for the work of an ended term to return before it is dropped. Its writes are refused meanwhile.
+const TERM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Who leads, as this replica knows it. Clones share it.
+/// Leadership of this replica. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     state: watch::Receiver<State>,
     validity: Validity,
-    /// How long a new leader publishes no series.
+    /// Time from the start of a term until its series are published.
     takeover_delay: Duration,
 }
 
 /// Written by the election alone.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Who held the Lease when it was last seen.
+    /// Holder of the Lease when it was last read.
     holder: Option<String>,
-    /// While this replica leads.
+    /// Term of this replica, while it leads.
     term: Option<Term>,
 }
 
 impl Leadership {
-    /// Of a process that runs without an election: it leads from the first moment until `stopping`.
+    /// For a process without election: it leads from the start until `stopping`.
     #[must_use]
-    pub fn alone(stopping: &CancellationToken) -> Self {
+    pub fn without_election(stopping: &CancellationToken) -> Self {
         let (term, _) = Term::begin(stopping);
         let (sender, state) = watch::channel(State { holder: None, term: Some(term) });
-        // Nobody writes it any more; the last value stays readable.
+        // The last value stays readable without its sender.
         drop(sender);
         Self { state, validity: Validity::always(), takeover_delay: Duration::ZERO }
     }
 
-    /// Whether this replica may act at this moment: it leads, and its Lease was renewed in time.
+    /// Whether this replica leads now and its Lease was renewed in time.
     #[must_use]
-    pub fn leads(&self) -> bool {
+    pub fn is_leader(&self) -> bool {
         self.current().is_some()
     }
 
-    /// Whether it may show series that only a leader shows: the series of the leader before it have gone from
-    /// Prometheus by then.
+    /// Whether this replica may publish the series of a leader. By then those of the previous leader have left
+    /// Prometheus.
     #[must_use]
-    pub fn shows_series(&self) -> bool {
+    pub fn may_publish_series(&self) -> bool {
         self.current().is_some_and(|term| term.age() >= self.takeover_delay)
     }
 
-    /// Who led when the Lease was last seen: a pod's name. `None` where it has not been seen, or nobody held it.
+    /// Pod name of the leader when the Lease was last read. `None` if it was not read yet or has no holder.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         self.state.borrow().holder.clone()
@@ -74,15 +73,19 @@ impl Leadership {
 
     fn current(&self) -> Option<Term> {
         let term = self.state.borrow().term.clone();
-        term.filter(|term| !term.ended.is_cancelled() && self.validity.holds())
+        term.filter(|term| !term.ended.is_cancelled() && self.validity.is_valid())
     }
 
-    /// Runs `work` in each term of this replica, until `stopping`. The token it is given ends with the term; work that
-    /// does not end then is dropped.
+    /// Runs `work` in each term of this replica, until `stopping`. Its token ends with the term; work that does not
+    /// return soon after is dropped.
     ///
     /// # Errors
-    /// What `work` failed with, or that it or the election ended although nobody asked it to.
-    pub async fn while_leading<W, F>(&self, stopping: &CancellationToken, mut work: W) -> Result<(), String>
+    /// The error of `work`, or that it or the election returned unexpectedly.
+    pub async fn run_while_leading<W, F>(
+        &self,
+        stopping: &CancellationToken,
+        mut work: W,
+    ) -> Result<(), String>
     where
         W: FnMut(CancellationToken) -> F,
         F: Future<Output = Result<(), String>>,
@@ -93,22 +96,22 @@ impl Leadership {
             let term = match stopping.run_until_cancelled(next).await {
                 None => return Ok(()),
                 Some(Ok(state)) => state.term.clone(),
-                // The election ends with everything else, and may be the first to.
+                // On shutdown the election may end first.
                 Some(Err(_)) if stopping.is_cancelled() => return Ok(()),
                 Some(Err(_)) => return Err("the election of a leader has ended".to_owned()),
             };
-            // The condition waited for.
+            // Always `Some`: the condition above.
             let Some(term) = term else { continue };
             let ended = async {
                 term.ended.cancelled().await;
-                tokio::time::sleep(WIND_UP).await;
+                tokio::time::sleep(TERM_END_TIMEOUT).await;
             };
             tokio::select! {
                 biased;
                 result = work(term.ended.clone()) => {
                     result?;
                     if !term.ended.is_cancelled() {
-                        return Err("ended although this replica leads".to_owned());
+                        return Err("returned although this replica leads".to_owned());
                     }
                 }
                 () = ended => {}
@@ -116,17 +119,17 @@ impl Leadership {
         }
     }
 
-    /// The collector of `wva_leader`.
+    /// Collector of `wva_leader`.
     ///
     /// # Errors
-    /// Never for this name; the metrics library checks it.
+    /// Never: the name is valid.
     pub fn gauge(&self) -> Result<impl Collector + 'static, prometheus::Error> {
         let gauge = IntGauge::new("wva_leader", "1 on the replica that decides and publishes.")?;
         Ok(LeaderGauge { leadership: self.clone(), gauge })
     }
 }
 
-/// Asked at each scrape: a process that was stopped and goes on tells the truth at once.
+/// Computed at each scrape, so that a process that was suspended reports the correct value at once.
 struct LeaderGauge {
     leadership: Leadership,
     gauge: IntGauge,
@@ -138,7 +141,7 @@ impl Collector for LeaderGauge {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        self.gauge.set(i64::from(self.leadership.leads()));
+        self.gauge.set(i64::from(self.leadership.is_leader()));
         self.gauge.collect()
     }
 }

@@ -1,5 +1,5 @@
-//! What any Kubernetes controller needs and kube does not have: watch caches, Lease election, delegated authentication,
-//! HTTP serving with limits, tasks that end the process when they end. It knows no word of autoscaling.
+//! Parts of a Kubernetes controller that kube lacks: watch caches, leader election, delegated authentication, an HTTP
+//! server with limits, and supervised tasks. Nothing here depends on autoscaling.
 
 mod age;
 pub mod api_call;
@@ -9,14 +9,14 @@ pub mod cache;
 pub mod client;
 mod clock;
 mod connections;
-mod interruptions;
+mod interruption_logger;
 pub mod leadership;
 pub mod optional;
 pub mod repeats;
 pub mod server;
 mod signals;
 pub mod spans;
-mod synced;
+mod sync_status;
 mod tasks;
 pub mod watch;
 
@@ -24,10 +24,10 @@ pub use age::age;
 pub use backoff::Backoff;
 pub use cache::Cache;
 pub use clock::{Clock, system_clock};
-pub use interruptions::Interruptions;
-pub use optional::{Availability, Optional};
+pub use interruption_logger::InterruptionLogger;
+pub use optional::{Availability, OptionalCache};
 pub use signals::{EndSignal, Signals};
-pub use synced::Synced;
+pub use sync_status::SyncStatus;
 #[cfg(debug_assertions)]
 pub use tasks::Fault;
-pub use tasks::{Ended, Tasks};
+pub use tasks::{TaskExit, Tasks};

@@ -1,5 +1,5 @@
-//! Watches of kinds that a cluster may lack or forbid. They never hold up readiness, start by themselves once the kind
-//! is installed, and log only when its availability changes.
+//! Watches of optional kinds, which a cluster may lack or forbid. They never delay readiness, start once the kind is
+//! installed, and log only changes of its availability.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -15,37 +15,37 @@ use tokio::time::Instant;
 
 use crate::cache::{Cache, Projection, Writer};
 use crate::watch::{Observer, WatchScope};
-use crate::{Backoff, Interruptions};
+use crate::{Backoff, InterruptionLogger};
 
-/// Time for one discovery request: kube retries a request by itself for longer than that.
+/// Limit of one discovery request. kube itself retries for longer.
 const DISCOVERY: Duration = Duration::from_secs(10);
-/// First and longest pause between two discovery requests. One list of one object each half minute is no load.
+/// First and longest pause between two discovery requests. Each lists one object, a negligible load.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long a watch that is suddenly forbidden is not logged: an API server that has just started knows no roles yet.
+/// How long a newly forbidden watch is not logged. An API server that has just started has not loaded its roles.
 const FORBIDDEN_GRACE: Duration = Duration::from_secs(30);
 
-/// Whether the objects of an optional kind can be seen.
+/// Availability of an optional kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Availability {
     /// Discovery has not answered yet.
     Unknown,
-    /// All objects were listed, and are followed or were until permissions were taken away.
+    /// The cache has all objects. It is kept if the permission is revoked later.
     Watched,
-    /// The cluster has no such kind.
+    /// The cluster does not have the kind.
     NotInstalled,
-    /// The kind may exist, but this process may not list and watch it.
+    /// The kind may exist, but this process is not allowed to list and watch it.
     Forbidden,
 }
 
 impl Availability {
-    /// The cache holds every object there is, which may be none.
+    /// Whether the cache holds every object of the kind. It is empty if the kind is not installed.
     #[must_use]
     pub fn is_complete(self) -> bool {
         matches!(self, Self::Watched | Self::NotInstalled)
     }
 
-    /// What an error tells about the kind; `None` where it tells nothing.
+    /// Availability that an error implies; `None` for an unrelated error.
     fn from_error(error: &kube::Error) -> Option<Self> {
         match error {
             kube::Error::Api(status) if status.code == 404 => Some(Self::NotInstalled),
@@ -55,25 +55,25 @@ impl Availability {
     }
 }
 
-/// The readers' side of an optional kind.
+/// Read side of the cache of an optional kind.
 #[derive(Debug)]
-pub struct Optional<V> {
-    /// Its objects; none while they cannot be seen.
+pub struct OptionalCache<V> {
+    /// Values of its objects; empty while the kind is not available.
     pub cache: Cache<V>,
     availability: watch::Receiver<Availability>,
 }
 
-impl<V> Clone for Optional<V> {
+impl<V> Clone for OptionalCache<V> {
     fn clone(&self) -> Self {
         Self { cache: self.cache.clone(), availability: self.availability.clone() }
     }
 }
 
-impl<V> Optional<V> {
+impl<V> OptionalCache<V> {
     /// A cache with an availability that never changes.
     #[must_use]
     pub fn new(cache: Cache<V>, availability: Availability) -> Self {
-        // The value outlives its sender.
+        // The receiver keeps the value after its sender is gone.
         Self::with_availability(cache, watch::channel(availability).1)
     }
 
@@ -91,7 +91,7 @@ impl<V> Optional<V> {
 
     /// Waits until the availability is known.
     pub async fn discovered(&self) {
-        // Where the watch has ended, it will never be known.
+        // An error means that the watch has ended; the availability stays unknown.
         let _ = self.availability.clone().wait_for(|now| *now != Availability::Unknown).await;
     }
 }
@@ -100,22 +100,22 @@ impl<V> Optional<V> {
 pub struct OptionalWatch<K> {
     /// Name of the task, such as `watch of Nodes`.
     pub task: &'static str,
-    /// The kind as `kubectl get` takes it.
+    /// Kind as in `kubectl get`.
     pub name: &'static str,
-    /// Where to look.
+    /// API of the kind, for one namespace or all.
     pub api: Api<K>,
-    /// What to select.
+    /// Selectors of the watch.
     pub config: watcher::Config,
 }
 
 impl WatchScope<'_> {
-    /// Runs the watch of an optional kind: readiness does not wait for it.
+    /// Starts the watch of an optional kind. Readiness does not wait for it.
     pub fn watch_optional<K, V>(
         &mut self,
         watch: OptionalWatch<K>,
         projection: Projection<K, V>,
         mut observe: Observer<K>,
-    ) -> Optional<V>
+    ) -> OptionalCache<V>
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Send + Sync + 'static,
@@ -133,10 +133,10 @@ impl WatchScope<'_> {
         let (sender, availability) = watch::channel(Availability::Unknown);
         let publisher = AvailabilityPublisher { task: watch.task, name: watch.name, availability: sender };
         self.tasks.spawn(watch.task, async move {
-            shutdown.run_until_cancelled(follow(&watch, &publisher, observe)).await;
+            shutdown.run_until_cancelled(run_watch(&watch, &publisher, observe)).await;
             Ok(())
         });
-        Optional { cache, availability }
+        OptionalCache { cache, availability }
     }
 }
 
@@ -148,7 +148,7 @@ struct AvailabilityPublisher {
 }
 
 impl AvailabilityPublisher {
-    /// Logs a change once.
+    /// Publishes the availability and logs a change.
     fn publish(&self, availability: Availability) {
         let kind = self.name;
         let is_new = |now: &mut Availability| std::mem::replace(now, availability) != availability;
@@ -167,8 +167,8 @@ impl AvailabilityPublisher {
     }
 }
 
-/// Waits for the kind, follows it, and starts again when it is gone.
-async fn follow<K>(watch: &OptionalWatch<K>, publisher: &AvailabilityPublisher, mut observe: Observer<K>)
+/// Waits for the kind, watches it, and starts again when it is removed.
+async fn run_watch<K>(watch: &OptionalWatch<K>, publisher: &AvailabilityPublisher, mut observe: Observer<K>)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -194,7 +194,7 @@ where
             (Some(Availability::Forbidden), Some(lost)) => lost.log(publisher),
             (Some(availability), lost) => {
                 if lost.take().is_some() {
-                    // An empty list: the objects are gone.
+                    // The objects are gone: report an empty list.
                     observe(&Event::Init);
                     observe(&Event::InitDone);
                 }
@@ -206,8 +206,8 @@ where
     }
 }
 
-/// A watch that ended after its first list. A permission that is taken away says nothing about the objects, so the
-/// cache keeps them: targets, bounds and the inventory must not be lost for it.
+/// A watch that ended after its first list. A revoked permission does not mean that the objects are gone, so the cache
+/// keeps them: targets, bounds and the inventory must not be lost.
 struct LostWatch {
     at: Instant,
     is_logged: bool,
@@ -225,9 +225,9 @@ impl LostWatch {
     }
 }
 
-/// Whether the kind exists and may be listed and watched. A watcher starts only then: it logs each refusal, and cannot
-/// tell a kind that may only be listed before it has listed. The request selects what the watch selects: a permission
-/// may be for one name alone.
+/// Checks that the kind exists and may be listed and watched. A watcher starts only then, because it logs each refusal
+/// and notices a missing watch permission only after it has listed. The request has the field selector of the watch:
+/// a permission may be for one name only.
 async fn discover<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     config: &watcher::Config,
@@ -240,14 +240,14 @@ async fn discover<K: Clone + DeserializeOwned + Debug>(
     Ok(())
 }
 
-/// How a watch ended.
+/// End of a watch.
 struct EndedWatch {
     availability: Option<Availability>,
-    /// It had listed all objects.
+    /// Whether the first list was complete.
     was_listed: bool,
 }
 
-/// Forwards events until the kind is gone or forbidden.
+/// Forwards events until the kind is removed or forbidden.
 async fn forward_events<K>(
     watch: &OptionalWatch<K>,
     publisher: &AvailabilityPublisher,
@@ -258,7 +258,7 @@ where
 {
     let stream = watcher::watcher(watch.api.clone(), watch.config.clone());
     let mut stream = Box::pin(stream.default_backoff());
-    let (mut interruptions, mut was_listed) = (Interruptions::new(publisher.task, None), false);
+    let (mut interruptions, mut was_listed) = (InterruptionLogger::new(publisher.task, None), false);
     while let Some(event) = stream.next().await {
         if let Some(availability) = event.as_ref().err().and_then(availability_from_watch) {
             return EndedWatch { availability: Some(availability), was_listed };

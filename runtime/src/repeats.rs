@@ -1,35 +1,35 @@
-//! What goes on for many cycles is logged when it begins, once an hour while it goes on, and when it ends, each time with
-//! how often it came up. The log of a long outage stays readable.
+//! Rate limit for log lines about lasting conditions: one line at the start, one each hour, and one at the end, with the
+//! number of occurrences. It keeps the log of a long outage readable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Time between two lines about what goes on.
+/// Time between two lines about a condition that lasts.
 const REMINDER: Duration = Duration::from_hours(1);
 
-/// What is to be logged.
+/// The log line that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// It was not so before.
-    Begins,
-    /// It has come up this often, and an hour has passed since the last line.
-    GoesOn(u64),
-    /// It is over; it came up this often.
-    Ends(u64),
+pub enum RepeatStage {
+    /// First occurrence.
+    First,
+    /// The condition lasts and the last line is an hour old. Number of occurrences.
+    Reminder(u64),
+    /// The condition is over. Number of occurrences.
+    Ended(u64),
 }
 
-impl Stage {
-    /// How often it came up.
+impl RepeatStage {
+    /// Number of occurrences.
     #[must_use]
     pub fn count(self) -> u64 {
         match self {
-            Self::Begins => 1,
-            Self::GoesOn(count) | Self::Ends(count) => count,
+            Self::First => 1,
+            Self::Reminder(count) | Self::Ended(count) => count,
         }
     }
 }
 
-/// Counts how often one thing comes up.
+/// Counts the occurrences of one condition.
 #[derive(Clone, Debug, Default)]
 pub struct RepeatCounter(Option<Repeat>);
 
@@ -40,27 +40,27 @@ struct Repeat {
 }
 
 impl RepeatCounter {
-    /// Takes in whether it comes up `now`; `None` where nothing is to be logged.
-    pub fn note(&mut self, comes_up: bool, now: Instant) -> Option<Stage> {
+    /// Records whether the condition holds; returns the log line that is due.
+    pub fn record(&mut self, is_present: bool, now: Instant) -> Option<RepeatStage> {
         let Some(repeat) = self.0.as_mut() else {
-            self.0 = comes_up.then_some(Repeat { count: 1, logged: now });
-            return comes_up.then_some(Stage::Begins);
+            self.0 = is_present.then_some(Repeat { count: 1, logged: now });
+            return is_present.then_some(RepeatStage::First);
         };
-        if !comes_up {
+        if !is_present {
             let count = repeat.count;
             self.0 = None;
-            return Some(Stage::Ends(count));
+            return Some(RepeatStage::Ended(count));
         }
         repeat.count += 1;
         if now.saturating_duration_since(repeat.logged) < REMINDER {
             return None;
         }
         repeat.logged = now;
-        Some(Stage::GoesOn(repeat.count))
+        Some(RepeatStage::Reminder(repeat.count))
     }
 }
 
-/// Counts how often each of several things comes up.
+/// Counts the occurrences of several conditions, each by its key.
 #[derive(Clone, Debug)]
 pub struct RepeatCounters<K>(BTreeMap<K, RepeatCounter>);
 
@@ -71,31 +71,31 @@ impl<K> Default for RepeatCounters<K> {
 }
 
 impl<K: Ord + Clone> RepeatCounters<K> {
-    /// As [`RepeatCounter::note`], of one of them.
-    pub fn note(&mut self, key: &K, comes_up: bool, now: Instant) -> Option<Stage> {
-        if !comes_up {
-            return self.0.remove(key).and_then(|mut counter| counter.note(false, now));
+    /// Like [`RepeatCounter::record`], for one condition.
+    pub fn record(&mut self, key: &K, is_present: bool, now: Instant) -> Option<RepeatStage> {
+        if !is_present {
+            return self.0.remove(key).and_then(|mut counter| counter.record(false, now));
         }
-        self.0.entry(key.clone()).or_default().note(true, now)
+        self.0.entry(key.clone()).or_default().record(true, now)
     }
 
-    /// Takes in all that comes up `now`: what is not among it has ended.
-    pub fn note_all(&mut self, present: BTreeSet<K>, now: Instant) -> Vec<(K, Stage)> {
+    /// Records all conditions that hold now. Every other one has ended.
+    pub fn record_all(&mut self, present: BTreeSet<K>, now: Instant) -> Vec<(K, RepeatStage)> {
         let ended: Vec<K> = self.0.keys().filter(|key| !present.contains(key)).cloned().collect();
         let all = present.into_iter().map(|key| (key, true)).chain(ended.into_iter().map(|key| (key, false)));
         let mut stages = Vec::new();
-        for (key, comes_up) in all {
-            stages.extend(self.note(&key, comes_up, now).map(|stage| (key, stage)));
+        for (key, is_present) in all {
+            stages.extend(self.record(&key, is_present, now).map(|stage| (key, stage)));
         }
         stages
     }
 
-    /// Forgets all others.
+    /// Removes the conditions for which `keep` is false.
     pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
         self.0.retain(|key, _| keep(key));
     }
 
-    /// What goes on.
+    /// Keys of the conditions that last.
     pub fn keys(&self) -> impl Iterator<Item = &K> {
         self.0.keys()
     }
@@ -108,25 +108,36 @@ mod tests {
     const MINUTE: Duration = Duration::from_mins(1);
 
     #[test]
-    fn what_goes_on_is_one_line_an_hour_with_a_count() {
+    fn lasting_condition_is_one_line_an_hour_with_count() {
         let start = Instant::now();
         let mut counter = RepeatCounter::default();
         let mut stages = Vec::new();
         for minute in 0..200 {
-            stages.extend(counter.note(minute < 150, start + MINUTE * minute));
+            stages.extend(counter.record(minute < 150, start + MINUTE * minute));
         }
-        let want = [Stage::Begins, Stage::GoesOn(61), Stage::GoesOn(121), Stage::Ends(150)];
+        let want = [
+            RepeatStage::First,
+            RepeatStage::Reminder(61),
+            RepeatStage::Reminder(121),
+            RepeatStage::Ended(150),
+        ];
         assert_eq!(stages, want);
-        assert_eq!(counter.note(true, start), Some(Stage::Begins), "again");
+        assert_eq!(counter.record(true, start), Some(RepeatStage::First));
     }
 
     #[test]
-    fn each_key_begins_and_ends_by_itself() {
+    fn each_key_starts_and_ends_by_itself() {
         let now = Instant::now();
         let mut counters = RepeatCounters::default();
-        assert_eq!(counters.note_all(["a", "b"].into(), now), [("a", Stage::Begins), ("b", Stage::Begins)]);
-        assert_eq!(counters.note_all(["b", "c"].into(), now), [("c", Stage::Begins), ("a", Stage::Ends(1))]);
+        assert_eq!(
+            counters.record_all(["a", "b"].into(), now),
+            [("a", RepeatStage::First), ("b", RepeatStage::First)]
+        );
+        assert_eq!(
+            counters.record_all(["b", "c"].into(), now),
+            [("c", RepeatStage::First), ("a", RepeatStage::Ended(1))]
+        );
         counters.retain(|key| *key != "b");
-        assert_eq!(counters.note_all([].into(), now), [("c", Stage::Ends(1))], "b was forgotten");
+        assert_eq!(counters.record_all([].into(), now), [("c", RepeatStage::Ended(1))], "b was removed");
     }
 }

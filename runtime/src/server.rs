@@ -1,6 +1,6 @@
-//! The HTTP server under health, metrics, the debug endpoint, the external metrics API and the reviews. What a client
-//! can hold is bounded: connections, the time for a handshake and for the head of a request, and the size of the head.
-//! The limits are those of hyper and tokio, but for [`crate::connections`].
+//! HTTP server of health, metrics, the debug endpoint, the external metrics API and admission reviews. It limits
+//! connections, the time of a TLS handshake and of a request head, and the size of the head. hyper and tokio enforce the
+//! limits, except [`crate::connections`].
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -26,25 +26,25 @@ use tower::Layer;
 use crate::auth::Peer;
 use crate::connections::{ConnectionSlot, accept};
 
-/// What clients may take.
+/// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// What is served, as the log names it.
+    /// Name of the endpoint in log lines.
     pub served: &'static str,
-    /// Connections at a time. One more closes another: an unproven one, where there is one.
+    /// Open connections. A further one closes the oldest unproven one.
     pub connections: usize,
-    /// Time for a handshake.
+    /// Time of a TLS handshake.
     pub handshake: Duration,
-    /// Time for the head of a request, which is also how long an idle connection is kept: hyper has one timer for both.
+    /// Time of a request head, and of an idle connection: hyper has one timer for both.
     pub head: Duration,
-    /// Bytes of a head; hyper's own bound is 400 KiB. Row "a header of 1 MiB" of `make test-bad-input`.
+    /// Bytes of a request head; hyper's default is 400 KiB. Row "a header of 1 MiB" of `make test-bad-input`.
     pub head_bytes: usize,
-    /// How long requests under way may take after the end was asked for.
+    /// Time for requests in flight after shutdown.
     pub drain: Duration,
 }
 
 impl Limits {
-    /// So many connections, 10 s for everything, and 16 KiB of a head: a service account's token is below 2 KiB.
+    /// Defaults: 10 s for each time limit and 16 KiB for a head. A service account token has less than 2 KiB.
     #[must_use]
     pub const fn new(served: &'static str, connections: usize) -> Self {
         let time = Duration::from_secs(10);
@@ -52,40 +52,40 @@ impl Limits {
     }
 }
 
-/// When a server ends. It takes time until every client has learnt of the end: connections that come until then are
-/// answered, and the client has to give up those that are open. A server that closed one just when a request is sent
-/// over it would fail that request.
+/// Shutdown in two phases. Clients take time to learn that a server stops, and closing a connection just when a client
+/// sends a request would fail that request. So new connections are still served after `stopping`, and clients are asked
+/// to close the open ones.
 #[derive(Clone, Debug, Default)]
-pub struct End {
-    /// From here on each answer tells its client to open another connection for the next request.
+pub struct ShutdownSignals {
+    /// Not ready any more; each response asks the client to open another connection. Requests are still served.
     pub stopping: CancellationToken,
-    /// From here on nothing new is taken.
+    /// The server accepts no further connections and ends.
     pub shutdown: CancellationToken,
 }
 
-impl From<CancellationToken> for End {
-    /// Both at once.
+impl From<CancellationToken> for ShutdownSignals {
+    /// One token for both phases.
     fn from(shutdown: CancellationToken) -> Self {
         Self { stopping: shutdown.clone(), shutdown }
     }
 }
 
-/// What every request of one connection shares: an extension of each.
+/// State of one connection, an extension of each of its requests.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The other end of the TLS connection.
+    /// Client side of the TLS connection.
     pub peer: Peer,
     slot: Arc<ConnectionSlot>,
 }
 
 impl Connection {
-    /// The caller may ask: this connection is not closed any more for those that ask nothing.
+    /// Keeps this connection: new, unproven connections do not close it.
     pub fn keep(&self) {
         self.slot.keep();
     }
 }
 
-/// A middleware that keeps the connections over which a request was answered with 200.
+/// Middleware that keeps connections after a response with status 200.
 pub async fn keep_answered(
     Extension(connection): Extension<Connection>,
     request: Request,
@@ -98,18 +98,18 @@ pub async fn keep_answered(
     response
 }
 
-/// Connections that wait to be accepted. The standard library's 128 are full in milliseconds of a flood, and a client
-/// that is turned away tries again after a second. Row "nothing for a handshake" of `make test-bad-input`.
+/// Connections that wait to be accepted. A flood fills the standard library's 128 within milliseconds, and a rejected
+/// client retries only after a second. Row "nothing for a handshake" of `make test-bad-input`.
 const BACKLOG: i32 = 1024;
 
-/// Binds the address of a server. The listener is passed on, so that no other process can take the port in between.
+/// Binds the address of a server. The caller keeps the listener, so that no other process can take the port.
 ///
 /// # Errors
-/// Where the address cannot be listened on.
+/// The address is not available.
 pub fn bind(what: &str, address: SocketAddr) -> io::Result<TcpListener> {
     let failed = |error: io::Error| {
         let text = format!(
-            "cannot listen on {address} for {what}: {error}; is the port taken, or another process of this program running?"
+            "cannot listen on {address} for {what}: {error}; check whether another process uses the port"
         );
         io::Error::new(error.kind(), text)
     };
@@ -120,37 +120,37 @@ pub fn bind(what: &str, address: SocketAddr) -> io::Result<TcpListener> {
     Ok(bound)
 }
 
-/// Serves `app` on `listener` until `end`, then lets requests in flight finish: over HTTPS where there is a `tls`.
-/// Requests carry their [`Connection`].
+/// Serves `app` on `listener` until shutdown, then drains requests in flight. Uses HTTPS if `tls` is set. Requests
+/// carry their [`Connection`].
 ///
 /// # Errors
-/// Where the listener cannot be used. A client's fault never ends the server.
+/// The listener is not usable. Errors of clients never end the server.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
     app: Router,
     limits: Limits,
-    end: impl Into<End>,
+    signals: impl Into<ShutdownSignals>,
 ) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let end = end.into();
-    let app = app.layer(from_fn_with_state(end.stopping.clone(), request));
+    let signals = signals.into();
+    let app = app.layer(from_fn_with_state(signals.stopping.clone(), track_request));
     let tls = tls.map(TlsAcceptor::from);
-    accept(listener, limits, end.shutdown.clone(), move |stream, slot| {
-        let (tls, app, end) = (tls.clone(), app.clone(), end.clone());
+    accept(listener, limits, signals.shutdown.clone(), move |stream, slot| {
+        let (tls, app, signals) = (tls.clone(), app.clone(), signals.clone());
         async move {
             let Some(tls) = tls else {
-                return requests(stream, (Peer::default(), slot), app, limits, false, end).await;
+                return serve_connection(stream, (Peer::default(), slot), app, limits, false, signals).await;
             };
             let handshake = timeout(limits.handshake, tls.accept(stream));
-            let Some(handshake) = end.shutdown.run_until_cancelled(handshake).await else { return };
+            let Some(handshake) = signals.shutdown.run_until_cancelled(handshake).await else { return };
             match handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     let session = stream.get_ref().1;
                     let peer = Peer::new(session.peer_certificates());
                     let http2 = session.alpn_protocol() == Some(b"h2");
-                    requests(stream, (peer, slot), app, limits, http2, end).await;
+                    serve_connection(stream, (peer, slot), app, limits, http2, signals).await;
                 }
                 Err(error) => tracing::debug!(%error, served = limits.served, "TLS handshake failed"),
             }
@@ -160,20 +160,20 @@ pub async fn serve(
     Ok(())
 }
 
-/// The requests of one connection. On shutdown it takes no further one and ends after the present one.
-async fn requests(
+/// Serves the requests of one connection. On shutdown it ends after the request in flight.
+async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     (peer, slot): (Peer, ConnectionSlot),
     app: Router,
     limits: Limits,
     http2: bool,
-    end: End,
+    signals: ShutdownSignals,
 ) {
     let connection = Connection { peer, slot: Arc::new(slot) };
     let service = TowerToHyperService::new(Extension(connection).layer(app));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(limits.head_bytes);
-    // Its own keep-alive ends dead connections.
+    // The keep-alive of HTTP/2 ends dead connections.
     builder
         .http2()
         .timer(TokioTimer::new())
@@ -181,32 +181,32 @@ async fn requests(
         .keep_alive_interval(limits.head)
         .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
     let builder = if http2 { builder.http2_only() } else { builder.http1_only() };
-    // An HTTP/2 connection that comes during the last moments would otherwise end before its first request.
-    let late = end.stopping.is_cancelled();
-    let graceful = if http2 && !late { end.stopping } else { end.shutdown };
-    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let ended = tokio::select! {
-        // A request that has arrived is answered, even if it came together with the end.
+    // An HTTP/2 connection accepted after `stopping` would otherwise end before its first request.
+    let is_late = signals.stopping.is_cancelled();
+    let graceful = if http2 && !is_late { signals.stopping } else { signals.shutdown };
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let result = tokio::select! {
+        // A request that has arrived is answered, even if shutdown starts at the same time.
         biased;
-        ended = served.as_mut() => ended,
+        result = connection.as_mut() => result,
         () = graceful.cancelled() => {
-            served.as_mut().graceful_shutdown();
-            served.await
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
     };
-    if let Err(error) = ended {
+    if let Err(error) = result {
         tracing::debug!(%error, served = limits.served, "A connection ended with an error");
     }
 }
 
-/// A kept connection is not idle when a request begins. HTTP/1 has a header that asks for another connection.
-async fn request(
+/// Records each request of a kept connection as use. While stopping, sends `Connection: close` to HTTP/1 clients.
+async fn track_request(
     State(stopping): State<CancellationToken>,
     Extension(connection): Extension<Connection>,
     request: Request,
     next: Next,
 ) -> Response {
-    connection.slot.touch();
+    connection.slot.record_use();
     let http1 = request.version() < Version::HTTP_2;
     let mut response = next.run(request).await;
     if http1 && stopping.is_cancelled() {

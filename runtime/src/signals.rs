@@ -1,39 +1,41 @@
-//! Signals that ask a process to end.
+//! Process signals that request shutdown.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How a process is asked to end. Listened for from the first moment: until then the kernel drops what is sent to the
-/// first process of a container.
+/// Listener for SIGTERM and SIGINT. Start it first: the kernel drops signals that the first process of a container does
+/// not listen for.
 pub struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-/// Who asks a process to end.
+/// A signal that requests shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndSignal {
-    /// SIGTERM, as the kubelet sends it.
+    /// SIGTERM, sent by the kubelet.
     Terminate,
-    /// SIGINT, from a terminal.
+    /// SIGINT, sent by a terminal.
     Interrupt,
 }
 
 impl Signals {
+    /// Starts to listen.
+    ///
     /// # Errors
-    /// Where the system does not let this process listen.
+    /// The system refused to install a handler.
     pub fn listen() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// Waits for SIGINT.
-    pub async fn interrupted(&mut self) {
+    pub async fn recv_interrupt(&mut self) {
         self.interrupt.recv().await;
     }
 
     /// Waits for the next signal.
-    pub async fn received(&mut self) -> EndSignal {
+    pub async fn recv(&mut self) -> EndSignal {
         tokio::select! {
             _ = self.terminate.recv() => EndSignal::Terminate,
             _ = self.interrupt.recv() => EndSignal::Interrupt,

@@ -1,4 +1,4 @@
-//! Watches of Kubernetes kinds: each runs for the life of the process and fills one [`Cache`].
+//! Watches of Kubernetes kinds. Each runs for the life of the process and fills one [`Cache`].
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::cache::{Cache, Projection, Writer};
-use crate::{Interruptions, Synced, Tasks};
+use crate::{InterruptionLogger, SyncStatus, Tasks};
 
-/// Objects in one page of a list, as kubectl has it: 50,000 pods are 100 requests. The API server reads each limited
-/// page from etcd.
+/// Objects in one page of a list, kubectl's default: 50,000 pods are 100 requests. The API server reads each page from
+/// etcd.
 const PAGE: u32 = 500;
 
-/// Receives each event of a watch in order, after the cache has applied it.
+/// Callback for each event of a watch, in order, after the cache has applied it.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
-/// What every watch of a process shares.
+/// Shared parts of all watches of a process.
 pub struct WatchScope<'a> {
     /// API client.
     pub client: Client,
-    /// The one namespace to watch; `None` for all.
+    /// Namespace to watch; `None` for all.
     pub namespace: Option<String>,
-    /// Notified when a cache changed in a way that matters (see [`Projection::same`]).
+    /// Notified when a change of a cache needs a cycle (see [`Projection::same`]).
     pub changed: Arc<Notify>,
     /// Ends the watches.
     pub shutdown: CancellationToken,
-    /// Learns when the cache of each required kind is complete.
-    pub synced: &'a mut Synced,
+    /// Gets the sync status of each required kind.
+    pub synced: &'a mut SyncStatus,
     /// Runs the watches.
     pub tasks: &'a mut Tasks,
 }
@@ -63,7 +63,7 @@ impl DynamicKind<'_> {
 }
 
 impl WatchScope<'_> {
-    /// The API of a kind where this scope looks.
+    /// API of a kind in the namespace of this scope, or in all.
     #[must_use]
     pub fn api<K>(&self) -> Api<K>
     where
@@ -76,13 +76,13 @@ impl WatchScope<'_> {
         }
     }
 
-    /// The same of a kind without a Rust type.
+    /// Like [`WatchScope::api`], for a kind without a Rust type.
     #[must_use]
     pub fn dynamic(&self, kind: DynamicKind<'_>) -> Api<DynamicObject> {
         self.dynamic_in(self.namespace.as_deref(), kind)
     }
 
-    /// The same in one namespace, or in all.
+    /// API of a kind without a Rust type in one namespace, or in all.
     #[must_use]
     pub fn dynamic_in(&self, namespace: Option<&str>, kind: DynamicKind<'_>) -> Api<DynamicObject> {
         let resource = kind.resource();
@@ -92,7 +92,7 @@ impl WatchScope<'_> {
         }
     }
 
-    /// Runs the watch of a required kind: readiness waits for its first list.
+    /// Starts the watch of a required kind. Readiness waits for its first list.
     pub fn watch<K, V>(
         &mut self,
         task: &'static str,
@@ -109,12 +109,12 @@ impl WatchScope<'_> {
         let (changed, shutdown) = (self.changed.clone(), self.shutdown.clone());
         let (complete, synced) = watch::channel(false);
         self.synced.add(task, synced);
-        let mut interruptions = Interruptions::new(task, self.namespace.as_deref());
+        let mut interruptions = InterruptionLogger::new(task, self.namespace.as_deref());
         let watch = async move {
             let mut stream = Box::pin(stream.default_backoff());
             while let Some(event) = stream.next().await {
                 interruptions.log(&event);
-                // After an error the stream goes on by itself, with backoff.
+                // The stream itself retries after an error, with backoff.
                 let Ok(event) = event else { continue };
                 let has_changed = writer.apply(&event);
                 observe(&event);
@@ -127,8 +127,8 @@ impl WatchScope<'_> {
             }
         };
         self.tasks.spawn(task, async move {
-            let ended = shutdown.run_until_cancelled(watch).await;
-            ended.map_or(Ok(()), |()| Err("its stream ended".to_owned()))
+            let result = shutdown.run_until_cancelled(watch).await;
+            result.map_or(Ok(()), |()| Err("its stream ended".to_owned()))
         });
         reader
     }
@@ -140,8 +140,8 @@ pub fn config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
-/// The observer of a watch of which only the cache is read.
+/// Observer that ignores all events.
 #[must_use]
-pub fn unobserved<K>() -> Observer<K> {
+pub fn no_observer<K>() -> Observer<K> {
     Box::new(|_| {})
 }

@@ -1,5 +1,5 @@
-//! `/explain` and `/snapshot` of the last cycle, for `wva explain`. Nothing is decided here: what was published is
-//! shown. A replica that does not lead has no cycle, and says who does.
+//! `/explain` and `/snapshot` of the last cycle, for `wva explain`. They only return published decisions. A replica that
+//! does not lead has none and names the leader.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
 
-/// Says which cycle an answer is of, so that explanation and snapshot can be told to belong together.
-const CYCLE: &str = "wva-cycle";
+/// Header with the cycle of a response, to match explanation and snapshot.
+const CYCLE_HEADER: &str = "wva-cycle";
 
-/// Both paths.
-pub(crate) fn debug(published: Reader, leadership: Leadership) -> Router {
+/// Router of both paths.
+pub(crate) fn debug_router(published: Reader, leadership: Leadership) -> Router {
     Router::new()
         .route("/explain", get(explain))
         .route("/snapshot", get(snapshot))
@@ -28,73 +28,73 @@ pub(crate) fn debug(published: Reader, leadership: Leadership) -> Router {
         .layer(axum::middleware::from_fn(move |request: Request, next: Next| {
             let leadership = leadership.clone();
             async move {
-                if leadership.leads() {
+                if leadership.is_leader() {
                     return next.run(request).await;
                 }
                 let leader = leadership.holder().map_or_else(
-                    || "nobody does at the moment: try again".to_owned(),
+                    || "there is no leader at the moment; retry".to_owned(),
                     |holder| format!("ask the leader, pod {holder}"),
                 );
-                (StatusCode::SERVICE_UNAVAILABLE, format!("this replica does not lead: {leader}"))
+                (StatusCode::SERVICE_UNAVAILABLE, format!("this replica is not the leader: {leader}"))
                     .into_response()
             }
         }))
 }
 
-const NOT_YET: (StatusCode, &str) =
-    (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet: see /readyz?verbose on the health address");
-const NO_SUCH: (StatusCode, &str) = (
+const NO_CYCLE: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet; see /readyz?verbose on the health address");
+const UNKNOWN_VARIANT: (StatusCode, &str) = (
     StatusCode::NOT_FOUND,
-    "this controller manages no such VariantAutoscaling: check name, namespace and the controller-instance label",
+    "this controller does not manage that VariantAutoscaling: check name, namespace and the controller-instance label",
 );
 
 /// Name and value of each parameter.
 type Parameters = Query<Vec<(String, String)>>;
 
 async fn explain(State(published): State<Reader>, Query(query): Parameters) -> Response {
-    let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
-    let asked = |key: &str, value: &str| query.iter().all(|(k, v)| k != key || v == value);
+    let Some(published) = published.borrow().clone() else { return NO_CYCLE.into_response() };
+    let matches = |key: &str, value: &str| query.iter().all(|(k, v)| k != key || v == value);
     let variants: Vec<_> = published
         .variants
         .iter()
-        .filter(|(key, _)| asked("namespace", &key.namespace) && asked("name", &key.name))
+        .filter(|(key, _)| matches("namespace", &key.namespace) && matches("name", &key.name))
         .map(|(key, variant)| (key, variant.as_ref()))
         .collect();
     if variants.is_empty() && query.iter().any(|(key, _)| key != "format") {
-        return NO_SUCH.into_response();
+        return UNKNOWN_VARIANT.into_response();
     }
-    let cycle = [(CYCLE, published.at.to_string())];
+    let cycle = [(CYCLE_HEADER, published.at.to_string())];
     if query.iter().any(|(key, value)| key == "format" && value == "json") {
-        return (cycle, json(&Explained::of(&variants))).into_response();
+        return (cycle, json_response(&Explanation::new(&variants))).into_response();
     }
-    (cycle, text(&published, &variants)).into_response()
+    (cycle, trace_text(&published, &variants)).into_response()
 }
 
-/// `?after=CYCLE` asks for a later one than that: there is no content while none has run.
+/// `?after=CYCLE` requests a later cycle; the response has no content until one has run.
 async fn snapshot(State(published): State<Reader>, Query(query): Parameters) -> Response {
-    let Some(published) = published.borrow().clone() else { return NOT_YET.into_response() };
+    let Some(published) = published.borrow().clone() else { return NO_CYCLE.into_response() };
     let cycle = published.at.to_string();
     if query.iter().any(|(key, value)| key == "after" && *value == cycle) {
-        return ([(CYCLE, cycle)], StatusCode::NO_CONTENT).into_response();
+        return ([(CYCLE_HEADER, cycle)], StatusCode::NO_CONTENT).into_response();
     }
-    ([(CYCLE, cycle)], json(published.snapshot.as_ref())).into_response()
+    ([(CYCLE_HEADER, cycle)], json_response(published.snapshot.as_ref())).into_response()
 }
 
-fn json(value: &impl Serialize) -> Response {
+fn json_response(value: &impl Serialize) -> Response {
     match serde_json::to_string(value) {
         Ok(json) => ([(header::CONTENT_TYPE, "application/json")], json).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
 }
 
-/// The form of `wva decide --format json`: of a variant without a decision the text alone tells.
+/// JSON format of `wva decide --format json`. Variants without a decision appear only in the text format.
 #[derive(Serialize)]
-struct Explained<'a> {
+struct Explanation<'a> {
     decisions: Vec<&'a Decision>,
 }
 
-impl<'a> Explained<'a> {
-    fn of(variants: &[(&'a VariantKey, &'a PublishedVariant)]) -> Self {
+impl<'a> Explanation<'a> {
+    fn new(variants: &[(&'a VariantKey, &'a PublishedVariant)]) -> Self {
         let mut decisions: Vec<&Decision> =
             variants.iter().filter_map(|(_, v)| v.decision.as_ref()).collect();
         decisions.sort_by(|a, b| {
@@ -104,7 +104,7 @@ impl<'a> Explained<'a> {
     }
 }
 
-fn text(published: &Arc<Published>, variants: &[(&VariantKey, &PublishedVariant)]) -> String {
+fn trace_text(published: &Arc<Published>, variants: &[(&VariantKey, &PublishedVariant)]) -> String {
     let mut text = format!("cycle of {}\n", published.at);
     let facts = trace::variants(&published.snapshot);
     for (key, variant) in variants {

@@ -1,56 +1,58 @@
-//! The certificates of one process: whose task makes or reads them, and who serves with which.
+//! Certificates of one process, and the tasks that sign or read them.
 
 use std::path::Path;
 
 use anyhow::Context;
 use wva_certs::{Certs, CertsConfig};
 
-use super::{Process, settled};
+use super::{Process, run_to_end};
 use crate::settings::{CertificateFiles, Certificates};
 use crate::telemetry;
 
-/// Who serves with what.
-pub(super) struct Served {
+/// Serving certificates of the endpoints.
+pub(super) struct ServingCerts {
     serving: Option<Certs>,
-    /// Of the metrics endpoint, where it has files of its own.
+    /// Certificates of the metrics endpoint, if it has its own files.
     metrics: Option<Certs>,
 }
 
-impl Served {
-    /// For admission and the external metrics API.
+impl ServingCerts {
+    /// Certificates of admission and the external metrics API.
     pub(super) fn serving(&self) -> anyhow::Result<&Certs> {
-        self.serving.as_ref().context("there is no certificate to serve with: WVA_CERT_MODE is off")
+        self.serving.as_ref().context("no serving certificate: WVA_CERT_MODE is off")
     }
 
-    /// For the metrics endpoint.
+    /// Certificates of the metrics endpoint.
     pub(super) fn metrics(&self) -> anyhow::Result<&Certs> {
         self.metrics.as_ref().map_or_else(|| self.serving(), Ok)
     }
 }
 
 impl Process {
-    /// Starts what makes or reads the certificates.
-    pub(super) fn certificates(&mut self) -> anyhow::Result<Served> {
+    /// Starts the tasks that sign or read the certificates.
+    pub(super) fn start_certificates(&mut self) -> anyhow::Result<ServingCerts> {
         let serving = match self.settings.certificates.clone() {
             Certificates::Off => None,
-            Certificates::Files(files) => Some(self.read_files("certificate files", &files)),
-            Certificates::SelfMade { ca_lifetime, lifetime } => Some(self.self_made(ca_lifetime, lifetime)?),
+            Certificates::Files(files) => Some(self.start_file_certs("certificate files", &files)),
+            Certificates::SelfSigned { ca_lifetime, lifetime } => {
+                Some(self.start_self_signed(ca_lifetime, lifetime)?)
+            }
         };
         let own = self.settings.metrics_certificate.clone().filter(|_| self.settings.metrics_secure);
-        let metrics = own.map(|files| self.read_files("certificate files of metrics", &files));
+        let metrics = own.map(|files| self.start_file_certs("certificate files of metrics", &files));
         let checks = [("certificate is loaded", &serving), ("certificate of metrics is loaded", &metrics)];
         for (check, certs) in checks {
             if let Some(certs) = certs.clone() {
-                self.checks.push((check, Box::new(move || certs.loaded())));
+                self.checks.push((check, Box::new(move || certs.is_loaded())));
             }
         }
-        let shown = [("", &serving), ("metrics-", &metrics)];
-        let shown = shown.into_iter().filter_map(|(prefix, certs)| Some((prefix, certs.clone()?))).collect();
-        self.metrics.registry.register(Box::new(telemetry::CertificateExpiry::new(shown)?))?;
-        Ok(Served { serving, metrics })
+        let sets = [("", &serving), ("metrics-", &metrics)];
+        let sets = sets.into_iter().filter_map(|(prefix, certs)| Some((prefix, certs.clone()?))).collect();
+        self.metrics.registry.register(Box::new(telemetry::CertificateExpiry::new(sets)?))?;
+        Ok(ServingCerts { serving, metrics })
     }
 
-    fn self_made(
+    fn start_self_signed(
         &mut self,
         ca_lifetime: std::time::Duration,
         cert_lifetime: std::time::Duration,
@@ -61,24 +63,26 @@ impl Process {
         dns_names.push("localhost".to_owned());
         let secret_name = format!("{}-ca", service.unwrap_or("wva"));
         let config = CertsConfig { namespace, secret_name, dns_names, ca_lifetime, cert_lifetime };
-        let shutdown = self.end.shutdown.clone();
+        let shutdown = self.signals.shutdown.clone();
         let (certs, task) =
             Certs::start(self.clients.client.clone(), config, wva_runtime::system_clock(), shutdown)?;
-        self.spawn("certificates", settled(Box::pin(task)));
-        let (rotated, acting) = (certs.clone(), self.clients.acting.clone());
-        self.spawn_leading("rotation of the CA", move |ended| settled(rotated.rotate(acting.clone(), ended)));
+        self.spawn("certificates", run_to_end(Box::pin(task)));
+        let (rotating, acting) = (certs.clone(), self.clients.acting.clone());
+        self.spawn_leading("rotation of the CA", move |ended| {
+            run_to_end(rotating.rotate(acting.clone(), ended))
+        });
         Ok(certs)
     }
 
-    fn read_files(&mut self, task: &'static str, files: &CertificateFiles) -> Certs {
+    fn start_file_certs(&mut self, task: &'static str, files: &CertificateFiles) -> Certs {
         let (certs, reading) = Certs::from_files(
             Path::new(&files.folder),
             &files.certificate,
             &files.key,
             wva_runtime::system_clock(),
-            self.end.shutdown.clone(),
+            self.signals.shutdown.clone(),
         );
-        self.spawn(task, settled(reading));
+        self.spawn(task, run_to_end(reading));
         certs
     }
 }

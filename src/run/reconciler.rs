@@ -1,5 +1,5 @@
-//! The parts of one process that decide, and that tell what was decided. All but the external metrics API and the debug
-//! endpoint are the leader's.
+//! Controller: engine, actuation, status, events and endpoints. Only the external metrics API and the debug endpoint run
+//! without leading.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,35 +13,40 @@ use wva_controller::{
     StatusTargets, StatusWriter, Telemetry, VariantSeries, events, watch_service_monitor,
 };
 
-use super::certificates::Served;
-use super::{Process, Watched, settled};
+use super::certificates::ServingCerts;
+use super::{ControllerWatches, Process, run_to_end};
 use crate::endpoints;
 use crate::settings::Controller;
 
 impl Process {
-    /// The reconciler: one engine, and those who tell what it decided. Gives the counter of maps that were taken in.
-    pub(super) fn controller(
+    /// Starts the controller and returns its counter of configuration reloads.
+    pub(super) fn start_controller(
         &mut self,
         controller: &Controller,
-        certs: &Served,
-        watched: Watched,
+        certs: &ServingCerts,
+        watched: ControllerWatches,
         config: watch::Receiver<EngineConfig>,
     ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
-        let reach = OwnershipView::new(
+        let ownership_view = OwnershipView::new(
             ownership.clone(),
             self.caches.variants.clone(),
             self.caches.namespaces.clone(),
         );
-        self.export_series(&reader, &reach, controller.legacy_metrics);
+        self.export_series(&reader, &ownership_view, controller.legacy_metrics);
         let telemetry = Telemetry::register(&self.metrics.registry)?;
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
-        let asked =
+        let picker_config =
             PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
-        let seen = watched.facts.watches.clone();
-        let (poller, pickers) =
-            PickerPoller::new(self.clients.client.clone(), seen, watched.pools, reader.clone(), asked)?;
+        let watches = watched.facts.watches.clone();
+        let (poller, pickers) = PickerPoller::new(
+            self.clients.client.clone(),
+            watches,
+            watched.pools,
+            reader.clone(),
+            picker_config,
+        )?;
         self.spawn_picker_poller(poller);
         let (refusals, refused) = watch::channel(Arc::default());
         let sources = Sources {
@@ -58,24 +63,24 @@ impl Process {
         let progress = self.progress.clone();
         self.spawn_engine(Engine { sources, config, metrics, progress, published });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
-        self.spawn_actuator(controller.zero.steps_at_once, &reader, &refusals, &targets)?;
-        self.spawn_status_and_events(&reader, &reach, &status_targets);
+        self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, &refusals, &targets)?;
+        self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.watch_scraping();
         if let Some(address) = controller.debug_address {
-            self.explain(address, reader)?;
+            self.serve_debug(address, reader)?;
         }
         if let Some(address) = controller.external_metrics_address {
-            self.external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
+            self.serve_external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
         Ok(reloads)
     }
 
-    /// Adds the series of variants to `/metrics`, while this replica leads.
-    fn export_series(&mut self, reader: &Reader, reach: &OwnershipView, legacy: bool) {
-        let series = VariantSeries::new(reader.clone(), reach.clone(), legacy, self.progress.clone());
-        let leadership = self.leading.leadership.clone();
+    /// Adds the series of variants to `/metrics` while this replica leads.
+    fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, legacy: bool) {
+        let series = VariantSeries::new(reader.clone(), ownership.clone(), legacy, self.progress.clone());
+        let leadership = self.leader_state.leadership.clone();
         self.metrics.series = Some(Arc::new(move |take| {
-            if leadership.shows_series() {
+            if leadership.may_publish_series() {
                 series.each(take);
             }
         }));
@@ -89,28 +94,28 @@ impl Process {
         });
     }
 
-    /// Serves what was decided, for `wva explain`.
-    fn explain(&mut self, address: SocketAddr, reader: Reader) -> anyhow::Result<()> {
+    /// Serves the last decisions for `wva explain`.
+    fn serve_debug(&mut self, address: SocketAddr, reader: Reader) -> anyhow::Result<()> {
         let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
-        let router = endpoints::debug(reader, self.leading.leadership.clone());
-        let shutdown = self.end.shutdown.clone();
+        let router = endpoints::debug_router(reader, self.leader_state.leadership.clone());
+        let shutdown = self.signals.shutdown.clone();
         self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
         Ok(())
     }
 
-    /// Asks endpoint pickers about models at zero.
+    /// Polls endpoint pickers for requests to models at zero.
     fn spawn_picker_poller(&mut self, poller: PickerPoller) {
         let poller = Arc::new(poller);
         self.spawn_leading("endpoint pickers", move |ended| {
             let poller = poller.clone();
-            settled(async move { poller.run(ended).await })
+            run_to_end(async move { poller.run(ended).await })
         });
     }
 
-    /// The steps that no HPA takes.
+    /// Starts the scale steps that no HPA takes.
     fn spawn_actuator(
         &mut self,
-        at_once: usize,
+        max_concurrent_steps: usize,
         reader: &Reader,
         refusals: &watch::Sender<Arc<Refusals>>,
         status_targets: &watch::Receiver<StatusTargets>,
@@ -120,12 +125,12 @@ impl Process {
         let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
         let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
-            let actuator = Actuator::new(client.clone(), servers.clone(), at_once);
+            let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
             let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
             let (changed, refusals) = (changed.clone(), refusals.clone());
             let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
             let published = published.clone();
-            settled(async move {
+            run_to_end(async move {
                 ended.run_until_cancelled(executor.run(published)).await;
             })
         });
@@ -140,35 +145,35 @@ impl Process {
         }
     }
 
-    /// Statuses and events, with new state in each term: other replicas may have written in between.
+    /// Writes statuses and events. Their state is new in each term, because other replicas may have written since.
     fn spawn_status_and_events(
         &mut self,
         reader: &Reader,
-        reach: &OwnershipView,
+        view: &OwnershipView,
         status_targets: &watch::Sender<StatusTargets>,
     ) {
         let targets = status_targets.clone();
-        let (client, ours, published) = (self.clients.acting.clone(), reach.clone(), reader.clone());
+        let (client, ownership, published) = (self.clients.acting.clone(), view.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
-            let writer = StatusWriter::new(client.clone(), ours.clone(), targets.clone());
+            let writer = StatusWriter::new(client.clone(), ownership.clone(), targets.clone());
             let published = published.clone();
-            settled(async move {
+            run_to_end(async move {
                 ended.run_until_cancelled(writer.run(published)).await;
             })
         });
         let (client, pod_name, published) =
             (self.clients.acting.clone(), self.settings.pod_name.clone(), reader.clone());
-        let reach = reach.clone();
+        let ownership = view.clone();
         self.spawn_leading("events", move |ended| {
             let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
-            let told = events::run(client, pod_name, reach.clone(), published);
-            settled(async move {
-                ended.run_until_cancelled(told).await;
+            let emitting = events::run(client, pod_name, ownership.clone(), published);
+            run_to_end(async move {
+                ended.run_until_cancelled(emitting).await;
             })
         });
     }
 
-    /// That the ServiceMonitor of the controller's own metrics goes, where there are any and a Deployment to tell of it.
+    /// Emits an event on the Deployment if the ServiceMonitor of the controller's own metrics is deleted.
     fn watch_scraping(&mut self) {
         let Some(deployment) = self.settings.deployment.clone() else { return };
         if self.settings.metrics_address.is_none() {
@@ -178,43 +183,52 @@ impl Process {
         let scraped = Scraped { namespace, deployment, pod };
         let present = watch_service_monitor(&mut self.scope(), &scraped.namespace, &scraped.monitor());
         let (client, notices, shutdown) =
-            (self.clients.client.clone(), self.leading.notices.clone(), self.end.shutdown.clone());
+            (self.clients.client.clone(), self.leader_state.notices.clone(), self.signals.shutdown.clone());
         self.spawn(
             "events of the ServiceMonitor",
-            settled(async move {
+            run_to_end(async move {
                 shutdown.run_until_cancelled(scraped.tell(client, notices, present)).await;
             }),
         );
     }
 
-    /// Serves `external.metrics.k8s.io`, and opens its APIService where that names our own Service.
-    fn external_metrics(&mut self, address: SocketAddr, certs: &Certs, legacy: bool) -> anyhow::Result<()> {
+    /// Serves `external.metrics.k8s.io`, and keeps its APIService registered if that names wva's Service.
+    fn serve_external_metrics(
+        &mut self,
+        address: SocketAddr,
+        certs: &Certs,
+        legacy: bool,
+    ) -> anyhow::Result<()> {
         let listener = wva_runtime::server::bind("the external metrics API", address)?;
-        let gate = self.clients.gate.clone();
-        let tls = Arc::new(wva_certs::server_config_asking_clients(certs.resolver(), self.settings.http2)?);
+        let auth = self.clients.auth.clone();
+        let tls =
+            Arc::new(wva_certs::server_config_with_client_certs(certs.resolver(), self.settings.http2)?);
         let state = Arc::new(ExternalMetrics {
             variants: self.caches.variants.clone(),
             namespaces: self.caches.namespaces.clone(),
             synced: self.caches.synced.clone(),
-            gate: gate.clone(),
+            auth: auth.clone(),
             legacy,
             clock: wva_runtime::system_clock(),
         });
-        let shutdown = self.end.shutdown.clone();
+        let shutdown = self.signals.shutdown.clone();
         self.spawn("external metrics API", async move {
             external_metrics::serve(listener, tls, state, shutdown).await.map_err(|e| e.to_string())
         });
-        let shutdown = self.end.shutdown.clone();
-        self.spawn("CA of the aggregator", settled(async move { gate.watch_request_header(shutdown).await }));
+        let shutdown = self.signals.shutdown.clone();
+        self.spawn(
+            "CA of the aggregator",
+            run_to_end(async move { auth.watch_request_header(shutdown).await }),
+        );
         if let Some(name) = self.settings.service.clone() {
             let own = OwnService { namespace: self.settings.namespace.clone(), name };
             let (client, certs, trust) =
-                (self.clients.acting.clone(), certs.clone(), certs.trust("APIService"));
+                (self.clients.acting.clone(), certs.clone(), certs.trust_reporter("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {
                 let (client, own, bundle) = (client.clone(), own.clone(), certs.fresh_ca_bundle());
                 let trust = trust.clone();
-                settled(async move {
-                    // What this replica knew before it led may lack a CA that another leader has put in use.
+                run_to_end(async move {
+                    // The bundle known so far may lack a CA of the last leader.
                     let Some(bundle) = ended.run_until_cancelled(bundle).await else { return };
                     external_metrics::keep_open(client, own, bundle, trust, ended).await;
                 })

@@ -1,110 +1,99 @@
-//! How a process ends: by a signal, or because a part that must run has ended. Nobody stays ready but dead.
+//! Shutdown of the process: after a signal, or after a task that must run has ended. So no process stays ready with a
+//! part missing.
 
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tokio_util::sync::CancellationToken;
 use wva_controller::CycleProgress;
-use wva_runtime::auth::Gate;
-use wva_runtime::{EndSignal, Ended, Signals, Tasks};
+use wva_runtime::auth::DelegatedAuth;
+use wva_runtime::server::ShutdownSignals;
+use wva_runtime::{EndSignal, Signals, TaskExit, Tasks};
 
-/// How long reviews are still taken after SIGTERM: by then every proxy of the cluster has heard that this replica is no
-/// endpoint any more.
-const LAME_DUCK: Duration = Duration::from_secs(5);
-/// How long tasks may take to end after that. The kubelet's default grace period is 30 s for all of it.
-const GRACE: Duration = Duration::from_secs(20);
-/// The same for a process of which a part has ended: it must be gone within 5 s.
-const LAME_DUCK_OF_A_FAILED: Duration = Duration::from_secs(1);
-const GRACE_OF_A_FAILED: Duration = Duration::from_secs(2);
+/// Time between the two shutdown signals after SIGTERM. By its end, every proxy of the cluster has removed this replica
+/// from its endpoints.
+const STOPPING_TIME: Duration = Duration::from_secs(5);
+/// Time for tasks to end after that. The kubelet's default grace period for both is 30 s.
+const TASK_TIMEOUT: Duration = Duration::from_secs(20);
+/// The same two times after a failure: the process must end within 5 s.
+const FAILED_STOPPING_TIME: Duration = Duration::from_secs(1);
+const FAILED_TASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The two steps of an end.
-#[derive(Clone, Debug, Default)]
-pub(super) struct End {
-    /// Not ready any more; the leader's work ends and its Lease is given back. Reviews are still taken.
-    pub(super) stopping: CancellationToken,
-    /// Everything ends.
-    pub(super) shutdown: CancellationToken,
-}
-
-/// Why a process ends.
+/// Reason of a shutdown.
 enum Reason {
-    /// A signal.
     Signal(EndSignal),
-    /// A part that must run has ended.
+    /// A required task has ended.
     Failed(String),
 }
 
-/// Waits for a signal or for the first task that ends without being asked to, then ends all of them. `serves`: there
-/// is a server that others still call for a moment.
+/// Waits for a signal or an unexpected end of a task, then shuts all tasks down. `serves`: there is a server that
+/// clients still call for a moment.
 ///
 /// # Errors
-/// Which task ended, and why.
+/// The task that ended, and its reason.
 pub(super) async fn supervise(
     mut tasks: Tasks,
-    end: End,
+    signals: ShutdownSignals,
     serves: bool,
-    mut signals: Signals,
+    mut os_signals: Signals,
 ) -> anyhow::Result<()> {
     let reason = tokio::select! {
-        signal = signals.received() => Reason::Signal(signal),
-        Some(ended) = tasks.next_ended() => Reason::Failed(early(&ended)),
+        signal = os_signals.recv() => Reason::Signal(signal),
+        Some(exit) = tasks.next_exit() => Reason::Failed(describe_exit(&exit)),
     };
     if let Reason::Failed(reason) = &reason {
-        tracing::error!(reason, "A part of this process that must run has ended");
+        tracing::error!(reason, "A required task has ended");
     }
     tracing::info!("Shutting down");
-    end.stopping.cancel();
-    let (lame_duck, grace) = match &reason {
-        Reason::Signal(EndSignal::Terminate) if serves => (LAME_DUCK, GRACE),
-        Reason::Failed(_) if serves => (LAME_DUCK_OF_A_FAILED, GRACE_OF_A_FAILED),
-        Reason::Failed(_) => (Duration::ZERO, GRACE_OF_A_FAILED),
-        Reason::Signal(_) => (Duration::ZERO, GRACE),
+    signals.stopping.cancel();
+    let (stopping_time, task_timeout) = match &reason {
+        Reason::Signal(EndSignal::Terminate) if serves => (STOPPING_TIME, TASK_TIMEOUT),
+        Reason::Failed(_) if serves => (FAILED_STOPPING_TIME, FAILED_TASK_TIMEOUT),
+        Reason::Failed(_) => (Duration::ZERO, FAILED_TASK_TIMEOUT),
+        Reason::Signal(_) => (Duration::ZERO, TASK_TIMEOUT),
     };
     tokio::select! {
-        () = sleep(lame_duck) => {}
-        // Whoever presses Ctrl-C does not want to wait.
-        () = signals.interrupted() => {}
+        () = sleep(stopping_time) => {}
+        // Ctrl-C skips the wait.
+        () = os_signals.recv_interrupt() => {}
     }
-    end.shutdown.cancel();
-    if timeout(grace, join(&mut tasks)).await.is_err() {
+    signals.shutdown.cancel();
+    if timeout(task_timeout, join_all(&mut tasks)).await.is_err() {
         let left = tasks.names().collect::<Vec<_>>().join(", ");
-        tracing::warn!(left, "Some tasks did not end within {} s and are dropped", grace.as_secs());
+        tracing::warn!(left, limit = ?task_timeout, "Dropped tasks that did not end in time");
         tasks.abort().await;
     }
     match reason {
-        Reason::Failed(reason) => {
-            Err(anyhow::anyhow!("{reason}; the process ends rather than run without it"))
-        }
+        Reason::Failed(reason) => Err(anyhow::anyhow!("required task ended: {reason}")),
         Reason::Signal(_) => Ok(()),
     }
 }
 
-fn early(ended: &Ended) -> String {
-    match &ended.result {
-        Ok(()) => format!("{}: ended although nobody asked it to", ended.task),
-        Err(reason) => format!("{}: {reason}", ended.task),
+fn describe_exit(exit: &TaskExit) -> String {
+    match &exit.result {
+        Ok(()) => format!("{}: returned unexpectedly", exit.task),
+        Err(reason) => format!("{}: {reason}", exit.task),
     }
 }
 
-async fn join(tasks: &mut Tasks) {
-    while let Some(Ended { task, result }) = tasks.next_ended().await {
+async fn join_all(tasks: &mut Tasks) {
+    while let Some(TaskExit { task, result }) = tasks.next_exit().await {
         if let Err(reason) = result {
-            tracing::warn!(task, reason, "A task ended badly");
+            tracing::warn!(task, reason, "Task failed during shutdown");
         }
     }
 }
 
-/// An empty set of tasks. Debug builds read from the environment what is to go wrong with one of them, for tests.
+/// An empty set of tasks. Debug builds inject the fault of `WVA_FAULT`, for tests.
 pub(super) fn tasks() -> Tasks {
     #[cfg(debug_assertions)]
     if let Some(fault) = std::env::var("WVA_FAULT").ok().and_then(|text| wva_runtime::Fault::parse(&text)) {
-        tracing::warn!(?fault, "A task of this process will be made to end");
-        return wva_runtime::Fault::tasks(Some(fault));
+        tracing::warn!(?fault, "Injecting a fault into a task");
+        return wva_runtime::Fault::tasks_with(Some(fault));
     }
     Tasks::default()
 }
 
-/// When the engine last decided. A debug build that is to freeze a task counts in seconds, for tests.
+/// Progress of the decision cycles. A debug build with a `freeze` fault has a limit of seconds, for tests.
 pub(super) fn progress() -> CycleProgress {
     #[cfg(debug_assertions)]
     if std::env::var("WVA_FAULT").is_ok_and(|text| text.starts_with("freeze:")) {
@@ -113,18 +102,18 @@ pub(super) fn progress() -> CycleProgress {
     CycleProgress::default()
 }
 
-/// Authenticates and authorizes requests. A debug build can forget reviews after a second, for tests of an outage.
-pub(super) fn gate(client: kube::Client) -> Gate {
+/// Authentication and authorization. A debug build can cache reviews for only a second, for tests of an outage.
+pub(super) fn delegated_auth(client: kube::Client) -> DelegatedAuth {
     if cfg!(debug_assertions) && std::env::var("WVA_FAULT").is_ok_and(|text| text == "forget-reviews") {
-        return Gate::with_cache_lifetime(client, Duration::from_secs(1));
+        return DelegatedAuth::with_cache_lifetime(client, Duration::from_secs(1));
     }
-    Gate::new(client)
+    DelegatedAuth::new(client)
 }
 
-/// Tells tests which tasks there are.
-pub(super) fn tell_names(tasks: &Tasks) {
+/// Logs the names of all tasks, for tests.
+pub(super) fn log_task_names(tasks: &Tasks) {
     if cfg!(debug_assertions) && std::env::var("WVA_FAULT").is_ok_and(|text| text == "list") {
         let tasks = tasks.names().collect::<Vec<_>>().join(",");
-        tracing::info!(tasks, "Tasks that can be ended");
+        tracing::info!(tasks, "Names of all tasks");
     }
 }

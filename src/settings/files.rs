@@ -1,5 +1,5 @@
-//! The sources besides flags and environment: the config file, and the main ConfigMap.
-//! A map that cannot be read is no reason to run with the defaults, which could scale everything differently.
+//! Reads the config file and the main ConfigMap. A start fails if the map is not readable, because the defaults could
+//! scale all models differently.
 
 use std::time::Duration;
 
@@ -11,27 +11,28 @@ use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{MapText, parse_nested};
 use wva_rules::{MapFacts, MapRole, MapScope, Severity, validate_map};
 
-/// How long one try to read the map may take.
-const TRY: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_secs(2);
-/// A config file is as large as a ConfigMap can be.
-const MOST_FILE_BYTES: u64 = 2 << 20;
+/// Time limit of one attempt to read the map.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pause between two attempts.
+const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// Size limit of the config file, above that of a ConfigMap.
+const MAX_FILE_BYTES: u64 = 2 << 20;
 
-/// How long it is tried to read the map.
+/// How long to retry reading the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Once: nothing depends on it but a message.
+pub(crate) enum RetryLimit {
+    /// One attempt.
     Once,
-    /// As long as the kubelet waits: nobody answers probes until the map is read, and who waits for longer is ended.
-    /// After the last try the process is started anew.
-    AsTheKubelet,
+    /// Until the kubelet would end the process, which answers no probes yet. The kubelet restarts it after the last
+    /// attempt.
+    KubeletTimeout,
 }
 
-impl Patience {
-    const fn all(self) -> Duration {
+impl RetryLimit {
+    const fn total(self) -> Duration {
         match self {
-            Self::Once => TRY,
-            Self::AsTheKubelet => Duration::from_secs(22),
+            Self::Once => ATTEMPT_TIMEOUT,
+            Self::KubeletTimeout => Duration::from_secs(22),
         }
     }
 }
@@ -41,67 +42,66 @@ impl Patience {
 pub(crate) struct MainMap {
     pub(crate) text: MapText,
     pub(crate) restart_revision: Option<String>,
-    /// Of the object; `None` where there is none.
+    /// `None` if the object does not exist.
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
-    /// What the rules say of it, to be logged: admission is not trusted to have run.
+    /// Warnings of the rules, which admission may not have checked.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Names a ConfigMap.
+/// Namespace and name of a ConfigMap.
 #[derive(Clone, Debug)]
 pub(crate) struct MapName {
     pub(crate) namespace: String,
     pub(crate) name: String,
 }
 
-/// Reads the main map; an absent one is empty.
+/// Reads the main map; a missing one is empty.
 ///
 /// # Errors
-/// When it cannot be read in time. Each try that failed is logged but the last.
+/// It could not be read in time, or reading it is forbidden. All failed attempts before the last are logged.
 pub(crate) async fn fetch(
     client: &Client,
     MapName { namespace, name }: &MapName,
-    patience: Patience,
+    retry_limit: RetryLimit,
 ) -> anyhow::Result<MainMap> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let started = Instant::now();
-    let mut tries = 0;
+    let mut attempts = 0;
     loop {
-        tries += 1;
-        let problem = match tokio::time::timeout(TRY, api.get_opt(name)).await {
-            Ok(Ok(found)) => return Ok(found.map(|map| MainMap::of(&map)).unwrap_or_default()),
-            // It is not for lack of time that this is forbidden.
+        attempts += 1;
+        let problem = match tokio::time::timeout(ATTEMPT_TIMEOUT, api.get_opt(name)).await {
+            Ok(Ok(found)) => return Ok(found.map(|map| MainMap::from_object(&map)).unwrap_or_default()),
+            // A retry does not help.
             Ok(Err(kube::Error::Api(status))) if status.code == 403 => {
                 anyhow::bail!(
-                    "{}: the service account needs get, list and watch on this ConfigMap. Name it in \
-                     resourceNames of the Role and in the matchCondition is-main-map of the webhook \
-                     main.configmap.llmd.ai, or leave CONFIG_MAP_NAME as it was installed (docs/install.md, Other names)",
+                    "{}: the service account needs get, list and watch on this ConfigMap. Add it to \
+                     resourceNames of the Role and to the matchCondition is-main-map of the webhook \
+                     main.configmap.llmd.ai, or use the installed CONFIG_MAP_NAME (docs/install.md, Other names)",
                     status.message
                 )
             }
             Ok(Err(error)) => format!("{:#}", anyhow::Error::new(error)),
-            Err(_) => format!("no answer within {} s", TRY.as_secs()),
+            Err(_) => format!("no answer within {} s", ATTEMPT_TIMEOUT.as_secs()),
         };
-        let what = format!("cannot read the ConfigMap {namespace}/{name}");
-        // A try that would end after the time is not begun.
-        if started.elapsed() + PAUSE + TRY > patience.all() {
-            anyhow::bail!("{what} after {tries} tries: {problem}");
+        let failure = format!("cannot read the ConfigMap {namespace}/{name}");
+        if started.elapsed() + RETRY_PAUSE + ATTEMPT_TIMEOUT > retry_limit.total() {
+            anyhow::bail!("{failure} after {attempts} attempts: {problem}");
         }
-        tracing::warn!(tries, problem, "The start waits: {what}");
-        tokio::time::sleep(PAUSE).await;
+        tracing::warn!(attempts, problem, "Start delayed: {failure}; retrying");
+        tokio::time::sleep(RETRY_PAUSE).await;
     }
 }
 
 impl MainMap {
-    /// Reads the object.
-    pub(crate) fn of(map: &ConfigMap) -> Self {
+    /// Parses and validates the object.
+    pub(crate) fn from_object(map: &ConfigMap) -> Self {
         let object = serde_json::to_value(map).unwrap_or_default();
         let metadata = &map.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let verdict = validate_map(&MapFacts::new(&object, namespace, (MapRole::Main, MapScope::Global)));
-        // What does not parse is told in other words, with what holds instead.
-        let told =
+        // Invalid values are reported elsewhere, with the value that stays in use.
+        let reported =
             verdict.violations.iter().filter(|v| v.severity == Severity::Warn || v.code == "WVA-CM-003");
         let data = object.get("data").and_then(serde_json::Value::as_object);
         let annotations = metadata.annotations.as_ref();
@@ -110,7 +110,7 @@ impl MainMap {
             restart_revision: annotations.and_then(|a| a.get(RESTART_REVISION_ANNOTATION).cloned()),
             uid: metadata.uid.clone(),
             version: metadata.resource_version.clone(),
-            warnings: told
+            warnings: reported
                 .map(|v| format!("main ConfigMap: [{}] {}: {}", v.code, v.field, v.message))
                 .collect(),
         }
@@ -120,19 +120,15 @@ impl MainMap {
 /// Reads the config file.
 ///
 /// # Errors
-/// When it cannot be read, is too large, or is no map from keys to values.
+/// It is not readable, too large, or not a YAML map.
 pub(super) fn config_file(path: &str) -> anyhow::Result<MapText> {
     let context = || {
         format!(
-            "found {path:?}: the file cannot be read: name one with the keys of the main ConfigMap, or none"
+            "found {path:?}: the file is not readable; name one with the keys of the main ConfigMap, or none"
         )
     };
     let size = std::fs::metadata(path).with_context(context)?.len();
-    anyhow::ensure!(
-        size <= MOST_FILE_BYTES,
-        "{}: it has {size} bytes, more than {MOST_FILE_BYTES}",
-        context()
-    );
+    anyhow::ensure!(size <= MAX_FILE_BYTES, "{}: it has {size} bytes, more than {MAX_FILE_BYTES}", context());
     let text = std::fs::read_to_string(path).with_context(context)?;
     let keys = parse_nested(&text).with_context(context)?;
     Ok(MapText { keys, nested_error: None })

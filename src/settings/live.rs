@@ -1,6 +1,6 @@
-//! What becomes of a change of the main ConfigMap while the process runs. A pure step: what was in force and the new
-//! map give what is in force now, and what there is to tell. A key that is wrong keeps the value it had, and so does
-//! one that is read at the start alone; the rest holds at once.
+//! Changes of the main ConfigMap at run time. A pure step computes the new values and the changes to report from the
+//! current values and the new map. An invalid key keeps its value, and so does a setting that needs a restart; all
+//! others change at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,157 +8,162 @@ use wva_crds::settings::map::{Layout, MapText};
 use wva_crds::settings::{SETTINGS, Setting, find_order_problems};
 
 use super::files::{MainMap, MapName};
-use super::raw::{Raw, Source, Wrong};
-use super::reader::Reader;
+use super::raw::{InvalidSetting, RawSettings, Source};
+use super::reader::SettingsReader;
 use super::sources::{Sources, nested_error};
 
-/// What is in force, with where it comes from. One owner: the watch of the main map.
+/// Settings in use and their sources. Owned by the watch of the main map.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub(crate) struct LiveSettings {
     sources: Sources,
-    /// The map as it was taken in last.
+    /// Last applied map.
     map: MainMap,
-    /// What is read of it. Of an entry `config.yaml` that cannot be read, what it said before.
+    /// Texts of the map; if its entry `config.yaml` is not valid, with the last valid keys of that entry.
     text: MapText,
-    in_force: Raw,
-    /// Changes that wait for a restart, by key, as they were told.
-    waiting: BTreeMap<&'static str, Change>,
-    wrong: Vec<Wrong>,
+    current: RawSettings,
+    /// Reported changes that need a restart, by key.
+    pending_restart: BTreeMap<&'static str, SettingChange>,
+    /// Reported invalid settings.
+    invalid: Vec<InvalidSetting>,
 }
 
-/// A setting with its value before and after, as both may be shown.
+/// A setting with its old and new value, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct SettingChange {
     pub(crate) key: &'static str,
     pub(crate) old: String,
     pub(crate) new: String,
-    /// Where the new value stands.
+    /// Source of the new value.
     pub(crate) source: Source,
 }
 
-/// What a change of the map comes to.
+/// Result of a change of the map.
 #[derive(Debug)]
-pub(crate) struct Update {
-    /// What holds from now on.
-    pub(crate) changed: Vec<Change>,
-    /// What is read at the start alone and was not told yet.
-    pub(crate) refused: Vec<Change>,
-    /// The change of those says itself that a restart comes with it.
-    pub(crate) restart_stated: bool,
-    /// What keeps the value it had, and was not told yet.
-    pub(crate) wrong: Vec<Wrong>,
-    /// What else there is to say of the map, and was not said yet.
+pub(crate) struct SettingsUpdate {
+    /// Changes that take effect now.
+    pub(crate) changed: Vec<SettingChange>,
+    /// New changes that need a restart.
+    pub(crate) refused: Vec<SettingChange>,
+    /// Whether the change of the map also announces a restart.
+    pub(crate) announces_restart: bool,
+    /// New invalid settings, which keep their values.
+    pub(crate) invalid: Vec<InvalidSetting>,
+    /// New warnings about the map.
     pub(crate) warnings: Vec<String>,
-    /// Nothing is wrong with the map.
-    pub(crate) valid: bool,
-    /// The object, for events; where it is gone, as it was last.
+    /// Whether all settings of the map are valid.
+    pub(crate) is_valid: bool,
+    /// Identity of the object, for events; of a deleted one, the last identity.
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) engine: wva_controller::EngineConfig,
     pub(crate) level: tracing::Level,
 }
 
-impl Live {
-    /// The process was started with these sources and this map, and settings could be read of them.
-    pub(crate) fn new(sources: Sources, map: MainMap, in_force: Raw) -> Self {
+impl LiveSettings {
+    /// Settings of a process that was started with these sources and this map.
+    pub(crate) fn new(sources: Sources, map: MainMap, current: RawSettings) -> Self {
         let text = map.text.clone();
-        Self { sources, map, text, in_force, waiting: BTreeMap::new(), wrong: Vec::new() }
+        Self { sources, map, text, current, pending_restart: BTreeMap::new(), invalid: Vec::new() }
     }
 
-    /// Where the map is.
+    /// Namespace and name of the map.
     pub(crate) fn main_map(&self) -> MapName {
         self.sources.main_map()
     }
 
-    /// Takes in the map as it is now; one that is gone is empty. `None` where it says what it said before.
-    pub(crate) fn take_in(&mut self, map: MainMap) -> Option<Update> {
+    /// Applies the current map; a deleted one is empty. `None` if its texts have not changed.
+    pub(crate) fn apply(&mut self, map: MainMap) -> Option<SettingsUpdate> {
         if map.text == self.map.text {
             self.map = map;
             return None;
         }
         let nested = nested_error(&map.text);
-        let text = if nested.is_some() { with_nested_of(&map.text, &self.text) } else { map.text.clone() };
-        let (mut next, wrong) = Raw::read(&self.sources, &text);
-        let mut wrong: Vec<Wrong> = nested.into_iter().chain(wrong).collect();
-        for Wrong { key, .. } in &wrong {
-            next.keep(key, &self.in_force);
+        let text = if nested.is_some() { with_nested_from(&map.text, &self.text) } else { map.text.clone() };
+        let (mut next, invalid) = RawSettings::read(&self.sources, &text);
+        let mut invalid: Vec<InvalidSetting> = nested.into_iter().chain(invalid).collect();
+        for InvalidSetting { key, .. } in &invalid {
+            next.copy_value(key, &self.current);
         }
-        let waiting = self.immutable(&mut next);
-        wrong.extend(self.out_of_order(&mut next));
-        let update = Update {
-            changed: self.changed(&next),
-            refused: waiting.values().filter(|c| self.waiting.get(c.key) != Some(*c)).cloned().collect(),
-            restart_stated: map.restart_revision.is_some()
+        let pending_restart = self.revert_immutable(&mut next);
+        invalid.extend(self.revert_out_of_order(&mut next));
+        let update = SettingsUpdate {
+            changed: self.changes(&next),
+            refused: pending_restart
+                .values()
+                .filter(|c| self.pending_restart.get(c.key) != Some(*c))
+                .cloned()
+                .collect(),
+            announces_restart: map.restart_revision.is_some()
                 && map.restart_revision != self.map.restart_revision,
-            wrong: wrong.iter().filter(|w| !self.wrong.contains(w)).cloned().collect(),
+            invalid: invalid.iter().filter(|w| !self.invalid.contains(w)).cloned().collect(),
             warnings: map.warnings.iter().filter(|w| !self.map.warnings.contains(w)).cloned().collect(),
-            valid: wrong.is_empty(),
+            is_valid: invalid.is_empty(),
             uid: map.uid.clone().or_else(|| self.map.uid.clone()),
             version: map.version.clone().or_else(|| self.map.version.clone()),
-            engine: Reader { raw: &next, wrong: Vec::new() }.engine(),
-            level: Reader { raw: &next, wrong: Vec::new() }.log().level,
+            engine: SettingsReader { raw: &next, invalid: Vec::new() }.engine(),
+            level: SettingsReader { raw: &next, invalid: Vec::new() }.log().level,
         };
         (self.map, self.text) = (map, text);
-        (self.in_force, self.waiting, self.wrong) = (next, waiting, wrong);
+        (self.current, self.pending_restart, self.invalid) = (next, pending_restart, invalid);
         Some(update)
     }
 
-    /// Puts back what is read at the start alone, and gives what would have changed of it.
-    fn immutable(&self, next: &mut Raw) -> BTreeMap<&'static str, Change> {
+    /// Reverts changes that need a restart, and returns them.
+    fn revert_immutable(&self, next: &mut RawSettings) -> BTreeMap<&'static str, SettingChange> {
         let fixed = SETTINGS.iter().filter(|s| s.in_map && !s.mutable);
-        let changes: Vec<Change> = fixed.filter_map(|s| self.change(s, next)).collect();
+        let changes: Vec<SettingChange> = fixed.filter_map(|s| self.change(s, next)).collect();
         for change in &changes {
-            next.keep(change.key, &self.in_force);
+            next.copy_value(change.key, &self.current);
         }
         changes.into_iter().map(|change| (change.key, change)).collect()
     }
 
-    /// Puts back what would be out of order, all settings of an order together.
-    fn out_of_order(&self, next: &mut Raw) -> Vec<Wrong> {
-        let problems = find_order_problems(|key| next.get(key).map(|held| held.value.clone()));
-        let mut wrong = Vec::new();
+    /// Reverts values that must be ordered and are not, all settings of an order together.
+    fn revert_out_of_order(&self, next: &mut RawSettings) -> Vec<InvalidSetting> {
+        let problems = find_order_problems(|key| next.get(key).map(|entry| entry.value.clone()));
+        let mut invalid = Vec::new();
         for problem in problems {
-            let changed = |key: &&&'static str| next.get(key) != self.in_force.get(key);
+            let changed = |key: &&&'static str| next.get(key) != self.current.get(key);
             if let Some(key) = problem.keys.iter().find(changed).copied() {
-                let source_of_value = next.get(key).map_or(Source::Default, |held| held.source);
-                let problem = next.told(&problem);
-                wrong.push(Wrong { key, source_of_value, problem, of_the_command: false });
+                let value_source = next.get(key).map_or(Source::Default, |entry| entry.source);
+                let problem = next.describe(&problem);
+                invalid.push(InvalidSetting { key, value_source, problem, is_from_command: false });
             }
             for key in problem.keys {
-                next.keep(key, &self.in_force);
+                next.copy_value(key, &self.current);
             }
         }
-        wrong
+        invalid
     }
 
-    fn changed(&self, next: &Raw) -> Vec<Change> {
+    fn changes(&self, next: &RawSettings) -> Vec<SettingChange> {
         SETTINGS.iter().filter_map(|setting| self.change(setting, next)).collect()
     }
 
-    /// What changes of a setting. Values are compared parsed: `60s` is `1m`.
-    fn change(&self, setting: &'static Setting, next: &Raw) -> Option<Change> {
-        let [old, new] = [&self.in_force, next].map(|raw| raw.get(setting.key));
-        if old.map(|held| &held.value) == new.map(|held| &held.value) {
+    /// Change of a setting. Compares parsed values: `60s` equals `1m`.
+    fn change(&self, setting: &'static Setting, next: &RawSettings) -> Option<SettingChange> {
+        let [old, new] = [&self.current, next].map(|raw| raw.get(setting.key));
+        if old.map(|entry| &entry.value) == new.map(|entry| &entry.value) {
             return None;
         }
-        let shown = |raw: &Raw| raw.shown(setting).unwrap_or_default();
-        Some(Change {
+        let shown = |raw: &RawSettings| raw.display_value(setting).unwrap_or_default();
+        Some(SettingChange {
             key: setting.key,
-            old: shown(&self.in_force),
+            old: shown(&self.current),
             new: shown(next),
-            source: new.map_or(Source::Default, |held| held.source),
+            source: new.map_or(Source::Default, |entry| entry.source),
         })
     }
 }
 
-/// A map with the keys that the entry `config.yaml` of another one holds.
-fn with_nested_of(map: &MapText, other: &MapText) -> MapText {
+/// A map with the `config.yaml` keys of another one.
+fn with_nested_from(map: &MapText, other: &MapText) -> MapText {
     let nested = other.keys.iter().filter(|key| key.layout == Layout::Nested).cloned();
     MapText { keys: map.keys.iter().cloned().chain(nested).collect(), nested_error: None }
 }
 
-/// Every key that a restart would change, as a person lists them.
-pub(crate) fn keys(changes: &[Change]) -> String {
+/// Keys of the changes, sorted and separated by commas.
+pub(crate) fn changed_keys(changes: &[SettingChange]) -> String {
     let keys: BTreeSet<&str> = changes.iter().map(|change| change.key).collect();
     keys.into_iter().collect::<Vec<_>>().join(", ")
 }

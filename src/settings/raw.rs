@@ -1,5 +1,5 @@
-//! First step from text to meaning: what each source says, and which source wins. Flag before environment before the
-//! main ConfigMap before the config file before the default; nothing is interpreted here beyond the row's own kind.
+//! Raw settings: the first step of parsing. It picks the source of each value (flag, environment, main ConfigMap,
+//! config file, default, in this order) and parses the value by the kind of its setting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use wva_rules::{RunningSource, RunningValue};
 use super::sources::Sources;
 use crate::cli::old_flags;
 
-/// Where a value came from, as an operator would look for it.
+/// Source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A flag of the command line.
@@ -22,13 +22,13 @@ pub(crate) enum Source {
     Map(&'static str, Layout),
     /// A key of the config file.
     File(&'static str),
-    /// The table.
+    /// Default in the table of settings.
     Default,
 }
 
 impl Source {
-    /// Whether it was given with the command: what wins over every file.
-    pub(super) fn is_of_the_command(self) -> bool {
+    /// Whether it is a flag or an environment variable, which override all files.
+    pub(super) fn is_from_command(self) -> bool {
         matches!(self, Self::Flag(_) | Self::Environment(_))
     }
 }
@@ -47,64 +47,64 @@ impl fmt::Display for Source {
     }
 }
 
-/// One setting that is wrong.
+/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key} ({source_of_value}): {problem}")]
-pub(crate) struct Wrong {
+#[error("{key} ({value_source}): {problem}")]
+pub(crate) struct InvalidSetting {
     pub(crate) key: &'static str,
-    pub(crate) source_of_value: Source,
+    pub(crate) value_source: Source,
     pub(crate) problem: String,
-    /// Flags and environment alone are to blame: no other source can mend it.
-    pub(super) of_the_command: bool,
+    /// Whether the values are only from flags and environment, which no other source can override.
+    pub(super) is_from_command: bool,
 }
 
-/// A value that holds.
+/// A value in use.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct SettingValue {
     pub(crate) value: Value,
     pub(crate) source: Source,
-    /// As it was written; it may be a secret.
+    /// Original text; it may be a secret.
     text: String,
 }
 
-/// The winning value of every setting that has one, parsed.
+/// Parsed value of each setting that has one.
 #[derive(Clone, Default)]
-pub(crate) struct Raw {
-    values: BTreeMap<&'static str, Held>,
-    /// Old names in use, each with the present one.
+pub(crate) struct RawSettings {
+    values: BTreeMap<&'static str, SettingValue>,
+    /// Old names in use, with their current names.
     pub(super) old_names: Vec<(Source, &'static str)>,
 }
 
-impl fmt::Debug for Raw {
-    /// Without the values, which may be secrets.
+impl fmt::Debug for RawSettings {
+    /// Omits the values, which may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
-impl Raw {
-    /// Reads all sources. Every value that does not parse is told, not only the first.
-    pub(super) fn read(sources: &Sources, map: &MapText) -> (Self, Vec<Wrong>) {
+impl RawSettings {
+    /// Reads all sources. Returns all invalid values, not only the first.
+    pub(super) fn read(sources: &Sources, map: &MapText) -> (Self, Vec<InvalidSetting>) {
         let mut raw = Self::default();
-        let mut wrong = Vec::new();
+        let mut invalid = Vec::new();
         for setting in SETTINGS {
-            let Some((text, source)) = raw.winner(setting, sources, map) else { continue };
+            let Some((text, source)) = raw.resolve(setting, sources, map) else { continue };
             match setting.kind.parse(&text) {
                 Ok(value) => {
-                    raw.values.insert(setting.key, Held { value, source, text });
+                    raw.values.insert(setting.key, SettingValue { value, source, text });
                 }
-                Err(e) => wrong.push(Wrong {
+                Err(e) => invalid.push(InvalidSetting {
                     key: setting.key,
-                    source_of_value: source,
+                    value_source: source,
                     problem: setting.describe_error(&e),
-                    of_the_command: source.is_of_the_command(),
+                    is_from_command: source.is_from_command(),
                 }),
             }
         }
-        (raw, wrong)
+        (raw, invalid)
     }
 
-    fn winner(
+    fn resolve(
         &mut self,
         setting: &'static Setting,
         sources: &Sources,
@@ -127,14 +127,14 @@ impl Raw {
             }
         }
         if setting.in_map
-            && let Some((text, source)) = self.in_files(setting, sources, map)
+            && let Some((text, source)) = self.resolve_in_files(setting, sources, map)
         {
             return Some((text, source));
         }
         setting.default.map(|text| (text.to_owned(), Source::Default))
     }
 
-    fn in_files(
+    fn resolve_in_files(
         &mut self,
         setting: &'static Setting,
         sources: &Sources,
@@ -151,51 +151,51 @@ impl Raw {
         Some((text.clone(), source))
     }
 
-    /// The value of a key and where it came from; `None` where no source gives one.
-    pub(super) fn get(&self, key: &'static str) -> Option<&Held> {
+    /// Value and source of a setting; `None` if no source has a value.
+    pub(super) fn get(&self, key: &'static str) -> Option<&SettingValue> {
         self.values.get(key)
     }
 
-    /// Puts the value that another reading had in place of the one that this one has.
-    pub(super) fn keep(&mut self, key: &'static str, of: &Self) {
-        match of.values.get(key) {
-            Some(held) => drop(self.values.insert(key, held.clone())),
+    /// Replaces a value with that of other settings.
+    pub(super) fn copy_value(&mut self, key: &'static str, from: &Self) {
+        match from.values.get(key) {
+            Some(entry) => drop(self.values.insert(key, entry.clone())),
             None => drop(self.values.remove(key)),
         }
     }
 
-    /// A value as it may be shown; `None` where there is none.
-    pub(super) fn shown(&self, setting: &Setting) -> Option<String> {
-        let held = self.values.get(setting.key)?;
-        Some(if held.text.is_empty() { String::new() } else { setting.redact(&held.text) })
+    /// A value for display, without secrets; `None` if it is not set.
+    pub(super) fn display_value(&self, setting: &Setting) -> Option<String> {
+        let entry = self.values.get(setting.key)?;
+        Some(if entry.text.is_empty() { String::new() } else { setting.redact(&entry.text) })
     }
 
-    /// What is wrong between settings, with the values that are.
-    pub(super) fn told(&self, problem: &SettingsProblem) -> String {
+    /// Text of a conflict between settings, with their values.
+    pub(super) fn describe(&self, problem: &SettingsProblem) -> String {
         if let [_] = problem.keys {
             return problem.advice.to_owned();
         }
         let shown = |key: &&str| {
-            let value = Setting::by_key(key).and_then(|setting| self.shown(setting));
+            let value = Setting::by_key(key).and_then(|setting| self.display_value(setting));
             format!("{key}={}", value.unwrap_or_default())
         };
         let found: Vec<String> = problem.keys.iter().map(shown).collect();
         format!("found {}: {}", found.join(", "), problem.advice)
     }
 
-    /// All values in force, as the rules on the main map compare them.
-    pub(super) fn running(&self) -> BTreeMap<&'static str, RunningValue> {
+    /// All values in use, for the rules on the main map.
+    pub(super) fn running_values(&self) -> BTreeMap<&'static str, RunningValue> {
         let source = |source: Source| match source {
             Source::Flag(_) | Source::Environment(_) => RunningSource::Override(source.to_string()),
             Source::Map(..) => RunningSource::Map,
             Source::File(_) => RunningSource::File,
             Source::Default => RunningSource::Default,
         };
-        let value = |Held { value, source: from, text }: &Held| RunningValue {
+        let value = |SettingValue { value, source: from, text }: &SettingValue| RunningValue {
             value: value.clone(),
             text: text.clone(),
             source: source(*from),
         };
-        self.values.iter().map(|(key, held)| (*key, value(held))).collect()
+        self.values.iter().map(|(key, entry)| (*key, value(entry))).collect()
     }
 }

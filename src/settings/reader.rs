@@ -1,4 +1,4 @@
-//! From the values that won to the types that the program needs, with all that is wrong between them.
+//! Converts raw settings to typed ones, and checks settings against each other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use wva_controller::external_metrics::values::LATEST_CONFIRMATION;
 use wva_crds::GoDuration;
 use wva_crds::settings::{Value, find_problems};
 
-use super::raw::{Raw, Source, Wrong};
-use super::words::{ACTUATION, CERT_MODE, CertMode, INSTANCE_POLICY, LOG_FORMAT, LOG_LEVEL, meaning};
-use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, Zero};
+use super::choices::{ACTUATION, CERT_MODE, CertMode, INSTANCE_POLICY, LOG_FORMAT, LOG_LEVEL, choice};
+use super::raw::{InvalidSetting, RawSettings, Source};
+use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, ZeroScaling};
 
-/// Reads typed values and collects what is wrong on the way.
-pub(super) struct Reader<'a> {
-    pub(super) raw: &'a Raw,
-    pub(super) wrong: Vec<Wrong>,
+/// Reads typed values and collects invalid settings.
+pub(super) struct SettingsReader<'a> {
+    pub(super) raw: &'a RawSettings,
+    pub(super) invalid: Vec<InvalidSetting>,
 }
 
-impl Reader<'_> {
+impl SettingsReader<'_> {
     pub(super) fn settings(&mut self) -> Settings {
-        self.problems();
+        self.check_conflicts();
         Settings {
             webhook: self.flag("WVA_WEBHOOK").then(|| self.webhook()).flatten(),
             controller: self.flag("WVA_CONTROLLER").then(|| self.controller()),
@@ -40,7 +40,7 @@ impl Reader<'_> {
             rest_timeout: self.duration("REST_CLIENT_TIMEOUT"),
             log: self.log(),
             running: wva_rules::Running {
-                values: self.raw.running(),
+                values: self.raw.running_values(),
                 restart_revision: None,
                 rollout: rollout(self.deployment().as_deref()),
             },
@@ -56,26 +56,28 @@ impl Reader<'_> {
         }
     }
 
-    /// As the chart names it, else as far as the pod's name tells: that of a long name is cut.
+    /// The name set by the chart, else derived from the pod name, which is truncated for long names.
     fn deployment(&self) -> Option<String> {
-        let of_the_pod = || Some(deployment_of(&self.optional("POD_NAME")?)?.to_owned());
-        self.optional("DEPLOYMENT_NAME").or_else(of_the_pod)
+        let from_pod = || Some(deployment_of(&self.optional("POD_NAME")?)?.to_owned());
+        self.optional("DEPLOYMENT_NAME").or_else(from_pod)
     }
 
     fn certificates(&self) -> Certificates {
         let files = self.files(["WEBHOOK_CERT_PATH", "WEBHOOK_CERT_NAME", "WEBHOOK_CERT_KEY"]);
-        match (meaning(CERT_MODE, &self.text("WVA_CERT_MODE")), files) {
+        match (choice(CERT_MODE, &self.text("WVA_CERT_MODE")), files) {
             (CertMode::Off, _) => Certificates::Off,
-            (CertMode::Unsaid | CertMode::Files, Some(files)) => Certificates::Files(files),
-            // Files without a folder are refused elsewhere.
-            (CertMode::SelfMade, _) | (CertMode::Unsaid | CertMode::Files, None) => Certificates::SelfMade {
-                ca_lifetime: self.duration("WVA_CA_LIFETIME"),
-                lifetime: self.duration("WVA_CERT_LIFETIME"),
-            },
+            (CertMode::Auto | CertMode::Files, Some(files)) => Certificates::Files(files),
+            // The table of settings rejects mode `files` without a directory.
+            (CertMode::SelfSigned, _) | (CertMode::Auto | CertMode::Files, None) => {
+                Certificates::SelfSigned {
+                    ca_lifetime: self.duration("WVA_CA_LIFETIME"),
+                    lifetime: self.duration("WVA_CERT_LIFETIME"),
+                }
+            }
         }
     }
 
-    /// Files of a certificate, where a folder is named.
+    /// Files of a certificate, if a directory is set.
     fn files(&self, [folder, certificate, key]: [&'static str; 3]) -> Option<CertificateFiles> {
         let folder = self.optional(folder)?;
         Some(CertificateFiles { folder, certificate: self.text(certificate), key: self.text(key) })
@@ -98,7 +100,7 @@ impl Reader<'_> {
             address: self.address("WEBHOOK_BIND_ADDRESS")?,
             configuration: self.optional("WEBHOOK_CONFIGURATION"),
             client_ca: self.optional("WVA_WEBHOOK_CLIENT_CA"),
-            policy: meaning(INSTANCE_POLICY, &self.text("WVA_INSTANCE_POLICY")),
+            policy: choice(INSTANCE_POLICY, &self.text("WVA_INSTANCE_POLICY")),
         })
     }
 
@@ -108,7 +110,7 @@ impl Reader<'_> {
                 base_url: self.text("PROMETHEUS_BASE_URL"),
                 insecure_skip_verify: self.flag("PROMETHEUS_TLS_INSECURE_SKIP_VERIFY"),
                 ca_path: self.optional("PROMETHEUS_CA_CERT_PATH"),
-                // One without the other is refused elsewhere.
+                // The table of settings rejects one without the other.
                 client_identity: self
                     .optional("PROMETHEUS_CLIENT_CERT_PATH")
                     .zip(self.optional("PROMETHEUS_CLIENT_KEY_PATH"))
@@ -132,7 +134,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What of the engine's configuration may change while it runs stands here, too.
+    /// Configuration of the engine, including the values that can change at run time.
     pub(super) fn engine(&self) -> wva_controller::EngineConfig {
         wva_controller::EngineConfig {
             interval: self.duration("GLOBAL_OPT_INTERVAL"),
@@ -149,13 +151,13 @@ impl Reader<'_> {
             scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
             max_retention: self.duration("WVA_MAX_RETENTION_PERIOD"),
             proactive: self.flag("EXPERIMENTAL_PROACTIVE_MODEL"),
-            actuation: meaning(ACTUATION, &self.text("WVA_ACTUATION")),
+            actuation: choice(ACTUATION, &self.text("WVA_ACTUATION")),
         }
     }
 
-    fn zero(&self) -> Zero {
-        Zero {
-            steps_at_once: match self.value("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY") {
+    fn zero(&self) -> ZeroScaling {
+        ZeroScaling {
+            max_concurrent_steps: match self.value("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY") {
                 Some(Value::Int(n)) => usize::try_from(*n).unwrap_or(usize::MAX),
                 _ => 1,
             },
@@ -173,35 +175,35 @@ impl Reader<'_> {
         self.optional("EPP_METRIC_READER_SERVICE_ACCOUNT").map_or(PickerToken::None, account)
     }
 
-    /// What is wrong between settings, where each of them is right by itself.
-    fn problems(&mut self) {
-        for problem in find_problems(|key| self.raw.get(key).map(|held| held.value.clone())) {
-            if problem.keys.iter().any(|key| self.wrong.iter().any(|wrong| wrong.key == *key)) {
+    /// Reports conflicts between settings that are each valid.
+    fn check_conflicts(&mut self) {
+        for problem in find_problems(|key| self.raw.get(key).map(|entry| entry.value.clone())) {
+            if problem.keys.iter().any(|key| self.invalid.iter().any(|invalid| invalid.key == *key)) {
                 continue;
             }
-            // The one that somebody wrote is the one to mend.
-            let written =
-                |key: &&&'static str| self.raw.get(key).is_some_and(|held| held.source != Source::Default);
-            let Some(key) = problem.keys.iter().find(written).or(problem.keys.first()).copied() else {
+            // Reports a setting that is set, rather than a default.
+            let is_set =
+                |key: &&&'static str| self.raw.get(key).is_some_and(|entry| entry.source != Source::Default);
+            let Some(key) = problem.keys.iter().find(is_set).or(problem.keys.first()).copied() else {
                 continue;
             };
-            let source = |key| self.raw.get(key).map_or(Source::Default, |held| held.source);
-            self.wrong.push(Wrong {
+            let source = |key| self.raw.get(key).map_or(Source::Default, |entry| entry.source);
+            self.invalid.push(InvalidSetting {
                 key,
-                source_of_value: source(key),
-                problem: self.raw.told(&problem),
-                // The map may hold the other one.
-                of_the_command: problem.keys.iter().all(|key| source(key).is_of_the_command()),
+                value_source: source(key),
+                problem: self.raw.describe(&problem),
+                // The map may set the other one.
+                is_from_command: problem.keys.iter().all(|key| source(key).is_from_command()),
             });
         }
     }
 
     pub(super) fn log(&self) -> Log {
-        Log { level: self.level(), format: meaning(LOG_FORMAT, &self.text("LOG_FORMAT")) }
+        Log { level: self.level(), format: choice(LOG_FORMAT, &self.text("LOG_FORMAT")) }
     }
 
     fn level(&self) -> tracing::Level {
-        meaning(LOG_LEVEL, &self.text("LOG_LEVEL")).unwrap_or_else(|| match self.value("V") {
+        choice(LOG_LEVEL, &self.text("LOG_LEVEL")).unwrap_or_else(|| match self.value("V") {
             Some(Value::Int(5..)) => tracing::Level::TRACE,
             Some(Value::Int(3..=4)) => tracing::Level::DEBUG,
             _ => tracing::Level::INFO,
@@ -209,50 +211,50 @@ impl Reader<'_> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name: use {new}"));
-        let mode = meaning(CERT_MODE, &self.text("WVA_CERT_MODE"));
-        let unread = matches!(mode, CertMode::SelfMade | CertMode::Off);
-        let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| unread).map(|folder| {
+        let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name; use {new}"));
+        let mode = choice(CERT_MODE, &self.text("WVA_CERT_MODE"));
+        let is_ignored = matches!(mode, CertMode::SelfSigned | CertMode::Off);
+        let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| is_ignored).map(|folder| {
             format!(
-                "WEBHOOK_CERT_PATH ({folder}) is not read: WVA_CERT_MODE is {}",
+                "WEBHOOK_CERT_PATH ({folder}) is ignored: WVA_CERT_MODE is {}",
                 self.text("WVA_CERT_MODE")
             )
         });
-        old.chain(files).chain(self.without_an_election()).chain(self.long_interval()).collect()
+        old.chain(files).chain(self.warn_unused_takeover_delay()).chain(self.warn_long_interval()).collect()
     }
 
-    /// What nobody waits for who leads from its first moment.
-    fn without_an_election(&self) -> Option<String> {
-        let written = self.raw.get("WVA_TAKEOVER_DELAY").is_some_and(|held| held.source != Source::Default);
+    /// Warns about a takeover delay without leader election.
+    fn warn_unused_takeover_delay(&self) -> Option<String> {
+        let is_set = self.raw.get("WVA_TAKEOVER_DELAY").is_some_and(|entry| entry.source != Source::Default);
         let delay = self.duration("WVA_TAKEOVER_DELAY");
-        let waits = self.flag("WVA_CONTROLLER") && !self.flag("LEADER_ELECT");
-        (waits && written && !delay.is_zero()).then(|| {
+        let is_unused = self.flag("WVA_CONTROLLER") && !self.flag("LEADER_ELECT");
+        (is_unused && is_set && !delay.is_zero()).then(|| {
             format!(
-                "WVA_TAKEOVER_DELAY ({}) delays no series after the start: LEADER_ELECT is false, so this process leads from \
-                 its first moment. It holds for variants taken over from another controller alone",
+                "WVA_TAKEOVER_DELAY ({}) does not delay series after the start: LEADER_ELECT is false, so this process \
+                 leads at once. The delay applies only to variants taken over from another controller",
                 GoDuration::from(delay)
             )
         })
     }
 
-    /// Cycles so far apart that a target is not confirmed in time.
-    fn long_interval(&self) -> Option<String> {
+    /// Warns about cycles that are too far apart to confirm targets in time.
+    fn warn_long_interval(&self) -> Option<String> {
         let interval = self.duration("GLOBAL_OPT_INTERVAL");
-        let late = self.flag("WVA_CONTROLLER") && interval > LATEST_CONFIRMATION.unsigned_abs();
-        late.then(|| {
+        let is_late = self.flag("WVA_CONTROLLER") && interval > LATEST_CONFIRMATION.unsigned_abs();
+        is_late.then(|| {
             format!(
                 "GLOBAL_OPT_INTERVAL ({}) is too long for the external metrics API, which withholds a target that was not \
-                 confirmed for {}: write 10m or less",
+                 confirmed for {}; use 10m or less",
                 GoDuration::from(interval),
                 GoDuration::from(LONGEST_AGE.unsigned_abs())
             )
         })
     }
 
-    // A key whose value did not parse is in `wrong` already: what stands in for it here is never used.
+    // A key whose value did not parse is in `invalid` already; its value below is never used.
 
     fn value(&self, key: &'static str) -> Option<&Value> {
-        self.raw.get(key).map(|held| &held.value)
+        self.raw.get(key).map(|entry| &entry.value)
     }
 
     fn flag(&self, key: &'static str) -> bool {
@@ -285,17 +287,17 @@ impl Reader<'_> {
     }
 }
 
-/// The Deployment of a pod, whose name the pod's carries before two suffixes.
+/// Deployment of a pod: the pod name without its two generated suffixes.
 fn deployment_of(pod: &str) -> Option<&str> {
     let (rest, suffix) = pod.rsplit_once('-')?;
     let (deployment, hash) = rest.rsplit_once('-')?;
-    let made = |s: &str, n: std::ops::RangeInclusive<usize>| {
+    let is_generated = |s: &str, n: std::ops::RangeInclusive<usize>| {
         n.contains(&s.len()) && s.bytes().all(|b| b"bcdfghjklmnpqrstvwxz2456789".contains(&b))
     };
-    (made(suffix, 5..=5) && made(hash, 5..=10)).then_some(deployment)
+    (is_generated(suffix, 5..=5) && is_generated(hash, 5..=10)).then_some(deployment)
 }
 
-/// What `kubectl rollout restart` is to be told: the Deployment, else the label that all installs have.
+/// Argument for `kubectl rollout restart`: the Deployment, else the label of all installs.
 fn rollout(deployment: Option<&str>) -> String {
     deployment.map_or_else(
         || "deployment -l control-plane=controller-manager".to_owned(),
@@ -303,7 +305,7 @@ fn rollout(deployment: Option<&str>) -> String {
     )
 }
 
-/// The name of this host, which in a container is that of the pod.
+/// Name of this host; in a container the pod name.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

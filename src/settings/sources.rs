@@ -1,5 +1,5 @@
-//! The sources of settings but for the main ConfigMap: flags, environment and config file, taken once when the process
-//! starts. The map alone changes while it runs.
+//! Sources of settings that are read once at the start: flags, environment and config file. Only the main ConfigMap can
+//! change at run time.
 
 use std::collections::BTreeMap;
 
@@ -8,34 +8,34 @@ use wva_crds::settings::map::{MapText, NESTED_ENTRY};
 use wva_crds::settings::{Kind, SETTINGS, Setting, Value};
 
 use super::files::{self, MapName};
-use super::raw::{Raw, Source, Wrong};
-use super::reader::Reader;
+use super::raw::{InvalidSetting, RawSettings, Source};
+use super::reader::SettingsReader;
 use super::{Log, Settings, SettingsError};
 
-/// What the process was started with.
+/// Sources of settings except the main ConfigMap.
 #[derive(Clone, Default)]
 pub(crate) struct Sources {
     flags: ArgMatches,
     environment: BTreeMap<&'static str, String>,
-    /// What the config file says.
+    /// Texts of the config file.
     pub(super) file: MapText,
-    /// Why the config file cannot be read.
-    file_error: Option<Wrong>,
+    /// Error of the config file.
+    file_error: Option<InvalidSetting>,
 }
 
 impl std::fmt::Debug for Sources {
-    /// Without the values, which may be secrets.
+    /// Omits the values, which may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sources").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
 impl Sources {
-    /// Takes what flags and environment say, and reads the config file that they name.
+    /// Collects flags and environment, and reads the config file that they name.
     pub(crate) fn collect(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> Self {
         let names = SETTINGS.iter().flat_map(|s| std::iter::once(s.key).chain(s.old_keys()));
-        // An empty variable counts as not set, because charts render one for a value without a choice. An empty token
-        // is a Secret gone wrong.
+        // An empty variable counts as not set, because charts render one for an empty value. An empty token is an
+        // error: its Secret is broken.
         let is_token = |name| Setting::by_key(name).is_some_and(|s| s.kind == Kind::Token);
         let set = names.filter_map(|name| {
             Some((name, environment(name).filter(|text| !text.is_empty() || is_token(name))?))
@@ -45,19 +45,19 @@ impl Sources {
     }
 
     fn with_file(mut self) -> Self {
-        let (raw, _) = Raw::read(&self, &MapText::default());
-        if let Some(held) = raw.get("CONFIG_FILE")
-            && let Value::Text(path) = &held.value
+        let (raw, _) = RawSettings::read(&self, &MapText::default());
+        if let Some(entry) = raw.get("CONFIG_FILE")
+            && let Value::Text(path) = &entry.value
             && !path.is_empty()
         {
             match files::config_file(path) {
                 Ok(file) => self.file = file,
                 Err(error) => {
-                    self.file_error = Some(Wrong {
+                    self.file_error = Some(InvalidSetting {
                         key: "CONFIG_FILE",
-                        source_of_value: held.source,
+                        value_source: entry.source,
                         problem: format!("{error:#}"),
-                        of_the_command: true,
+                        is_from_command: true,
                     });
                 }
             }
@@ -73,7 +73,7 @@ impl Sources {
         self.environment.get(name).cloned()
     }
 
-    /// Where the main map is. That alone is read from the environment alone.
+    /// Namespace and name of the main map. Only the environment sets these.
     pub(crate) fn main_map(&self) -> MapName {
         let read = |key: &str| {
             let default = || Some(Setting::by_key(key)?.default?.to_owned());
@@ -82,33 +82,33 @@ impl Sources {
         MapName { namespace: read("POD_NAMESPACE"), name: read("CONFIG_MAP_NAME") }
     }
 
-    /// How to log until all sources are read; what does not parse counts as not set.
+    /// Log settings until all sources are read. Invalid values count as not set.
     pub(crate) fn first_log(&self) -> Log {
-        let (raw, wrong) = Raw::read(self, &MapText::default());
-        Reader { raw: &raw, wrong }.log()
+        let (raw, invalid) = RawSettings::read(self, &MapText::default());
+        SettingsReader { raw: &raw, invalid }.log()
     }
 
-    /// All sources into settings.
+    /// Parses all sources.
     ///
     /// # Errors
-    /// All settings that are wrong, each with its source, the value found and what would be right.
+    /// All invalid settings, each with source, value and expectation.
     pub(crate) fn read(&self, map: &MapText) -> Result<Settings, SettingsError> {
-        let (raw, mut wrong) = Raw::read(self, map);
-        wrong.extend(self.file_error.clone());
-        wrong.extend(nested_error(map));
-        let mut reader = Reader { raw: &raw, wrong };
+        let (raw, mut invalid) = RawSettings::read(self, map);
+        invalid.extend(self.file_error.clone());
+        invalid.extend(nested_error(map));
+        let mut reader = SettingsReader { raw: &raw, invalid };
         let settings = reader.settings();
-        if reader.wrong.is_empty() { Ok(settings) } else { Err(SettingsError { wrong: reader.wrong }) }
+        if reader.invalid.is_empty() { Ok(settings) } else { Err(SettingsError { invalid: reader.invalid }) }
     }
 }
 
-/// What is wrong with the entry of the map that holds keys of its own, whose keys are then missing.
-pub(super) fn nested_error(map: &MapText) -> Option<Wrong> {
+/// Error of the map's entry `config.yaml`, whose keys are then missing.
+pub(super) fn nested_error(map: &MapText) -> Option<InvalidSetting> {
     let error = map.nested_error.as_ref()?;
-    Some(Wrong {
+    Some(InvalidSetting {
         key: NESTED_ENTRY,
-        source_of_value: Source::Map(NESTED_ENTRY, wva_crds::settings::map::Layout::Flat),
+        value_source: Source::Map(NESTED_ENTRY, wva_crds::settings::map::Layout::Flat),
         problem: error.to_string(),
-        of_the_command: false,
+        is_from_command: false,
     })
 }

@@ -1,4 +1,4 @@
-//! Which source wins, what is refused with which words, and what is warned of.
+//! Precedence of sources, errors and warnings.
 
 use wva_controller::ClientIdentity;
 use wva_crds::settings::map::MapText;
@@ -15,13 +15,13 @@ fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> 
 
 const URL: (&str, &str) = ("PROMETHEUS_BASE_URL", "http://127.0.0.1:9090");
 
-/// Settings of an environment with this in addition to what is required.
+/// Settings with these variables in addition to the required ones.
 fn settings(set: &[(&str, &str)]) -> Settings {
     read(&[], &[&[URL], set].concat()).unwrap()
 }
 
 fn refusal(set: &[(&str, &str)]) -> String {
-    // The first of two with one name counts.
+    // The first of two variables of the same name counts.
     read(&[], &[set, &[URL]].concat()).unwrap_err().to_string()
 }
 
@@ -30,7 +30,7 @@ fn text(data: &serde_json::Value) -> MapText {
 }
 
 #[test]
-fn the_map_counts_after_the_environment_and_before_the_file() {
+fn environment_overrides_map_and_map_overrides_file() {
     let map = text(&serde_json::json!({
         "GLOBAL_OPT_INTERVAL": "10s", "REST_CLIENT_TIMEOUT": "11s", "config.yaml": "METRICS_ADDR: \":8080\"",
         "POD_NAMESPACE": "elsewhere",
@@ -50,13 +50,10 @@ fn the_map_counts_after_the_environment_and_before_the_file() {
     assert_eq!(s.rest_timeout, Duration::from_secs(11));
     assert_eq!(engine.decision_hold, Duration::from_mins(13));
     assert_eq!(s.metrics_address.map(|a| a.port()), Some(8080));
-    assert_eq!(
-        s.namespace, "workload-variant-autoscaler-system",
-        "what says where the map is stands outside it"
-    );
+    assert_eq!(s.namespace, "workload-variant-autoscaler-system", "the map cannot set its own location");
     assert_eq!(
         s.warnings,
-        ["ConfigMap key config.yaml, METRICS_ADDR is an old name: use METRICS_BIND_ADDRESS"]
+        ["ConfigMap key config.yaml, METRICS_ADDR is an old name; use METRICS_BIND_ADDRESS"]
     );
     let source = |key: &str| s.running.values[key].source.clone();
     assert_eq!(source("REST_CLIENT_TIMEOUT"), RunningSource::Map);
@@ -68,9 +65,9 @@ fn the_map_counts_after_the_environment_and_before_the_file() {
 }
 
 #[test]
-fn the_deployment_is_the_one_that_is_named_or_told_from_the_name_of_the_pod() {
+fn derives_deployment_from_pod_name_unless_set() {
     let long = "a-release-with-a-name-of-fifty-characters-or-mo-controller-manager";
-    // Pods of a long name: the API server cuts it after 58 characters, and the hash with it.
+    // The API server truncates long pod names after 58 characters, including the hash.
     for (named, pod, want) in [
         ("", "wva-controller-manager-6d4cf56db6-x7k2z", Some("wva-controller-manager")),
         ("", "wva-controller-manager-0", None),
@@ -91,7 +88,7 @@ fn the_deployment_is_the_one_that_is_named_or_told_from_the_name_of_the_pod() {
 }
 
 #[test]
-fn a_flag_wins_over_the_environment_and_an_unset_flag_hides_nothing() {
+fn flag_overrides_environment_only_if_set() {
     let s = read(
         &["--metrics-bind-address=:8443"],
         &[URL, ("METRICS_BIND_ADDRESS", ":8080"), ("ENABLE_HTTP2", "true")],
@@ -102,7 +99,7 @@ fn a_flag_wins_over_the_environment_and_an_unset_flag_hides_nothing() {
 }
 
 #[test]
-fn all_that_is_wrong_is_said_at_once_with_its_source() {
+fn reports_all_invalid_settings_with_their_sources() {
     let e =
         read(&["--metrics-secure=maybe"], &[("GLOBAL_OPT_INTERVAL", "60"), ("REST_CLIENT_TIMEOUT", "1x")])
             .unwrap_err()
@@ -119,7 +116,7 @@ fn all_that_is_wrong_is_said_at_once_with_its_source() {
 }
 
 #[test]
-fn prometheus_is_not_required_for_admission_alone() {
+fn admission_only_needs_no_prometheus() {
     assert!(read(&["--controller=false"], &[]).unwrap().controller.is_none());
 }
 
@@ -132,18 +129,18 @@ fn old_names_work_and_warn() {
 }
 
 #[test]
-fn arrivals_decide_for_service_classes_where_somebody_asks_for_it() {
+fn proactive_model_is_off_by_default() {
     let proactive = |set: &[(&str, &str)]| settings(set).engine().proactive;
     assert!(!proactive(&[]) && proactive(&[("EXPERIMENTAL_PROACTIVE_MODEL", "true")]));
 }
 
 #[test]
-fn scale_to_zero_and_steps_of_the_program_itself_are_off_until_somebody_asks_for_them() {
+fn scale_to_zero_and_actuation_are_off_by_default() {
     let zero = |set: &[(&str, &str)]| {
         let settings = settings(set);
         assert_eq!(settings.warnings, [""; 0]);
         let engine = settings.engine();
-        (engine.scale_to_zero, engine.actuation, settings.controller.unwrap().zero.steps_at_once)
+        (engine.scale_to_zero, engine.actuation, settings.controller.unwrap().zero.max_concurrent_steps)
     };
     assert_eq!(zero(&[]), (false, wva_controller::Actuation::Signal, 10));
     let all = [
@@ -155,7 +152,7 @@ fn scale_to_zero_and_steps_of_the_program_itself_are_off_until_somebody_asks_for
 }
 
 #[test]
-fn the_limiter_is_off_until_somebody_asks_for_it() {
+fn limiter_is_off_by_default() {
     let limiter = |set: &[(&str, &str)]| {
         let settings = settings(set);
         let (engine, controller) = (settings.engine(), settings.controller.unwrap());
@@ -168,14 +165,14 @@ fn the_limiter_is_off_until_somebody_asks_for_it() {
 }
 
 #[test]
-fn an_empty_variable_is_one_that_is_not_set() {
+fn empty_variable_counts_as_not_set() {
     let empty = ["GLOBAL_OPT_INTERVAL", "POD_NAMESPACE", "METRICS_SECURE", "POD_NAME"];
     let s = settings(&empty.map(|key| (key, "")));
     assert_eq!(s.engine().interval, Duration::from_mins(1));
     assert_eq!(s.namespace, "workload-variant-autoscaler-system");
     assert!(s.metrics_secure);
-    assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host's name stands in");
-    assert!(read(&["--metrics-secure="], &[URL]).is_err(), "what is written on the command line is meant");
+    assert!(s.pod_name.is_some_and(|name| !name.is_empty()), "the host name is the default");
+    assert!(read(&["--metrics-secure="], &[URL]).is_err(), "an empty flag is an error");
 }
 
 #[test]
@@ -183,18 +180,18 @@ fn ages_of_signals_must_rise() {
     let stale = ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "10m");
     let e = refusal(&[stale]);
     assert!(
-        e.contains("one setting is wrong")
+        e.contains("1 invalid setting")
             && e.contains("STALE_THRESHOLD (environment")
             && e.contains("then unavailable"),
         "{e}"
     );
     let e = refusal(&[("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "long")]);
-    assert!(e.contains("one setting is wrong"), "what does not parse is said once: {e}");
+    assert!(e.contains("1 invalid setting"), "an invalid value is reported once: {e}");
     settings(&[stale, ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "10m")]);
 }
 
 #[test]
-fn how_to_speak_to_prometheus_is_read() {
+fn reads_prometheus_connection_settings() {
     let (cert, key) = (("PROMETHEUS_CLIENT_CERT_PATH", "/c"), ("PROMETHEUS_CLIENT_KEY_PATH", "/k"));
     let rest = [
         ("PROMETHEUS_SERVER_NAME", "p"),
@@ -211,7 +208,7 @@ fn how_to_speak_to_prometheus_is_read() {
     assert!(!engine.early_scale_up);
     for half in [cert, key] {
         let error = refusal(&[half]);
-        assert!(error.contains("one setting is wrong") && error.contains(half.0), "{error}");
+        assert!(error.contains("1 invalid setting") && error.contains(half.0), "{error}");
         assert!(error.contains("needs its key"), "{error}");
     }
     let none = settings(&[]);
@@ -220,19 +217,19 @@ fn how_to_speak_to_prometheus_is_read() {
 }
 
 #[test]
-fn an_election_is_held_under_the_name_of_the_pod() {
+fn pod_name_is_the_identity_in_the_election() {
     assert!(settings(&[]).election.is_none());
     let set = [URL, ("POD_NAME", "wva-0"), ("POD_NAMESPACE", "ns"), ("WVA_TAKEOVER_DELAY", "0s")];
     let election = read(&["--leader-elect"], &set).unwrap().election.unwrap();
     assert_eq!((&*election.namespace, &*election.identity), ("ns", "wva-0"));
-    assert_eq!(election.name, "72dd1cf1.llm-d.ai", "the original's, so that the two never act side by side");
+    assert_eq!(election.name, "72dd1cf1.llm-d.ai", "same as llm-d WVA, so that only one of the two leads");
     assert_eq!((election.lease_duration.as_secs(), election.takeover_delay), (60, Duration::ZERO));
 }
 
 #[test]
-fn certificates_are_made_here_unless_a_folder_is_named() {
+fn certificates_are_self_signed_unless_a_folder_is_set() {
     let mode = |set: &[(&str, &str)]| settings(set).certificates;
-    assert!(matches!(mode(&[]), Certificates::SelfMade { .. }));
+    assert!(matches!(mode(&[]), Certificates::SelfSigned { .. }));
     let folder = ("WEBHOOK_CERT_PATH", "/certs");
     let files = Certificates::Files(CertificateFiles {
         folder: "/certs".to_owned(),
@@ -242,16 +239,16 @@ fn certificates_are_made_here_unless_a_folder_is_named() {
     assert_eq!(mode(&[folder]), files);
     assert_eq!(mode(&[folder, ("WVA_CERT_MODE", "files")]), files);
     let unread = settings(&[folder, ("WVA_CERT_MODE", "self")]);
-    assert!(matches!(unread.certificates, Certificates::SelfMade { .. }));
-    assert_eq!(unread.warnings, ["WEBHOOK_CERT_PATH (/certs) is not read: WVA_CERT_MODE is self"]);
+    assert!(matches!(unread.certificates, Certificates::SelfSigned { .. }));
+    assert_eq!(unread.warnings, ["WEBHOOK_CERT_PATH (/certs) is ignored: WVA_CERT_MODE is self"]);
 }
 
 #[test]
-fn what_has_no_effect_or_a_bad_one_is_warned_of() {
-    let warned = |set: &[(&str, &str)]| settings(set).warnings;
+fn warns_about_settings_without_effect() {
+    let warnings = |set: &[(&str, &str)]| settings(set).warnings;
     let delay = ("WVA_TAKEOVER_DELAY", "45s");
-    let told = warned(&[delay]);
-    assert!(told.len() == 1 && told[0].starts_with("WVA_TAKEOVER_DELAY (45s) delays no series"), "{told:?}");
+    let found = warnings(&[delay]);
+    assert!(found.len() == 1 && found[0].starts_with("WVA_TAKEOVER_DELAY (45s) does not delay"), "{found:?}");
     for set in [
         &[][..],
         &[delay, ("LEADER_ELECT", "true")],
@@ -260,12 +257,12 @@ fn what_has_no_effect_or_a_bad_one_is_warned_of() {
         &[("GLOBAL_OPT_INTERVAL", "14m")],
         &[("GLOBAL_OPT_INTERVAL", "20m"), ("WVA_CONTROLLER", "false")],
     ] {
-        assert_eq!(warned(set), [""; 0], "{set:?}");
+        assert_eq!(warnings(set), [""; 0], "{set:?}");
     }
-    let told = warned(&[("GLOBAL_OPT_INTERVAL", "14m1s")]);
+    let found = warnings(&[("GLOBAL_OPT_INTERVAL", "14m1s")]);
     assert!(
-        told.len() == 1 && told[0].contains("(14m1s)") && told[0].contains("for 15m0s: write 10m"),
-        "{told:?}"
+        found.len() == 1 && found[0].contains("(14m1s)") && found[0].contains("for 15m0s; use 10m"),
+        "{found:?}"
     );
 }
 
@@ -276,13 +273,13 @@ fn lease_times_must_fall() {
 }
 
 #[test]
-fn a_server_name_that_no_certificate_carries_is_told_with_all_else_that_is_wrong() {
+fn reports_invalid_server_name_with_other_errors() {
     let error = refusal(&[("PROMETHEUS_SERVER_NAME", "10.0.0.7"), ("LOG_LEVEL", "loud")]);
-    assert!(error.starts_with("2 settings are wrong") && error.contains("write the DNS name"), "{error}");
+    assert!(error.starts_with("2 invalid settings") && error.contains("write the DNS name"), "{error}");
 }
 
 #[test]
-fn what_this_release_cannot_do_is_refused_at_the_start() {
+fn refuses_conflicting_settings_at_start() {
     for (set, want) in [
         (&[("WVA_CERT_MODE", "files")][..], "no folder is named"),
         (&[("WVA_CERT_MODE", "off")], "--webhook=false"),
@@ -295,15 +292,15 @@ fn what_this_release_cannot_do_is_refused_at_the_start() {
         (&[("PROMETHEUS_BASE_URL", "http://u:hunter2@h:99999")], "http://u:***@h:99999"),
     ] {
         let e = refusal(set);
-        assert!(e.contains("one setting is wrong") && e.contains(want) && !e.contains("hunter2"), "{e}");
+        assert!(e.contains("1 invalid setting") && e.contains(want) && !e.contains("hunter2"), "{e}");
     }
     assert!(read(&["--webhook=false"], &[URL, ("WEBHOOK_BIND_ADDRESS", "0")]).is_ok());
 }
 
 #[test]
-fn what_the_map_may_mend_does_not_end_the_start_before_it_is_read() {
+fn distinguishes_errors_that_the_map_can_override() {
     let stale = ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "10m");
-    for (set, of_the_command) in [
+    for (set, is_from_command) in [
         (&[][..], false),
         (&[stale], false),
         (&[("WEBHOOK_CONFIGURATION", "c")], false),
@@ -312,32 +309,32 @@ fn what_the_map_may_mend_does_not_end_the_start_before_it_is_read() {
         (&[("WVA_WEBHOOK", "false"), ("WVA_CONTROLLER", "false")], true),
         (&[("GLOBAL_OPT_INTERVAL", "60")], true),
     ] {
-        assert_eq!(read(&[], set).unwrap_err().is_of_the_command(), of_the_command, "{set:?}");
+        assert_eq!(read(&[], set).unwrap_err().is_from_command(), is_from_command, "{set:?}");
     }
 }
 
 #[test]
-fn what_cannot_be_read_at_all_is_a_wrong_setting_among_the_others() {
-    let wrong = |args: &[&str], map: &serde_json::Value| {
+fn reports_unreadable_files_with_other_errors() {
+    let error = |args: &[&str], map: &serde_json::Value| {
         let args = std::iter::once("wva").chain(args.iter().copied());
         let matches = crate::cli::command().try_get_matches_from(args).unwrap();
         let environment = |k: &str| (k == URL.0).then(|| URL.1.to_owned());
         Sources::collect(&matches, environment).read(&text(map)).unwrap_err().to_string()
     };
-    let said =
-        wrong(&["--config-file=/no/such/file"], &serde_json::json!({"V": "x", "config.yaml": "a: [1"}));
+    let message =
+        error(&["--config-file=/no/such/file"], &serde_json::json!({"V": "x", "config.yaml": "a: [1"}));
     for part in [
-        "3 settings are wrong",
+        "3 invalid settings",
         "CONFIG_FILE (flag --config-file): found \"/no/such/file\"",
         "V (ConfigMap key V): found \"x\"",
-        "config.yaml (ConfigMap key config.yaml): it is no YAML",
+        "config.yaml (ConfigMap key config.yaml): ",
     ] {
-        assert!(said.contains(part), "{part} is not in:\n{said}");
+        assert!(message.contains(part), "{part} is not in:\n{message}");
     }
 }
 
 #[test]
-fn every_value_is_shown_with_its_source_and_no_secret_is() {
+fn displays_each_value_with_source_and_without_secrets() {
     let set = [
         ("PROMETHEUS_BASE_URL", "https://u:hunter2@p"),
         ("PROMETHEUS_BEARER_TOKEN", "hunter2"),
@@ -346,8 +343,8 @@ fn every_value_is_shown_with_its_source_and_no_secret_is() {
     let settings = read(&["--leader-elect"], &set).unwrap();
     let lines = settings.lines();
     for setting in wva_crds::settings::SETTINGS {
-        let of_it = lines.lines().filter(|line| line.starts_with(&format!("{}=", setting.key)));
-        assert_eq!(of_it.count(), 1, "{}", setting.key);
+        let matching = lines.lines().filter(|line| line.starts_with(&format!("{}=", setting.key)));
+        assert_eq!(matching.count(), 1, "{}", setting.key);
     }
     let has = |start: &str, source: &str| {
         let found =
@@ -361,14 +358,14 @@ fn every_value_is_shown_with_its_source_and_no_secret_is() {
     has("PROMETHEUS_BEARER_TOKEN=(a secret) ", "environment PROMETHEUS_BEARER_TOKEN");
     has("EPP_METRIC_READER_BEARER_TOKEN= ", "not set");
     has("POD_NAME= ", "not set");
-    let SettingsInForce { given, defaults } = settings.in_force();
+    let EffectiveSettings { given, defaults } = settings.effective();
     assert!(given.contains("LEADER_ELECT=true (flag --leader-elect); "), "{given}");
     assert!(defaults.contains("GLOBAL_OPT_INTERVAL=60s; "), "{defaults}");
     assert!(![lines, given, defaults, format!("{settings:?}")].concat().contains("hunter2"));
 }
 
 #[test]
-fn an_unusable_picker_token_fails_the_start() {
+fn refuses_invalid_picker_token() {
     for token in ["", "\n", "hun\nter2", "hun ter2"] {
         let error = refusal(&[("EPP_METRIC_READER_BEARER_TOKEN", token)]);
         let named =
@@ -379,7 +376,7 @@ fn an_unusable_picker_token_fails_the_start() {
 }
 
 #[test]
-fn pickers_get_a_token_only_where_one_is_set() {
+fn picker_token_is_off_by_default() {
     use wva_controller::PickerToken;
     let account = ("EPP_METRIC_READER_SERVICE_ACCOUNT", "reader");
     let token = |env: &[(&str, &str)]| {

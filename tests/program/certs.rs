@@ -107,7 +107,7 @@ fn a_secret_and_a_configuration_are_read_from_standard_input() {
     says(
         certs(&["inspect", "-"], &both(other)),
         1,
-        &["FINDING:", "does not carry the CA of Secret wva/hook-ca: ca.crt"],
+        &["FINDING:", "does not contain the CA of Secret wva/hook-ca: ca.crt"],
     );
     says(certs(&["inspect", "-"], &both("bm9uc2Vuc2U=")), 1, &["holds no certificate"]);
     // JSON, as `kubectl -o json` prints it.
@@ -125,7 +125,7 @@ fn what_does_not_fit_ends_with_1() {
     for (what, input, part) in [
         ("nothing", "", "is empty"),
         ("garbage", "garbage", "holds no certificate in PEM"),
-        ("an object without any", "kind: ConfigMap\nmetadata: {name: a}\n", "there is no certificate"),
+        ("an object without any", "kind: ConfigMap\nmetadata: {name: a}\n", "contains no certificate"),
         (
             "half a block",
             "-----BEGIN CERTIFICATE-----\nAAAA\n",

@@ -87,7 +87,7 @@ fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
 #[test]
 fn five_wrong_settings_are_one_message() {
     let parts = [
-        "5 settings are wrong:\n",
+        "5 invalid settings:\n",
         "METRICS_SECURE (flag --metrics-secure): found \"perhaps\": write true or false",
         "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" lacks a unit",
         "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): found \"ftp://user:***@prometheus\"",
@@ -124,7 +124,7 @@ fn wrong_usage_ends_with_2() {
 #[test]
 fn a_kubeconfig_that_is_not_there_is_said_once() {
     let said = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(1).stderr;
-    assert!(said.starts_with("wva: no way to the API server"), "{said}");
+    assert!(said.starts_with("wva: no API server configured"), "{said}");
     assert_eq!(said.matches("/no/such/kubeconfig").count(), 1, "{said}");
 }
 

@@ -92,7 +92,10 @@ pub async fn write_refusal_events(
             Ok(Err(error)) => {
                 let namespace = &refusal.namespace;
                 let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
-                tracing::warn!(error = call.failed(&error), "Cannot write the event of a refused change");
+                tracing::warn!(
+                    error = call.describe_failure(&error),
+                    "Cannot write the event of a refused change"
+                );
             }
             Err(_) => tracing::warn!(
                 timeout = ?WRITE_TIMEOUT,

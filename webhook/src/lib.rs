@@ -20,4 +20,4 @@ pub use config_maps::{RefusalReceiver, RefusalSender, refusal_channel, write_ref
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use routes::router;
 pub use server::{Limits, serve, serve_with};
-pub use wva_runtime::server::End;
+pub use wva_runtime::server::ShutdownSignals;

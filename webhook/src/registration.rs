@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use wva_certs::Trust;
+use wva_certs::TrustReporter;
 
 pub use entries::{ENTRIES, Entry, Phase, Subject};
 pub use policies::{main_map_policy_spec, render_policies, variant_policy_spec};
@@ -123,7 +123,7 @@ pub async fn run(
     config: Config,
     ca_bundle: watch::Receiver<Vec<u8>>,
     probe: Probe,
-    trust: Trust,
+    trust: TrustReporter,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let configurations = [
@@ -145,13 +145,13 @@ pub async fn run(
 
 /// CA bundles in the two configurations. Reports a bundle to [`Trust`] once both have it.
 struct PublishedBundles {
-    trust: Trust,
+    trust: TrustReporter,
     bundles: Mutex<[Option<Vec<u8>>; 2]>,
 }
 
 impl PublishedBundles {
-    fn new(trust: Trust) -> Self {
-        trust.unknown();
+    fn new(trust: TrustReporter) -> Self {
+        trust.report_unknown();
         Self { trust, bundles: Mutex::default() }
     }
 
@@ -160,8 +160,8 @@ impl PublishedBundles {
         let mut bundles = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
         bundles[index] = bundle.map(<[u8]>::to_vec);
         match &*bundles {
-            [Some(one), Some(other)] if one == other => self.trust.seen(one),
-            _ => self.trust.unknown(),
+            [Some(one), Some(other)] if one == other => self.trust.report(one),
+            _ => self.trust.report_unknown(),
         }
     }
 }

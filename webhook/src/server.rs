@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::middleware::from_fn;
-use wva_runtime::server::{self, End, keep_answered};
+use wva_runtime::server::{self, ShutdownSignals, keep_answered};
 
 use crate::review::State;
 use crate::routes::router;
@@ -41,7 +41,7 @@ pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     state: Arc<State>,
-    end: End,
+    end: ShutdownSignals,
 ) -> io::Result<()> {
     serve_with(listener, tls, state, end, Limits::default()).await
 }
@@ -54,7 +54,7 @@ pub async fn serve_with(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     state: Arc<State>,
-    end: End,
+    end: ShutdownSignals,
     limits: Limits,
 ) -> io::Result<()> {
     let app = router(state, limits).layer(from_fn(keep_answered));

@@ -1,4 +1,4 @@
-//! What a CA signs, and for how long.
+//! Lifetimes of CAs and of the certificates that they sign.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn now() -> Timestamp {
 }
 
 #[test]
-fn a_serving_certificate_never_outlives_its_ca() {
+fn serving_certificate_never_outlives_its_ca() {
     let ca = Ca::generate(HOUR, now()).unwrap();
     let names = ["a.b.svc".to_owned()];
     let signed = ca.sign_serving(&names, 90 * 24 * HOUR, now()).unwrap();
@@ -19,17 +19,17 @@ fn a_serving_certificate_never_outlives_its_ca() {
 }
 
 #[test]
-fn impossible_dates_are_an_error() {
+fn refuses_dates_out_of_range() {
     assert!(matches!(Ca::generate(Duration::MAX, now()), Err(SignError::Lifetime { .. })));
     assert!(matches!(Ca::generate(HOUR, Timestamp::UNIX_EPOCH), Err(SignError::Lifetime { .. })));
 }
 
 #[test]
-fn a_ca_is_rotated_at_two_thirds_of_its_life() {
+fn ca_is_rotated_at_two_thirds_of_its_life() {
     let ca = Ca::generate(3 * HOUR, now()).unwrap();
     let after = ca.cert().rotate_at().duration_since(now());
     assert!((after - SignedDuration::from_hours(2)).abs() < SignedDuration::from_secs(2), "{after}");
-    // Dated by somebody else, with less life than ours are dated back.
+    // From another issuer, with a lifetime below the backdating of wva's own CAs.
     let mut short = ca.cert().clone();
     short.not_before = now();
     short.not_after = now() + SignedDuration::from_mins(30);

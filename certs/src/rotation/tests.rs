@@ -1,7 +1,6 @@
-//! Every decision as a table, and the law as a property: over any order of looks, steps, deaths, spoilt Secrets and
-//! time, whoever was trusted stays trusted.
+//! Table of decisions. `invariant` checks as a property that a trusted replica stays trusted.
 
-mod law;
+mod invariant;
 mod validity;
 
 use std::time::Duration;
@@ -13,7 +12,7 @@ use super::Change::{AnnouncedAgain, PromotedAtOnce, Replaced, Restored};
 use super::*;
 use crate::set::{CA_CERT, CA_KEY, Data, NEXT_CA_CERT, NEXT_CA_KEY, PREVIOUS_CA_CERT};
 
-/// Every CA of the table lives for so long, but for those of an hour.
+/// Default lifetime of the CAs in the table.
 const LIFE: Duration = Duration::from_hours(30);
 
 fn start() -> Timestamp {
@@ -28,7 +27,7 @@ fn ca(life: Duration) -> Arc<Ca> {
     Arc::new(Ca::generate(life, start()).unwrap())
 }
 
-/// CAs by letter. Text such as `k>n<pq` is a set of them: k is current, n is next, p and q are previous.
+/// CAs by letter. A text such as `k>n<pq` is a set: current k, next n, previous p and q.
 struct Cas(Vec<(char, Arc<Ca>)>);
 
 impl Cas {
@@ -75,7 +74,7 @@ impl Cas {
         Some(data)
     }
 
-    /// What a follower, or a leader that sees these letters trusted, changes, and which set that makes.
+    /// Checks the change of a follower, or of a leader with these trusted CAs, and the set that it writes.
     #[track_caller]
     fn check(
         &self,
@@ -85,7 +84,7 @@ impl Cas {
         (now, trusted): (Timestamp, Option<&str>),
         want: Option<(Change, &str)>,
     ) {
-        let found = secret.map(|data| Found::read(data, now));
+        let found = secret.map(|data| ParsedSecret::read(data, now));
         let certs: Vec<_> = self.all(trusted.unwrap_or_default()).map(|ca| ca.cert().der().clone()).collect();
         let role = trusted.map_or(Role::Follower, |_| Role::Leader { trusted: &certs });
         let known = (!known.is_empty()).then(|| self.set(known));
@@ -93,38 +92,38 @@ impl Cas {
         let view = SecretView { found: found.as_ref(), replica, now };
         assert_eq!(decide(view).as_ref(), want.as_ref().map(|(change, _)| change), "{what}");
         let Some((change, after)) = want else { return };
-        let set = view.after(&change, || Ok(Ca::generate(LIFE, now).unwrap())).unwrap();
+        let set = view.set_after(&change, || Ok(Ca::generate(LIFE, now).unwrap())).unwrap();
         assert_eq!(self.text(&set), after, "{what}");
-        assert_ne!(Some(&set.to_secret_data()), secret, "{what}: what is there is not written again");
-        // A replica that looks again, knowing the result, finds nothing to do.
-        let found = Found::read(&set.to_secret_data(), now);
+        assert_ne!(Some(&set.to_secret_data()), secret, "{what}: an identical write");
+        // A second check that knows the result finds nothing to do.
+        let found = ParsedSecret::read(&set.to_secret_data(), now);
         let replica = ReplicaView { known: Some(&set), trusted_ca_established: true, role: Role::Follower };
         let again = SecretView { found: Some(&found), replica, now };
-        assert_eq!(decide(again), None, "{what}: a second look");
+        assert_eq!(decide(again), None, "{what}: a second check");
     }
 }
 
 #[test]
-fn who_knows_a_ca_never_lets_go_of_it_at_once() {
+fn replica_never_drops_a_known_ca_at_once() {
     let cas = Cas::with_life("knpf");
     let spoilt = |text, entry, value| cas.spoilt(text, entry, value);
-    let garbage = || Why::NotACertificate { entry: CA_CERT };
-    let no_key = || Why::Missing { entry: CA_KEY };
+    let garbage = || CaFault::NotACertificate { entry: CA_CERT };
+    let no_key = || CaFault::Missing { entry: CA_KEY };
     let other_key = cas.set("f").current.key_pem();
     let rows = [
-        ("deleted", None, "k<p", Restored(Why::NoSecret), "k>*<p"),
-        ("deleted in a rotation", None, "k>n", Restored(Why::NoSecret), "k>n"),
-        ("emptied", Some(Data::new()), "k<p", Restored(Why::Missing { entry: CA_CERT }), "k>*<p"),
+        ("deleted", None, "k<p", Restored(CaFault::NoSecret), "k>*<p"),
+        ("deleted in a rotation", None, "k>n", Restored(CaFault::NoSecret), "k>n"),
+        ("emptied", Some(Data::new()), "k<p", Restored(CaFault::Missing { entry: CA_CERT }), "k>*<p"),
         ("garbage", spoilt("k>n", CA_CERT, "garbage"), "k<p", Restored(garbage()), "k>n<p"),
         (
             "another's key",
             spoilt("k", CA_KEY, &other_key),
             "k<p",
-            Restored(Why::KeyMismatch { entry: CA_KEY }),
+            Restored(CaFault::KeyMismatch { entry: CA_KEY }),
             "k>*<p",
         ),
-        ("another good CA", cas.secret("f"), "k<p", Restored(Why::Unannounced), "k>f<p"),
-        ("another good CA in a rotation", cas.secret("f>n"), "k>n", Restored(Why::Unannounced), "k>f<n"),
+        ("another good CA", cas.secret("f"), "k<p", Restored(CaFault::Unannounced), "k>f<p"),
+        ("another good CA in a rotation", cas.secret("f>n"), "k>n", Restored(CaFault::Unannounced), "k>f<n"),
         // An old Secret from a backup, without a current CA.
         (
             "what is known as the next one",
@@ -134,7 +133,7 @@ fn who_knows_a_ca_never_lets_go_of_it_at_once() {
             "k<p",
         ),
         ("nothing is known or found", None, "", Change::Created, "*"),
-        // The earlier one goes as well: who still uses it would take the new one for announced.
+        // The previous one goes as well: a replica that uses it would consider the new one announced.
         ("garbage, nothing is known", spoilt("k<p", CA_CERT, "garbage"), "", Replaced(garbage()), "*"),
         // The old one is not in the Secret, so that a replica that still has the key writes it back.
         ("no key, nothing is known", spoilt("k", CA_KEY, ""), "", Replaced(no_key()), "*"),
@@ -146,14 +145,14 @@ fn who_knows_a_ca_never_lets_go_of_it_at_once() {
 }
 
 #[test]
-fn what_is_found_is_taken_where_the_known_ca_stands_in_it() {
+fn adopts_a_secret_that_has_the_known_ca() {
     let cas = Cas::with_life("knf");
     for (what, secret, known) in [
         ("a fresh start", "f", ""),
         ("the same", "k", "k"),
         ("announced by another", "k>n", "k"),
         ("promoted by another", "n<k", "k>n"),
-        ("promoted unseen, twice", "f<nk", "k"),
+        ("promoted twice in between", "f<nk", "k"),
         ("another replica's repair", "k>f", "f"),
     ] {
         cas.check(what, cas.secret(secret).as_ref(), known, (start(), None), None);
@@ -161,35 +160,35 @@ fn what_is_found_is_taken_where_the_known_ca_stands_in_it() {
 }
 
 #[test]
-fn who_missed_a_rotation_does_not_take_what_replaced_its_outcome() {
+fn replica_that_missed_a_rotation_restores_its_ca() {
     let cas = Cas::with_life("kn");
-    let spoilt = Found::read(&cas.spoilt("n<k", CA_CERT, "garbage").unwrap(), start());
-    let stranger = ReplicaView { known: None, trusted_ca_established: false, role: Role::Follower };
-    let view = SecretView { found: Some(&spoilt), replica: stranger, now: start() };
+    let spoilt = ParsedSecret::read(&cas.spoilt("n<k", CA_CERT, "garbage").unwrap(), start());
+    let new = ReplicaView { known: None, trusted_ca_established: false, role: Role::Follower };
+    let view = SecretView { found: Some(&spoilt), replica: new, now: start() };
     let fresh = || Ok(Ca::generate(LIFE, start()).unwrap());
-    let replaced = view.after(&decide(view).unwrap(), fresh).unwrap().to_secret_data();
-    let want = (Restored(Why::Unannounced), "k>*<n");
+    let replaced = view.set_after(&decide(view).unwrap(), fresh).unwrap().to_secret_data();
+    let want = (Restored(CaFault::Unannounced), "k>*<n");
     cas.check("it knows k>n", Some(&replaced), "k>n", (start(), None), Some(want));
 }
 
 #[test]
-fn one_that_has_just_started_takes_another_good_ca() {
+fn replica_that_just_started_adopts_another_valid_ca() {
     let cas = Cas::with_life("mt");
-    let (mine, found) = (cas.set("m"), Found::read(&cas.secret("t").unwrap(), start()));
+    let (own, found) = (cas.set("m"), ParsedSecret::read(&cas.secret("t").unwrap(), start()));
     let view = |trusted_ca_established| {
-        let replica = ReplicaView { known: Some(&mine), trusted_ca_established, role: Role::Follower };
+        let replica = ReplicaView { known: Some(&own), trusted_ca_established, role: Role::Follower };
         SecretView { found: Some(&found), replica, now: start() }
     };
     assert_eq!(decide(view(false)), None);
-    assert_eq!(decide(view(true)), Some(Restored(Why::Unannounced)));
+    assert_eq!(decide(view(true)), Some(Restored(CaFault::Unannounced)));
 }
 
 #[test]
-fn the_three_steps_are_the_leaders() {
+fn only_the_leader_takes_the_three_steps() {
     let cas = Cas::with_life("kn").and('p', ca(Duration::from_hours(1)));
-    let garbage = |entry| Why::NotACertificate { entry };
-    let no_key = Why::Missing { entry: NEXT_CA_KEY };
-    let doubled = Why::Doubled { entry: NEXT_CA_CERT };
+    let garbage = |entry| CaFault::NotACertificate { entry };
+    let no_key = CaFault::Missing { entry: NEXT_CA_KEY };
+    let duplicate = CaFault::Duplicate { entry: NEXT_CA_CERT };
     let rows = [
         ("not due", cas.secret("k"), 19, "k", None),
         ("due", cas.secret("k"), 20, "k", Some((Change::Announced, "k>*"))),
@@ -215,9 +214,9 @@ fn the_three_steps_are_the_leaders() {
             cas.secret("k>k"),
             1,
             "k",
-            Some((Change::Dropped(doubled.clone()), "k")),
+            Some((Change::Dropped(duplicate.clone()), "k")),
         ),
-        ("the same when one is due", cas.secret("k>k"), 20, "k", Some((AnnouncedAgain(doubled), "k>*"))),
+        ("the same when one is due", cas.secret("k>k"), 20, "k", Some((AnnouncedAgain(duplicate), "k>*"))),
         ("in use", cas.secret("k<p"), 0, "", None),
         ("expired", cas.secret("k<p"), 2, "", Some((Change::Forgot, "k"))),
         (
@@ -235,12 +234,12 @@ fn the_three_steps_are_the_leaders() {
 }
 
 #[test]
-fn what_is_told_names_the_step_or_the_fault() {
+fn text_names_the_step_or_the_fault() {
     let steps = [Change::Announced, Change::Promoted, Change::Forgot];
     for (n, step) in steps.iter().enumerate() {
-        assert!(step.to_string().contains(&format!("step {} of 3", n + 1)) && !step.is_a_repair());
+        assert!(step.to_string().contains(&format!("step {} of 3", n + 1)) && !step.is_repair());
     }
-    let told = Restored(Why::KeyMismatch { entry: CA_KEY }).to_string();
-    assert!(told.contains("the private key of entry ca.key does not match"), "{told}");
-    assert!(Restored(Why::NoSecret).is_a_repair());
+    let text = Restored(CaFault::KeyMismatch { entry: CA_KEY }).to_string();
+    assert!(text.contains("the private key in entry ca.key does not match"), "{text}");
+    assert!(Restored(CaFault::NoSecret).is_repair());
 }

@@ -18,16 +18,16 @@ const NAME: &str = "wva-webhook.wva-system.svc";
 const DAY: Duration = Duration::from_hours(24);
 
 fn ca() -> CaSet {
-    CaSet::of(Ca::generate(DAY, Timestamp::now()).unwrap())
+    CaSet::new(Ca::generate(DAY, Timestamp::now()).unwrap())
 }
 
-fn renew(serving: &Serving, set: &CaSet) {
+fn renew(serving: &ServingCert, set: &CaSet) {
     let names = CertsConfig::service_names("wva-webhook", "wva-system");
     serving.renew(&set.current, &names, DAY, Timestamp::now()).unwrap();
 }
 
 /// A TLS echo server on loopback.
-async fn echo(serving: Arc<Serving>) -> SocketAddr {
+async fn echo(serving: Arc<ServingCert>) -> SocketAddr {
     let acceptor = TlsAcceptor::from(Arc::new(server_config(serving, false).unwrap()));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -81,8 +81,8 @@ fn served(stream: &TlsStream<TcpStream>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn verifies_against_the_bundle_and_for_the_services_names_alone() {
-    let (serving, set) = (Arc::new(Serving::default()), ca());
+async fn verifies_only_for_names_of_the_service() {
+    let (serving, set) = (Arc::new(ServingCert::default()), ca());
     renew(&serving, &set);
     let address = echo(serving).await;
     let both = [&TLS13, &TLS12];
@@ -98,8 +98,8 @@ async fn verifies_against_the_bundle_and_for_the_services_names_alone() {
 }
 
 #[tokio::test]
-async fn speaks_tls_12_and_13_and_http_1_1() {
-    let (serving, set) = (Arc::new(Serving::default()), ca());
+async fn supports_tls_12_and_13_and_http_1_1() {
+    let (serving, set) = (Arc::new(ServingCert::default()), ca());
     renew(&serving, &set);
     let address = echo(serving.clone()).await;
     for version in [&TLS12, &TLS13] {
@@ -111,8 +111,8 @@ async fn speaks_tls_12_and_13_and_http_1_1() {
 }
 
 #[tokio::test]
-async fn a_swap_reaches_new_handshakes_and_leaves_old_connections_alone() {
-    let (serving, old) = (Arc::new(Serving::default()), ca());
+async fn swap_affects_only_new_handshakes() {
+    let (serving, old) = (Arc::new(ServingCert::default()), ca());
     renew(&serving, &old);
     let address = echo(serving.clone()).await;
     let mut before = connect(address, &old).await.unwrap();
@@ -124,12 +124,12 @@ async fn a_swap_reaches_new_handshakes_and_leaves_old_connections_alone() {
     let mut after = connect(address, &new).await.unwrap();
     echoes(&mut after).await;
     assert_ne!(served(&before), served(&after));
-    assert!(connect(address, &old).await.is_err(), "the new certificate is of the new CA");
+    assert!(connect(address, &old).await.is_err(), "the new CA signed the new certificate");
 }
 
 #[tokio::test]
-async fn the_bundle_of_a_rotation_verifies_both_cas() {
-    let (serving, old) = (Arc::new(Serving::default()), ca());
+async fn bundle_of_a_rotation_verifies_both_cas() {
+    let (serving, old) = (Arc::new(ServingCert::default()), ca());
     let new = CaSet { previous: vec![old.current.cert().clone()], ..ca() };
     let address = echo(serving.clone()).await;
     for signer in [&old, &new] {
@@ -139,15 +139,15 @@ async fn the_bundle_of_a_rotation_verifies_both_cas() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_handshakes_are_refused() {
-    let serving = Arc::new(Serving::default());
-    assert!(!serving.loaded() && serving.due(Timestamp::now()));
+async fn refuses_handshakes_without_certificate() {
+    let serving = Arc::new(ServingCert::default());
+    assert!(!serving.is_loaded() && serving.is_renewal_due(Timestamp::now()));
     let address = echo(serving).await;
     assert!(connect(address, &ca()).await.is_err());
 }
 
 #[test]
-fn renewal_falls_between_17_30ths_and_two_thirds_of_the_life() {
+fn renews_between_17_30ths_and_two_thirds_of_the_life() {
     let issued: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
     let after = |seconds| issued + SignedDuration::from_secs(seconds);
     for (share, want) in [(0.0, 2000), (0.5, 1850), (1.0, 1700)] {
@@ -160,11 +160,11 @@ fn renewal_falls_between_17_30ths_and_two_thirds_of_the_life() {
 }
 
 #[test]
-fn a_certificate_of_a_time_to_come_is_due() {
+fn certificate_that_is_not_valid_yet_is_due() {
     let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
     let ca = Ca::generate(Duration::from_hours(1000), now).unwrap();
-    let serving = Serving::default();
+    let serving = ServingCert::default();
     serving.renew(&ca, &["a.b.svc".to_owned()], Duration::from_hours(90), now).unwrap();
-    assert!(!serving.due(now) && !serving.due(now - BACKDATED), "as long as it is valid");
-    assert!(serving.due(now - BACKDATED - SignedDuration::from_secs(1)), "the clock was set back");
+    assert!(!serving.is_renewal_due(now) && !serving.is_renewal_due(now - BACKDATED), "it is valid");
+    assert!(serving.is_renewal_due(now - BACKDATED - SignedDuration::from_secs(1)), "the clock was set back");
 }

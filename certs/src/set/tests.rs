@@ -1,4 +1,4 @@
-//! What a Secret may hold, and what is said of it.
+//! Valid and invalid contents of the Secret.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn later(span: Duration) -> Timestamp {
 }
 
 fn set() -> CaSet {
-    CaSet::of(Ca::generate(HOUR, now()).unwrap())
+    CaSet::new(Ca::generate(HOUR, now()).unwrap())
 }
 
 fn with(entry: &str, value: impl Into<Vec<u8>>) -> BTreeMap<String, ByteString> {
@@ -36,12 +36,12 @@ fn without(entry: &str) -> BTreeMap<String, ByteString> {
 }
 
 #[track_caller]
-fn bad(what: &str, data: &BTreeMap<String, ByteString>, want: &Why) {
+fn rejects(what: &str, data: &BTreeMap<String, ByteString>, want: &CaFault) {
     assert_eq!(CaSet::from_secret_data(data, now()).unwrap_err(), *want, "{what}");
 }
 
 #[test]
-fn a_next_ca_that_is_not_valid_yet_stays_trusted() {
+fn next_ca_that_is_not_valid_yet_stays_trusted() {
     let ahead = now() + jiff::SignedDuration::from_hours(2);
     let set = CaSet { next: Some(Arc::new(Ca::generate(2 * HOUR, ahead).unwrap())), ..set() };
     let read = CaSet::from_secret_data(&set.to_secret_data(), now()).unwrap();
@@ -49,7 +49,7 @@ fn a_next_ca_that_is_not_valid_yet_stays_trusted() {
     assert_eq!(read.bundle(now()), set.bundle(now()));
 }
 
-/// A certificate that may not sign others.
+/// A certificate that is not one of a CA.
 fn leaf() -> String {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["a.b.svc".to_owned()]).unwrap();
@@ -58,7 +58,7 @@ fn leaf() -> String {
 }
 
 #[test]
-fn a_set_survives_the_secret() {
+fn set_survives_a_round_trip_through_the_secret() {
     let another = || Ca::generate(2 * HOUR, now()).unwrap();
     let previous = vec![another().cert().clone(), another().cert().clone()];
     let set = CaSet { next: Some(Arc::new(another())), previous, ..set() };
@@ -66,45 +66,49 @@ fn a_set_survives_the_secret() {
     assert!(read.certs().eq(set.certs()));
     assert_eq!(read.bundle(now()), set.bundle(now()));
     assert_eq!(CertificateDer::pem_slice_iter(&read.bundle(now())).count(), 4);
-    // The keys that were read are those that sign.
+    // The parsed keys belong to the certificates.
     for ca in [Some(&read.current), read.next.as_ref()].into_iter().flatten() {
         ca.sign_serving(&["a.b.svc".to_owned()], HOUR, now()).unwrap();
     }
-    // What has expired leaves the bundle by the clock, and the current one never does.
+    // Expired CAs leave the bundle, except the current one.
     let bundle = read.bundle(later(HOUR));
     assert_eq!(CertificateDer::pem_slice_iter(&bundle).count(), 4);
     assert_eq!(CertificateDer::pem_slice_iter(&read.bundle(later(3 * HOUR))).count(), 1);
 }
 
 #[test]
-fn what_cannot_be_used_is_named() {
+fn names_the_fault_of_the_current_ca() {
     let (cert, key) = (CA_CERT, CA_KEY);
     let two = String::from_utf8(set().bundle(now())).unwrap().repeat(2);
-    let rows: Vec<(&str, BTreeMap<String, ByteString>, Why)> = vec![
-        ("no data", BTreeMap::new(), Why::Missing { entry: cert }),
-        ("no certificate", without(cert), Why::Missing { entry: cert }),
-        ("no key", without(key), Why::Missing { entry: key }),
-        ("empty key", with(key, ""), Why::Missing { entry: key }),
-        ("garbage certificate", with(cert, "garbage"), Why::NotACertificate { entry: cert }),
-        ("bytes that are no text", with(cert, [0xff, 0xfe, 0x00]), Why::NotACertificate { entry: cert }),
+    let rows: Vec<(&str, BTreeMap<String, ByteString>, CaFault)> = vec![
+        ("no data", BTreeMap::new(), CaFault::Missing { entry: cert }),
+        ("no certificate", without(cert), CaFault::Missing { entry: cert }),
+        ("no key", without(key), CaFault::Missing { entry: key }),
+        ("empty key", with(key, ""), CaFault::Missing { entry: key }),
+        ("garbage certificate", with(cert, "garbage"), CaFault::NotACertificate { entry: cert }),
+        (
+            "bytes that are not UTF-8",
+            with(cert, [0xff, 0xfe, 0x00]),
+            CaFault::NotACertificate { entry: cert },
+        ),
         (
             "PEM around garbage",
             with(cert, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
-            Why::NotACertificate { entry: cert },
+            CaFault::NotACertificate { entry: cert },
         ),
-        ("two certificates", with(cert, two), Why::NotACertificate { entry: cert }),
-        ("a certificate that is no CA's", with(cert, leaf()), Why::NotACa { entry: cert }),
-        ("garbage key", with(key, "garbage"), Why::NotAKey { entry: key }),
-        ("bytes as key", with(key, [0xff, 0x00]), Why::NotAKey { entry: key }),
-        ("a certificate as key", with(key, set().bundle(now())), Why::NotAKey { entry: key }),
+        ("two certificates", with(cert, two), CaFault::NotACertificate { entry: cert }),
+        ("not a CA certificate", with(cert, leaf()), CaFault::NotACa { entry: cert }),
+        ("garbage key", with(key, "garbage"), CaFault::NotAKey { entry: key }),
+        ("bytes as key", with(key, [0xff, 0x00]), CaFault::NotAKey { entry: key }),
+        ("a certificate as key", with(key, set().bundle(now())), CaFault::NotAKey { entry: key }),
         (
             "another CA's key",
             with(key, set().to_secret_data()[key].0.clone()),
-            Why::KeyMismatch { entry: key },
+            CaFault::KeyMismatch { entry: key },
         ),
     ];
-    for (what, data, why) in rows {
-        bad(what, &data, &why);
+    for (what, data, fault) in rows {
+        rejects(what, &data, &fault);
     }
 }
 
@@ -113,54 +117,57 @@ fn validity_has_two_ends() {
     let data = set().to_secret_data();
     let end = Timestamp::from_second(later(HOUR).as_second()).unwrap();
     let at = |at| CaSet::from_secret_data(&data, at).map(|_| ());
-    assert_eq!(at(end), Err(Why::Expired { entry: CA_CERT, not_after: end }));
+    assert_eq!(at(end), Err(CaFault::Expired { entry: CA_CERT, not_after: end }));
     assert_eq!(at(end - SignedDuration::from_secs(1)), Ok(()));
-    // Dated back an hour, for slow clocks; the fraction of a second is cut off.
+    // Backdated an hour for slow clocks, without the fraction of a second.
     let begin = Timestamp::from_second(now().as_second()).unwrap() - BACKDATED;
     assert_eq!(at(begin), Ok(()));
     let before = begin - SignedDuration::from_secs(1);
-    assert_eq!(at(before), Err(Why::NotYetValid { entry: CA_CERT, not_before: begin }));
+    assert_eq!(at(before), Err(CaFault::NotYetValid { entry: CA_CERT, not_before: begin }));
 }
 
 #[test]
-fn bad_entries_beside_the_current_ca_are_left_out_and_named() {
+fn leaves_out_and_names_invalid_other_entries() {
     let ca = |life| Ca::generate(life, now() - SignedDuration::from_mins(10)).unwrap();
     let expired = ca(Duration::from_mins(1)).cert().pem().to_owned();
     let recent = ca(Duration::from_secs(570)).cert().clone();
     for previous in ["garbage".to_owned(), leaf(), expired] {
         let data = with(PREVIOUS_CA_CERT, previous.clone());
-        let found = Found::read(&data, now());
-        assert!(found.previous.is_empty() && found.previous_flaw.is_some(), "{previous}");
+        let found = ParsedSecret::read(&data, now());
+        assert!(found.previous.is_empty() && found.previous_fault.is_some(), "{previous}");
         assert!(found.set().is_ok());
     }
     let data = with(PREVIOUS_CA_CERT, recent.pem());
-    let found = Found::read(&data, now());
+    let found = ParsedSecret::read(&data, now());
     assert_eq!(
-        (found.previous.as_slice(), &found.previous_flaw),
+        (found.previous.as_slice(), &found.previous_fault),
         ([recent.clone()].as_slice(), &None),
-        "lingers"
+        "an expired CA stays for a while"
     );
     let bundle = String::from_utf8(found.set().unwrap().bundle(now())).unwrap();
-    assert!(!bundle.contains(recent.pem()), "and is trusted no more");
+    assert!(!bundle.contains(recent.pem()), "but is not trusted");
 
     let key = |data: &mut Data| data.insert(NEXT_CA_KEY.to_owned(), ByteString(b"garbage".to_vec()));
     let mut data = with(NEXT_CA_CERT, ca(HOUR).cert().pem());
     key(&mut data);
-    let found = Found::read(&data, now());
-    assert_eq!(found.next.unwrap().unwrap_err(), Why::NotAKey { entry: NEXT_CA_KEY });
+    let found = ParsedSecret::read(&data, now());
+    assert_eq!(found.next.unwrap().unwrap_err(), CaFault::NotAKey { entry: NEXT_CA_KEY });
     let own = set().to_secret_data();
-    let mut doubled = own.clone();
-    doubled.insert(NEXT_CA_CERT.to_owned(), own[CA_CERT].clone());
-    doubled.insert(NEXT_CA_KEY.to_owned(), own[CA_KEY].clone());
-    let found = Found::read(&doubled, now());
-    assert_eq!(found.next.unwrap().unwrap_err(), Why::Doubled { entry: NEXT_CA_CERT });
+    let mut duplicate = own.clone();
+    duplicate.insert(NEXT_CA_CERT.to_owned(), own[CA_CERT].clone());
+    duplicate.insert(NEXT_CA_KEY.to_owned(), own[CA_KEY].clone());
+    let found = ParsedSecret::read(&duplicate, now());
+    assert_eq!(found.next.unwrap().unwrap_err(), CaFault::Duplicate { entry: NEXT_CA_CERT });
     let mut half = own;
     half.insert(NEXT_CA_KEY.to_owned(), half[CA_KEY].clone());
-    assert_eq!(Found::read(&half, now()).next.unwrap().unwrap_err(), Why::Missing { entry: NEXT_CA_CERT });
+    assert_eq!(
+        ParsedSecret::read(&half, now()).next.unwrap().unwrap_err(),
+        CaFault::Missing { entry: NEXT_CA_CERT }
+    );
 }
 
 #[test]
-fn a_key_beside_the_certificate_does_not_reach_the_bundle() {
+fn key_in_the_certificate_entry_is_not_in_the_bundle() {
     let set = set();
     let mut data = set.to_secret_data();
     let both = [data[CA_KEY].0.clone(), data[CA_CERT].0.clone(), data[CA_KEY].0.clone()].concat();
@@ -169,8 +176,8 @@ fn a_key_beside_the_certificate_does_not_reach_the_bundle() {
     assert_eq!(String::from_utf8(bundle).unwrap(), set.current.cert().pem());
 }
 
-/// A CA made by hand, and its key.
-fn made(change: impl FnOnce(&mut CertificateParams)) -> Data {
+/// A CA with custom parameters, and its key.
+fn custom_ca(change: impl FnOnce(&mut CertificateParams)) -> Data {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -180,20 +187,20 @@ fn made(change: impl FnOnce(&mut CertificateParams)) -> Data {
 }
 
 #[test]
-fn a_certificate_that_is_too_long_is_refused() {
-    let data = made(|params| {
+fn refuses_a_certificate_that_is_too_long() {
+    let data = custom_ca(|params| {
         let long = rcgen::CustomExtension::from_oid_content(&[1, 3, 6, 1, 4, 1, 99999, 1], vec![4; 9000]);
         params.custom_extensions = vec![long];
     });
-    let why = CaSet::from_secret_data(&data, now()).unwrap_err();
-    assert!(matches!(why, Why::TooLong { entry: CA_CERT, length } if length > 9000), "{why:?}");
-    assert!(why.to_string().contains("the most is 8192"), "{why}");
+    let fault = CaSet::from_secret_data(&data, now()).unwrap_err();
+    assert!(matches!(fault, CaFault::TooLong { entry: CA_CERT, length } if length > 9000), "{fault:?}");
+    assert!(fault.to_string().contains("at most 8192 are allowed"), "{fault}");
 }
 
 #[test]
-fn a_ca_without_an_end_is_good() {
+fn ca_without_expiry_is_valid() {
     // RFC 5280 writes "no end" as 99991231235959Z, which is later than the latest Timestamp.
-    let data = made(|params| {
+    let data = custom_ca(|params| {
         let last = rcgen::date_time_ymd(9999, 12, 31);
         params.not_after = last + Duration::from_secs(86_399);
     });
@@ -205,17 +212,17 @@ fn a_ca_without_an_end_is_good() {
 }
 
 #[test]
-fn what_stands_within_the_text_does_not_reach_the_bundle() {
+fn other_text_in_the_entry_is_not_in_the_bundle() {
     let set = set();
     let mut data = set.to_secret_data();
     let key = String::from_utf8(data[CA_KEY].0.clone()).unwrap();
     let cert = set.current.cert().pem();
-    // A block that is begun twice: some readers take the second begin, others the first.
-    let begun = "-----BEGIN CERTIFICATE-----\n";
+    // A block with two BEGIN lines: parsers differ in which one they use.
+    let begin = "-----BEGIN CERTIFICATE-----\n";
     let texts = [
-        format!("# {begun}{key}{cert}"),
-        format!("{begun}{cert}"),
-        format!(" {begun}{}\n-----END CERTIFICATE-----\n{cert}", key.trim()),
+        format!("# {begin}{key}{cert}"),
+        format!("{begin}{cert}"),
+        format!(" {begin}{}\n-----END CERTIFICATE-----\n{cert}", key.trim()),
         cert.replace('\n', "\r\n"),
     ];
     for text in texts {
@@ -231,7 +238,7 @@ fn what_stands_within_the_text_does_not_reach_the_bundle() {
 }
 
 #[test]
-fn nothing_prints_the_key() {
+fn debug_output_does_not_contain_the_key() {
     let set = set();
     let key = String::from_utf8(set.to_secret_data()[CA_KEY].0.clone()).unwrap();
     let printed = format!("{set:?}");

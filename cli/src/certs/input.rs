@@ -5,7 +5,7 @@ use std::path::Path;
 
 use k8s_openapi::ByteString;
 use serde_json::Value;
-use wva_certs::inspect::{BUNDLE, Given};
+use wva_certs::inspect::{BUNDLE, InspectInput};
 
 use crate::cluster::items;
 use crate::input::{self, STDIN, is_stdin};
@@ -27,7 +27,7 @@ pub(super) enum InputError {
 }
 
 /// Reads one path, or standard input.
-pub(super) fn read(path: &Path) -> Result<Vec<Given>, InputError> {
+pub(super) fn read(path: &Path) -> Result<Vec<InspectInput>, InputError> {
     let name = if is_stdin(path) { STDIN.to_owned() } else { path.display().to_string() };
     match input::read(path, MAX_INPUT) {
         Ok(Some(bytes)) => Ok(parse_manifests(&bytes).unwrap_or_else(|| vec![pem_file(path, name, bytes)])),
@@ -36,18 +36,18 @@ pub(super) fn read(path: &Path) -> Result<Vec<Given>, InputError> {
     }
 }
 
-fn pem_file(path: &Path, display_name: String, pem: Vec<u8>) -> Given {
+fn pem_file(path: &Path, display_name: String, pem: Vec<u8>) -> InspectInput {
     if is_stdin(path) {
-        return Given { place: String::new(), name: display_name, pem };
+        return InspectInput { place: String::new(), name: display_name, pem };
     }
     let name = path.file_name().map_or(display_name, |name| name.to_string_lossy().into_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let place = folder.map(|folder| format!("{}/", folder.display())).unwrap_or_default();
-    Given { place, name, pem }
+    InspectInput { place, name, pem }
 }
 
 /// Certificates and keys in the objects of a manifest; `None` if the text is not a manifest.
-fn parse_manifests(bytes: &[u8]) -> Option<Vec<Given>> {
+fn parse_manifests(bytes: &[u8]) -> Option<Vec<InspectInput>> {
     let text = std::str::from_utf8(bytes).ok()?;
     // PEM would be valid YAML too, a string.
     let is_manifest_line =
@@ -66,7 +66,7 @@ fn parse_manifests(bytes: &[u8]) -> Option<Vec<Given>> {
     Some(parts)
 }
 
-fn certificates_in(object: &Value) -> Vec<Given> {
+fn certificates_in(object: &Value) -> Vec<InspectInput> {
     let text = |pointer| object.pointer(pointer).and_then(Value::as_str);
     let kind = text("/kind").unwrap_or("object");
     let name = text("/metadata/name").unwrap_or_default();
@@ -74,7 +74,8 @@ fn certificates_in(object: &Value) -> Vec<Given> {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
     };
-    let given = |place: &str, name: &str, pem| Given { place: place.to_owned(), name: name.to_owned(), pem };
+    let given =
+        |place: &str, name: &str, pem| InspectInput { place: place.to_owned(), name: name.to_owned(), pem };
     match kind {
         "Secret" => entries(object, "data")
             .map(|(name, value)| given(&place, name, decode_base64(value)))

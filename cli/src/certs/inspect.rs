@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 use k8s_openapi::jiff::Timestamp;
-use wva_certs::inspect::{Report, Row};
+use wva_certs::inspect::{CertRow, Report};
 
 use super::input;
 use crate::output::{columns, print, printable, wrong_usage};
@@ -40,12 +40,12 @@ fn render(report: &Report, now: Timestamp) -> String {
     text
 }
 
-fn table(rows: &[Row], now: Timestamp) -> String {
+fn table(rows: &[CertRow], now: Timestamp) -> String {
     const HEAD: [&str; 7] = ["WHERE", "WHAT", "NAMES", "CA", "NOT BEFORE", "NOT AFTER", "SHA-256"];
     let rows = rows.iter().map(|row| {
         [
             printable(&row.place),
-            row.what.to_owned(),
+            row.role.to_owned(),
             printable(&row.names),
             if row.is_ca { "yes" } else { "no" }.to_owned(),
             row.not_before.to_string(),

@@ -61,7 +61,7 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": name, "namespace": namespace},
-        "data": CaSet::of(ca).to_secret_data(),
+        "data": CaSet::new(ca).to_secret_data(),
     });
     yaml(&secret)
 }

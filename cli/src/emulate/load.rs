@@ -100,7 +100,7 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
         window: Window::default(),
     };
     tokio::select! {
-        _ = signals.received() => Ok(()),
+        _ = signals.recv() => Ok(()),
         result = load.run(&rates, step, arguments.get_flag("repeat")) => result,
     }
 }

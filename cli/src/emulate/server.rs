@@ -62,7 +62,7 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     tokio::select! {
         ended = &mut serving => return ended.context("cannot serve"),
         () = emulator.timeline.run() => {}
-        _ = signals.received() => shutdown.cancel(),
+        _ = signals.recv() => shutdown.cancel(),
     }
     // The timeline must run on to finish the requests in flight.
     tokio::select! {

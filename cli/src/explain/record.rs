@@ -58,11 +58,11 @@ impl<'a> Recording<'a> {
                         append(&mut file, &self.file, &snapshot)?;
                     }
                 }
-                _ = signals.received() => break,
+                _ = signals.recv() => break,
             }
             tokio::select! {
                 () = tokio::time::sleep_until(end.min(Instant::now() + POLL_INTERVAL)) => {}
-                _ = signals.received() => break,
+                _ = signals.recv() => break,
             }
             if Instant::now() >= end {
                 break;

@@ -295,7 +295,7 @@ async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
 async fn a_replica_that_does_not_lead_writes_nothing() {
     let fake = workload(1);
     let stopping = CancellationToken::new();
-    let leadership = Leadership::alone(&stopping);
+    let leadership = Leadership::without_election(&stopping);
     stopping.cancel();
     let actuator = Actuator::new(leadership.acting(&fake.client()), servers(), 1);
     let outcome = actuator.carry_out(&step(1, 0), &|| true).await;

@@ -24,7 +24,7 @@ use wva_scaling::{Decision, VariantKey};
 
 #[cfg(test)]
 use wva_runtime::Availability;
-use wva_runtime::Optional;
+use wva_runtime::OptionalCache;
 
 use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::{PublishedVariant, Reader};
@@ -53,7 +53,7 @@ struct PickerKey {
 /// InferencePools and the queues at their pickers.
 #[derive(Clone)]
 pub struct Pickers {
-    pools: Optional<Pool>,
+    pools: OptionalCache<Pool>,
     queues: watch::Receiver<Arc<Queues>>,
 }
 
@@ -131,7 +131,7 @@ impl Pickers {
     #[cfg(test)]
     pub(crate) fn testing() -> (Self, watch::Sender<Arc<Queues>>) {
         let pools = wva_runtime::cache::Writer::new(Pool::projection()).reader();
-        let pools = Optional::new(pools, Availability::Watched);
+        let pools = OptionalCache::new(pools, Availability::Watched);
         let (sender, queues) = watch::channel(Arc::default());
         (Self { pools, queues }, sender)
     }
@@ -145,7 +145,7 @@ impl Pickers {
             "spec": {"selector": {"matchLabels": {"app": app}}, "endpointPickerRef": {"name": "epp"}}});
         let object = serde_json::from_value(object).unwrap();
         writer.apply(&kube::runtime::watcher::Event::Apply(object));
-        Self { pools: Optional::new(writer.reader(), Availability::Watched), ..self }
+        Self { pools: OptionalCache::new(writer.reader(), Availability::Watched), ..self }
     }
 }
 
@@ -168,7 +168,7 @@ pub struct PickerConfig {
 pub struct PickerPoller {
     client: Client,
     watches: Watches,
-    pools: Optional<Pool>,
+    pools: OptionalCache<Pool>,
     published: Reader,
     ownership: Ownership,
     token: PickerToken,

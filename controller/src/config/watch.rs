@@ -13,7 +13,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME};
 use wva_rules::{MapNames, MapRole, MapScope};
-use wva_runtime::Interruptions;
+use wva_runtime::InterruptionLogger;
 use wva_runtime::watch::{WatchScope, config};
 
 use super::parsed_map::{MapEntry, MapKey, Maps, ParsedMap};
@@ -37,7 +37,7 @@ pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_val
     let shutdown = scope.shutdown.clone();
     let (complete, synced) = watch::channel(false);
     scope.synced.add(TASK, synced);
-    let mut interruptions = Interruptions::new(TASK, scope.namespace.as_deref());
+    let mut interruptions = InterruptionLogger::new(TASK, scope.namespace.as_deref());
     let watch = async move {
         while let Some((at, event)) = streams.next().await {
             interruptions.log(&event);

@@ -24,7 +24,7 @@ use state::State;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use windows::COUNT_PATIENCE;
-use wva_runtime::{Availability, Synced};
+use wva_runtime::{Availability, SyncStatus};
 
 use crate::collect::picker::Pickers;
 use crate::collect::prometheus::Prometheus;
@@ -70,7 +70,7 @@ pub struct Sources {
     /// Watch caches.
     pub watches: Watches,
     /// Whether they are complete.
-    pub synced: Synced,
+    pub synced: SyncStatus,
     /// The ConfigMaps with thresholds.
     pub maps: ConfigMaps,
     /// Where signals come from.

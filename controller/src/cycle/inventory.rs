@@ -49,12 +49,12 @@ pub(crate) fn inventory<'a>(
         }
     }
     let mut nodes: BTreeMap<Box<str>, (NodeFacts, Gpus)> = BTreeMap::new();
-    gpus.nodes.cache.each(|_, name, node| {
+    gpus.nodes.cache.for_each(|_, name, node| {
         if node.accelerators.iter().any(Option::is_some) {
             nodes.insert(name.into(), (node.clone(), Gpus::default()));
         }
     });
-    gpus.pods.cache.each(|_, _, pod| {
+    gpus.pods.cache.for_each(|_, _, pod| {
         let node = pod.node.as_ref().filter(|_| !pod.progress.is_done());
         if let Some((_, held)) = node.and_then(|node| nodes.get_mut(node)) {
             *held = *held + pod.gpus;

@@ -19,7 +19,7 @@ pub(crate) fn autoscaler_limits(watches: &Watches) -> BTreeMap<WorkloadKey, Limi
         };
         all.entry(key).and_modify(|limits| *limits = limits.narrowed(own)).or_insert(own);
     };
-    watches.autoscalers.each(&mut take);
-    watches.scaled_objects.cache.each(&mut take);
+    watches.autoscalers.for_each(&mut take);
+    watches.scaled_objects.cache.for_each(&mut take);
     all
 }

@@ -48,7 +48,7 @@ enum PodOwner {
 pub(crate) fn workload_pods(watches: &Watches) -> BTreeMap<PodKey, WorkloadPod> {
     let mut all = BTreeMap::new();
     let mut workers = Vec::new();
-    watches.pods.each(|namespace, name, pod| {
+    watches.pods.for_each(|namespace, name, pod| {
         let key = || PodKey::new(namespace, name);
         match pod_owner(watches, namespace, pod.owner.as_ref()) {
             Some(PodOwner::Workload(workload)) => {
@@ -96,7 +96,7 @@ fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Optio
             set.owner.as_ref().filter(|_| set.uid == owner.uid).map(key).map(PodOwner::Workload)
         }
         "StatefulSet" => {
-            let above = watches.stateful_sets.ask(namespace, &owner.name, |set| {
+            let above = watches.stateful_sets.get_with(namespace, &owner.name, |set| {
                 set.owner.as_deref().filter(|_| set.uid == owner.uid).cloned()
             });
             Some(match above.flatten() {

@@ -2,7 +2,7 @@
 
 use kube::api::DynamicObject;
 use serde_json::{Map, Value};
-use wva_runtime::Optional;
+use wva_runtime::OptionalCache;
 use wva_runtime::cache::Projection;
 
 /// Separator of labels. Neither keys nor values can contain it.
@@ -38,7 +38,7 @@ impl Labels {
 
 /// InferencePool cache.
 #[derive(Clone)]
-pub struct InferencePools(pub(crate) Optional<Pool>);
+pub struct InferencePools(pub(crate) OptionalCache<Pool>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {

@@ -20,8 +20,8 @@ use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher;
 use wva_crds::VariantAutoscaling;
 use wva_runtime::optional::OptionalWatch;
-use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config, unobserved};
-use wva_runtime::{Availability, Cache, Optional};
+use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config, no_observer};
+use wva_runtime::{Availability, Cache, OptionalCache};
 
 use crate::observe::pools::{InferencePools, Pool};
 
@@ -57,7 +57,7 @@ pub struct Watches {
     pub(crate) variants: Cache<Arc<Variant>>,
     pub(crate) deployments: Cache<Workload>,
     pub(crate) stateful_sets: Cache<Workload>,
-    pub(crate) leader_worker_sets: Optional<Workload>,
+    pub(crate) leader_worker_sets: OptionalCache<Workload>,
     /// ReplicaSets, for their owners.
     pub(crate) replica_sets: Cache<OwnedSet>,
     /// Pods, for their owners and their progress.
@@ -65,7 +65,7 @@ pub struct Watches {
     /// HorizontalPodAutoscalers, for bounds and tolerances.
     pub(crate) autoscalers: Cache<Autoscaler>,
     /// ScaledObjects, for bounds.
-    pub(crate) scaled_objects: Optional<Autoscaler>,
+    pub(crate) scaled_objects: OptionalCache<Autoscaler>,
     /// Nodes and pods of the GPU inventory; `None` without an inventory.
     pub(crate) gpus: Option<GpuWatches>,
     /// Namespaces, for the exclusion annotation; `None` in single-namespace mode.
@@ -106,7 +106,7 @@ pub fn watch_variants(scope: &mut WatchScope<'_>, observe: Observer<DynamicObjec
 pub fn watch_namespaces(scope: &mut WatchScope<'_>) -> Cache<NamespaceFacts> {
     let all = Api::<PartialObjectMeta<Namespace>>::all(scope.client.clone());
     let stream = watcher::watcher(all, config());
-    scope.watch("watch of Namespaces", stream, NamespaceFacts::namespaces(), unobserved())
+    scope.watch("watch of Namespaces", stream, NamespaceFacts::namespaces(), no_observer())
 }
 
 /// Starts all other watches of the controller. Admission shares the caches of VariantAutoscalings and Namespaces, and
@@ -119,7 +119,7 @@ pub fn watch_all(
     gpu_config: &GpuWatchConfig,
 ) -> Watches {
     let pods = watcher::watcher(scope.api::<WatchedPod>(), config());
-    let pods = scope.watch("watch of Pods", pods, PodFacts::pods(), unobserved());
+    let pods = scope.watch("watch of Pods", pods, PodFacts::pods(), no_observer());
     let deployments = watcher::watcher(scope.api::<Deployment>(), config());
     let stateful_sets = watcher::watcher(scope.api::<StatefulSet>(), config());
     let replica_sets = watcher::watcher(scope.api::<PartialObjectMeta<ReplicaSet>>(), config());
@@ -131,18 +131,18 @@ pub fn watch_all(
         pods,
         leader_worker_sets: watch_leader_worker_sets(scope),
         scaled_objects: watch_scaled_objects(scope, observe.scaled_objects),
-        deployments: scope.watch("watch of Deployments", deployments, Workload::deployments(), unobserved()),
+        deployments: scope.watch("watch of Deployments", deployments, Workload::deployments(), no_observer()),
         stateful_sets: scope.watch(
             "watch of StatefulSets",
             stateful_sets,
             Workload::stateful_sets(),
-            unobserved(),
+            no_observer(),
         ),
         replica_sets: scope.watch(
             "watch of ReplicaSets",
             replica_sets,
             OwnedSet::replica_sets(),
-            unobserved(),
+            no_observer(),
         ),
         autoscalers: scope.watch(
             "watch of HorizontalPodAutoscalers",
@@ -156,7 +156,7 @@ pub fn watch_all(
 fn watch_scaled_objects(
     scope: &mut WatchScope<'_>,
     observe: Observer<DynamicObject>,
-) -> Optional<Autoscaler> {
+) -> OptionalCache<Autoscaler> {
     let kind =
         DynamicKind { group: "keda.sh", version: "v1alpha1", kind: "ScaledObject", plural: "scaledobjects" };
     let watch = OptionalWatch {
@@ -168,7 +168,7 @@ fn watch_scaled_objects(
     scope.watch_optional(watch, Autoscaler::scaled_objects(), observe)
 }
 
-fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> Optional<Workload> {
+fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> OptionalCache<Workload> {
     let kind = DynamicKind {
         group: "leaderworkerset.x-k8s.io",
         version: "v1",
@@ -181,7 +181,7 @@ fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> Optional<Workload> {
         api: scope.dynamic(kind),
         config: config(),
     };
-    scope.watch_optional(watch, Workload::leader_worker_sets(), unobserved())
+    scope.watch_optional(watch, Workload::leader_worker_sets(), no_observer())
 }
 
 /// Starts the watch of InferencePools in an API group.
@@ -193,5 +193,5 @@ pub fn watch_inference_pools(scope: &mut WatchScope<'_>, group: &str) -> Inferen
     let kind = DynamicKind { group, version, kind: "InferencePool", plural: "inferencepools" };
     let api = scope.dynamic(kind);
     let watch = OptionalWatch { task: "watch of InferencePools", name, api, config: config() };
-    InferencePools(scope.watch_optional(watch, Pool::projection(), unobserved()))
+    InferencePools(scope.watch_optional(watch, Pool::projection(), no_observer()))
 }

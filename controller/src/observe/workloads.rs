@@ -66,7 +66,7 @@ pub(crate) fn list(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labe
         ("StatefulSet", &watches.stateful_sets),
         (LEADER_WORKER_SET, &watches.leader_worker_sets.cache),
     ] {
-        cache.each_of(namespace, |name, workload| {
+        cache.for_each_in(namespace, |name, workload| {
             let (namespace, kind) = (namespace.to_owned(), kind.to_owned());
             all.push((WorkloadKey { namespace, kind, name: name.to_owned() }, workload.pod_labels.clone()));
         });
@@ -77,9 +77,9 @@ pub(crate) fn list(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labe
 fn inspect<T>(watches: &Watches, key: &WorkloadKey, read: impl FnOnce(&Workload) -> T) -> Option<T> {
     let WorkloadKey { namespace, kind, name } = key;
     match kind.as_str() {
-        "Deployment" => watches.deployments.ask(namespace, name, read),
-        "StatefulSet" => watches.stateful_sets.ask(namespace, name, read),
-        LEADER_WORKER_SET => watches.leader_worker_sets.cache.ask(namespace, name, read),
+        "Deployment" => watches.deployments.get_with(namespace, name, read),
+        "StatefulSet" => watches.stateful_sets.get_with(namespace, name, read),
+        LEADER_WORKER_SET => watches.leader_worker_sets.cache.get_with(namespace, name, read),
         _ => None,
     }
 }

@@ -235,14 +235,14 @@ async fn write(client: Client, event: Event) -> Result<(), String> {
         Ok(Err(kube::Error::Api(status))) if status.code == 409 && event.metadata.name.is_some() => Ok(()),
         Ok(Err(error @ kube::Error::Api(_))) => {
             tracing::warn!(
-                error = call.failed(&error),
+                error = call.describe_failure(&error),
                 reason = event.reason,
                 "An event could not be written"
             );
             Ok(())
         }
-        Ok(Err(error)) => Err(call.failed(&error)),
-        Err(elapsed) => Err(call.failed(&elapsed)),
+        Ok(Err(error)) => Err(call.describe_failure(&error)),
+        Err(elapsed) => Err(call.describe_failure(&elapsed)),
     }
 }
 

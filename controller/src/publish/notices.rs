@@ -94,7 +94,7 @@ async fn written(client: &Client, event: &Event) -> bool {
         Ok(Err(error)) => {
             let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
             tracing::warn!(
-                error = call.failed(&error),
+                error = call.describe_failure(&error),
                 reason,
                 "An event could not be written: it is tried again"
             );

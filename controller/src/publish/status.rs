@@ -254,7 +254,7 @@ impl FailureLog {
         error: Option<&WriteError>,
     ) {
         self.has_failed |= error.is_some();
-        let stage = failing.note(key, error.is_some(), Instant::now());
+        let stage = failing.record(key, error.is_some(), Instant::now());
         let Some(stage) = stage else { return };
         match error {
             Some(error) if self.first.is_none() => self.first = Some((error.to_string(), stage.count())),
@@ -289,8 +289,8 @@ async fn write(
         Ok(Ok(object)) => Ok(revision(&object)),
         // Deleted in the meantime: the watch will say so, and there is nothing left to write to.
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
-        Ok(Err(error)) => Err(WriteError::Refused(call.failed(&error))),
-        Err(elapsed) => Err(WriteError::NoAnswer(call.failed(&elapsed))),
+        Ok(Err(error)) => Err(WriteError::Refused(call.describe_failure(&error))),
+        Err(elapsed) => Err(WriteError::NoAnswer(call.describe_failure(&elapsed))),
     }
 }
 

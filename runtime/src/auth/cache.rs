@@ -1,4 +1,4 @@
-//! A small cache of decisions: bounded in number (the oldest goes first) and in time.
+//! A small cache with a limit on entries (the oldest is dropped first) and on age.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
@@ -9,30 +9,34 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub(super) struct Cache<K, V> {
-    most: usize,
-    life: Duration,
+    max_entries: usize,
+    lifetime: Duration,
     entries: Mutex<Entries<K, V>>,
 }
 
 struct Entries<K, V> {
     values: HashMap<K, (Instant, V)>,
-    /// Every key once, in order of insertion.
+    /// Keys in order of insertion.
     order: VecDeque<K>,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
-    pub(super) fn new(most: usize, life: Duration) -> Self {
-        Self { most, life, entries: Mutex::new(Entries { values: HashMap::new(), order: VecDeque::new() }) }
+    pub(super) fn new(max_entries: usize, lifetime: Duration) -> Self {
+        Self {
+            max_entries,
+            lifetime,
+            entries: Mutex::new(Entries { values: HashMap::new(), order: VecDeque::new() }),
+        }
     }
 
     pub(super) fn get<Q: Eq + Hash + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        self.get_within(key, self.life)
+        self.get_within(key, self.lifetime)
     }
 
-    /// A value of at most this age, which may be beyond its life.
+    /// Value that is younger than `age`, which may exceed the lifetime.
     pub(super) fn get_within<Q: Eq + Hash + ?Sized>(&self, key: &Q, age: Duration) -> Option<V>
     where
         K: Borrow<Q>,
@@ -55,18 +59,18 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     pub(super) fn insert(&self, key: K, value: V) {
         let mut entries = self.lock();
         if entries.values.insert(key.clone(), (Instant::now(), value)).is_some() {
-            // Written anew, so it is the youngest now.
+            // Written again, so it is the newest now.
             entries.order.retain(|known| *known != key);
         }
         entries.order.push_back(key);
-        while entries.order.len() > self.most {
+        while entries.order.len() > self.max_entries {
             if let Some(oldest) = entries.order.pop_front() {
                 entries.values.remove(&oldest);
             }
         }
     }
 
-    /// A panic elsewhere leaves at worst an entry of one map without its twin, which both methods bear.
+    /// A panic leaves at worst a key in one collection only, which all methods tolerate.
     fn lock(&self) -> MutexGuard<'_, Entries<K, V>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn forgets_by_age_and_by_number() {
+    async fn drops_entries_by_age_and_number() {
         let cache: Cache<String, u32> = Cache::new(2, Duration::from_mins(1));
         cache.insert("a".into(), 1);
         cache.insert("b".into(), 2);

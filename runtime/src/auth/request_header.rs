@@ -1,5 +1,5 @@
-//! The aggregator's way of saying for whom it asks: headers, believed only behind a client certificate of the
-//! request-header CA with an allowed common name. The cluster publishes all of it in one ConfigMap, which is watched.
+//! Request-header authentication: the aggregator names the user in headers. They count only with a client certificate
+//! of the request-header CA and an allowed common name. The cluster publishes the configuration in a ConfigMap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use tokio_util::sync::CancellationToken;
 
-use super::{ANONYMOUS, AUTHENTICATED, Gate, Peer, User};
+use super::{ANONYMOUS, AUTHENTICATED, DelegatedAuth, Peer, User};
 use crate::api_call::ApiCall;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 const CA: &str = "requestheader-client-ca-file";
 
-/// Why the ConfigMap gives no request-header authentication.
+/// The ConfigMap does not configure request-header authentication.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestHeaderError {
-    /// No such entry: the API server runs without aggregation.
+    /// The entry is missing: the API server runs without aggregation.
     #[error("entry {0} is absent: the API server runs without --requestheader-client-ca-file")]
     Absent(&'static str),
-    /// The entry holds no CA certificates.
+    /// The entry has no CA certificate.
     #[error("entry {CA} holds no usable CA certificate")]
     NoCa,
-    /// A list entry is no JSON list of texts, or of header names where it has to be.
+    /// The entry is not a JSON list of strings or header names.
     #[error("entry {0} is not a JSON list of header names or common names")]
     BadList(&'static str),
 }
 
-/// What the aggregator proves itself with and which headers it uses.
+/// Request-header configuration: CA, allowed names and headers of the aggregator.
 pub struct RequestHeader {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Common names; empty means any certificate of the CA.
+    /// Allowed common names; empty allows any certificate of the CA.
     allowed_names: Vec<String>,
     username: Vec<HeaderName>,
     uid: Vec<HeaderName>,
@@ -51,10 +51,10 @@ pub struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// Reads the data of the ConfigMap.
+    /// Parses the data of the ConfigMap.
     ///
     /// # Errors
-    /// [`RequestHeaderError`]; request headers must not be believed then.
+    /// [`RequestHeaderError`]; request headers must not count then.
     pub fn parse(data: &BTreeMap<String, String>) -> Result<Self, RequestHeaderError> {
         let pem = data.get(CA).ok_or(RequestHeaderError::Absent(CA))?;
         let mut roots = RootCertStore::empty();
@@ -80,7 +80,7 @@ impl RequestHeader {
         })
     }
 
-    /// The user that the headers name, if the certificate entitles the sender to name one.
+    /// User in the headers; `None` without a user or an accepted certificate.
     pub(super) fn user(&self, peer: &Peer, headers: &HeaderMap) -> Option<User> {
         let (leaf, intermediates) = peer.chain()?;
         self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).ok()?;
@@ -88,7 +88,7 @@ impl RequestHeader {
             return None;
         }
         let values = |names: &[HeaderName]| -> Option<Vec<String>> {
-            // A value that is no text makes the whole request unbelievable: half a set of groups is another user.
+            // One value that is not UTF-8 invalidates the request: a user with fewer groups is another user.
             names
                 .iter()
                 .flat_map(|name| headers.get_all(name))
@@ -99,7 +99,7 @@ impl RequestHeader {
         let name = first(&self.username)??;
         let uid = first(&self.uid)?;
         let mut groups = values(&self.group)?;
-        // As every API server does: who has a name belongs to this group, whether the aggregator says so or not.
+        // Every API server adds this group to each named user.
         if name != ANONYMOUS && !groups.iter().any(|group| group == AUTHENTICATED) {
             groups.push(AUTHENTICATED.to_owned());
         }
@@ -134,7 +134,7 @@ fn common_name(cert: &CertificateDer<'_>) -> Option<String> {
     Some(name)
 }
 
-/// Keys of extra headers are percent-encoded; one that is not so encoded stays as it is, as in Kubernetes.
+/// Decodes the percent-encoded key of an extra header. An invalid encoding is kept, as in Kubernetes.
 fn percent_decoded(key: &str) -> String {
     let decoded = || {
         let (mut bytes, mut rest) = (Vec::new(), key.as_bytes());
@@ -153,46 +153,50 @@ fn percent_decoded(key: &str) -> String {
     decoded().unwrap_or_else(|| key.to_owned())
 }
 
-impl Gate {
-    /// Keeps the request-header configuration up to date until `shutdown`. Where the ConfigMap is forbidden, absent
-    /// or unusable, bearer tokens alone count; the log says so once, and what has been read stays in use while the
-    /// API server merely does not answer.
+impl DelegatedAuth {
+    /// Watches the request-header configuration until `shutdown`. If the ConfigMap is forbidden, absent or invalid,
+    /// only bearer tokens count. While the API server does not answer, the last configuration stays in use.
     pub async fn watch_request_header(&self, shutdown: CancellationToken) {
-        shutdown.run_until_cancelled(Box::pin(self.follow())).await;
+        shutdown.run_until_cancelled(Box::pin(self.run_watch())).await;
     }
 
-    async fn follow(&self) {
+    async fn run_watch(&self) {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), NAMESPACE);
         let mut changes = watch_object(api, NAME).default_backoff().boxed();
-        let mut said = None;
-        let mut say = |why: Option<String>| {
-            if said.as_ref() != Some(&why) {
-                match &why {
-                    None => tracing::info!("Reading {NAMESPACE}/{NAME}: request headers count"),
-                    Some(why) => tracing::warn!(%why, "No {NAMESPACE}/{NAME}: bearer tokens alone count"),
+        let mut logged = None;
+        let mut log = |error: Option<String>| {
+            if logged.as_ref() != Some(&error) {
+                match &error {
+                    None => tracing::info!("Read ConfigMap {NAMESPACE}/{NAME}; accepting request headers"),
+                    Some(error) => {
+                        tracing::warn!(
+                            error,
+                            "ConfigMap {NAMESPACE}/{NAME} not usable; accepting only bearer tokens"
+                        );
+                    }
                 }
-                said = Some(why);
+                logged = Some(error);
             }
         };
-        while let Some(found) = changes.next().await {
-            match found {
+        while let Some(change) = changes.next().await {
+            match change {
                 Ok(Some(map)) => {
                     let parsed = RequestHeader::parse(&map.data.unwrap_or_default());
-                    say(parsed.as_ref().err().map(ToString::to_string));
+                    log(parsed.as_ref().err().map(ToString::to_string));
                     self.set_request_header(parsed.ok());
                 }
                 Ok(None) => {
-                    say(Some("it does not exist".to_owned()));
+                    log(Some("it does not exist".to_owned()));
                     self.set_request_header(None);
                 }
                 Err(error) => {
                     let call =
                         ApiCall { verb: "watch", resource: "configmaps", namespace: NAMESPACE, name: NAME };
-                    let error = call.failed(&error);
+                    let error = call.describe_failure(&error);
                     if self.request_header.load().is_none() {
-                        say(Some(error));
+                        log(Some(error));
                     } else {
-                        tracing::debug!(error, "A watch broke off: trying again");
+                        tracing::debug!(error, "Watch interrupted; retrying");
                     }
                 }
             }

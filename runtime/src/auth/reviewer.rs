@@ -1,5 +1,5 @@
-//! Asks the API server who a token belongs to and what a user may do: `TokenReview` and `SubjectAccessReview`, a bounded
-//! number at a time.
+//! Reviews by the API server: `TokenReview` (user of a token) and `SubjectAccessReview` (permissions of a user), with a
+//! limit on concurrent ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,29 +14,29 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Action, User};
 
-/// One call to the API server. An HPA gives up after half a minute, the aggregator's check after 6 seconds.
-const CALL: Duration = Duration::from_secs(4);
-/// The same about a caller that an earlier answer holds for: Prometheus gives up a scrape after 10 seconds.
-pub(super) const KNOWN_CALL: Duration = Duration::from_secs(2);
-/// Reviews of one kind at a time. A later one waits for its turn within the time of the call.
-pub(super) const REVIEWS: usize = 16;
+/// Limit of one review. An HPA gives up after 30 seconds, the aggregator's check after 6.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(4);
+/// Limit of a review that an earlier answer can replace. Prometheus gives up a scrape after 10 seconds.
+pub(super) const KNOWN_REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
+/// Concurrent reviews of one kind. Another one waits for a slot within its time limit.
+pub(super) const MAX_REVIEWS: usize = 16;
 
-/// Why a review was not answered.
+/// A review without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unanswered {
-    /// The API server cannot be reached, or fails.
+pub(super) enum ReviewError {
+    /// The API server is unreachable or returned a server error.
     Unreachable,
-    /// It refused the review, or there was no turn to ask it.
+    /// The API server refused the review, or no slot was free in time.
     NotReviewed,
 }
 
 /// Sends reviews to the API server.
 pub(super) struct Reviewer {
     client: kube::Client,
-    /// Apart from those of users: anybody can make up tokens, and a known user must not wait for them.
-    token_turns: Semaphore,
-    access_turns: Semaphore,
-    /// The last review had no answer.
+    /// Separate from `access_slots`: reviews of invented tokens must not delay known users.
+    token_slots: Semaphore,
+    access_slots: Semaphore,
+    /// Whether the last review had no answer.
     is_unreachable: AtomicBool,
 }
 
@@ -44,17 +44,21 @@ impl Reviewer {
     pub(super) fn new(client: kube::Client) -> Self {
         Self {
             client,
-            token_turns: Semaphore::new(REVIEWS),
-            access_turns: Semaphore::new(REVIEWS),
+            token_slots: Semaphore::new(MAX_REVIEWS),
+            access_slots: Semaphore::new(MAX_REVIEWS),
             is_unreachable: AtomicBool::new(false),
         }
     }
 
-    /// The user of a token; `None` where the API server does not accept it. `known`: an earlier answer holds for it.
-    pub(super) async fn review_token(&self, token: &str, known: bool) -> Result<Option<User>, Unanswered> {
+    /// User of a token; `None` for a token that the API server rejects. `is_known`: an earlier answer can replace it.
+    pub(super) async fn review_token(
+        &self,
+        token: &str,
+        is_known: bool,
+    ) -> Result<Option<User>, ReviewError> {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
-        let review = self.create("TokenReview", &self.token_turns, &review, known).await?;
+        let review = self.create("TokenReview", &self.token_slots, &review, is_known).await?;
         let status = review.status.unwrap_or_default();
         if status.authenticated != Some(true) {
             return Ok(None);
@@ -65,13 +69,13 @@ impl Reviewer {
         Ok(Some(User { name, uid: user.uid, groups, extra }))
     }
 
-    /// Whether `user` may do `action`, and the API server's reason where it may not.
+    /// Checks whether `user` may do `action`; the inner error is the API server's reason.
     pub(super) async fn review_access(
         &self,
         user: &User,
         action: &Action,
-        known: bool,
-    ) -> Result<Result<(), String>, Unanswered> {
+        is_known: bool,
+    ) -> Result<Result<(), String>, ReviewError> {
         let mut spec = SubjectAccessReviewSpec {
             user: Some(user.name.clone()),
             uid: user.uid.clone(),
@@ -96,7 +100,7 @@ impl Reviewer {
             }
         }
         let review = SubjectAccessReview { spec, ..SubjectAccessReview::default() };
-        let review = self.create("SubjectAccessReview", &self.access_turns, &review, known).await?;
+        let review = self.create("SubjectAccessReview", &self.access_slots, &review, is_known).await?;
         let status = review.status.unwrap_or_default();
         if status.allowed && status.denied != Some(true) {
             return Ok(Ok(()));
@@ -104,17 +108,17 @@ impl Reviewer {
         Ok(Err(status
             .reason
             .filter(|reason| !reason.is_empty())
-            .unwrap_or_else(|| "no rule allows it".to_owned())))
+            .unwrap_or_else(|| "no RBAC rule allows it".to_owned())))
     }
 
-    /// Posts a review. Nothing of its content is logged: it holds tokens.
+    /// Creates a review. Its content is never logged, because it contains tokens.
     async fn create<K>(
         &self,
         kind: &'static str,
-        turns: &Semaphore,
+        slots: &Semaphore,
         review: &K,
-        known: bool,
-    ) -> Result<K, Unanswered>
+        is_known: bool,
+    ) -> Result<K, ReviewError>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
             + Clone
@@ -123,12 +127,12 @@ impl Reviewer {
             + serde::de::DeserializeOwned,
     {
         let api: Api<K> = Api::all(self.client.clone());
-        let limit = if known { KNOWN_CALL } else { CALL };
+        let limit = if is_known { KNOWN_REVIEW_TIMEOUT } else { REVIEW_TIMEOUT };
         let deadline = Instant::now() + limit;
-        // Never closed.
-        let Ok(_turn) = timeout_at(deadline, turns.acquire()).await else {
-            tracing::debug!(kind, "No turn for a review in time");
-            return Err(Unanswered::NotReviewed);
+        // The semaphore is never closed.
+        let Ok(_slot) = timeout_at(deadline, slots.acquire()).await else {
+            tracing::debug!(kind, "No free slot for a review in time");
+            return Err(ReviewError::NotReviewed);
         };
         let params = PostParams::default();
         let error = match timeout_at(deadline, api.create(&params, review)).await {
@@ -139,13 +143,13 @@ impl Reviewer {
                 return Ok(answer);
             }
             Ok(Err(error)) if !is_unreachable(&error) => {
-                warn_of_refusal(kind, &error);
-                return Err(Unanswered::NotReviewed);
+                warn_review_refused(kind, &error);
+                return Err(ReviewError::NotReviewed);
             }
             Ok(Err(error)) => crate::api_call::root_cause(&error),
             Err(_) => format!("no answer within {limit:?}"),
         };
-        // Once per outage: Prometheus asks every few seconds.
+        // Logged once per outage: Prometheus scrapes every few seconds.
         if !self.is_unreachable.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 kind,
@@ -153,18 +157,18 @@ impl Reviewer {
                 "The API server could not be asked for a review; callers allowed in the last 10 minutes are still served"
             );
         }
-        Err(Unanswered::Unreachable)
+        Err(ReviewError::Unreachable)
     }
 }
 
-fn warn_of_refusal(kind: &'static str, error: &kube::Error) {
+fn warn_review_refused(kind: &'static str, error: &kube::Error) {
     if let kube::Error::Api(status) = error
         && status.code == 403
     {
         tracing::warn!(
             kind,
             error = %status,
-            "The service account of wva may not create a {kind}: bind it to the cluster role system:auth-delegator"
+            "Not allowed to create a {kind}; bind the service account of wva to cluster role system:auth-delegator"
         );
     } else {
         let error = crate::api_call::root_cause(error);
@@ -172,7 +176,7 @@ fn warn_of_refusal(kind: &'static str, error: &kube::Error) {
     }
 }
 
-/// The API server was not reached, or failed. Any other answer is a decision of it.
+/// Whether the API server was not reached or failed. Any other answer is its decision.
 fn is_unreachable(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code >= 500,

@@ -1,4 +1,4 @@
-//! Who is believed, who may, and how often the API server is asked.
+//! Authentication, authorization, and the number of reviews they need.
 
 use axum::http::{HeaderName, HeaderValue};
 use rustls::pki_types::CertificateDer;
@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use wva_fakes::reviews::{ClientCa, access_reviews, asks_about_token, review, reviewer};
 use wva_fakes::{FakeApi, Reply};
 
-use super::reviewer::{KNOWN_CALL, REVIEWS};
+use super::reviewer::{KNOWN_REVIEW_TIMEOUT, MAX_REVIEWS};
 use super::*;
 
 const MAP: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
@@ -26,22 +26,22 @@ fn peer(cert: &rcgen::Certificate) -> Peer {
     Peer::new(Some(&chain))
 }
 
-fn gate(allowed: &'static [&'static str]) -> (FakeApi, Gate) {
+fn auth(allowed: &'static [&'static str]) -> (FakeApi, DelegatedAuth) {
     let fake = reviewer(allowed);
-    let gate = Gate::new(fake.client());
-    (fake, gate)
+    let auth = DelegatedAuth::new(fake.client());
+    (fake, auth)
 }
 
-/// Name of the user whose header this is.
-async fn authenticate(gate: &Gate, authorization: &str) -> Result<String, Refusal> {
+/// Name of the authenticated user.
+async fn authenticate(auth: &DelegatedAuth, authorization: &str) -> Result<String, AuthError> {
     let headers = headers(&[("authorization", authorization)]);
-    gate.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
+    auth.authenticate(&Peer::default(), &headers).await.map(|user| user.name)
 }
 
-/// Name of this user, where it may read the metrics.
-async fn admit(gate: &Gate, user: &str) -> Result<String, Refusal> {
+/// Name of the user if it may read the metrics.
+async fn check_request(auth: &DelegatedAuth, user: &str) -> Result<String, AuthError> {
     let bearer = headers(&[("authorization", &format!("Bearer token-of-{user}"))]);
-    gate.admit(&Peer::default(), &bearer, metrics()).await.map(|user| user.name)
+    auth.check_request(&Peer::default(), &bearer, metrics()).await.map(|user| user.name)
 }
 
 fn metrics() -> Action {
@@ -58,11 +58,11 @@ fn config(
 }
 
 #[test]
-fn the_aggregators_headers_make_a_user() {
+fn reads_user_from_aggregator_headers() {
     let ca = ClientCa::generate();
     let config = config(&ca, |_| {}).unwrap();
     let (cert, _) = ca.issue("front-proxy-client");
-    let asked = headers(&[
+    let sent = headers(&[
         ("X-Remote-User", "system:serviceaccount:kube-system:horizontal-pod-autoscaler"),
         ("X-Remote-Uid", "u-1"),
         ("X-Remote-Group", "system:serviceaccounts"),
@@ -78,14 +78,14 @@ fn the_aggregators_headers_make_a_user() {
             .map(|(k, v)| (k.to_owned(), vec![v.to_owned()]))
             .into(),
     };
-    assert_eq!(config.user(&peer(&cert), &asked), Some(want));
+    assert_eq!(config.user(&peer(&cert), &sent), Some(want));
 }
 
 #[test]
-fn headers_count_behind_an_allowed_certificate_alone() {
+fn headers_count_only_with_an_allowed_certificate() {
     let (ca, other) = (ClientCa::generate(), ClientCa::generate());
-    let (good, wrong_name) = (ca.issue("front-proxy-client").0, ca.issue("somebody").0);
-    let stranger = other.issue("front-proxy-client").0;
+    let (good, wrong_name) = (ca.issue("front-proxy-client").0, ca.issue("other-client").0);
+    let other_ca = other.issue("front-proxy-client").0;
     let parsed = config(&ca, |_| {}).unwrap();
     let any_name =
         config(&ca, |d| drop(d.insert("requestheader-allowed-names".into(), "[]".into()))).unwrap();
@@ -95,14 +95,14 @@ fn headers_count_behind_an_allowed_certificate_alone() {
         ("no certificate", &parsed, Peer::default(), &named, false),
         ("wrong name", &parsed, peer(&wrong_name), &named, false),
         ("any name", &any_name, peer(&wrong_name), &named, true),
-        ("another CA", &parsed, peer(&stranger), &named, false),
-        ("another CA, any name", &any_name, peer(&stranger), &named, false),
+        ("another CA", &parsed, peer(&other_ca), &named, false),
+        ("another CA, any name", &any_name, peer(&other_ca), &named, false),
         ("no user", &parsed, peer(&good), &headers(&[]), false),
         ("empty user", &parsed, peer(&good), &headers(&[("X-Remote-User", "")]), false),
         ("user and other header", &parsed, peer(&good), &headers(&[("X-User", "alice")]), false),
     ];
-    for (what, config, peer, headers, believed) in rows {
-        assert_eq!(config.user(&peer, headers).is_some(), believed, "{what}");
+    for (what, config, peer, headers, want) in rows {
+        assert_eq!(config.user(&peer, headers).is_some(), want, "{what}");
     }
     let mut garbled = named.clone();
     garbled.insert("X-Remote-Group", HeaderValue::from_bytes(b"\xff").unwrap());
@@ -110,7 +110,7 @@ fn headers_count_behind_an_allowed_certificate_alone() {
 }
 
 #[test]
-fn a_config_map_that_gives_no_ca_is_refused() {
+fn refuses_config_map_without_ca() {
     let ca = ClientCa::generate();
     let file = "requestheader-client-ca-file";
     let (names, users) = ("requestheader-allowed-names", "requestheader-username-headers");
@@ -128,61 +128,61 @@ fn a_config_map_that_gives_no_ca_is_refused() {
 }
 
 #[tokio::test]
-async fn tokens_are_reviewed_once_a_minute_and_refusals_too() {
+async fn reviews_each_token_once_a_minute() {
     tokio::time::pause();
-    let (fake, gate) = gate(&[]);
-    let ask = async |authorization: &str| authenticate(&gate, authorization).await;
+    let (fake, auth) = auth(&[]);
+    let ask = async |authorization: &str| authenticate(&auth, authorization).await;
     for _ in 0..3 {
         assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
-        assert_eq!(ask("bearer nonsense").await, Err(Refusal::Unauthenticated));
+        assert_eq!(ask("bearer nonsense").await, Err(AuthError::Unauthenticated));
     }
     assert_eq!(fake.count(asks_about_token), 2);
     for bad in ["", "Bearer", "Bearer ", "Basic token-of-alice", "token-of-alice"] {
-        assert_eq!(ask(bad).await, Err(Refusal::Unauthenticated), "{bad:?}");
+        assert_eq!(ask(bad).await, Err(AuthError::Unauthenticated), "{bad:?}");
     }
     assert_eq!(
-        ask(&format!("Bearer {}", "x".repeat(LONGEST_TOKEN + 1))).await,
-        Err(Refusal::Unauthenticated)
+        ask(&format!("Bearer {}", "x".repeat(MAX_TOKEN_BYTES + 1))).await,
+        Err(AuthError::Unauthenticated)
     );
-    assert_eq!(fake.count(asks_about_token), 2, "nothing of that is worth asking");
+    assert_eq!(fake.count(asks_about_token), 2, "malformed headers need no review");
     tokio::time::advance(CACHE_LIFETIME).await;
     assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
     assert_eq!(fake.count(asks_about_token), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_push_no_users_out() {
-    let (fake, gate) = gate(&[]);
-    let ask = async |token: &str| authenticate(&gate, &format!("Bearer {token}")).await;
+async fn invented_tokens_do_not_evict_users() {
+    let (fake, auth) = auth(&[]);
+    let ask = async |token: &str| authenticate(&auth, &format!("Bearer {token}")).await;
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
-    for i in 0..=KEPT {
-        gate.made_up.insert(format!("made-up-{i}"), ());
+    for i in 0..=CACHE_SIZE {
+        auth.rejected_tokens.insert(format!("invented-{i}"), ());
     }
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
     assert_eq!(fake.count(asks_about_token), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_of_made_up_tokens_are_rate_limited() {
-    let (fake, gate) = gate(&[]);
-    let ask = async |token: &str| authenticate(&gate, &format!("Bearer {token}")).await;
+async fn reviews_of_invented_tokens_are_rate_limited() {
+    let (fake, auth) = auth(&[]);
+    let ask = async |token: &str| authenticate(&auth, &format!("Bearer {token}")).await;
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
     let flood = async |wave: u32| {
         let mut answers = Vec::new();
-        for i in 0..10 * UNKNOWN_TOKENS {
-            answers.push(ask(&format!("made-up-{wave}-{i}")).await);
+        for i in 0..10 * UNKNOWN_TOKEN_BURST {
+            answers.push(ask(&format!("invented-{wave}-{i}")).await);
         }
-        let of = |refusal: &Refusal| answers.iter().filter(|a| a.as_ref().err() == Some(refusal)).count();
-        assert_eq!(of(&Refusal::Unauthenticated) + of(&Refusal::TooMany), answers.len());
+        let count = |error: &AuthError| answers.iter().filter(|a| a.as_ref().err() == Some(error)).count();
+        assert_eq!(count(&AuthError::Unauthenticated) + count(&AuthError::TooManyRequests), answers.len());
     };
     flood(0).await;
-    let burst = usize::try_from(UNKNOWN_TOKENS).unwrap();
+    let burst = usize::try_from(UNKNOWN_TOKEN_BURST).unwrap();
     assert_eq!(fake.count(asks_about_token), burst, "alice and the rest of the burst");
     tokio::time::advance(Duration::from_secs(5)).await;
     flood(1).await;
     assert_eq!(fake.count(asks_about_token), burst + 10, "two a second");
-    assert_eq!(ask("token-of-bob").await, Err(Refusal::TooMany));
-    // A token that was seen valid before is reviewed again, whatever strangers do.
+    assert_eq!(ask("token-of-bob").await, Err(AuthError::TooManyRequests));
+    // A token that was valid before is reviewed again, whatever other clients send.
     tokio::time::advance(CACHE_LIFETIME).await;
     flood(2).await;
     let reviews = fake.count(asks_about_token);
@@ -191,17 +191,18 @@ async fn reviews_of_made_up_tokens_are_rate_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_is_known() {
-    let (fake, gate) = gate(&["alice"]);
+async fn concurrent_invented_tokens_do_not_delay_known_users() {
+    let (fake, auth) = auth(&["alice"]);
     fake.set_rule(|r| if asks_about_token(r) { Some(Reply::Hang) } else { review(r, &["alice"], &[]) });
     let peer = Peer::default();
-    let made_up: Vec<_> =
-        (0..2 * REVIEWS).map(|i| headers(&[("authorization", &format!("Bearer made-up-{i}"))])).collect();
-    let asking = futures::future::join_all(made_up.iter().map(|headers| gate.authenticate(&peer, headers)));
-    let mut asking = std::pin::pin!(asking);
+    let invented: Vec<_> = (0..2 * MAX_REVIEWS)
+        .map(|i| headers(&[("authorization", &format!("Bearer invented-{i}"))]))
+        .collect();
+    let flood = futures::future::join_all(invented.iter().map(|headers| auth.authenticate(&peer, headers)));
+    let mut flood = std::pin::pin!(flood);
     let alice = User { name: "alice".into(), ..User::default() };
     let allowed = async {
-        let allowed = gate.authorize(&alice, metrics()).await;
+        let allowed = auth.authorize(&alice, metrics()).await;
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -209,18 +210,18 @@ async fn made_up_tokens_are_asked_about_a_few_at_a_time_and_hold_up_nobody_who_i
     };
     tokio::select! {
         biased;
-        answers = &mut asking => panic!("{answers:?}"),
+        answers = &mut flood => panic!("{answers:?}"),
         allowed = allowed => assert_eq!(allowed, Ok(())),
     }
-    assert_eq!(fake.count(asks_about_token), REVIEWS);
-    let answers = asking.await;
-    assert!(answers.iter().all(|answer| *answer == Err(Refusal::Undecided)), "{answers:?}");
+    assert_eq!(fake.count(asks_about_token), MAX_REVIEWS);
+    let answers = flood.await;
+    assert!(answers.iter().all(|answer| *answer == Err(AuthError::Unavailable)), "{answers:?}");
 }
 
 #[tokio::test]
-async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute() {
+async fn reviews_access_and_caches_it_for_a_minute() {
     tokio::time::pause();
-    let (fake, gate) = gate(&["alice"]);
+    let (fake, auth) = auth(&["alice"]);
     let alice = User { name: "alice".into(), groups: vec!["g".into()], ..User::default() };
     let metric = Action::Resource {
         verb: "list",
@@ -230,8 +231,8 @@ async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute()
         namespace: "prod".into(),
     };
     for _ in 0..2 {
-        gate.authorize(&alice, metric.clone()).await.unwrap();
-        gate.authorize(&alice, metrics()).await.unwrap();
+        auth.authorize(&alice, metric.clone()).await.unwrap();
+        auth.authorize(&alice, metrics()).await.unwrap();
     }
     let reviews = access_reviews(&fake);
     assert_eq!(reviews.len(), 2, "{reviews:?}");
@@ -242,99 +243,99 @@ async fn access_is_reviewed_in_the_api_servers_terms_and_believed_for_a_minute()
     assert_eq!(reviews[1]["nonResourceAttributes"], json!({"verb": "get", "path": "/metrics"}));
 
     fake.set_rule(|request| review(request, &[], &[]));
-    gate.authorize(&alice, metric.clone()).await.unwrap();
-    // The same name in other groups is somebody else to RBAC.
+    auth.authorize(&alice, metric.clone()).await.unwrap();
+    // The same name with other groups is another user to RBAC.
     let other = User { groups: vec![], ..alice.clone() };
-    let refused = gate.authorize(&other, metric.clone()).await.unwrap_err();
+    let denied = auth.authorize(&other, metric.clone()).await.unwrap_err();
     let text = "user \"alice\" may not list wva_desired_replicas.external.metrics.k8s.io in namespace \"prod\": RBAC says no";
-    assert_eq!(refused.to_string(), text);
+    assert_eq!(denied.to_string(), text);
     tokio::time::advance(CACHE_LIFETIME).await;
-    assert!(matches!(gate.authorize(&alice, metric).await, Err(Refusal::Forbidden { .. })));
+    assert!(matches!(auth.authorize(&alice, metric).await, Err(AuthError::Forbidden { .. })));
 }
 
 #[tokio::test]
 async fn masters_need_no_review() {
-    let (fake, gate) = gate(&[]);
+    let (fake, auth) = auth(&[]);
     let master =
         User { name: "system:kube-aggregator".into(), groups: vec![MASTERS.into()], ..User::default() };
-    gate.authorize(&master, metrics()).await.unwrap();
+    auth.authorize(&master, metrics()).await.unwrap();
     assert_eq!(access_reviews(&fake).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_down_decides_nothing_and_is_not_remembered() {
-    let (fake, gate) = gate(&["alice"]);
+async fn failure_of_api_server_is_not_cached() {
+    let (fake, auth) = auth(&["alice"]);
     fake.reply_to_all(Reply::Failure(500));
-    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Undecided));
+    assert_eq!(check_request(&auth, "alice").await, Err(AuthError::Unavailable));
     fake.set_rule(|request| review(request, &["alice"], &[]));
-    assert_eq!(admit(&gate, "alice").await, Ok("alice".to_owned()));
+    assert_eq!(check_request(&auth, "alice").await, Ok("alice".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn allowed_caller_is_served_while_the_api_server_is_down() {
-    let (fake, gate) = gate(&["alice", "bob"]);
-    assert_eq!(admit(&gate, "alice").await, Ok("alice".to_owned()));
+    let (fake, auth) = auth(&["alice", "bob"]);
+    assert_eq!(check_request(&auth, "alice").await, Ok("alice".to_owned()));
     fake.reply_to_all(Reply::Failure(500));
-    tokio::time::advance(OUTAGE.saturating_sub(Duration::from_secs(1))).await;
-    assert_eq!(admit(&gate, "alice").await, Ok("alice".to_owned()));
-    assert_eq!(admit(&gate, "bob").await, Err(Refusal::Undecided), "it was never allowed");
+    tokio::time::advance(OUTAGE_GRACE.saturating_sub(Duration::from_secs(1))).await;
+    assert_eq!(check_request(&auth, "alice").await, Ok("alice".to_owned()));
+    assert_eq!(check_request(&auth, "bob").await, Err(AuthError::Unavailable), "it was never allowed");
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Undecided), "10 minutes are over");
+    assert_eq!(check_request(&auth, "alice").await, Err(AuthError::Unavailable), "10 minutes are over");
 }
 
 #[tokio::test(start_paused = true)]
 async fn hanging_api_server_keeps_an_allowed_caller_waiting_briefly() {
-    let (fake, gate) = gate(&["alice"]);
-    admit(&gate, "alice").await.unwrap();
+    let (fake, auth) = auth(&["alice"]);
+    check_request(&auth, "alice").await.unwrap();
     fake.set_rule(|request| asks_about_token(request).then_some(Reply::Hang));
     tokio::time::advance(CACHE_LIFETIME).await;
     let start = Instant::now();
-    assert_eq!(authenticate(&gate, "Bearer token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(start.elapsed(), KNOWN_CALL);
+    assert_eq!(authenticate(&auth, "Bearer token-of-alice").await, Ok("alice".to_owned()));
+    assert_eq!(start.elapsed(), KNOWN_REVIEW_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn denied_caller_is_not_served_while_the_api_server_is_down() {
-    let (fake, gate) = gate(&["alice", "bob"]);
+    let (fake, auth) = auth(&["alice", "bob"]);
     for user in ["alice", "bob"] {
-        admit(&gate, user).await.unwrap();
+        check_request(&auth, user).await.unwrap();
     }
-    // The token of one is revoked, the right of the other is taken away, and both have asked since.
+    // Alice's token is revoked, Bob's permission is removed, and both send a request.
     fake.set_rule(|request| review(request, &["alice"], &["alice"]));
     tokio::time::advance(CACHE_LIFETIME).await;
-    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Unauthenticated));
-    let refused = admit(&gate, "bob").await;
-    assert!(matches!(refused, Err(Refusal::Forbidden { .. })), "{refused:?}");
+    assert_eq!(check_request(&auth, "alice").await, Err(AuthError::Unauthenticated));
+    let denied = check_request(&auth, "bob").await;
+    assert!(matches!(denied, Err(AuthError::Forbidden { .. })), "{denied:?}");
     fake.reply_to_all(Reply::Failure(500));
     tokio::time::advance(CACHE_LIFETIME).await;
     for user in ["alice", "bob"] {
-        assert_eq!(admit(&gate, user).await, Err(Refusal::Undecided));
+        assert_eq!(check_request(&auth, user).await, Err(AuthError::Unavailable));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn api_server_that_forbids_reviews_is_not_an_outage() {
-    let (fake, gate) = gate(&["alice"]);
-    admit(&gate, "alice").await.unwrap();
+    let (fake, auth) = auth(&["alice"]);
+    check_request(&auth, "alice").await.unwrap();
     fake.reply_to_all(Reply::Failure(403));
     tokio::time::advance(CACHE_LIFETIME).await;
-    assert_eq!(admit(&gate, "alice").await, Err(Refusal::Undecided));
+    assert_eq!(check_request(&auth, "alice").await, Err(AuthError::Unavailable));
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_config_map_is_followed() {
+async fn watches_the_request_header_config_map() {
     let fake = FakeApi::new();
-    let gate = Arc::new(Gate::new(fake.client()));
+    let auth = Arc::new(DelegatedAuth::new(fake.client()));
     let shutdown = CancellationToken::new();
     let task = tokio::spawn({
-        let (gate, shutdown) = (gate.clone(), shutdown.clone());
-        async move { gate.watch_request_header(shutdown).await }
+        let (auth, shutdown) = (auth.clone(), shutdown.clone());
+        async move { auth.watch_request_header(shutdown).await }
     });
     let named = headers(&[("X-Remote-User", "alice")]);
-    let believes = async |cert: &rcgen::Certificate, wanted: bool| {
+    let await_accepted = async |cert: &rcgen::Certificate, wanted: bool| {
         let deadline = Instant::now() + Duration::from_hours(1);
-        while gate.authenticate(&peer(cert), &named).await.is_ok() != wanted {
-            assert!(Instant::now() < deadline, "believed is not {wanted}");
+        while auth.authenticate(&peer(cert), &named).await.is_ok() != wanted {
+            assert!(Instant::now() < deadline, "the certificate is not accepted: {wanted}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -345,16 +346,16 @@ async fn the_config_map_is_followed() {
     let (first, second) = (ClientCa::generate(), ClientCa::generate());
     let (cert, next) = (first.issue("front-proxy-client").0, second.issue("front-proxy-client").0);
     fake.reply_to_all(Reply::Failure(403));
-    believes(&cert, false).await;
+    await_accepted(&cert, false).await;
     publish(&first);
     fake.clear_rule();
-    believes(&cert, true).await;
-    believes(&next, false).await;
+    await_accepted(&cert, true).await;
+    await_accepted(&next, false).await;
     publish(&second);
-    believes(&next, true).await;
-    believes(&cert, false).await;
+    await_accepted(&next, true).await;
+    await_accepted(&cert, false).await;
     fake.delete(MAP);
-    believes(&next, false).await;
+    await_accepted(&next, false).await;
     shutdown.cancel();
     task.await.unwrap();
 }

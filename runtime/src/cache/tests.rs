@@ -1,5 +1,4 @@
-//! Caches against what the watches show them: whatever happens, and in whatever order, a cache is the one that would be
-//! built anew from the store.
+//! After any order of events, a cache equals one that is built from kube's own store.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::reflector::store;
@@ -7,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What is kept of an object in these tests: a text, of which what comes after a `/` does not concern the engine.
+/// Cached value in these tests. The part after a `/` does not concern the engine.
 type Text = Arc<str>;
 
 fn object(namespace: &str, name: &str, text: &str) -> ConfigMap {
@@ -31,7 +30,7 @@ fn writer() -> Writer<ConfigMap, Text> {
 }
 
 #[test]
-fn a_value_is_found_by_namespace_and_name_until_its_object_is_gone() {
+fn finds_values_by_namespace_and_name_until_deleted() {
     let mut writer = writer();
     let cache = writer.reader();
     for (namespace, name) in [("b", "x"), ("a", "y"), ("a", "x"), ("", "x")] {
@@ -39,17 +38,17 @@ fn a_value_is_found_by_namespace_and_name_until_its_object_is_gone() {
     }
     assert_eq!(cache.get("a", "x").as_deref(), Some("a.x"));
     assert_eq!(cache.get("a", "z"), None);
-    assert_eq!(cache.of_namespace("a"), ["a.x", "a.y"].map(Text::from));
+    assert_eq!(cache.values_in("a"), ["a.x", "a.y"].map(Text::from));
     assert_eq!(cache.all(), [".x", "a.x", "a.y", "b.x"].map(Text::from));
     writer.apply(&Event::Delete(object("b", "x", "")));
     assert_eq!(cache.get("b", "x"), None);
     let mut shown = Vec::new();
-    cache.each(|namespace, name, _| shown.push(format!("{namespace}.{name}")));
+    cache.for_each(|namespace, name, _| shown.push(format!("{namespace}.{name}")));
     assert_eq!(shown, [".x", "a.x", "a.y"]);
 }
 
 #[test]
-fn only_what_concerns_the_engine_is_reason_for_a_cycle() {
+fn only_relevant_changes_need_a_cycle() {
     let mut writer = writer();
     let mut apply = |e: Event<ConfigMap>| writer.apply(&e);
     assert!(apply(Event::Apply(object("ns", "a", "1"))));
@@ -60,7 +59,7 @@ fn only_what_concerns_the_engine_is_reason_for_a_cycle() {
 }
 
 #[test]
-fn a_new_list_is_reason_for_a_cycle_only_when_it_differs() {
+fn new_list_needs_a_cycle_only_if_it_differs() {
     let mut writer = writer();
     let mut list = |names: &[(&str, &str)]| {
         assert!(!writer.apply(&Event::Init));
@@ -78,14 +77,14 @@ fn a_new_list_is_reason_for_a_cycle_only_when_it_differs() {
 }
 
 #[test]
-fn readers_see_the_old_list_until_the_new_one_is_whole() {
+fn readers_see_old_list_until_new_one_is_complete() {
     let mut writer = writer();
     let cache = writer.reader();
     writer.apply(&Event::Apply(object("ns", "a", "a")));
     writer.apply(&Event::Init);
     writer.apply(&Event::InitApply(object("ns", "b", "b")));
     assert_eq!(cache.all(), [Text::from("a")]);
-    // The list was broken off: what it had does not end up in the next.
+    // The list was interrupted: its objects are not part of the next one.
     writer.apply(&Event::Init);
     writer.apply(&Event::InitApply(object("ns", "c", "c")));
     writer.apply(&Event::InitDone);
@@ -93,7 +92,7 @@ fn readers_see_the_old_list_until_the_new_one_is_whole() {
 }
 
 #[test]
-fn what_never_concerns_the_engine_asks_for_no_cycle() {
+fn projection_without_same_needs_no_cycle() {
     let mut writer = Writer::new(Projection { read, same: None });
     let list = [Event::Init, Event::InitApply(object("ns", "a", "1")), Event::InitDone];
     let later = [Event::Apply(object("ns", "a", "2")), Event::Delete(object("ns", "a", "2"))];
@@ -111,21 +110,21 @@ fn indexed() -> Writer<ConfigMap, Text, char> {
 }
 
 #[test]
-fn finds_objects_by_their_keys_in_their_namespace() {
+fn finds_objects_by_key_within_their_namespace() {
     let mut writer = indexed();
     let cache = writer.reader();
-    let found = |key| cache.of_key("ns", &key).join(" ");
+    let found = |key| cache.values_by_key("ns", &key).join(" ");
     writer.apply(&Event::Init);
     for (namespace, name, text) in
         [("ns", "y", "bc"), ("ns", "x", "ab"), ("ns", "z", "-b"), ("other", "x", "b")]
     {
         writer.apply(&Event::InitApply(object(namespace, name, text)));
     }
-    assert_eq!((found('b'), cache.has_any_in("ns")), (String::new(), false), "the list is not whole yet");
+    assert_eq!((found('b'), cache.has_any_in("ns")), (String::new(), false), "the list is not complete yet");
     writer.apply(&Event::InitDone);
     assert_eq!([found('a'), found('b'), found('d')], ["ab", "ab bc", ""]);
-    assert_eq!(cache.other_of_key("ns", &'b', "x").as_deref(), Some("y"));
-    assert_eq!(cache.other_of_key("ns", &'a', "x"), None, "an object is not compared with itself");
+    assert_eq!(cache.other_name_by_key("ns", &'b', "x").as_deref(), Some("y"));
+    assert_eq!(cache.other_name_by_key("ns", &'a', "x"), None, "an object is not compared with itself");
     writer.apply(&Event::Apply(object("ns", "x", "d")));
     assert_eq!([found('a'), found('b'), found('d')], ["", "bc", "d"]);
     writer.apply(&Event::Delete(object("ns", "y", "")));
@@ -137,7 +136,7 @@ fn any_object() -> impl Strategy<Value = ConfigMap> {
     ("[ab]", "[a-c]", "[abc-]{0,3}").prop_map(|(namespace, name, text)| object(&namespace, &name, &text))
 }
 
-/// Events as a watch emits them: single changes, and lists, which may break off.
+/// Events of a watch: single changes, and lists that may be interrupted.
 fn events() -> impl Strategy<Value = Vec<Event<ConfigMap>>> {
     let list = (proptest::collection::vec(any_object(), 0..6), any::<bool>()).prop_map(|(objects, whole)| {
         let shown = objects.into_iter().map(Event::InitApply);
@@ -153,18 +152,18 @@ fn events() -> impl Strategy<Value = Vec<Event<ConfigMap>>> {
 
 proptest! {
     #[test]
-    fn a_cache_is_always_the_one_built_from_the_store(events in events()) {
+    fn cache_always_equals_one_built_from_the_store(events in events()) {
         let mut reflected = store::Writer::<ConfigMap>::default();
         let store = reflected.as_reader();
         let mut writer = indexed();
         for event in events {
             reflected.apply_watcher_event(&event);
             writer.apply(&event);
-            let mut anew = indexed();
+            let mut rebuilt = indexed();
             for object in store.state() {
-                anew.apply(&Event::Apply((*object).clone()));
+                rebuilt.apply(&Event::Apply((*object).clone()));
             }
-            prop_assert_eq!(&*writer.cache.entries(), &*anew.cache.entries());
+            prop_assert_eq!(&*writer.cache.entries(), &*rebuilt.cache.entries());
         }
     }
 }

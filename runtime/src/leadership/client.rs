@@ -1,5 +1,5 @@
-//! A client for what only a leader writes. It lets nothing but reads through at a moment when this replica does not
-//! lead, so that no task has to ask before each of its writes, and none can forget to.
+//! A client that refuses writes while this replica does not lead. Tasks of the leader need no check of their own and
+//! cannot forget it.
 
 use kube::Client;
 use kube::client::Body;
@@ -7,20 +7,20 @@ use tower::BoxError;
 
 use super::Leadership;
 
-/// A write was held back.
+/// A write that was refused because this replica does not lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this replica does not lead any more: the request was not sent")]
+#[error("request not sent: this replica is no longer the leader")]
 pub struct NotLeading;
 
 impl Leadership {
-    /// Wraps a client. `client` should not try again by itself: what it sends a second time is not asked about.
+    /// Wraps a client in a check of each write. `client` should not retry: its retries are not checked.
     #[must_use]
     pub fn acting(&self, client: &Client) -> Client {
         let (leadership, inner) = (self.clone(), client.clone());
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (leadership, inner) = (leadership.clone(), inner.clone());
             async move {
-                if !request.method().is_safe() && !leadership.leads() {
+                if !request.method().is_safe() && !leadership.is_leader() {
                     return Err(BoxError::from(NotLeading));
                 }
                 inner.send(request).await.map_err(BoxError::from)

@@ -1,5 +1,5 @@
-//! The task that competes for the Lease, renews it, and gives it back. Every write has the resourceVersion of what was
-//! read as its precondition, so that of two who take the Lease one fails.
+//! Task that acquires, renews and releases the Lease. Every write has the resourceVersion of the last read as its
+//! precondition, so that only one of two concurrent attempts succeeds.
 
 use std::time::Duration;
 
@@ -10,44 +10,44 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::lease::{self, Observed};
-use super::stored::{CallError, News, Refused, StoredLease};
-use super::term::{Moment, Term, Validity, WorkLeft};
+use super::lease::{self, LeaseObservation};
+use super::lease_store::{CallError, HolderChanges, LeaseStore, WriteError};
+use super::term::{Moment, Term, Validity, WorkDone};
 use super::{Leadership, State};
 use crate::Clock;
 use crate::repeats::RepeatCounter;
 
-/// How long the work of a term may take to end before the Lease is given back all the same.
-const HANDOVER: Duration = Duration::from_secs(3);
-/// Shortest time for one call to the API server.
-const SHORTEST_CALL: Duration = Duration::from_secs(1);
-/// Pause before another look, where the Lease changed under a write.
-const AT_ONCE: Duration = Duration::from_millis(50);
-/// A process that has just started and finds no Lease looks again after this: a leader whose Lease somebody deleted
-/// makes it anew as soon as its watch tells it.
-const FIRST_LOOK: Duration = Duration::from_secs(1);
+/// Time for the work of a term to end before the Lease is released anyway.
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Minimum time limit of one call to the API server.
+const MIN_CALL_TIMEOUT: Duration = Duration::from_secs(1);
+/// Pause before the next attempt after a write conflict.
+const CONFLICT_RETRY: Duration = Duration::from_millis(50);
+/// A process that has just started creates a missing Lease only after this time. A leader whose Lease was deleted
+/// re-creates it as soon as its watch reports the deletion.
+const FIRST_CREATE_DELAY: Duration = Duration::from_secs(1);
 
-/// What to compete for, and how.
+/// Settings of the election.
 #[derive(Clone, Debug)]
 pub struct Election {
     /// Namespace of the Lease: the controller's own.
     pub namespace: String,
     /// Name of the Lease.
     pub name: String,
-    /// By what name this replica holds it: its pod's.
+    /// Name of this replica as holder: its pod name.
     pub identity: String,
-    /// How long others wait after the last renewal they saw.
+    /// Time that other replicas wait after the last renewal they saw.
     pub lease_duration: Duration,
-    /// How long a leader that cannot renew goes on; below `lease_duration`.
+    /// Time after which a leader that cannot renew stops acting; below `lease_duration`.
     pub renew_deadline: Duration,
-    /// Time between two renewals, and between two looks of a follower; below `renew_deadline`.
+    /// Time between two renewals, and between two reads of a follower; below `renew_deadline`.
     pub retry_period: Duration,
-    /// How long a new leader shows no series.
+    /// Time from the start of a term until its series are published.
     pub takeover_delay: Duration,
 }
 
-/// Gives what the rest of the program knows of the election, and its task, to be spawned by the caller. It ends at
-/// `stopping`, after it has given the Lease back. `client` should not try again by itself.
+/// Creates the handle of an election and its task, which the caller spawns. The task ends at `stopping`, after it has
+/// released the Lease. `client` should not retry by itself.
 pub fn elect(
     client: kube::Client,
     election: Election,
@@ -58,120 +58,124 @@ pub fn elect(
     let validity = Validity::expired(clock.clone());
     let leadership =
         Leadership { state: reader, validity: validity.clone(), takeover_delay: election.takeover_delay };
-    // Several attempts fit into the time that a leader has.
-    let limit = election.retry_period.min(election.renew_deadline / 2).max(SHORTEST_CALL);
-    let task = Task {
-        stored: StoredLease::new(client, &election.namespace, &election.name, limit),
+    // Leaves a leader time for several attempts before its deadline.
+    let limit = election.retry_period.min(election.renew_deadline / 2).max(MIN_CALL_TIMEOUT);
+    let task = ElectionTask {
+        store: LeaseStore::new(client, &election.namespace, &election.name, limit),
         election,
         clock,
         state,
         validity,
-        observed: Observed::default(),
+        observation: LeaseObservation::default(),
         acquired: None,
         failures: RepeatCounter::default(),
     };
     (leadership, Box::pin(task.run(stopping)))
 }
 
-struct Task {
-    stored: StoredLease,
+struct ElectionTask {
+    store: LeaseStore,
     election: Election,
     clock: Clock,
     state: watch::Sender<State>,
     validity: Validity,
-    observed: Observed,
-    /// When this process last took the Lease, or tried to: with its name the mark of a Lease that is its own, whether
-    /// or not it heard of it. The name alone proves nothing: another process may have the same.
+    observation: LeaseObservation,
+    /// Time of this process's last attempt to acquire the Lease. With the name it identifies the process's own Lease,
+    /// even if the answer was lost. The name alone does not: another process may have the same.
     acquired: Option<MicroTime>,
-    /// Failed attempts to compete.
+    /// Failed attempts to read or acquire the Lease.
     failures: RepeatCounter,
 }
 
-/// A Lease that this replica took.
-struct TakenLease {
+/// A Lease that this replica acquired.
+struct AcquiredLease {
     /// As it was written.
     lease: Lease,
-    /// When the write was begun.
+    /// Start of the write.
     at: Moment,
 }
 
-/// A renewal that was not.
-enum Failed {
-    /// Somebody else has the Lease.
+/// A write of the Lease that failed.
+enum RenewError {
+    /// Another replica holds the Lease.
     Lost,
-    /// It changed in what says nothing of its holder, or is gone: the next attempt starts from here.
+    /// The Lease was deleted, or changed without a change of its holder. The next attempt starts from its new state.
     Changed(Option<Box<Lease>>),
-    /// The API server did not take it.
+    /// The call failed.
     Call(CallError),
 }
 
 /// Why a term ended.
-enum End {
+enum TermEnd {
     Stopping,
     Lost,
 }
 
-impl Task {
+impl ElectionTask {
     async fn run(mut self, stopping: CancellationToken) {
-        let mut news = self.stored.news();
-        while let Some(TakenLease { lease, at }) = self.compete(&mut news, &stopping).await {
-            self.lead(lease, at, &mut news, &stopping).await;
+        let mut changes = self.store.watch_holder();
+        while let Some(AcquiredLease { lease, at }) = self.compete(&mut changes, &stopping).await {
+            self.run_term(lease, at, &mut changes, &stopping).await;
         }
-        self.give_back().await;
+        self.release().await;
     }
 
-    /// Waits until this replica holds the Lease; `None` where it is to stop.
-    async fn compete(&mut self, news: &mut News, stopping: &CancellationToken) -> Option<TakenLease> {
-        let began = Instant::now();
+    /// Waits until this replica holds the Lease; `None` when it should stop.
+    async fn compete(
+        &mut self,
+        changes: &mut HolderChanges,
+        stopping: &CancellationToken,
+    ) -> Option<AcquiredLease> {
+        let started = Instant::now();
         self.failures = RepeatCounter::default();
         loop {
             let mut wait = self.election.retry_period;
-            match stopping.run_until_cancelled(self.stored.read()).await? {
-                Ok(None) if self.acquired.is_none() && began.elapsed() < FIRST_LOOK => {
-                    wait = wait.min(FIRST_LOOK);
+            match stopping.run_until_cancelled(self.store.read()).await? {
+                Ok(None) if self.acquired.is_none() && started.elapsed() < FIRST_CREATE_DELAY => {
+                    wait = wait.min(FIRST_CREATE_DELAY);
                 }
                 Ok(found) => {
-                    let free_at = self.see(found.as_ref());
+                    let free_at = self.record_lease(found.as_ref());
                     if Instant::now() >= free_at {
-                        match self.take(found).await {
+                        match self.acquire(found).await {
                             Ok(taken) => return Some(taken),
-                            Err(Failed::Call(error)) => self.complain(&error),
-                            Err(Failed::Lost | Failed::Changed(_)) => wait = AT_ONCE,
+                            Err(RenewError::Call(error)) => self.log_failure(&error),
+                            Err(RenewError::Lost | RenewError::Changed(_)) => wait = CONFLICT_RETRY,
                         }
                     } else {
                         self.failures = RepeatCounter::default();
                         wait = wait.min(free_at.saturating_duration_since(Instant::now()));
                     }
                 }
-                Err(error) => self.complain(&error),
+                Err(error) => self.log_failure(&error),
             }
             tokio::select! {
                 () = stopping.cancelled() => return None,
                 () = tokio::time::sleep(wait) => {}
-                _ = news.next() => {}
+                _ = changes.next() => {}
             }
         }
     }
 
-    /// Takes in what the Lease says, and tells from when on it may be taken.
-    fn see(&mut self, found: Option<&Lease>) -> Instant {
+    /// Records the Lease and its holder; returns the time from which the Lease may be acquired.
+    fn record_lease(&mut self, found: Option<&Lease>) -> Instant {
         let spec = found.and_then(|lease| lease.spec.as_ref());
         let holder = spec.and_then(lease::holder).map(str::to_owned);
         self.state.send_if_modified(|state| {
             let differs = state.holder != holder;
             let other = holder.as_ref().filter(|holder| **holder != self.election.identity);
             if differs && let Some(holder) = other {
-                tracing::info!(lease = self.election.name, holder, "Another replica leads: standing by");
+                tracing::info!(lease = self.election.name, holder, "Another replica leads; standing by");
             }
             state.holder = holder;
             differs
         });
-        let free_at = self.observed.see(found, Instant::now());
-        // A term of this process that ended for want of an answer, and that nobody else has followed.
-        if self.is_mine(spec) { Instant::now() } else { free_at }
+        let free_at = self.observation.record(found, Instant::now());
+        // An earlier term of this process ended without an answer, and no other replica has acquired the Lease.
+        if self.is_own(spec) { Instant::now() } else { free_at }
     }
 
-    fn is_mine(&self, spec: Option<&LeaseSpec>) -> bool {
+    fn is_own(&self, spec: Option<&LeaseSpec>) -> bool {
         spec.is_some_and(|spec| {
             lease::holder(spec) == Some(self.election.identity.as_str())
                 && self.acquired.is_some()
@@ -179,82 +183,88 @@ impl Task {
         })
     }
 
-    async fn take(&mut self, found: Option<Lease>) -> Result<TakenLease, Failed> {
+    async fn acquire(&mut self, found: Option<Lease>) -> Result<AcquiredLease, RenewError> {
         let at = self.validity.now();
         let e = &self.election;
         let exists = found.is_some();
-        let lease = lease::taken(found, &e.name, &e.identity, e.lease_duration, (self.clock)());
+        let lease = lease::acquired(found, &e.name, &e.identity, e.lease_duration, (self.clock)());
         self.acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
         let lease = self.write(exists, &lease).await?;
-        Ok(TakenLease { lease, at })
+        Ok(AcquiredLease { lease, at })
     }
 
-    async fn write(&self, exists: bool, lease: &Lease) -> Result<Lease, Failed> {
-        match self.stored.write(exists, lease).await {
+    async fn write(&self, exists: bool, lease: &Lease) -> Result<Lease, RenewError> {
+        match self.store.write(exists, lease).await {
             Ok(lease) => Ok(lease),
-            Err(Refused::Call(error)) => Err(Failed::Call(error)),
-            // Somebody wrote in between: who?
-            Err(Refused::Changed) => match self.stored.read().await {
-                Ok(None) => Err(Failed::Changed(None)),
+            Err(WriteError::Call(error)) => Err(RenewError::Call(error)),
+            // Another client wrote in between; read who holds the Lease now.
+            Err(WriteError::Changed) => match self.store.read().await {
+                Ok(None) => Err(RenewError::Changed(None)),
                 // A label or an annotation, or a write of this process whose answer was lost.
-                Ok(Some(found)) if self.is_mine(found.spec.as_ref()) => {
-                    Err(Failed::Changed(Some(Box::new(found))))
+                Ok(Some(found)) if self.is_own(found.spec.as_ref()) => {
+                    Err(RenewError::Changed(Some(Box::new(found))))
                 }
-                Ok(Some(_)) => Err(Failed::Lost),
-                Err(error) => Err(Failed::Call(error)),
+                Ok(Some(_)) => Err(RenewError::Lost),
+                Err(error) => Err(RenewError::Call(error)),
             },
         }
     }
 
-    /// One term: renews until it cannot any more, or is asked to stop.
-    async fn lead(&mut self, lease: Lease, at: Moment, news: &mut News, stopping: &CancellationToken) {
-        let mut left = self.begin(&lease, at, stopping);
-        let end = self.renew_while_possible(lease, at, news, stopping).await;
-        self.end();
-        // The Lease is given back once the work of the term has ended, so that the next leader need not wait.
-        if matches!(end, End::Stopping) && timeout(HANDOVER, left.recv()).await.is_err() {
-            tracing::warn!("Work of the leader has not ended in time: the Lease is given back all the same");
+    /// Runs one term: renews the Lease until that is impossible or `stopping`.
+    async fn run_term(
+        &mut self,
+        lease: Lease,
+        at: Moment,
+        changes: &mut HolderChanges,
+        stopping: &CancellationToken,
+    ) {
+        let mut work_done = self.begin_term(&lease, at, stopping);
+        let end = self.renew_until_end(lease, at, changes, stopping).await;
+        self.end_term();
+        // The Lease is released only after the work of the term, so that the next leader does not overlap with it.
+        if matches!(end, TermEnd::Stopping) && timeout(HANDOVER_TIMEOUT, work_done.recv()).await.is_err() {
+            tracing::warn!("Work of the leader did not end in time; releasing the Lease anyway");
         }
     }
 
-    fn begin(&mut self, lease: &Lease, at: Moment, stopping: &CancellationToken) -> WorkLeft {
-        let (term, left) = Term::begin(stopping);
-        self.observed.see(Some(lease), Instant::now());
+    fn begin_term(&mut self, lease: &Lease, at: Moment, stopping: &CancellationToken) -> WorkDone {
+        let (term, work_done) = Term::begin(stopping);
+        self.observation.record(Some(lease), Instant::now());
         self.validity.extend(at, self.election.renew_deadline);
         self.state.send_replace(State { holder: Some(self.election.identity.clone()), term: Some(term) });
         tracing::info!(lease = self.election.name, identity = self.election.identity, "Leading");
-        left
+        work_done
     }
 
-    async fn renew_while_possible(
+    async fn renew_until_end(
         &mut self,
         lease: Lease,
-        began: Moment,
-        news: &mut News,
+        started: Moment,
+        changes: &mut HolderChanges,
         stopping: &CancellationToken,
-    ) -> End {
+    ) -> TermEnd {
         let mut held = Some(lease);
         let (renew_deadline, retry_period) = (self.election.renew_deadline, self.election.retry_period);
-        let mut deadline = began.monotonic + renew_deadline;
-        let mut next = began.monotonic + retry_period;
+        let mut deadline = started.monotonic + renew_deadline;
+        let mut next = started.monotonic + retry_period;
         loop {
             tokio::select! {
                 biased;
-                () = stopping.cancelled() => return End::Stopping,
-                () = sleep_until(deadline) => return self.too_late(),
-                // Its own renewals come by here, too.
-                Some(holder) = news.next() => if holder.as_ref() == Some(&self.election.identity) { continue },
+                () = stopping.cancelled() => return TermEnd::Stopping,
+                () = sleep_until(deadline) => return self.log_expired(),
+                // The watch also reports this replica's own renewals.
+                Some(holder) = changes.next() => if holder.as_ref() == Some(&self.election.identity) { continue },
                 () = sleep_until(next) => {}
             }
-            // The one clock that goes on while a machine is suspended.
-            if !self.validity.holds() {
-                return self.too_late();
+            // The wall clock continues while a machine is suspended.
+            if !self.validity.is_valid() {
+                return self.log_expired();
             }
             let at = self.validity.now();
             let renewed = tokio::select! {
                 biased;
-                () = stopping.cancelled() => return End::Stopping,
-                () = sleep_until(deadline) => return self.too_late(),
+                () = stopping.cancelled() => return TermEnd::Stopping,
+                () = sleep_until(deadline) => return self.log_expired(),
                 renewed = self.renew(&mut held) => renewed,
             };
             next = match renewed {
@@ -263,54 +273,54 @@ impl Task {
                     deadline = at.monotonic + renew_deadline;
                     at.monotonic + retry_period
                 }
-                Err(Failed::Lost) => return self.taken(),
-                Err(Failed::Changed(found)) => {
+                Err(RenewError::Lost) => return self.log_lost(),
+                Err(RenewError::Changed(found)) => {
                     held = found.map(|lease| *lease);
-                    Instant::now() + AT_ONCE
+                    Instant::now() + CONFLICT_RETRY
                 }
-                Err(Failed::Call(error)) => {
-                    self.not_renewed(&error);
-                    (at.monotonic + retry_period).max(Instant::now() + AT_ONCE)
+                Err(RenewError::Call(error)) => {
+                    self.log_not_renewed(&error);
+                    (at.monotonic + retry_period).max(Instant::now() + CONFLICT_RETRY)
                 }
             };
         }
     }
 
-    fn taken(&self) -> End {
-        tracing::warn!(lease = self.election.name, "Another replica has taken the Lease");
-        End::Lost
+    fn log_lost(&self) -> TermEnd {
+        tracing::warn!(lease = self.election.name, "Another replica acquired the Lease");
+        TermEnd::Lost
     }
 
-    fn not_renewed(&self, error: &CallError) {
-        tracing::warn!(lease = self.election.name, %error, "The Lease could not be renewed: trying again");
+    fn log_not_renewed(&self, error: &CallError) {
+        tracing::warn!(lease = self.election.name, %error, "Cannot renew the Lease; retrying");
     }
 
-    fn too_late(&self) -> End {
+    fn log_expired(&self) -> TermEnd {
         tracing::warn!(
             lease = self.election.name,
             deadline = ?self.election.renew_deadline,
-            "The Lease was not renewed in time: this replica stops acting before another may begin"
+            "Lease not renewed in time; this replica stops leading"
         );
-        End::Lost
+        TermEnd::Lost
     }
 
-    async fn renew(&mut self, held: &mut Option<Lease>) -> Result<(), Failed> {
+    async fn renew(&mut self, held: &mut Option<Lease>) -> Result<(), RenewError> {
         let e = &self.election;
         let now = (self.clock)();
         let exists = held.is_some();
         let lease = match held.clone() {
             Some(lease) => lease::renewed(lease, now),
-            None => lease::taken(None, &e.name, &e.identity, e.lease_duration, now),
+            None => lease::acquired(None, &e.name, &e.identity, e.lease_duration, now),
         };
         self.acquired = lease.spec.as_ref().and_then(|spec| spec.acquire_time.clone());
         let written = self.write(exists, &lease).await?;
-        self.observed.see(Some(&written), Instant::now());
+        self.observation.record(Some(&written), Instant::now());
         *held = Some(written);
         Ok(())
     }
 
-    /// From here on nothing is let through, whatever the tasks of the term still do.
-    fn end(&self) {
+    /// Ends the term. From here on its tasks cannot write any more.
+    fn end_term(&self) {
         self.validity.end();
         let term = self.state.send_replace(State::default()).term;
         if let Some(term) = term {
@@ -318,37 +328,36 @@ impl Task {
         }
     }
 
-    /// Gives back what is this replica's, among it what it does not know of: a write that was broken off may have been
-    /// carried out.
-    async fn give_back(&self) {
-        // Once more where a label was changed in between.
+    /// Releases the Lease if it is this replica's. That may be so even without an answer to the write.
+    async fn release(&self) {
+        // The second attempt is for a Lease that was changed in between, a label for example.
         for _ in 0..2 {
             if self.acquired.is_none() {
                 return;
             }
-            let released = match self.stored.read().await {
-                Ok(Some(found)) if self.is_mine(found.spec.as_ref()) => {
-                    self.stored.write(true, &lease::released(found, (self.clock)())).await
+            let released = match self.store.read().await {
+                Ok(Some(found)) if self.is_own(found.spec.as_ref()) => {
+                    self.store.write(true, &lease::released(found, (self.clock)())).await
                 }
                 Ok(_) => return,
-                Err(error) => Err(Refused::Call(error)),
+                Err(error) => Err(WriteError::Call(error)),
             };
             match released {
-                Ok(_) => return tracing::info!(lease = self.election.name, "Gave the Lease back"),
-                Err(Refused::Changed) => {}
-                Err(Refused::Call(error)) => {
+                Ok(_) => return tracing::info!(lease = self.election.name, "Released the Lease"),
+                Err(WriteError::Changed) => {}
+                Err(WriteError::Call(error)) => {
                     let lease = &self.election.name;
-                    return tracing::warn!(lease, %error, "The Lease could not be given back: it runs out by itself");
+                    return tracing::warn!(lease, %error, "Cannot release the Lease; it expires by itself");
                 }
             }
         }
     }
 
-    /// Logs that it cannot compete, where it was not so a moment ago.
-    fn complain(&mut self, error: &CallError) {
-        if let Some(stage) = self.failures.note(true, Instant::now().into_std()) {
+    /// Logs a failed attempt to read or acquire the Lease, without repeats.
+    fn log_failure(&mut self, error: &CallError) {
+        if let Some(stage) = self.failures.record(true, Instant::now().into_std()) {
             let (lease, count) = (&self.election.name, stage.count());
-            tracing::warn!(lease, %error, count, "Cannot compete for the Lease: trying again");
+            tracing::warn!(lease, %error, count, "Cannot compete for the Lease; retrying");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One term of a leader, and the clocks that say whether it still holds.
+//! Term of a leader, and its validity by two clocks.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,21 +11,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
 
-/// From winning the Lease to losing or releasing it.
+/// Time from acquiring the Lease to losing or releasing it.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
-    /// Cancelled when the term is over.
+    /// Cancelled when the term ends.
     pub(super) ended: CancellationToken,
     since: Instant,
-    /// Held by whoever works in this term: when all are gone, the Lease may be handed over.
+    /// Held by all work of this term. The Lease may be released once every clone is dropped.
     _work: mpsc::Sender<Infallible>,
 }
 
-/// Ends when nobody holds a term any more.
-pub(super) type WorkLeft = mpsc::Receiver<Infallible>;
+/// Closes when all work of a term is done.
+pub(super) type WorkDone = mpsc::Receiver<Infallible>;
 
 impl Term {
-    pub(super) fn begin(stopping: &CancellationToken) -> (Self, WorkLeft) {
+    pub(super) fn begin(stopping: &CancellationToken) -> (Self, WorkDone) {
         let (work, left) = mpsc::channel(1);
         (Self { ended: stopping.child_token(), since: Instant::now(), _work: work }, left)
     }
@@ -35,22 +35,22 @@ impl Term {
     }
 }
 
-/// Until when the Lease was renewed. Asked before anything that only a leader does, so that a process that was stopped,
-/// or whose machine was suspended, does nothing in the moment before it notices.
+/// Time until which the Lease is valid. Checked before each action of a leader, so that a process that was stopped, or
+/// whose machine was suspended, does not act on an expired Lease.
 #[derive(Clone)]
 pub(super) struct Validity {
-    /// `None`: there is no election.
+    /// `None`: the process runs without election.
     until: Option<Arc<Mutex<Option<Moment>>>>,
     clock: Clock,
 }
 
 impl std::fmt::Debug for Validity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Validity").field("holds", &self.holds()).finish_non_exhaustive()
+        f.debug_struct("Validity").field("is_valid", &self.is_valid()).finish_non_exhaustive()
     }
 }
 
-/// The same moment by two clocks: the one stands still while the machine is suspended, the other can be set.
+/// One moment by two clocks. The monotonic one stops while the machine is suspended, the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) monotonic: Instant,
@@ -62,24 +62,24 @@ impl Validity {
         Self { until: None, clock: crate::system_clock() }
     }
 
-    /// Holds at no time until it is extended.
+    /// Invalid until it is extended.
     pub(super) fn expired(clock: Clock) -> Self {
         Self { until: Some(Arc::default()), clock }
     }
 
-    /// Whether the present moment is within it, by both clocks.
-    pub(super) fn holds(&self) -> bool {
+    /// Whether the Lease is valid now by both clocks.
+    pub(super) fn is_valid(&self) -> bool {
         let Some(until) = &self.until else { return true };
         let until = *until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| Instant::now() < until.monotonic && (self.clock)() < until.wall)
     }
 
-    /// The present moment, to be given to [`Validity::extend`] later.
+    /// The current moment, for [`Validity::extend`].
     pub(super) fn now(&self) -> Moment {
         Moment { monotonic: Instant::now(), wall: (self.clock)() }
     }
 
-    /// Holds for `span` from a moment on.
+    /// Valid for `span` from the given moment.
     pub(super) fn extend(&self, Moment { monotonic, wall }: Moment, span: Duration) {
         let until = jiff::SignedDuration::try_from(span)
             .ok()

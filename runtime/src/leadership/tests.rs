@@ -1,4 +1,4 @@
-//! Elections on a fake API server, and a clock that is moved by hand.
+//! Elections on a fake API server with a paused clock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ use wva_fakes::{FakeApi, Method, Reply, Request};
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// As the defaults, a tenth of them.
+/// A tenth of the defaults.
 const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(5);
 const RETRY: Duration = SECOND;
 
 const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/wva-system/leases/72dd1cf1.llm-d.ai";
 
-/// Applies a fault, and keeps watches and their lists unavailable, so that every look is a poll.
+/// Applies a fault. Watches are unavailable, so that replicas poll.
 fn set_faults(api: &FakeApi, fault: impl Fn(&Request) -> Option<Reply> + Send + Sync + 'static) {
     api.set_rule(move |request| {
         if request.query.contains("fieldSelector") { Some(Reply::Failure(500)) } else { fault(request) }
@@ -32,12 +32,12 @@ fn api() -> FakeApi {
     api
 }
 
-/// The requests of this replica get no response.
+/// Requests of this replica get no response.
 fn cut_off(api: &FakeApi, name: &'static str) {
     set_faults(api, move |request| (request.client == name).then_some(Reply::Hang));
 }
 
-/// Writes are carried out, and get no response.
+/// Writes succeed but get no response.
 fn lose_writes(api: &FakeApi) {
     set_faults(api, |request| (request.method != Method::GET).then_some(Reply::Lost));
 }
@@ -59,7 +59,7 @@ struct Replica {
     ahead: Arc<AtomicU64>,
 }
 
-/// No two clocks are the same.
+/// Replicas started so far. Each has a different clock.
 static STARTED: AtomicU64 = AtomicU64::new(0);
 
 fn start(api: &FakeApi, name: &str) -> Replica {
@@ -83,22 +83,22 @@ fn start(api: &FakeApi, name: &str) -> Replica {
     Replica { leadership, stopping, election: tokio::spawn(task), ahead }
 }
 
-/// How long it takes until `wanted`, in steps of 10 ms; more than `most` fails.
-async fn within(most: Duration, wanted: impl Fn() -> bool) -> Duration {
+/// Waits until the condition holds, in steps of 10 ms, and returns the time it took. Panics after `max`.
+async fn within(max: Duration, holds: impl Fn() -> bool) -> Duration {
     let began = Instant::now();
-    while !wanted() {
-        assert!(began.elapsed() <= most, "not within {most:?}");
+    while !holds() {
+        assert!(began.elapsed() <= max, "not within {max:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     began.elapsed()
 }
 
-/// Watches for a while that never more than one of them leads.
+/// Checks for a while that at most one replica leads.
 async fn never_two(replicas: &[Replica], long: Duration) {
-    always(long, || replicas.iter().filter(|r| r.leadership.leads()).count() <= 1).await;
+    always(long, || replicas.iter().filter(|r| r.leadership.is_leader()).count() <= 1).await;
 }
 
-/// Watches for a while that this holds.
+/// Checks a condition for a while.
 async fn always(long: Duration, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while began.elapsed() < long {
@@ -109,17 +109,17 @@ async fn always(long: Duration, holds: impl Fn() -> bool) {
 
 async fn two(api: &FakeApi) -> [Replica; 2] {
     let first = start(api, "a");
-    within(2 * SECOND, || first.leadership.leads()).await;
+    within(2 * SECOND, || first.leadership.is_leader()).await;
     let second = start(api, "b");
     within(SECOND, || second.leadership.holder().as_deref() == Some("a")).await;
     [first, second]
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_that_start_together_one_leads_and_goes_on_leading() {
+async fn one_of_many_replicas_leads_and_stays_leader() {
     let api = api();
     let replicas: Vec<Replica> = (0..20).map(|n| start(&api, &format!("wva-{n}"))).collect();
-    within(2 * SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
+    within(2 * SECOND, || replicas.iter().any(|r| r.leadership.is_leader())).await;
     let leader = holder(&api);
     never_two(&replicas, 10 * LEASE).await;
     assert_eq!(holder(&api), leader, "it renewed in time");
@@ -127,15 +127,15 @@ async fn of_many_that_start_together_one_leads_and_goes_on_leading() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_stops_before_another_begins() {
+async fn partitioned_leader_stops_before_another_starts() {
     let api = api();
     let replicas = two(&api).await;
     cut_off(&api, "a");
     let began = Instant::now();
-    within(RENEW + SECOND, || !replicas[0].leadership.leads()).await;
+    within(RENEW + SECOND, || !replicas[0].leadership.is_leader()).await;
     assert!(began.elapsed() <= RENEW, "counted from its last renewal");
-    assert!(!replicas[1].leadership.leads());
-    within(LEASE + SECOND, || replicas[1].leadership.leads()).await;
+    assert!(!replicas[1].leadership.is_leader());
+    within(LEASE + SECOND, || replicas[1].leadership.is_leader()).await;
     assert!(began.elapsed() <= LEASE + RETRY + SECOND, "{:?}", began.elapsed());
     heal(&api);
     never_two(&replicas, 3 * LEASE).await;
@@ -143,43 +143,43 @@ async fn a_leader_that_is_cut_off_stops_before_another_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_cut_off_and_not_followed_leads_again_at_once() {
+async fn partitioned_leader_without_successor_leads_again() {
     let api = api();
     let alone = start(&api, "a");
-    within(2 * SECOND, || alone.leadership.leads()).await;
+    within(2 * SECOND, || alone.leadership.is_leader()).await;
     cut_off(&api, "a");
-    within(RENEW + SECOND, || !alone.leadership.leads()).await;
+    within(RENEW + SECOND, || !alone.leadership.is_leader()).await;
     heal(&api);
-    within(RETRY + 2 * SECOND, || alone.leadership.leads()).await;
+    within(RETRY + 2 * SECOND, || alone.leadership.is_leader()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_given_back_is_taken_at_the_next_look() {
+async fn released_lease_is_acquired_at_the_next_poll() {
     let api = api();
     let [first, second] = two(&api).await;
     let held = first.leadership.clone();
     let worker = first.stopping.clone();
-    // Work that takes its time to end: the Lease is not given back before.
+    // Slow work: the Lease is released after it.
     let work = tokio::spawn(async move {
         let slow = |ended: CancellationToken| async move {
             ended.cancelled().await;
             tokio::time::sleep(SECOND).await;
             Ok(())
         };
-        held.while_leading(&worker, slow).await
+        held.run_while_leading(&worker, slow).await
     });
     tokio::time::sleep(SECOND).await;
     let began = Instant::now();
     first.stopping.cancel();
-    assert!(!first.leadership.leads(), "it stops acting at once");
-    within(SECOND + RETRY + SECOND, || second.leadership.leads()).await;
+    assert!(!first.leadership.is_leader(), "it stops acting at once");
+    within(SECOND + RETRY + SECOND, || second.leadership.is_leader()).await;
     assert!(began.elapsed() >= SECOND, "not before its work had ended");
     work.await.unwrap().unwrap();
     first.election.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_deletes_goes_to_one_of_them_and_never_to_two() {
+async fn deleted_lease_never_has_two_leaders() {
     let api = api();
     let replicas = two(&api).await;
     api.delete(PATH);
@@ -188,44 +188,44 @@ async fn a_lease_that_somebody_deletes_goes_to_one_of_them_and_never_to_two() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_gives_to_another_is_not_taken_back() {
+async fn lease_edited_to_another_holder_is_respected() {
     let api = api();
     let replicas = two(&api).await;
     let other = json!({"holderIdentity": "original", "leaseDurationSeconds": 600});
     api.edit(PATH, |lease| lease["spec"] = other);
-    within(RETRY + SECOND, || !replicas[0].leadership.leads()).await;
+    within(RETRY + SECOND, || !replicas[0].leadership.is_leader()).await;
     never_two(&replicas, 3 * LEASE).await;
     assert_eq!(holder(&api), "original");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_on_the_lease_costs_nobody_the_lead() {
+async fn leader_survives_a_label_on_the_lease() {
     let api = api();
     let replicas = two(&api).await;
     api.edit(PATH, |lease| lease["metadata"]["labels"] = json!({"team": "a"}));
-    always(2 * LEASE, || replicas[0].leadership.leads()).await;
-    assert!(api.object(PATH)["metadata"]["labels"]["team"] == "a", "it stays");
+    always(2 * LEASE, || replicas[0].leadership.is_leader()).await;
+    assert!(api.object(PATH)["metadata"]["labels"]["team"] == "a");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_whose_answer_is_lost_costs_nobody_the_lead() {
+async fn leader_survives_a_lost_answer_to_its_renewal() {
     let api = api();
     let replicas = two(&api).await;
-    let leads = || replicas[0].leadership.leads();
+    let is_leader = || replicas[0].leadership.is_leader();
     lose_writes(&api);
-    // Three attempts: the first is carried out, the others find a Lease that has changed.
-    always(3 * RETRY + RETRY / 2, leads).await;
+    // Three attempts: the first succeeds, the others find a changed Lease.
+    always(3 * RETRY + RETRY / 2, is_leader).await;
     heal(&api);
-    always(3 * LEASE, leads).await;
+    always(3 * LEASE, is_leader).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replica_that_is_asked_to_stop_while_it_takes_the_lease_gives_it_back() {
+async fn replica_stopped_while_acquiring_releases_the_lease() {
     let api = api();
     lose_writes(&api);
     let first = start(&api, "a");
     within(5 * SECOND, || holder(&api) == "a").await;
-    assert!(!first.leadership.leads(), "it has not heard of it yet");
+    assert!(!first.leadership.is_leader(), "it has no answer yet");
     heal(&api);
     first.stopping.cancel();
     first.election.await.unwrap();
@@ -233,11 +233,11 @@ async fn a_replica_that_is_asked_to_stop_while_it_takes_the_lease_gives_it_back(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_while_another_starts_goes_to_its_holder() {
+async fn lease_deleted_while_another_starts_stays_with_holder() {
     let api = api();
     let first = start(&api, "a");
-    within(3 * SECOND, || first.leadership.leads()).await;
-    // Just before it renews, since this fake has no watch that would tell it at once.
+    within(3 * SECOND, || first.leadership.is_leader()).await;
+    // Just before its renewal: the watch, which would report the deletion at once, is unavailable here.
     tokio::time::sleep(RETRY.mul_f64(0.8)).await;
     api.delete(PATH);
     let replicas = [first, start(&api, "b")];
@@ -246,7 +246,7 @@ async fn a_lease_that_is_deleted_while_another_starts_goes_to_its_holder() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_is_no_namespace_nobody_asks_for_it_all_the_time() {
+async fn missing_namespace_is_retried_slowly() {
     let api = api();
     set_faults(&api, |request| (request.method != Method::GET).then_some(Reply::Failure(404)));
     let _replica = start(&api, "a");
@@ -256,23 +256,23 @@ async fn where_there_is_no_namespace_nobody_asks_for_it_all_the_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_process_of_the_same_name_is_another() {
+async fn two_processes_of_one_name_never_both_lead() {
     let api = api();
     let replicas = [start(&api, "same"), start(&api, "same")];
-    within(2 * SECOND, || replicas.iter().any(|r| r.leadership.leads())).await;
+    within(2 * SECOND, || replicas.iter().any(|r| r.leadership.is_leader())).await;
     never_two(&replicas, 5 * LEASE).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_was_suspended_does_not_act_on_what_it_held() {
+async fn suspended_machine_does_not_act_on_its_old_lease() {
     let api = api();
     let replica = start(&api, "a");
-    within(2 * SECOND, || replica.leadership.leads()).await;
-    // The monotonic clock stood still meanwhile.
+    within(2 * SECOND, || replica.leadership.is_leader()).await;
+    // The monotonic clock stopped during the suspension.
     let ahead = u64::try_from(LEASE.as_millis()).unwrap();
     replica.ahead.store(ahead, Ordering::Relaxed);
-    assert!(!replica.leadership.leads(), "in the very moment, before any task has run");
-    within(2 * RETRY, || replica.leadership.leads()).await;
+    assert!(!replica.leadership.is_leader(), "before any task has run");
+    within(2 * RETRY, || replica.leadership.is_leader()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -305,7 +305,7 @@ fn chain(error: &dyn std::error::Error) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
+async fn runs_work_in_each_term_and_drops_it_after() {
     let api = api();
     let replica = start(&api, "a");
     let terms = Arc::new(AtomicU64::default());
@@ -315,11 +315,11 @@ async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
             count.fetch_add(1, Ordering::Relaxed);
             std::future::pending()
         };
-        leadership.while_leading(&stopping, never_ends).await
+        leadership.run_while_leading(&stopping, never_ends).await
     });
     within(2 * SECOND, || terms.load(Ordering::Relaxed) == 1).await;
     cut_off(&api, "a");
-    within(2 * RENEW, || !replica.leadership.leads()).await;
+    within(2 * RENEW, || !replica.leadership.is_leader()).await;
     heal(&api);
     within(10 * SECOND, || terms.load(Ordering::Relaxed) == 2).await;
     replica.stopping.cancel();
@@ -327,28 +327,28 @@ async fn work_runs_in_each_term_and_what_does_not_end_is_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_ends_by_itself_is_an_error() {
+async fn work_that_returns_early_is_an_error() {
     let stopping = CancellationToken::new();
-    let leadership = Leadership::alone(&stopping);
-    let ended = leadership.while_leading(&stopping, |_| std::future::ready(Ok(()))).await;
-    assert_eq!(ended, Err("ended although this replica leads".to_owned()));
-    let failed = leadership.while_leading(&stopping, |_| std::future::ready(Err("no".to_owned()))).await;
+    let leadership = Leadership::without_election(&stopping);
+    let ended = leadership.run_while_leading(&stopping, |_| std::future::ready(Ok(()))).await;
+    assert_eq!(ended, Err("returned although this replica leads".to_owned()));
+    let failed = leadership.run_while_leading(&stopping, |_| std::future::ready(Err("no".to_owned()))).await;
     assert_eq!(failed, Err("no".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_leader_shows_its_series_after_the_takeover_delay() {
+async fn new_leader_publishes_series_after_takeover_delay() {
     let api = api();
     let [first, second] = two(&api).await;
-    let leads = second.leadership.gauge().unwrap();
-    let value = || leads.collect()[0].get_metric()[0].get_gauge().get_value();
-    let shows = || second.leadership.shows_series();
-    assert_eq!((shows(), value() > 0.0), (false, false));
+    let gauge = second.leadership.gauge().unwrap();
+    let value = || gauge.collect()[0].get_metric()[0].get_gauge().get_value();
+    let publishes = || second.leadership.may_publish_series();
+    assert_eq!((publishes(), value() > 0.0), (false, false));
     first.stopping.cancel();
-    within(5 * SECOND, || second.leadership.leads()).await;
-    assert_eq!((shows(), value() > 0.0), (false, true), "it leads, and shows nothing yet");
-    let waited = within(4 * SECOND, shows).await;
+    within(5 * SECOND, || second.leadership.is_leader()).await;
+    assert_eq!((publishes(), value() > 0.0), (false, true), "it leads, and publishes nothing yet");
+    let waited = within(4 * SECOND, publishes).await;
     assert!(waited >= 2 * SECOND, "{waited:?}");
-    let alone = Leadership::alone(&CancellationToken::new());
-    assert!(alone.leads() && alone.shows_series(), "without an election nobody was there before");
+    let leadership = Leadership::without_election(&CancellationToken::new());
+    assert!(leadership.is_leader() && leadership.may_publish_series(), "no leader came before");
 }

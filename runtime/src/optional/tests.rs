@@ -1,4 +1,4 @@
-//! An optional kind that appears, is forbidden and goes away, on a fake API server and a clock that is moved.
+//! An optional kind that is installed, forbidden and removed, on a fake API server with a paused clock.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use wva_fakes::{FakeApi, Reply};
 
 use super::*;
 use crate::watch::{DynamicKind, config};
-use crate::{Synced, Tasks};
+use crate::{SyncStatus, Tasks};
 
 const HOUR: Duration = Duration::from_hours(1);
 
 const PATH: &str = "/apis/keda.sh/v1alpha1/namespaces/ns/scaledobjects/a";
 
-/// What the API server does with requests for the kind.
+/// Response of the API server to requests for the kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Absent,
@@ -27,7 +27,7 @@ enum Mode {
     Broken,
 }
 
-/// Watches end when the server changes its mind.
+/// Sets the mode and ends all watches.
 fn set_mode(server: &FakeApi, mode: Mode) {
     server.set_rule(move |request| {
         assert_eq!(request.path, "/apis/keda.sh/v1alpha1/scaledobjects");
@@ -42,10 +42,10 @@ fn set_mode(server: &FakeApi, mode: Mode) {
     server.end_watches();
 }
 
-/// Starts the watch; what it observes comes as text.
+/// Starts the watch. Its events arrive as text.
 fn start(
     mode: Mode,
-) -> (FakeApi, watch::Receiver<Availability>, mpsc::UnboundedReceiver<String>, Tasks, Synced) {
+) -> (FakeApi, watch::Receiver<Availability>, mpsc::UnboundedReceiver<String>, Tasks, SyncStatus) {
     let server = FakeApi::new();
     server.put(
         PATH,
@@ -53,7 +53,7 @@ fn start(
         "metadata": {"name": "a", "namespace": "ns"}}),
     );
     set_mode(&server, mode);
-    let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
+    let (mut tasks, mut synced) = (Tasks::default(), SyncStatus::default());
     let mut scope = WatchScope {
         client: server.client(),
         namespace: None,
@@ -86,26 +86,26 @@ fn start(
 }
 
 async fn until(availability: &mut watch::Receiver<Availability>, want: Availability) {
-    // The clock jumps to whatever is next: this is no real hour.
-    let seen = tokio::time::timeout(HOUR, availability.wait_for(|s| *s == want)).await;
-    assert!(seen.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
+    // The paused clock jumps to the next timer, so the hour takes no real time.
+    let result = tokio::time::timeout(HOUR, availability.wait_for(|s| *s == want)).await;
+    assert!(result.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
 }
 
 async fn next(observed: &mut mpsc::UnboundedReceiver<String>) -> String {
-    tokio::time::timeout(HOUR, observed.recv()).await.expect("nothing more is observed").unwrap()
+    tokio::time::timeout(HOUR, observed.recv()).await.expect("no further event").unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
+async fn watches_kind_once_installed_until_removed() {
     let (server, mut availability, mut observed, _tasks, synced) = start(Mode::Absent);
-    assert!(!availability.borrow().is_complete(), "nobody knows yet");
+    assert!(!availability.borrow().is_complete(), "discovery has not answered yet");
     assert!(synced.is_complete(), "readiness does not wait for it");
     until(&mut availability, Availability::NotInstalled).await;
-    assert!(availability.borrow().is_complete(), "there is nothing to see");
+    assert!(availability.borrow().is_complete(), "a missing kind has no objects");
     set_mode(&server, Mode::Listed);
-    let asked = tokio::time::Instant::now();
+    let installed = tokio::time::Instant::now();
     until(&mut availability, Availability::Watched).await;
-    assert!(asked.elapsed() <= LONGEST_PAUSE, "{:?}", asked.elapsed());
+    assert!(installed.elapsed() <= LONGEST_PAUSE, "{:?}", installed.elapsed());
     for want in ["init", "a", "done"] {
         assert_eq!(next(&mut observed).await, want);
     }
@@ -116,13 +116,13 @@ async fn a_kind_is_followed_when_it_appears_and_forgotten_when_it_goes() {
         until(&mut availability, want).await;
     }
     for want in ["init", "done"] {
-        assert_eq!(next(&mut observed).await, want, "what was seen is nothing any more");
+        assert_eq!(next(&mut observed).await, want, "the objects are gone");
     }
-    assert!(!availability.borrow().is_complete(), "what is hidden may be there");
+    assert!(!availability.borrow().is_complete(), "a forbidden kind may have objects");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
+async fn keeps_objects_while_forbidden_until_kind_is_removed() {
     let (server, mut availability, mut observed, _tasks, _) = start(Mode::Listed);
     until(&mut availability, Availability::Watched).await;
     for want in ["init", "a", "done"] {
@@ -134,12 +134,12 @@ async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
     tokio::time::sleep(HOUR).await;
     assert!(
         observed.is_empty() && !availability.has_changed().unwrap(),
-        "nothing says that the objects have gone"
+        "a revoked permission does not remove the objects"
     );
-    assert!(server.requests().len() - before >= 60, "it is asked for on and on");
+    assert!(server.requests().len() - before >= 60, "it retries");
     set_mode(&server, Mode::Listed);
     for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut observed).await, want, "it is followed again");
+        assert_eq!(next(&mut observed).await, want, "it is watched again");
     }
     for (mode, wait) in [(Mode::Forbidden, HOUR), (Mode::Absent, LONGEST_PAUSE * 2)] {
         set_mode(&server, mode);
@@ -147,12 +147,12 @@ async fn what_was_seen_counts_on_where_it_is_forbidden_until_the_kind_goes() {
     }
     until(&mut availability, Availability::NotInstalled).await;
     for want in ["init", "done"] {
-        assert_eq!(next(&mut observed).await, want, "what was seen is nothing any more");
+        assert_eq!(next(&mut observed).await, want, "the objects are gone");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_stays_away_is_asked_for_seldom_and_observed_once() {
+async fn unavailable_kind_is_polled_slowly_and_reported_once() {
     for (mode, want) in [
         (Mode::Absent, Availability::NotInstalled),
         (Mode::Forbidden, Availability::Forbidden),
@@ -164,9 +164,9 @@ async fn a_kind_that_stays_away_is_asked_for_seldom_and_observed_once() {
         availability.mark_unchanged();
         tokio::time::sleep(HOUR).await;
         let requests = server.requests().len();
-        // Two requests each half minute; kube itself repeats what failed on the server's side.
-        let most = if mode == Mode::Broken { 2000 } else { 260 };
-        assert!((60..=most).contains(&requests), "{mode:?}: {requests} requests");
-        assert!(!availability.has_changed().unwrap(), "{mode:?}: it was observed again");
+        // Two requests each half minute; kube itself retries server errors.
+        let max = if mode == Mode::Broken { 2000 } else { 260 };
+        assert!((60..=max).contains(&requests), "{mode:?}: {requests} requests");
+        assert!(!availability.has_changed().unwrap(), "{mode:?}: it was reported again");
     }
 }

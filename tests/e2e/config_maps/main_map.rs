@@ -15,7 +15,7 @@ use crate::support::{Cluster, DEADLINE, merge_patch};
 const CHANGED: &str = "Updated configuration";
 const IMMUTABLE: &str = "Attempted to change immutable parameters";
 const IGNORED: &str = "ImmutableConfigChangeRejected";
-const WRONG: &str = "A setting of the main ConfigMap is wrong: the value it had holds on";
+const INVALID: &str = "Invalid setting ignored; keeping the previous value";
 
 /// The map that the program is started with: it decides every ten minutes.
 pub(crate) async fn create_initial_main_map(testbed: &Testbed) -> anyhow::Result<()> {
@@ -86,7 +86,7 @@ pub(crate) async fn main_map_changes_settings_at_run_time(cluster: &Cluster) -> 
     ensure!((ok, none) == (Some(1.0), Some(0.0)), "{ok:?} {none:?}");
     let wrong = json!({"GLOBAL_OPT_INTERVAL": "soon", "WVA_DECISION_HOLD": "8m"});
     holds(cluster, &wrong, "8m0s").await?;
-    last_line(cluster, WRONG, |line| {
+    last_line(cluster, INVALID, |line| {
         line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon")
     })
     .await?;

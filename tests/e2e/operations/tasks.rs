@@ -50,7 +50,7 @@ async fn tasks(replicas: &mut Replicas<'_>) -> anyhow::Result<Vec<String>> {
     let tasks = eventually("wva to list its tasks", PATIENCE, async || {
         let log = replicas.process(0)?.log();
         let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let line = lines.find(|line| line["msg"] == "Tasks that can be ended");
+        let line = lines.find(|line| line["msg"] == "Names of all tasks");
         let line = line.context("no such line yet: it is written by debug builds alone")?;
         let tasks = line["tasks"].as_str().context("a line without tasks")?;
         Ok(tasks.split(',').map(|task| task.trim().to_owned()).collect::<Vec<_>>())
@@ -87,7 +87,7 @@ async fn killed(
 /// When the fault came, as the process announces it: how long it took to start does not count.
 fn harmed(log: &str) -> anyhow::Result<Timestamp> {
     let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let line = lines.find(|line| line["msg"] == "A task of this process will be made to end");
+    let line = lines.find(|line| line["msg"] == "Injecting a fault into a task");
     let announced: Timestamp =
         line.context("no fault was announced")?["ts"].as_str().context("no time")?.parse()?;
     Ok(announced + DELAY)

@@ -97,14 +97,14 @@ impl Webhook {
     fn start(self) {
         let settings = Settings::new(None, InstancePolicy::Inject);
         let state = State::new(settings, Arc::new(EmptyCluster), None, &prometheus::Registry::new()).unwrap();
-        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), crate::End::default()));
+        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), crate::ShutdownSignals::default()));
     }
 }
 
-fn trust() -> Trust {
+fn trust() -> TrustReporter {
     let (clock, end) = (wva_runtime::system_clock(), CancellationToken::new());
     let nowhere = std::path::Path::new("/nowhere");
-    wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust("webhooks")
+    wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust_reporter("webhooks")
 }
 
 fn options() -> ConfigurationOptions<'static> {
@@ -169,7 +169,7 @@ async fn registers_existing_entries_and_repairs_drift() {
     let reported_early = Arc::new(AtomicBool::default());
     let (reported, sees) = (reported_early.clone(), trust.clone());
     fake.set_rule(move |request| {
-        let early = request.method == "PATCH" && sees.carried().is_some();
+        let early = request.method == "PATCH" && sees.last_report().is_some();
         reported.fetch_or(early, Ordering::SeqCst);
         None
     });
@@ -207,13 +207,13 @@ fn assert_patches_own_two_fields(fake: &FakeApi) {
 }
 
 /// Waits until `trust` has these certificates; `None`: until it has none.
-async fn wait_until_trusted(trust: &Trust, wanted: Option<Vec<CertificateDer<'static>>>) {
+async fn wait_until_trusted(trust: &TrustReporter, wanted: Option<Vec<CertificateDer<'static>>>) {
     let reported = async {
-        while trust.carried() != wanted {
+        while trust.last_report() != wanted {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(timeout(Duration::from_secs(20), reported).await.is_ok(), "reported: {:?}", trust.carried());
+    assert!(timeout(Duration::from_secs(20), reported).await.is_ok(), "reported: {:?}", trust.last_report());
 }
 
 #[tokio::test]

@@ -15,7 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
-use wva_webhook::{ClusterFacts, End, Limits, Settings, State, TargetState, VALIDATE_PATH, serve_with};
+use wva_webhook::{
+    ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetState, VALIDATE_PATH, serve_with,
+};
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
@@ -73,7 +75,7 @@ impl ClusterFacts for Cluster {
 pub struct Server {
     pub addr: SocketAddr,
     pub registry: Registry,
-    pub end: End,
+    pub end: ShutdownSignals,
     pub ended: JoinHandle<std::io::Result<()>>,
     pub cluster: Cluster,
     tls: TlsConnector,
@@ -103,7 +105,7 @@ impl Server {
         let settings = Settings::new(Some("a".into()), InstancePolicy::Inject);
         let cluster = Cluster::default();
         let state = Arc::new(State::new(settings, Arc::new(cluster.clone()), None, &registry).unwrap());
-        let end = End::default();
+        let end = ShutdownSignals::default();
         let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, end.clone(), limits));
         Self { addr, registry, end, ended, cluster, tls: TlsConnector::from(Arc::new(client)) }
     }

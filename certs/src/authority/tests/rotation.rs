@@ -1,6 +1,6 @@
-//! Rotations with several replicas, a leader that changes and consumers that follow with a delay, on a fake API
-//! server. The wall clock and tokio's move together. At every moment, whatever a replica serves has to verify against
-//! what every consumer carries, by rustls' own verifier.
+//! Rotations with several replicas, changing leaders and slow consumers, on a fake API server. The wall clock follows
+//! tokio's. At every second, the certificate of each replica must verify against the bundle of each consumer, by
+//! rustls' own verifier.
 
 use rustls::RootCertStore;
 use rustls::client::WebPkiServerVerifier;
@@ -17,8 +17,8 @@ const HOUR: Duration = Duration::from_hours(1);
 struct Fleet {
     fake: FakeApi,
     replicas: Vec<(Certs, CancellationToken)>,
-    /// What the two consumers carry in the cluster.
-    carried: Arc<Mutex<[Vec<u8>; 2]>>,
+    /// Bundles of the two consumers.
+    bundles: Arc<Mutex<[Vec<u8>; 2]>>,
     term: CancellationToken,
     began: Instant,
 }
@@ -32,7 +32,7 @@ impl Fleet {
         let mut fleet = Self {
             fake: FakeApi::new(),
             replicas: Vec::new(),
-            carried: Arc::default(),
+            bundles: Arc::default(),
             term: CancellationToken::new(),
             began: Instant::now(),
         };
@@ -53,54 +53,54 @@ impl Fleet {
         self.replicas.push((certs, shutdown));
     }
 
-    /// The one replica goes, at once, and another starts.
-    fn replace(&mut self, who: usize) {
+    /// Stops one replica at once and starts another.
+    fn replace(&mut self, index: usize) {
         self.add();
-        self.replicas.swap_remove(who).1.cancel();
+        self.replicas.swap_remove(index).1.cancel();
     }
 
-    /// A term ends and another begins: rotation, and the two parts that keep the bundle in the cluster.
-    fn lead(&mut self, who: usize) {
+    /// Makes a replica the leader: it rotates the CA and runs the two consumers.
+    fn lead(&mut self, index: usize) {
         self.term.cancel();
         self.term = CancellationToken::new();
-        let certs = self.replicas[who].0.clone();
+        let certs = self.replicas[index].0.clone();
         tokio::spawn(certs.rotate(self.fake.client(), self.term.clone()));
-        for (part, name) in ["webhooks", "apiservice"].into_iter().enumerate() {
-            let (trust, bundle) = (certs.trust(name), certs.ca_bundle());
-            let (carried, term) = (self.carried.clone(), self.term.clone());
+        for (consumer, name) in ["webhooks", "apiservice"].into_iter().enumerate() {
+            let (trust, bundle) = (certs.trust_reporter(name), certs.ca_bundle());
+            let (bundles, term) = (self.bundles.clone(), self.term.clone());
             tokio::spawn(async move {
-                trust.unknown();
-                // The one is slower than the other.
-                let every = Duration::from_secs(2 + 9 * part as u64);
-                while term.run_until_cancelled(tokio::time::sleep(every)).await.is_some() {
+                trust.report_unknown();
+                // The second consumer is slower.
+                let interval = Duration::from_secs(2 + 9 * consumer as u64);
+                while term.run_until_cancelled(tokio::time::sleep(interval)).await.is_some() {
                     let bundle = bundle.borrow().clone();
-                    trust.seen(&bundle);
-                    carried.lock().unwrap()[part] = bundle;
+                    trust.report(&bundle);
+                    bundles.lock().unwrap()[consumer] = bundle;
                 }
             });
         }
     }
 
-    /// Time passes; at every second of it the law has to hold.
-    async fn pass(&self, span: Duration, law: bool) {
+    /// Lets time pass; checks the invariant at every second if `is_checked`.
+    async fn pass(&self, span: Duration, is_checked: bool) {
         let end = Instant::now() + span;
         while Instant::now() < end {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            if law {
+            if is_checked {
                 self.check();
             }
         }
     }
 
     fn check(&self) {
-        let (now, carried) = (wall(self.began), self.carried.lock().unwrap().clone());
-        for (who, (certs, _)) in self.replicas.iter().enumerate() {
-            for (part, bundle) in carried.iter().enumerate() {
-                // One that has just started has nothing to serve, and is not ready.
+        let (now, bundles) = (wall(self.began), self.bundles.lock().unwrap().clone());
+        for (index, (certs, _)) in self.replicas.iter().enumerate() {
+            for (consumer, bundle) in bundles.iter().enumerate() {
+                // A replica that has just started has no certificate and is not ready.
                 let Some(served) = certs.resolver().certificate() else { continue };
                 if let Err(error) = verify(bundle, &served, now) {
                     let notes = notes(&self.fake).join("\n");
-                    panic!("replica {who}, consumer {part}, at {now}: {error}\n{notes}");
+                    panic!("replica {index}, consumer {consumer}, at {now}: {error}\n{notes}");
                 }
             }
         }
@@ -126,12 +126,12 @@ fn verify(bundle: &[u8], served: &CertificateDer<'_>, now: Timestamp) -> Result<
 }
 
 #[tokio::test(start_paused = true)]
-async fn three_lives_of_a_ca_with_changing_leaders() {
+async fn rotates_three_times_with_changing_leaders() {
     let mut fleet = Fleet::start(3).await;
     for round in 0..18 {
         fleet.pass(HOUR / 6, true).await;
         fleet.replace(round % 3);
-        // The last one added is the one that has just started.
+        // The new leader is the replica that was just added.
         fleet.lead(round % 3);
     }
     assert!(fleet.steps() >= 3, "{:?}", notes(&fleet.fake));
@@ -146,11 +146,11 @@ async fn three_lives_of_a_ca_with_changing_leaders() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_happens_to_the_secret_no_review_fails() {
+async fn no_review_fails_while_the_secret_is_destroyed() {
     let fleet = Fleet::start(3).await;
     let now = || wall(fleet.began);
     let ca = || generate(HOUR, now()).to_secret_data();
-    let (fake, mut seen) = (&fleet.fake, vec![fleet.current()]);
+    let (fake, mut earlier) = (&fleet.fake, vec![fleet.current()]);
     let wrong_key = || {
         let mut data = data(fake);
         data.insert(crate::set::CA_KEY.to_owned(), ca()[crate::set::CA_KEY].clone());
@@ -166,33 +166,33 @@ async fn whatever_happens_to_the_secret_no_review_fails() {
         spoil();
         fleet.pass(Duration::from_mins(2), true).await;
         let current = fleet.current();
-        assert!(!seen.contains(&current), "{what}: the rotation was carried through");
-        seen.push(current);
+        assert!(!earlier.contains(&current), "{what}: the rotation completed");
+        earlier.push(current);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_step_without_everybodys_word_and_none_after_the_term() {
+async fn no_step_without_all_reports_or_after_the_term() {
     let fleet = Fleet::start(2).await;
-    let silent = fleet.replicas[0].0.trust("silent");
+    let reporter = fleet.replicas[0].0.trust_reporter("reporter");
     let (before, fake) = (fleet.current(), &fleet.fake);
     fake.delete(SECRET);
     fleet.pass(Duration::from_mins(3), true).await;
-    assert_eq!(fleet.current(), before, "somebody has not said what it carries");
+    assert_eq!(fleet.current(), before, "one consumer has not reported");
     assert!(data(fake).contains_key(NEXT_CA_CERT));
-    silent.seen(&before);
+    reporter.report(&before);
     fleet.pass(Duration::from_mins(3), true).await;
-    assert_eq!(fleet.current(), before, "it carries the old one alone");
+    assert_eq!(fleet.current(), before, "it has only the old CA");
 
     let both = fleet.replicas[0].0.ca_bundle().borrow().clone();
-    silent.seen(&both);
+    reporter.report(&both);
     fleet.term.cancel();
     fleet.pass(Duration::from_mins(3), true).await;
-    assert_eq!(fleet.current(), before, "nobody leads");
+    assert_eq!(fleet.current(), before, "there is no leader");
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_nobody_to_ask_a_ca_signs_once_its_bundle_has_been_out_for_a_while() {
+async fn without_consumers_a_ca_signs_after_the_settle_time() {
     let fake = FakeApi::new();
     let running = start(&fake);
     let old = running.bundle(|b| !b.is_empty()).await;
@@ -201,13 +201,13 @@ async fn with_nobody_to_ask_a_ca_signs_once_its_bundle_has_been_out_for_a_while(
     fake.delete(SECRET);
     running.bundle(|b| b.starts_with(&old) && *b != old).await;
     tokio::time::sleep(SETTLE / 2).await;
-    assert_eq!(data(&fake)[CA_CERT].0, old, "who reads the bundle may not have the next one yet");
+    assert_eq!(data(&fake)[CA_CERT].0, old, "clients may not have the next CA yet");
     tokio::time::sleep(SETTLE).await;
     assert_ne!(data(&fake)[CA_CERT].0, old);
 }
 
 #[tokio::test(start_paused = true)]
-async fn twenty_replicas_from_nothing_end_on_one_ca() {
+async fn twenty_new_replicas_end_on_one_ca() {
     let fleet = Fleet::start(20).await;
     fleet.pass(Duration::from_mins(1), true).await;
     let current = fleet.current();

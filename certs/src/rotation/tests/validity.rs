@@ -1,32 +1,32 @@
-//! CAs whose time is over, or has not come: a clock that stood still, and one that was set back.
+//! CAs that expired, or are not valid yet because the clock was set back.
 
 use super::*;
 
 #[test]
-fn an_expired_ca_makes_way() {
+fn expired_ca_is_replaced() {
     let cas = Cas::with_life("nf").and('k', ca(Duration::from_hours(1)));
-    let expired = || Why::Expired { entry: CA_CERT, not_after: hours(1) };
+    let expired = || CaFault::Expired { entry: CA_CERT, not_after: hours(1) };
     let rows = [
-        // It lingers, so that a replica whose clock is slow does not write it back.
+        // It stays for a while, so that a replica with a slow clock does not write it back.
         ("the next one is good", cas.secret("k>n"), "k>n", 1, PromotedAtOnce(expired()), "n<k"),
         ("the next one is good, long ago", cas.secret("k>n"), "", 2, PromotedAtOnce(expired()), "n"),
         ("no next one", cas.secret("k"), "k", 2, Replaced(expired()), "*"),
         ("the next one is remembered", cas.secret("k"), "k>n", 2, PromotedAtOnce(expired()), "n"),
-        ("deleted", None, "k>n", 2, PromotedAtOnce(Why::NoSecret), "n"),
+        ("deleted", None, "k>n", 2, PromotedAtOnce(CaFault::NoSecret), "n"),
         ("deleted, nothing good", None, "k", 2, Change::Created, "*"),
     ];
     for (what, secret, known, hour, change, after) in rows {
         cas.check(what, secret.as_ref(), known, (hours(hour), None), Some((change, after)));
     }
-    cas.check("another is taken as it is", cas.secret("f").as_ref(), "k", (hours(2), None), None);
+    cas.check("another one is adopted", cas.secret("f").as_ref(), "k", (hours(2), None), None);
 }
 
 #[test]
-fn a_clock_that_is_set_back_costs_one_change_and_no_trust() {
-    // x and e were made by a clock that ran ahead: not valid before start() + 1 h.
+fn clock_set_back_costs_one_change_and_no_trust() {
+    // x and e were created with a clock that is ahead: not valid before start() + 1 h.
     let early = || Arc::new(Ca::generate(LIFE, hours(2)).unwrap());
     let cas = Cas::with_life("kf").and('x', early()).and('e', early());
-    let too_early = |entry| Why::NotYetValid { entry, not_before: hours(1) };
+    let too_early = |entry| CaFault::NotYetValid { entry, not_before: hours(1) };
     let replaced = || Replaced(too_early(CA_CERT));
     let at_once = || PromotedAtOnce(too_early(CA_CERT));
     let again = AnnouncedAgain(too_early(NEXT_CA_CERT));
@@ -43,6 +43,6 @@ fn a_clock_that_is_set_back_costs_one_change_and_no_trust() {
     for (what, secret, known, trusted, change, after) in rows {
         cas.check(what, secret.as_ref(), known, (start(), trusted), Some((change, after)));
     }
-    // A replica with a right clock finds its CA among those that are trusted, and gives way.
+    // A replica with a correct clock finds its CA among the trusted ones and adopts the new one.
     cas.check("another clock", cas.secret("f<x").as_ref(), "x", (hours(2), None), None);
 }

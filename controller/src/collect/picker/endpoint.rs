@@ -204,7 +204,7 @@ fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
 
 fn targets(pods: &Cache<Option<SocketAddr>>) -> BTreeMap<Box<str>, SocketAddr> {
     let mut targets = BTreeMap::new();
-    pods.each(|_, name, address| {
+    pods.for_each(|_, name, address| {
         if let Some(address) = address.filter(|_| targets.len() < MAX_PODS) {
             targets.insert(name.into(), address);
         }

@@ -147,7 +147,7 @@ pub(super) fn serves_only(
     picker: &PickerKey,
     own: &[&WorkloadKey],
 ) -> bool {
-    let mut pools = pools.of_namespace(&picker.namespace);
+    let mut pools = pools.values_in(&picker.namespace);
     pools.retain(|pool| pool.picker.as_deref() == Some(&picker.service));
     workloads::list(watches, &picker.namespace)
         .iter()
@@ -200,7 +200,7 @@ fn for_each_pool(
     mut visit: impl FnMut(&Pool),
 ) {
     let labels: Labels = workloads::pod_labels(watches, workload);
-    for pool in pools.of_namespace(&workload.namespace).iter().filter(|pool| pool.selects(&labels)) {
+    for pool in pools.values_in(&workload.namespace).iter().filter(|pool| pool.selects(&labels)) {
         visit(pool);
     }
 }

@@ -5,7 +5,7 @@ use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Instant;
 
-use wva_runtime::repeats::{RepeatCounters, Stage};
+use wva_runtime::repeats::{RepeatCounters, RepeatStage};
 use wva_scaling::trace::Trace;
 use wva_scaling::{FallbackSource, VariantKey, Warning};
 
@@ -43,7 +43,7 @@ pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warn
 fn groups(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instant) -> Vec<Group> {
     let kinds: BTreeMap<String, _> = warnings.iter().map(|w| (w.to_string(), discriminant(w))).collect();
     let mut groups: Vec<Group> = Vec::new();
-    for (text, stage) in warned.note_all(kinds.keys().cloned().collect(), now) {
+    for (text, stage) in warned.record_all(kinds.keys().cloned().collect(), now) {
         let kind = kinds.get(&text).copied();
         match groups.iter_mut().find(|group| group.kind == kind) {
             Some(group) => group.texts.push(text),
@@ -91,9 +91,9 @@ pub(super) fn log_decision(
     key: &VariantKey,
     variant: &PublishedVariant,
     last_target: Option<u32>,
-    safety_net: Option<Stage>,
+    safety_net: Option<RepeatStage>,
 ) {
-    if let Some(Stage::Ends(count)) = safety_net {
+    if let Some(RepeatStage::Ended(count)) = safety_net {
         tracing::info!(namespace = key.namespace, variant = key.name, count, "{SAFETY_NET_ENDED}");
     }
     let Some(decision) = &variant.decision else { return };

@@ -71,7 +71,7 @@ impl Bench {
             sources: Sources {
                 watches: cluster.watches(),
                 maps: Feed::new().maps(),
-                synced: Synced::default(),
+                synced: SyncStatus::default(),
                 prometheus: fake.client(),
                 pickers,
                 refusals: watch::channel(Arc::default()).1,

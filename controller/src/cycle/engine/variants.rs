@@ -42,7 +42,7 @@ impl Engine {
             variant.last_target = variant.target().or(last_target);
             count(&mut state.reporting.scalings, &m.key, old.map(AsRef::as_ref), &variant);
             let is_held = variant.decision.as_ref().is_some_and(|d| d.safety_net.is_some());
-            let safety_net = state.reporting.safety_nets.note(&m.key, is_held, pass.at.now);
+            let safety_net = state.reporting.safety_nets.record(&m.key, is_held, pass.at.now);
             log_decision(&m.key, &variant, last_target, safety_net);
             let same = old.filter(|old| ***old == variant).cloned();
             all.insert(m.key.clone(), same.unwrap_or_else(|| Arc::new(variant)));

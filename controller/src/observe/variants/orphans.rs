@@ -46,7 +46,7 @@ impl OrphanTracker {
         at: Moment,
     ) -> BTreeMap<VariantKey, Orphan> {
         let before = std::mem::take(&mut self.0);
-        watches.variants.each(|namespace, _, v| {
+        watches.variants.for_each(|namespace, _, v| {
             if ownership.includes(v.instance.as_deref())
                 || is_excluded(watches.namespaces.as_ref(), namespace)
             {

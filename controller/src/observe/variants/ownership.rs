@@ -46,7 +46,7 @@ pub(crate) fn is_managed(
 /// Whether a namespace has the exclusion annotation. Without a namespace cache (single-namespace mode) none has.
 #[must_use]
 pub fn is_excluded(namespaces: Option<&Cache<NamespaceFacts>>, name: &str) -> bool {
-    namespaces.and_then(|all| all.ask("", name, |namespace| namespace.excluded)).unwrap_or(false)
+    namespaces.and_then(|all| all.get_with("", name, |namespace| namespace.excluded)).unwrap_or(false)
 }
 
 /// Current ownership, from the caches. A publication can be a cycle old, so publishers and writers check here first.
@@ -73,7 +73,7 @@ impl OwnershipView {
     pub(crate) fn is_managed(&self, key: &VariantKey, uid: &str) -> bool {
         let is_ours =
             |v: &Arc<Variant>| v.uid == uid && is_managed(v, &self.ownership, self.namespaces.as_ref());
-        self.variants.ask(&key.namespace, &key.name, is_ours).unwrap_or(false)
+        self.variants.get_with(&key.namespace, &key.name, is_ours).unwrap_or(false)
     }
 
     pub(crate) fn variant(&self, key: &VariantKey) -> Option<Arc<Variant>> {

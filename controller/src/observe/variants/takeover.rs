@@ -32,7 +32,7 @@ impl TakeoverTracker {
         let taken_over = self.foreign.iter().filter(|key| end > now && is_ours(key));
         self.withheld.extend(taken_over.map(|key| (key.clone(), end)));
         self.foreign.clear();
-        watches.variants.each(|_, _, v| {
+        watches.variants.for_each(|_, _, v| {
             if !ownership.includes(v.instance.as_deref()) {
                 self.foreign.insert(v.key.clone());
             }

@@ -3,8 +3,8 @@
 
 use kube::Api;
 use wva_runtime::optional::OptionalWatch;
-use wva_runtime::watch::{WatchScope, config, unobserved};
-use wva_runtime::{Availability, Cache, Optional};
+use wva_runtime::watch::{WatchScope, config, no_observer};
+use wva_runtime::{Availability, Cache, OptionalCache};
 
 use super::NodeFacts;
 use super::node::WatchedNode;
@@ -22,8 +22,8 @@ pub struct GpuWatchConfig {
 #[derive(Clone, Debug)]
 pub(crate) struct GpuWatches {
     /// Selected nodes.
-    pub(crate) nodes: Optional<NodeFacts>,
-    pub(crate) pods: Optional<PodFacts>,
+    pub(crate) nodes: OptionalCache<NodeFacts>,
+    pub(crate) pods: OptionalCache<PodFacts>,
 }
 
 /// Starts the watches. `None` for a namespaced install without limited mode, so that it needs no ClusterRole. A
@@ -43,14 +43,14 @@ pub(super) fn watch_gpus(
         selector => config().labels(selector),
     };
     let nodes = OptionalWatch { task: "watch of Nodes", name: "nodes", api, config: selected };
-    let nodes = scope.watch_optional(nodes, NodeFacts::nodes(), unobserved());
+    let nodes = scope.watch_optional(nodes, NodeFacts::nodes(), no_observer());
     let pods = if is_namespaced {
         let api = Api::<WatchedPod>::all(scope.client.clone());
         let task = "watch of the Pods of all namespaces";
         let all = OptionalWatch { task, name: "pods", api, config: config() };
-        scope.watch_optional(all, PodFacts::pods(), unobserved())
+        scope.watch_optional(all, PodFacts::pods(), no_observer())
     } else {
-        Optional::new(pods.clone(), Availability::Watched)
+        OptionalCache::new(pods.clone(), Availability::Watched)
     };
     Some(GpuWatches { nodes, pods })
 }
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
     use wva_runtime::cache::Writer;
-    use wva_runtime::{Synced, Tasks};
+    use wva_runtime::{SyncStatus, Tasks};
 
     /// Requests of the watches of a controller, and the availability of nodes and pods. The API server has one node and
     /// forbids listing pods.
@@ -78,7 +78,7 @@ mod tests {
         let fake = FakeApi::with_rule(|r| (r.path == "/api/v1/pods").then_some(Reply::Failure(403)));
         fake.put("/api/v1/nodes/n", json!({"metadata": {"name": "n"}}));
         let requested = || fake.requests().iter().map(|r| format!("{}?{}", r.path, r.query)).collect();
-        let (mut tasks, mut synced) = (Tasks::default(), Synced::default());
+        let (mut tasks, mut synced) = (Tasks::default(), SyncStatus::default());
         let mut scope = WatchScope {
             client: fake.client(),
             namespace: namespace.map(str::to_owned),

@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use wva_certs::Trust;
+use wva_certs::TrustReporter;
 use wva_runtime::api_call::ApiCall;
-use wva_runtime::{Backoff, Interruptions};
+use wva_runtime::{Backoff, InterruptionLogger};
 
 /// The `APIService`'s name.
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
@@ -85,10 +85,10 @@ pub async fn keep_open(
     client: kube::Client,
     own: OwnService,
     bundle: watch::Receiver<Vec<u8>>,
-    trust: Trust,
+    trust: TrustReporter,
     shutdown: CancellationToken,
 ) {
-    trust.unknown();
+    trust.report_unknown();
     let task = Task {
         api: Api::all(client),
         own,
@@ -99,7 +99,7 @@ pub async fn keep_open(
         said: None,
         write_at: Instant::now(),
         backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
-        interruptions: Interruptions::new("watch of the APIService", None),
+        interruptions: InterruptionLogger::new("watch of the APIService", None),
     };
     tokio::select! {
         // First: who does not lead any more must not write, however late it learns of that.
@@ -113,7 +113,7 @@ struct Task {
     api: Api<APIService>,
     own: OwnService,
     bundle: watch::Receiver<Vec<u8>>,
-    trust: Trust,
+    trust: TrustReporter,
     found: Option<APIService>,
     /// What was found is what there is.
     synced: bool,
@@ -121,7 +121,7 @@ struct Task {
     /// No write before this.
     write_at: Instant,
     backoff: Backoff,
-    interruptions: Interruptions,
+    interruptions: InterruptionLogger,
 }
 
 /// A request about the APIService.
@@ -165,7 +165,7 @@ impl Task {
         match tokio::time::timeout(CALL, self.api.get_opt(NAME)).await {
             Ok(Ok(found)) => (self.found, self.synced) = (found, true),
             Ok(Err(error)) => {
-                tracing::debug!(error = call("get").failed(&error), "Could not read APIService");
+                tracing::debug!(error = call("get").describe_failure(&error), "Could not read APIService");
                 self.synced = false;
             }
             Err(_) => self.synced = false,
@@ -177,9 +177,9 @@ impl Task {
             Verdict::Open | Verdict::Absent | Verdict::SomebodyElses { .. } | Verdict::Unverified
                 if self.synced =>
             {
-                self.trust.seen(bundle);
+                self.trust.report(bundle);
             }
-            _ => self.trust.unknown(),
+            _ => self.trust.report_unknown(),
         }
     }
 
@@ -223,7 +223,7 @@ impl Task {
                 self.found = Some(found);
             }
             Ok(Err(error)) => {
-                let error = call("patch").failed(&error);
+                let error = call("patch").describe_failure(&error);
                 tracing::warn!(error, ?pause, "Could not open APIService {NAME}");
             }
             Err(_) => {

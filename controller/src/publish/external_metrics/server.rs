@@ -12,9 +12,9 @@ use axum::routing::get;
 use axum::{Extension, Json, Router};
 use rustls::ServerConfig;
 use tokio_util::sync::CancellationToken;
-use wva_runtime::auth::{Action, Gate, Refusal};
+use wva_runtime::auth::{Action, AuthError, DelegatedAuth};
 use wva_runtime::server::{self, Connection, Limits};
-use wva_runtime::{Cache, Clock, Synced};
+use wva_runtime::{Cache, Clock, SyncStatus};
 
 use super::documents::{Failure, api_group, group_list, resource_list};
 use super::{GROUP, VERSION, selector, values};
@@ -38,9 +38,9 @@ pub struct ExternalMetrics {
     /// cannot tell. `None` in single-namespace mode.
     pub namespaces: Option<Cache<NamespaceFacts>>,
     /// Whether the caches have seen their first list: before that nothing is served.
-    pub synced: Synced,
+    pub synced: SyncStatus,
     /// Authenticates and authorizes.
-    pub gate: Arc<Gate>,
+    pub auth: Arc<DelegatedAuth>,
     /// Serve `inferno_desired_replicas` too.
     pub legacy: bool,
     /// Wall clock.
@@ -48,7 +48,7 @@ pub struct ExternalMetrics {
 }
 
 /// Serves HTTPS on `listener` until `shutdown`, then lets requests in flight finish. `tls` is made by
-/// [`wva_certs::server_config_asking_clients`].
+/// [`wva_certs::server_config_with_client_certs`].
 ///
 /// # Errors
 /// Where the listener cannot be used.
@@ -80,8 +80,8 @@ fn router(state: Arc<ExternalMetrics>) -> Router {
         .with_state(state)
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
+impl From<AuthError> for Failure {
+    fn from(refusal: AuthError) -> Self {
         Self::new(refusal.status(), refusal.to_string())
     }
 }
@@ -93,7 +93,7 @@ async fn unknown(
     uri: Uri,
     headers: HeaderMap,
 ) -> Failure {
-    match state.gate.authenticate(&connection.peer, &headers).await {
+    match state.auth.authenticate(&connection.peer, &headers).await {
         Ok(_) => Failure::new(StatusCode::NOT_FOUND, format!("nothing is served at {:?}", uri.path())),
         Err(refusal) => refusal.into(),
     }
@@ -111,7 +111,7 @@ async fn discovery(
         2 => api_group(),
         _ => resource_list(state.legacy),
     };
-    state.gate.admit(&connection.peer, &headers, Action::Path { verb: "get", path }).await?;
+    state.auth.check_request(&connection.peer, &headers, Action::Path { verb: "get", path }).await?;
     connection.keep();
     Ok(Json(document).into_response())
 }
@@ -133,7 +133,7 @@ async fn metric(
         resource,
         namespace: namespace.clone(),
     };
-    let user = state.gate.authenticate(&connection.peer, &headers).await?;
+    let user = state.auth.authenticate(&connection.peer, &headers).await?;
     // Before the question whether it is allowed, whose answers are kept: made-up names must not fill that memory.
     if !values::is_served(&metric, state.legacy) || namespace.len() > LONGEST_NAMESPACE {
         return Err(Failure::new(
@@ -141,7 +141,7 @@ async fn metric(
             "this metric is not served here: see the resources of this API",
         ));
     }
-    state.gate.authorize(&user, action).await?;
+    state.auth.authorize(&user, action).await?;
     connection.keep();
     let text = label_selector(query.as_deref().unwrap_or_default())?;
     let selector = selector::parse(&text).map_err(|error| {
@@ -154,7 +154,7 @@ async fn metric(
         ));
     }
     let excluded = variants::is_excluded(state.namespaces.as_ref(), &namespace);
-    let all = if excluded { Vec::new() } else { state.variants.of_namespace(&namespace) };
+    let all = if excluded { Vec::new() } else { state.variants.values_in(&namespace) };
     let list = values::values(&all, &metric, &selector, (state.clock)());
     Ok(Json(list).into_response())
 }

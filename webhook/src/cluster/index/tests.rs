@@ -17,7 +17,7 @@ fn target(name: &str) -> Target {
 
 /// Names of the variants with a key in namespace `ns`.
 fn find_names(index: &Index<OtherVariant>, key: &Key) -> Vec<String> {
-    index.of_key("ns", key).into_iter().map(|v| v.name).collect()
+    index.values_by_key("ns", key).into_iter().map(|v| v.name).collect()
 }
 
 #[test]
@@ -42,20 +42,20 @@ fn finds_variants_by_target_and_by_model_with_cost() {
         target: target("llama"),
         created: "2026-01-02T03:04:05Z".parse().ok(),
     };
-    assert_eq!(index.of_key("ns", &Key::for_target(&target("llama"))), [want]);
+    assert_eq!(index.values_by_key("ns", &Key::for_target(&target("llama"))), [want]);
     let beta = Target { api_version: "apps/v1beta2".into(), ..target("qwen") };
     assert_eq!(find_names(&index, &Key::for_target(&beta)), ["y"], "versions show one object");
     let set = Target { kind: "StatefulSet".into(), ..target("qwen") };
     assert_eq!(find_names(&index, &Key::for_target(&set)), [""; 0]);
     let cost = Key::ModelWithOwnCost("m".into());
     assert_eq!(find_names(&index, &cost), ["y"], "10.0 and 10 are the default cost");
-    assert_eq!(index.other_of_key("ns", &cost, "x").as_deref(), Some("y"));
-    assert_eq!(index.other_of_key("ns", &cost, "y"), None, "an object is not compared with itself");
+    assert_eq!(index.other_name_by_key("ns", &cost, "x").as_deref(), Some("y"));
+    assert_eq!(index.other_name_by_key("ns", &cost, "y"), None, "an object is not compared with itself");
     // After an update, only the new keys find the variant.
     observe(&Event::Apply(variant("ns", "x", &spec("qwen", "7"))));
     assert_eq!(find_names(&index, &Key::for_target(&target("llama"))), [""; 0]);
     assert_eq!(find_names(&index, &Key::for_target(&target("qwen"))), ["x", "y"]);
-    assert_eq!(index.other_of_key("ns", &cost, "y").as_deref(), Some("x"));
+    assert_eq!(index.other_name_by_key("ns", &cost, "y").as_deref(), Some("x"));
     observe(&Event::Delete(variant("ns", "y", &json!({}))));
     assert_eq!(find_names(&index, &Key::for_target(&target("qwen"))), ["x"]);
     // Deleted while the watch was down.
@@ -90,7 +90,8 @@ fn finds_autoscalers_by_their_target() {
         observe(&Event::Apply(applied));
     }
     let key = Key::for_target(&target("llama"));
-    let found: Vec<_> = index.of_key("ns", &key).into_iter().map(|r| (r.name, r.selectors.len())).collect();
+    let found: Vec<_> =
+        index.values_by_key("ns", &key).into_iter().map(|r| (r.name, r.selectors.len())).collect();
     assert_eq!(found, [("new".to_owned(), 1), ("old".to_owned(), 1)]);
 
     let (mut observe, index) = scaled_object_index();
@@ -109,6 +110,6 @@ fn finds_autoscalers_by_their_target() {
     ] {
         observe(&Event::Apply(applied));
     }
-    let found: Vec<_> = index.of_key("ns", &key).into_iter().map(|r| r.name).collect();
+    let found: Vec<_> = index.values_by_key("ns", &key).into_iter().map(|r| r.name).collect();
     assert_eq!(found, ["new", "old"]);
 }

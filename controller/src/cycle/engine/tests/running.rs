@@ -1,6 +1,6 @@
 //! The loop itself: when it begins, what holds it up and what does not, and how it ends.
 
-use wva_runtime::Optional;
+use wva_runtime::OptionalCache;
 
 use super::*;
 
@@ -14,7 +14,7 @@ async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
     let (nodes, sight) = watch::channel(Availability::Unknown);
     let mut watches = cluster.watches();
     let cache = watches.leader_worker_sets.cache.clone();
-    watches.leader_worker_sets = Optional::with_availability(cache, sight);
+    watches.leader_worker_sets = OptionalCache::with_availability(cache, sight);
     let told = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         nodes.send_replace(Availability::NotInstalled);

@@ -49,16 +49,16 @@ fn only_ours_is_opened() {
     assert_eq!(judge(Some(&ours), &own(), b""), Verdict::NoBundle);
 }
 
-fn trust() -> Trust {
+fn trust() -> TrustReporter {
     let nowhere = std::path::Path::new("/nowhere");
     let (clock, end) = (wva_runtime::system_clock(), CancellationToken::new());
-    wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust("apiservice")
+    wva_certs::Certs::from_files(nowhere, "tls.crt", "tls.key", clock, end).0.trust_reporter("apiservice")
 }
 
 struct Running {
     fake: FakeApi,
     bundle: watch::Sender<Vec<u8>>,
-    trust: Trust,
+    trust: TrustReporter,
     shutdown: CancellationToken,
     task: tokio::task::JoinHandle<()>,
 }
@@ -128,8 +128,8 @@ async fn what_it_carries_is_reported() {
     let running = start();
     let trusts = async |wanted: bool, what: &str| {
         let deadline = Instant::now() + Duration::from_secs(30);
-        while running.trust.carried().is_some() != wanted {
-            assert!(Instant::now() < deadline, "{what}: {:?}", running.trust.carried());
+        while running.trust.last_report().is_some() != wanted {
+            assert!(Instant::now() < deadline, "{what}: {:?}", running.trust.last_report());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };

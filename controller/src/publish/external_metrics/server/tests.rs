@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use wva_certs::Serving;
+use wva_certs::ServingCert;
 use wva_certs::ca::Ca;
 use wva_certs::set::CaSet;
 use wva_fakes::reviews::{ClientCa, access_reviews, reviewer};
@@ -47,23 +47,23 @@ struct Running {
 
 fn start() -> Running {
     let kube_now = jiff::Timestamp::now();
-    let set = CaSet::of(Ca::generate(Duration::from_hours(24), kube_now).unwrap());
-    let serving = Arc::new(Serving::default());
+    let set = CaSet::new(Ca::generate(Duration::from_hours(24), kube_now).unwrap());
+    let serving = Arc::new(ServingCert::default());
     serving.renew(&set.current, &[HOST.to_owned()], Duration::from_hours(24), kube_now).unwrap();
     let fake = reviewer(&[HPA, "alice"]);
     let ca = ClientCa::generate();
-    let gate = Arc::new(Gate::new(fake.client()));
-    gate.set_request_header(Some(RequestHeader::parse(&ca.config_map()).unwrap()));
+    let auth = Arc::new(DelegatedAuth::new(fake.client()));
+    auth.set_request_header(Some(RequestHeader::parse(&ca.config_map()).unwrap()));
     let writer = Writer::new(Variant::projection());
     let variants = writer.reader();
     let (synced, seen) = tokio::sync::watch::channel(false);
-    let mut caches = Synced::default();
+    let mut caches = SyncStatus::default();
     caches.add("watch of VariantAutoscalings", seen);
     let state = Arc::new(ExternalMetrics {
         variants,
         namespaces: None,
         synced: caches,
-        gate,
+        auth,
         legacy: true,
         clock: Arc::new(now),
     });
@@ -72,7 +72,7 @@ fn start() -> Running {
     let shutdown = CancellationToken::new();
     let task = tokio::spawn(serve(
         listener,
-        Arc::new(wva_certs::server_config_asking_clients(serving, false).unwrap()),
+        Arc::new(wva_certs::server_config_with_client_certs(serving, false).unwrap()),
         state,
         shutdown.clone(),
     ));
@@ -286,7 +286,7 @@ async fn strangers_that_hold_connections_lock_nobody_out() {
     let ended = timeout(SOON, stranger.read(&mut [0])).await.unwrap();
     assert!(
         matches!(ended, Ok(0) | Err(_)),
-        "whoever asks for no more than health never passed the gate: {ended:?}"
+        "whoever asks for no more than health never passed the auth: {ended:?}"
     );
     assert_eq!(ask_over(&mut kept, PROD).await, "HTTP/1.1 200 OK");
 }

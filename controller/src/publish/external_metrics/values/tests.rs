@@ -36,7 +36,7 @@ fn listed(vas: &[Box<DynamicObject>], metric: &str, selector: &Selector) -> Exte
     for va in vas {
         writer.apply(&Event::Apply((**va).clone()));
     }
-    values(&writer.reader().of_namespace("prod"), metric, selector, now())
+    values(&writer.reader().values_in("prod"), metric, selector, now())
 }
 
 #[track_caller]

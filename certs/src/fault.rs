@@ -1,0 +1,121 @@
+//! Faults of the CA in the Secret, with their texts in events and logs.
+
+use jiff::Timestamp;
+
+/// Maximum size of a CA certificate, in bytes of DER. Those of wva have less than 500.
+pub(crate) const MAX_CERT_BYTES: usize = 8 << 10;
+
+/// A defect because of which clients reject what the CA signs. The API server (Go) and rustls require more than
+/// `CA:TRUE`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CaDefect {
+    /// A relevant extension is not readable or occurs twice.
+    #[error("one of its extensions is not readable")]
+    Unreadable,
+    /// Its key usage lacks `keyCertSign`.
+    #[error("its key usage does not allow signing certificates (keyCertSign)")]
+    KeyUsage,
+    /// Its extended key usage lacks `serverAuth`, which also restricts the certificates that it signs.
+    #[error("its extended key usage does not include serverAuth")]
+    ExtendedKeyUsage,
+    /// It has name constraints.
+    #[error("its name constraints may exclude the names of this Service")]
+    NameConstraints,
+    /// A test certificate that it signed does not verify.
+    #[error("a certificate that it signed does not verify against it ({error})")]
+    NotVerified {
+        /// Error of the verifier.
+        error: String,
+    },
+}
+
+/// A fault of the Secret. Each requires a write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CaFault {
+    /// The Secret does not exist.
+    #[error("the Secret does not exist")]
+    NoSecret,
+    /// The current CA was not announced before. Clients that trust only it would reject the certificates in use.
+    #[error("it had another CA that was not announced as the next one")]
+    Unannounced,
+    /// An entry is missing or empty.
+    #[error("entry {entry} is missing or empty")]
+    Missing {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// An entry is not PEM of exactly one certificate.
+    #[error("entry {entry} is not exactly one X.509 certificate in PEM")]
+    NotACertificate {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// The certificate is not one of a CA.
+    #[error("the certificate in entry {entry} is not a CA certificate")]
+    NotACa {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// The certificate is too large: every bundle contains it.
+    #[error(
+        "the certificate in entry {entry} has {length} bytes; at most {MAX_CERT_BYTES} are allowed: use one with \
+         fewer names and extensions"
+    )]
+    TooLong {
+        /// Key within the Secret's data.
+        entry: &'static str,
+        /// Length of its DER.
+        length: usize,
+    },
+    /// The key is not readable. The text never contains its content.
+    #[error("entry {entry} is not a private key in PEM")]
+    NotAKey {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// The key belongs to another certificate.
+    #[error("the private key in entry {entry} does not match the certificate")]
+    KeyMismatch {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// Clients would reject what the CA signs.
+    #[error("the CA in entry {entry} is not usable: {defect}")]
+    CannotSign {
+        /// Key within the Secret's data.
+        entry: &'static str,
+        /// Defect of the CA.
+        defect: CaDefect,
+    },
+    /// The next CA is the current one.
+    #[error("entry {entry} repeats the current CA")]
+    Duplicate {
+        /// Key within the Secret's data.
+        entry: &'static str,
+    },
+    /// The certificate expired.
+    #[error("the certificate in entry {entry} expired at {not_after}")]
+    Expired {
+        /// Key within the Secret's data.
+        entry: &'static str,
+        /// End of validity.
+        not_after: Timestamp,
+    },
+    /// The certificate is not valid yet. New CAs are backdated an hour, so a clock is wrong.
+    #[error(
+        "the certificate in entry {entry} is not valid before {not_before}: compare the clocks of the nodes"
+    )]
+    NotYetValid {
+        /// Key within the Secret's data.
+        entry: &'static str,
+        /// Start of validity.
+        not_before: Timestamp,
+    },
+}
+
+impl CaFault {
+    /// Whether the fault depends on the clock: a replica with another clock may not see it.
+    pub(crate) fn is_clock_dependent(&self) -> bool {
+        matches!(self, Self::Expired { .. } | Self::NotYetValid { .. })
+    }
+}

@@ -1,0 +1,55 @@
+//! Effective settings for display: each value with its source, without secrets.
+
+use std::fmt::Write as _;
+
+use wva_crds::settings::SETTINGS;
+
+use super::Settings;
+use super::raw::Source;
+
+/// Column of the source, if the value is not longer.
+const WIDTH: usize = 72;
+
+/// Effective settings as text.
+pub(crate) struct EffectiveSettings {
+    /// Settings that are set, each with its source.
+    pub(crate) given: String,
+    /// Settings with their default.
+    pub(crate) defaults: String,
+}
+
+impl Settings {
+    /// One line `KEY=value  # source` for each setting.
+    pub(crate) fn lines(&self) -> String {
+        let mut out = String::new();
+        for setting in SETTINGS {
+            let (value, source) = match (self.values.display_value(setting), self.values.get(setting.key)) {
+                (Some(value), Some(entry)) => (value, entry.source.to_string()),
+                _ => (String::new(), "not set".to_owned()),
+            };
+            let line = format!("{}={}", setting.key, one_line(&value));
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "{line:WIDTH$}  # {source}");
+        }
+        out
+    }
+
+    /// Effective settings, for the log.
+    pub(crate) fn effective(&self) -> EffectiveSettings {
+        let (mut given, mut defaults) = (Vec::new(), Vec::new());
+        for setting in SETTINGS {
+            let Some(entry) = self.values.get(setting.key) else { continue };
+            let value = one_line(&self.values.display_value(setting).unwrap_or_default());
+            match entry.source {
+                Source::Default => defaults.push(format!("{}={value}", setting.key)),
+                source => given.push(format!("{}={value} ({source})", setting.key)),
+            }
+        }
+        EffectiveSettings { given: given.join("; "), defaults: defaults.join("; ") }
+    }
+}
+
+/// Escapes a value with control characters.
+fn one_line(value: &str) -> String {
+    if value.chars().any(char::is_control) { format!("{value:?}") } else { value.to_owned() }
+}
