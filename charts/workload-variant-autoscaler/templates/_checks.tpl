@@ -1,6 +1,6 @@
 {{/*
-What cannot be installed, each with what would be right; all of them come back together. The schema has refused wrong
-types and unknown keys before.
+Refuses values that cannot work, all together, each with its remedy. The schema has already refused wrong types and
+unknown keys.
 */}}
 {{- define "wva.check" -}}
 {{- $wva := .Values.wva }}
@@ -10,35 +10,35 @@ types and unknown keys before.
 {{- if include "wva.controller" . }}
 {{- $image := $pods.image.repository }}
 {{- if regexMatch "(^|/)(llm-d-workload-variant-autoscaler|inferno-(autoscaler|controller)|llm-d(-incubation)?/workload-variant-autoscaler)$" $image }}
-{{- $wrong = append $wrong (printf "image.repository is %q, the image of llm-d WVA: this chart installs another program, and with that image the wrong binary would run. Remove wva.image from your values, with its tag, or name your mirror of this program's image." $image) }}
+{{- $wrong = append $wrong (printf "image.repository is %q, the image of llm-d WVA: that is another program. Remove wva.image and its tag from your values, or name your mirror of the wva image." $image) }}
 {{- end }}
 {{- if or (contains "@" $image) (regexMatch ":[^/]*$" $image) }}
-{{- $wrong = append $wrong (printf "image.repository is %q, with a tag or a digest in it: those go into image.tag, e.g. v1 or sha256:..." $image) }}
+{{- $wrong = append $wrong (printf "image.repository is %q, with a tag or a digest in it: set image.tag instead, e.g. v1 or sha256:..." $image) }}
 {{- end }}
-{{- /* An upgrade of llm-d WVA's release. The API server would refuse it in the middle: a selector never changes. */}}
+{{- /* An upgrade of llm-d WVA's release. The API server would refuse it halfway: a selector never changes. */}}
 {{- $name := include "wva.managerName" . }}
 {{- with lookup "apps/v1" "Deployment" .Release.Namespace $name }}
 {{- $selector := include "wva.selectorLabels" $ | fromYaml }}
 {{- if ne (toJson .spec.selector.matchLabels) (toJson $selector) }}
-{{- $wrong = append $wrong (printf "Deployment %s/%s is not of this chart: it selects its pods by %s, this chart by %s, and a selector never changes. This may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release by `helm uninstall %s -n %s`, then install this chart. docs/migration.md tells more." $.Release.Namespace $name (toJson .spec.selector.matchLabels) (toJson $selector) $name $.Release.Namespace (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
+{{- $wrong = append $wrong (printf "Deployment %s/%s is not from this chart: it selects its pods by %s, this chart by %s, and a selector never changes. It may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release with `helm uninstall %s -n %s`, then install this chart. See docs/migration.md." $.Release.Namespace $name (toJson .spec.selector.matchLabels) (toJson $selector) $name $.Release.Namespace (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
 {{- end }}
 {{- end }}
 {{- if and $wva.namespaceScoped $wva.externalMetrics.enabled }}
-{{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, and this controller would know one namespace. Set wva.externalMetrics.enabled=false and feed the HPA by prometheus-adapter or KEDA." }}
+{{- $wrong = append $wrong "wva.namespaceScoped and wva.externalMetrics.enabled cannot both be true: external.metrics.k8s.io is one for the whole cluster, but this controller would see one namespace. Set wva.externalMetrics.enabled=false and use prometheus-adapter or KEDA for the HPA." }}
 {{- end }}
 {{- if not $wva.prometheus.baseURL }}
-{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: name the Prometheus that has vLLM's metrics, e.g. --set wva.prometheus.baseURL=http://prometheus-operated.monitoring.svc:9090, or choose a profile of this chart, e.g. values-kube-prometheus-stack.yaml." }}
+{{- $wrong = append $wrong "wva.prometheus.baseURL is empty: set the URL of the Prometheus with vLLM's metrics, e.g. --set wva.prometheus.baseURL=http://prometheus-operated.monitoring.svc:9090, or choose a profile of this chart, e.g. values-kube-prometheus-stack.yaml." }}
 {{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
-{{- $wrong = append $wrong "serviceAccount.create is false, and serviceAccount.name names none: name the service account that the controller runs as." }}
+{{- $wrong = append $wrong "serviceAccount.create is false, but serviceAccount.name names none: set the service account of the controller." }}
 {{- end }}
 {{- if and (eq $wva.webhook.certMode "existingSecret") (not $wva.webhook.existingSecret) }}
-{{- $wrong = append $wrong "wva.webhook.certMode is existingSecret, and wva.webhook.existingSecret names none: name a Secret of the release's namespace with tls.crt, tls.key and ca.crt." }}
+{{- $wrong = append $wrong "wva.webhook.certMode is existingSecret, but wva.webhook.existingSecret names none: set a Secret of the release's namespace with tls.crt, tls.key and ca.crt." }}
 {{- end }}
 {{- if and $wva.metrics.enabled (has (int $wva.metrics.port) (list 6443 8081 8082 9443)) }}
 {{- $wrong = append $wrong (printf "wva.metrics.port is %d, which the controller uses itself (6443 external metrics, 8081 health, 8082 debug, 9443 admission): choose another, e.g. 8443." (int $wva.metrics.port)) }}
 {{- end }}
-{{- /* Flags and variables of the container that the chart writes; a variable twice is refused by server-side apply. */}}
+{{- /* Flags and variables that the chart sets itself. Server-side apply refuses a duplicate variable. */}}
 {{- $ours := list "CONFIG_FILE" "CONFIG_MAP_NAME" "CONTROLLER_INSTANCE" "DEPLOYMENT_NAME" "EPP_METRIC_READER_SERVICE_ACCOUNT" "EXTERNAL_METRICS_BIND_ADDRESS" "HEALTH_PROBE_BIND_ADDRESS" "LEADER_ELECT" "LEADER_ELECTION_ID" "METRICS_ADDR" "METRICS_BIND_ADDRESS" "METRICS_CERT_PATH" "METRICS_SECURE" "POD_NAME" "POD_NAMESPACE" "PROBE_ADDR" "SATURATION_CONFIG_MAP_NAME" "SERVICE_CLASS_CONFIG_MAP_NAME" "WATCH_NAMESPACE" "WEBHOOK_BIND_ADDRESS" "WEBHOOK_CERT_PATH" "WEBHOOK_CONFIGURATION" "WEBHOOK_SERVICE" "WVA_CERT_MODE" "WVA_INSTANCE_POLICY" "WVA_LIMITED_MODE" "WVA_WEBHOOK" "WVA_WEBHOOK_CLIENT_CA" }}
 {{- range $key := $ours }}
 {{- if hasKey $wva.settings $key }}
@@ -46,14 +46,14 @@ types and unknown keys before.
 {{- end }}
 {{- end }}
 {{- if hasKey $wva.settings "EPP_METRIC_READER_BEARER_TOKEN" }}
-{{- $wrong = append $wrong "wva.settings.EPP_METRIC_READER_BEARER_TOKEN: the chart sets this itself, as a variable that hides the ConfigMap, where a token has no place. Name a Secret in wva.endpointPickers.tokenSecret, or set the variable in extraEnv." }}
+{{- $wrong = append $wrong "wva.settings.EPP_METRIC_READER_BEARER_TOKEN: the chart sets this itself, and a token does not belong in a ConfigMap. Name a Secret in wva.endpointPickers.tokenSecret, or set the variable in extraEnv." }}
 {{- end }}
 {{- $seen := dict }}
 {{- range $pods.extraEnv }}
 {{- if has .name (concat $ours (list "MALLOC_ARENA_MAX" "MALLOC_MMAP_THRESHOLD_" "MALLOC_TRIM_THRESHOLD_")) }}
 {{- $wrong = append $wrong (printf "extraEnv: the chart sets %s itself, from other values and in step with its other objects. Remove it." .name) }}
 {{- else if hasKey $seen .name }}
-{{- $wrong = append $wrong (printf "extraEnv names %s twice: the API server takes each variable once." .name) }}
+{{- $wrong = append $wrong (printf "extraEnv names %s twice: the API server accepts each variable once." .name) }}
 {{- end }}
 {{- $_ := set $seen .name true }}
 {{- end }}
@@ -65,13 +65,13 @@ types and unknown keys before.
 {{- end }}
 {{- end }}
 {{- if and $pods.networkPolicy.enabled $wva.metrics.enabled (not $wva.prometheus.monitoringNamespace) }}
-{{- $wrong = append $wrong "networkPolicy.enabled is true, and wva.prometheus.monitoringNamespace names none: no Prometheus could scrape /metrics. Name the namespace of the Prometheus that scrapes the controller." }}
+{{- $wrong = append $wrong "networkPolicy.enabled is true, but wva.prometheus.monitoringNamespace names none: no Prometheus could scrape /metrics. Set the namespace of the Prometheus that scrapes the controller." }}
 {{- end }}
 {{- range $name, $entry := $wva.capacityScaling.overrides }}
 {{- if eq $name "default" }}
 {{- $wrong = append $wrong "wva.capacityScaling.overrides.default: the entry \"default\" is wva.capacityScaling.default. Give the override another name." }}
 {{- else if not (or $entry.modelID $entry.model_id) }}
-{{- $wrong = append $wrong (printf "wva.capacityScaling.overrides.%s has no modelID: an override says whose it is, e.g. modelID: \"Qwen/Qwen3-0.6B\"." $name) }}
+{{- $wrong = append $wrong (printf "wva.capacityScaling.overrides.%s has no modelID: set the model that it applies to, e.g. modelID: \"Qwen/Qwen3-0.6B\"." $name) }}
 {{- end }}
 {{- end }}
 {{- end }}
@@ -92,17 +92,17 @@ types and unknown keys before.
 {{- $missing = append $missing "llmd.deploymentName (the workload to scale)" }}
 {{- end }}
 {{- if $missing }}
-{{- $wrong = append $wrong (printf "llmd names a model, and its VariantAutoscaling and HPA need more: set %s. With values of llm-d WVA, pass -f values-llm-d-wva.yaml first: it holds that chart's defaults. Without a model of its own the release needs no llmd at all." (join ", " $missing)) }}
+{{- $wrong = append $wrong (printf "llmd names a model, but its VariantAutoscaling and HPA need more: set %s. With values of llm-d WVA, pass -f values-llm-d-wva.yaml first: it has that chart's defaults. A release without a model needs no llmd values." (join ", " $missing)) }}
 {{- end }}
 {{- else if and (include "wva.hasVllmService" .) (not $llmd.namespace) }}
-{{- $wrong = append $wrong "llmd.modelName is set, and llmd.namespace names no namespace for the Service of the model server: set it, or vllmService.enabled=false." }}
+{{- $wrong = append $wrong "llmd.modelName is set, but llmd.namespace names no namespace for the Service of the model server: set it, or vllmService.enabled=false." }}
 {{- end }}
 {{- if or (include "wva.controller" .) (include "wva.hasVllmService" .) }}
-{{- /* What a Service may be called; since Kubernetes 1.36 its name may start with a digit. */}}
+{{- /* Valid names of a Service; since Kubernetes 1.36 a name may start with a digit. */}}
 {{- $fullname := include "wva.fullname" . }}
 {{- $start := ternary "[a-z0-9]" "[a-z]" (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version) }}
 {{- if not (regexMatch (printf "^%s([-a-z0-9]*[a-z0-9])?$" $start) $fullname) }}
-{{- $wrong = append $wrong (printf "%q, by which all names start, cannot start the name of a Service: lower-case letters, digits and dashes can, after a letter. Set fullnameOverride to such a name." $fullname) }}
+{{- $wrong = append $wrong (printf "%q, the start of all names, cannot start the name of a Service: use lower-case letters, digits and dashes, after a letter. Set fullnameOverride to such a name." $fullname) }}
 {{- end }}
 {{- end }}
 {{- if and .Values.hpa.enabled (gt (int .Values.hpa.minReplicas) (int .Values.hpa.maxReplicas)) }}

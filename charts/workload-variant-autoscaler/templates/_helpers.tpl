@@ -18,8 +18,8 @@ so that two releases never collide.
 {{- end }}
 
 {{/*
-<fullname>-<suffix>, for what may have 63 characters at most: names of Services, those that become label values, and
-the Deployment's, which starts names of pods. A full name that is too long for that is cut and keeps a piece of its hash, so that two of them stay apart.
+<fullname>-<suffix>, for names of at most 63 characters: Services, label values, and the Deployment, which starts names
+of pods. A longer full name is cut and gets a piece of its hash, so that two of them differ.
 Arguments: root, suffix.
 */}}
 {{- define "wva.short" -}}
@@ -34,7 +34,7 @@ Arguments: root, suffix.
 {{- end }}
 {{- end }}
 
-{{/* <namespace>-<fullname>-<suffix>, for what has no namespace. Arguments: root, suffix. */}}
+{{/* <namespace>-<fullname>-<suffix>, for cluster-scoped objects. Arguments: root, suffix. */}}
 {{- define "wva.clusterName" -}}
 {{- $root := index . 0 }}
 {{- printf "%s-%s-%s" $root.Release.Namespace (include "wva.fullname" $root) (index . 1) }}
@@ -81,14 +81,14 @@ Arguments: root, suffix.
 {{ include "wva.fullname" . }}-metrics-reader
 {{- end }}
 
-{{/* "true" where the release has a ServiceMonitor of the controller's own metrics. */}}
+{{/* "true" if the release has a ServiceMonitor of the controller's own metrics. */}}
 {{- define "wva.monitorsItself" -}}
 {{- $metrics := .Values.wva.metrics }}
 {{- if and (include "wva.controller" .) $metrics.enabled (include "wva.auto" (list . $metrics.serviceMonitor.enabled "monitoring.coreos.com/v1/ServiceMonitor")) }}true{{ end }}
 {{- end }}
 
 {{/*
-Old names under `wva` of what has a plain name at the top level now. As a JSON list of pairs: the old name, the new one.
+Old names under `wva` of keys that are now at the top level, as a JSON list of pairs: the old name, the new one.
 */}}
 {{- define "wva.renamed" -}}
 {{- list (list "image" "image") (list "imagePullSecrets" "imagePullSecrets") (list "replicas" "replicaCount") (list "replicaCount" "replicaCount")
@@ -98,7 +98,7 @@ Old names under `wva` of what has a plain name at the top level now. As a JSON l
   (list "podDisruptionBudget" "podDisruptionBudget") (list "networkPolicy" "networkPolicy") | toJson }}
 {{- end }}
 
-{{/* Values of the controller's pods, by their plain names. A value under an old name wins. As a JSON object. */}}
+{{/* Values of the controller's pods under their new names, as a JSON object. A value under an old name wins. */}}
 {{- define "wva.pods" -}}
 {{- $pods := dict }}
 {{- range $pair := include "wva.renamed" . | fromJsonArray }}
@@ -120,28 +120,28 @@ Old names under `wva` of what has a plain name at the top level now. As a JSON l
 {{- $pods | toJson }}
 {{- end }}
 
-{{/* "true" where the values set the token for endpoint pickers by themselves. */}}
+{{/* "true" if the values set the token for endpoint pickers. */}}
 {{- define "wva.pickerTokenGiven" -}}
 {{- range (include "wva.pods" . | fromJson).extraEnv }}{{ if eq .name "EPP_METRIC_READER_BEARER_TOKEN" }}true{{ end }}{{ end }}
 {{- end }}
 
-{{/* "true" where the controller requests short-lived tokens of the metrics reader for endpoint pickers. */}}
+{{/* "true" if the controller requests short-lived tokens of the metrics reader for endpoint pickers. */}}
 {{- define "wva.requestsPickerToken" -}}
 {{- if not (or (include "wva.pickerTokenGiven" .) .Values.wva.endpointPickers.tokenSecret) }}true{{ end }}
 {{- end }}
 
-{{/* Name of the Lease: the original's, so that it and this controller never act side by side; one for each instance. */}}
+{{/* Name of the Lease: llm-d WVA's, so that llm-d WVA and this controller never act at the same time; one for each instance. */}}
 {{- define "wva.lease" -}}
 72dd1cf1.llm-d.ai
 {{- if .Values.wva.controllerInstance }}-{{ .Release.Name }}{{ end }}
 {{- end }}
 
-{{/* Every config map of entries that is read in the controller's namespace, as a JSON list. */}}
+{{/* All ConfigMaps with entries that the controller reads in its namespace, as a JSON list. */}}
 {{- define "wva.entryMaps" -}}
 {{- list (include "wva.saturationMap" .) "wva-saturation-scaling-config" "saturation-scaling-config" "capacity-scaling-config" "wva-model-scale-to-zero-config" "model-scale-to-zero-config" "serviceclass" (include "wva.serviceClassMap" .) | uniq | toJson }}
 {{- end }}
 
-{{/* The Secret with the serving certificate's CA in ca.crt. */}}
+{{/* The Secret with the CA of the serving certificate in ca.crt. */}}
 {{- define "wva.caSecret" -}}
 {{- if eq .Values.wva.webhook.certMode "self" }}
 {{- include "wva.webhookService" . }}-ca
@@ -150,7 +150,7 @@ Old names under `wva` of what has a plain name at the top level now. As a JSON l
 {{- end }}
 {{- end }}
 
-{{/* The Secret with a serving certificate that is made elsewhere. */}}
+{{/* The Secret with a serving certificate from another tool. */}}
 {{- define "wva.certSecret" -}}
 {{- if eq .Values.wva.webhook.certMode "existingSecret" }}
 {{- .Values.wva.webhook.existingSecret }}
@@ -159,7 +159,7 @@ Old names under `wva` of what has a plain name at the top level now. As a JSON l
 {{- end }}
 {{- end }}
 
-{{/* Labels that select the controller's pods; they never change in the life of a release. */}}
+{{/* Labels that select the controller's pods; they never change within a release. */}}
 {{- define "wva.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "wva.name" . | quote }}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -190,68 +190,68 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- printf "%s%s%s" $image.repository (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag | quote }}
 {{- end }}
 
-{{/* A value as text. A number of a values file, which Go would write as 1e+06, in plain digits. */}}
+{{/* A value as text. A number of a values file keeps plain digits; Go would write 1e+06. */}}
 {{- define "wva.text" -}}
 {{- if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end }}
 {{- end }}
 
 {{/*
-Labels or annotations: the chart's own, and those of the values that are not among them. A key twice is refused by some
-who read the render, and by others read either way. Arguments: the chart's own as YAML, the values'.
+Labels or annotations: the chart's own, and those of the values with other keys. Readers of the render handle duplicate
+keys differently. Arguments: the chart's own as YAML, those of the values.
 */}}
 {{- define "wva.together" -}}
 {{- $own := index . 0 | fromYaml }}
 {{- toYaml (merge $own (default dict (index . 1))) }}
 {{- end }}
 
-{{/* Annotations of what `helm test` makes before its pod, and takes away after it. */}}
+{{/* Annotations of objects that `helm test` creates before its pod and deletes after it. */}}
 {{- define "wva.testRights" -}}
 helm.sh/hook: test
 helm.sh/hook-weight: "-1"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
-{{/* "true" where the release has a controller, else "". */}}
+{{/* "true" if the release has a controller, else "". */}}
 {{- define "wva.controller" -}}
 {{- if and .Values.controller.enabled (dig "enabled" true .Values.wva) }}true{{ end }}
 {{- end }}
 
-{{/* "true" where the values name a model that this release scales. */}}
+{{/* "true" if the values name a model that this release scales. */}}
 {{- define "wva.namesModel" -}}
 {{- with .Values.llmd }}{{ if or .modelID .modelName .deploymentName .scaleTargetName }}true{{ end }}{{ end }}
 {{- end }}
 
-{{/* "true" where the release has a VariantAutoscaling. */}}
+{{/* "true" if the release has a VariantAutoscaling. */}}
 {{- define "wva.hasVariant" -}}
 {{- if and .Values.va.enabled (include "wva.namesModel" .) }}true{{ end }}
 {{- end }}
 
-{{/* "true" where the release has an HPA. */}}
+{{/* "true" if the release has an HPA. */}}
 {{- define "wva.hasHpa" -}}
 {{- if and .Values.hpa.enabled (include "wva.namesModel" .) }}true{{ end }}
 {{- end }}
 
-{{/* "true" where the release has a Service of a model server. */}}
+{{/* "true" if the release has a Service of a model server. */}}
 {{- define "wva.hasVllmService" -}}
 {{- if and .Values.vllmService.enabled .Values.llmd.modelName }}true{{ end }}
 {{- end }}
 
-{{/* "true" where the release has a map of service classes: objectives of its own variant. */}}
+{{/* "true" if the release has a map of service classes, with the objectives of its own variant. */}}
 {{- define "wva.hasServiceClass" -}}
 {{- if and (include "wva.hasVariant" .) (or .Values.va.sloTpot .Values.va.sloTtft) }}true{{ end }}
 {{- end }}
 
-{{/* "true" where the release renders webhook configurations. */}}
+{{/* "true" if the release renders webhook configurations. */}}
 {{- define "wva.registers" -}}
 {{- if and (include "wva.controller" .) .Values.wva.webhook.enabled .Values.wva.webhook.register }}true{{ end }}
 {{- end }}
 
-{{/* "true" where somebody is let in or kept out by TokenReview and SubjectAccessReview. */}}
+{{/* "true" if the controller checks callers by TokenReview and SubjectAccessReview. */}}
 {{- define "wva.reviewsTokens" -}}
 {{- if or (and .Values.wva.metrics.enabled .Values.wva.metrics.secure) .Values.wva.externalMetrics.enabled }}true{{ end }}
 {{- end }}
 
-{{/* "true" or "": true, false, or auto, which asks whether the cluster has that API. Arguments: root, value, API. */}}
+{{/* "true" or "": true, false, or auto: whether the cluster has that API. Arguments: root, value, API. */}}
 {{- define "wva.auto" -}}
 {{- $root := index . 0 }}
 {{- $value := index . 1 | toString }}
@@ -266,7 +266,7 @@ kind: {{ $kind }}
 name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (printf "%s-decode" .Values.llmd.modelName) | quote }}
 {{- end }}
 
-{{/* The main config map's settings that take effect at once: those of the program's own table. As a JSON object. */}}
+{{/* Settings of the main ConfigMap that take effect at once, as in crds/src/settings/table.rs, as a JSON object. */}}
 {{- define "wva.mutableSettings" -}}
 {{- $wva := .Values.wva }}
 {{- $cache := $wva.prometheus.metricsCache }}
@@ -286,14 +286,14 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{- $_ := set $settings $key (include "wva.text" $value) }}
 {{- end }}
 {{- end }}
-{{- /* LOG_LEVEL wins over V, which somebody has asked for. */}}
+{{- /* LOG_LEVEL has priority over V, so a V in wva.settings needs LOG_LEVEL removed. */}}
 {{- if and (hasKey $wva.settings "V") (not (hasKey $wva.settings "LOG_LEVEL")) }}
 {{- $_ := unset $settings "LOG_LEVEL" }}
 {{- end }}
 {{- $settings | toJson }}
 {{- end }}
 
-{{/* The main config map's settings that need a restart. As a JSON object. */}}
+{{/* Settings of the main ConfigMap that need a restart, as a JSON object. */}}
 {{- define "wva.immutableSettings" -}}
 {{- $wva := .Values.wva }}
 {{- $proactive := default false $wva.experimentalProactiveModel }}
@@ -306,7 +306,7 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
   "WVA_NODE_SELECTOR" (default (default "" $wva.gpuNodeSelector) $wva.nodeSelector)
   "WVA_LEGACY_METRICS" (toString $wva.legacyMetrics)
   "EXPERIMENTAL_PROACTIVE_MODEL" (toString $proactive) }}
-{{- /* The service account's token goes over no wire in the clear. */}}
+{{- /* Never send the service account's token in plain text. */}}
 {{- if hasPrefix "https://" $wva.prometheus.baseURL }}
 {{- $_ := set $settings "PROMETHEUS_TOKEN_PATH" "/var/run/secrets/kubernetes.io/serviceaccount/token" }}
 {{- end }}
@@ -322,15 +322,15 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{- $settings | toJson }}
 {{- end }}
 
-{{/* Changes when, and only when, a setting changes that needs a restart. */}}
+{{/* Changes only with a setting that needs a restart. */}}
 {{- define "wva.restartRevision" -}}
 {{- include "wva.immutableSettings" . | sha256sum }}
 {{- end }}
 
 {{/*
-One entry of the saturation map. A fraction that came by --set is a string, and a number in the map; `on` and `off` of
-a values file have become booleans, and are words in the map. Analyzers have the names that every release reads. A field
-that is empty is inherited, but for the analyzer's name.
+One entry of the saturation map. A fraction from --set is a string, and becomes a number; `on` and `off` of a values file
+are booleans, and become words. Analyzers get the names that every release reads. An empty field is inherited, except the
+analyzer's name.
 */}}
 {{- define "wva.entry" -}}
 {{- $analyzers := dict "percentage" "" "token" "saturation" }}
