@@ -19,7 +19,7 @@ use supervision::supervise;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use wva_controller::{
-    AutoscalerObservers, ConfigReloads, CycleProgress, InferencePools, NamespaceFacts, Notices, Variant,
+    AutoscalerObservers, ConfigReloads, CycleProgress, InferencePools, LeaderEvents, NamespaceFacts, Variant,
     watch_all, watch_config_maps, watch_inference_pools, watch_namespaces, watch_variants,
 };
 use wva_rules::OtherVariant;
@@ -64,7 +64,7 @@ struct Clients {
 struct LeaderState {
     leadership: Leadership,
     /// Events that any replica records and the leader writes.
-    notices: Notices,
+    leader_events: LeaderEvents,
     /// Started last.
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -167,7 +167,7 @@ impl Process {
         Ok(Self {
             settings,
             clients: Clients { client, acting, auth },
-            leader_state: LeaderState { leadership, notices: Notices::default(), election },
+            leader_state: LeaderState { leadership, leader_events: LeaderEvents::default(), election },
             metrics: Metrics { registry, series: None },
             caches: Caches { synced, changed, variants, variant_index, namespaces },
             progress: supervision::progress(),
@@ -206,11 +206,11 @@ impl Process {
 
     /// Writes queued events while this replica leads.
     fn spawn_notice_writer(&mut self) {
-        let (client, notices) = (self.clients.acting.clone(), self.leader_state.notices.clone());
+        let (client, leader_events) = (self.clients.acting.clone(), self.leader_state.leader_events.clone());
         self.spawn_leading("events that wait for a leader", move |ended| {
-            let (client, notices) = (client.clone(), notices.clone());
+            let (client, leader_events) = (client.clone(), leader_events.clone());
             run_to_end(async move {
-                ended.run_until_cancelled(notices.write(&client)).await;
+                ended.run_until_cancelled(leader_events.write(&client)).await;
             })
         });
     }

@@ -1,6 +1,5 @@
-//! How long one answer of Prometheus takes to read, and how much memory: series by series while it arrives, as the
-//! collector does, and for comparison whole, with a map of labels for each series. 4,000 pods are the size that all
-//! figures of this project are held to; the long answer is as long as one may be.
+//! Time and memory to parse one Prometheus answer: series by series as the collector does, and as a whole for
+//! comparison. 4,000 pods is the reference size of all figures of this project; 200,000 is the largest answer.
 
 #![expect(clippy::unwrap_used, reason = "a bench: its input is its own")]
 
@@ -12,16 +11,16 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Deserialize;
 use wva_controller::bench::rows;
 
-/// An answer with a series for each of so many pods, made while it is read.
-struct Answer {
+/// A generated answer with one series per pod.
+struct GeneratedAnswer {
     pods: usize,
     next: usize,
     text: Vec<u8>,
     read: usize,
 }
 
-impl Answer {
-    fn of(pods: usize) -> Self {
+impl GeneratedAnswer {
+    fn new(pods: usize) -> Self {
         let text = br#"{"status":"success","data":{"resultType":"vector","result":["#.to_vec();
         Self { pods, next: 0, text, read: 0 }
     }
@@ -50,7 +49,7 @@ impl Answer {
     }
 }
 
-impl Read for Answer {
+impl Read for GeneratedAnswer {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if self.read == self.text.len() {
             self.refill();
@@ -62,9 +61,9 @@ impl Read for Answer {
     }
 }
 
-/// The answer as it was read before: all of it, into a map of labels for each series.
+/// An answer parsed as a whole, with a map of labels for each series.
 #[derive(Deserialize)]
-struct Whole {
+struct WholeAnswer {
     data: WholeData,
 }
 
@@ -79,45 +78,47 @@ struct WholeSeries {
     value: (f64, String),
 }
 
-fn whole(pods: usize) -> Whole {
+fn parse_whole(pods: usize) -> WholeAnswer {
     let mut body = Vec::new();
-    Answer::of(pods).read_to_end(&mut body).unwrap();
+    GeneratedAnswer::new(pods).read_to_end(&mut body).unwrap();
     serde_json::from_slice(&body).unwrap()
 }
 
-/// Most memory this process has had, in KiB.
-fn peak() -> u64 {
+/// Peak memory of this process, in KiB.
+fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-#[expect(clippy::print_stdout, reason = "criterion measures no memory")]
-fn memory() {
-    // The peak only rises, so the lesser comes first.
+#[expect(clippy::print_stdout, reason = "criterion does not measure memory")]
+fn print_memory() {
+    // The peak only rises, so the smaller size comes first.
     for pods in [4_000, 200_000] {
-        let before = peak();
-        let kept = rows(Answer::of(pods)).unwrap();
-        let streamed = peak();
+        let before = peak_memory();
+        let kept = rows(GeneratedAnswer::new(pods)).unwrap();
+        let streamed = peak_memory();
         assert_eq!(kept.len(), pods);
         drop(kept);
-        let kept = whole(pods);
+        let kept = parse_whole(pods);
         assert!(kept.data.result.iter().all(|s| s.metric.len() == 3 && !s.value.1.is_empty()));
         println!(
             "memory of {pods} series: {} KiB as they arrive, {} KiB whole",
             streamed - before,
-            peak() - before
+            peak_memory() - before
         );
     }
 }
 
 fn parse(c: &mut Criterion) {
-    memory();
+    print_memory();
     let mut body = Vec::new();
-    Answer::of(4_000).read_to_end(&mut body).unwrap();
+    GeneratedAnswer::new(4_000).read_to_end(&mut body).unwrap();
     let mut group = c.benchmark_group("4,000 series");
     group.bench_function("as they arrive", |b| b.iter(|| rows(black_box(&*body)).unwrap()));
-    group.bench_function("whole", |b| b.iter(|| serde_json::from_slice::<Whole>(black_box(&body)).unwrap()));
+    group.bench_function("whole", |b| {
+        b.iter(|| serde_json::from_slice::<WholeAnswer>(black_box(&body)).unwrap())
+    });
     group.finish();
 }
 

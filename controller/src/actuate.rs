@@ -1,5 +1,5 @@
-//! Carries a step out through the `/scale` subresource of a Deployment, StatefulSet or LeaderWorkerSet. A step is written
-//! against what was seen a moment before (uid, replicas and resourceVersion), so that nobody's change is ever undone.
+//! Applies a step through the `/scale` subresource of a Deployment, StatefulSet or LeaderWorkerSet. The write is
+//! conditional on uid, replicas and resourceVersion read just before, so it overwrites no change of another client.
 
 mod executor;
 mod pauses;
@@ -20,80 +20,76 @@ use crate::model::step::Step;
 pub use executor::ScaleExecutor;
 pub use servers::ModelServers;
 
-/// Longest time one step may take, its turn included: what it rests on is older then, and the next cycle knows better.
+/// Maximum time of one step, including the wait for a slot. Its evidence is outdated then, and the next cycle
+/// decides.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Looks at a workload whose object changes while it is written, its replicas being as they were: a controller that
-/// writes its status, say.
-const LOOKS: u32 = 3;
+/// Attempts to scale up a workload whose resourceVersion changes in between, for example by a status update.
+const MAX_ATTEMPTS: u32 = 3;
 
-/// What became of a step.
+/// Result of a step that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The workload has been given its replicas.
     Done,
-    /// It had them already.
-    Already,
-    /// Somebody else has changed it since, or too much time has passed: nothing was written.
-    Overtaken,
-    /// Requests have come since it was decided, or may have: nothing was written.
+    /// It already had the target replicas.
+    AlreadyScaled,
+    /// Nothing was written: another client changed the workload, or the step expired or was withdrawn.
+    Superseded,
+    /// Nothing was written: model servers have requests, or may have.
     Busy,
     /// It does not exist any more.
     Gone,
 }
 
-/// Why a step was not carried out, though nothing has overtaken it.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActuateError {
-    /// The API server does not allow it.
+    /// The API server denied it for lack of permissions.
     #[error(
-        "the API server did not take it: {failure}; check that this program may get and patch {resource}"
+        "the API server refused to scale the workload: {failure}; grant this controller get and patch on {resource}"
     )]
     Forbidden {
-        /// The call and its answer.
+        /// The API call and its answer.
         failure: String,
-        /// What may not be patched.
+        /// The resource that permissions are missing for.
         resource: String,
     },
-    /// The API server refused it, with this code.
-    #[error("the API server did not take it: {failure}")]
+    /// The API server refused it with another code.
+    #[error("the API server refused to scale the workload: {failure}")]
     Refused {
-        /// The call and its answer.
+        /// The API call and its answer.
         failure: String,
-        /// HTTP status.
         code: u16,
     },
-    /// There was no answer, or none that can be read.
+    /// The API server gave no answer, or an unreadable one.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
-    /// It took too long, or those before it did.
+    /// It took too long, including the wait for a slot.
     #[error(
-        "it was not done within {} s, the wait for its turn included: the API server is slow, or SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY too low",
+        "not done within {} s, including the wait for a slot: the API server is slow, or SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY is too low",
         TIMEOUT.as_secs()
     )]
     TooSlow,
-    /// This replica ceased to lead.
+    /// This replica lost leadership.
     #[error(transparent)]
     NotLeading(NotLeading),
-    /// A kind that nobody scales here.
-    #[error(
-        "workloads of kind {0} are not scaled: use a Deployment, a StatefulSet or a LeaderWorkerSet as the target"
-    )]
+    /// The kind of the workload is not supported.
+    #[error("workloads of kind {0} cannot be scaled: target a Deployment, StatefulSet or LeaderWorkerSet")]
     Kind(String),
 }
 
 impl ActuateError {
-    /// The API server has decided against it: the same step would be refused again.
+    /// Whether the API server would refuse the same step again.
     fn is_refusal(&self) -> bool {
         match self {
             Self::Forbidden { .. } => true,
-            // Too many requests, and time-outs, are none.
+            // 408 and 429 are temporary.
             Self::Refused { code, .. } => (400..500).contains(code) && !matches!(code, 408 | 429),
             _ => false,
         }
     }
 }
 
-/// Carries steps out, a few at a time. Clones of what it is made with must be fenced: see [`crate::Leadership::acting`].
+/// Applies steps, a limited number at a time. Its client must be fenced: see [`crate::Leadership::acting`].
 pub struct Actuator {
     client: Client,
     servers: ModelServers,
@@ -101,56 +97,58 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// Writes through `acting`, which must let nothing through when this replica does not lead, and must not try again
-    /// by itself; `at_once` steps at the same time.
+    /// Writes through `acting`, which must block writes when this replica does not lead, and must not retry by
+    /// itself. `at_once` is the number of concurrent steps.
     #[must_use]
     pub fn new(acting: Client, servers: ModelServers, at_once: usize) -> Self {
         let slots = Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS));
         Self { client: acting, servers, slots }
     }
 
-    /// Carries one step out, if its workload is still as the step has it, and if it `stands` when it comes to the write.
+    /// Applies one step if its workload is unchanged and `is_current` holds right before the write.
     ///
     /// # Errors
-    /// As [`ActuateError`] says; whether a write that had no answer was taken, only the workload can tell.
-    pub(crate) async fn carry_out(
+    /// See [`ActuateError`]. A write without an answer may have been applied.
+    pub(crate) async fn apply(
         &self,
         step: &Step,
-        stands: &(impl Fn() -> bool + Sync),
+        is_current: &(impl Fn() -> bool + Sync),
     ) -> Result<Outcome, ActuateError> {
-        let scales = Scales::of(&self.client, &step.workload)?;
+        let scale_api = ScaleApi::new(&self.client, &step.workload)?;
         let written = async {
             // The semaphore is never closed.
             let _slot = self.slots.acquire().await;
-            scales.write(step, &self.servers, stands).await
+            scale_api.write(step, &self.servers, is_current).await
         };
         tokio::time::timeout(TIMEOUT, written).await.unwrap_or(Err(ActuateError::TooSlow))
     }
 }
 
-/// The `/scale` subresources of one kind in one namespace.
-struct Scales {
+/// `/scale` subresources of one kind in one namespace.
+struct ScaleApi {
     client: Client,
     api: Api<DynamicObject>,
-    /// As permissions name it.
+    /// Resource name in RBAC rules.
     resource: String,
 }
 
-/// What `/scale` says of a workload.
-struct Seen {
+/// State of a workload, from `/scale`.
+struct ScaleState {
     uid: Option<String>,
     version: Option<String>,
     replicas: u32,
-    /// Of its pods.
+    /// Label selector of its pods.
     selector: Option<String>,
 }
 
-impl Scales {
-    fn of(client: &Client, workload: &WorkloadKey) -> Result<Self, ActuateError> {
+impl ScaleApi {
+    fn new(client: &Client, workload: &WorkloadKey) -> Result<Self, ActuateError> {
         let resource = match workload.kind.as_str() {
-            "Deployment" => resource("apps", "Deployment", "deployments"),
-            "StatefulSet" => resource("apps", "StatefulSet", "statefulsets"),
-            LEADER_WORKER_SET => resource("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets"),
+            "Deployment" => api_resource("apps", "Deployment", "deployments"),
+            "StatefulSet" => api_resource("apps", "StatefulSet", "statefulsets"),
+            LEADER_WORKER_SET => {
+                api_resource("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets")
+            }
             other => return Err(ActuateError::Kind(other.to_owned())),
         };
         let api = Api::namespaced_with(client.clone(), &workload.namespace, &resource);
@@ -161,71 +159,72 @@ impl Scales {
         &self,
         step: &Step,
         servers: &ModelServers,
-        stands: &(impl Fn() -> bool + Sync),
+        is_current: &(impl Fn() -> bool + Sync),
     ) -> Result<Outcome, ActuateError> {
-        // Upwards nothing is lost by another look. Downwards what changed may be a reason not to.
-        let looks = if step.grows() { LOOKS } else { 1 };
-        for _ in 0..looks {
-            let Some(seen) = self.look(step).await? else { return Ok(Outcome::Gone) };
-            if seen.uid.as_deref().is_some_and(|uid| *uid != *step.uid) {
+        // Retrying is safe when scaling up. When scaling down, the change may be a reason not to.
+        let attempts = if step.grows() { MAX_ATTEMPTS } else { 1 };
+        for _ in 0..attempts {
+            let Some(scale) = self.get(step).await? else { return Ok(Outcome::Gone) };
+            if scale.uid.as_deref().is_some_and(|uid| *uid != *step.uid) {
                 return Ok(Outcome::Gone);
             }
-            if seen.replicas == step.to {
-                return Ok(Outcome::Already);
+            if scale.replicas == step.to {
+                return Ok(Outcome::AlreadyScaled);
             }
             let now = || tokio::time::Instant::now().into_std();
-            let late = || step.until.is_some_and(|until| now() >= until);
-            if seen.replicas != step.from || late() {
-                return Ok(Outcome::Overtaken);
+            let is_expired = || step.valid_until.is_some_and(|until| now() >= until);
+            if scale.replicas != step.from || is_expired() {
+                return Ok(Outcome::Superseded);
             }
-            if step.until.is_some() && self.is_busy(step, &seen, servers).await {
+            if step.valid_until.is_some() && self.is_busy(step, &scale, servers).await {
                 return Ok(Outcome::Busy);
             }
-            // To ask them takes its time.
-            if late() || !stands() {
-                return Ok(Outcome::Overtaken);
+            // Querying the model servers takes time.
+            if is_expired() || !is_current() {
+                return Ok(Outcome::Superseded);
             }
-            let patch = json!({"metadata": {"resourceVersion": seen.version}, "spec": {"replicas": step.to}});
+            let patch =
+                json!({"metadata": {"resourceVersion": scale.version}, "spec": {"replicas": step.to}});
             if let Some(outcome) = self.patch(step, &patch).await? {
                 return Ok(outcome);
             }
         }
-        Ok(Outcome::Overtaken)
+        Ok(Outcome::Superseded)
     }
 
-    /// Whether one of the servers says that something runs or waits, or is too slow to say anything. It is the last thing
-    /// before the write.
-    async fn is_busy(&self, step: &Step, seen: &Seen, servers: &ModelServers) -> bool {
+    /// Whether a model server has requests, or answers too slowly to know.
+    async fn is_busy(&self, step: &Step, scale: &ScaleState, servers: &ModelServers) -> bool {
         let WorkloadKey { namespace, kind, name } = &step.workload;
-        let said = servers.ask(&self.client, namespace, (seen.selector.as_deref(), &step.ranks)).await;
-        if let Some(server) = said.busy {
+        let activity =
+            servers.query_activity(&self.client, namespace, (scale.selector.as_deref(), &step.ranks)).await;
+        if let Some(server) = activity.busy {
             tracing::info!(
                 namespace,
                 kind,
                 name,
                 server,
-                "A request came just before the step to zero: it is not taken"
+                "Scale to zero cancelled: a model server has a request"
             );
             return true;
         }
-        if let Some(server) = said.slow {
+        if let Some(server) = activity.slow {
             tracing::warn!(
                 namespace,
                 kind,
                 name,
                 server,
-                "A server did not say in time whether it has a request: the step to zero is not taken"
+                "Scale to zero cancelled: a model server did not answer in time"
             );
             return true;
         }
-        let (idle, unknown) = (said.idle, said.unknown.join("; "));
+        let (idle, unknown) = (activity.idle, activity.unknown.join("; "));
         if unknown.is_empty() {
             tracing::info!(
                 namespace,
                 kind,
                 name,
                 idle,
-                "The last look before the step to zero: no server has a request"
+                "Final check before scale to zero: no model server has a request"
             );
         } else {
             tracing::warn!(
@@ -234,39 +233,39 @@ impl Scales {
                 name,
                 idle,
                 unknown,
-                "The last look before the step to zero does not show every server: for those, what Prometheus knows decides"
+                "Final check before scale to zero: some model servers cannot be queried; relying on Prometheus for these"
             );
         }
         false
     }
 
-    /// The workload as it is now; `None` where it does not exist.
-    async fn look(&self, step: &Step) -> Result<Option<Seen>, ActuateError> {
+    /// Reads the scale of the workload; `None` if the workload does not exist.
+    async fn get(&self, step: &Step) -> Result<Option<ScaleState>, ActuateError> {
         match self.api.get_scale(&step.workload.name).await {
-            Ok(scale) => Ok(Some(Seen {
+            Ok(scale) => Ok(Some(ScaleState {
                 selector: scale.status.and_then(|status| status.selector),
                 uid: scale.metadata.uid,
                 version: scale.metadata.resource_version,
-                // What is left out of the JSON is 0.
+                // The JSON omits 0.
                 replicas: scale.spec.and_then(|s| s.replicas).map_or(0, |n| u32::try_from(n).unwrap_or(0)),
             })),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
-            Err(error) => Err(self.refused("get", step, &error)),
+            Err(error) => Err(self.to_error("get", step, &error)),
         }
     }
 
-    /// Writes; `None` where the object has changed since the look.
+    /// Writes the scale; `None` if the object has changed since it was read.
     async fn patch(&self, step: &Step, patch: &Value) -> Result<Option<Outcome>, ActuateError> {
         let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
         match self.api.patch_scale(&step.workload.name, &params, &Patch::Merge(patch)).await {
             Ok(_) => Ok(Some(Outcome::Done)),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(Some(Outcome::Gone)),
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
-            Err(error) => Err(self.refused("patch", step, &error)),
+            Err(error) => Err(self.to_error("patch", step, &error)),
         }
     }
 
-    fn refused(&self, verb: &str, step: &Step, error: &kube::Error) -> ActuateError {
+    fn to_error(&self, verb: &str, step: &Step, error: &kube::Error) -> ActuateError {
         if let kube::Error::Service(cause) = error
             && let Some(not_leading) = cause.downcast_ref::<NotLeading>()
         {
@@ -284,7 +283,7 @@ impl Scales {
     }
 }
 
-fn resource(group: &str, kind: &str, plural: &str) -> ApiResource {
+fn api_resource(group: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource {
         group: group.to_owned(),
         version: "v1".to_owned(),

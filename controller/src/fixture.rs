@@ -1,5 +1,4 @@
-//! A cluster for tests: the watch caches of the controller, fed by hand, without an API server. Objects are written
-//! as JSON, the way the API server would hand them over.
+//! A cluster for tests: the controller's watch caches, filled with JSON objects instead of from an API server.
 
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use wva_runtime::cache::Writer;
 use wva_runtime::{Availability, OptionalCache};
 use wva_scaling::VariantKey;
 
-use crate::cycle::conditions::{Outlook, conditions};
+use crate::cycle::conditions::{ConditionSource, conditions};
 use crate::model::published::{Published, PublishedVariant};
 use crate::model::reported::ReportedState;
 use crate::observe::variants::{Ownership, OwnershipView};
@@ -25,7 +24,7 @@ use crate::observe::watches::{
     Workload,
 };
 
-/// When everything in it was made, unless said otherwise.
+/// Creation time of the objects, unless a test sets another.
 pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
 
 /// Writers of every watch cache.
@@ -40,8 +39,8 @@ pub(crate) struct Cluster {
     scaled_objects: Writer<DynamicObject, Autoscaler>,
     nodes: Writer<WatchedNode, NodeFacts>,
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
-    leader_worker_sets_are: Availability,
-    nodes_are: Availability,
+    leader_worker_sets_availability: Availability,
+    nodes_availability: Availability,
 }
 
 fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Value) {
@@ -65,8 +64,8 @@ impl Cluster {
             scaled_objects: Writer::new(Autoscaler::scaled_objects()),
             nodes: Writer::new(NodeFacts::nodes()),
             namespaces: Writer::new(NamespaceFacts::namespaces()),
-            leader_worker_sets_are: Availability::Watched,
-            nodes_are: Availability::Watched,
+            leader_worker_sets_availability: Availability::Watched,
+            nodes_availability: Availability::Watched,
         }
     }
 
@@ -78,32 +77,33 @@ impl Cluster {
             replica_sets: self.replica_sets.reader(),
             leader_worker_sets: OptionalCache::new(
                 self.leader_worker_sets.reader(),
-                self.leader_worker_sets_are,
+                self.leader_worker_sets_availability,
             ),
             pods: self.pods.reader(),
             autoscalers: self.autoscalers.reader(),
             scaled_objects: OptionalCache::new(self.scaled_objects.reader(), Availability::Watched),
             gpus: Some(GpuWatches {
-                nodes: OptionalCache::new(self.nodes.reader(), self.nodes_are),
+                nodes: OptionalCache::new(self.nodes.reader(), self.nodes_availability),
                 pods: OptionalCache::new(self.pods.reader(), Availability::Watched),
             }),
             namespaces: Some(self.namespaces.reader()),
         }
     }
 
-    /// What a controller of `ownership` manages.
+    /// The variants in scope of a controller with this `ownership`.
     pub(crate) fn reach(&self, ownership: Ownership) -> OwnershipView {
         let watches = self.watches();
         OwnershipView::new(ownership, watches.variants, watches.namespaces)
     }
 
-    /// The VariantAutoscaling of a Deployment of the same name; `extra` is merged over it at the top level.
+    /// Adds a VariantAutoscaling whose target is the Deployment of the same name. `extra` is merged over it at the
+    /// top level.
     pub(crate) fn variant(&mut self, name: &str, model: &str, extra: Value) -> &mut Self {
-        self.variant_of(name, "Deployment", name, model, extra)
+        self.variant_with_target(name, "Deployment", name, model, extra)
     }
 
-    /// The same with a target of its own.
-    pub(crate) fn variant_of(
+    /// Adds a VariantAutoscaling with another target.
+    pub(crate) fn variant_with_target(
         &mut self,
         name: &str,
         kind: &str,
@@ -132,19 +132,20 @@ impl Cluster {
         self.deployment_with(name, over)
     }
 
-    /// A Deployment in another namespace, all of whose replicas are ready.
-    pub(crate) fn workload_in(&mut self, namespace: &str, name: &str, replicas: u32) -> &mut Self {
+    /// Adds a Deployment in another namespace, with all of its replicas ready.
+    pub(crate) fn ready_deployment_in(&mut self, namespace: &str, name: &str, replicas: u32) -> &mut Self {
         let over = json!({"metadata": {"namespace": namespace}, "spec": {"replicas": replicas},
             "status": {"readyReplicas": replicas}});
         self.deployment_with(name, over)
     }
 
-    /// A Deployment whose pods are like this, as the cache keeps it.
-    pub(crate) fn template(&mut self, name: &str, replicas: u32, pod: &Value) -> &mut Self {
+    /// Adds a Deployment with this pod spec.
+    pub(crate) fn deployment_with_pod_spec(&mut self, name: &str, replicas: u32, pod: &Value) -> &mut Self {
         self.deployment_with(name, json!({"spec": {"replicas": replicas, "template": {"spec": pod}}}))
     }
 
-    /// A Deployment with the ReplicaSet behind it, whose pods carry its name as label `app`; `over` is merged over it.
+    /// Adds a Deployment and its ReplicaSet. Its pods carry its name as label `app`. `over` is merged over the
+    /// Deployment.
     pub(crate) fn deployment_with(&mut self, name: &str, over: Value) -> &mut Self {
         let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid of {name}")},
             "spec": {"selector": {}, "template": {"metadata": {"labels": {"app": name}}}}});
@@ -175,8 +176,14 @@ impl Cluster {
         self
     }
 
-    /// A StatefulSet that something else made.
-    pub(crate) fn stateful_set_of(&mut self, name: &str, version: &str, kind: &str, of: &str) -> &mut Self {
+    /// Adds a StatefulSet with an owner.
+    pub(crate) fn owned_stateful_set(
+        &mut self,
+        name: &str,
+        version: &str,
+        kind: &str,
+        of: &str,
+    ) -> &mut Self {
         let metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid of {name}"), "ownerReferences": owner(version, kind, of)});
         put(
             &mut self.stateful_sets,
@@ -185,7 +192,7 @@ impl Cluster {
         self
     }
 
-    /// A LeaderWorkerSet; `group` is its `leaderWorkerTemplate`.
+    /// Adds a LeaderWorkerSet. `group` is its `leaderWorkerTemplate`.
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     pub(crate) fn leader_worker_set(
         &mut self,
@@ -203,19 +210,17 @@ impl Cluster {
         self
     }
 
-    /// How much of the LeaderWorkerSets can be seen.
-    pub(crate) fn leader_worker_sets_are(&mut self, sight: Availability) -> &mut Self {
-        self.leader_worker_sets_are = sight;
+    pub(crate) fn set_leader_worker_sets_availability(&mut self, availability: Availability) -> &mut Self {
+        self.leader_worker_sets_availability = availability;
         self
     }
 
-    /// How much of the nodes can be seen.
-    pub(crate) fn nodes_are(&mut self, sight: Availability) -> &mut Self {
-        self.nodes_are = sight;
+    pub(crate) fn set_nodes_availability(&mut self, availability: Availability) -> &mut Self {
+        self.nodes_availability = availability;
         self
     }
 
-    /// A node with GPUs of this product that takes pods; `over` is merged over it.
+    /// Adds a schedulable node with GPUs of this product. `over` is merged over it.
     pub(crate) fn node(&mut self, name: &str, product: &str, gpus: u32, over: Value) -> &mut Self {
         let mut node = json!({"metadata": {"name": name, "labels": {"nvidia.com/gpu.product": product}},
             "status": {"allocatable": {"nvidia.com/gpu": gpus.to_string()}}});
@@ -224,7 +229,6 @@ impl Cluster {
         self
     }
 
-    /// A pod of a Deployment's ReplicaSet.
     pub(crate) fn pod(&mut self, name: &str, deployment: &str) -> &mut Self {
         self.pod_with(name, "ReplicaSet", &format!("{deployment}-rs"), json!({}))
     }
@@ -235,7 +239,7 @@ impl Cluster {
         self
     }
 
-    /// A pod of any owner; `over` is merged over it.
+    /// Adds a pod of any owner. `over` is merged over it.
     pub(crate) fn pod_with(&mut self, name: &str, kind: &str, of: &str, over: Value) -> &mut Self {
         let mut pod = json!({"metadata": {"name": name, "namespace": "ns", "creationTimestamp": CREATED,
             "ownerReferences": owner("apps/v1", kind, of)}});
@@ -260,7 +264,7 @@ impl Cluster {
         self
     }
 
-    /// A Namespace with these labels and annotations.
+    /// Adds a Namespace with these labels and annotations.
     pub(crate) fn namespace(&mut self, name: &str, mut metadata: Value) -> &mut Self {
         merge(&mut metadata, json!({"name": name}));
         put(&mut self.namespaces, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}));
@@ -272,13 +276,13 @@ impl Cluster {
     }
 }
 
-/// A pod whose container takes so many GPUs.
+/// A pod spec whose container requests this many GPUs.
 pub(crate) fn gpu_pod(gpus: u32) -> Value {
     let limits = json!({"nvidia.com/gpu": gpus.to_string()});
     json!({"containers": [{"name": "vllm", "image": "vllm", "resources": {"limits": limits}}]})
 }
 
-/// Fields of `over` replace those of `base`, at any depth.
+/// Replaces fields of `base` by those of `over`, at any depth.
 fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
@@ -290,8 +294,8 @@ fn merge(base: &mut Value, over: Value) {
     }
 }
 
-/// The decision on variant `a` of model `m`: `variant` is merged over 2 ready replicas without metrics, `config` is
-/// that of a snapshot.
+/// The decision on variant `a` of model `m`. `variant` is merged over 2 ready replicas without metrics; `config` is
+/// the snapshot's.
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
     let mut own = json!({"name": "a", "accelerator": "H100", "current": 2});
@@ -302,7 +306,7 @@ pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
     wva_scaling::decide(&snapshot).decisions.remove(0)
 }
 
-/// Replicas under the same KV cache use, with samples of one age.
+/// Replicas with the same KV cache use and sample age.
 pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
     (0..n).map(|i| json!({"pod": format!("a-{i}"), "kv": kv, "queue": 0.0, "age": age})).collect()
 }
@@ -312,7 +316,7 @@ pub(crate) fn key(name: &str) -> VariantKey {
     VariantKey { namespace: "ns".into(), name: name.into() }
 }
 
-/// What a cycle publishes of variants in namespace `ns`.
+/// The publication of a cycle for variants in namespace `ns`.
 pub(crate) fn publication<N: AsRef<str>>(
     variants: impl IntoIterator<Item = (N, PublishedVariant)>,
 ) -> Published {
@@ -322,12 +326,16 @@ pub(crate) fn publication<N: AsRef<str>>(
 
 /// A variant as a cycle publishes it.
 pub(crate) fn published(decision: wva_scaling::Decision) -> PublishedVariant {
-    let outlook =
-        Outlook::Decided { decision: &decision, query_error: None, had_target: true, newly_ready: None };
+    let source = ConditionSource::Decided {
+        decision: &decision,
+        query_error: None,
+        had_target: true,
+        newly_ready: None,
+    };
     PublishedVariant {
         accelerator: decision.accelerator.clone(),
         current: Some(decision.current),
-        conditions: conditions(outlook),
+        conditions: conditions(source),
         last_target: Some(decision.target()),
         decision: Some(decision),
         ..without_target()
@@ -336,8 +344,12 @@ pub(crate) fn published(decision: wva_scaling::Decision) -> PublishedVariant {
 
 /// A variant whose workload does not exist.
 pub(crate) fn without_target() -> PublishedVariant {
-    let outlook =
-        Outlook::NoTarget { kind: "Deployment", name: "d", seen: true, sight: Some(Availability::Watched) };
+    let source = ConditionSource::NoTarget {
+        kind: "Deployment",
+        name: "d",
+        existed: true,
+        availability: Some(Availability::Watched),
+    };
     PublishedVariant {
         uid: "u".into(),
         generation: Some(1),
@@ -348,7 +360,7 @@ pub(crate) fn without_target() -> PublishedVariant {
         decision: None,
         last_target: None,
         learned: None,
-        conditions: conditions(outlook),
+        conditions: conditions(source),
         inherited: ReportedState::default(),
     }
 }

@@ -1,6 +1,6 @@
-//! The reconciler: watch caches and Prometheus into a Snapshot, `wva_scaling::decide` into decisions, decisions into
-//! gauges, status, events and the external metrics API. No policy lives here; whoever knows `Snapshot`, `Decision`
-//! and `Published` knows this crate.
+//! The reconciler. It assembles a `Snapshot` from watch caches and Prometheus, passes it to `wva_scaling::decide`, and
+//! publishes the `Decision`s as `Published`: to metrics, status, events and the external metrics API. The scaling policy
+//! is in `wva_scaling`.
 
 mod actuate;
 mod collect;
@@ -20,7 +20,7 @@ pub use collect::prometheus::{
 pub use collect::telemetry::Telemetry;
 pub use config::{ConfigKind, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
-pub use model::moment::LONGEST_AGE;
+pub use model::moment::MAX_TARGET_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
@@ -34,14 +34,14 @@ pub use observe::watches::{
     watch_namespaces, watch_service_monitor, watch_variants,
 };
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
-pub use publish::events::{self, Reporter};
+pub use publish::events::{self, EventReporter};
 pub use publish::external_metrics;
 pub use publish::gauges::VariantSeries;
-pub use publish::notices::Notices;
-pub use publish::scraping::Scraped;
+pub use publish::leader_events::LeaderEvents;
+pub use publish::service_monitor::ServiceMonitorReporter;
 pub use publish::status::StatusWriter;
 
-/// What benches measure; no part of the API.
+/// For benches; not part of the API.
 #[doc(hidden)]
 pub mod bench {
     use std::io::Read;
@@ -49,10 +49,10 @@ pub mod bench {
     use crate::collect::prometheus::answer::read;
     use crate::collect::signals::{Query, Rows};
 
-    /// Pod and value of every series of an answer to the query for KV cache use, read as it arrives.
+    /// Pod and value of each series of a KV cache usage answer, parsed as it arrives.
     ///
     /// # Errors
-    /// Where it is no answer.
+    /// The text is not an answer of Prometheus.
     pub fn rows(body: impl Read) -> Result<Vec<(std::sync::Arc<str>, f64)>, serde_json::Error> {
         let mut rows = Rows::new(Query::KvUsage);
         read(body, &mut rows)?;
@@ -60,7 +60,7 @@ pub mod bench {
     }
 }
 
-/// The present time as logs write it.
+/// The present time in the format of log lines.
 #[must_use]
 pub fn now_rfc3339() -> String {
     jiff::Timestamp::now().to_string()

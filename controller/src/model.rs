@@ -1,4 +1,4 @@
-//! Types that all parts of the controller share. A leaf: it knows no other folder.
+//! Types that all parts of the controller share. They depend on no other module of the crate.
 
 pub(crate) mod conditions;
 pub(crate) mod gpus;
@@ -9,5 +9,5 @@ pub(crate) mod orphan;
 pub(crate) mod published;
 pub(crate) mod refusals;
 pub(crate) mod reported;
+pub(crate) mod status_fingerprint;
 pub(crate) mod step;
-pub(crate) mod written;

@@ -1,8 +1,8 @@
-//! Publishing: status and events of the object, metrics series, and the external metrics API.
+//! Publishes decisions: status and events of the object, metrics, and the external metrics API.
 
 pub mod events;
 pub mod external_metrics;
 pub(crate) mod gauges;
-pub(crate) mod notices;
-pub(crate) mod scraping;
+pub(crate) mod leader_events;
+pub(crate) mod service_monitor;
 pub(crate) mod status;

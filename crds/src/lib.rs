@@ -8,6 +8,7 @@ pub mod events;
 pub mod manifest;
 pub mod names;
 pub mod parse_error;
+pub mod runbook_lines;
 pub mod settings;
 pub mod text;
 pub mod variant;

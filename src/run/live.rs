@@ -5,8 +5,11 @@ use std::pin::pin;
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
-use wva_controller::{ConfigKind, ConfigReloads, EngineConfig, Notices};
+use wva_controller::{ConfigKind, ConfigReloads, EngineConfig, LeaderEvents};
 use wva_crds::events::{ImmutableChange, immutable_change};
+use wva_crds::runbook_lines::{
+    CONFIGURATION_UPDATED, IMMUTABLE_PARAMETERS_CHANGED, OPTIMIZATION_INTERVAL_UPDATED,
+};
 
 use super::Process;
 use crate::settings::{LiveSettings, MainMap, MapName, SettingsUpdate, changed_keys};
@@ -25,7 +28,7 @@ impl Process {
         let map = live.main_map();
         let maps = wva_controller::main_map(self.clients.client.clone(), &map.namespace, &map.name);
         let logger = ConfigChangeLogger {
-            notices: self.leader_state.notices.clone(),
+            leader_events: self.leader_state.leader_events.clone(),
             map,
             reporter: self.settings.pod_name.clone(),
         };
@@ -54,7 +57,7 @@ impl ReloadTargets {
 /// Reports settings changes in log and events.
 struct ConfigChangeLogger {
     /// Queue of events for the leader.
-    notices: Notices,
+    leader_events: LeaderEvents,
     map: MapName,
     reporter: Option<String>,
 }
@@ -64,11 +67,10 @@ impl ConfigChangeLogger {
         for change in &update.changed {
             let (key, old, new) = (change.key, &change.old, &change.new);
             let source = change.source.to_string();
-            // Runbooks of llm-d WVA search for this line.
             if key == "GLOBAL_OPT_INTERVAL" {
-                tracing::info!(%old, %new, source, "Updated optimization interval");
+                tracing::info!(%old, %new, source, "{OPTIMIZATION_INTERVAL_UPDATED}");
             } else {
-                tracing::info!(%key, %old, %new, source, "Updated configuration");
+                tracing::info!(%key, %old, %new, source, "{CONFIGURATION_UPDATED}");
             }
         }
         for invalid in &update.invalid {
@@ -98,7 +100,7 @@ impl ConfigChangeLogger {
         let changes = update.refused.iter().map(|c| format!("{}: {:?} -> {:?}", c.key, c.old, c.new));
         let changes = changes.collect::<Vec<_>>().join(", ");
         let MapName { namespace, name } = &self.map;
-        tracing::warn!(namespace, name, keys, changes, "Attempted to change immutable parameters");
+        tracing::warn!(namespace, name, keys, changes, "{IMMUTABLE_PARAMETERS_CHANGED}");
         let event = immutable_change(&ImmutableChange {
             namespace,
             name,
@@ -111,6 +113,6 @@ impl ConfigChangeLogger {
         });
         // Replicas that see the same version of the map queue the same event.
         let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
-        self.notices.add(event, &[uid, version, &changes]);
+        self.leader_events.add(event, &[uid, version, &changes]);
     }
 }

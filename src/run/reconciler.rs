@@ -8,9 +8,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, ModelServers, Ownership, OwnershipView,
-    PickerConfig, PickerPoller, Prometheus, Reader, Refusals, Reporter, ScaleExecutor, Scraped, Sources,
-    StatusTargets, StatusWriter, Telemetry, VariantSeries, events, watch_service_monitor,
+    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, ModelServers, Ownership,
+    OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
+    ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, events,
+    watch_service_monitor,
 };
 
 use super::certificates::ServingCerts;
@@ -65,7 +66,7 @@ impl Process {
         let (status_targets, targets) = watch::channel(StatusTargets::new());
         self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, &refusals, &targets)?;
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
-        self.watch_scraping();
+        self.report_service_monitor_deletions();
         if let Some(address) = controller.debug_address {
             self.serve_debug(address, reader)?;
         }
@@ -81,7 +82,7 @@ impl Process {
         let leadership = self.leader_state.leadership.clone();
         self.metrics.series = Some(Arc::new(move |take| {
             if leadership.may_publish_series() {
-                series.each(take);
+                series.for_each_family(take);
             }
         }));
     }
@@ -126,7 +127,7 @@ impl Process {
         let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
-            let reporter = Reporter { client: client.clone(), pod_name: pod_name.clone() };
+            let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
             let (changed, refusals) = (changed.clone(), refusals.clone());
             let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
             let published = published.clone();
@@ -174,20 +175,23 @@ impl Process {
     }
 
     /// Emits an event on the Deployment if the ServiceMonitor of the controller's own metrics is deleted.
-    fn watch_scraping(&mut self) {
+    fn report_service_monitor_deletions(&mut self) {
         let Some(deployment) = self.settings.deployment.clone() else { return };
         if self.settings.metrics_address.is_none() {
             return;
         }
         let (namespace, pod) = (self.settings.namespace.clone(), self.settings.pod_name.clone());
-        let scraped = Scraped { namespace, deployment, pod };
-        let present = watch_service_monitor(&mut self.scope(), &scraped.namespace, &scraped.monitor());
-        let (client, notices, shutdown) =
-            (self.clients.client.clone(), self.leader_state.notices.clone(), self.signals.shutdown.clone());
+        let reporter = ServiceMonitorReporter { namespace, deployment, pod };
+        let present = watch_service_monitor(&mut self.scope(), &reporter.namespace, &reporter.monitor_name());
+        let (client, leader_events, shutdown) = (
+            self.clients.client.clone(),
+            self.leader_state.leader_events.clone(),
+            self.signals.shutdown.clone(),
+        );
         self.spawn(
             "events of the ServiceMonitor",
             run_to_end(async move {
-                shutdown.run_until_cancelled(scraped.tell(client, notices, present)).await;
+                shutdown.run_until_cancelled(reporter.report_deletions(client, leader_events, present)).await;
             }),
         );
     }
@@ -230,7 +234,7 @@ impl Process {
                 run_to_end(async move {
                     // The bundle known so far may lack a CA of the last leader.
                     let Some(bundle) = ended.run_until_cancelled(bundle).await else { return };
-                    external_metrics::keep_open(client, own, bundle, trust, ended).await;
+                    external_metrics::maintain_ca_bundle(client, own, bundle, trust, ended).await;
                 })
             });
         }

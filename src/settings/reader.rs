@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wva_controller::LONGEST_AGE;
-use wva_controller::external_metrics::values::LATEST_CONFIRMATION;
+use wva_controller::MAX_TARGET_AGE;
+use wva_controller::external_metrics::values::CONFIRMATION_DEADLINE;
 use wva_crds::GoDuration;
 use wva_crds::settings::{Value, find_problems};
 
@@ -240,13 +240,13 @@ impl SettingsReader<'_> {
     /// Warns about cycles that are too far apart to confirm targets in time.
     fn warn_long_interval(&self) -> Option<String> {
         let interval = self.duration("GLOBAL_OPT_INTERVAL");
-        let is_late = self.flag("WVA_CONTROLLER") && interval > LATEST_CONFIRMATION.unsigned_abs();
+        let is_late = self.flag("WVA_CONTROLLER") && interval > CONFIRMATION_DEADLINE.unsigned_abs();
         is_late.then(|| {
             format!(
                 "GLOBAL_OPT_INTERVAL ({}) is too long for the external metrics API, which withholds a target that was not \
                  confirmed for {}; use 10m or less",
                 GoDuration::from(interval),
-                GoDuration::from(LONGEST_AGE.unsigned_abs())
+                GoDuration::from(MAX_TARGET_AGE.unsigned_abs())
             )
         })
     }

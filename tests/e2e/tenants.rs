@@ -192,13 +192,15 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
         cluster.install.series("wva_prometheus_partial_answers_total", &[("query", "queue")]).await?;
     ensure!(partial > Some(0.0), "{partial:?} partial answers");
     let log = std::fs::read_to_string(cluster.install.process().log_path())?;
-    let lines = log.lines().filter(|line| line.contains("Prometheus answers in part") && line.contains(LOST));
+    let lines = log
+        .lines()
+        .filter(|line| line.contains("Prometheus returned partial results") && line.contains(LOST));
     ensure!(lines.count() == 1, "not one line in the log");
     door.set(Front::Warns(note));
     cluster.wait_for_replicas(&model.namespace, "a", 0).await?;
     eventually("the warning to go from the condition", DEADLINE, async || {
         let message = metrics_message(cluster, &model.namespace).await?;
-        ensure!(!message.contains("in part"), "{message}");
+        ensure!(!message.contains("partial results"), "{message}");
         Ok(())
     })
     .await?;

@@ -64,7 +64,7 @@ async fn unscraped_request_delays_the_step_to_zero(cluster: &Cluster) -> anyhow:
     second.hide_requests();
     second.send(FOR_EVER);
     let model = Model::serve(cluster, OtherScaler::Nothing, namespace, first).await?;
-    let held = "A request came just before the step to zero: it is not taken";
+    let held = "Scale to zero cancelled: a model server has a request";
     let at_second = format!(":{}", second.port());
     eventually("the step to be held back", DEADLINE, async || {
         ensure!(target(&model.variant().await?) == Some(0), "there is no signal");
@@ -95,7 +95,7 @@ async fn unscraped_picker_is_queried_before_zero(cluster: &Cluster) -> anyhow::R
     picker.behaves(Manner::Hangs);
     model.fleet.end_requests();
     let pods = model.pods();
-    let missed = "A model does not go to zero: its endpoint picker gives no answer, and Prometheus does not show its queue; it begins its retention period anew";
+    let missed = "Endpoint picker does not answer and Prometheus has no series of its queue; restarting the retention period for scale to zero";
     eventually("the picker to be missed", DEADLINE, async || {
         ensure!(!model.log_lines(missed)?.is_empty(), "it is not");
         Ok(())
@@ -149,8 +149,8 @@ async fn idle_models_go_to_zero_and_wake(cluster: &Cluster) -> anyhow::Result<()
     tokio::try_join!(all, unscraped_request_delays_the_step_to_zero(cluster))?;
     for model in &models {
         was_spared(&model.fleet, 0).with_context(|| model.scaler.name())?;
-        let looks = model.log_lines("The last look before the step to zero: no server has a request")?;
-        let blind = model.log_lines("The last look before the step to zero does not show every server: for those, what Prometheus knows decides")?;
+        let looks = model.log_lines("Final check before scale to zero: no model server has a request")?;
+        let blind = model.log_lines("Final check before scale to zero: some model servers cannot be queried; relying on Prometheus for these")?;
         let name = model.scaler.name();
         // One that somebody's change has overtaken is looked at again.
         ensure!(looks.iter().all(|l| l["idle"] == 1), "{name}: {looks:?}");

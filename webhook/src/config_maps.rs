@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wva_crds::events::{ImmutableChange, immutable_change};
+use wva_crds::runbook_lines::IMMUTABLE_PARAMETERS_CHANGED;
 use wva_rules::{IMMUTABLE, MapFacts, MapRole, MapScope, Operation, Verdict, validate_map};
 use wva_runtime::api_call::ApiCall;
 
@@ -157,7 +158,7 @@ fn report_refusal(state: &State, request: &Request<'_>, verdict: &Verdict) {
         user = request.user(),
         unverified_user = request.unverified_user(),
         keys = keys.join(", "),
-        "Attempted to change immutable parameters"
+        "{IMMUTABLE_PARAMETERS_CHANGED}"
     );
     let uid = |object: Option<&Value>| object?.pointer("/metadata/uid")?.as_str().map(str::to_owned);
     let refusal = Refusal {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
-use wva_controller::{LONGEST_AGE, detect_orphan};
+use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_rules::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
@@ -100,7 +100,7 @@ fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
     let Some(ready) = cluster::condition(variant, "Ready") else { return "no status yet".to_owned() };
     let prefix = if text(ready, "/status") == "True" { "" } else { "not ready: " };
     let reason = format!("{prefix}{}", text(ready, "/reason"));
-    match target_age(variant, state.now).filter(|age| *age > LONGEST_AGE) {
+    match target_age(variant, state.now).filter(|age| *age > MAX_TARGET_AGE) {
         Some(age) => format!("{reason} ({} min ago)", age.as_mins()),
         None => reason,
     }

@@ -1,6 +1,6 @@
-//! The task that carries out the steps of what was published. The signal comes first: a step to or from zero waits until
-//! the object's status shows it, for an HPA that still reads the old target would undo it. It looks into the watch cache,
-//! from which the external metrics API answers, since a write that was acknowledged may not have reached that yet.
+//! Executes the steps of each publication. A step to or from zero waits until the object's status shows its target:
+//! an HPA that still reads the old target would undo it. The executor checks the watch cache, since the external
+//! metrics API answers from it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,64 +18,61 @@ use super::{ActuateError, Actuator, Outcome};
 use crate::model::published::{Published, Reader, StatusTargets};
 use crate::model::refusals::Refusals;
 use crate::model::step::{DueStep, Step};
-use crate::publish::events::{PendingEvent, Reporter};
+use crate::publish::events::{EventReporter, PendingEvent};
 
-/// How long a step from zero waits for its signal. Requests wait for it, so it comes all the same: an HPA that undoes it
-/// is overruled by the next cycle.
-const SIGNAL_UP: Duration = Duration::from_millis(500);
-/// How long a step to zero does; without its signal it is not taken.
-const SIGNAL_DOWN: Duration = Duration::from_secs(2);
-/// Time after which a step that failed is decided on anew.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Maximum wait of a step from zero for its signal. It then runs without one, since requests wait. If an HPA undoes
+/// it, the next cycle decides again.
+const SIGNAL_WAIT_UP: Duration = Duration::from_millis(500);
+/// Maximum wait of a step to zero for its signal. Without the signal it is not executed.
+const SIGNAL_WAIT_DOWN: Duration = Duration::from_secs(2);
+/// Delay before a failed step is decided again.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Carries out what each publication asks for.
+/// Executes the due steps of each publication.
 pub struct ScaleExecutor {
     actuator: Actuator,
     status_targets: watch::Receiver<StatusTargets>,
     changed: Arc<Notify>,
     refusals: watch::Sender<Arc<Refusals>>,
-    reporter: Reporter,
+    reporter: EventReporter,
 }
 
-/// What became of a due step.
 enum StepResult {
-    /// The engine should look at once.
-    Look,
-    /// The engine should look after a pause; for people.
+    /// Request a cycle now.
+    Requeue,
+    /// Request a cycle after a delay.
     Failed(ActuateError),
-    /// Its signal cannot be seen.
-    NoSignal,
+    /// The status did not show the target in time.
+    SignalNotObserved,
 }
 
-/// A step that was not carried out.
-struct Failure {
-    /// For people.
-    why: String,
-    /// Time until it is tried again.
+/// A step that was not executed.
+struct StepFailure {
+    cause: String,
     pause: Duration,
 }
 
 impl ScaleExecutor {
-    /// Asks for a cycle through `changed` when a step has ended, or the pause after its failure, and keeps `refusals`.
+    /// Requests a cycle through `changed` after each step, delayed if it failed, and records refusals in `refusals`.
     #[must_use]
     pub fn new(
         actuator: Actuator,
         status_targets: watch::Receiver<StatusTargets>,
         changed: Arc<Notify>,
         refusals: watch::Sender<Arc<Refusals>>,
-        reporter: Reporter,
+        reporter: EventReporter,
     ) -> Self {
         Self { actuator, status_targets, changed, refusals, reporter }
     }
 
-    /// Carries steps out until the engine is gone. Of one variant one at a time: what a newer publication asks for
-    /// meanwhile comes again with the next, or at once where the step under way fails.
+    /// Executes steps until the engine ends. Each variant has one step at a time. Steps published meanwhile come
+    /// again with the next publication, or at once if the current one fails.
     pub async fn run(self, mut published: Reader) {
         let mut under_way = FuturesUnordered::new();
-        let mut busy = BTreeSet::new();
+        let mut in_progress = BTreeSet::new();
         let mut pauses = Pauses::default();
         let mut failing = BTreeSet::new();
-        // Those of an earlier term may be mended.
+        // Refusals of an earlier term may be outdated.
         self.refusals.send_replace(Arc::default());
         loop {
             let due: Vec<DueStep> = tokio::select! {
@@ -84,97 +81,101 @@ impl ScaleExecutor {
                         return;
                     }
                     let newest = published.borrow_and_update().clone();
-                    let is_there = |variant: &VariantKey| newest.iter().any(|p| p.variants.contains_key(variant));
-                    pauses.retain(is_there);
-                    failing.retain(is_there);
+                    let is_published =
+                          |variant: &VariantKey| newest.iter().any(|p| p.variants.contains_key(variant));
+                    pauses.retain(is_published);
+                    failing.retain(is_published);
                     newest.iter().flat_map(|newest| &newest.steps).cloned().collect()
                 }
                 Some(ended) = under_way.next() => {
-                    let (due, failure): (DueStep, Option<Failure>) = ended;
-                    busy.remove(&due.variant);
-                    tell(&due.variant, failure.as_ref(), &mut failing);
+                    let (due, failure): (DueStep, Option<StepFailure>) = ended;
+                    in_progress.remove(&due.variant);
+                    log_new_failure(&due.variant, failure.as_ref(), &mut failing);
                     match failure {
                         None => {
                             self.changed.notify_one();
                             continue;
                         }
-                        Some(Failure { pause, .. }) => {
+                        Some(StepFailure { pause, .. }) => {
                             let next = newest_step(&published, &due.variant);
                             pauses.add(due, pause);
                             next.into_iter().collect()
                         }
                     }
                 }
-                () = pauses.end() => {
+                () = pauses.wait_for_end() => {
                     self.changed.notify_one();
                     continue;
                 }
             };
             for due in due {
-                if !pauses.hold(&due) && busy.insert(due.variant.clone()) {
-                    under_way.push(self.carry_out(due, published.clone()));
+                if !pauses.is_paused(&due) && in_progress.insert(due.variant.clone()) {
+                    under_way.push(self.execute(due, published.clone()));
                 }
             }
         }
     }
 
-    async fn carry_out(&self, due: DueStep, published: Reader) -> (DueStep, Option<Failure>) {
+    async fn execute(&self, due: DueStep, published: Reader) -> (DueStep, Option<StepFailure>) {
         let (Step { from, to, .. }, VariantKey { namespace, name }) = (&due.step, &due.variant);
         let span = spans::scale_step(namespace, name, *from, *to);
-        let (why, pause) = match self.execute(&due, &published).instrument(span).await {
-            StepResult::Look => return (due, None),
-            StepResult::Failed(error) if error.is_refusal() => (error.to_string(), self.refused(&due)),
-            StepResult::Failed(error) => (error.to_string(), PAUSE),
-            StepResult::NoSignal => ("its status does not show the target yet".to_owned(), PAUSE),
+        let (cause, pause) = match self.apply(&due, &published).instrument(span).await {
+            StepResult::Requeue => return (due, None),
+            StepResult::Failed(error) if error.is_refusal() => (error.to_string(), self.record_refusal(&due)),
+            StepResult::Failed(error) => (error.to_string(), RETRY_DELAY),
+            StepResult::SignalNotObserved => {
+                ("the status does not show the target yet".to_owned(), RETRY_DELAY)
+            }
         };
-        (due, Some(Failure { why, pause }))
+        (due, Some(StepFailure { cause, pause }))
     }
 
-    /// Notes that a step was refused, and has the engine choose another at once; the time until this one is tried again.
-    fn refused(&self, due: &DueStep) -> Duration {
-        let mut pause = PAUSE;
+    /// Records a refusal and requests a cycle, which can choose another variant. Returns the delay before the next
+    /// attempt.
+    fn record_refusal(&self, due: &DueStep) -> Duration {
+        let mut pause = RETRY_DELAY;
         let (variant, up) = (&due.variant, due.step.grows());
         self.refusals.send_modify(|all| pause = Arc::make_mut(all).add(variant, up, Instant::now()));
         self.changed.notify_one();
         pause
     }
 
-    fn not_refused(&self, due: &DueStep) {
+    fn clear_refusal(&self, due: &DueStep) {
         let (variant, up) = (&due.variant, due.step.grows());
         self.refusals.send_if_modified(|all| {
-            let was = all.has(variant, up);
-            if was {
+            let is_refused = all.has(variant, up);
+            if is_refused {
                 Arc::make_mut(all).remove(variant, up);
             }
-            was
+            is_refused
         });
     }
 
-    async fn execute(&self, due: &DueStep, published: &Reader) -> StepResult {
+    async fn apply(&self, due: &DueStep, published: &Reader) -> StepResult {
         let Step { from, to, workload, .. } = &due.step;
         let crosses_zero = *from == 0 || *to == 0;
         if crosses_zero && !self.has_signal(due).await && *to == 0 {
-            return StepResult::NoSignal;
+            return StepResult::SignalNotObserved;
         }
-        // A step to zero may be taken back until the last moment.
-        let stands = || *to != 0 || stands(due, published);
+        // A step to zero may be withdrawn until right before the write.
+        let is_current = || *to != 0 || is_current(due, published);
         let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
-        match self.actuator.carry_out(&due.step, &stands).await {
+        match self.actuator.apply(&due.step, &is_current).await {
             Ok(Outcome::Done) => {
                 let (kind, name) = (&workload.kind, &workload.name);
                 tracing::info!(namespace, variant, kind, name, from, to, "Scaled through /scale");
-                self.not_refused(due);
+                self.clear_refusal(due);
                 if *from == 0 {
                     self.report_scaled_from_zero(due, published).await;
                 }
-                StepResult::Look
+                StepResult::Requeue
             }
             Ok(outcome) => {
-                tracing::debug!(namespace, variant, from, to, ?outcome, "A step needed no write");
-                StepResult::Look
+                tracing::debug!(namespace, variant, from, to, ?outcome, "Step needed no write");
+                StepResult::Requeue
             }
-            // Whoever leads now decides anew.
-            Err(ActuateError::NotLeading(_)) => StepResult::Look,
+            // The new leader decides again.
+            Err(ActuateError::NotLeading(_)) => StepResult::Requeue,
             Err(error) => StepResult::Failed(error),
         }
     }
@@ -182,45 +183,40 @@ impl ScaleExecutor {
     async fn report_scaled_from_zero(&self, due: &DueStep, published: &Reader) {
         let variant = |newest: &Arc<Published>| newest.variants.get(&due.variant).map(|v| v.uid.clone());
         let Some(uid) = published.borrow().as_ref().and_then(variant) else { return };
-        let note = format!("scaled from 0 to {}: {}", due.step.to, due.why);
+        let note = format!("scaled from 0 to {}: {}", due.step.to, due.reason);
         let event = PendingEvent { warning: false, reason: "ScaledFromZero", note, digest: None };
-        self.reporter.tell(&due.variant, &uid, &event).await;
+        self.reporter.report(&due.variant, &uid, &event).await;
     }
 
-    /// Waits for the status to show the target of a step.
+    /// Waits until the status shows the target of a step.
     async fn has_signal(&self, due: &DueStep) -> bool {
-        let longest = if due.step.to == 0 { SIGNAL_DOWN } else { SIGNAL_UP };
+        let longest = if due.step.to == 0 { SIGNAL_WAIT_DOWN } else { SIGNAL_WAIT_UP };
         let mut targets = self.status_targets.clone();
         let shown = targets.wait_for(|targets| targets.get(&due.variant) == Some(&due.step.to));
         matches!(tokio::time::timeout(longest, shown).await, Ok(Ok(_)))
     }
 }
 
-/// Whether the newest publication still has the target of a step: requests may have come meanwhile.
-fn stands(due: &DueStep, published: &Reader) -> bool {
+/// Whether the newest publication still has the target of a step. New requests may have changed it.
+fn is_current(due: &DueStep, published: &Reader) -> bool {
     let newest = published.borrow();
     let variant = newest.as_ref().and_then(|newest| newest.variants.get(&due.variant));
     variant.and_then(|variant| variant.target()) == Some(due.step.to)
 }
 
-/// What the newest publication asks for of a variant.
+/// Due step of a variant in the newest publication.
 fn newest_step(published: &Reader, variant: &VariantKey) -> Option<DueStep> {
     let newest = published.borrow();
     newest.as_ref()?.steps.iter().find(|due| due.variant == *variant).cloned()
 }
 
-/// Says that a step fails, once until it does not.
-fn tell(variant: &VariantKey, failure: Option<&Failure>, failing: &mut BTreeSet<VariantKey>) {
+/// Logs a failing step once until it succeeds.
+fn log_new_failure(variant: &VariantKey, failure: Option<&StepFailure>, failing: &mut BTreeSet<VariantKey>) {
     let VariantKey { namespace, name } = variant;
     match failure {
-        Some(Failure { why, .. }) => {
+        Some(StepFailure { cause, .. }) => {
             if failing.insert(variant.clone()) {
-                tracing::warn!(
-                    namespace,
-                    variant = name,
-                    error = why,
-                    "A step was not carried out; it is tried again"
-                );
+                tracing::warn!(namespace, variant = name, error = cause, "Scaling step failed; retrying");
             }
         }
         None => {

@@ -1,6 +1,6 @@
-//! The last look before a step to zero: the model servers themselves are asked whether anything runs or waits, since a
-//! scrape is seconds old. What they say can only hold the step back, so nothing secret is shown to them and nobody gains
-//! by a lie. One that is slow to answer holds it back as well; of those that cannot be asked, what Prometheus knows decides.
+//! Final check before a step to zero: queries the model servers for requests, since scraped values are seconds old.
+//! An answer can only cancel the step, so a forged one gains nothing, and no secret is sent. A slow server cancels it
+//! too; for servers that cannot be queried, the step relies on Prometheus.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,98 +14,99 @@ use kube::{Api, Client};
 use crate::collect::page::{self, PORTS, PageError, PageReader};
 use crate::observe::template;
 
-/// Longest time for all of it: requests that come meanwhile are not seen.
+/// Maximum time for all queries. Requests that arrive meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);
-/// Pods that are asked. A model that is idle has a few.
-const MOST_PODS: u32 = 64;
-/// At the same time.
-const AT_ONCE: usize = 16;
-/// The port of vLLM where its container names none.
+/// Maximum number of pods to query; an idle model has few.
+const MAX_PODS: u32 = 64;
+const CONCURRENCY: usize = 16;
+/// Default port of vLLM.
 const DEFAULT_PORT: u16 = 8000;
 
-/// Asks model servers. Clones share connections.
+/// Client of model servers. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct ModelServers(page::Client);
 
-/// What they say.
+/// Answers of the model servers of a workload.
 #[derive(Debug, Default)]
-pub(super) struct Said {
-    /// Those at which nothing runs or waits.
+pub(super) struct ServerActivity {
+    /// Number of servers without requests.
     pub(super) idle: usize,
-    /// One at which something does.
+    /// A server with requests.
     pub(super) busy: Option<String>,
-    /// One that was asked and has not said it in time.
+    /// A server that did not answer in time.
     pub(super) slow: Option<String>,
-    /// Why the others are not known.
+    /// Why other servers are unknown.
     pub(super) unknown: Vec<String>,
 }
 
 impl ModelServers {
-    /// Nobody is asked yet.
+    /// Creates a client.
     ///
     /// # Errors
-    /// Where the HTTP client cannot be made.
+    /// The HTTP client cannot be created.
     pub fn new() -> Result<Self, reqwest::Error> {
         page::Client::new().map(Self)
     }
 
-    /// Asks the pods that a selector finds, which is that of a workload's `/scale`, at the ports of their `ranks` if there
-    /// are several.
-    pub(super) async fn ask(
+    /// Queries the pods that match the selector of a workload's `/scale`. With several `ranks`, each rank's port is
+    /// queried.
+    pub(super) async fn query_activity(
         &self,
         client: &Client,
         namespace: &str,
         (selector, ranks): (Option<&str>, &BTreeSet<u16>),
-    ) -> Said {
-        let mut said = Said::default();
+    ) -> ServerActivity {
+        let mut activity = ServerActivity::default();
         let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
-            said.unknown.push("/scale has no selector of its pods".to_owned());
-            return said;
+            activity.unknown.push("/scale has no pod selector".to_owned());
+            return activity;
         };
-        let asked =
-            tokio::time::timeout(TIMEOUT, self.ask_all(client, namespace, (selector, ranks), &mut said));
-        if asked.await.is_err() {
-            said.slow = Some(format!("one of them within {TIMEOUT:?}"));
+        let queries = tokio::time::timeout(
+            TIMEOUT,
+            self.query_pods(client, namespace, (selector, ranks), &mut activity),
+        );
+        if queries.await.is_err() {
+            activity.slow = Some(format!("no answer within {TIMEOUT:?}"));
         }
-        said
+        activity
     }
 
-    async fn ask_all(
+    async fn query_pods(
         &self,
         client: &Client,
         namespace: &str,
         (selector, ranks): (&str, &BTreeSet<u16>),
-        said: &mut Said,
+        activity: &mut ServerActivity,
     ) {
-        let params = ListParams::default().labels(selector).limit(MOST_PODS);
+        let params = ListParams::default().labels(selector).limit(MAX_PODS);
         let pods = match Api::<Pod>::namespaced(client.clone(), namespace).list(&params).await {
             Ok(pods) => pods,
-            Err(error) => return said.unknown.push(format!("its pods cannot be listed: {error}")),
+            Err(error) => return activity.unknown.push(format!("listing its pods failed: {error}")),
         };
         if pods.metadata.continue_.is_some_and(|more| !more.is_empty()) {
-            said.unknown.push(format!("it has more than {MOST_PODS} pods"));
+            activity.unknown.push(format!("only {MAX_PODS} of its pods are queried"));
         }
-        let pages: Vec<Page> =
-            pods.items.iter().flat_map(|pod| pages_of(pod, ranks).unwrap_or_default()).collect();
+        let pages: Vec<MetricsPage> =
+            pods.items.iter().flat_map(|pod| metrics_pages(pod, ranks).unwrap_or_default()).collect();
         let mut answers = stream::iter(pages)
             .map(|page| async move {
                 let answer = self.0.read(&page.url, None, InFlight::default()).await;
                 (page.server, answer)
             })
-            .buffer_unordered(AT_ONCE);
+            .buffer_unordered(CONCURRENCY);
         while let Some((server, answer)) = answers.next().await {
-            said.take_in(server, answer);
+            activity.record(server, answer);
         }
     }
 }
 
-impl Said {
-    fn take_in(&mut self, server: String, answer: Result<InFlight, PageError>) {
+impl ServerActivity {
+    fn record(&mut self, server: String, answer: Result<InFlight, PageError>) {
         match answer {
             Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
             Ok(InFlight { requests: Some(_) }) => self.idle += 1,
             Ok(InFlight { requests: None }) => {
-                self.unknown.push(format!("{server}: its page shows no vllm:num_requests_running"));
+                self.unknown.push(format!("{server}: no vllm:num_requests_running on its metrics page"));
             }
             Err(PageError::TooSlow) => self.slow = Some(server),
             Err(error) => self.unknown.push(format!("{server}: {error}")),
@@ -113,7 +114,7 @@ impl Said {
     }
 }
 
-/// Requests that run or wait, of all models that a server has, as its page says.
+/// Running and waiting requests of all models of a server, from its metrics page.
 #[derive(Debug, Default)]
 struct InFlight {
     requests: Option<f64>,
@@ -132,50 +133,47 @@ impl PageReader for InFlight {
     }
 }
 
-/// The metrics page of one server.
 #[derive(Debug)]
-struct Page {
+struct MetricsPage {
     url: String,
-    /// Pod and port.
     server: String,
 }
 
-/// Where the pages of a pod's servers are. `None` for a pod that runs none, or is going away already.
-fn pages_of(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<Page>> {
+/// Metrics pages of a pod's servers; `None` if the pod does not run or is terminating.
+fn metrics_pages(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
     let (status, name) = (pod.status.as_ref()?, pod.metadata.name.as_deref()?);
     let runs = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
     let ip: IpAddr = status.pod_ip.as_deref().filter(|_| runs)?.parse().ok()?;
     let page = |(port, tls): (u16, bool)| {
         let scheme = if tls { "https" } else { "http" };
         let url = format!("{scheme}://{}/metrics", SocketAddr::new(ip, port));
-        Page { url, server: format!("{name}:{port}") }
+        MetricsPage { url, server: format!("{name}:{port}") }
     };
     let containers = &pod.spec.as_ref()?.containers;
-    Some(ports_of(containers, ranks).into_iter().map(page).collect())
+    Some(server_ports(containers, ranks).into_iter().map(page).collect())
 }
 
-/// The ports at which the servers of a pod show what they do, and whether they speak HTTPS there: those of its ranks, each
-/// a server of its own, else that of each container with a server.
-fn ports_of(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u16, bool)> {
+/// Metrics ports of a pod, and whether they use TLS: the ports of its ranks, else one of each server container.
+fn server_ports(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u16, bool)> {
     let Some(first) = template::find_server(containers) else { return BTreeSet::new() };
     if !ranks.is_empty() {
-        let tls = speaks_tls(first);
+        let tls = uses_tls(first);
         return ranks.iter().map(|port| (*port, tls)).collect();
     }
     let all = template::vllm_containers(containers).chain([first]);
-    all.map(|server| (port_of(server), speaks_tls(server))).collect()
+    all.map(|server| (metrics_port(server), uses_tls(server))).collect()
 }
 
-/// The port that is named for metrics, else the first.
-fn port_of(server: &Container) -> u16 {
+/// The port named for metrics, else the first.
+fn metrics_port(server: &Container) -> u16 {
     let ports = || server.ports.iter().flatten();
     let named = PORTS.iter().find_map(|name| ports().find(|port| port.name.as_deref() == Some(name)));
     let port = named.or_else(|| ports().next());
     port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(DEFAULT_PORT)
 }
 
-/// Whether a server speaks HTTPS, as its probes or its arguments say.
-fn speaks_tls(server: &Container) -> bool {
+/// Whether a server uses TLS, from its probes and arguments.
+fn uses_tls(server: &Container) -> bool {
     let probes = [&server.readiness_probe, &server.liveness_probe, &server.startup_probe];
     let scheme = |probe: &Probe| probe.http_get.as_ref()?.scheme.clone();
     probes.into_iter().flatten().filter_map(scheme).any(|scheme| scheme == "HTTPS")
@@ -188,11 +186,11 @@ mod tests {
 
     use super::*;
 
-    fn at(change: impl FnOnce(&mut Value)) -> Option<String> {
-        all_at(&[], change).map(|urls| urls.join(" "))
+    fn url(change: impl FnOnce(&mut Value)) -> Option<String> {
+        urls(&[], change).map(|urls| urls.join(" "))
     }
 
-    fn all_at(ranks: &[u16], change: impl FnOnce(&mut Value)) -> Option<Vec<String>> {
+    fn urls(ranks: &[u16], change: impl FnOnce(&mut Value)) -> Option<Vec<String>> {
         let vllm = json!({"name": "vllm", "image": "i", "args": ["vllm serve m"],
             "ports": [{"name": "kv", "containerPort": 5557}, {"name": "metrics", "containerPort": 8200}]});
         let proxy =
@@ -200,48 +198,48 @@ mod tests {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [proxy, vllm]},
             "status": {"phase": "Running", "podIP": "10.1.2.3"}});
         change(&mut pod);
-        let pages = pages_of(&serde_json::from_value(pod).unwrap(), &ranks.iter().copied().collect())?;
+        let pages = metrics_pages(&serde_json::from_value(pod).unwrap(), &ranks.iter().copied().collect())?;
         Some(pages.into_iter().map(|page| page.url).collect())
     }
 
     #[test]
-    fn a_server_is_asked_where_a_scrape_would_ask_it() {
+    fn the_port_and_scheme_are_those_of_a_scrape() {
         let server = "/spec/containers/1";
-        let at_ports = |ports: Value| at(|pod| pod.pointer_mut(server).unwrap()["ports"] = ports);
-        assert_eq!(at(|_| {}).as_deref(), Some("http://10.1.2.3:8200/metrics"));
+        let at_ports = |ports: Value| url(|pod| pod.pointer_mut(server).unwrap()["ports"] = ports);
+        assert_eq!(url(|_| {}).as_deref(), Some("http://10.1.2.3:8200/metrics"));
         let unnamed = json!([{"containerPort": 9000}, {"containerPort": 9001}]);
         assert_eq!(at_ports(unnamed).as_deref(), Some("http://10.1.2.3:9000/metrics"));
         assert_eq!(at_ports(json!([])).as_deref(), Some("http://10.1.2.3:8000/metrics"));
-        let six = at(|pod| pod["status"]["podIP"] = json!("fd00::7"));
+        let six = url(|pod| pod["status"]["podIP"] = json!("fd00::7"));
         assert_eq!(six.as_deref(), Some("http://[fd00::7]:8200/metrics"));
         let tls = json!({"httpGet": {"port": "metrics", "scheme": "HTTPS"}});
         for (field, value) in
             [("readinessProbe", tls), ("args", json!(["vllm serve m --ssl-certfile=/c --ssl-keyfile=/k"]))]
         {
-            let url = at(|pod| pod.pointer_mut(server).unwrap()[field] = value);
+            let url = url(|pod| pod.pointer_mut(server).unwrap()[field] = value);
             assert_eq!(url.as_deref(), Some("https://10.1.2.3:8200/metrics"), "{field}");
         }
     }
 
     #[test]
-    fn each_server_of_a_pod_is_asked() {
-        let two = all_at(&[], |pod| {
+    fn each_server_of_a_pod_is_queried() {
+        let two = urls(&[], |pod| {
             let second = json!({"name": "draft", "command": ["vllm"], "ports": [{"containerPort": 8300}]});
             pod["spec"]["containers"].as_array_mut().unwrap().push(second);
         });
         assert_eq!(two.unwrap(), ["http://10.1.2.3:8200/metrics", "http://10.1.2.3:8300/metrics"]);
-        let ranks = all_at(&[8000, 8001], |_| {}).unwrap();
+        let ranks = urls(&[8000, 8001], |_| {}).unwrap();
         assert_eq!(ranks, ["http://10.1.2.3:8000/metrics", "http://10.1.2.3:8001/metrics"]);
         let tls = json!(["vllm serve m --ssl-certfile=/c"]);
-        let ranks = all_at(&[8000, 8001], |pod| pod.pointer_mut("/spec/containers/1").unwrap()["args"] = tls);
+        let ranks = urls(&[8000, 8001], |pod| pod.pointer_mut("/spec/containers/1").unwrap()["args"] = tls);
         assert!(ranks.unwrap().iter().all(|url| url.starts_with("https:")));
     }
 
     #[test]
-    fn a_pod_that_serves_nobody_is_not_asked() {
-        assert_eq!(at(|pod| pod["status"]["phase"] = json!("Pending")), None);
-        assert_eq!(at(|pod| pod["status"]["podIP"] = json!(null)), None);
-        assert_eq!(at(|pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")), None);
+    fn a_pod_that_does_not_serve_is_not_queried() {
+        assert_eq!(url(|pod| pod["status"]["phase"] = json!("Pending")), None);
+        assert_eq!(url(|pod| pod["status"]["podIP"] = json!(null)), None);
+        assert_eq!(url(|pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")), None);
     }
 
     #[track_caller]
@@ -252,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_and_waits_is_added_up_and_silence_is_no_zero() {
+    fn requests_are_summed_and_a_missing_series_is_not_zero() {
         let page = "# TYPE vllm:num_requests_running gauge\n\
                     vllm:num_requests_running{engine=\"0\",model_name=\"a b}\"} 2.0\n\
                     vllm:num_requests_running{engine=\"1\",model_name=\"lora\"} 1\n\

@@ -1,4 +1,4 @@
-//! Steps against a fake API server: one workload with a resourceVersion, and what happens to it meanwhile.
+//! Steps against a fake API server with one workload that may change meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,7 +13,6 @@ use super::*;
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 const SCALE: &str = "/apis/apps/v1/namespaces/ns/deployments/d/scale";
 
-/// A fake API server with one workload.
 pub(super) fn workload(replicas: u32) -> FakeApi {
     let fake = FakeApi::new();
     fake.put(SCALE, scale(replicas));
@@ -21,7 +20,7 @@ pub(super) fn workload(replicas: u32) -> FakeApi {
 }
 
 fn scale(replicas: u32) -> Value {
-    // As Go writes it: 0 is left out.
+    // As Go writes it: 0 is omitted.
     let spec = if replicas == 0 { json!({}) } else { json!({"replicas": replicas}) };
     json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "d", "namespace": "ns", "uid": "u"},
         "spec": spec, "status": {"replicas": replicas, "selector": "app=d"}})
@@ -49,11 +48,10 @@ pub(super) fn actuator(fake: &FakeApi, at_once: usize) -> Actuator {
     Actuator::new(fake.client(), servers(), at_once)
 }
 
-async fn carry_out(fake: &FakeApi, step: &Step) -> Result<Outcome, ActuateError> {
-    actuator(fake, 1).carry_out(step, &|| true).await
+async fn apply(fake: &FakeApi, step: &Step) -> Result<Outcome, ActuateError> {
+    actuator(fake, 1).apply(step, &|| true).await
 }
 
-/// One hour from now.
 fn later() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_hours(1))
 }
@@ -63,7 +61,7 @@ fn servers() -> ModelServers {
     ModelServers::new().unwrap()
 }
 
-/// A model server with this page, as a pod.
+/// A pod of a model server with this metrics page.
 async fn server(page: &'static str) -> Value {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -72,7 +70,7 @@ async fn server(page: &'static str) -> Value {
     pod(port)
 }
 
-/// One that takes requests and does not answer.
+/// A pod of a model server that never answers.
 async fn hung_server() -> Value {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -81,7 +79,7 @@ async fn hung_server() -> Value {
     pod(port)
 }
 
-/// A pod of which a page is expected at this port of loopback.
+/// A pod with a metrics port on loopback.
 fn pod(port: u16) -> Value {
     let container = json!({"name": "vllm", "ports": [{"containerPort": port}]});
     json!({"metadata": {"name": format!("d-{port}")}, "spec": {"containers": [container]},
@@ -90,81 +88,81 @@ fn pod(port: u16) -> Value {
 
 pub(super) fn step(from: u32, to: u32) -> Step {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    Step { workload, uid: "u".into(), from, to, until: None, ranks: BTreeSet::new() }
+    Step { workload, uid: "u".into(), from, to, valid_until: None, ranks: BTreeSet::new() }
 }
 
 #[tokio::test]
-async fn a_step_is_written_where_the_workload_is_as_it_was_seen() {
+async fn an_unchanged_workload_is_scaled() {
     for (have, from, to, want, after) in [
         (1, 1, 0, Outcome::Done, 0),
         (0, 0, 1, Outcome::Done, 1),
-        (0, 1, 0, Outcome::Already, 0),
-        (2, 1, 0, Outcome::Overtaken, 2),
-        (3, 0, 1, Outcome::Overtaken, 3),
+        (0, 1, 0, Outcome::AlreadyScaled, 0),
+        (2, 1, 0, Outcome::Superseded, 2),
+        (3, 0, 1, Outcome::Superseded, 3),
     ] {
         let fake = workload(have);
-        assert_eq!(carry_out(&fake, &step(from, to)).await.unwrap(), want, "{have}: {from} -> {to}");
+        assert_eq!(apply(&fake, &step(from, to)).await.unwrap(), want, "{have}: {from} -> {to}");
         assert_eq!(replicas(&fake), after, "{have}: {from} -> {to}");
     }
 }
 
 #[tokio::test]
-async fn another_workload_of_the_same_name_is_left_alone() {
+async fn a_recreated_workload_is_left_alone() {
     let fake = workload(1);
     fake.edit(SCALE, |scale| scale["metadata"]["uid"] = json!("another"));
-    assert_eq!(carry_out(&fake, &step(1, 0)).await.unwrap(), Outcome::Gone);
+    assert_eq!(apply(&fake, &step(1, 0)).await.unwrap(), Outcome::Gone);
     assert_eq!(replicas(&fake), 1);
     fake.delete(SCALE);
-    assert_eq!(carry_out(&fake, &step(1, 0)).await.unwrap(), Outcome::Gone);
+    assert_eq!(apply(&fake, &step(1, 0)).await.unwrap(), Outcome::Gone);
 }
 
 #[tokio::test]
-async fn what_changes_meanwhile_is_looked_at_again_upwards_alone() {
+async fn only_scale_up_is_retried_after_a_conflict() {
     for (busy, from, to, want) in
-        [(1, 1, 0, Outcome::Overtaken), (2, 0, 1, Outcome::Done), (3, 0, 1, Outcome::Overtaken)]
+        [(1, 1, 0, Outcome::Superseded), (2, 0, 1, Outcome::Done), (3, 0, 1, Outcome::Superseded)]
     {
         let fake = workload(from);
         let (server, left) = (fake.clone(), AtomicU32::new(busy));
         fake.set_rule(move |request| {
-            // Its status changes between a look and the write that follows.
+            // Its status changes between a read and the write that follows.
             if request.method == Method::PATCH && left.load(Ordering::Relaxed) > 0 {
                 left.fetch_sub(1, Ordering::Relaxed);
                 server.edit(SCALE, |_| {});
             }
             None
         });
-        assert_eq!(carry_out(&fake, &step(from, to)).await.unwrap(), want, "{busy}: {from} -> {to}");
+        assert_eq!(apply(&fake, &step(from, to)).await.unwrap(), want, "{busy}: {from} -> {to}");
     }
 }
 
 #[tokio::test]
-async fn a_step_that_rests_on_what_is_too_old_is_not_taken() {
-    for (until, want) in [(Some(Instant::now()), Outcome::Overtaken), (later(), Outcome::Done)] {
+async fn an_expired_step_is_not_executed() {
+    for (valid_until, want) in [(Some(Instant::now()), Outcome::Superseded), (later(), Outcome::Done)] {
         let fake = workload(1);
-        assert_eq!(carry_out(&fake, &Step { until, ..step(1, 0) }).await.unwrap(), want);
+        assert_eq!(apply(&fake, &Step { valid_until, ..step(1, 0) }).await.unwrap(), want);
     }
 }
 
 const IDLE: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
-const RUNS: &str =
+const RUNNING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
-const WAITS: &str =
+const WAITING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 1\n";
 
-/// Nobody listens there.
-const NOBODY: u16 = 9;
+/// A port without a listener.
+const CLOSED_PORT: u16 = 9;
 
 #[tokio::test]
-async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
-    let until = later();
+async fn requests_at_a_server_cancel_a_step_to_zero() {
+    let valid_until = later();
     let rows: [(Vec<Value>, Outcome); 7] = [
         (vec![server(IDLE).await, server(IDLE).await], Outcome::Done),
-        (vec![server(IDLE).await, server(RUNS).await], Outcome::Busy),
-        (vec![server(WAITS).await], Outcome::Busy),
-        // Of those that do not say, what Prometheus knows decides; but one that says so is enough.
-        (vec![pod(NOBODY), server("go_goroutines 12\n").await, server("<html>\n").await], Outcome::Done),
-        (vec![pod(NOBODY), server(RUNS).await], Outcome::Busy),
+        (vec![server(IDLE).await, server(RUNNING).await], Outcome::Busy),
+        (vec![server(WAITING).await], Outcome::Busy),
+        // For servers that cannot be queried the step relies on Prometheus; one busy server is enough to cancel it.
+        (vec![pod(CLOSED_PORT), server("go_goroutines 12\n").await, server("<html>\n").await], Outcome::Done),
+        (vec![pod(CLOSED_PORT), server(RUNNING).await], Outcome::Busy),
         (vec![server(IDLE).await, hung_server().await], Outcome::Busy),
         (vec![], Outcome::Done),
     ];
@@ -172,65 +170,65 @@ async fn a_step_to_zero_is_not_taken_where_a_server_has_a_request() {
         let fake = workload(2);
         let text = json!(pods).to_string();
         put_pods(&fake, pods);
-        assert_eq!(carry_out(&fake, &Step { until, ..step(2, 0) }).await.unwrap(), want, "{text}");
+        assert_eq!(apply(&fake, &Step { valid_until, ..step(2, 0) }).await.unwrap(), want, "{text}");
         assert_eq!(replicas(&fake), if want == Outcome::Done { 0 } else { 2 });
     }
 }
 
 #[tokio::test]
-async fn a_step_that_is_taken_back_while_servers_are_asked_is_not_taken() {
-    let (fake, until) = (workload(1), later());
+async fn a_step_withdrawn_during_queries_is_not_executed() {
+    let (fake, valid_until) = (workload(1), later());
     let pods = [server(IDLE).await];
     put_pods(&fake, pods.into());
     let asked = || fake.count(|request| request.path == PODS) > 0;
-    let outcome = actuator(&fake, 1).carry_out(&Step { until, ..step(1, 0) }, &|| !asked()).await;
-    assert_eq!((outcome.unwrap(), replicas(&fake)), (Outcome::Overtaken, 1));
+    let outcome = actuator(&fake, 1).apply(&Step { valid_until, ..step(1, 0) }, &|| !asked()).await;
+    assert_eq!((outcome.unwrap(), replicas(&fake)), (Outcome::Superseded, 1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_grows_too_old_while_servers_are_asked_is_not_taken() {
+async fn a_step_that_expires_during_queries_is_not_executed() {
     let second = Duration::from_secs(1);
-    for (until, want) in [(second, Outcome::Overtaken), (2 * second, Outcome::Done)] {
+    for (until, want) in [(second, Outcome::Superseded), (2 * second, Outcome::Done)] {
         let fake = workload(1);
         fake.set_rule(move |request| (request.path == PODS).then_some(Reply::Delayed(second)));
-        let until = tokio::time::Instant::now().checked_add(until).map(tokio::time::Instant::into_std);
-        let outcome = carry_out(&fake, &Step { until, ..step(1, 0) }).await;
+        let valid_until = tokio::time::Instant::now().checked_add(until).map(tokio::time::Instant::into_std);
+        let outcome = apply(&fake, &Step { valid_until, ..step(1, 0) }).await;
         assert_eq!(outcome.unwrap(), want, "{until:?}");
         assert!(fake.count(|request| request.path == PODS) > 0);
     }
 }
 
 #[tokio::test]
-async fn every_rank_of_a_pod_is_asked() {
-    let until = later();
+async fn every_rank_of_a_pod_is_queried() {
+    let valid_until = later();
     let port = |pod: &Value| {
         let port = pod.pointer("/spec/containers/0/ports/0/containerPort").and_then(Value::as_u64);
         u16::try_from(port.unwrap()).unwrap()
     };
-    for (second, want) in [(IDLE, Outcome::Done), (RUNS, Outcome::Busy)] {
+    for (second, want) in [(IDLE, Outcome::Done), (RUNNING, Outcome::Busy)] {
         let (one, other) = (server(IDLE).await, server(second).await);
         let ranks = [port(&one), port(&other)].into();
         let fake = workload(1);
         put_pods(&fake, vec![one]);
-        assert_eq!(carry_out(&fake, &Step { until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
+        assert_eq!(apply(&fake, &Step { valid_until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
     }
 }
 
 #[tokio::test]
-async fn servers_are_asked_last_and_only_where_a_step_rests_on_them() {
+async fn steps_with_evidence_query_servers_right_before_the_write() {
     let fake = workload(1);
-    carry_out(&fake, &Step { until: later(), ..step(1, 0) }).await.unwrap();
+    apply(&fake, &Step { valid_until: later(), ..step(1, 0) }).await.unwrap();
     let want = [format!("GET {SCALE}"), format!("GET {PODS}"), format!("PATCH {SCALE}")];
     assert_eq!(lines(&fake), want);
     for (from, to) in [(1, 0), (0, 1)] {
         let fake = workload(from);
-        carry_out(&fake, &step(from, to)).await.unwrap();
+        apply(&fake, &step(from, to)).await.unwrap();
         assert!(fake.count(|request| request.path == PODS) == 0);
     }
 }
 
 #[tokio::test]
-async fn each_kind_has_its_own_path_and_others_none() {
+async fn each_supported_kind_has_its_own_path() {
     for (kind, path) in [
         ("Deployment", "/apis/apps/v1/namespaces/ns/deployments/d/scale"),
         ("StatefulSet", "/apis/apps/v1/namespaces/ns/statefulsets/d/scale"),
@@ -243,30 +241,30 @@ async fn each_kind_has_its_own_path_and_others_none() {
         fake.put(path, scale(1));
         let mut step = step(1, 0);
         kind.clone_into(&mut step.workload.kind);
-        assert_eq!(carry_out(&fake, &step).await.unwrap(), Outcome::Done, "{kind}");
+        assert_eq!(apply(&fake, &step).await.unwrap(), Outcome::Done, "{kind}");
         assert_eq!(lines(&fake), [format!("GET {path}"), format!("PATCH {path}")]);
     }
     let mut step = step(1, 0);
     "DaemonSet".clone_into(&mut step.workload.kind);
-    assert!(matches!(carry_out(&workload(1), &step).await, Err(ActuateError::Kind(_))));
+    assert!(matches!(apply(&workload(1), &step).await, Err(ActuateError::Kind(_))));
 }
 
 #[tokio::test]
-async fn a_refusal_names_the_permission_that_is_lacking() {
+async fn a_forbidden_write_names_the_missing_permission() {
     let fake = workload(1);
     refuse_writes(&fake, 403);
-    let error = carry_out(&fake, &step(1, 0)).await.unwrap_err().to_string();
-    assert!(error.contains("get and patch deployments/scale"), "{error}");
+    let error = apply(&fake, &step(1, 0)).await.unwrap_err().to_string();
+    assert!(error.contains("get and patch on deployments/scale"), "{error}");
 }
 
 #[tokio::test]
-async fn permissions_are_not_blamed_for_what_is_no_matter_of_them() {
+async fn other_errors_do_not_blame_permissions() {
     let invalid = workload(1);
     refuse_writes(&invalid, 422);
-    let error = carry_out(&invalid, &step(1, 0)).await.unwrap_err();
+    let error = apply(&invalid, &step(1, 0)).await.unwrap_err();
     assert!(error.is_refusal() && !error.to_string().contains("get and patch"), "{error}");
     let broken = FakeApi::with_rule(|_| Some(Reply::Reset));
-    let error = carry_out(&broken, &step(1, 0)).await.unwrap_err();
+    let error = apply(&broken, &step(1, 0)).await.unwrap_err();
     assert!(
         !error.is_refusal() && error.to_string().starts_with("the request to the API server failed"),
         "{error}"
@@ -274,19 +272,16 @@ async fn permissions_are_not_blamed_for_what_is_no_matter_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_has_no_turn_or_no_answer_in_time_is_not_carried_out() {
+async fn a_step_without_a_slot_or_an_answer_times_out() {
     let fake = workload(1);
     fake.reply_to_all(Reply::Hang);
     let actuator = actuator(&fake, 1);
     let (one, other) = (step(1, 0), step(1, 0));
     let began = tokio::time::Instant::now();
-    let (one, other) = tokio::join!(actuator.carry_out(&one, &|| true), actuator.carry_out(&other, &|| true));
+    let (one, other) = tokio::join!(actuator.apply(&one, &|| true), actuator.apply(&other, &|| true));
     for outcome in [one, other] {
         let error = outcome.unwrap_err();
-        assert!(
-            matches!(error, ActuateError::TooSlow) && error.to_string().contains("its turn included"),
-            "{error}"
-        );
+        assert!(matches!(error, ActuateError::TooSlow), "{error}");
     }
     assert_eq!(began.elapsed(), TIMEOUT);
 }
@@ -298,7 +293,7 @@ async fn a_replica_that_does_not_lead_writes_nothing() {
     let leadership = Leadership::without_election(&stopping);
     stopping.cancel();
     let actuator = Actuator::new(leadership.acting(&fake.client()), servers(), 1);
-    let outcome = actuator.carry_out(&step(1, 0), &|| true).await;
+    let outcome = actuator.apply(&step(1, 0), &|| true).await;
     assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
     assert_eq!(replicas(&fake), 1);
 }

@@ -1,6 +1,7 @@
 //! Counter of ConfigMap reloads by kind and result.
 
 use prometheus::{IntCounterVec, Opts, Registry};
+use wva_crds::runbook_lines;
 
 /// Kind of a ConfigMap in metrics and logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +30,13 @@ impl ConfigKind {
         }
     }
 
-    /// Log message of a change. Runbooks of llm-d WVA search for it: do not change it.
+    /// Log message of a change.
     pub(super) const fn updated(self) -> &'static str {
         match self {
-            Self::Main => "Updated configuration",
-            Self::Saturation => "Updated saturation config",
-            Self::ScaleToZero => "Updated scale-to-zero config",
-            Self::ServiceClasses => "Updated service class config",
+            Self::Main => runbook_lines::CONFIGURATION_UPDATED,
+            Self::Saturation => runbook_lines::SATURATION_CONFIG_UPDATED,
+            Self::ScaleToZero => runbook_lines::SCALE_TO_ZERO_CONFIG_UPDATED,
+            Self::ServiceClasses => runbook_lines::SERVICE_CLASS_CONFIG_UPDATED,
         }
     }
 }

@@ -151,7 +151,7 @@ impl Settings {
         let unusable =
             variant.decision.as_ref().and_then(|d| self.unusable.get(&key(&d.namespace, &d.model_id)));
         if let Some(why) = unusable {
-            variant.conditions.settings_unusable(why);
+            variant.conditions.note_unusable_settings(why);
         }
         variant
     }

@@ -1,5 +1,5 @@
-//! From a decision to the four conditions of the object's status. Pure. Every message says what happened and what to
-//! do next.
+//! Derives the four status conditions from a decision. Pure functions. Each message says what happened and what to
+//! do.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -7,59 +7,57 @@ use wva_runtime::Availability;
 use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
 use wva_scaling::{Decision, FallbackSource, Lacking, MainSignal, Reason};
 
-use crate::model::conditions::{Conditions, Draft, TYPES, Unusable};
-use crate::model::written::Written;
+use crate::model::conditions::{ConditionDraft, Conditions, TYPES, VariantError};
+use crate::model::status_fingerprint::StatusFingerprint;
 
-/// What conditions are made from.
+/// Input of the conditions.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outlook<'a> {
-    /// The object cannot be used.
-    Unusable(&'a Unusable),
-    /// Its workload does not exist.
+pub(crate) enum ConditionSource<'a> {
+    /// The object is invalid or conflicts with another one.
+    Invalid(&'a VariantError),
+    /// The workload does not exist, or cannot be seen.
     NoTarget {
-        /// Kind of the workload.
         kind: &'a str,
-        /// Its name.
         name: &'a str,
-        /// It existed before.
-        seen: bool,
-        /// How much of its kind can be seen; `None` where nobody looks.
-        sight: Option<Availability>,
+        /// Whether it existed before.
+        existed: bool,
+        /// Availability of its kind; `None` if the kind is not supported.
+        availability: Option<Availability>,
     },
-    /// It was decided on.
     Decided {
-        /// The decision.
         decision: &'a Decision,
-        /// Why the newest sample lacks signals, where it does.
+        /// Why the newest sample lacks signals, if it does.
         query_error: Option<&'a str>,
-        /// An analysis gave this variant a target before, or its status did.
+        /// Whether an analysis or the status ever gave this variant a target.
         had_target: bool,
-        /// Ready replicas, where the newest has only just become ready: that none reports is no fault yet.
+        /// Number of ready replicas if the newest became ready a moment ago. Missing metrics are normal then.
         newly_ready: Option<u32>,
     },
 }
 
-fn yes(reason: &'static str, message: impl Into<String>) -> Draft {
-    Draft { holds: true, reason, message: message.into() }
+fn condition_true(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+    ConditionDraft { is_true: true, reason, message: message.into() }
 }
 
-fn no(reason: &'static str, message: impl Into<String>) -> Draft {
-    Draft { holds: false, reason, message: message.into() }
+fn condition_false(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+    ConditionDraft { is_true: false, reason, message: message.into() }
 }
 
-/// The conditions for an outlook.
 #[must_use]
-pub(crate) fn conditions(outlook: Outlook<'_>) -> Conditions {
-    match outlook {
-        Outlook::Unusable(unusable) => set_aside(unusable),
-        Outlook::NoTarget { kind, name, seen, sight } => no_target(kind, name, seen, sight),
-        Outlook::Decided { decision, query_error, had_target, newly_ready } => {
-            let metrics_available = metrics(decision, query_error, newly_ready);
-            let first_metrics = newly_ready.filter(|_| metrics_available.reason == "MetricsMissing");
-            let optimization_ready = optimization(decision, had_target, first_metrics);
+pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
+    match source {
+        ConditionSource::Invalid(error) => invalid(error),
+        ConditionSource::NoTarget { kind, name, existed, availability } => {
+            no_target(kind, name, existed, availability)
+        }
+        ConditionSource::Decided { decision, query_error, had_target, newly_ready } => {
+            let awaited = awaited(decision, newly_ready);
+            let metrics_available = metrics_available(decision, query_error, awaited.clone());
+            let awaited = awaited.filter(|_| metrics_available.reason == "MetricsMissing");
+            let optimization_ready = optimization_ready(decision, had_target, awaited);
             Conditions {
                 ready: ready(decision, &optimization_ready),
-                target_resolved: yes("TargetFound", "The target workload exists"),
+                target_resolved: condition_true("TargetFound", "The target workload exists"),
                 metrics_available,
                 optimization_ready,
             }
@@ -67,117 +65,130 @@ pub(crate) fn conditions(outlook: Outlook<'_>) -> Conditions {
     }
 }
 
-fn set_aside(unusable: &Unusable) -> Conditions {
-    let (reason, message) = match unusable {
-        Unusable::Invalid(problem) => {
-            ("InvalidConfiguration", format!("This object breaks the rules: {problem}"))
-        }
-        Unusable::Conflict { with, target } => (
+fn invalid(error: &VariantError) -> Conditions {
+    let (reason, message) = match error {
+        VariantError::Invalid(problem) => ("InvalidConfiguration", format!("Validation failed: {problem}")),
+        VariantError::Conflict { with, target } => (
             "TargetConflict",
             format!(
-                "VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or give this one a target of its own"
+                "VariantAutoscaling '{with}' is older and has the same target {target}: delete one of the two, or change spec.scaleTargetRef of this one"
             ),
         ),
     };
-    let skipped = format!("Nothing is decided until this is mended. {message}");
+    let suspended = format!("Scaling is suspended until this is fixed. {message}");
     Conditions {
-        ready: no(reason, message),
+        ready: condition_false(reason, message),
         target_resolved: if reason == "TargetConflict" {
-            yes("TargetFound", "The target workload is another VariantAutoscaling's")
+            condition_true("TargetFound", "The target workload belongs to another VariantAutoscaling")
         } else {
-            no("TargetNotFound", skipped.clone())
+            condition_false("TargetNotFound", suspended.clone())
         },
-        metrics_available: no("MetricsMissing", skipped.clone()),
-        optimization_ready: no(
+        metrics_available: condition_false("MetricsMissing", suspended.clone()),
+        optimization_ready: condition_false(
             if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" },
-            skipped,
+            suspended,
         ),
     }
 }
 
-/// What is said of a workload that does not exist; `seen`: it did before.
+/// Message about a workload that does not exist. `existed`: it did before.
 #[must_use]
-pub(crate) fn gone(kind: &str, name: &str, seen: bool) -> String {
-    let tense = if seen { "no longer exists" } else { "does not exist yet" };
-    format!("Target {} '{name}' {tense}", shown(kind))
+pub(crate) fn missing_target_message(kind: &str, name: &str, existed: bool) -> String {
+    let tense = if existed { "no longer exists" } else { "does not exist yet" };
+    format!("Target {} '{name}' {tense}", display_kind(kind))
 }
 
-/// A kind as people write it, without its group.
-fn shown(kind: &str) -> String {
+/// Lower-case kind without its group.
+fn display_kind(kind: &str) -> String {
     kind.split('.').next().unwrap_or(kind).to_lowercase()
 }
 
-/// What is said of a workload that may exist all the same; without `sight` it is of a kind that nobody looks at.
-fn unseen(kind: &str, name: &str, sight: Option<Availability>) -> String {
-    if sight.is_none() {
+/// Message about a workload that cannot be read, or whose kind is not supported (`availability` is `None`).
+fn unreadable_target_message(kind: &str, name: &str, availability: Option<Availability>) -> String {
+    if availability.is_none() {
         return format!(
-            "Target {kind} '{name}' is of a kind that this release does not scale: name a Deployment, a StatefulSet or a LeaderWorkerSet in spec.scaleTargetRef"
+            "Target {kind} '{name}' has an unsupported kind: use a Deployment, StatefulSet or LeaderWorkerSet in spec.scaleTargetRef"
         );
     }
-    let all = format!("{}s", shown(kind));
-    format!("Target {} '{name}' cannot be read: grant get, list and watch of {all}", shown(kind))
+    let kind = display_kind(kind);
+    format!("Target {kind} '{name}' cannot be read: grant get, list and watch on {kind}s")
 }
 
-fn no_target(kind: &str, name: &str, seen: bool, sight: Option<Availability>) -> Conditions {
-    let known = sight.is_some_and(Availability::is_complete);
-    let message = if known { gone(kind, name, seen) } else { unseen(kind, name, sight) };
-    let remedy = if known { ". Create it, or change spec.scaleTargetRef" } else { "" };
-    let skipped = format!("Nothing is decided: {message}{remedy}");
+fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availability>) -> Conditions {
+    let is_missing = availability.is_some_and(Availability::is_complete);
+    let message = if is_missing {
+        missing_target_message(kind, name, existed)
+    } else {
+        unreadable_target_message(kind, name, availability)
+    };
+    let remedy = if is_missing { ". Create it, or change spec.scaleTargetRef" } else { "" };
+    let suspended = format!("No decision: {message}{remedy}");
     Conditions {
-        ready: no("DeploymentNotFound", message.clone()),
-        target_resolved: no("TargetNotFound", message),
-        metrics_available: no("MetricsMissing", skipped.clone()),
-        optimization_ready: no("SkippedProcessing", skipped),
+        ready: condition_false("DeploymentNotFound", message.clone()),
+        target_resolved: condition_false("TargetNotFound", message),
+        metrics_available: condition_false("MetricsMissing", suspended.clone()),
+        optimization_ready: condition_false("SkippedProcessing", suspended),
     }
 }
 
-/// What is awaited of replicas that have only just become ready.
-fn first_metrics(ready: u32) -> String {
-    format!("Waiting for the first metrics of {ready} ready pod(s)")
+/// Message for a variant whose metrics are not expected yet, as during a normal cold start.
+fn awaited(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
+    match newly_ready.filter(|ready| *ready > 0) {
+        Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),
+        None if decision.ready == 0 && decision.current > 0 && !decision.stuck => {
+            Some(format!("Waiting for the first replica to start (0 of {} ready)", decision.current))
+        }
+        None => None,
+    }
 }
 
-fn metrics(decision: &Decision, query_error: Option<&str>, newly_ready: Option<u32>) -> Draft {
+fn metrics_available(
+    decision: &Decision,
+    query_error: Option<&str>,
+    awaited: Option<String>,
+) -> ConditionDraft {
     let Decision { model_id, namespace, reporting, stale, lacking, .. } = decision;
     if *reporting > 0 {
         return match query_error {
-            // What is known counts for a while, but nobody should learn of an outage only when it has ceased to.
-            Some(error) => no(
+            // Report an outage at once, not only when the last values have expired.
+            Some(error) => condition_false(
                 "PrometheusError",
-                format!(
-                    "{error}. Decided from the last values of {reporting} replica(s), which count until they are too old"
-                ),
+                format!("{error}. Using the last values of {reporting} replica(s) until they are too old"),
             ),
-            None => yes("MetricsFound", found(*reporting, *lacking)),
+            None => condition_true("MetricsFound", metrics_found_message(*reporting, *lacking)),
         };
     }
-    // Another leader knows by this that the step from 0 was asked for.
+    // The next leader recognizes a requested step from 0 by this reason.
     if decision.is_woken() || (decision.current == 0 && decision.lifts()) {
-        return yes(
+        return condition_true(
             "ScaleFromZero",
-            "The variant was woken from 0 replicas, and none of it has reported yet",
+            "The variant was woken from 0 replicas and has not reported yet",
         );
     }
     if decision.model_at_zero {
-        return yes("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
+        return condition_true("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
     }
     if decision.current == 0 && decision.safety_net.is_none() {
-        return yes("MetricsFound", "This variant is at 0 replicas; the model's other variants report");
+        return condition_true(
+            "MetricsFound",
+            "This variant is at 0 replicas; the model's other variants report",
+        );
     }
     if let Some(error) = query_error {
-        return no("PrometheusError", error);
+        return condition_false("PrometheusError", error);
     }
     if *stale > 0 {
-        return no(
+        return condition_false(
             "MetricsStale",
             format!(
-                "The newest metrics of {stale} replica(s) are too old to count: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"
+                "The newest metrics of {stale} replica(s) are too old: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"
             ),
         );
     }
-    if let Some(ready) = newly_ready {
-        return no("MetricsMissing", first_metrics(ready));
+    if let Some(message) = awaited {
+        return condition_false("MetricsMissing", message);
     }
-    no(
+    condition_false(
         "MetricsMissing",
         format!(
             "No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"
@@ -185,39 +196,45 @@ fn metrics(decision: &Decision, query_error: Option<&str>, newly_ready: Option<u
     )
 }
 
-/// How many replicas report, and what of them is not all that counts.
-fn found(reporting: u32, lacking: Lacking) -> String {
+/// How many replicas report, and which signals they lack.
+fn metrics_found_message(reporting: u32, lacking: Lacking) -> String {
     let lacks = |(signal, replicas): (MainSignal, u32)| {
         let what = match signal {
-            MainSignal::KvUsage => "KV use",
+            MainSignal::KvUsage => "KV cache usage",
             MainSignal::Queue => "queue length",
         };
-        format!("{replicas} of them lack the {what} ({}), which counts as 0", signal.metric())
+        format!("{replicas} of them without {what} ({}), counted as 0", signal.metric())
     };
-    let reported = format!("{reporting} replica(s) report the metrics that count");
+    let reported = format!("{reporting} replica(s) report metrics");
     std::iter::once(reported).chain(lacking.each().map(lacks)).collect::<Vec<_>>().join("; ")
 }
 
-/// `awaited`: the ready replicas whose first metrics are awaited.
-fn optimization(decision: &Decision, had_target: bool, awaited: Option<u32>) -> Draft {
+/// `awaited`: why metrics are not expected yet.
+fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<String>) -> ConditionDraft {
     if decision.is_woken() && decision.reporting == 0 {
-        let message = "Requests waited for the model at 0 replicas: one is held until it reports";
-        return yes("ScaleFromZeroMode", message);
+        let message = "Woken by waiting requests: one replica is kept until it reports";
+        return condition_true("ScaleFromZeroMode", message);
     }
     if let Some(source) = decision.safety_net {
         let held = match source {
             FallbackSource::PreviousDesired => "the last target",
-            FallbackSource::CurrentReplicas => "the present number of replicas",
+            FallbackSource::CurrentReplicas => "the current replicas",
         };
-        // What comes after (a bound, a mode) is not why the analysis failed.
-        let step = decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SafetyNet { .. }));
-        let cause =
-            awaited.map_or_else(|| step.unwrap_or_else(|| decision.reason()).to_string(), first_metrics);
+        // Later steps (a bound, a mode) do not explain why the analysis failed.
+        let failure = decision.steps.iter().find_map(|step| match &step.reason {
+            Reason::SafetyNet { cause, .. } => Some(cause.to_string()),
+            _ => None,
+        });
+        let cause = awaited.or(failure).unwrap_or_else(|| decision.reason().to_string());
         let message = format!("Holding {held} ({}): {cause}", decision.target());
-        return if had_target { yes("SafetyNet", message) } else { no("MetricsUnavailable", message) };
+        return if had_target {
+            condition_true("SafetyNet", message)
+        } else {
+            condition_false("MetricsUnavailable", message)
+        };
     }
     if decision.model_at_zero {
-        return yes("ScaleFromZeroMode", "The model is at 0 replicas and is woken when requests wait");
+        return condition_true("ScaleFromZeroMode", "The model is at 0 replicas; waiting requests wake it");
     }
     let missing =
         decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::SignalsMissing { .. }));
@@ -225,111 +242,120 @@ fn optimization(decision: &Decision, had_target: bool, awaited: Option<u32>) -> 
         AnalyzerName::Token | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
         _ => "SaturationOnlyMode",
     };
-    // Figures are in `wva explain`, in metrics and in the event of a change: here each would make a write of every cycle.
+    // The message has no figures: they change every cycle, and each change would write the status.
     let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason().gist());
-    // What a mode or a bound did after it is not why the variant cannot grow.
-    if let Some(limit) = limit(decision).filter(|limit| *limit != decision.reason()) {
+    // A later mode or bound does not explain why the variant cannot grow.
+    if let Some(limit) = limiting_reason(decision).filter(|limit| *limit != decision.reason()) {
         message = format!("{message}; {limit}");
     }
     if let Some(missing) = missing.filter(|missing| *missing != decision.reason()) {
         message = format!("{message}; {missing}");
     }
-    yes(reason, message)
+    condition_true(reason, message)
 }
 
-/// What the inventory kept a variant from.
+/// The inventory limit that applied to a decision.
 #[must_use]
-pub(crate) fn limit(decision: &Decision) -> Option<&Reason> {
+pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
     decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::LimitedBy { .. }))
 }
 
-/// What is said of a variant whose replicas do not become ready.
+/// Message about replicas that do not become ready.
 #[must_use]
-pub(crate) const fn stuck() -> &'static str {
+pub(crate) const fn stuck_message() -> &'static str {
     "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
 }
 
-/// What is said of a model that requests would not wake.
+/// Message about a model that waiting requests cannot wake.
 #[must_use]
-pub(crate) fn not_wakeable(obstacle: WakeObstacle) -> String {
+pub(crate) fn not_wakeable_message(obstacle: WakeObstacle) -> String {
     format!("Scale to zero is on, but {obstacle}")
 }
 
-/// What is said of a target that nobody carried out.
+/// Message about a target that was not carried out.
 #[must_use]
-pub(crate) fn not_carried_out(desired: u32) -> String {
+pub(crate) fn not_carried_out_message(desired: u32) -> String {
     format!(
         "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
     )
 }
 
-/// The first False reason that applies, in the order of the API, else the first True one. Of several False ones all are
-/// told.
-fn ready(decision: &Decision, optimization: &Draft) -> Draft {
-    let wrong = [
-        (!optimization.holds).then(|| ("MetricsUnavailable", optimization.message.clone())),
-        decision.stuck.then(|| ("Stuck", stuck().to_owned())),
-        decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out(desired))),
+/// The first False reason that applies, in the order of the API, else the first True one. The message contains all
+/// False ones.
+fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
+    let failures = [
+        (!optimization.is_true).then(|| ("MetricsUnavailable", optimization.message.clone())),
+        decision.stuck.then(|| ("Stuck", stuck_message().to_owned())),
+        decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out_message(desired))),
     ];
-    let (reasons, messages): (Vec<_>, Vec<_>) = wrong.into_iter().flatten().unzip();
+    let (reasons, messages): (Vec<_>, Vec<_>) = failures.into_iter().flatten().unzip();
     if let Some(reason) = reasons.first() {
-        return no(reason, messages.join(". "));
+        return condition_false(reason, messages.join(". "));
     }
     let target = decision.target();
     match decision.mode {
-        Mode::Paused => yes("Paused", format!("Paused by annotation: the target stays {target}")),
-        Mode::Recommend => {
-            yes("RecommendOnly", format!("Recommendation only: {target} replica(s) would be published"))
+        Mode::Paused => condition_true("Paused", format!("Paused by annotation: the target stays {target}")),
+        Mode::Recommend => condition_true(
+            "RecommendOnly",
+            format!("Recommendation only: {target} replica(s), not published"),
+        ),
+        Mode::Fixed(_) => condition_true("Fixed", format!("Fixed by annotation: the target is {target}")),
+        Mode::Auto if decision.safety_net.is_some() => {
+            condition_true("SafetyNet", optimization.message.clone())
         }
-        Mode::Fixed(_) => yes("Fixed", format!("Fixed by annotation: the target is {target}")),
-        Mode::Auto if decision.safety_net.is_some() => yes("SafetyNet", optimization.message.clone()),
-        Mode::Auto => yes("Ready", format!("The target is {target} replica(s)")),
+        Mode::Auto => condition_true("Ready", format!("The target is {target} replica(s)")),
     }
 }
 
 impl Conditions {
-    /// Notes that nothing of what people wrote about this model's thresholds can be used. What is decided by the
-    /// defaults is published all the same, so `Ready` says what it said; a worse reason stays.
-    pub(crate) fn settings_unusable(&mut self, why: &str) {
-        if self.optimization_ready.holds {
+    /// Notes that all configured thresholds of this model are invalid. The decision by the defaults is published, so
+    /// `Ready` is unchanged, and a more severe reason stays.
+    pub(crate) fn note_unusable_settings(&mut self, why: &str) {
+        if self.optimization_ready.is_true {
             let decided = &self.optimization_ready.message;
-            let message =
-                format!("The built-in thresholds hold, for no other can be used: {why}. By them: {decided}");
-            self.optimization_ready = no("InvalidConfiguration", message);
+            let message = format!(
+                "Using the built-in thresholds, since no configured ones are valid: {why}. Decision: {decided}"
+            );
+            self.optimization_ready = condition_false("InvalidConfiguration", message);
         }
     }
 
-    /// Notes why scale to zero does not take the model to 0, or nothing would wake it there.
+    /// Notes why the model is not scaled to zero, or could not be woken from there.
     pub(crate) fn note_wake_obstacle(&mut self, obstacle: WakeObstacle) {
         let message = &mut self.optimization_ready.message;
-        *message = format!("{message}. {}", not_wakeable(obstacle));
+        *message = format!("{message}. {}", not_wakeable_message(obstacle));
     }
 
     /// Notes that answers of Prometheus may lack series.
-    pub(crate) fn answered_in_part(&mut self, why: &str) {
+    pub(crate) fn note_partial_answers(&mut self, why: &str) {
         let note = format!(
-            ". Prometheus answers in part ({why}): the model does not go to zero; check the stores of Prometheus"
+            ". Prometheus returned partial results ({why}): the model does not scale to zero; check the stores of Prometheus"
         );
         self.metrics_available.message.push_str(&note);
     }
 
-    /// As the status carries them; the time of one whose truth did not change stays.
+    /// Adds the transition times. A condition that keeps its status keeps its time.
     #[must_use]
-    pub(crate) fn dated(&self, before: &Written, generation: Option<i64>, now: Timestamp) -> Vec<Condition> {
+    pub(crate) fn with_times(
+        &self,
+        before: &StatusFingerprint,
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Vec<Condition> {
         let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
-        let dated = |(type_, draft): (&str, &Draft)| {
-            let status = if draft.holds { "True" } else { "False" };
+        let with_time = |(type_, draft): (&str, &ConditionDraft)| {
+            let status = if draft.is_true { "True" } else { "False" };
             Condition {
                 type_: type_.to_owned(),
                 status: status.to_owned(),
                 reason: draft.reason.to_owned(),
-                // The API's own limit.
+                // Maximum length in the Kubernetes API.
                 message: draft.message.chars().take(32_768).collect(),
                 observed_generation: generation,
-                last_transition_time: Time(before.since(type_, draft.holds).unwrap_or(now)),
+                last_transition_time: Time(before.since(type_, draft.is_true).unwrap_or(now)),
             }
         };
-        TYPES.into_iter().zip(drafts).map(dated).collect()
+        TYPES.into_iter().zip(drafts).map(with_time).collect()
     }
 }
 

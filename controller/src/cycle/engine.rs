@@ -1,6 +1,7 @@
-//! The engine cycle: samples into a Snapshot, the Snapshot into decisions, decisions into what is published. One task
-//! owns samples, memory and publication; everything else reads.
+//! The engine: decides on all variants in cycles and publishes the result. One task owns samples, memory and
+//! publication; all others only read.
 
+mod completed_counts;
 mod config;
 mod early;
 mod learned;
@@ -11,19 +12,18 @@ mod sampling;
 mod schedule;
 mod state;
 mod steps;
-mod ticks;
+mod timers;
 mod variants;
 mod waking;
-mod windows;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use completed_counts::COUNT_WAIT;
 use schedule::{Event, Schedule};
 use state::State;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
-use windows::COUNT_PATIENCE;
 use wva_runtime::{Availability, SyncStatus};
 
 use crate::collect::picker::Pickers;
@@ -40,52 +40,53 @@ pub use config::EngineConfig;
 pub use progress::CycleProgress;
 pub use steps::Actuation;
 
-/// Events in quick succession make one cycle.
+/// Changes of objects within this time cause one cycle.
 const DEBOUNCE: Duration = Duration::from_secs(1);
-/// The same for changes of settings, which are few and hold within a second.
-const SETTLE: Duration = Duration::from_millis(250);
-/// Time to the next round of queries while a step to zero waits for its second look: the sooner it comes after a scrape, the
-/// fewer requests can have begun since. Prometheus gets a pause of four times as long as the last round took.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
-const PAUSE: u32 = 4;
-/// A timer is right to about this much.
-const TIMER_ERROR: Duration = Duration::from_millis(100);
+/// Changes of settings within this time cause one cycle.
+const SETTINGS_DEBOUNCE: Duration = Duration::from_millis(250);
+/// Delay of the next round of queries while a step to zero waits for its second check. A short delay leaves less time
+/// for new requests. The delay is at least [`RECHECK_FACTOR`] times the duration of the last round, to spare
+/// Prometheus.
+const RECHECK_DELAY: Duration = Duration::from_millis(250);
+const RECHECK_FACTOR: u32 = 4;
+/// Accuracy of a timer.
+const TIMER_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// Decides, cycle by cycle.
+/// Runs the decision cycles.
 pub struct Engine {
-    /// What it decides from.
+    /// Sources of the decisions.
     pub sources: Sources,
-    /// How often it does what, as it is now.
+    /// Current settings.
     pub config: watch::Receiver<EngineConfig>,
-    /// Its own metrics.
+    /// Metrics of the engine.
     pub metrics: EngineMetrics,
-    /// When the last cycle ended.
+    /// Time of the last cycle.
     pub progress: CycleProgress,
-    /// Where the result of each cycle goes; this is its only writer.
+    /// Result of each cycle. The engine is its only writer.
     pub published: watch::Sender<Option<Arc<Published>>>,
 }
 
-/// What the engine decides from.
+/// Sources of the decisions.
 pub struct Sources {
     /// Watch caches.
     pub watches: Watches,
-    /// Whether they are complete.
+    /// Whether the watch caches are complete.
     pub synced: SyncStatus,
-    /// The ConfigMaps with thresholds.
+    /// ConfigMaps with thresholds.
     pub maps: ConfigMaps,
-    /// Where signals come from.
+    /// Client for Prometheus.
     pub prometheus: Prometheus,
-    /// What waits for models at zero.
+    /// Queues at endpoint pickers.
     pub pickers: Pickers,
-    /// Which workloads cannot be scaled.
+    /// Workloads that the API server refuses to scale.
     pub refusals: watch::Receiver<Arc<Refusals>>,
-    /// Which objects are managed.
+    /// Which variants this controller manages.
     pub ownership: Ownership,
-    /// The one namespace to ask for, or all.
+    /// The one namespace to query, or all.
     pub namespace: Option<String>,
 }
 
-/// What the engine counts of itself.
+/// Metrics of the engine.
 pub struct EngineMetrics {
     /// Queries and cycles.
     pub telemetry: Telemetry,
@@ -94,110 +95,110 @@ pub struct EngineMetrics {
 }
 
 impl Engine {
-    /// Runs cycles until asked to stop: every interval, and at once when something that matters `changed`. To be run
-    /// by the leader; what it remembers begins and ends with the run.
+    /// Runs cycles until `shutdown`: at every interval, and soon after a change notified through `changed`. To be run
+    /// by the leader. Its memory starts and ends with this call.
     ///
     /// # Errors
-    /// The name of a watch cache that will never be complete.
+    /// The name of a watch cache that cannot become complete.
     pub async fn run(&self, changed: &Notify, shutdown: CancellationToken) -> Result<(), String> {
         tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
             synced = self.sources.synced.wait() => synced.map_err(|which| format!("the watch of {which} ended"))?,
         }
         tracing::info!("All watch caches are complete");
-        // What is decided without the bounds of ScaledObjects, or without the GPUs there are, would be wrong for a cycle.
+        // Without ScaledObject bounds or GPU nodes, the first cycle would decide wrongly.
         if shutdown.run_until_cancelled(self.sources.watches.wait_for_discovery()).await.is_none() {
             return Ok(());
         }
-        self.cycles(changed, &shutdown).await;
-        // An HPA without a metric holds; one with that of a process that has stopped deciding does not.
+        self.run_cycles(changed, &shutdown).await;
+        // An HPA holds its replicas if a metric is missing, but not if it is outdated.
         self.published.send_replace(None);
         Ok(())
     }
 
-    /// Queries run beside the loop, one round at a time: a Prometheus that hangs must not hold up what a change of
-    /// objects asks for, nor the end of the process.
-    async fn cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
+    /// Queries run concurrently with the loop, one round at a time, so a hanging Prometheus delays neither cycles
+    /// after changes nor the shutdown.
+    async fn run_cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
         let _run = self.progress.begin(self.config().period());
         let mut state = State::default();
         let mut schedule = Schedule::new(self);
         while let Some(event) = shutdown.run_until_cancelled(schedule.next(changed)).await {
             self.handle(event, &mut state, &mut schedule);
-            self.prepare(&mut state, &mut schedule);
+            self.start_queries(&mut state, &mut schedule);
         }
     }
 
     fn handle<'e>(&'e self, event: Event, state: &mut State, schedule: &mut Schedule<'e>) {
         match event {
-            Event::Fetched(fetched) => {
-                self.take_in(state, fetched);
-                let is_wanted = std::mem::take(&mut schedule.after_round) || state.steps.wait();
+            Event::RoundEnded(round) => {
+                self.apply_round(state, round);
+                let is_wanted =
+                    std::mem::take(&mut schedule.cycle_after_round) || state.steps.has_steps_to_zero();
                 if is_wanted && schedule.counts.is_none() {
-                    self.cycle(state);
+                    self.run_cycle(state);
                 } else {
-                    self.early(state);
-                    state.sampling.has_news = is_wanted;
-                    schedule.after_counts |= is_wanted;
+                    self.scale_up_early(state);
+                    state.sampling.has_new_samples = is_wanted;
+                    schedule.cycle_after_counts |= is_wanted;
                 }
-                if schedule.after_counts {
-                    schedule.cycle_within(COUNT_PATIENCE);
+                if schedule.cycle_after_counts {
+                    schedule.request_cycle_within(COUNT_WAIT);
                 }
             }
-            Event::Counted(Some(counted)) => state.sampling.take_count(counted),
-            Event::Counted(None) => {
-                state.sampling.end_count();
-                if std::mem::take(&mut schedule.after_counts) {
+            Event::CountAnswered(Some(answer)) => state.sampling.add_count(answer),
+            Event::CountAnswered(None) => {
+                state.sampling.end_counts();
+                if std::mem::take(&mut schedule.cycle_after_counts) {
                     schedule.cycle_at = None;
-                    self.cycle(state);
+                    self.run_cycle(state);
                 }
             }
-            Event::RequestsWait => self.wake(state),
+            Event::QueuesChanged => self.wake_models(state),
             Event::RoundDue => {
-                schedule.hastened = false;
-                schedule.round = self.round(state);
+                schedule.is_round_hastened = false;
+                schedule.round = self.due_round(state);
             }
-            Event::CycleDue if self.is_young(state, Duration::ZERO) => self.cycle(state),
+            Event::CycleDue if self.is_sample_recent(state, Duration::ZERO) => self.run_cycle(state),
             Event::CycleDue => {
-                schedule.after_round = true;
+                schedule.cycle_after_round = true;
                 schedule.round.get_or_insert_with(|| self.fetch(state));
             }
             Event::SettingsChanged => {
-                schedule.timers.change(self.config());
-                schedule.cycle_within(SETTLE);
+                schedule.timers.set_periods(self.config());
+                schedule.request_cycle_within(SETTINGS_DEBOUNCE);
             }
-            Event::ConfigMapsChanged => schedule.cycle_within(SETTLE),
-            Event::ObjectsChanged => schedule.cycle_within(DEBOUNCE),
+            Event::ConfigMapsChanged => schedule.request_cycle_within(SETTINGS_DEBOUNCE),
+            Event::ObjectsChanged => schedule.request_cycle_within(DEBOUNCE),
             Event::RequestedCycleDue => {
-                schedule.after_counts = false;
+                schedule.cycle_after_counts = false;
                 if state.sampling.last_round.is_some() {
-                    self.cycle(state);
+                    self.run_cycle(state);
                 } else {
-                    schedule.after_round = true;
+                    schedule.cycle_after_round = true;
                 }
             }
         }
     }
 
-    /// Asks for the counts that are due, and sooner for samples where a step to zero waits for its second look.
-    fn prepare<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
+    /// Starts due counts, and hastens the next round if a step to zero waits for its second check.
+    fn start_queries<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
         if schedule.counts.is_none() && state.sampling.counts.is_due() {
-            schedule.counts = Some(self.count(state));
+            schedule.counts = Some(self.query_counts(state));
         }
-        let looks_again = schedule.round.is_none() && self.looks_again(state);
-        if looks_again && !std::mem::replace(&mut schedule.hastened, true) {
-            schedule.timers.fetch.after(LOOK_AGAIN.max(state.sampling.round_took * PAUSE));
+        let needs_recheck = schedule.round.is_none() && self.needs_recheck(state);
+        if needs_recheck && !std::mem::replace(&mut schedule.is_round_hastened, true) {
+            schedule.timers.fetch.reset_after(RECHECK_DELAY.max(state.sampling.round_took * RECHECK_FACTOR));
         }
     }
 
-    /// How often the engine does what, at this moment.
     fn config(&self) -> EngineConfig {
         *self.config.borrow()
     }
 
-    /// All that is managed, and of which one can know whether its workload is there.
+    /// ManagedVariant variants. Those whose kind of workload has unknown availability are left out.
     fn managed(&self) -> Vec<ManagedVariant> {
         let mut managed = observed::managed_variants(&self.sources.watches, &self.sources.ownership);
-        // Nothing is said of a workload while nobody knows whether it is there: its status is the memory of its target.
+        // Their status must stay unchanged, because it holds the target.
         managed.retain(|m| {
             m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind))
                 != Some(Availability::Unknown)
@@ -205,9 +206,9 @@ impl Engine {
         managed
     }
 
-    /// Whether a step to zero is to have its second look soon.
-    fn looks_again(&self, state: &State) -> bool {
-        state.steps.are_urgent(self.config().fresh)
+    /// Whether a step to zero waits for its second check.
+    fn needs_recheck(&self, state: &State) -> bool {
+        state.steps.has_recent_step_to_zero(self.config().fresh)
     }
 }
 

@@ -1,5 +1,5 @@
-//! What is known of how long a model has been idle: the evidence that scale to zero asks for. What nobody saw is no
-//! evidence, so all of it begins with the leader's term, and a time in which samples were lacking counts as busy.
+//! Evidence of how long each model has been idle, for scale to zero. It starts with the leader's term; gaps between
+//! samples count as activity.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,134 +12,137 @@ use wva_scaling::units::Amount;
 use crate::collect::sample::Samples;
 use crate::collect::signals::{Query, Retention};
 use crate::model::keys::ModelKey;
-use crate::model::moment::{Moment, whole_millis};
+use crate::model::moment::{Moment, truncate_to_millis};
 
-/// What is remembered of all models.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Evidence(BTreeMap<ModelKey, Remembered>);
+pub(crate) struct Evidence(BTreeMap<ModelKey, ModelEvidence>);
 
-/// What is remembered of one model.
 #[derive(Clone, Copy, Debug)]
-struct Remembered {
-    /// When it was first seen.
-    tracked: Instant,
-    /// Since when every sample has shown that nothing runs or waits.
-    idle: Instant,
-    /// The newest sample that showed whether anything does.
-    seen: Instant,
-    /// When the youngest of its pods was made, be it gone by now.
-    born: Option<Timestamp>,
-    /// When its completed requests were counted, where their number is known.
-    counted: Option<Instant>,
+struct ModelEvidence {
+    /// Time of its first cycle.
+    tracked_since: Instant,
+    /// Time since which no sample has shown activity.
+    idle_since: Instant,
+    /// Time of the newest sample that showed activity or idleness.
+    last_sample: Instant,
+    /// Creation time of its newest pod, even if that is gone.
+    newest_pod_created: Option<Timestamp>,
+    /// Time of the newest count of completed requests, if the count is known.
+    counted_at: Option<Instant>,
 }
 
-/// What the newest sample says of a model.
+/// Activity of a model in the newest sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sighting {
-    /// Something runs or waits.
+enum Activity {
+    /// Requests run or wait.
     Busy,
-    /// Nothing does.
+    /// No requests run or wait.
     Idle,
-    /// Nobody knows.
+    /// Signals are missing.
     Unknown,
 }
 
 impl Evidence {
-    /// Takes in what a sample shows of a model, of which the youngest pod was made at `born`, and completes the model
-    /// where it may go to zero.
+    /// Updates the evidence of a model from the newest sample. If the model may scale to zero, adds the evidence to
+    /// the model. `newest_pod` is the creation time of its newest pod.
     pub(crate) fn complete(
         &mut self,
         model: &mut Model,
         to_zero: ScaleToZero,
-        born: Option<Timestamp>,
+        newest_pod: Option<Timestamp>,
         samples: &Samples,
         (ages, at): (&MetricsAge, Moment),
     ) {
         let id = ModelKey::new(&model.namespace, &model.model_id);
-        let new = Remembered { tracked: at.now, idle: at.now, seen: at.now, born: None, counted: None };
-        let remembered = self.0.entry(id).or_insert(new);
-        let sighting = sighting(model, samples, ages);
-        remembered.born = remembered.born.max(born);
-        if sighting != Sighting::Unknown {
-            // Another cycle on the same sample sees nothing new.
+        let new = ModelEvidence {
+            tracked_since: at.now,
+            idle_since: at.now,
+            last_sample: at.now,
+            newest_pod_created: None,
+            counted_at: None,
+        };
+        let evidence = self.0.entry(id).or_insert(new);
+        let activity = activity(model, samples, ages);
+        evidence.newest_pod_created = evidence.newest_pod_created.max(newest_pod);
+        if activity != Activity::Unknown {
+            // Another cycle on the same sample changes nothing.
             let taken = samples.last_round_for(&model.namespace).unwrap_or(at.now);
-            remembered.see(sighting == Sighting::Busy, taken, ages.stale.get());
+            evidence.update(activity == Activity::Busy, taken, ages.stale.get());
         }
-        remembered.counted = None;
+        evidence.counted_at = None;
         if !to_zero.enabled {
             return;
         }
-        let since = |then: Instant| Some(whole_millis(at.now.saturating_duration_since(then)));
+        let since = |then: Instant| Some(truncate_to_millis(at.now.saturating_duration_since(then)));
         let retention = Retention::new(to_zero.retention.get());
         let counted = samples.completed(&model.namespace, &model.model_id, retention);
         let counted = counted.filter(|seen| seen.age(at.now) <= ages.stale.get());
-        remembered.counted = counted.map(|seen| seen.at);
+        evidence.counted_at = counted.map(|seen| seen.at);
         model.requests_in_retention = counted.and_then(|seen| Amount::try_from(seen.value).ok());
-        model.tracked_for = since(remembered.tracked);
-        model.since_activity = since(if sighting == Sighting::Unknown { at.now } else { remembered.idle });
-        // A clock that is ahead made it just now.
-        let age = |born| Duration::try_from(at.wall.duration_since(born)).unwrap_or_default();
-        model.since_pod_start = remembered.born.map(|born| whole_millis(age(born)));
+        model.tracked_for = since(evidence.tracked_since);
+        model.since_activity =
+            since(if activity == Activity::Unknown { at.now } else { evidence.idle_since });
+        // A creation time in the future counts as now.
+        let age = |created| Duration::try_from(at.wall.duration_since(created)).unwrap_or_default();
+        model.since_pod_start = evidence.newest_pod_created.map(|created| truncate_to_millis(age(created)));
     }
 
-    /// Nobody knows any more whether a model is idle: all of its evidence begins anew.
-    pub(crate) fn begin_anew(&mut self, model: &ModelKey, now: Instant) {
-        if let Some(remembered) = self.0.get_mut(model) {
-            remembered.idle = now;
+    /// Restarts the idle period of a model whose activity is unknown.
+    pub(crate) fn restart_idle_period(&mut self, model: &ModelKey, now: Instant) {
+        if let Some(evidence) = self.0.get_mut(model) {
+            evidence.idle_since = now;
         }
     }
 
-    /// When the completed requests of a model were counted, where their number is known.
-    pub(crate) fn counted(&self, model: &ModelKey) -> Option<Instant> {
-        self.0.get(model)?.counted
+    /// Time of the newest count of a model's completed requests, if the count is known.
+    pub(crate) fn counted_at(&self, model: &ModelKey) -> Option<Instant> {
+        self.0.get(model)?.counted_at
     }
 
-    /// Everything so far was so much longer ago.
+    /// Moves all evidence into the past by `time`.
     #[cfg(test)]
     pub(crate) fn age(&mut self, time: Duration) {
         let earlier = |then: &mut Instant| *then = then.checked_sub(time).unwrap();
-        for Remembered { tracked, idle, .. } in self.0.values_mut() {
-            earlier(tracked);
-            earlier(idle);
+        for ModelEvidence { tracked_since, idle_since, .. } in self.0.values_mut() {
+            earlier(tracked_since);
+            earlier(idle_since);
         }
     }
 
-    /// Forgets models that are gone.
     pub(crate) fn retain(&mut self, keep: impl Fn(&ModelKey) -> bool) {
         self.0.retain(|id, _| keep(id));
     }
 }
 
-impl Remembered {
-    /// Takes in a sample that was `taken` then. After a gap nobody knows what was in it.
-    fn see(&mut self, busy: bool, taken: Instant, longest_gap: Duration) {
-        if busy || taken.saturating_duration_since(self.seen) > longest_gap {
-            self.idle = self.idle.max(taken);
+impl ModelEvidence {
+    /// Adds a sample. Idleness does not last across a gap.
+    fn update(&mut self, is_busy: bool, taken: Instant, longest_gap: Duration) {
+        if is_busy || taken.saturating_duration_since(self.last_sample) > longest_gap {
+            self.idle_since = self.idle_since.max(taken);
         }
-        self.seen = self.seen.max(taken);
+        self.last_sample = self.last_sample.max(taken);
     }
 }
 
-/// What the newest sample says of a model as a whole. That something is busy, one signal is enough to tell; that nothing
-/// is, all of them are needed, and young.
-fn sighting(model: &Model, samples: &Samples, ages: &MetricsAge) -> Sighting {
+/// Activity of a model in the newest sample. One signal is enough for `Busy`; `Idle` requires all of them, fresh.
+fn activity(model: &Model, samples: &Samples, ages: &MetricsAge) -> Activity {
     let positive = |amount: Option<Amount>| amount.is_some_and(|n| n.get() > 0.0);
-    let busy = model.scheduler_queue.holds_requests()
+    let is_busy = model.scheduler_queue.holds_requests()
         || model.variants.iter().any(|v| {
             positive(v.running) || v.replicas.iter().any(|r| r.queue.is_some_and(|q| q.get() > 0.0))
         });
-    if busy {
-        return Sighting::Busy;
+    if is_busy {
+        return Activity::Busy;
     }
-    let asked =
+    let are_answered =
         [Query::Queue, Query::Running].iter().all(|query| samples.has_answer(*query, &model.namespace));
-    let told = model.variants.iter().all(|v| {
-        // Where there is no replica there is nothing to ask.
+    let are_reporting = model.variants.iter().all(|v| {
+        // A variant without replicas has nothing to report.
         v.current == 0 || (v.running.is_some() && v.replicas.iter().all(|r| r.age <= ages.fresh))
     });
-    let queue = model.scheduler_queue != SchedulerQueue::Unknown
+    let is_queue_known = model.scheduler_queue != SchedulerQueue::Unknown
         && samples.shows_queue(&model.namespace, &model.model_id);
-    if asked && told && queue { Sighting::Idle } else { Sighting::Unknown }
+    if are_answered && are_reporting && is_queue_known { Activity::Idle } else { Activity::Unknown }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The GPUs of the cluster for the limiter: what the nodes offer by accelerator, and what pods hold or will ask for.
+//! GPUs of the cluster for the limiter: how many nodes offer by accelerator, and how many are used or will be.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +9,38 @@ use wva_scaling::snapshot::{Config, Inventory};
 use crate::model::gpus::{Gpus, VENDORS};
 use crate::observe::watches::{NodeFacts, Watches};
 
-/// Why there is no inventory, so that nothing is limited.
+/// Why the GPU inventory is unavailable and nothing is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoInventory {
-    /// A namespaced install that was not told to limit anything.
+    /// A namespaced install without `WVA_LIMITED_MODE`.
     #[error(
-        "WATCH_NAMESPACE is set and WVA_LIMITED_MODE is not, so that neither nodes nor pods of other namespaces are \
-         watched: set WVA_LIMITED_MODE=true, with a ClusterRole to get, list and watch nodes and pods"
+        "WATCH_NAMESPACE is set, so nodes and pods of other namespaces are not watched; set WVA_LIMITED_MODE=true, and \
+         grant get, list and watch on nodes and pods by a ClusterRole"
     )]
     NotWatched,
-    /// Rights are missing.
-    #[error("not allowed to see {0}: grant get, list and watch of {0} by a ClusterRole")]
+    #[error("no permission to read {0}; grant get, list and watch on {0} by a ClusterRole")]
     Forbidden(&'static str),
     /// The API server has not answered yet.
-    #[error("the {0} are not known yet: the API server does not answer")]
+    #[error("{0} are not listed yet: the API server has not answered")]
     Unknown(&'static str),
 }
 
-/// Whether anything may be held to the inventory.
 pub(crate) fn is_wanted(config: &Config) -> bool {
     config.limited_mode || config.saturation.values().any(|entry| entry.enable_limiter == Some(true))
 }
 
-/// What the cluster has by accelerator, and what of it is used: by all pods on nodes that count, ours or not, and by
-/// `asked`, what replicas of our own variants will take that are on no node yet.
+/// Total and used GPUs by accelerator. Used are those of all pods on nodes, and `unplaced` ones that our variants
+/// will use and that are not allocated on a node yet.
 ///
 /// # Errors
-/// Where nodes or pods cannot be seen: a count of half of them would be wrong.
+/// Nodes or pods cannot be read. A partial inventory would be wrong.
 pub(crate) fn inventory<'a>(
     watches: &Watches,
-    asked: impl IntoIterator<Item = (&'a str, u64)>,
+    unplaced: impl IntoIterator<Item = (&'a str, u64)>,
 ) -> Result<BTreeMap<String, Inventory>, NoInventory> {
     let Some(gpus) = &watches.gpus else { return Err(NoInventory::NotWatched) };
-    for (sight, kind) in [(gpus.nodes.availability(), "nodes"), (gpus.pods.availability(), "pods")] {
-        match sight {
+    for (availability, kind) in [(gpus.nodes.availability(), "nodes"), (gpus.pods.availability(), "pods")] {
+        match availability {
             Availability::Watched => {}
             Availability::Unknown => return Err(NoInventory::Unknown(kind)),
             Availability::NotInstalled | Availability::Forbidden => return Err(NoInventory::Forbidden(kind)),
@@ -60,44 +58,46 @@ pub(crate) fn inventory<'a>(
             *held = *held + pod.gpus;
         }
     });
-    let mut stocks = Stocks::default();
+    let mut inventories = Inventories::default();
     for (node, held) in nodes.values() {
-        stocks.add(node, *held);
+        inventories.add_node(node, *held);
     }
-    for (accelerator, gpus) in asked {
-        stocks.ask(accelerator, gpus);
+    for (accelerator, gpus) in unplaced {
+        inventories.add_used(accelerator, gpus);
     }
-    Ok(stocks.0.into_values().map(|stock| (stock.accelerator, stock.gpus)).collect())
+    Ok(inventories.0.into_values().map(|named| (named.accelerator, named.gpus)).collect())
 }
 
-/// The stock of each accelerator, by what all its spellings have in common.
+/// Inventory of each accelerator, by its normalized name.
 #[derive(Default)]
-struct Stocks(BTreeMap<String, Stock>);
+struct Inventories(BTreeMap<String, NamedInventory>);
 
-struct Stock {
-    /// The spelling of the first node.
+struct NamedInventory {
+    /// Name as the first node has it.
     accelerator: String,
     gpus: Inventory,
 }
 
-impl Stocks {
-    /// Adds a node. What one has too little of, as when GPUs fail under the pods that hold them, is not taken from
-    /// another; and a node that takes no pods has nothing left, whatever is free on it.
-    fn add(&mut self, node: &NodeFacts, held: Gpus) {
+impl Inventories {
+    /// Adds a node. If its pods hold more GPUs than it has, as after a GPU failure, the excess is not taken from
+    /// other nodes. An unschedulable node has no free GPUs.
+    fn add_node(&mut self, node: &NodeFacts, held: Gpus) {
         for vendor in 0..VENDORS.len() {
             let Some(accelerator) = &node.accelerators[vendor] else { continue };
             let (used, has) = (u64::from(held.0[vendor]), u64::from(node.gpus.0[vendor]));
-            let fresh =
-                || Stock { accelerator: accelerator.to_string(), gpus: Inventory { limit: 0, used: 0 } };
-            let Stock { gpus, .. } = self.0.entry(accelerator_key(accelerator)).or_insert_with(fresh);
+            let new = || NamedInventory {
+                accelerator: accelerator.to_string(),
+                gpus: Inventory { limit: 0, used: 0 },
+            };
+            let NamedInventory { gpus, .. } = self.0.entry(accelerator_key(accelerator)).or_insert_with(new);
             gpus.limit += if node.takes_pods { has.max(used) } else { used };
             gpus.used += used;
         }
     }
 
-    /// Adds what will be taken from somewhere.
-    fn ask(&mut self, accelerator: &str, more: u64) {
-        if let Some(Stock { gpus, .. }) = self.0.get_mut(&accelerator_key(accelerator)) {
+    /// Adds used GPUs without a node.
+    fn add_used(&mut self, accelerator: &str, more: u64) {
+        if let Some(NamedInventory { gpus, .. }) = self.0.get_mut(&accelerator_key(accelerator)) {
             gpus.used = gpus.used.saturating_add(more);
         }
     }
@@ -116,7 +116,7 @@ mod tests {
         cluster.node(name, product, gpus, json!({}));
     }
 
-    /// A pod of an unknown owner, on a node.
+    /// Adds a pod of an unknown owner on a node.
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn pod(cluster: &mut Cluster, name: &str, node: &str, gpus: u32, status: Value) {
         let mut pod = json!({"metadata": {"namespace": "theirs"}, "spec": gpu_pod(gpus), "status": status});
@@ -125,14 +125,14 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(cluster: &Cluster, asked: &[(&str, u64)], want: &[(&str, u64, u64)]) {
-        let found = inventory(&cluster.watches(), asked.iter().copied()).unwrap();
+    fn check(cluster: &Cluster, unplaced: &[(&str, u64)], want: &[(&str, u64, u64)]) {
+        let found = inventory(&cluster.watches(), unplaced.iter().copied()).unwrap();
         let found: Vec<_> = found.iter().map(|(name, i)| (name.as_str(), i.limit, i.used)).collect();
         assert_eq!(found, want);
     }
 
     #[test]
-    fn gpus_are_counted_by_accelerator_whoever_holds_them() {
+    fn gpus_of_all_pods_are_counted_by_accelerator() {
         let mut cluster = Cluster::new();
         node(&mut cluster, "a", H100, 8);
         node(&mut cluster, "b", "NVIDIA-H100-PCIe", 4);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_takes_no_pods_has_nothing_left() {
+    fn an_unschedulable_node_has_no_free_gpus() {
         let mut cluster = Cluster::new();
         node(&mut cluster, "a", H100, 8);
         node(&mut cluster, "b", H100, 8);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_that_failed_under_a_pod_are_not_taken_from_another_node() {
+    fn failed_gpus_are_not_taken_from_another_node() {
         let mut cluster = Cluster::new();
         node(&mut cluster, "a", H100, 8);
         node(&mut cluster, "b", H100, 2);
@@ -172,18 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn half_an_inventory_is_none() {
+    fn a_partial_inventory_is_an_error() {
         let mut cluster = Cluster::new();
         node(&mut cluster, "a", H100, 8);
-        for (sight, want) in [
+        for (availability, want) in [
             (Availability::Forbidden, NoInventory::Forbidden("nodes")),
             (Availability::Unknown, NoInventory::Unknown("nodes")),
         ] {
-            cluster.nodes_are(sight);
+            cluster.set_nodes_availability(availability);
             assert_eq!(inventory(&cluster.watches(), []), Err(want));
         }
         let watches = Watches { gpus: None, ..cluster.watches() };
         assert_eq!(inventory(&watches, []), Err(NoInventory::NotWatched));
-        assert!(NoInventory::Forbidden("nodes").to_string().contains("grant get, list and watch of nodes"));
+        assert!(NoInventory::Forbidden("nodes").to_string().contains("grant get, list and watch on nodes"));
     }
 }

@@ -3,14 +3,14 @@
 /// The types of the conditions, in the order of the status.
 pub(crate) const TYPES: [&str; 4] = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
 
-/// A condition before it has a time.
+/// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Draft {
-    /// True or False.
-    pub holds: bool,
-    /// One of the reasons of the API, a closed set.
+pub struct ConditionDraft {
+    /// Whether its status is `True`, else `False`.
+    pub is_true: bool,
+    /// Reason, from the closed set of the API.
     pub reason: &'static str,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
@@ -18,25 +18,25 @@ pub struct Draft {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conditions {
     /// `Ready`.
-    pub ready: Draft,
+    pub ready: ConditionDraft,
     /// `TargetResolved`.
-    pub target_resolved: Draft,
+    pub target_resolved: ConditionDraft,
     /// `MetricsAvailable`.
-    pub metrics_available: Draft,
+    pub metrics_available: ConditionDraft,
     /// `OptimizationReady`.
-    pub optimization_ready: Draft,
+    pub optimization_ready: ConditionDraft,
 }
 
-/// Why a VariantAutoscaling is set aside.
+/// Why no decision is made on a VariantAutoscaling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Unusable {
-    /// It breaks the rules; all of what is wrong, in words.
+pub(crate) enum VariantError {
+    /// It violates rules; the text names all violations.
     Invalid(String),
-    /// Another one has the same target and came first.
+    /// An older VariantAutoscaling has the same target.
     Conflict {
-        /// The one that counts.
+        /// Name of the older one.
         with: String,
-        /// The target of both.
+        /// The shared target, as kind and name.
         target: String,
     },
 }

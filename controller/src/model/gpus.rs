@@ -1,5 +1,4 @@
-//! GPUs as Kubernetes counts them: one extended resource a vendor, asked for by the containers of a pod and offered by
-//! nodes.
+//! GPU counts: one extended resource per vendor, requested by containers and offered by nodes.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -7,11 +6,11 @@ use std::ops::Add;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// How a vendor's GPUs are named.
+/// Resource name and product label of a vendor's GPUs.
 pub(crate) struct Vendor {
-    /// The resource that containers ask for.
+    /// Extended resource that containers request.
     pub(crate) resource: &'static str,
-    /// The node label with the product.
+    /// Node label with the product name.
     pub(crate) product: &'static str,
 }
 
@@ -22,48 +21,48 @@ pub(crate) const VENDORS: [Vendor; 3] = [
     Vendor { resource: "intel.com/gpu", product: "intel.com/gpu.product" },
 ];
 
-/// GPUs of each vendor, in the order of [`VENDORS`]. Small, for every pod of a cluster has one.
+/// Number of GPUs of each vendor, in the order of [`VENDORS`]. Every pod in the cache has one, so it is small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gpus(pub(crate) [u16; VENDORS.len()]);
 
 impl Gpus {
-    /// What a list of resources holds.
-    pub(crate) fn of(resources: &BTreeMap<String, Quantity>) -> Self {
-        Self(VENDORS.map(|v| resources.get(v.resource).and_then(whole).unwrap_or(0)))
+    /// GPUs in a list of resources.
+    pub(crate) fn from_resources(resources: &BTreeMap<String, Quantity>) -> Self {
+        Self(VENDORS.map(|v| resources.get(v.resource).and_then(whole_number).unwrap_or(0)))
     }
 
-    /// What a container asks for: its requests, which its limits stand for where they are left out.
-    fn asked(resources: Option<&ResourceRequirements>) -> Self {
+    /// GPUs that a container requests. As in Kubernetes, missing requests default to the limits.
+    fn requested(resources: Option<&ResourceRequirements>) -> Self {
         let list = |of: fn(&ResourceRequirements) -> Option<&BTreeMap<String, Quantity>>| {
-            resources.and_then(of).map(Self::of).unwrap_or_default()
+            resources.and_then(of).map(Self::from_resources).unwrap_or_default()
         };
         list(|r| r.requests.as_ref()).max(list(|r| r.limits.as_ref()))
     }
 
-    /// What a pod holds: its containers all at once, or what the greediest init container needs before them. Init
-    /// containers that stay (sidecars) are held from their turn on.
-    pub(crate) fn of_pod<'a>(
+    /// GPUs that a pod holds: those of its containers, or the peak of its init containers if that is more. Sidecars
+    /// (init containers that restart) keep theirs.
+    pub(crate) fn for_pod<'a>(
         containers: impl IntoIterator<Item = &'a Container>,
         init: impl IntoIterator<Item = &'a Container>,
     ) -> Self {
-        let asked = |c: &Container| Self::asked(c.resources.as_ref());
-        let (mut staying, mut peak) = (Self::default(), Self::default());
+        let requested = |c: &Container| Self::requested(c.resources.as_ref());
+        let (mut sidecars, mut peak) = (Self::default(), Self::default());
         for container in init {
-            let with_it = staying + asked(container);
+            let with_it = sidecars + requested(container);
             peak = peak.max(with_it);
             if container.restart_policy.as_deref() == Some("Always") {
-                staying = with_it;
+                sidecars = with_it;
             }
         }
-        containers.into_iter().map(asked).fold(staying, Add::add).max(peak)
+        containers.into_iter().map(requested).fold(sidecars, Add::add).max(peak)
     }
 
-    /// What a pod of this template will hold, of all vendors together.
-    pub(crate) fn of_template(pod: &PodSpec) -> u32 {
-        Self::of_pod(&pod.containers, pod.init_containers.iter().flatten()).total()
+    /// GPUs of all vendors that a pod of this template will hold.
+    pub(crate) fn for_template(pod: &PodSpec) -> u32 {
+        Self::for_pod(&pod.containers, pod.init_containers.iter().flatten()).total()
     }
 
-    /// All vendors together.
+    /// Sum over all vendors.
     pub(crate) fn total(self) -> u32 {
         self.0.iter().map(|n| u32::from(*n)).sum()
     }
@@ -89,8 +88,9 @@ impl Add for Gpus {
     }
 }
 
-/// A whole quantity. The API server admits no other for an extended resource, and writes thousands as `k`.
-fn whole(quantity: &Quantity) -> Option<u16> {
+/// Reads a whole quantity. For extended resources the API server accepts no fractions and abbreviates thousands as
+/// `k`.
+fn whole_number(quantity: &Quantity) -> Option<u16> {
     let text = quantity.0.as_str();
     let count = match text.strip_suffix('k') {
         Some(thousands) => thousands.parse::<u32>().ok()?.saturating_mul(1000),
@@ -118,12 +118,12 @@ mod tests {
     fn check(containers: Value, init: Value, want: [u16; 3]) {
         let pod: PodSpec =
             serde_json::from_value(json!({"containers": containers, "initContainers": init})).unwrap();
-        let found = Gpus::of_pod(&pod.containers, pod.init_containers.iter().flatten());
+        let found = Gpus::for_pod(&pod.containers, pod.init_containers.iter().flatten());
         assert_eq!(found, Gpus(want), "{containers} after {init}");
     }
 
     #[test]
-    fn limits_stand_for_requests_and_vendors_are_counted_apart() {
+    fn limits_stand_in_for_requests_and_vendors_count_apart() {
         check(json!([nvidia(2), nvidia(1), {"name": "sidecar"}]), json!([]), [3, 0, 0]);
         let both = json!({"limits": {"nvidia.com/gpu": "2"}, "requests": {"nvidia.com/gpu": "2"}});
         check(json!([asks(&both)]), json!([]), [2, 0, 0]);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn init_containers_count_where_they_need_more_and_sidecars_stay() {
+    fn init_containers_count_by_peak_and_sidecars_add_up() {
         let sidecar = |n| {
             let mut container = nvidia(n);
             container["restartPolicy"] = "Always".into();

@@ -1,41 +1,37 @@
-//! Keys of workloads, pods and models, and how many replicas a workload has.
+//! Keys of workloads, pods and models, and replica counts.
 
 use wva_crds::ScaleTargetRef;
 use wva_scaling::Decision;
 
-/// A LeaderWorkerSet, qualified. A cluster need not have the kind.
+/// Qualified kind of a LeaderWorkerSet, an optional CRD.
 pub(crate) const LEADER_WORKER_SET: &str = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
 
-/// Kind and name of a workload within its namespace.
+/// Namespace, kind and name of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
-    /// Namespace.
     pub namespace: String,
-    /// `Deployment` or `StatefulSet`; a kind of a group other than `apps` carries its group,
+    /// `Deployment` or `StatefulSet`. Kinds outside group `apps` include the group, for example
     /// `LeaderWorkerSet.leaderworkerset.x-k8s.io`.
     pub kind: String,
-    /// Name.
     pub name: String,
 }
 
 impl WorkloadKey {
-    /// The workload a reference names.
+    /// The workload that a reference names.
     #[must_use]
     pub(crate) fn new(namespace: &str, target: &ScaleTargetRef) -> Self {
         Self {
             namespace: namespace.to_owned(),
-            kind: qualified(Some(&target.api_version), &target.kind),
+            kind: qualified_kind(Some(&target.api_version), &target.kind),
             name: target.name.clone(),
         }
     }
 }
 
-/// Names one pod.
+/// Namespace and name of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PodKey {
-    /// Namespace.
     pub namespace: String,
-    /// Name.
     pub name: String,
 }
 
@@ -46,10 +42,9 @@ impl PodKey {
     }
 }
 
-/// Names one model: variants with the same `modelID` in the same namespace.
+/// Key of a model: all variants with the same `modelID` in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModelKey {
-    /// Namespace.
     pub namespace: String,
     /// `spec.modelID`.
     pub model_id: String,
@@ -61,24 +56,22 @@ impl ModelKey {
         Self { namespace: namespace.to_owned(), model_id: model_id.to_owned() }
     }
 
-    /// The model a decision is about.
+    /// The model of a decision.
     #[must_use]
-    pub(crate) fn of(decision: &Decision) -> Self {
+    pub(crate) fn for_decision(decision: &Decision) -> Self {
         Self::new(&decision.namespace, &decision.model_id)
     }
 }
 
-/// Replicas of a workload.
+/// Replica counts of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replicas {
-    /// `spec.replicas`.
     pub current: u32,
-    /// Ready ones.
     pub ready: u32,
 }
 
-/// A kind as kubectl writes it: with its group, where that is not `apps`. What names no version is of `apps`.
-pub(crate) fn qualified(api_version: Option<&str>, kind: &str) -> String {
+/// Qualified kind, as kubectl writes it: with its group unless that is `apps`. Without a version the group is `apps`.
+pub(crate) fn qualified_kind(api_version: Option<&str>, kind: &str) -> String {
     match api_version.map(|v| v.split_once('/').map_or("core", |(group, _)| group)) {
         None | Some("apps") => kind.to_owned(),
         Some(group) => format!("{kind}.{group}"),

@@ -1,4 +1,4 @@
-//! What the autoscalers on a workload allow, and which change they ignore: HPAs, and ScaledObjects of KEDA.
+//! Bounds and tolerance that HPAs and KEDA ScaledObjects set for a workload.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -6,26 +6,27 @@ use serde_json::Value;
 use wva_scaling::snapshot::HpaTolerance;
 use wva_scaling::units::Amount;
 
-/// `maxReplicaCount` of a ScaledObject that sets none.
+/// KEDA's default of `maxReplicaCount`.
 const SCALED_OBJECT_MAX: u32 = 100;
 
-/// What an autoscaler allows, or several of one workload together.
+/// Limits of one autoscaler, or of all autoscalers of one workload combined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limits {
-    /// Fewest replicas.
+    /// Minimum number of replicas.
     pub(crate) min: u32,
-    /// Most replicas.
+    /// Maximum number of replicas.
     pub(crate) max: u32,
-    /// The minimum is meant to keep the workload from 0, which that of an HPA cannot help saying.
+    /// Whether the minimum is meant to prevent 0. The minimum of an HPA is at least 1 by its API, so it does not
+    /// count.
     pub(crate) min_forbids_zero: bool,
-    /// It takes the workload to 0 and back by itself, as a ScaledObject does that may.
+    /// Whether it scales to 0 and back by itself, as a ScaledObject with minimum 0 does.
     pub(crate) scales_to_zero: bool,
-    /// Change that an HPA ignores; `None` where none was seen.
+    /// Relative change that the HPA ignores; `None` without an HPA.
     pub(crate) tolerance: Option<HpaTolerance>,
 }
 
 impl Limits {
-    /// What two autoscalers on one workload allow together: nothing else would be carried out.
+    /// Combines two autoscalers on one workload. The narrower bounds apply.
     pub(crate) fn narrowed(self, other: Self) -> Self {
         let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
         let tolerance = match (self.tolerance, other.tolerance) {
@@ -40,41 +41,45 @@ impl Limits {
             tolerance,
         }
     }
-}
 
-/// What one HPA allows and ignores.
-pub(crate) fn of_hpa(hpa: &HorizontalPodAutoscaler) -> Limits {
-    let spec = &hpa.spec;
-    let behavior = spec.behavior.as_ref();
-    let default = HpaTolerance::default();
-    let up = behavior.and_then(|b| b.scale_up.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
-    let down =
-        behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
-    Limits {
-        // 1 is the default.
-        min: spec.min_replicas.map_or(1, |m| u32::try_from(m).unwrap_or(0)),
-        max: u32::try_from(spec.max_replicas).unwrap_or(0),
-        min_forbids_zero: false,
-        scales_to_zero: false,
-        tolerance: Some(HpaTolerance { up: up.unwrap_or(default.up), down: down.unwrap_or(default.down) }),
+    /// Limits of an HPA.
+    pub(crate) fn from_hpa(hpa: &HorizontalPodAutoscaler) -> Self {
+        let spec = &hpa.spec;
+        let behavior = spec.behavior.as_ref();
+        let default = HpaTolerance::default();
+        let up =
+            behavior.and_then(|b| b.scale_up.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+        let down =
+            behavior.and_then(|b| b.scale_down.as_ref()).and_then(|r| r.tolerance.as_ref()).and_then(share);
+        Self {
+            // 1 is the default.
+            min: spec.min_replicas.map_or(1, |m| u32::try_from(m).unwrap_or(0)),
+            max: u32::try_from(spec.max_replicas).unwrap_or(0),
+            min_forbids_zero: false,
+            scales_to_zero: false,
+            tolerance: Some(HpaTolerance {
+                up: up.unwrap_or(default.up),
+                down: down.unwrap_or(default.down),
+            }),
+        }
+    }
+
+    /// Limits of a ScaledObject, from its `spec`. Its tolerance comes from the HPA that KEDA creates.
+    pub(crate) fn from_scaled_object(spec: &Value) -> Self {
+        let count =
+            |field: &str| spec.get(field).and_then(Value::as_i64).map(|n| u32::try_from(n).unwrap_or(0));
+        let min = count("minReplicaCount").unwrap_or(0);
+        Self {
+            min,
+            max: count("maxReplicaCount").unwrap_or(SCALED_OBJECT_MAX),
+            min_forbids_zero: min > 0,
+            scales_to_zero: min == 0,
+            tolerance: None,
+        }
     }
 }
 
-/// What a ScaledObject allows, by its `spec`. What it ignores is said by the HPA that KEDA makes of it.
-pub(crate) fn of_scaled_object(spec: &Value) -> Limits {
-    let count = |field: &str| spec.get(field).and_then(Value::as_i64).map(|n| u32::try_from(n).unwrap_or(0));
-    let min = count("minReplicaCount").unwrap_or(0);
-    Limits {
-        min,
-        max: count("maxReplicaCount").unwrap_or(SCALED_OBJECT_MAX),
-        min_forbids_zero: min > 0,
-        scales_to_zero: min == 0,
-        tolerance: None,
-    }
-}
-
-/// A tolerance such as `0.05` or `50m`. The API server admits no negative one; other suffixes make no sense for a
-/// share, and the default counts for them.
+/// A tolerance such as `0.05` or `50m`. Other suffixes make no sense for a share; the default replaces them.
 fn share(quantity: &Quantity) -> Option<Amount> {
     let text = quantity.0.as_str();
     let value = match text.strip_suffix('m') {
@@ -109,7 +114,7 @@ mod tests {
         ] {
             let want =
                 Limits { min, max, min_forbids_zero: forbids, scales_to_zero: min == 0, tolerance: None };
-            assert_eq!(of_scaled_object(&spec), want, "{spec}");
+            assert_eq!(Limits::from_scaled_object(&spec), want, "{spec}");
         }
     }
 }

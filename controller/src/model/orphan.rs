@@ -1,4 +1,4 @@
-//! Variants that no controller manages: the instance that their label names does not run.
+//! Orphaned variants: no controller runs for the instance in their label.
 
 use std::fmt;
 
@@ -6,30 +6,30 @@ use jiff::Timestamp;
 use wva_crds::digest::digest;
 use wva_crds::names::INSTANCE_LABEL;
 
-/// A labelled variant that nobody serves.
+/// A variant with an instance label that no controller manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Which object this is about.
+    /// UID of the object.
     pub uid: String,
-    /// The instance that should manage it.
+    /// Value of its instance label.
     pub instance: String,
-    /// How that shows.
+    /// How the orphan was detected.
     pub evidence: OrphanEvidence,
 }
 
-/// How it shows that nobody serves a variant.
+/// Sign that no controller manages a variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrphanEvidence {
-    /// It never got a status.
+    /// It has no status.
     NoStatus,
     /// Its target was last confirmed at this time.
     NotConfirmed(Timestamp),
-    /// Its status, last changed at this time, has no target, and nobody took in what has changed since.
+    /// Its status has no target, was last changed at this time, and is out of date.
     Outdated(Timestamp),
 }
 
 impl Orphan {
-    /// The same wherever the same is found: by it the events of several controllers are one.
+    /// Digest of the finding. Controllers with the same finding name their event by it, so only one is created.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let (evidence, at) = match self.evidence {
@@ -49,8 +49,8 @@ impl fmt::Display for Orphan {
             OrphanEvidence::NoStatus => f.write_str("it never got a status")?,
             OrphanEvidence::NotConfirmed(at) => write!(f, "its target was last confirmed at {at}")?,
             OrphanEvidence::Outdated(at) => {
-                let since = "the object has changed since, or its workload was made";
-                write!(f, "nobody renews its status of {at}, which has no target, though {since}")?;
+                let since = "although the object has changed since, or its workload was created";
+                write!(f, "its status of {at} has no target and is not updated, {since}")?;
             }
         }
         write!(f, ". Run a controller with CONTROLLER_INSTANCE={instance}, or change the label")

@@ -1,5 +1,5 @@
-//! What the last cycle decided, as all readers see it: gauges, status writer, events and the debug endpoint. Written
-//! by the engine alone, whole, once a cycle.
+//! The result of the last cycle. The engine writes it once per cycle; gauges, status writer, events and debug
+//! endpoint read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,32 +14,31 @@ use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
 use crate::model::step::DueStep;
 
-/// The reason of a changed target. The engine logs it: every change has its line, whatever becomes of the event.
+/// Reason of the event and log line for a changed target. The engine logs it itself, so that no change goes unlogged.
 pub(crate) const SCALING_DECISION: &str = "ScalingDecision";
 
-/// One cycle's result.
+/// Result of one cycle.
 #[derive(Clone, Debug, Default)]
 pub struct Published {
     /// When the cycle ran.
     pub at: Timestamp,
-    /// Time to the next cycle, at most.
+    /// Maximum time to the next cycle.
     pub interval: Duration,
-    /// What it decided from.
+    /// Input of the decisions.
     pub snapshot: Arc<Snapshot>,
-    /// Every managed variant, whether there is a decision for it or not. One of which nothing has changed is that of the
-    /// cycle before.
+    /// All managed variants, with or without a decision. Unchanged variants share the entry of the previous cycle.
     pub variants: BTreeMap<VariantKey, Arc<PublishedVariant>>,
-    /// Variants that came from another controller, and when their series may be shown.
+    /// Variants taken over from another controller, and when to export their series.
     pub withheld: BTreeMap<VariantKey, Instant>,
-    /// Variants of other instances that nobody serves.
+    /// Variants of other instances that no controller manages.
     pub orphans: BTreeMap<VariantKey, Orphan>,
-    /// Changes of targets since the process started.
+    /// Number of target changes since the process started.
     pub scalings: BTreeMap<ScalingKey, u64>,
-    /// Steps that are carried out by this program, and now.
+    /// Steps for the actuator to carry out now.
     pub(crate) steps: Vec<DueStep>,
 }
 
-/// What changes of targets are counted by.
+/// Labels of the count of target changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScalingKey {
     /// The variant.
@@ -50,47 +49,48 @@ pub struct ScalingKey {
     pub reason: &'static str,
 }
 
-/// One variant after a cycle.
+/// One variant in the result of a cycle.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedVariant {
-    /// Which object this is about.
+    /// UID of the object.
     pub uid: String,
-    /// The generation of it that was read.
+    /// Generation of the object that was read.
     pub generation: Option<i64>,
-    /// Its instance label.
+    /// Value of its instance label.
     pub instance: Option<String>,
-    /// Its accelerator, or `unresolved`.
+    /// Accelerator, or `unresolved`.
     pub accelerator: String,
-    /// Replicas of its workload; `None` where that does not exist.
+    /// Replicas of its workload; `None` if the workload does not exist.
     pub current: Option<u32>,
-    /// The decision; `None` where there is nothing to decide on.
+    /// The decision; `None` if there is nothing to decide on.
     pub decision: Option<Decision>,
-    /// What its status says.
+    /// Conditions for its status.
     pub conditions: Conditions,
-    /// The workload has existed.
+    /// Whether its workload exists or existed before.
     pub target_seen: bool,
-    /// The newest target there was: this one or, while there is none, an earlier one.
+    /// The target, or the last one if there is none now.
     pub last_target: Option<u32>,
-    /// What its status said when the engine first saw it in this run: of that, only a change is news.
+    /// State that its status reported when this run of the engine first read it. Events are written only for later
+    /// changes.
     pub inherited: ReportedState,
-    /// What its status says of how fast a replica is, where the throughput analyzer learnt it.
+    /// Step times learned by the throughput analyzer, for the status.
     pub learned: Option<LearnedCurves>,
 }
 
 impl PublishedVariant {
-    /// The target as the status shows it.
+    /// Target in the status.
     #[must_use]
     pub fn target(&self) -> Option<u32> {
         self.decision.as_ref().map(Decision::target)
     }
 
-    /// The change of the target from an earlier one, with its reason; `None` where there is none.
+    /// Describes the change from an earlier target, with its reason; `None` without a change.
     pub(crate) fn target_change(&self, before: Option<u32>) -> Option<String> {
         let (from, to, reason) = (before?, self.target()?, self.decision.as_ref()?.reason());
         (from != to).then(|| format!("target {from} -> {to} ({}): {reason}", reason.code()))
     }
 
-    /// The target as autoscalers are told: none under `recommend`.
+    /// Target published to autoscalers; none in mode `recommend`.
     #[must_use]
     pub fn signal(&self) -> Option<u32> {
         self.decision
@@ -100,8 +100,8 @@ impl PublishedVariant {
     }
 }
 
-/// Targets that statuses show, of the variants whose steps are due. Written by the status writer, read by the actuator.
+/// Targets shown by the statuses of variants with due steps. The status writer writes them, the actuator reads them.
 pub type StatusTargets = BTreeMap<VariantKey, u32>;
 
-/// Readers' end; `None` before the first cycle.
+/// Receiver of cycle results; `None` before the first cycle.
 pub type Reader = tokio::sync::watch::Receiver<Option<Arc<Published>>>;

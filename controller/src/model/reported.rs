@@ -1,5 +1,5 @@
-//! What people have been told of a variant by events: by the publication before, or, where there was none, by the status
-//! that another process left. It is not told again, whichever replica leads.
+//! State of a variant that events have reported. It comes from the previous publication, or from the status that
+//! another process wrote, so a new leader repeats no event.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,21 @@ use wva_scaling::Decision;
 
 use crate::model::published::PublishedVariant;
 
-/// Version of [`ControllerState`] that this program writes. It reads the fields that it knows of every version.
+/// Version of [`ControllerState`] that this release writes. It reads all fields it knows, of any version.
 const VERSION: i32 = 1;
 
-/// What a Warning event reports of a variant, once for as long as it lasts.
+/// Problem that a Warning event reports once while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Problem {
     /// Its workload does not exist.
     TargetNotFound,
-    /// The analysis failed, and a target is held.
+    /// The analysis failed and the target is held.
     SafetyNetActivated,
     /// Replicas do not become ready.
     Stuck,
-    /// No autoscaler carried out a target.
+    /// No autoscaler carried out the target.
     NotCarriedOut,
-    /// Scale to zero is on, and nothing would wake the model.
+    /// Scale to zero is enabled, but no endpoint picker can wake the model.
     NotWakeable,
 }
 
@@ -30,7 +30,7 @@ impl Problem {
     const ALL: [Self; 5] =
         [Self::TargetNotFound, Self::SafetyNetActivated, Self::Stuck, Self::NotCarriedOut, Self::NotWakeable];
 
-    /// The reason of its event, and its name in [`ControllerState`].
+    /// Event reason, also its name in [`ControllerState`].
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::TargetNotFound => "TargetNotFound",
@@ -42,19 +42,19 @@ impl Problem {
     }
 }
 
-/// What has been reported of one variant.
+/// State of one variant that was reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportedState {
-    /// The target.
+    /// Reported target.
     pub(crate) target: Option<u32>,
     pub(crate) problems: BTreeSet<Problem>,
-    /// The accelerator of which too few GPUs are left.
+    /// Accelerator that the variant was reported short of.
     pub(crate) limited_by: Option<String>,
 }
 
 impl ReportedState {
-    /// By a publication.
-    pub(crate) fn of(variant: &PublishedVariant) -> Self {
+    /// State reported by a publication.
+    pub(crate) fn from_publication(variant: &PublishedVariant) -> Self {
         let decision = variant.decision.as_ref();
         let has = |problem: fn(&Decision) -> bool| decision.is_some_and(problem);
         let problems = [
@@ -71,8 +71,8 @@ impl ReportedState {
         }
     }
 
-    /// By a status with this state.
-    pub(crate) fn of_status(status: &VariantAutoscalingStatus, state: &ControllerState) -> Self {
+    /// State reported by a status.
+    pub(crate) fn from_status(status: &VariantAutoscalingStatus, state: &ControllerState) -> Self {
         let alloc = status.desired_optimized_alloc.as_ref();
         let is_reported = |problem: &Problem| state.problems.iter().any(|name| name == problem.reason());
         Self {
@@ -88,9 +88,9 @@ impl ReportedState {
     }
 }
 
-/// What the next leader has to know of this variant.
+/// State of a variant for the next leader.
 pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
-    let reported = ReportedState::of(variant);
+    let reported = ReportedState::from_publication(variant);
     ControllerState {
         version: VERSION,
         target_seen: variant.target_seen,
@@ -108,8 +108,8 @@ mod tests {
 
     use super::*;
     use crate::fixture::{decision, published, replicas, without_target};
-    use crate::model::written::Written;
-    use crate::publish::status::wanted;
+    use crate::model::status_fingerprint::StatusFingerprint;
+    use crate::publish::status::desired_status;
 
     /// Publications with every problem, alone and together.
     fn publications() -> Vec<PublishedVariant> {
@@ -122,7 +122,7 @@ mod tests {
         let mut all = decision(all, json!({}));
         all.not_carried_out = Some(3);
         let mut unusable = of(json!({"replicas": replicas(2, 0.78, "1s")}), limits.clone());
-        unusable.conditions.settings_unusable("because");
+        unusable.conditions.note_unusable_settings("because");
         vec![
             of(json!({"replicas": replicas(2, 0.5, "1s")}), json!({})),
             of(json!({"replicas": replicas(2, 0.78, "1s")}), limits),
@@ -137,23 +137,29 @@ mod tests {
     }
 
     #[test]
-    fn reworded_conditions_report_the_same() {
+    fn rewording_conditions_changes_no_reported_state() {
         let interval = std::time::Duration::from_mins(1);
         for variant in publications() {
-            let mut status = wanted(&variant, &Written::default(), Timestamp::UNIX_EPOCH, interval).unwrap();
+            let mut status =
+                desired_status(&variant, &StatusFingerprint::default(), Timestamp::UNIX_EPOCH, interval)
+                    .unwrap();
             for condition in &mut status.conditions {
                 condition.message = "reworded".to_owned();
             }
             let state = status.controller_state.clone().unwrap();
-            assert_eq!(ReportedState::of_status(&status, &state), ReportedState::of(&variant), "{status:?}");
+            assert_eq!(
+                ReportedState::from_status(&status, &state),
+                ReportedState::from_publication(&variant),
+                "{status:?}"
+            );
         }
     }
 
     #[test]
-    fn names_of_a_later_version_are_passed_over() {
+    fn unknown_problem_names_are_ignored() {
         let problems = ["Stuck", "Melted"].map(str::to_owned).into();
         let state = ControllerState { version: 2, problems, ..ControllerState::default() };
         let status = VariantAutoscalingStatus::default();
-        assert_eq!(ReportedState::of_status(&status, &state).problems, BTreeSet::from([Problem::Stuck]));
+        assert_eq!(ReportedState::from_status(&status, &state).problems, BTreeSet::from([Problem::Stuck]));
     }
 }

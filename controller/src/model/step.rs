@@ -1,4 +1,4 @@
-//! Steps that the actuator carries out.
+//! Steps for the actuator.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -7,43 +7,41 @@ use wva_scaling::VariantKey;
 
 use crate::model::keys::WorkloadKey;
 
-/// One step of a workload.
+/// A change of one workload's replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// The workload.
     pub(crate) workload: WorkloadKey,
-    /// Its uid: another one of the same name is not meant.
+    /// UID of the workload; one re-created under the same name is left alone.
     pub(crate) uid: Box<str>,
-    /// Replicas it has; where it has others, somebody else has acted.
+    /// Replicas before the step. If the workload has others, another client scaled it.
     pub(crate) from: u32,
-    /// Replicas it should have.
+    /// Replicas after the step.
     pub(crate) to: u32,
-    /// It rests on servers being idle: what is known of that is too old from here on, and nothing is written any more.
-    /// Before, they are asked once more themselves.
-    pub(crate) until: Option<Instant>,
-    /// The ports of the servers in each of its pods, where there are several.
+    /// Expiry of the idleness evidence behind a step to zero. Such a step is not written later, and asks the model
+    /// servers first.
+    pub(crate) valid_until: Option<Instant>,
+    /// Ports of the servers in each pod, for pods with several ranks.
     pub(crate) ranks: BTreeSet<u16>,
 }
 
 impl Step {
-    /// Whether the workload is to have more replicas.
+    /// Whether it is a scale-up.
     pub(crate) fn grows(&self) -> bool {
         self.to > self.from
     }
 
-    /// Whether both mean the same, whenever they were decided.
-    pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let of = |step: &Self| (step.from, step.to);
-        of(self) == of(other) && self.uid == other.uid && self.workload == other.workload
+    /// Whether both change the same workload in the same way.
+    pub(crate) fn is_same_change(&self, other: &Self) -> bool {
+        let replicas = |step: &Self| (step.from, step.to);
+        replicas(self) == replicas(other) && self.uid == other.uid && self.workload == other.workload
     }
 }
 
-/// Names the steps of a variant in one direction: those up and those down are kept apart.
+/// A variant and the direction of its steps.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DirectionKey {
-    /// The variant.
     pub(crate) variant: VariantKey,
-    /// Steps up, else down.
+    /// Scale-up, else scale-down.
     pub(crate) up: bool,
 }
 
@@ -53,13 +51,12 @@ impl DirectionKey {
     }
 }
 
-/// A step of a variant that is to be carried out here.
+/// A step that the actuator has to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DueStep {
-    /// The variant.
     pub(crate) variant: VariantKey,
-    /// What its workload is to be given.
+    /// The change of its workload.
     pub(crate) step: Step,
-    /// Why, for people.
-    pub(crate) why: String,
+    /// Reason of the decision, for people.
+    pub(crate) reason: String,
 }

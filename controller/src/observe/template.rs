@@ -23,7 +23,7 @@ pub(crate) struct Template {
 
 impl Template {
     pub(crate) fn new(pod: &PodSpec) -> Self {
-        let gpus = Gpus::of_template(pod);
+        let gpus = Gpus::for_template(pod);
         let serves = gpus > 0 || pod.containers.iter().any(may_serve);
         let arguments = if serves { find_server(&pod.containers).and_then(arguments) } else { None };
         Self { accelerator: required_accelerator(pod).map(Into::into), gpus, arguments }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use wva_rules::precedence;
 
-use crate::model::conditions::Unusable;
+use crate::model::conditions::VariantError;
 use crate::model::keys::WorkloadKey;
 use crate::observe::watches::Watches;
 use crate::observe::watches::variant::{ParsedSpec, Variant};
@@ -24,7 +24,7 @@ pub(crate) use takeover::TakeoverTracker;
 pub(crate) struct ManagedVariant {
     variant: Arc<Variant>,
     /// Set if an older variant has the same target.
-    conflict: Option<Unusable>,
+    conflict: Option<VariantError>,
 }
 
 impl Deref for ManagedVariant {
@@ -37,7 +37,7 @@ impl Deref for ManagedVariant {
 
 impl ManagedVariant {
     /// The parsed spec, or why it cannot be used.
-    pub(crate) fn spec(&self) -> Result<&ParsedSpec, &Unusable> {
+    pub(crate) fn spec(&self) -> Result<&ParsedSpec, &VariantError> {
         match &self.conflict {
             Some(conflict) => Err(conflict),
             None => self.variant.spec.as_ref(),
@@ -73,7 +73,7 @@ fn mark_conflicts(all: &mut [ManagedVariant]) {
         let workload = &m.spec().ok()?.workload;
         let with = winners.get(workload).filter(|winner| winner.key.name != m.key.name)?;
         let target = format!("{}/{}", workload.kind, workload.name);
-        Some(Unusable::Conflict { with: with.key.name.clone(), target })
+        Some(VariantError::Conflict { with: with.key.name.clone(), target })
     };
     let conflicts: Vec<_> = all.iter().map(conflict).collect();
     for (m, conflict) in all.iter_mut().zip(conflicts) {

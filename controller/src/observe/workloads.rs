@@ -4,7 +4,7 @@ use wva_crds::names::ROLE_LABEL;
 use wva_runtime::Availability;
 use wva_scaling::snapshot::Role;
 
-use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, qualified};
+use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, qualified_kind};
 use crate::observe::pools::Labels;
 use crate::observe::watches::{Watches, Workload};
 
@@ -87,7 +87,7 @@ fn inspect<T>(watches: &Watches, key: &WorkloadKey, read: impl FnOnce(&Workload)
 /// Whether a workload exists; `None` for kinds that are unsupported or not watched.
 #[must_use]
 pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str, name: &str) -> Option<bool> {
-    let kind = qualified(Some(api_version), kind);
+    let kind = qualified_kind(Some(api_version), kind);
     let is_watched = kind_availability(watches, &kind).is_some_and(Availability::is_complete);
     is_watched
         .then(|| find_any(watches, namespace, &kind, name).is_some_and(|workload| !workload.is_terminating))
@@ -102,7 +102,7 @@ pub fn accelerator(
     kind: &str,
     name: &str,
 ) -> Option<String> {
-    let kind = qualified(Some(api_version), kind);
+    let kind = qualified_kind(Some(api_version), kind);
     find_any(watches, namespace, &kind, name)?.template?.accelerator.map(Into::into)
 }
 
@@ -142,7 +142,7 @@ mod tests {
             (Availability::Unknown, None, None),
             (Availability::Forbidden, None, None),
         ] {
-            cluster.leader_worker_sets_are(availability);
+            cluster.set_leader_worker_sets_availability(availability);
             assert_eq!(is_there(&cluster, "LeaderWorkerSet", "l"), l, "{availability:?}");
             assert_eq!(is_there(&cluster, "LeaderWorkerSet", "m"), other, "{availability:?}");
         }

@@ -1,6 +1,6 @@
-//! Events on VariantAutoscalings: only on a transition, never repeated while nothing changes. What is told is worked
-//! out by a pure comparison of two publications, or of the first one with the status that was found. Each is an object of its own: kube's recorder folds events of one
-//! reason into a series and keeps the text of the first alone, so the second `ScalingDecision` would say nothing.
+//! Writes events on VariantAutoscalings when their state changes. The changes come from comparing two publications,
+//! or the first one with the status. Each event is an object of its own: kube's recorder merges events of one reason
+//! and keeps only the first text, so a second `ScalingDecision` would be lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,72 +17,74 @@ use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
 
-use crate::cycle::conditions::{limit, not_carried_out, not_wakeable, stuck};
+use crate::cycle::conditions::{
+    limiting_reason, not_carried_out_message, not_wakeable_message, stuck_message,
+};
 use crate::model::orphan::Orphan;
 use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECISION};
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::variants::OwnershipView;
 
-/// Events written for one publication; what changes more than that at once is told by the statuses.
-const MOST: usize = 100;
-/// Longest time one write may take.
+/// Maximum number of events per publication. Statuses show changes beyond that.
+const MAX_EVENTS: usize = 100;
+/// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Writes under way at once.
+/// Concurrent writes.
 const CONCURRENCY: usize = 8;
 
-/// One event to write.
+/// An event to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingEvent {
-    /// A Warning, else Normal.
+    /// Whether it is a Warning, else Normal.
     pub warning: bool,
-    /// Its reason, from the closed set of the API.
+    /// Reason, from the closed set of the API.
     pub reason: &'static str,
-    /// For people.
+    /// Message for people.
     pub note: String,
-    /// Other controllers tell the same, with the same digest: it is told once for all of them.
+    /// Digest in the name, for events that several controllers may write. Only the first is created.
     pub digest: Option<u64>,
 }
 
-/// What is worth telling about one variant, of which this much has been said before.
+/// Events for the changes between the reported state and a publication.
 #[must_use]
 pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> Vec<PendingEvent> {
-    let mut told = Vec::new();
-    let now = ReportedState::of(after);
+    let mut events = Vec::new();
+    let now = ReportedState::from_publication(after);
     let begins = |problem| now.has(problem) && !before.has(problem);
     let warn =
         |reason, note: &str| PendingEvent { warning: true, reason, note: note.to_owned(), digest: None };
-    told.extend(after.target_change(before.target).map(|note| PendingEvent {
+    events.extend(after.target_change(before.target).map(|note| PendingEvent {
         warning: false,
         reason: SCALING_DECISION,
         note,
         digest: None,
     }));
     if begins(Problem::TargetNotFound) {
-        told.push(warn(Problem::TargetNotFound.reason(), &after.conditions.ready.message));
+        events.push(warn(Problem::TargetNotFound.reason(), &after.conditions.ready.message));
     }
     if begins(Problem::SafetyNetActivated) {
-        told.push(warn(Problem::SafetyNetActivated.reason(), &after.conditions.optimization_ready.message));
+        events.push(warn(Problem::SafetyNetActivated.reason(), &after.conditions.optimization_ready.message));
     }
     if begins(Problem::Stuck) {
-        told.push(warn(Problem::Stuck.reason(), stuck()));
+        events.push(warn(Problem::Stuck.reason(), stuck_message()));
     }
     if let Some(decision) = &after.decision {
         if let Some(desired) = decision.not_carried_out.filter(|_| begins(Problem::NotCarriedOut)) {
-            told.push(warn(Problem::NotCarriedOut.reason(), &not_carried_out(desired)));
+            events.push(warn(Problem::NotCarriedOut.reason(), &not_carried_out_message(desired)));
         }
         if let Some(obstacle) = decision.wake_obstacle.filter(|_| begins(Problem::NotWakeable)) {
-            told.push(warn(Problem::NotWakeable.reason(), &not_wakeable(obstacle)));
+            events.push(warn(Problem::NotWakeable.reason(), &not_wakeable_message(obstacle)));
         }
         if now.limited_by.is_some() && now.limited_by != before.limited_by {
-            told.push(warn("LimitedBy", &limit(decision).map(ToString::to_string).unwrap_or_default()));
+            let note = limiting_reason(decision).map(ToString::to_string).unwrap_or_default();
+            events.push(warn("LimitedBy", &note));
         }
     }
-    told
+    events
 }
 
-/// Writes events at each publication, until the engine is gone. It reads the next publication while it writes, so that
-/// no change goes unseen. Events that cannot be written are dropped with a line in the log: the state itself is in the
-/// status.
+/// Writes the events of each publication until the engine ends. It reads publications while it writes, so it misses
+/// no change. Events that cannot be written are logged and dropped, since the status has the same state.
 pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView, mut published: Reader) {
     let mut before: Option<Arc<Published>> = None;
     let (mut queued, mut writing) = (VecDeque::new(), FuturesUnordered::new());
@@ -92,15 +94,21 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView,
             changed = published.changed(), if has_engine => {
                 has_engine = changed.is_ok();
                 let Some(after) = published.borrow_and_update().clone().filter(|_| has_engine) else { continue };
-                let news = unwritten(before.as_deref(), &after, &reach, MOST.saturating_sub(queued.len()));
-                queued.extend(news.iter().map(|n| event(&n.variant, &n.uid, &n.event, pod_name.as_deref(), after.at)));
+                let events = collect_events(
+                    before.as_deref(),
+                    &after,
+                    &reach,
+                    MAX_EVENTS.saturating_sub(queued.len()),
+                );
+                let pod_name = pod_name.as_deref();
+                queued.extend(events.iter().map(|e| build_event(&e.variant, &e.uid, &e.event, pod_name, after.at)));
                 before = Some(after);
             }
             Some(written) = writing.next(), if !writing.is_empty() => if let Err(error) = written {
-                // The others would wait as long.
+                // The other writes would time out too.
                 let dropped = 1 + queued.len() + writing.len();
                 (queued, writing) = (VecDeque::new(), FuturesUnordered::new());
-                tracing::warn!(error, dropped, "Events cannot be written and are dropped");
+                tracing::warn!(error, dropped, "Writing events failed; dropping them");
             }
         }
         while writing.len() < CONCURRENCY
@@ -111,78 +119,81 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView,
     }
 }
 
-/// The news of one publication, each with its line in the log; of their events at most so many are to be written.
-fn unwritten(
+/// Collects the events of a publication, logs them all, and returns at most `limit`.
+fn collect_events(
     before: Option<&Published>,
     after: &Published,
     reach: &OwnershipView,
-    most: usize,
+    limit: usize,
 ) -> Vec<VariantEvent> {
-    let mut news = news(before, after, reach);
-    news.extend(forsaken(before, after));
-    for VariantEvent { variant, event, .. } in &news {
+    let mut events = variant_events(before, after, reach);
+    events.extend(orphan_events(before, after));
+    for VariantEvent { variant, event, .. } in &events {
         if event.reason != SCALING_DECISION {
             event.log(variant);
         }
     }
-    if news.len() > most {
-        tracing::warn!(written = most, dropped = news.len() - most, "More events than are written at once");
-        news.truncate(most);
+    if events.len() > limit {
+        tracing::warn!(
+            written = limit,
+            dropped = events.len() - limit,
+            "Too many events at once; dropping some"
+        );
+        events.truncate(limit);
     }
-    news
+    events
 }
 
-/// Who tells of what no publication shows.
-pub struct Reporter {
-    /// Lets nothing through when this replica does not lead.
+/// Writes single events that do not come from a publication.
+pub struct EventReporter {
+    /// Client that blocks writes when this replica does not lead.
     pub client: Client,
-    /// The pod that tells.
+    /// Name of this pod.
     pub pod_name: Option<String>,
 }
 
-impl Reporter {
-    /// Writes one event now. One that cannot be written is dropped with a line in the log.
-    pub(crate) async fn tell(&self, key: &VariantKey, uid: &str, told: &PendingEvent) {
-        told.log(key);
-        let event = event(key, uid, told, self.pod_name.as_deref(), Timestamp::now());
+impl EventReporter {
+    /// Writes an event now. If that fails, the event is logged and dropped.
+    pub(crate) async fn report(&self, key: &VariantKey, uid: &str, pending: &PendingEvent) {
+        pending.log(key);
+        let event = build_event(key, uid, pending, self.pod_name.as_deref(), Timestamp::now());
         if let Err(error) = write(self.client.clone(), event).await {
-            tracing::warn!(error, reason = told.reason, "An event cannot be written and is dropped");
+            tracing::warn!(error, reason = pending.reason, "Writing an event failed; dropping it");
         }
     }
 }
 
-/// An event with the object it is about.
+/// An event and the object it is about.
 struct VariantEvent {
     variant: VariantKey,
     uid: String,
     event: PendingEvent,
 }
 
-/// All that is worth telling about one publication, of what is still managed.
-fn news(before: Option<&Published>, after: &Published, reach: &OwnershipView) -> Vec<VariantEvent> {
+/// Events of one publication about variants that are still managed.
+fn variant_events(before: Option<&Published>, after: &Published, reach: &OwnershipView) -> Vec<VariantEvent> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
-        let said = old.map(|old| ReportedState::of(old));
-        let told = transitions(said.as_ref().unwrap_or(&variant.inherited), variant);
-        let of_event = |event| VariantEvent { variant: key.clone(), uid: variant.uid.clone(), event };
-        told.into_iter().map(of_event).collect::<Vec<_>>()
+        let reported = old.map(|old| ReportedState::from_publication(old));
+        let events = transitions(reported.as_ref().unwrap_or(&variant.inherited), variant);
+        let of_variant = |event| VariantEvent { variant: key.clone(), uid: variant.uid.clone(), event };
+        events.into_iter().map(of_variant).collect::<Vec<_>>()
     };
     after.variants.iter().filter(|(key, v)| reach.is_managed(key, &v.uid)).flat_map(of_variant).collect()
 }
 
-/// The variants of other instances that have come to be nobody's.
-fn forsaken(before: Option<&Published>, after: &Published) -> Vec<VariantEvent> {
+/// Events about variants of other instances that became orphaned.
+fn orphan_events(before: Option<&Published>, after: &Published) -> Vec<VariantEvent> {
     let known = |key: &VariantKey| before.and_then(|b| b.orphans.get(key));
-    let told = |(key, orphan): (&VariantKey, &Orphan)| {
+    let event = |(key, orphan): (&VariantKey, &Orphan)| {
         let (note, digest) = (orphan.to_string(), Some(orphan.digest()));
         let event = PendingEvent { warning: true, reason: "NotManaged", note, digest };
         VariantEvent { variant: key.clone(), uid: orphan.uid.clone(), event }
     };
-    after.orphans.iter().filter(|(key, orphan)| known(key) != Some(*orphan)).map(told).collect()
+    after.orphans.iter().filter(|(key, orphan)| known(key) != Some(*orphan)).map(event).collect()
 }
 
 impl PendingEvent {
-    /// Its line in the log.
     pub(crate) fn log(&self, key: &VariantKey) {
         if self.warning {
             tracing::warn!(
@@ -204,40 +215,46 @@ impl PendingEvent {
     }
 }
 
-fn event(key: &VariantKey, uid: &str, told: &PendingEvent, reporter: Option<&str>, at: Timestamp) -> Event {
+fn build_event(
+    key: &VariantKey,
+    uid: &str,
+    pending: &PendingEvent,
+    pod_name: Option<&str>,
+    at: Timestamp,
+) -> Event {
     let api_version = format!("{GROUP}/{VERSION}");
     let mut event = wva_crds::events::build_event(&EventDraft {
         regarding: object_reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid)),
-        warning: told.warning,
-        reason: told.reason,
+        warning: pending.warning,
+        reason: pending.reason,
         action: "Decide",
-        note: &told.note,
-        reporter,
+        note: &pending.note,
+        reporter: pod_name,
         at,
     });
-    if let Some(digest) = told.digest {
+    if let Some(digest) = pending.digest {
         wva_crds::events::set_name_from_digest(&mut event, digest);
     }
     event
 }
 
-/// Writes one event.
+/// Writes an event. One that the API server refuses is only logged.
 ///
 /// # Errors
-/// Why the API server gave no answer. One that it refuses is logged here.
+/// The API server did not answer.
 async fn write(client: Client, event: Event) -> Result<(), String> {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client, namespace);
     let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
     match tokio::time::timeout(WRITE_TIMEOUT, api.create(&PostParams::default(), &event)).await {
         Ok(Ok(_)) => Ok(()),
-        // Another controller was first.
+        // Another controller has created it.
         Ok(Err(kube::Error::Api(status))) if status.code == 409 && event.metadata.name.is_some() => Ok(()),
         Ok(Err(error @ kube::Error::Api(_))) => {
             tracing::warn!(
                 error = call.describe_failure(&error),
                 reason = event.reason,
-                "An event could not be written"
+                "API server refused an event"
             );
             Ok(())
         }

@@ -1,5 +1,5 @@
-//! The external metrics API (`external.metrics.k8s.io/v1beta1`): hands the decided targets to HPAs directly, with no
-//! Prometheus or adapter in between. Values come from the status of VAs, so that every replica serves the same.
+//! Serves the external metrics API (`external.metrics.k8s.io/v1beta1`), so that HPAs read targets without Prometheus
+//! and an adapter. Values come from the status of VariantAutoscalings, so all replicas serve the same.
 
 mod apiservice;
 mod documents;
@@ -7,7 +7,7 @@ pub mod selector;
 mod server;
 pub mod values;
 
-pub use apiservice::{OwnService, keep_open};
+pub use apiservice::{OwnService, maintain_ca_bundle};
 pub use server::{ExternalMetrics, serve};
 
 /// API group.
@@ -16,7 +16,7 @@ pub const GROUP: &str = "external.metrics.k8s.io";
 pub const VERSION: &str = "v1beta1";
 /// Group and version.
 pub const API_VERSION: &str = "external.metrics.k8s.io/v1beta1";
-/// The metric: replicas decided for a variant.
+/// Metric name: desired replicas of a variant.
 pub const METRIC: &str = wva_crds::names::DESIRED_REPLICAS_METRIC;
-/// The same under the name of the first releases.
+/// Metric name of the first releases.
 pub const LEGACY_METRIC: &str = wva_crds::names::LEGACY_DESIRED_REPLICAS_METRIC;

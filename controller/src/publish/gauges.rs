@@ -1,7 +1,6 @@
-//! The per-variant series. They are made anew from what was published at each scrape, so a variant that is gone has
-//! no series left behind, and before the first cycle there is none at all. They are built as the exposition wants them:
-//! a `GaugeVec` would hold each a second time, and its own description with it. They come family by family, for those of
-//! thousands of variants take megabytes, and one at a time is written and dropped.
+//! Per-variant series. They are built from the publication at each scrape, so removed variants leave no series.
+//! Metric families are built and written one at a time: for thousands of variants they take megabytes, and a
+//! `GaugeVec` would store them twice.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -15,35 +14,35 @@ use crate::cycle::engine::CycleProgress;
 use crate::model::published::{Published, PublishedVariant, Reader, ScalingKey};
 use crate::observe::variants::OwnershipView;
 
-/// Makes the per-variant series out of what was published.
+/// Builds the per-variant series from the publication.
 pub struct VariantSeries {
     published: Reader,
-    /// What is shown: a scrape may come before the cycle that takes in that a variant was given away. Its instance is
-    /// the label `controller_instance`, which exists only where there is one.
+    /// Variants to export. A scrape may come before the cycle that notices a change of ownership. Its instance is the
+    /// label `controller_instance`, if there is one.
     reach: OwnershipView,
-    /// Also under the names of the first releases.
+    /// Whether to export the names of the first releases too.
     legacy: bool,
-    /// A publication that no cycle has renewed in time is not shown.
+    /// Progress of the engine. An outdated publication is not exported.
     progress: CycleProgress,
 }
 
-/// What is shown of the variants at one scrape.
-type Shown<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
+/// Variants exported at one scrape.
+type ExportedVariants<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
 
 impl VariantSeries {
-    /// A collector over what is published and within reach.
+    /// Creates the series of published variants within reach.
     #[must_use]
     pub fn new(published: Reader, reach: OwnershipView, legacy: bool, progress: CycleProgress) -> Self {
         Self { published, reach, legacy, progress }
     }
 
-    /// Hands over one family after the other; none before the first cycle, nor after the last, nor once cycles have
+    /// Passes each metric family to `take`. There are none before the first cycle, after the last, or if cycles have
     /// stopped.
-    pub fn each(&self, take: &mut dyn FnMut(MetricFamily)) {
+    pub fn for_each_family(&self, take: &mut dyn FnMut(MetricFamily)) {
         let published = self.published.borrow().clone();
         let Some(published) = published.filter(|_| self.progress.is_recent()) else { return };
         self.families(&published, &mut |family| {
-            // A family without a series would be printed as a bare heading.
+            // A family without series would be printed as a bare header.
             if !family.get_metric().is_empty() {
                 take(family);
             }
@@ -52,28 +51,29 @@ impl VariantSeries {
 
     fn families(&self, published: &Published, take: &mut dyn FnMut(MetricFamily)) {
         let ours = published.variants.iter().filter(|(key, v)| self.reach.is_managed(key, &v.uid));
-        let ours: Shown<'_> = ours.map(|(key, v)| (key, &**v)).collect();
+        let ours: ExportedVariants<'_> = ours.map(|(key, v)| (key, &**v)).collect();
         let now = Instant::now();
-        let mut shown = ours.clone();
-        shown.retain(|key, _| published.withheld.get(key).is_none_or(|until| now >= *until));
+        let mut exported = ours.clone();
+        exported.retain(|key, _| published.withheld.get(key).is_none_or(|until| now >= *until));
         for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
             for (name, help, value) in GAUGES {
-                let metrics = shown.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
+                let metrics = exported.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
                 take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
             }
         }
         for (name, help, value) in FLOWS {
-            let metrics = shown.iter().filter_map(|(key, variant)| self.flow(key, variant, value));
+            let metrics = exported.iter().filter_map(|(key, variant)| self.flow_gauge(key, variant, value));
             take(family(name, help, MetricType::GAUGE, metrics));
         }
-        let policies = shown.iter().flat_map(|(key, variant)| self.policies(key, variant));
-        let help = "Replicas as each policy has it, where several are compared: running is what the workload asks for.";
+        let policies = exported.iter().flat_map(|(key, variant)| self.policy_gauges(key, variant));
+        let help =
+            "Replicas by policy, where several are compared; running is the workload's current number.";
         take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
-        take(self.scalings(published, &shown));
-        take(self.states(&ours));
+        take(self.scaling_counters(published, &exported));
+        take(self.state_gauges(&ours));
     }
 
-    /// One gauge of a variant; `None` where autoscalers are told nothing.
+    /// A gauge of a variant; `None` if no target is published to autoscalers.
     fn gauge(
         &self,
         key: &VariantKey,
@@ -81,36 +81,37 @@ impl VariantSeries {
         value: fn(u32, u32) -> f64,
     ) -> Option<Metric> {
         let (now, target) = (variant.current?, variant.signal()?);
-        Some(self.of_variant(key, variant, value(now, target)))
+        Some(self.variant_gauge(key, variant, &[], value(now, target)))
     }
 
-    /// One gauge of what the throughput analyzer counted; `None` where it was not asked.
-    fn flow(&self, key: &VariantKey, variant: &PublishedVariant, value: fn(&Flow) -> f64) -> Option<Metric> {
+    /// A gauge from the throughput analyzer; `None` if that did not run.
+    fn flow_gauge(
+        &self,
+        key: &VariantKey,
+        variant: &PublishedVariant,
+        value: fn(&Flow) -> f64,
+    ) -> Option<Metric> {
         let decision = variant.decision.as_ref()?;
         let shadow = decision.shadow.iter().flat_map(|shadow| &shadow.steps);
         let flow = decision.steps.iter().chain(shadow).find_map(|step| step.reason.flow())?;
-        Some(self.of_variant(key, variant, value(flow)))
+        Some(self.variant_gauge(key, variant, &[], value(flow)))
     }
 
-    /// What runs and what analyzers would have, side by side, where an analyzer is only shown: its target is published to
-    /// nobody, and no HPA reads this.
-    fn policies(&self, key: &VariantKey, variant: &PublishedVariant) -> Vec<Metric> {
+    /// Current replicas and the target of each analyzer, in mode `recommend` or with a shadow analyzer. Autoscalers do
+    /// not read these.
+    fn policy_gauges(&self, key: &VariantKey, variant: &PublishedVariant) -> Vec<Metric> {
         let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
         let Some(decision) = variant.decision.as_ref().filter(compared) else { return Vec::new() };
         let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.word(), shadow.target()));
         let own = [("running", decision.current), (decision.analyzer.word(), decision.decided())];
         let one = |(policy, replicas): (&str, u32)| {
-            self.labelled(key, variant, &[("policy", policy)], f64::from(replicas))
+            self.variant_gauge(key, variant, &[("policy", policy)], f64::from(replicas))
         };
         own.into_iter().chain(shadow).map(one).collect()
     }
 
-    fn of_variant(&self, key: &VariantKey, variant: &PublishedVariant, value: f64) -> Metric {
-        self.labelled(key, variant, &[], value)
-    }
-
-    /// A gauge of a variant, with these labels beside its own.
-    fn labelled(
+    /// A gauge of a variant with additional labels.
+    fn variant_gauge(
         &self,
         key: &VariantKey,
         variant: &PublishedVariant,
@@ -129,7 +130,7 @@ impl VariantSeries {
         metric
     }
 
-    fn scalings(&self, published: &Published, shown: &Shown<'_>) -> MetricFamily {
+    fn scaling_counters(&self, published: &Published, exported: &ExportedVariants<'_>) -> MetricFamily {
         let counter = |(key, count): (&ScalingKey, &u64)| {
             let mut metric = self.metric(&[
                 ("direction", key.direction),
@@ -144,14 +145,15 @@ impl VariantSeries {
             metric
         };
         let metrics =
-            published.scalings.iter().filter(|(key, _)| shown.contains_key(&key.variant)).map(counter);
-        family("wva_replica_scaling_total", "Changes of a variant's target.", MetricType::COUNTER, metrics)
+            published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant)).map(counter);
+        let help = "Number of changes of a variant's target.";
+        family("wva_replica_scaling_total", help, MetricType::COUNTER, metrics)
     }
 
-    fn states(&self, ours: &Shown<'_>) -> MetricFamily {
+    fn state_gauges(&self, ours: &ExportedVariants<'_>) -> MetricFamily {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for variant in ours.values() {
-            *counts.entry(state(variant)).or_default() += 1;
+            *counts.entry(variant.conditions.ready.reason).or_default() += 1;
         }
         let metrics = counts.into_iter().map(|(state, count)| {
             let mut metric = self.metric(&[("state", state)]);
@@ -160,11 +162,11 @@ impl VariantSeries {
             metric.set_gauge(gauge);
             metric
         });
-        let help = "Managed variants by the reason of their Ready condition.";
+        let help = "Number of managed variants by the reason of their Ready condition.";
         family("wva_variants", help, MetricType::GAUGE, metrics)
     }
 
-    /// A metric with these labels and that of the instance, in order of name, as the exposition has them.
+    /// A metric with these labels and the instance label, sorted by name as in the exposition format.
     fn metric(&self, labels: &[(&str, &str)]) -> Metric {
         let instance = self.reach.instance().map(|instance| ("controller_instance", instance));
         let mut labels: Vec<_> = labels.iter().copied().chain(instance).collect();
@@ -173,32 +175,36 @@ impl VariantSeries {
     }
 }
 
-/// A figure from the current replicas and the target.
+/// Value from current replicas and target.
 type Figure = fn(u32, u32) -> f64;
 
-/// The gauges of a variant: name, help and figure.
+/// Gauges of a variant: name, help and value.
 const GAUGES: [(&str, &str, Figure); 3] = [
-    ("desired_replicas", "Replicas the variant should have.", |_, target| f64::from(target)),
-    ("current_replicas", "Replicas the variant's workload asks for.", |now, _| f64::from(now)),
-    ("desired_ratio", "Desired replicas over current ones; desired where current is 0.", |now, target| {
-        f64::from(target) / f64::from(now.max(1))
-    }),
+    ("desired_replicas", "Desired replicas of the variant.", |_, target| f64::from(target)),
+    ("current_replicas", "Current replicas of the variant's workload.", |now, _| f64::from(now)),
+    (
+        "desired_ratio",
+        "Desired divided by current replicas; desired replicas if current is 0.",
+        |now, target| f64::from(target) / f64::from(now.max(1)),
+    ),
 ];
 
-/// A figure of what the throughput analyzer counted.
+/// Value from the flow of the throughput analyzer.
 type FlowFigure = fn(&Flow) -> f64;
 
-/// Gauges of the throughput analyzer: name, help and figure. The first two are the model's, with each of its variants.
+/// Gauges of the throughput analyzer: name, help and value. The first two are per model, repeated for each variant.
 const FLOWS: [(&str, &str, FlowFigure); 3] = [
-    ("wva_arrivals_per_second", "Requests a second that arrive for the variant's model.", |flow| {
+    ("wva_arrivals_per_second", "Requests per second that arrive for the variant's model.", |flow| {
         flow.arrivals
     }),
-    ("wva_forecast_per_second", "Requests a second that are expected after a cold start.", |flow| {
-        flow.forecast
-    }),
+    (
+        "wva_forecast_per_second",
+        "Requests per second expected for the variant's model after a cold start.",
+        |flow| flow.forecast,
+    ),
     (
         "wva_replica_throughput_per_second",
-        "Requests a second that a replica of the variant does; 0 before it is learnt.",
+        "Requests per second that a replica of the variant completes; 0 until it is learned.",
         |flow| flow.throughput,
     ),
 ];
@@ -217,10 +223,6 @@ fn family(name: &str, help: &str, kind: MetricType, metrics: impl Iterator<Item 
     family.set_field_type(kind);
     family.set_metric(metrics.collect());
     family
-}
-
-fn state(variant: &PublishedVariant) -> &'static str {
-    variant.conditions.ready.reason
 }
 
 #[cfg(test)]

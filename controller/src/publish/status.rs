@@ -1,6 +1,5 @@
-//! Writes what was published into each object's status, as a JSON merge patch: `null` removes, which server-side apply
-//! cannot do to fields another manager co-owns. Always works from the newest publication, so nothing queues up, and a
-//! failed write never holds up a cycle.
+//! Writes publications to the status of objects as JSON merge patches: `null` removes fields, which server-side apply
+//! cannot do if another manager co-owns them. It always writes the newest publication, and never delays a cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,47 +20,46 @@ use wva_scaling::VariantKey;
 
 use crate::model::published::{Published, PublishedVariant, Reader, StatusTargets};
 use crate::model::reported::controller_state;
-use crate::model::written::Written;
+use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::variants::OwnershipView;
 use crate::observe::watches::variant::revision;
-use crate::publish::external_metrics::values::LATEST_CONFIRMATION;
+use crate::publish::external_metrics::values::CONFIRMATION_DEADLINE;
 
-/// `lastRunTime` alone is no reason to write more often than this: thousands of idle variants would keep the API server
-/// busy.
+/// Minimum interval of writes that only update `lastRunTime`, to limit the load of idle variants on the API server.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
-/// Longest time one write may take.
+/// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Writes under way at once.
+/// Concurrent writes.
 const CONCURRENCY: usize = 8;
-/// First and longest wait after a failed write.
+/// First and maximum delay after a failed write.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
-/// Brings the objects' status up to what was published.
+/// Writes publications to the status of objects.
 pub struct StatusWriter {
     client: Client,
     reach: OwnershipView,
-    /// What this process last wrote, by object.
-    written: BTreeMap<VariantKey, Ours>,
-    /// Which statuses cannot be written.
+    /// Statuses last written by this process.
+    written: BTreeMap<VariantKey, WrittenStatus>,
+    /// Statuses whose writes fail.
     failing: RepeatCounters<VariantKey>,
     status_targets: watch::Sender<StatusTargets>,
 }
 
 /// A status that this process wrote.
-struct Ours {
-    /// Of the object.
+struct WrittenStatus {
+    /// UID of the object.
     uid: String,
-    written: Written,
-    /// Of the object with this status; `None` where it is not known.
+    fingerprint: StatusFingerprint,
+    /// Revision of the object after the write; `None` if unknown.
     revision: Option<u64>,
 }
 
-/// The status a variant should have, given the one it has; `None` where there is nothing to write.
+/// The status that a variant should have, or `None` if the present one needs no write.
 #[must_use]
-pub(crate) fn wanted(
+pub(crate) fn desired_status(
     variant: &PublishedVariant,
-    before: &Written,
+    before: &StatusFingerprint,
     now: Timestamp,
     interval: Duration,
 ) -> Option<VariantAutoscalingStatus> {
@@ -77,22 +75,22 @@ pub(crate) fn wanted(
         actuation: variant.decision.as_ref().map(|_| Actuation { applied: variant.signal().is_some() }),
         learned: variant.learned.clone(),
         controller_state: Some(controller_state(variant)),
-        conditions: variant.conditions.dated(before, variant.generation, now),
+        conditions: variant.conditions.with_times(before, variant.generation, now),
     };
-    // The time of the last run alone is no change, until it is due. A time from the future, by a clock that was set back
-    // since, must not stop the heartbeat until then.
-    let due = before.last_run.is_none_or(|t| age(t, now) >= heartbeat_after(interval));
-    let heartbeat = due && status.desired_optimized_alloc.is_some();
-    (heartbeat || !before.says(&status)).then_some(status)
+    // `lastRunTime` alone is written at the heartbeat. A time in the future, from a clock that was set back, must not
+    // stop the heartbeat.
+    let is_due = before.last_run.is_none_or(|t| age(t, now) >= heartbeat_after(interval));
+    let heartbeat = is_due && status.desired_optimized_alloc.is_some();
+    (heartbeat || !before.matches(&status)).then_some(status)
 }
 
-/// The age at which a status is confirmed, where cycles are so far apart.
+/// Age at which a status is written again, given the interval of cycles.
 fn heartbeat_after(interval: Duration) -> SignedDuration {
     let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
-    HEARTBEAT.min(LATEST_CONFIRMATION.saturating_sub(interval))
+    HEARTBEAT.min(CONFIRMATION_DEADLINE.saturating_sub(interval))
 }
 
-/// The merge patch that makes a status this one, whatever it was.
+/// Merge patch that replaces the whole status.
 #[must_use]
 pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
     json!({"status": {
@@ -106,19 +104,19 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
 }
 
 impl StatusWriter {
-    /// A writer to what is within reach, which knows the statuses that are there.
+    /// Creates a writer for variants within reach.
     #[must_use]
     pub fn new(client: Client, reach: OwnershipView, status_targets: watch::Sender<StatusTargets>) -> Self {
-        // Those of an earlier term may have been overwritten since.
+        // The statuses may have been overwritten since an earlier term.
         status_targets.send_replace(StatusTargets::new());
         Self { client, reach, written: BTreeMap::new(), failing: RepeatCounters::default(), status_targets }
     }
 
-    /// Publishes which due steps have their target in the status: those of which there is nothing to write.
-    fn publish_targets(&self, published: &Published, due: &[(VariantKey, Written)]) {
+    /// Publishes which due steps have their target in the status, that is, have no pending write.
+    fn publish_targets(&self, published: &Published, due: &[(VariantKey, StatusFingerprint)]) {
         let to_write: BTreeSet<&VariantKey> = due.iter().map(|(key, _)| key).collect();
-        let steps = published.steps.iter().filter(|due| !to_write.contains(&due.variant));
-        let shown: StatusTargets = steps.filter_map(|due| status_target(published, &due.variant)).collect();
+        let steps = published.steps.iter().filter(|step| !to_write.contains(&step.variant));
+        let shown: StatusTargets = steps.filter_map(|step| target_entry(published, &step.variant)).collect();
         self.status_targets.send_if_modified(|targets| {
             let is_new = *targets != shown;
             *targets = shown;
@@ -126,7 +124,7 @@ impl StatusWriter {
         });
     }
 
-    /// Writes at each publication, until the engine is gone.
+    /// Writes each publication until the engine ends.
     pub async fn run(mut self, mut published: Reader) {
         let mut backoff = Backoff::new(FIRST_BACKOFF, LONGEST_BACKOFF);
         let mut wait = backoff.next_delay();
@@ -148,100 +146,100 @@ impl StatusWriter {
         }
     }
 
-    /// Writes what differs; false where a write failed.
+    /// Writes all statuses that differ. Returns false if a write failed.
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
-        // Whoever has it meanwhile writes something else.
+        // Another controller may own a variant by now.
         let (variants, reach) = (&published.variants, &self.reach);
         self.written.retain(|key, ours| variants.contains_key(key) && reach.is_managed(key, &ours.uid));
         self.failing.retain(|key| variants.contains_key(key));
-        // The time of the cycle and not of the write, which a retry may make much later.
+        // Time of the cycle, because a retry may come much later.
         let now = published.at;
-        let due = self.due(published);
+        let due = self.due_writes(published);
         self.publish_targets(published, &due);
-        let mut left = due.len();
+        let mut remaining = due.len();
         let mut log = FailureLog::default();
         let (client, source, reach) = (self.client.clone(), published.clone(), self.reach.clone());
         let mut writes = stream::iter(due)
             .map(move |(key, before)| {
                 let (client, source, reach) = (client.clone(), source.clone(), reach.clone());
                 async move {
-                    // Made when its turn comes: after a start there may be thousands to write.
+                    // Built when its turn comes: after a start there may be thousands.
                     let variant = source.variants.get(&key).filter(|v| reach.is_managed(&key, &v.uid))?;
-                    let status = wanted(variant, &before, now, source.interval)?;
+                    let status = desired_status(variant, &before, now, source.interval)?;
                     let answer = write(&client, &key, &status).await;
-                    Some((key, variant.uid.clone(), Written::of(&status), answer))
+                    Some((key, variant.uid.clone(), StatusFingerprint::from_status(&status), answer))
                 }
             })
             .buffer_unordered(CONCURRENCY);
         while let Some(done) = writes.next().await {
-            let Some((key, uid, written, answer)) = done else {
-                left -= 1;
+            let Some((key, uid, fingerprint, answer)) = done else {
+                remaining -= 1;
                 continue;
             };
             log.note(&mut self.failing, &key, answer.as_ref().err());
             match answer {
                 Ok(revision) => {
-                    left -= 1;
-                    if published.steps.iter().any(|due| due.variant == key) {
-                        self.status_targets.send_modify(|all| all.extend(status_target(published, &key)));
+                    remaining -= 1;
+                    if published.steps.iter().any(|step| step.variant == key) {
+                        self.status_targets.send_modify(|all| all.extend(target_entry(published, &key)));
                     }
-                    self.written.insert(key, Ours { uid, written, revision });
+                    self.written.insert(key, WrittenStatus { uid, fingerprint, revision });
                 }
-                // The others would wait as long, one after the other, while newer decisions wait for them.
+                // The other writes would time out too, and delay newer decisions.
                 Err(WriteError::NoAnswer(_)) => break,
                 Err(WriteError::Refused(_)) => {}
             }
         }
-        log.write(left);
+        log.write(remaining);
         !log.has_failed
     }
 
-    /// The objects whose status differs from what was published, and what is remembered of it.
-    fn due(&self, published: &Published) -> Vec<(VariantKey, Written)> {
+    /// Variants whose status must be written, with the fingerprint of the present one.
+    fn due_writes(&self, published: &Published) -> Vec<(VariantKey, StatusFingerprint)> {
         let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
-            let before = self.before(key, variant);
-            wanted(variant, &before, published.at, published.interval)
+            let before = self.present_status(key, variant);
+            desired_status(variant, &before, published.at, published.interval)
                 .is_some()
                 .then(|| (key.clone(), before))
         };
         published.variants.iter().filter_map(of_variant).collect()
     }
 
-    /// What the object's status is: as this process last wrote it, unless the cache has a later state of the object.
-    /// Then somebody else may have written it since: an earlier leader, whose write came late, or a person.
-    fn before(&self, key: &VariantKey, variant: &PublishedVariant) -> Written {
+    /// Fingerprint of the present status: the last write of this process, or the cached object if that is newer. An
+    /// earlier leader's late write or a person may have changed it.
+    fn present_status(&self, key: &VariantKey, variant: &PublishedVariant) -> StatusFingerprint {
         let object = self.reach.variant(key);
         let revision = object.as_ref().and_then(|object| object.revision);
         let ours = self.written.get(key).filter(|ours| ours.uid == variant.uid);
-        // The cache may still show what was there before the write.
+        // The cache may not show the last write yet.
         match ours.filter(|ours| revision.zip(ours.revision).is_none_or(|(seen, wrote)| seen <= wrote)) {
-            Some(ours) => ours.written.clone(),
-            None => object.map(|object| object.status.written.clone()).unwrap_or_default(),
+            Some(ours) => ours.fingerprint.clone(),
+            None => object.map(|object| object.status.fingerprint.clone()).unwrap_or_default(),
         }
     }
 }
 
-/// The target that a publication has of a variant.
-fn status_target(published: &Published, key: &VariantKey) -> Option<(VariantKey, u32)> {
+/// Published target of a variant.
+fn target_entry(published: &Published, key: &VariantKey) -> Option<(VariantKey, u32)> {
     Some((key.clone(), published.variants.get(key)?.target()?))
 }
 
-/// Why a status was not written: what was tried, and the cause.
+/// Why a status was not written.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
-    /// The API server refused it, or could not be reached.
+    /// The API server refused it or was unreachable.
     #[error("{0}")]
     Refused(String),
-    /// It took too long.
+    /// The write timed out.
     #[error("{0}")]
     NoAnswer(String),
 }
 
-/// What one round of writes logs: at most one line about new failures, and one about those that are over.
+/// Log lines of one round of writes: at most one about new failures, and one about ended ones.
 #[derive(Default)]
 struct FailureLog {
     has_failed: bool,
-    /// The first failure that is to be logged, and how often it came up.
+    /// First failure to log, and how often it occurred.
     first: Option<(String, u64)>,
     ended: u64,
 }
@@ -263,17 +261,17 @@ impl FailureLog {
         }
     }
 
-    fn write(&self, left: usize) {
+    fn write(&self, remaining: usize) {
         if let Some((error, count)) = &self.first {
-            tracing::warn!(error, count, left, "Statuses could not be written; they are tried again");
+            tracing::warn!(error, count, remaining, "Writing statuses failed; retrying");
         }
         if self.ended > 0 {
-            tracing::info!(statuses = self.ended, "Statuses that could not be written are written again");
+            tracing::info!(statuses = self.ended, "Writing statuses succeeds again");
         }
     }
 }
 
-/// Writes a status; the revision of the object that has it, where the API server says so.
+/// Writes a status. Returns the revision of the object, if the API server reports it.
 async fn write(
     client: &Client,
     key: &VariantKey,
@@ -287,7 +285,7 @@ async fn write(
     let call = ApiCall { verb: "patch", resource: "variantautoscalings/status", namespace, name };
     match tokio::time::timeout(WRITE_TIMEOUT, api.patch_status(&key.name, &params, &patch)).await {
         Ok(Ok(object)) => Ok(revision(&object)),
-        // Deleted in the meantime: the watch will say so, and there is nothing left to write to.
+        // The object was deleted in the meantime.
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Ok(None),
         Ok(Err(error)) => Err(WriteError::Refused(call.describe_failure(&error))),
         Err(elapsed) => Err(WriteError::NoAnswer(call.describe_failure(&elapsed))),

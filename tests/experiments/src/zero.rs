@@ -107,8 +107,8 @@ async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut R
         lanes.iter().map(|lane| lane.figures(&clock.steps(&writes, lane.namespace()))).sum();
     figures.judge(report)?;
     let log = std::fs::read_to_string(install.process().log_path()).context("the program has no log")?;
-    let held = log.matches("A request came just before the step to zero").count();
-    let blind = log.matches("The last look before the step to zero does not show every server").count();
+    let held = log.matches("Scale to zero cancelled: a model server has a request").count();
+    let blind = log.matches("Final check before scale to zero: some model servers cannot be queried").count();
     Report::note("steps that the last look at the servers held back", held)?;
     Report::note("last looks that did not show every server", blind)?;
     say(&format!("({} s)", clock.instant.elapsed().as_secs()))

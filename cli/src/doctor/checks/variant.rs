@@ -1,7 +1,7 @@
 //! Whether the object follows the rules, and exactly one controller manages it.
 
 use k8s_openapi::jiff::SignedDuration;
-use wva_controller::{LONGEST_AGE, detect_orphan};
+use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_crds::names::{EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_rules::{Facts, Severity, apply_defaults, validate};
 
@@ -105,7 +105,7 @@ fn missing_confirmation(variant: &VariantState<'_>) -> Option<Finding> {
     if let Some(age) = variant.target_age() {
         let message =
             format!("no controller manages it: its target was last confirmed {} min ago", age.as_mins());
-        return (age > LONGEST_AGE).then(|| Finding::broken(message, remedy));
+        return (age > MAX_TARGET_AGE).then(|| Finding::broken(message, remedy));
     }
     let age = elapsed_since(text(variant.object, "/metadata/creationTimestamp"), variant.facts.now)?;
     let is_overdue = variant.condition("Ready").is_none() && age > FIRST_STATUS;

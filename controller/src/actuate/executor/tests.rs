@@ -1,4 +1,4 @@
-//! The order of signal and step, one step at a time of each variant, and what is said of those that fail.
+//! Order of signal and step, one step per variant at a time, and retries of failed steps.
 
 use serde_json::json;
 use tokio::sync::watch;
@@ -11,7 +11,7 @@ use crate::actuate::tests::{actuator, refuse_writes, replicas, step, workload};
 use crate::fixture::{decision, key, publication, published};
 use crate::model::published::Published;
 
-/// An executor at work on workload `d` of variant `a`.
+/// An executor that scales workload `d` of variant `a`.
 struct Bench {
     fake: FakeApi,
     sender: watch::Sender<Option<Arc<Published>>>,
@@ -27,7 +27,7 @@ impl Bench {
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
         let actuator = actuator(&fake, 2);
-        let reporter = Reporter { client: fake.client(), pod_name: None };
+        let reporter = EventReporter { client: fake.client(), pod_name: None };
         let (refused, refusals) = watch::channel(Arc::default());
         let (status_targets, targets) = watch::channel(StatusTargets::new());
         let executor = ScaleExecutor::new(actuator, targets, changed.clone(), refused, reporter);
@@ -35,12 +35,12 @@ impl Bench {
         Self { fake, sender, status_targets, changed, refusals, running }
     }
 
-    /// The target is `to`, and the step to it is due.
+    /// Publishes the target `to` and the step to it.
     fn publish(&self, from: u32, to: u32) {
         self.publish_with(
             from,
             to,
-            vec![DueStep { variant: key("a"), step: step(from, to), why: String::new() }],
+            vec![DueStep { variant: key("a"), step: step(from, to), reason: String::new() }],
         );
     }
 
@@ -50,160 +50,160 @@ impl Bench {
         self.sender.send_replace(Some(Arc::new(Published { steps, ..published })));
     }
 
-    /// The status shows this target.
+    /// Makes the status show this target.
     fn signal(&self, target: u32) {
         self.status_targets.send_modify(|targets| {
             targets.insert(key("a"), target);
         });
     }
 
-    /// Time until a cycle is asked for.
-    async fn ended(&self) -> Duration {
+    /// Time until a cycle is requested.
+    async fn time_to_requeue(&self) -> Duration {
         let began = Instant::now();
         self.changed.notified().await;
         began.elapsed()
     }
 }
 
-/// Lets the executor do all that it can do without the passing of time.
-async fn settled() {
+/// Lets the executor do everything it can without time passing.
+async fn settle() {
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_follows_its_signal() {
+async fn a_step_waits_for_its_signal() {
     for (from, to) in [(1, 0), (0, 1)] {
         let bench = Bench::new(from);
         bench.publish(from, to);
-        tokio::time::sleep(SIGNAL_UP / 2).await;
-        assert_eq!(replicas(&bench.fake), u64::from(from), "{from} -> {to}: there is no signal yet");
+        tokio::time::sleep(SIGNAL_WAIT_UP / 2).await;
+        assert_eq!(replicas(&bench.fake), u64::from(from), "{from} -> {to}: before the signal");
         bench.signal(to);
-        assert!(bench.ended().await == Duration::ZERO);
+        assert!(bench.time_to_requeue().await == Duration::ZERO);
         assert_eq!(replicas(&bench.fake), u64::from(to));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_to_zero_that_was_taken_back_is_not_taken() {
+async fn a_withdrawn_step_to_zero_is_not_executed() {
     let bench = Bench::new(1);
     bench.publish(1, 0);
-    tokio::time::sleep(SIGNAL_UP / 2).await;
+    tokio::time::sleep(SIGNAL_WAIT_UP / 2).await;
     bench.publish_with(1, 1, Vec::new());
     bench.signal(0);
-    bench.ended().await;
+    bench.time_to_requeue().await;
     assert_eq!(replicas(&bench.fake), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_signal_nothing_goes_to_zero_and_a_wake_comes_all_the_same() {
+async fn without_a_signal_a_wake_runs_and_a_step_to_zero_does_not() {
     let bench = Bench::new(1);
     bench.publish(1, 0);
-    assert!(bench.ended().await >= SIGNAL_DOWN + PAUSE);
+    assert!(bench.time_to_requeue().await >= SIGNAL_WAIT_DOWN + RETRY_DELAY);
     assert_eq!(replicas(&bench.fake), 1);
     let bench = Bench::new(0);
     bench.publish(0, 1);
-    assert!(bench.ended().await == SIGNAL_UP);
+    assert!(bench.time_to_requeue().await == SIGNAL_WAIT_UP);
     assert_eq!(replicas(&bench.fake), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_steps_wait_for_no_signal() {
+async fn other_steps_do_not_wait_for_a_signal() {
     let bench = Bench::new(1);
     bench.publish(1, 3);
-    assert!(bench.ended().await == Duration::ZERO);
+    assert!(bench.time_to_requeue().await == Duration::ZERO);
     assert_eq!(replicas(&bench.fake), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variant_has_one_step_at_a_time_and_another_after_it() {
+async fn a_variant_has_one_step_at_a_time() {
     let bench = Bench::new(1);
     bench.fake.reply_to_all(Reply::Hang);
     for _ in 0..3 {
         bench.publish(1, 2);
         tokio::task::yield_now().await;
     }
-    let took = bench.ended().await;
-    assert!(took >= PAUSE, "{took:?}: it failed, and there is a pause");
+    let took = bench.time_to_requeue().await;
+    assert!(took >= RETRY_DELAY, "{took:?}: it failed and is delayed");
     assert_eq!(bench.fake.count(|_| true), 1);
     bench.fake.clear_rule();
     bench.publish(1, 2);
-    bench.ended().await;
+    bench.time_to_requeue().await;
     assert_eq!(replicas(&bench.fake), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_told_at_once_and_tried_again_ever_later() {
+async fn a_refusal_is_reported_at_once_and_retries_back_off() {
     let bench = Bench::new(1);
     let is_refused = || bench.refusals.borrow().since(&key("a"), std::time::Instant::now()).is_some();
     refuse_writes(&bench.fake, 403);
     for pause in [10, 20, 40] {
         bench.publish(1, 2);
-        assert!(bench.ended().await < PAUSE, "another variant may be chosen at once");
+        assert!(bench.time_to_requeue().await < RETRY_DELAY, "another variant may be chosen at once");
         assert!(is_refused());
-        assert_eq!(bench.ended().await.as_secs(), pause);
+        assert_eq!(bench.time_to_requeue().await.as_secs(), pause);
     }
-    assert_eq!(bench.fake.count(|_| true), 6, "a look and a write each");
+    assert_eq!(bench.fake.count(|_| true), 6, "a read and a write each");
     bench.fake.clear_rule();
     bench.publish(1, 2);
-    bench.ended().await;
+    bench.time_to_requeue().await;
     assert!(!is_refused());
     assert_eq!(replicas(&bench.fake), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_step_holds_back_no_other_of_its_variant() {
+async fn a_refused_step_delays_no_other_of_its_variant() {
     let bench = Bench::new(3);
     refuse_writes(&bench.fake, 403);
     bench.publish(3, 2);
-    bench.ended().await;
+    bench.time_to_requeue().await;
     let began = Instant::now();
-    // The same step waits; another one does not, though it waits itself once it is refused as well.
+    // The same step waits. Another one does not, but waits itself once it is refused.
     for (to, asked) in [(2, 2), (1, 4), (1, 4), (4, 6), (4, 6), (1, 6)] {
         bench.publish(3, to);
-        settled().await;
+        settle().await;
         assert_eq!(bench.fake.count(|_| true), asked, "3 -> {to}");
     }
     bench.fake.clear_rule();
     bench.publish(3, 8);
-    bench.ended().await;
-    settled().await;
+    bench.time_to_requeue().await;
+    settle().await;
     assert_eq!((replicas(&bench.fake), began.elapsed()), (8, Duration::ZERO));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_decided_while_a_step_failed_is_carried_out_at_once() {
+async fn a_step_decided_during_a_failing_one_runs_at_once() {
     let bench = Bench::new(1);
     bench.publish(1, 0);
-    settled().await;
+    settle().await;
     bench.publish(1, 3);
-    // There is no signal for the step to zero, and nothing more is published.
-    let took = bench.ended().await;
-    assert!(took == SIGNAL_DOWN, "{took:?}");
+    // The step to zero has no signal, and nothing more is published.
+    let took = bench.time_to_requeue().await;
+    assert!(took == SIGNAL_WAIT_DOWN, "{took:?}");
     assert_eq!(replicas(&bench.fake), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn pauses_of_variants_that_are_gone_are_forgotten() {
+async fn pauses_of_removed_variants_are_dropped() {
     let bench = Bench::new(3);
     refuse_writes(&bench.fake, 403);
     bench.publish(3, 2);
-    bench.ended().await;
+    bench.time_to_requeue().await;
     bench.sender.send_replace(Some(Arc::default()));
-    settled().await;
+    settle().await;
     bench.fake.clear_rule();
     bench.publish(3, 2);
-    bench.ended().await;
+    bench.time_to_requeue().await;
     assert_eq!(replicas(&bench.fake), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_down_refuses_nothing() {
+async fn an_unavailable_api_server_is_no_refusal() {
     let bench = Bench::new(1);
     refuse_writes(&bench.fake, 503);
     bench.publish(1, 2);
-    assert_eq!(bench.ended().await, PAUSE);
+    assert_eq!(bench.time_to_requeue().await, RETRY_DELAY);
     assert_eq!(**bench.refusals.borrow(), Refusals::default());
 }
 
@@ -215,12 +215,12 @@ async fn it_ends_with_the_engine() {
 }
 
 #[test]
-fn a_failure_is_told_once_until_it_is_over() {
-    let failure = Failure { why: "no".into(), pause: PAUSE };
+fn a_failure_is_logged_once_until_it_ends() {
+    let failure = StepFailure { cause: "no".into(), pause: RETRY_DELAY };
     let mut failing = BTreeSet::new();
-    tell(&key("a"), Some(&failure), &mut failing);
-    tell(&key("a"), Some(&failure), &mut failing);
+    log_new_failure(&key("a"), Some(&failure), &mut failing);
+    log_new_failure(&key("a"), Some(&failure), &mut failing);
     assert_eq!(failing.len(), 1);
-    tell(&key("a"), None, &mut failing);
+    log_new_failure(&key("a"), None, &mut failing);
     assert!(failing.is_empty());
 }

@@ -1,4 +1,4 @@
-//! From caches, samples and memory to the values of a Snapshot: what counts as a variant, and as a replica.
+//! Values of a Snapshot from caches, samples and memory: variants and replicas.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::collect::signals::Query;
 use crate::fixture::{CREATED, Cluster, gpu_pod};
 use crate::observe::variants::{Ownership, managed_variants};
 
-/// A cluster, what Prometheus answered, and the Snapshot made from both.
+/// A cluster, answers of Prometheus, and the Snapshot made from both.
 struct Case {
     cluster: Cluster,
     samples: Samples,
@@ -26,7 +26,7 @@ struct Case {
 
 impl Case {
     fn new() -> Self {
-        // Ten minutes after everything was made.
+        // Ten minutes after the objects were created.
         let wall = CREATED.parse::<Timestamp>().unwrap() + Duration::from_mins(10);
         let at = Moment { now: Instant::now() + Duration::from_hours(1), wall };
         Self {
@@ -38,8 +38,8 @@ impl Case {
         }
     }
 
-    /// Variant `a` of model `m` with these pods, as many of which are ready as there are.
-    fn of(pods: &[&str]) -> Self {
+    /// Variant `a` of model `m` with these pods and as many ready replicas.
+    fn with_pods(pods: &[&str]) -> Self {
         let mut case = Self::new();
         let replicas = u32::try_from(pods.len()).unwrap();
         case.cluster.variant("a", "m", json!({})).deployment("a", replicas, replicas);
@@ -49,11 +49,11 @@ impl Case {
         case
     }
 
-    fn take_in(&mut self, answers: impl Into<Vec<Answer>>) {
+    fn add_answers(&mut self, answers: impl Into<Vec<Answer>>) {
         self.samples.add_round(self.at.now, answers.into());
     }
 
-    /// `kv` and `queue` by pod, all of `age` seconds, served under `model`.
+    /// Adds `kv` and `queue` by pod, sampled `age` seconds ago, served under `model`.
     fn load(&mut self, model: &str, age: f64, pods: &[(&str, f64, f64)]) {
         let labels = |pod: &str, signal: &str| json!({"namespace": "ns", "pod": pod, "model_name": model, "signal": signal});
         let (mut kvs, mut queues, mut ages) = (vec![], vec![], vec![]);
@@ -62,7 +62,7 @@ impl Case {
             queues.push((labels(pod, ""), queue.to_string()));
             ages.extend(["kv", "queue"].map(|signal| (labels(pod, signal), age.to_string())));
         }
-        self.take_in([
+        self.add_answers([
             answer(Query::KvUsage, &kvs),
             answer(Query::Queue, &queues),
             answer(Query::SampleAge, &ages),
@@ -87,7 +87,6 @@ impl Case {
         self.assembled().snapshot.models[0].variants[0].clone()
     }
 
-    /// The only replica.
     fn replica(&mut self) -> Replica {
         let mut replicas = self.variant().replicas;
         assert_eq!(replicas.len(), 1);
@@ -115,12 +114,12 @@ fn h100_label() -> Value {
     json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}}})
 }
 
-fn said(pod: &str, kv: f64, queue: f64) -> (String, Option<f64>, Option<f64>) {
+fn load(pod: &str, kv: f64, queue: f64) -> (String, Option<f64>, Option<f64>) {
     (pod.to_owned(), Some(kv), Some(queue))
 }
 
 #[test]
-fn a_snapshot_carries_what_caches_and_samples_say() {
+fn a_snapshot_contains_data_of_caches_and_samples() {
     let mut case = Case::new();
     case.cluster
         .variant(
@@ -149,7 +148,7 @@ fn a_snapshot_carries_what_caches_and_samples_say() {
 }
 
 #[test]
-fn variants_of_one_model_are_one_model_and_namespaces_are_not_mixed() {
+fn variants_of_one_model_are_grouped_by_namespace() {
     let mut case = Case::new();
     for (name, model) in [("a", "m"), ("b", "m"), ("c", "other")] {
         case.cluster.variant(name, model, json!({})).deployment(name, 1, 1);
@@ -167,8 +166,8 @@ fn variants_of_one_model_are_one_model_and_namespaces_are_not_mixed() {
 }
 
 #[test]
-fn pods_of_a_workload_count_by_their_owner_until_they_leave() {
-    let mut case = Case::of(&["x"]);
+fn pods_of_a_workload_count_by_owner_until_deletion() {
+    let mut case = Case::with_pods(&["x"]);
     case.cluster.deployment("a-2", 1, 1).pod("a-2-0", "a-2").pod_with("a-3", "Job", "a", json!({}));
     case.cluster.pod_with("a-4", "ReplicaSet", "a-rs", json!({"metadata": {"namespace": "elsewhere"}}));
     case.cluster.pod_with(
@@ -178,22 +177,22 @@ fn pods_of_a_workload_count_by_their_owner_until_they_leave() {
         json!({"metadata": {"deletionTimestamp": CREATED}}),
     );
     case.load("m", 1.0, &["x", "a-2-0", "a-3", "a-4", "leaves", "gone"].map(|pod| (pod, 0.1, 0.0)));
-    assert_eq!(case.replicas(), [said("x", 0.1, 0.0)]);
+    assert_eq!(case.replicas(), [load("x", 0.1, 0.0)]);
     assert_eq!(case.assembled().unmapped, 2, "a-4 is in another namespace, and gone is nowhere");
 }
 
 #[test]
-fn of_the_ranks_in_one_pod_the_worst_counts() {
+fn the_most_loaded_rank_of_a_pod_counts() {
     for (first, second) in [("a-0-rank-0", "a-0-rank-1"), ("a-0-rank-1", "a-0-rank-0")] {
-        let mut case = Case::of(&["a-0"]);
+        let mut case = Case::with_pods(&["a-0"]);
         case.load("m", 1.0, &[(first, 0.9, 0.0), (second, 0.1, 7.0)]);
-        assert_eq!(case.replicas(), [said("a-0", 0.9, 7.0)]);
+        assert_eq!(case.replicas(), [load("a-0", 0.9, 7.0)]);
     }
 }
 
 #[test]
-fn an_object_that_is_set_aside_gives_up_its_target() {
-    let mut case = Case::of(&["a-0", "a-1"]);
+fn an_invalid_object_loses_its_target() {
+    let mut case = Case::with_pods(&["a-0", "a-1"]);
     let with_cost = |cost: &str| json!({"spec": {"variantCost": cost}, "status": {"desiredOptimizedAlloc": {"numReplicas": 4, "accelerator": "", "lastRunTime": CREATED}}});
     case.cluster.variant("a", "m", with_cost("10"));
     assert_eq!(case.variant().desired, Some(4));
@@ -201,14 +200,14 @@ fn an_object_that_is_set_aside_gives_up_its_target() {
     assert!(case.assembled().snapshot.models.is_empty());
     case.at.now += Duration::from_hours(2);
     case.cluster.variant("a", "m", with_cost("10"));
-    assert_eq!(case.variant().desired, None, "not one of two hours ago");
+    assert_eq!(case.variant().desired, None, "the target of two hours ago is gone");
 }
 
 #[test]
-fn what_is_not_managed_is_not_in_it() {
+fn unmanaged_variants_are_left_out() {
     let mut case = Case::new();
     let label = |value: &str| json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": value}}});
-    // No instance has an empty name: no other controller manages it, and this one reports what is wrong with it.
+    // No instance has an empty name, so this controller manages the variant and reports the error.
     for (name, extra) in [("labelled", label("x")), ("plain", json!({})), ("empty", label(""))] {
         case.cluster.variant(name, "m", extra).deployment(name, 1, 1);
     }
@@ -223,8 +222,8 @@ fn what_is_not_managed_is_not_in_it() {
 }
 
 #[test]
-fn a_pod_from_the_future_has_just_started() {
-    let mut case = Case::of(&[]);
+fn a_pod_created_in_the_future_is_new() {
+    let mut case = Case::with_pods(&[]);
     case.cluster.deployment("a", 1, 0);
     let created = json!({"metadata": {"creationTimestamp": "2027-01-01T00:00:00Z"}});
     case.cluster.pod_with("a-0", "ReplicaSet", "a-rs", created);

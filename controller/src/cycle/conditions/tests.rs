@@ -1,23 +1,22 @@
-//! Every reason that can be reached today, from a decision over a snapshot; and that a message helps.
+//! Each reason from a decision on a snapshot, and the messages.
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::fixture::{decision, replicas};
 
-/// `Ready`, `MetricsAvailable` and `OptimizationReady`, a `!` before what does not hold.
+/// Reasons of `Ready`, `MetricsAvailable` and `OptimizationReady`, False ones with a leading `!`.
 fn reasons(c: &Conditions) -> [String; 3] {
     [&c.ready, &c.metrics_available, &c.optimization_ready]
-        .map(|d| format!("{}{}", if d.holds { "" } else { "!" }, d.reason))
+        .map(|d| format!("{}{}", if d.is_true { "" } else { "!" }, d.reason))
 }
 
-/// Conditions of a variant that had a target.
 fn decided(decision: &Decision) -> Conditions {
-    conditions(Outlook::Decided { decision, query_error: None, had_target: true, newly_ready: None })
+    conditions(ConditionSource::Decided { decision, query_error: None, had_target: true, newly_ready: None })
 }
 
 #[test]
-fn a_decision_gives_the_reasons_of_the_api() {
+fn each_decision_gives_the_reasons_of_the_api() {
     let ok = || replicas(2, 0.5, "1s");
     let mode = |mode: &str| json!({"replicas": ok(), "mode": mode});
     let loading =
@@ -34,7 +33,7 @@ fn a_decision_gives_the_reasons_of_the_api() {
         (json!({"desired": 3}), had, answers, ["SafetyNet", "!MetricsMissing", "SafetyNet"]),
         (json!({"desired": 3, "mode": "fixed=3"}), had, answers, ["Fixed", "!MetricsMissing", "SafetyNet"]),
         (json!({"desired": 3}), had, failed, ["SafetyNet", "!PrometheusError", "SafetyNet"]),
-        // It is reported at once, while what was known before still counts.
+        // The error is reported at once, while the last values still count.
         (json!({"replicas": ok()}), had, failed, ["Ready", "!PrometheusError", "SaturationOnlyMode"]),
         (stale, had, answers, ["SafetyNet", "!MetricsStale", "SafetyNet"]),
         (json!({}), none, answers, ["!MetricsUnavailable", "!MetricsMissing", "!MetricsUnavailable"]),
@@ -58,10 +57,14 @@ fn a_decision_gives_the_reasons_of_the_api() {
     for (variant, had_target, failed, want) in cases {
         let decision = decision(variant.clone(), json!({}));
         let query_error = failed.then_some("Prometheus did not answer");
-        let c =
-            conditions(Outlook::Decided { decision: &decision, query_error, had_target, newly_ready: None });
+        let c = conditions(ConditionSource::Decided {
+            decision: &decision,
+            query_error,
+            had_target,
+            newly_ready: None,
+        });
         assert_eq!(reasons(&c), want, "{variant}");
-        assert_eq!((c.target_resolved.holds, c.target_resolved.reason), (true, "TargetFound"));
+        assert_eq!((c.target_resolved.is_true, c.target_resolved.reason), (true, "TargetFound"));
     }
 }
 
@@ -81,93 +84,93 @@ fn the_reason_names_the_analyzer_that_decided() {
 }
 
 #[test]
-fn a_replica_with_one_of_the_two_signals_is_told_apart() {
-    let said = |replicas: Value| {
+fn a_missing_signal_is_named() {
+    let message = |replicas: Value| {
         let c = decided(&decision(json!({"replicas": replicas}), json!({})));
-        assert_eq!((c.metrics_available.holds, c.metrics_available.reason), (true, "MetricsFound"));
+        assert_eq!((c.metrics_available.is_true, c.metrics_available.reason), (true, "MetricsFound"));
         c.metrics_available.message
     };
-    assert_eq!(said(replicas(2, 0.5, "1s")), "2 replica(s) report the metrics that count");
+    assert_eq!(message(replicas(2, 0.5, "1s")), "2 replica(s) report metrics");
     let (kv, queue) = (json!({"pod": "a-0", "kv": 0.5}), json!({"pod": "a-1", "queue": 0}));
     assert_eq!(
-        said(json!([queue])),
-        "1 replica(s) report the metrics that count; 1 of them lack the KV use (vllm:kv_cache_usage_perc), which counts as 0"
+        message(json!([queue])),
+        "1 replica(s) report metrics; 1 of them without KV cache usage (vllm:kv_cache_usage_perc), counted as 0"
     );
-    let both = said(json!([kv, queue]));
+    let both = message(json!([kv, queue]));
     assert!(
-        both.contains("; 1 of them lack the KV use (")
-            && both.contains("; 1 of them lack the queue length ("),
+        both.contains("; 1 of them without KV cache usage (")
+            && both.contains("; 1 of them without queue length ("),
         "{both}"
     );
 }
 
 #[test]
-fn an_object_without_a_decision_is_not_ready_and_says_why() {
-    let conflict = Unusable::Conflict { with: "older".into(), target: "Deployment/d".into() };
-    let invalid = Unusable::Invalid("spec.variantCost: found \"cheap\"".into());
-    for (outlook, want, message) in [
+fn an_object_without_a_decision_is_not_ready() {
+    let conflict = VariantError::Conflict { with: "older".into(), target: "Deployment/d".into() };
+    let invalid = VariantError::Invalid("spec.variantCost: found \"cheap\"".into());
+    for (source, want, message) in [
         (
-            Outlook::Unusable(&invalid),
+            ConditionSource::Invalid(&invalid),
             ["!InvalidConfiguration", "!MetricsMissing", "!InvalidConfiguration"],
             "found \"cheap\"",
         ),
         (
-            Outlook::Unusable(&conflict),
+            ConditionSource::Invalid(&conflict),
             ["!TargetConflict", "!MetricsMissing", "!SkippedProcessing"],
             "'older'",
         ),
         (
-            Outlook::NoTarget {
+            ConditionSource::NoTarget {
                 kind: "Deployment",
                 name: "d",
-                seen: true,
-                sight: Some(Availability::Watched),
+                existed: true,
+                availability: Some(Availability::Watched),
             },
             ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
             "Target deployment 'd' no longer exists",
         ),
         (
-            Outlook::NoTarget {
+            ConditionSource::NoTarget {
                 kind: "StatefulSet",
                 name: "s",
-                seen: false,
-                sight: Some(Availability::Watched),
+                existed: false,
+                availability: Some(Availability::Watched),
             },
             ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
             "Target statefulset 's' does not exist yet",
         ),
     ] {
-        let c = conditions(outlook);
+        let c = conditions(source);
         assert_eq!(reasons(&c), want.map(str::to_owned));
         assert!(c.ready.message.contains(message), "{}", c.ready.message);
     }
 }
 
 #[test]
-fn a_workload_that_cannot_be_seen_is_not_said_to_be_missing() {
+fn an_unreadable_workload_is_not_reported_as_missing() {
     let lws = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
-    for (kind, sight, message) in [
+    for (kind, availability, message) in [
         (
             "Rollout.argoproj.io",
             None,
-            "Target Rollout.argoproj.io 'l' is of a kind that this release does not scale: name a Deployment, a StatefulSet or",
+            "Target Rollout.argoproj.io 'l' has an unsupported kind: use a Deployment, StatefulSet or",
         ),
         (
             lws,
             Some(Availability::Forbidden),
-            "'l' cannot be read: grant get, list and watch of leaderworkersets",
+            "'l' cannot be read: grant get, list and watch on leaderworkersets",
         ),
         (lws, Some(Availability::Watched), "Target leaderworkerset 'l' does not exist yet"),
         (lws, Some(Availability::NotInstalled), "Target leaderworkerset 'l' does not exist yet"),
     ] {
-        let c = conditions(Outlook::NoTarget { kind, name: "l", seen: false, sight });
+        let c = conditions(ConditionSource::NoTarget { kind, name: "l", existed: false, availability });
         assert_eq!(c.ready.reason, "DeploymentNotFound");
         assert!(c.ready.message.contains(message), "{}", c.ready.message);
     }
 }
 
 #[test]
-fn a_limited_decision_says_what_is_scarce_whatever_came_after() {
+fn a_limited_decision_names_the_limit_despite_later_steps() {
     for (mode, reason) in [("auto", "LimitedBy"), ("recommend", "RecommendOnly")] {
         let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 5, "used": 2}}});
         let variant = json!({"replicas": replicas(2, 0.78, "1s"), "mode": mode, "gpusPerReplica": 8});
@@ -182,8 +185,8 @@ fn a_limited_decision_says_what_is_scarce_whatever_came_after() {
 }
 
 #[test]
-fn the_safety_net_says_why_the_analysis_failed_whatever_came_after() {
-    // Clamped to the maximum, which is the last reason of the decision and no cause.
+fn the_safety_net_names_its_cause_despite_later_steps() {
+    // The decision is clamped to the maximum. That is its last reason, but not the cause.
     let decision = decision(json!({"desired": 9, "max": 4}), json!({}));
     assert_eq!((decision.target(), decision.reason().code()), (4, "AtMaximum"));
     let c = decided(&decision);
@@ -192,22 +195,29 @@ fn the_safety_net_says_why_the_analysis_failed_whatever_came_after() {
 }
 
 #[test]
-fn conditions_have_one_order_and_a_message_has_a_limit() {
-    let long = Unusable::Invalid("x".repeat(40_000));
-    let dated =
-        conditions(Outlook::Unusable(&long)).dated(&Written::default(), Some(3), Timestamp::UNIX_EPOCH);
-    let types: Vec<_> = dated.iter().map(|c| c.type_.as_str()).collect();
+fn conditions_have_a_fixed_order_and_a_bounded_message() {
+    let long = VariantError::Invalid("x".repeat(40_000));
+    let timed = conditions(ConditionSource::Invalid(&long)).with_times(
+        &StatusFingerprint::default(),
+        Some(3),
+        Timestamp::UNIX_EPOCH,
+    );
+    let types: Vec<_> = timed.iter().map(|c| c.type_.as_str()).collect();
     assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"]);
-    assert!(dated.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));
+    assert!(timed.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));
 }
 
 #[test]
-fn a_pod_that_is_ready_for_a_moment_is_waited_for() {
+fn a_newly_ready_pod_may_lack_metrics() {
     for (variant, had_target) in [(json!({"desired": 2}), true), (json!({}), false)] {
         let decision = decision(variant, json!({}));
         let newly_ready = Some(2);
-        let c =
-            conditions(Outlook::Decided { decision: &decision, query_error: None, had_target, newly_ready });
+        let c = conditions(ConditionSource::Decided {
+            decision: &decision,
+            query_error: None,
+            had_target,
+            newly_ready,
+        });
         assert_eq!(c.metrics_available.message, "Waiting for the first metrics of 2 ready pod(s)");
         for draft in [&c.ready, &c.metrics_available, &c.optimization_ready] {
             let message = &draft.message;
@@ -219,7 +229,7 @@ fn a_pod_that_is_ready_for_a_moment_is_waited_for() {
     }
     let reporting = decision(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}));
     let of = |newly_ready| {
-        conditions(Outlook::Decided {
+        conditions(ConditionSource::Decided {
             decision: &reporting,
             query_error: None,
             had_target: true,
@@ -227,4 +237,15 @@ fn a_pod_that_is_ready_for_a_moment_is_waited_for() {
         })
     };
     assert_eq!(of(Some(2)), of(None), "it reports");
+}
+
+#[test]
+fn a_cold_start_is_not_reported_as_a_lack_of_metrics() {
+    let waiting = "Waiting for the first replica to start (0 of 2 ready)";
+    for (age, want) in [("1m", waiting), ("11m", "No vLLM metrics for model m in namespace ns")] {
+        let loading = json!({"ready": 0, "pending": [{"age": age}, {"age": age}]});
+        let c = decided(&decision(loading, json!({})));
+        assert_eq!(c.metrics_available.reason, "MetricsMissing");
+        assert!(c.metrics_available.message.starts_with(want), "{}", c.metrics_available.message);
+    }
 }

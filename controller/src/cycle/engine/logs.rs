@@ -1,32 +1,26 @@
-//! What a cycle logs, and counters of changed targets.
+//! Log lines of a cycle, and counters of changed targets.
 
 use std::collections::BTreeMap;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::time::Instant;
 
+use wva_crds::runbook_lines::{RECONCILIATION_COMPLETED, SAFETY_NET_ACTIVATED, SIGNALS_EMITTED};
 use wva_runtime::repeats::{RepeatCounters, RepeatStage};
 use wva_scaling::trace::Trace;
 use wva_scaling::{FallbackSource, VariantKey, Warning};
 
 use crate::model::published::{PublishedVariant, SCALING_DECISION, ScalingKey};
 
-// These lines are what runbooks of llm-d WVA search for: they do not change.
-const SAFETY_NET: &str = "Safety net activated: emitted fallback metrics";
-const EMITTED: &str = "Emitted optimization signals for external autoscaler consumption";
-const RECONCILED: &str = "Reconciliation completed";
-
-const SAFETY_NET_ENDED: &str = "Safety net ended";
-
-/// Warnings of one kind that begin or go on together, or that end together.
+/// Warnings of one kind that begin or continue in a cycle, or (without a kind) that end in it.
 struct Group {
     kind: Option<Discriminant<Warning>>,
     texts: Vec<String>,
-    /// How often the first of them came up.
+    /// How often the first of them occurred.
     count: u64,
 }
 
-/// Logs the warnings of a cycle: those of one kind in one line, when they begin, once an hour, and when they end.
+/// Logs warnings, one line per kind: when they begin, once an hour, and when they end.
 pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instant) {
     for Group { kind, texts, count } in groups(warned, warnings, now) {
         let Some((first, others)) = texts.split_first() else { continue };
@@ -35,7 +29,7 @@ pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warn
         if kind.is_some() {
             tracing::warn!(count, "{first}{others}");
         } else {
-            tracing::info!(count, "No longer so: {first}{others}");
+            tracing::info!(count, "Resolved: {first}{others}");
         }
     }
 }
@@ -53,21 +47,20 @@ fn groups(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instan
     groups
 }
 
-/// Logs that a cycle was run, with how many variants have a target that autoscalers read.
+/// Logs a cycle, with the number of variants whose target autoscalers can read.
 pub(super) fn log_cycle(variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>, all_analyzed: bool) {
     let signals = variants.values().filter(|variant| variant.signal().is_some()).count();
     if signals > 0 {
-        tracing::info!(variants = signals, "{EMITTED}");
+        tracing::info!(variants = signals, "{SIGNALS_EMITTED}");
     }
     tracing::info!(
         variants_processed = variants.len(),
         optimization_successful = all_analyzed,
-        "{RECONCILED}"
+        "{RECONCILIATION_COMPLETED}"
     );
 }
 
-/// Counts a change of the target that autoscalers are told.
-pub(super) fn count(
+pub(super) fn count_scaling(
     scalings: &mut BTreeMap<ScalingKey, u64>,
     variant: &VariantKey,
     before: Option<&PublishedVariant>,
@@ -86,7 +79,7 @@ pub(super) fn count(
     *scalings.entry(key).or_default() += 1;
 }
 
-/// A changed target, the beginning and the end of the safety net, and the trace of every decision at debug level.
+/// Logs a changed target and the start and end of the safety net; at debug level the trace of the decision.
 pub(super) fn log_decision(
     key: &VariantKey,
     variant: &PublishedVariant,
@@ -94,7 +87,7 @@ pub(super) fn log_decision(
     safety_net: Option<RepeatStage>,
 ) {
     if let Some(RepeatStage::Ended(count)) = safety_net {
-        tracing::info!(namespace = key.namespace, variant = key.name, count, "{SAFETY_NET_ENDED}");
+        tracing::info!(namespace = key.namespace, variant = key.name, count, "Safety net ended");
     }
     let Some(decision) = &variant.decision else { return };
     if let Some(change) = variant.target_change(last_target) {
@@ -112,7 +105,7 @@ pub(super) fn log_decision(
             desiredReplicas = decision.target(),
             fallbackSource = fallback,
             count = stage.count(),
-            "{SAFETY_NET}"
+            "{SAFETY_NET_ACTIVATED}"
         );
     }
     tracing::debug!(

@@ -1,5 +1,5 @@
-//! One pass of the engine: what is known at one moment, what is decided of it, what is published. A cycle is a pass over
-//! all models; between two cycles a pass decides on some of them, and the others stay as they were published.
+//! One pass of the engine: assembles, decides, and publishes. A cycle is a pass over all models. A pass between two
+//! cycles decides on some models and keeps the rest as published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use wva_scaling::snapshot::{Config, MetricsAge};
 use wva_scaling::{Decision, Outcome, Snapshot, VariantKey, decide};
 
 use super::Engine;
-use super::learned::reads_work;
+use super::learned::uses_throughput;
 use super::logs::log_cycle;
-use super::state::{Deciding, Pass, Sampling, State};
+use super::state::{DecisionState, Pass, SamplingState, State};
 use super::steps::ScaleToZeroCheck;
 use crate::config::Settings;
 use crate::cycle::assemble::assemble;
@@ -24,24 +24,24 @@ use crate::model::step::DueStep;
 use crate::observe::variants::ManagedVariant;
 
 impl Engine {
-    /// Decides on all models and publishes it.
-    pub(super) fn cycle(&self, state: &mut State) {
+    /// Decides on all models and publishes the result.
+    pub(super) fn run_cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let _span = spans::cycle(&at.wall, "all").entered();
         let managed = self.managed();
-        state.forget_others(&managed);
-        let config = self.take_in_config(state, &managed);
-        let Deciding { memory, observed, learned, .. } = &mut state.deciding;
+        state.retain_managed(&managed);
+        let config = self.update_config(state, &managed);
+        let DecisionState { memory, observed, learned, .. } = &mut state.deciding;
         let known = Snapshot {
             config,
             remembered: observed.clone(),
             learned: learned.aged(at.now),
             ..Snapshot::default()
         };
-        let pass = self.look(&state.sampling, memory, known, managed, at);
+        let pass = self.assemble_pass(&state.sampling, memory, known, managed, at);
         let mut outcome = decide(&pass.assembled.snapshot);
-        state.deciding.take_in(&pass, &mut outcome, state.sampling.samples.last_round());
-        state.reporting.warn(&outcome, pass.assembled.unlimited, at.now);
+        state.deciding.update(&pass, &mut outcome, state.sampling.samples.last_round());
+        state.reporting.log_warnings(&outcome, pass.assembled.unlimited, at.now);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = pass.assembled.unmapped;
         self.publish(state, pass, outcome, None);
@@ -49,16 +49,16 @@ impl Engine {
         self.progress.advance(self.config().period());
     }
 
-    /// The settings of a cycle, and what follows from them for the next samples.
-    fn take_in_config(&self, state: &mut State, managed: &[ManagedVariant]) -> Config {
+    /// Resolves the settings of a cycle, and adapts the next samples to them.
+    fn update_config(&self, state: &mut State, managed: &[ManagedVariant]) -> Config {
         let mut config = self.rules_config(&mut state.deciding.settings, managed);
-        state.sampling.counts.cap(&mut config.scale_to_zero, self.config().max_retention);
-        self.change_windows(&mut state.sampling, &config, managed);
-        state.sampling.reads_work = reads_work(&config);
+        state.sampling.counts.cap_retention(&mut config.scale_to_zero, self.config().max_retention);
+        self.update_windows(&mut state.sampling, &config, managed);
+        state.sampling.needs_counters = uses_throughput(&config);
         config
     }
 
-    /// What the rules read besides signals.
+    /// Settings that the rules read.
     pub(super) fn rules_config(&self, settings: &mut Settings, managed: &[ManagedVariant]) -> Config {
         let c = self.config();
         let (maps, namespaces) = (&self.sources.maps, self.sources.watches.namespaces.as_ref());
@@ -76,24 +76,24 @@ impl Engine {
         }
     }
 
-    /// All that is known now. `known`: the settings, and what analyzers carry from cycle to cycle.
-    pub(super) fn look(
+    /// Assembles a pass. `known`: settings, and what analyzers carry from cycle to cycle.
+    pub(super) fn assemble_pass(
         &self,
-        sampling: &Sampling,
+        sampling: &SamplingState,
         memory: &mut Memory,
         known: Snapshot,
         managed: Vec<ManagedVariant>,
         at: Moment,
     ) -> Pass {
         memory.refusals = self.sources.refusals.borrow().clone();
-        let seen = (&sampling.samples, &self.sources.pickers);
-        let mut assembled = assemble(&self.sources.watches, &managed, seen, memory, known.config, at);
+        let signals = (&sampling.samples, &self.sources.pickers);
+        let mut assembled = assemble(&self.sources.watches, &managed, signals, memory, known.config, at);
         assembled.snapshot.remembered = known.remembered;
         assembled.snapshot.learned = known.learned;
         Pass { at, managed, assembled }
     }
 
-    /// Publishes what a pass decided: on all variants, or on some of those that were published `before`.
+    /// Publishes the decisions of a pass: on all variants, or on some of those published `before`.
     pub(super) fn publish(
         &self,
         state: &mut State,
@@ -103,8 +103,8 @@ impl Engine {
     ) {
         let at = pass.at;
         let published = match before {
-            None => self.all(state, &pass, outcome),
-            Some(before) => self.some(state, &pass, outcome, before),
+            None => self.cycle_result(state, &pass, outcome),
+            Some(before) => self.subset_result(state, &pass, outcome, before),
         };
         let snapshot = Arc::new(pass.assembled.snapshot);
         let scalings = state.reporting.scalings.clone();
@@ -116,10 +116,9 @@ impl Engine {
         })));
     }
 
-    /// What a cycle publishes.
-    fn all(&self, state: &mut State, pass: &Pass, outcome: Outcome) -> Published {
+    fn cycle_result(&self, state: &mut State, pass: &Pass, outcome: Outcome) -> Published {
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
-        let variants = self.variants(state, &pass.managed, pass, outcome);
+        let variants = self.update_variants(state, &pass.managed, pass, outcome);
         log_cycle(&variants, all_analyzed);
         let steps = self.steps_of_cycle(state, pass, &variants);
         state
@@ -137,17 +136,23 @@ impl Engine {
         }
     }
 
-    /// What stays as it was, with what is decided on some variants.
-    fn some(&self, state: &mut State, pass: &Pass, outcome: Outcome, before: &Published) -> Published {
+    /// The previous publication with new decisions on some variants.
+    fn subset_result(
+        &self,
+        state: &mut State,
+        pass: &Pass,
+        outcome: Outcome,
+        before: &Published,
+    ) -> Published {
         let keys: BTreeSet<VariantKey> = outcome.decisions.iter().map(Decision::key).collect();
         let decided = pass.managed.iter().filter(|m| keys.contains(&m.key));
         let mut variants = before.variants.clone();
-        variants.extend(self.variants(state, decided, pass, outcome));
+        variants.extend(self.update_variants(state, decided, pass, outcome));
         Published {
             interval: before.interval,
             withheld: before.withheld.clone(),
             orphans: before.orphans.clone(),
-            steps: self.due_early(&pass.managed, &variants, &pass.assembled.limits),
+            steps: self.early_steps(&pass.managed, &variants, &pass.assembled.limits),
             variants,
             ..Published::default()
         }
@@ -160,14 +165,15 @@ impl Engine {
         variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>,
     ) -> Vec<DueStep> {
         let memory = &mut state.deciding.memory;
-        let silent = self.silent(&state.sampling.samples, pass, variants);
-        let news = std::mem::take(&mut state.sampling.has_news);
-        let look = ScaleToZeroCheck { news, at: pass.at, silent, evidence: &memory.evidence };
-        let steps = self.due(&mut state.steps, pass, variants, &look);
-        for model in state.steps.unanswered() {
-            memory.evidence.begin_anew(model, pass.at.now);
+        let unknown_queues = self.models_with_unknown_queue(&state.sampling.samples, pass, variants);
+        let has_new_samples = std::mem::take(&mut state.sampling.has_new_samples);
+        let check =
+            ScaleToZeroCheck { has_new_samples, at: pass.at, unknown_queues, evidence: &memory.evidence };
+        let steps = self.due_steps(&mut state.steps, pass, variants, &check);
+        for model in state.steps.picker_timeouts() {
+            memory.evidence.restart_idle_period(model, pass.at.now);
         }
-        self.tell_left(&mut state.steps, &pass.managed, &pass.assembled.limits);
+        self.warn_about_autoscalers(&mut state.steps, &pass.managed, &pass.assembled.limits);
         steps
     }
 }

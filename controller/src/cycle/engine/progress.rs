@@ -1,64 +1,64 @@
-//! When the last cycle ended. A task that hangs does not end, and its replica keeps its Lease: what it published would
-//! stand for ever. A cycle that holds all targets, for want of Prometheus or of the API server, counts like any other.
+//! Time since the last cycle. A hanging engine keeps its Lease, so without this check its last publication would stay
+//! forever. A cycle that holds all targets because Prometheus or the API server is unavailable counts too.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Series end after this many missed cycles, and `/healthz` fails after twice as many.
-const MISSED: u32 = 5;
-/// Series stand this long after a cycle, however short the interval is; `/healthz` holds three times as long.
-const SERIES_STAND: Duration = Duration::from_mins(5);
+/// Number of missed cycles after which series end. After twice as many, `/healthz` fails.
+const MISSED_CYCLES: u32 = 5;
+/// Minimum lifetime of series after a cycle. For `/healthz` it is three times as long.
+const MIN_SERIES_LIFETIME: Duration = Duration::from_mins(5);
 
-/// How long ago the engine of this replica ended a cycle. Clones share it. Written by the engine alone.
+/// Time since the last cycle of this replica's engine. Clones share it. Only the engine writes it.
 #[derive(Clone, Debug)]
 pub struct CycleProgress {
-    last: Arc<Mutex<Option<Last>>>,
-    series_stand: Duration,
+    last: Arc<Mutex<Option<LastCycle>>>,
+    min_series_lifetime: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Last {
+struct LastCycle {
     at: Instant,
-    /// Time to the next cycle: at most this, and a round of queries.
+    /// Maximum time to the next cycle, without its round of queries.
     period: Duration,
 }
 
 impl Default for CycleProgress {
     fn default() -> Self {
-        Self::new(SERIES_STAND)
+        Self::new(MIN_SERIES_LIFETIME)
     }
 }
 
 impl CycleProgress {
-    /// With another least time for which series stand; tests have a short one.
+    /// Creates it with a minimum lifetime of series; tests use a short one.
     #[must_use]
-    pub fn new(series_stand: Duration) -> Self {
-        Self { last: Arc::default(), series_stand }
+    pub fn new(min_series_lifetime: Duration) -> Self {
+        Self { last: Arc::default(), min_series_lifetime }
     }
 
-    /// Begins a run of the engine: from here on cycles are expected, until what this returns is dropped.
-    pub(crate) fn begin(&self, period: Duration) -> Run<'_> {
+    /// Begins a run of the engine. Cycles are expected until the returned guard is dropped.
+    pub(crate) fn begin(&self, period: Duration) -> RunGuard<'_> {
         self.advance(period);
-        Run(self)
+        RunGuard(self)
     }
 
-    /// A cycle has ended; the next one comes after `period`.
+    /// Records a cycle. The next one is due after `period`.
     pub(super) fn advance(&self, period: Duration) {
-        *self.lock() = Some(Last { at: Instant::now(), period });
+        *self.lock() = Some(LastCycle { at: Instant::now(), period });
     }
 
-    /// Whether what the last cycle published still counts.
+    /// Whether the publication of the last cycle is still valid.
     #[must_use]
     pub fn is_recent(&self) -> bool {
-        self.is_within(MISSED, self.series_stand)
+        self.is_within(MISSED_CYCLES, self.min_series_lifetime)
     }
 
-    /// Whether the engine works, or does not run here.
+    /// Whether the engine runs cycles, or does not run on this replica.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        self.is_within(2 * MISSED, 3 * self.series_stand)
+        self.is_within(2 * MISSED_CYCLES, 3 * self.min_series_lifetime)
     }
 
     fn is_within(&self, missed: u32, minimum: Duration) -> bool {
@@ -66,16 +66,16 @@ impl CycleProgress {
         last.is_none_or(|last| last.at.elapsed() <= last.period.saturating_mul(missed).max(minimum))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Last>> {
-        // Nothing panics while it holds the lock.
+    fn lock(&self) -> MutexGuard<'_, Option<LastCycle>> {
+        // No code panics while it holds the lock.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A run of the engine. Its end, in whichever way, is not a stop of cycles.
-pub(crate) struct Run<'p>(&'p CycleProgress);
+/// A run of the engine. After it is dropped, missing cycles are no failure.
+pub(crate) struct RunGuard<'p>(&'p CycleProgress);
 
-impl Drop for Run<'_> {
+impl Drop for RunGuard<'_> {
     fn drop(&mut self) {
         *self.0.lock() = None;
     }
@@ -87,8 +87,8 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_mins(1);
 
-    /// For how many whole minutes after a cycle series stand, and `/healthz` holds.
-    async fn stands(period: Duration) -> (u32, u32) {
+    /// Whole minutes after a cycle for which series are valid, and for which `/healthz` succeeds.
+    async fn lifetimes(period: Duration) -> (u32, u32) {
         let progress = CycleProgress::default();
         let _run = progress.begin(period);
         let (mut recent, mut alive) = (0, 0);
@@ -101,15 +101,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn missed_cycles_end_series_first_and_health_later() {
-        assert_eq!(stands(Duration::from_secs(1)).await, (5, 15));
-        assert_eq!(stands(MINUTE).await, (5, 15));
-        assert_eq!(stands(2 * MINUTE).await, (10, 20));
-        assert_eq!(stands(60 * MINUTE).await, (300, 600));
+    async fn missed_cycles_end_series_before_health() {
+        assert_eq!(lifetimes(Duration::from_secs(1)).await, (5, 15));
+        assert_eq!(lifetimes(MINUTE).await, (5, 15));
+        assert_eq!(lifetimes(2 * MINUTE).await, (10, 20));
+        assert_eq!(lifetimes(60 * MINUTE).await, (300, 600));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_cycle_counts_and_an_ended_run_is_not_stalled() {
+    async fn each_cycle_counts_and_an_ended_run_is_healthy() {
         let progress = CycleProgress::default();
         let run = progress.begin(MINUTE);
         for _ in 0..10 {

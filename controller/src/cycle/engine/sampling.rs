@@ -1,4 +1,4 @@
-//! The engine's samples: when they are fetched, for which namespaces, and what becomes of answers and of what is old.
+//! Samples of the engine: when and for which namespaces they are fetched, and when old ones are dropped.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::state::{Sampling, State};
-use super::windows::DueCounts;
-use super::{Engine, TIMER_ERROR};
+use super::completed_counts::DueCounts;
+use super::state::{SamplingState, State};
+use super::{Engine, TIMER_TOLERANCE};
 use crate::collect::Answers;
 use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{QueryOutcome, Scope};
@@ -16,19 +16,17 @@ use crate::collect::signals::Query;
 use crate::collect::{self, Answer};
 use crate::observe::{pods, workloads};
 
-/// Reasons for partial answers that are logged until they are over. Their texts may hold times.
-const MOST_PARTIAL: usize = 16;
+/// Maximum number of reasons for partial results to remember. Their texts may contain times.
+const MAX_PARTIAL_REASONS: usize = 16;
 
-/// One round of queries.
-pub(super) struct Fetched {
+pub(super) struct Round {
     began: Instant,
-    /// The namespaces it was for, where it was not for all of them.
+    /// The namespaces it was limited to, if any.
     part: Option<Scope>,
     pub(super) answers: Answers,
 }
 
-/// What became of one part of a round.
-fn query_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
+fn part_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
     let own = || answers.iter().filter(|answer| answer.scope == *scope);
     if own().any(|answer| matches!(answer.rows, Err(QueryError::TooLong { .. }))) {
         QueryOutcome::TooLong
@@ -39,19 +37,19 @@ fn query_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
     }
 }
 
-impl Sampling {
-    /// Logs each reason why answers may lack series once, and when that is over.
+impl SamplingState {
+    /// Logs each reason for partial results once, and when there are none any more.
     fn log_partial_answers(&mut self) {
         let found = self.samples.partial_answers();
         if found.is_empty() && !self.partial_answers.is_empty() {
-            tracing::info!("Prometheus answers in full again");
+            tracing::info!("Prometheus returns complete results again");
             self.partial_answers.clear();
         }
         for why in found {
-            if self.partial_answers.len() < MOST_PARTIAL && !self.partial_answers.contains(why) {
+            if self.partial_answers.len() < MAX_PARTIAL_REASONS && !self.partial_answers.contains(why) {
                 tracing::warn!(
                     warning = why,
-                    "Prometheus answers in part: models concerned do not go to zero; check its stores"
+                    "Prometheus returned partial results; affected models do not scale to zero. Check the stores of Prometheus"
                 );
                 self.partial_answers.insert(why.to_owned());
             }
@@ -60,52 +58,56 @@ impl Sampling {
 }
 
 impl Engine {
-    /// Whether the newest sample is not to be fetched again, be it by `allowance` older than it is.
-    pub(super) fn is_young(&self, state: &State, allowance: Duration) -> bool {
+    /// Whether the newest sample, `allowance` from now, is recent enough not to be fetched again.
+    pub(super) fn is_sample_recent(&self, state: &State, allowance: Duration) -> bool {
         state.sampling.last_round.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
     }
 
-    /// The round of queries whose time has come, if any: of a sample that is young enough only what a step to zero waits
-    /// for is asked again.
-    pub(super) fn round(&self, state: &mut State) -> Option<BoxFuture<'_, Fetched>> {
-        if self.is_young(state, TIMER_ERROR) {
-            self.looks_again(state).then(|| self.fetch_activity(state))
+    /// Starts the round of queries that is due, if any. If the sample is recent, only what steps to zero wait for is
+    /// queried.
+    pub(super) fn due_round(&self, state: &mut State) -> Option<BoxFuture<'_, Round>> {
+        if self.is_sample_recent(state, TIMER_TOLERANCE) {
+            self.needs_recheck(state).then(|| self.fetch_activity(state))
         } else {
             Some(self.fetch(state))
         }
     }
 
-    /// A whole round.
-    pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
+    pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Round> {
         let scopes = match &self.sources.namespace {
             Some(namespace) => vec![Scope::one(namespace)],
             None => state.sampling.split.next_round(&self.expected_pods()),
         };
         state.sampling.counts.request(DueCounts::All);
-        let work = Query::WORK.into_iter().filter(|_| state.sampling.reads_work);
-        self.ask(scopes, Query::ALL.into_iter().chain(work).collect(), None)
+        let work = Query::WORK.into_iter().filter(|_| state.sampling.needs_counters);
+        self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), None)
     }
 
-    /// A round of what steps to zero wait for, and of that alone: it comes again and again until they are taken.
-    pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Fetched> {
-        state.sampling.counts.request(DueCounts::Leaving);
+    /// Starts a round of only the queries that steps to zero wait for.
+    pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Round> {
+        state.sampling.counts.request(DueCounts::ScalingToZero);
         let scope = Scope::for_namespaces(state.steps.namespaces());
-        self.ask(vec![scope.clone()], Query::ACTIVITY.to_vec(), Some(scope))
+        self.start_round(vec![scope.clone()], Query::ACTIVITY.to_vec(), Some(scope))
     }
 
-    fn ask(&self, scopes: Vec<Scope>, queries: Vec<Query>, part: Option<Scope>) -> BoxFuture<'_, Fetched> {
+    fn start_round(
+        &self,
+        scopes: Vec<Scope>,
+        queries: Vec<Query>,
+        part: Option<Scope>,
+    ) -> BoxFuture<'_, Round> {
         let began = Instant::now();
         let within = self.config().longest_round();
         async move {
             let answers = collect::query_round(
                 &self.sources.prometheus, scopes, &queries, &self.metrics.telemetry, within,
             );
-            Fetched { began, part, answers: answers.await }
+            Round { began, part, answers: answers.await }
         }
         .boxed()
     }
 
-    /// How many pods of ours report metrics, by namespace.
+    /// Number of managed pods that report metrics, by namespace.
     fn expected_pods(&self) -> BTreeMap<String, usize> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for m in self.managed() {
@@ -118,36 +120,36 @@ impl Engine {
         pods
     }
 
-    pub(super) fn take_in(&self, state: &mut State, fetched: Fetched) {
-        let Fetched { began, part, answers } = fetched;
-        // Counts are paced by it, too: they are asked for with each round.
+    pub(super) fn apply_round(&self, state: &mut State, round: Round) {
+        let Round { began, part, answers } = round;
+        // Counts are queried with each round, so the pause accounts for them too.
         state.sampling.round_took = began.elapsed().max(state.sampling.counts.took);
-        state.sampling.has_news = true;
+        state.sampling.has_new_samples = true;
         let had_error = state.sampling.samples.last_error().is_some();
-        // Ages are told as of the query, not of an answer that may have taken its time.
+        // Ages are relative to the time of the query, not of the answer.
         if let Some(scope) = part {
             state.sampling.samples.add_partial_round(began, scope, answers);
         } else {
             state.sampling.last_round = Some(began);
-            state.sampling.split.finish_round(|scope| query_outcome(scope, &answers));
+            state.sampling.split.finish_round(|scope| part_outcome(scope, &answers));
             state.sampling.samples.add_round(began, answers);
         }
         match state.sampling.samples.last_error() {
             Some(error) if !had_error => {
                 tracing::warn!(
                     error,
-                    "Prometheus did not answer every query: signals without an answer keep their last value, which grows old"
+                    "Prometheus queries failed; their signals keep the last values until these expire"
                 );
             }
-            None if had_error => tracing::info!("Prometheus answers every query again"),
+            None if had_error => tracing::info!("All Prometheus queries succeed again"),
             _ => {}
         }
         state.sampling.log_partial_answers();
-        self.clean(state, Instant::now());
+        self.drop_old_samples(state, Instant::now());
     }
 
-    /// Forgets, from time to time, what no rule reads any more.
-    pub(super) fn clean(&self, state: &mut State, now: Instant) {
+    /// Drops samples that no rule reads any more, at the cleanup interval.
+    pub(super) fn drop_old_samples(&self, state: &mut State, now: Instant) {
         let config = self.config();
         let last = *state.sampling.cleaned.get_or_insert(now);
         if now.saturating_duration_since(last) < config.cleanup_interval {
@@ -156,7 +158,7 @@ impl Engine {
         state.sampling.cleaned = Some(now);
         let pods = pods::workload_pods(&self.sources.watches);
         let known = |namespace: &str, pod: &str| pods::find_pod(&pods, namespace, pod).is_some();
-        // A pod that is not mapped yet may be so in a moment; one that no cache knows is gone.
+        // A pod without a workload may get one soon; a pod outside the cache is gone.
         state.sampling.samples.remove_expired(now, (config.fresh, config.unavailable), known);
     }
 }

@@ -1,6 +1,5 @@
-//! Which steps of the decisions are carried out here, and not by an HPA or by KEDA: those to and from zero, and all of
-//! them where the program is to scale by itself. A step to zero waits for a second look, at samples that were scraped
-//! after its signal had become 0.
+//! Selects the steps that this program carries out itself: those to and from zero, and all of them with
+//! `WVA_ACTUATION=scale`. A step to zero waits for a second check, with samples scraped after its signal became 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,166 +21,165 @@ use crate::model::step::{DueStep, Step};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
-/// Who carries out the steps that are neither to nor from zero.
+/// Who carries out steps other than those to and from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Actuation {
-    /// An HPA or KEDA, from the signal.
+    /// An HPA or KEDA, from the published signal.
     #[default]
     Signal,
-    /// This program, for workloads that have neither.
+    /// This program, for workloads without an HPA or ScaledObject.
     Scale,
 }
 
-/// A second look counts for this long.
-const SECOND_LOOK: Duration = Duration::from_secs(2);
-/// How long a step to zero waits for an endpoint picker to say that nothing waits there. Then its model begins anew, for
-/// autoscalers follow the signal meanwhile.
-const PICKER_PATIENCE: Duration = Duration::from_secs(10);
+/// Validity of a second check.
+const CHECK_VALIDITY: Duration = Duration::from_secs(2);
+/// How long a step to zero waits for an endpoint picker to report an empty queue. Then the idle period of its model
+/// restarts, because autoscalers already follow the signal.
+const PICKER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 
-/// What is carried from one cycle to the next about steps.
 #[derive(Debug, Default)]
-pub(super) struct Steps {
-    /// Since when the signal of a step to zero that is not carried out yet has been 0.
-    leaving: BTreeMap<VariantKey, Instant>,
-    /// Models on their way to zero whose endpoint pickers have not answered in time.
-    unanswered: BTreeSet<ModelKey>,
-    /// Variants of which it was said that their autoscaler carries everything else out.
-    told: BTreeSet<VariantKey>,
+pub(super) struct StepTracker {
+    /// Time since which the signal has been 0, for steps to zero that are not carried out yet.
+    zero_since: BTreeMap<VariantKey, Instant>,
+    /// Models on their way to zero whose endpoint pickers did not answer in time.
+    picker_timeouts: BTreeSet<ModelKey>,
+    /// Variants logged as scaled by their autoscaler.
+    logged_autoscaled: BTreeSet<VariantKey>,
 }
 
-/// What a cycle has seen that steps to zero wait for.
+/// Inputs of the check before steps to zero.
 #[derive(Debug)]
 pub(super) struct ScaleToZeroCheck<'a> {
-    /// There was a round of queries.
-    pub(super) news: bool,
+    /// Whether a round of queries has ended since the last cycle.
+    pub(super) has_new_samples: bool,
     pub(super) at: Moment,
-    /// Models of which nobody knows what waits at their endpoint pickers.
-    pub(super) silent: BTreeSet<ModelKey>,
-    /// When completed requests were counted.
+    /// Models whose queues at endpoint pickers are unknown.
+    pub(super) unknown_queues: BTreeSet<ModelKey>,
     pub(super) evidence: &'a Evidence,
 }
 
 impl ScaleToZeroCheck<'_> {
-    /// Whether a variant whose target has been 0 `since` then may be given no replica now.
+    /// Whether a variant whose target has been 0 since `since` may be scaled to 0 now.
     fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
-        let may_go =
-            |model: &Model| seen_since(model, self.at.now, since) && is_quiet(model, &decision.variant);
-        let counted = self.evidence.counted(&ModelKey::of(decision)).is_none_or(|at| at > since);
-        let news = self.news && counted;
-        news && !self.is_silent(decision) && decided_from(snapshot, decision).is_some_and(may_go)
+        let is_allowed =
+            |model: &Model| is_sampled_after(model, self.at.now, since) && is_idle(model, &decision.variant);
+        let is_counted =
+            self.evidence.counted_at(&ModelKey::for_decision(decision)).is_none_or(|at| at > since);
+        self.has_new_samples
+            && is_counted
+            && !self.is_queue_unknown(decision)
+            && model_of(snapshot, decision).is_some_and(is_allowed)
     }
 
-    /// Whether an endpoint picker had the time to answer, and did not.
-    fn waits_in_vain(&self, decision: &Decision, since: Instant) -> bool {
-        self.is_silent(decision) && self.at.now.saturating_duration_since(since) >= PICKER_PATIENCE
+    fn is_picker_timed_out(&self, decision: &Decision, since: Instant) -> bool {
+        self.is_queue_unknown(decision) && self.at.now.saturating_duration_since(since) >= PICKER_TIMEOUT
     }
 
-    fn is_silent(&self, decision: &Decision) -> bool {
-        self.silent.contains(&ModelKey::of(decision))
+    fn is_queue_unknown(&self, decision: &Decision) -> bool {
+        self.unknown_queues.contains(&ModelKey::for_decision(decision))
     }
 }
 
-impl Steps {
-    /// Steps to zero wait for their second look.
-    pub(super) fn wait(&self) -> bool {
-        !self.leaving.is_empty()
+impl StepTracker {
+    /// Whether steps to zero wait for their second check.
+    pub(super) fn has_steps_to_zero(&self) -> bool {
+        !self.zero_since.is_empty()
     }
 
-    /// Whose models are to be looked at again.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = &str> {
-        self.leaving.keys().map(|key| key.namespace.as_str())
+        self.zero_since.keys().map(|key| key.namespace.as_str())
     }
 
-    /// Models that begin anew, for their endpoint pickers give no answer.
-    pub(super) fn unanswered(&self) -> impl Iterator<Item = &ModelKey> {
-        self.unanswered.iter()
+    /// Models whose idle period restarts because their endpoint pickers did not answer.
+    pub(super) fn picker_timeouts(&self) -> impl Iterator<Item = &ModelKey> {
+        self.picker_timeouts.iter()
     }
 
-    /// One of them has waited for less than `patience`.
-    pub(super) fn are_urgent(&self, patience: Duration) -> bool {
-        self.leaving.values().any(|since| since.elapsed() < patience)
+    /// Whether a step to zero has waited for less than `limit`.
+    pub(super) fn has_recent_step_to_zero(&self, limit: Duration) -> bool {
+        self.zero_since.values().any(|since| since.elapsed() < limit)
     }
 }
 
 impl Engine {
-    /// The steps to carry out now, those to zero only after a second look.
-    pub(super) fn due(
+    /// Steps to carry out now. Steps to zero are included after their second check.
+    pub(super) fn due_steps(
         &self,
-        steps: &mut Steps,
+        tracker: &mut StepTracker,
         Pass { managed, assembled, .. }: &Pass,
         variants: &Variants,
-        look: &ScaleToZeroCheck<'_>,
+        check: &ScaleToZeroCheck<'_>,
     ) -> Vec<DueStep> {
         let mut due = Vec::new();
-        let (mut leaving, mut unanswered) = (BTreeMap::new(), BTreeSet::new());
-        for (m, decision) in moving(managed, variants) {
+        let (mut zero_since, mut picker_timeouts) = (BTreeMap::new(), BTreeSet::new());
+        for (m, decision) in variants_to_scale(managed, variants) {
             let Ok(declared) = m.spec() else { continue };
             let limits = assembled.limits.get(&declared.workload);
-            if !self.carries_out(decision, limits) {
+            if !self.is_scaled_here(decision, limits) {
                 continue;
             }
-            let mut until = None;
-            // A person who fixes a variant at 0 has looked.
+            let mut valid_until = None;
+            // Mode `fixed=0` needs no check.
             if decision.target() == 0 && decision.mode == Mode::Auto {
-                let now = look.at.now;
-                let since = steps.leaving.get(&m.key).copied().unwrap_or(now);
-                if look.waits_in_vain(decision, since) {
-                    unanswered.insert(ModelKey::of(decision));
+                let now = check.at.now;
+                let since = tracker.zero_since.get(&m.key).copied().unwrap_or(now);
+                if check.is_picker_timed_out(decision, since) {
+                    picker_timeouts.insert(ModelKey::for_decision(decision));
                 }
-                let due = look.allows(&assembled.snapshot, decision, since);
-                // A step that comes to nothing needs a look of its own when it is tried again.
-                leaving.insert(m.key.clone(), if due { now } else { since });
-                if !due {
+                let is_due = check.allows(&assembled.snapshot, decision, since);
+                // A failed step needs a new check before it is retried.
+                zero_since.insert(m.key.clone(), if is_due { now } else { since });
+                if !is_due {
                     continue;
                 }
-                until = now.checked_add(SECOND_LOOK);
+                valid_until = now.checked_add(CHECK_VALIDITY);
             }
-            due.extend(self.step(m, &declared.workload, decision, until));
+            due.extend(self.due_step(m, &declared.workload, decision, valid_until));
         }
-        steps.leaving = leaving;
-        tell_unanswered(unanswered.difference(&steps.unanswered));
-        steps.unanswered = unanswered;
+        tracker.zero_since = zero_since;
+        warn_about_pickers(picker_timeouts.difference(&tracker.picker_timeouts));
+        tracker.picker_timeouts = picker_timeouts;
         due
     }
 
-    /// Models on their way to zero whose endpoint pickers do not say what waits there, and of which Prometheus does not
-    /// know it either.
-    pub(super) fn silent(
+    /// Models on their way to zero whose queues neither endpoint pickers nor Prometheus report.
+    pub(super) fn models_with_unknown_queue(
         &self,
         samples: &Samples,
         Pass { at, managed, assembled }: &Pass,
         variants: &Variants,
     ) -> BTreeSet<ModelKey> {
         let ages = &assembled.snapshot.config.metrics_age;
-        let mut silent =
+        let mut unknown =
             self.sources.pickers.models_with_unread_queue(&self.sources.watches, managed, variants, at.now);
-        silent.retain(|ModelKey { namespace, model_id }| {
+        unknown.retain(|ModelKey { namespace, model_id }| {
             let seen = samples.scheduler_queue(namespace, model_id, ages, at.now);
             !matches!(seen.queue, SchedulerQueue::Known(_))
         });
-        silent
+        unknown
     }
 
-    /// Steps up that a sample between two cycles asks for.
-    pub(super) fn due_early(
+    /// Scale-up steps of a decision between two cycles.
+    pub(super) fn early_steps(
         &self,
         managed: &[ManagedVariant],
         variants: &Variants,
         limits: &BTreeMap<WorkloadKey, Limits>,
     ) -> Vec<DueStep> {
-        let up = moving(managed, variants).filter(|(_, decision)| decision.target() > decision.current);
+        let up =
+            variants_to_scale(managed, variants).filter(|(_, decision)| decision.target() > decision.current);
         let due = up.filter_map(|(m, decision)| {
             let workload = &m.spec().ok()?.workload;
-            self.carries_out(decision, limits.get(workload))
-                .then(|| self.step(m, workload, decision, None))?
+            self.is_scaled_here(decision, limits.get(workload))
+                .then(|| self.due_step(m, workload, decision, None))?
         });
         due.collect()
     }
 
-    /// Whether a step is taken here.
-    fn carries_out(&self, decision: &Decision, limits: Option<&Limits>) -> bool {
+    /// Whether this program carries out the step of a decision.
+    fn is_scaled_here(&self, decision: &Decision, limits: Option<&Limits>) -> bool {
         let target = decision.target();
         let scales_all = self.config().actuation == Actuation::Scale && limits.is_none();
         if target > 0 && (decision.current > 0 || scales_all) {
@@ -190,62 +188,63 @@ impl Engine {
         if target > 0 && !decision.lifts() {
             return false;
         }
-        // KEDA would carry it out as well; but one that cannot be seen may have been told to keep a replica.
-        let seen = target > 0 || self.sources.watches.scaled_objects_availability().is_complete();
-        seen && !limits.is_some_and(|limits| limits.scales_to_zero)
+        // KEDA may carry it out itself. If ScaledObjects cannot be seen, one of them may require a replica.
+        let is_visible = target > 0 || self.sources.watches.scaled_objects_availability().is_complete();
+        is_visible && !limits.is_some_and(|limits| limits.scales_to_zero)
     }
 
-    fn step(
+    fn due_step(
         &self,
         m: &ManagedVariant,
         workload: &WorkloadKey,
         decision: &Decision,
-        until: Option<Instant>,
+        valid_until: Option<Instant>,
     ) -> Option<DueStep> {
         let uid = workloads::find_workload(&self.sources.watches, workload)?.uid;
         let (workload, from, to) = (workload.clone(), decision.current, decision.target());
-        // Only who rests on idle servers asks them.
-        let ranks =
-            until.map(|_| self.sources.pickers.ranks(&self.sources.watches, &workload)).unwrap_or_default();
-        let step = Step { workload, uid, from, to, until, ranks };
-        Some(DueStep { variant: m.key.clone(), step, why: decision.reason().to_string() })
+        // Only steps that depend on idle servers query them.
+        let ranks = valid_until
+            .map(|_| self.sources.pickers.ranks(&self.sources.watches, &workload))
+            .unwrap_or_default();
+        let step = Step { workload, uid, from, to, valid_until, ranks };
+        Some(DueStep { variant: m.key.clone(), step, reason: decision.reason().to_string() })
     }
 
-    /// Says of each variant once that it is left to its autoscaler, though the program is to scale by itself.
-    pub(super) fn tell_left(
+    /// With `WVA_ACTUATION=scale`, logs each variant once that an autoscaler scales.
+    pub(super) fn warn_about_autoscalers(
         &self,
-        steps: &mut Steps,
+        tracker: &mut StepTracker,
         managed: &[ManagedVariant],
         limits: &BTreeMap<WorkloadKey, Limits>,
     ) {
         if self.config().actuation == Actuation::Signal {
             return;
         }
-        let left = managed.iter().filter(|m| m.spec().is_ok_and(|d| limits.contains_key(&d.workload)));
-        let left: BTreeSet<VariantKey> = left.map(|m| m.key.clone()).collect();
-        for VariantKey { namespace, name } in left.difference(&steps.told) {
+        let autoscaled = managed.iter().filter(|m| m.spec().is_ok_and(|d| limits.contains_key(&d.workload)));
+        let autoscaled: BTreeSet<VariantKey> = autoscaled.map(|m| m.key.clone()).collect();
+        for VariantKey { namespace, name } in autoscaled.difference(&tracker.logged_autoscaled) {
             tracing::warn!(
                 namespace,
                 variant = name,
-                "WVA_ACTUATION is scale, but an HPA or ScaledObject scales this workload: all steps but those to and from zero are left to it; delete it, or set WVA_ACTUATION to signal"
+                "WVA_ACTUATION is scale, but an HPA or ScaledObject scales this workload; only steps to and from zero are carried out here. Delete the autoscaler, or set WVA_ACTUATION to signal"
             );
         }
-        steps.told = left;
+        tracker.logged_autoscaled = autoscaled;
     }
 }
 
-fn tell_unanswered<'a>(models: impl Iterator<Item = &'a ModelKey>) {
+fn warn_about_pickers<'a>(models: impl Iterator<Item = &'a ModelKey>) {
     for ModelKey { namespace, model_id } in models {
         tracing::warn!(
             namespace,
             model_id,
-            "A model does not go to zero: its endpoint picker gives no answer, and Prometheus does not show its queue; it begins its retention period anew"
+            "Endpoint picker does not answer and Prometheus has no series of its queue; restarting the retention period for scale to zero"
         );
     }
 }
 
-/// Variants with a target that somebody has to carry out.
-fn moving<'a>(
+/// Variants whose target differs from their replicas and is to be carried out.
+fn variants_to_scale<'a>(
     managed: &'a [ManagedVariant],
     variants: &'a Variants,
 ) -> impl Iterator<Item = (&'a ManagedVariant, &'a Decision)> {
@@ -260,14 +259,14 @@ fn moving<'a>(
     })
 }
 
-/// The model of a decision, as it was decided on.
-fn decided_from<'a>(snapshot: &'a Snapshot, decision: &Decision) -> Option<&'a Model> {
+/// The model of a decision in its snapshot.
+fn model_of<'a>(snapshot: &'a Snapshot, decision: &Decision) -> Option<&'a Model> {
     let same = |m: &&Model| m.namespace == decision.namespace && m.model_id == decision.model_id;
     snapshot.models.iter().find(same)
 }
 
-/// Whether all that is known of a model's replicas was scraped after `since`.
-fn seen_since(model: &Model, now: Instant, since: Instant) -> bool {
+/// Whether all samples of a model's replicas were scraped after `since`.
+fn is_sampled_after(model: &Model, now: Instant, since: Instant) -> bool {
     let elapsed = now.saturating_duration_since(since);
     let is_newer = |age: GoDuration| age.get() < elapsed;
     !elapsed.is_zero()
@@ -277,8 +276,8 @@ fn seen_since(model: &Model, now: Instant, since: Instant) -> bool {
         })
 }
 
-/// Whether nothing runs and nothing waits at the replicas of a variant that is to go to 0, whatever sends it there.
-fn is_quiet(model: &Model, name: &str) -> bool {
+/// Whether no requests run or wait at the replicas of a variant.
+fn is_idle(model: &Model, name: &str) -> bool {
     model.variants.iter().find(|v| v.name == name).is_some_and(|v| {
         v.running.is_some_and(|running| running.get() <= 0.0)
             && v.replicas.iter().all(|r| r.queue.is_none_or(|queue| queue.get() <= 0.0))

@@ -1,10 +1,9 @@
-//! Cycles over watch caches fed by hand and a fake Prometheus: what is published when signals fail, after a restart,
-//! and while Prometheus hangs.
+//! Engine tests with watch caches filled by hand and a fake Prometheus.
 
 mod cycles;
 mod early;
 mod isolation;
-mod logged;
+mod logs;
 mod restart;
 mod running;
 mod sampling;
@@ -35,13 +34,12 @@ use crate::model::published::PublishedVariant;
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
 
-/// An engine over a cluster and a fake Prometheus, cycle by cycle.
+/// An engine with a cluster and a fake Prometheus, run cycle by cycle.
 struct Bench {
     cluster: Cluster,
     fake: FakePrometheus,
     engine: Engine,
     state: State,
-    /// What endpoint pickers show.
     queues: watch::Sender<Arc<Queues>>,
 }
 
@@ -89,7 +87,7 @@ impl Bench {
         Self { cluster, fake, engine, state: State::default(), queues }
     }
 
-    /// Variant `a`, both of whose replicas are busy.
+    /// Variant `a` with two busy replicas.
     async fn busy() -> Self {
         Self::new(cluster(json!({})), busy()).await
     }
@@ -106,61 +104,55 @@ impl Bench {
         self.queues.send_replace(Arc::new(shown));
     }
 
-    /// Has requests wait for a model at its endpoint picker.
+    /// Sets the number of requests that wait for a model at its endpoint picker.
     fn show_waiting(&self, namespace: &str, model: &str, waiting: f64) {
         self.show(Queues::testing(namespace, model, waiting));
     }
 
-    /// Has a pool hold the pods with this label `app`.
+    /// Adds a pool of the pods with this label `app`.
     fn with_pool(self, app: &str) -> Self {
         let pickers = self.engine.sources.pickers.with_pool(app);
         let engine = Engine { sources: Sources { pickers, ..self.engine.sources }, ..self.engine };
         Self { engine, ..self }
     }
 
-    /// Gives Prometheus so much time for an answer.
     fn wait_for_answers(&mut self, timeout: Duration) {
         self.engine.sources.prometheus = self.fake.client().with_timeout(timeout);
     }
 
-    /// One round of queries and a cycle: what is published of the first variant.
+    /// Runs a round of queries and a cycle. Returns the first published variant.
     async fn turn(&mut self) -> Arc<PublishedVariant> {
         self.fetch().await;
         self.count().await;
-        self.engine.cycle(&mut self.state);
+        self.engine.run_cycle(&mut self.state);
         self.variant()
     }
 
-    /// One round of queries.
     async fn fetch(&mut self) {
-        let fetched = self.engine.fetch(&mut self.state).await;
-        self.engine.take_in(&mut self.state, fetched);
+        let round = self.engine.fetch(&mut self.state).await;
+        self.engine.apply_round(&mut self.state, round);
     }
 
-    /// The counts that are due.
     async fn count(&mut self) {
-        let mut counts = self.engine.count(&mut self.state);
-        while let Some(counted) = counts.next().await {
-            self.state.sampling.take_count(counted);
+        let mut counts = self.engine.query_counts(&mut self.state);
+        while let Some(answer) = counts.next().await {
+            self.state.sampling.add_count(answer);
         }
-        self.state.sampling.end_count();
+        self.state.sampling.end_counts();
     }
 
     fn published(&self) -> Arc<Published> {
         self.engine.published.borrow().clone().unwrap()
     }
 
-    /// What is published of the first variant.
     fn variant(&self) -> Arc<PublishedVariant> {
         self.published().variants.values().next().unwrap().clone()
     }
 
-    /// The steps to carry out.
     fn steps(&self) -> Vec<(u32, u32)> {
         self.published().steps.iter().map(|due| (due.step.from, due.step.to)).collect()
     }
 
-    /// Starts the loop of the engine.
     fn run(self) -> Running {
         let (changed, shutdown) = (Arc::new(Notify::new()), CancellationToken::new());
         let (reader, wake, end) = (self.engine.published.subscribe(), changed.clone(), shutdown.clone());
@@ -170,7 +162,6 @@ impl Bench {
     }
 }
 
-/// An engine that runs until the test ends it.
 struct Running {
     cluster: Cluster,
     fake: FakePrometheus,
@@ -181,7 +172,7 @@ struct Running {
 }
 
 impl Running {
-    /// Waits until something is published of which this holds.
+    /// Waits for a publication that meets a condition.
     async fn until(&mut self, wanted: impl Fn(&Published) -> bool) {
         let published = self.reader.wait_for(|p| p.as_ref().is_some_and(|p| wanted(p)));
         in_time(published).await.unwrap();
@@ -202,7 +193,7 @@ impl Running {
         }
     }
 
-    /// Ends it, which takes back what is published.
+    /// Stops the engine, which clears the publication.
     async fn end(mut self) {
         self.shutdown.cancel();
         in_time(self.reader.wait_for(Option::is_none)).await.unwrap();
@@ -210,7 +201,7 @@ impl Running {
     }
 }
 
-/// Waits longer than anything that is right takes.
+/// Waits with a generous timeout.
 async fn in_time<F: Future>(awaited: F) -> F::Output {
     tokio::time::timeout(Duration::from_secs(8), awaited).await.expect("in time")
 }
@@ -222,13 +213,13 @@ fn cluster(extra: Value) -> Cluster {
     cluster
 }
 
-/// The same value for everything that is asked about both pods of `a`.
+/// The same value for every query about both pods of `a`.
 fn both(value: &str) -> FakeReply {
     let all = [("a-0", "kv"), ("a-0", "queue"), ("a-1", "kv"), ("a-1", "queue")];
     FakeReply::series(all.map(|(pod, signal)| (pod_signal(pod, signal), value)))
 }
 
-/// KV cache use by pod and model, each sample a second old and nothing waiting.
+/// KV cache usage by pod and model, with samples one second old and empty queues.
 fn load_of(pods: impl Into<Vec<(&'static str, &'static str, f64)>>) -> FakeReply {
     let pods = pods.into();
     FakeReply::by(move |query| {
@@ -248,7 +239,7 @@ fn load_of(pods: impl Into<Vec<(&'static str, &'static str, f64)>>) -> FakeReply
     })
 }
 
-/// One replica more is needed.
+/// Load that requires one more replica.
 fn busy() -> FakeReply {
     load_of([("a-0", "m", 0.78), ("a-1", "m", 0.78)])
 }
@@ -257,7 +248,7 @@ fn down() -> FakeReply {
     FakeReply::Body(503, "no healthy upstream".to_owned())
 }
 
-/// `other`, but for queries that hold this word.
+/// `answers` to queries that contain this word, else `other`.
 fn on(word: &'static str, answers: FakeReply, other: FakeReply) -> FakeReply {
     FakeReply::by(move |query| if query.contains(word) { answers.clone() } else { other.clone() })
 }
@@ -266,7 +257,7 @@ fn mode(mode: &str) -> Value {
     json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}})
 }
 
-/// A status with a target of so many minutes ago.
+/// A status target written some minutes ago.
 fn alloc(replicas: u32, minutes_ago: i64) -> Value {
     let last_run = Timestamp::now() - jiff::SignedDuration::from_mins(minutes_ago);
     json!({"numReplicas": replicas, "accelerator": "", "lastRunTime": last_run.to_string()})
@@ -277,7 +268,7 @@ fn reasons(v: &PublishedVariant) -> [&'static str; 3] {
     [c.ready.reason, c.metrics_available.reason, c.optimization_ready.reason]
 }
 
-/// Whether the variants are the ones that were published before, each as it is.
+/// Whether each published variant is the same object as before.
 fn same(before: &Published, after: &Published) -> Vec<bool> {
     after.variants.iter().map(|(key, v)| Arc::ptr_eq(v, &before.variants[key])).collect()
 }

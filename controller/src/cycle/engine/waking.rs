@@ -1,5 +1,5 @@
-//! A cycle for models that requests wait for at an endpoint picker while no replica serves them, or is going to: they are
-//! decided on at once, on the last cycle's snapshot with what is known of them now.
+//! Wakes models at (or on their way to) zero replicas as soon as requests wait at their endpoint pickers, without
+//! waiting for the next cycle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,49 +17,53 @@ use crate::model::moment::Moment;
 use crate::model::published::Published;
 
 impl Engine {
-    /// Decides on the models that requests wait for, where one of their variants is to be woken and is not yet.
-    pub(super) fn wake(&self, state: &mut State) {
+    /// Decides on models with waiting requests whose variants are not woken yet.
+    pub(super) fn wake_models(&self, state: &mut State) {
         let waiting = self.sources.pickers.queues().borrow().waiting();
         let before = self.published.borrow().clone();
-        // Before the first cycle, which waits for Prometheus, nothing else is decided.
-        let before = before.unwrap_or_else(|| self.nothing_yet(state));
-        let woken = |decisions: &[Decision], before: &Published| woken(decisions, before, &waiting);
-        match self.decide_subset(state, &before, woken) {
+        // The first cycle waits for Prometheus; a wake does not.
+        let before = before.unwrap_or_else(|| self.empty_publication(state));
+        let select = |decisions: &[Decision], before: &Published| models_to_wake(decisions, before, &waiting);
+        match self.decide_subset(state, &before, select) {
             IncrementalOutcome::Decided(models) => {
                 for ModelKey { namespace, model_id } in models {
                     tracing::info!(
                         namespace,
                         model_id,
-                        "Requests wait at the endpoint picker of this model: it is decided on now"
+                        "Requests wait at the endpoint picker; deciding before the next cycle"
                     );
                 }
             }
-            // Others have to be decided on as well: at once, where there was a sample to decide on.
-            IncrementalOutcome::TakesACycle if state.sampling.last_round.is_some() => self.cycle(state),
-            IncrementalOutcome::TakesACycle | IncrementalOutcome::Nothing => {}
+            // Other models are affected: run a cycle if there is a sample.
+            IncrementalOutcome::NeedsCycle if state.sampling.last_round.is_some() => self.run_cycle(state),
+            IncrementalOutcome::NeedsCycle | IncrementalOutcome::Nothing => {}
         }
     }
 
-    /// What stands in for a first cycle: the settings and the GPUs that are left, and no model.
-    fn nothing_yet(&self, state: &mut State) -> Arc<Published> {
+    /// A publication before the first cycle: settings and GPU inventory without models.
+    fn empty_publication(&self, state: &mut State) -> Arc<Published> {
         let managed = self.managed();
         let config = self.rules_config(&mut state.deciding.settings, &managed);
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let known = Snapshot { config, ..Snapshot::default() };
-        let pass = self.look(&state.sampling, &mut Memory::default(), known, managed, at);
+        let pass = self.assemble_pass(&state.sampling, &mut Memory::default(), known, managed, at);
         let config = pass.assembled.snapshot.config;
         let snapshot = Arc::new(Snapshot { config, ..Snapshot::default() });
         Arc::new(Published { at: at.wall, snapshot, ..Published::default() })
     }
 }
 
-/// The models with a variant that is lifted from 0, or kept from it, and was not by the decision before.
-fn woken(decisions: &[Decision], before: &Published, waiting: &BTreeSet<ModelKey>) -> BTreeSet<ModelKey> {
+/// Models with a variant that is scaled up from 0, or no longer down to 0, and was not in the last decision.
+fn models_to_wake(
+    decisions: &[Decision],
+    before: &Published,
+    waiting: &BTreeSet<ModelKey>,
+) -> BTreeSet<ModelKey> {
     let lifts = |d: &Decision| d.current == 0 && d.target() > 0 && d.lifts();
     let last = |d: &Decision| before.variants.get(&d.key()).and_then(|v| v.decision.as_ref());
     let kept = |d: &Decision| d.target() > 0 && last(d).is_some_and(|l| l.current > 0 && l.target() == 0);
     let new = |d: &&Decision| {
-        (kept(d) || lifts(d) && !last(d).is_some_and(lifts)) && waiting.contains(&ModelKey::of(d))
+        (kept(d) || lifts(d) && !last(d).is_some_and(lifts)) && waiting.contains(&ModelKey::for_decision(d))
     };
-    decisions.iter().filter(new).map(ModelKey::of).collect()
+    decisions.iter().filter(new).map(ModelKey::for_decision).collect()
 }

@@ -1,4 +1,4 @@
-//! Which samples are evidence of idleness, how long it has lasted, and what breaks it.
+//! Which samples show idleness, for how long, and what ends it.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::collect::sample::tests::{answer, failed, no_series, partial};
 
 const ON: ScaleToZero = ScaleToZero { enabled: true, retention: GoDuration::from_secs(600) };
 
-/// Model `m`: `variant` is merged over one idle replica, and `queue` is what its scheduler shows.
+/// Model `m`: `variant` is merged over one idle replica. `queue` is its scheduler queue.
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
 fn model(variant: Value, queue: Option<Value>) -> Model {
     let mut own = json!({"name": "a", "current": 1, "running": 0, "replicas": [replica(0, "1s")]});
@@ -29,7 +29,7 @@ fn idle() -> Model {
     model(json!({}), None)
 }
 
-/// A round in which everything was answered.
+/// A round in which every query is answered.
 fn answered() -> Vec<Answer> {
     Query::ALL.map(no_series).into()
 }
@@ -39,7 +39,7 @@ fn completed(within: u64, value: &str) -> Answer {
     answer(Query::Completed(Retention::new(Duration::from_secs(within))), &[(labels, value)])
 }
 
-/// One leader's view, at seconds after its term began.
+/// Evidence of one leader, at seconds after its term began.
 struct Bench {
     evidence: Evidence,
     begin: Instant,
@@ -58,12 +58,18 @@ impl Bench {
         }
     }
 
-    /// What a sample of this moment makes of a model.
+    /// The model after a sample at this time.
     fn see(&mut self, seconds: u64, model: Model, answers: Vec<Answer>) -> Model {
-        self.see_born(seconds, model, answers, None)
+        self.see_with_pod(seconds, model, answers, None)
     }
 
-    fn see_born(&mut self, seconds: u64, mut model: Model, answers: Vec<Answer>, born: Option<i64>) -> Model {
+    fn see_with_pod(
+        &mut self,
+        seconds: u64,
+        mut model: Model,
+        answers: Vec<Answer>,
+        created: Option<i64>,
+    ) -> Model {
         let at = self.moment(seconds);
         let mut samples = Samples::default();
         let (counts, answers): (Vec<_>, Vec<_>) =
@@ -72,12 +78,12 @@ impl Bench {
         for count in counts {
             samples.add_completed(at.now, count);
         }
-        let born = born.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
-        self.evidence.complete(&mut model, ON, born, &samples, (&MetricsAge::default(), at));
+        let created = created.map(|s| Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1000 + s));
+        self.evidence.complete(&mut model, ON, created, &samples, (&MetricsAge::default(), at));
         model
     }
 
-    /// For how many seconds the model has been idle then, where everything is answered.
+    /// Seconds that the model has been idle, if every query is answered.
     fn idle_for(&mut self, seconds: u64, model: Model) -> Option<u64> {
         self::seconds(self.see(seconds, model, answered()).since_activity)
     }
@@ -88,7 +94,7 @@ fn seconds(d: Option<GoDuration>) -> Option<u64> {
 }
 
 #[test]
-fn idleness_begins_with_the_term_and_again_with_whatever_runs_or_waits() {
+fn idleness_begins_with_the_term_and_after_activity() {
     for busy in [
         model(json!({"running": 1}), None),
         model(json!({"replicas": [replica(2, "1s")]}), None),
@@ -104,8 +110,8 @@ fn idleness_begins_with_the_term_and_again_with_whatever_runs_or_waits() {
 }
 
 #[test]
-fn what_nobody_knows_is_no_idleness() {
-    for (unknown, lacking) in [
+fn missing_signals_do_not_mean_idle() {
+    for (unknown, failing) in [
         (model(json!({"running": null}), None), None),
         (model(json!({"replicas": [replica(0, "61s")]}), None), None),
         (model(json!({}), Some(Value::Null)), None),
@@ -114,18 +120,18 @@ fn what_nobody_knows_is_no_idleness() {
     ] {
         let answers = || {
             let mut answers = answered();
-            answers.retain(|a| Some(a.query) != lacking);
-            answers.extend(lacking.map(failed));
+            answers.retain(|a| Some(a.query) != failing);
+            answers.extend(failing.map(failed));
             answers
         };
         let mut bench = Bench::new();
         bench.idle_for(0, idle());
         let seen = bench.see(60, unknown.clone(), answers());
-        assert_eq!(seconds(seen.since_activity), Some(0), "{unknown:?} {lacking:?}");
-        // A moment of it is bridged, and more is not.
-        assert_eq!(bench.idle_for(90, idle()), Some(90), "{unknown:?} {lacking:?}");
+        assert_eq!(seconds(seen.since_activity), Some(0), "{unknown:?} {failing:?}");
+        // A short gap does not end idleness, a longer one does.
+        assert_eq!(bench.idle_for(90, idle()), Some(90), "{unknown:?} {failing:?}");
         bench.see(150, unknown, answers());
-        assert_eq!(bench.idle_for(211, idle()), Some(0), "{lacking:?}");
+        assert_eq!(bench.idle_for(211, idle()), Some(0), "{failing:?}");
     }
 }
 
@@ -137,7 +143,7 @@ fn a_variant_at_zero_need_not_report() {
 }
 
 #[test]
-fn requests_count_as_the_newest_round_says_for_the_period_or_the_next_longer_one() {
+fn completed_requests_use_the_shortest_sufficient_window() {
     for (answers, want) in [
         (vec![completed(600, "0")], Some(0.0)),
         (vec![completed(600, "2.5")], Some(2.5)),
@@ -152,24 +158,24 @@ fn requests_count_as_the_newest_round_says_for_the_period_or_the_next_longer_one
 }
 
 #[test]
-fn an_answer_that_may_lack_series_is_no_confirmed_zero() {
+fn a_partial_answer_does_not_confirm_zero_requests() {
     let zero = partial(completed(600, "0"));
     assert_eq!(Bench::new().see(0, idle(), vec![zero]).requests_in_retention, None);
 }
 
 #[test]
-fn the_youngest_pod_is_remembered_when_it_is_gone() {
+fn the_newest_pod_is_remembered_after_it_is_gone() {
     let mut bench = Bench::new();
-    assert_eq!(bench.see_born(0, idle(), answered(), None).since_pod_start, None);
+    assert_eq!(bench.see_with_pod(0, idle(), answered(), None).since_pod_start, None);
     let ages = [(10, Some(4), 6), (20, Some(15), 5), (30, None, 15), (40, Some(50), 0)];
-    for (at, born, want) in ages {
-        let seen = bench.see_born(at, idle(), answered(), born);
+    for (at, created, want) in ages {
+        let seen = bench.see_with_pod(at, idle(), answered(), created);
         assert_eq!(seconds(seen.since_pod_start), Some(want), "{at}");
     }
 }
 
 #[test]
-fn a_model_that_may_not_go_to_zero_carries_no_evidence_and_is_watched_all_the_same() {
+fn a_model_without_scale_to_zero_is_tracked_without_evidence() {
     let mut bench = Bench::new();
     let (mut model, at) = (idle(), bench.moment(0));
     let off = ScaleToZero::with_default(false);

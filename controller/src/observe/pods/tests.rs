@@ -24,8 +24,8 @@ fn drops_rank_suffix_only_without_exact_match() {
 fn group() -> Cluster {
     let mut cluster = Cluster::new();
     cluster.leader_worker_set("l", 1, 0, json!({"size": 2}));
-    cluster.stateful_set_of("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l");
-    cluster.stateful_set_of("l-0", "v1", "Pod", "l-0");
+    cluster.owned_stateful_set("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l");
+    cluster.owned_stateful_set("l-0", "v1", "Pod", "l-0");
     cluster.pod_with("l-0", "StatefulSet", "l", json!({})).pod_with("l-0-1", "StatefulSet", "l-0", json!({}));
     cluster
 }
@@ -43,9 +43,9 @@ fn only_the_leader_of_a_group_takes_requests() {
 #[test]
 fn stateful_set_of_another_owner_is_the_workload() {
     let mut cluster = Cluster::new();
-    cluster.stateful_set_of("s", "serving.example.com/v1", "InferenceService", "i");
+    cluster.owned_stateful_set("s", "serving.example.com/v1", "InferenceService", "i");
     // Its owner is of a kind named Pod in another API group.
-    cluster.stateful_set_of("t", "example.com/v1", "Pod", "p");
+    cluster.owned_stateful_set("t", "example.com/v1", "Pod", "p");
     for set in ["s", "t"] {
         cluster.pod_with(&format!("{set}-0"), "StatefulSet", set, json!({}));
     }
@@ -59,7 +59,7 @@ fn stateful_set_of_another_owner_is_the_workload() {
 #[test]
 fn ignores_worker_without_leader() {
     let mut cluster = Cluster::new();
-    cluster.stateful_set_of("l-0", "v1", "Pod", "l-0").pod_with("l-0-1", "StatefulSet", "l-0", json!({}));
+    cluster.owned_stateful_set("l-0", "v1", "Pod", "l-0").pod_with("l-0-1", "StatefulSet", "l-0", json!({}));
     assert!(workload_pods(&cluster.watches()).is_empty());
 }
 

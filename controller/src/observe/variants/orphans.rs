@@ -10,7 +10,7 @@ use wva_runtime::age;
 use wva_scaling::VariantKey;
 
 use super::{Ownership, is_excluded};
-use crate::model::moment::{LONGEST_AGE, Moment};
+use crate::model::moment::{MAX_TARGET_AGE, Moment};
 use crate::model::orphan::{Orphan, OrphanEvidence};
 use crate::model::reported::Problem;
 use crate::observe::watches::Watches;
@@ -28,7 +28,7 @@ impl OrphanEvidence {
             Self::NoStatus => Duration::ZERO,
             Self::NotConfirmed(_) => RENEWAL,
             // The status does not show when it was last correct.
-            Self::Outdated(_) => LONGEST_AGE.unsigned_abs(),
+            Self::Outdated(_) => MAX_TARGET_AGE.unsigned_abs(),
         }
     }
 }
@@ -73,12 +73,12 @@ pub fn detect_orphan(object: &DynamicObject, now: Timestamp) -> Option<Orphan> {
 
 fn find_evidence(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -> Option<Orphan> {
     let instance = variant.instance.clone().filter(|_| !variant.is_terminating)?;
-    let written = &variant.status.written;
-    let evidence = match written.last_run {
-        Some(at) => (age(at, now) > LONGEST_AGE).then_some(OrphanEvidence::NotConfirmed(at)),
+    let fingerprint = &variant.status.fingerprint;
+    let evidence = match fingerprint.last_run {
+        Some(at) => (age(at, now) > MAX_TARGET_AGE).then_some(OrphanEvidence::NotConfirmed(at)),
         // A status without a target has no confirmation time: it is valid until something contradicts it.
-        None if written.says_something() => {
-            written.last_change().filter(|_| is_outdated(watches, variant)).map(OrphanEvidence::Outdated)
+        None if fingerprint.is_written() => {
+            fingerprint.last_change().filter(|_| is_outdated(watches, variant)).map(OrphanEvidence::Outdated)
         }
         None => {
             let is_late = variant.created.is_some_and(|at| now.duration_since(at) > FIRST_STATUS);

@@ -14,10 +14,10 @@ fn oldest_then_first_name_wins_a_target() {
     for (name, day, target) in [("a", 2, "t"), ("b", 1, "t"), ("c", 3, "other"), ("d", 1, "u"), ("e", 1, "u")]
     {
         let created = json!({"metadata": {"creationTimestamp": format!("2026-01-0{day}T00:00:00Z")}});
-        cluster.variant_of(name, "Deployment", target, "m", created);
+        cluster.variant_with_target(name, "Deployment", target, "m", created);
     }
     let all = managed_variants(&cluster.watches(), &Ownership::default());
-    let conflict = Unusable::Conflict { with: "b".into(), target: "Deployment/t".into() };
+    let conflict = VariantError::Conflict { with: "b".into(), target: "Deployment/t".into() };
     assert_eq!(all[0].spec().err(), Some(&conflict));
     let usable: Vec<_> = all.iter().filter(|m| m.spec().is_ok()).map(|m| m.key.name.as_str()).collect();
     assert_eq!(usable, ["b", "c", "d"]);

@@ -61,7 +61,7 @@ impl NodeFacts {
         let ready = node.status.conditions.iter().flatten().find(|c| c.r#type == "Ready");
         Self {
             accelerators: VENDORS.map(|v| product(v.product).map(|p| normalize_accelerator(p).into())),
-            gpus: node.status.allocatable.as_ref().map(Gpus::of).unwrap_or_default(),
+            gpus: node.status.allocatable.as_ref().map(Gpus::from_resources).unwrap_or_default(),
             takes_pods: node.spec.unschedulable != Some(true) && ready.is_none_or(|c| c.status == "True"),
         }
     }

@@ -10,8 +10,8 @@ use serde_json::Value;
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_runtime::cache::Projection;
 
-use crate::model::keys::qualified;
-use crate::model::limits::{Limits, of_hpa, of_scaled_object};
+use crate::model::keys::qualified_kind;
+use crate::model::limits::Limits;
 
 /// Controlling owner of an object.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl Owner {
     pub(crate) fn from_meta(meta: &ObjectMeta) -> Option<Self> {
         let owner = meta.owner_references.iter().flatten().find(|o| o.controller == Some(true))?;
         Some(Self {
-            kind: qualified(Some(&owner.api_version), &owner.kind).into(),
+            kind: qualified_kind(Some(&owner.api_version), &owner.kind).into(),
             name: owner.name.as_str().into(),
             uid: owner.uid.as_str().into(),
         })
@@ -62,9 +62,9 @@ impl Autoscaler {
         let read = |hpa: &HorizontalPodAutoscaler| {
             let target = &hpa.spec.scale_target_ref;
             Self {
-                kind: qualified(target.api_version.as_deref(), &target.kind).into(),
+                kind: qualified_kind(target.api_version.as_deref(), &target.kind).into(),
                 name: target.name.as_str().into(),
-                limits: of_hpa(hpa),
+                limits: Limits::from_hpa(hpa),
             }
         };
         Projection { read, same: None }
@@ -78,9 +78,9 @@ impl Autoscaler {
             // The default kind of KEDA is Deployment.
             let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
             Self {
-                kind: qualified(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
+                kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
                 name: target("name").unwrap_or_default().into(),
-                limits: of_scaled_object(spec),
+                limits: Limits::from_scaled_object(spec),
             }
         };
         Projection { read, same: None }

@@ -178,7 +178,7 @@ impl PodFacts {
             created,
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
-            gpus: Gpus::of_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),
+            gpus: Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),
         }
     }
 }

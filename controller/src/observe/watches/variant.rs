@@ -16,10 +16,10 @@ use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Known, Mode, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
-use crate::model::conditions::Unusable;
+use crate::model::conditions::VariantError;
 use crate::model::keys::WorkloadKey;
 use crate::model::reported::ReportedState;
-use crate::model::written::Written;
+use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
 
 /// A cached VariantAutoscaling, validated once.
@@ -41,7 +41,7 @@ pub struct Variant {
     pub(crate) is_terminating: bool,
     pub(crate) status: VariantStatus,
     /// The parsed spec, or why the object is invalid.
-    pub(crate) spec: Result<ParsedSpec, Unusable>,
+    pub(crate) spec: Result<ParsedSpec, VariantError>,
 }
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub(crate) struct VariantStatus {
     /// Step times learned by an earlier leader.
     pub(crate) learned: Option<Known>,
     /// State for the next status write.
-    pub(crate) written: Written,
+    pub(crate) fingerprint: StatusFingerprint,
 }
 
 /// A valid spec.
@@ -133,8 +133,8 @@ impl VariantStatus {
             target_seen: alloc.is_some() || status.current_replicas.is_some() || state.target_seen,
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
             observed: condition("Ready").and_then(|c| c.observed_generation),
-            reported: ReportedState::of_status(status, &state),
-            written: Written::of(status),
+            reported: ReportedState::from_status(status, &state),
+            fingerprint: StatusFingerprint::of(status),
             learned: status.learned.as_ref().and_then(learned_times),
             alloc,
         }
@@ -179,8 +179,8 @@ fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
     }
 }
 
-fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, Unusable> {
-    let invalid = |problem: String| Unusable::Invalid(problem);
+fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, VariantError> {
+    let invalid = |problem: String| VariantError::Invalid(problem);
     if let Some(problems) = validation::violations(object) {
         return Err(invalid(problems));
     }

@@ -1,4 +1,4 @@
-//! What is told when, and what reaches the API server.
+//! Which events are written, and when.
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,14 +17,14 @@ fn steady() -> PublishedVariant {
     variant(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}))
 }
 
-/// Reasons, a `!` before warnings.
-fn told(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
-    let all = transitions(&before.map(ReportedState::of).unwrap_or_default(), after);
+/// Reasons, with `!` before warnings.
+fn reasons(before: Option<&PublishedVariant>, after: &PublishedVariant) -> Vec<String> {
+    let all = transitions(&before.map(ReportedState::from_publication).unwrap_or_default(), after);
     all.iter().map(|t| format!("{}{}", if t.warning { "!" } else { "" }, t.reason)).collect()
 }
 
 #[test]
-fn only_transitions_are_told() {
+fn only_transitions_cause_events() {
     let grows = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
     let held = variant(json!({"desired": 2}), json!({}));
     let loading = json!({"ready": 1, "pending": [{"age": "11m"}], "replicas": replicas(1, 0.5, "1s")});
@@ -41,30 +41,30 @@ fn only_transitions_are_told() {
         (&late, "!NotCarriedOut"),
         (&limited, "!LimitedBy"),
     ] {
-        assert_eq!(told(Some(&steady()), after), [want]);
-        assert_eq!(told(Some(after), after), Vec::<String>::new(), "{want} again");
+        assert_eq!(reasons(Some(&steady()), after), [want]);
+        assert_eq!(reasons(Some(after), after), Vec::<String>::new(), "{want} again");
     }
-    assert_eq!(told(None, &grows), Vec::<String>::new(), "at first sight nothing has changed");
-    assert_eq!(told(Some(&without_target()), &steady()), Vec::<String>::new());
+    assert_eq!(reasons(None, &grows), Vec::<String>::new(), "a first publication changes nothing");
+    assert_eq!(reasons(Some(&without_target()), &steady()), Vec::<String>::new());
 }
 
 #[test]
-fn an_event_is_about_its_own_reason() {
-    // Not ready for want of metrics and stuck at once: the condition can say only one of them.
+fn an_event_has_the_message_of_its_own_reason() {
+    // The variant lacks metrics and is stuck, and the condition has only one reason.
     let pending = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
     let both = variant(pending, json!({}));
-    let all = transitions(&ReportedState::of(&steady()), &both);
+    let all = transitions(&ReportedState::from_publication(&steady()), &both);
     let stuck = all.iter().find(|t| t.reason == "Stuck").unwrap();
     assert!(stuck.note.contains("kubectl describe"), "{}", stuck.note);
-    // Limited, and paused after that.
+    // Limited, then paused.
     let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2, "min": 2}), limits.clone());
-    assert_eq!(told(Some(&steady()), &limited), Vec::<String>::new(), "at its maximum it asks for nothing");
+    assert_eq!(reasons(Some(&steady()), &limited), Vec::<String>::new(), "it needs no more at its maximum");
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
-    assert!(transitions(&ReportedState::of(&steady()), &limited)[0].note.contains("H100"));
+    assert!(transitions(&ReportedState::from_publication(&steady()), &limited)[0].note.contains("H100"));
 }
 
-/// Everything that is published exists, and is managed.
+/// The scope of a controller that manages all published variants.
 fn reach(publications: &[Published]) -> OwnershipView {
     let mut cluster = Cluster::new();
     for key in publications.iter().flat_map(|p| p.variants.keys()) {
@@ -73,7 +73,7 @@ fn reach(publications: &[Published]) -> OwnershipView {
     cluster.reach(Ownership::default())
 }
 
-/// Runs the writer over publications, one after the other.
+/// Runs the writer on publications, one after the other.
 async fn write_all(fake: &FakeApi, publications: Vec<Published>) {
     let reach = reach(&publications);
     write_within(fake, reach, publications).await;
@@ -84,7 +84,7 @@ async fn write_within(fake: &FakeApi, reach: OwnershipView, publications: Vec<Pu
     let writer = tokio::spawn(run(fake.client(), Some("pod".into()), reach, reader));
     for publication in publications {
         sender.send_replace(Some(Arc::new(publication)));
-        // The writer takes it before the next one stands in its place: one thread, and no await of its own before.
+        // Lets the writer read the publication before the next one replaces it.
         for _ in 0..1000 {
             tokio::task::yield_now().await;
         }
@@ -94,7 +94,7 @@ async fn write_within(fake: &FakeApi, reach: OwnershipView, publications: Vec<Pu
 }
 
 #[tokio::test]
-async fn every_decision_is_an_event_of_its_own() {
+async fn every_decision_has_its_own_event() {
     let of_load = |kv, current: u32| {
         let v = json!({"current": current, "replicas": replicas(current, kv, "1s")});
         publication([("a", variant(v, json!({})))])
@@ -117,10 +117,10 @@ async fn every_decision_is_an_event_of_its_own() {
 }
 
 #[tokio::test]
-async fn what_a_status_said_at_first_sight_is_told_when_it_changes_and_not_before() {
+async fn a_change_from_the_status_is_reported_once() {
     let grown = variant(json!({"replicas": replicas(2, 0.78, "1s")}), json!({}));
     let inherits = |from: &PublishedVariant, variant: PublishedVariant| {
-        publication([("a", PublishedVariant { inherited: ReportedState::of(from), ..variant })])
+        publication([("a", PublishedVariant { inherited: ReportedState::from_publication(from), ..variant })])
     };
     for (before, first, second, want) in [
         (without_target(), without_target(), without_target(), &[][..]),
@@ -136,17 +136,17 @@ async fn what_a_status_said_at_first_sight_is_told_when_it_changes_and_not_befor
 }
 
 #[tokio::test]
-async fn a_publication_writes_a_bounded_number_of_events() {
+async fn a_publication_writes_a_limited_number_of_events() {
     let names = || (0..150).map(|i| format!("v{i:03}"));
     let before = publication(names().map(|n| (n, steady())));
     let after = publication(names().map(|n| (n, without_target())));
     let fake = FakeApi::new();
     write_all(&fake, vec![before, after]).await;
-    assert_eq!(fake.requests().len(), MOST);
+    assert_eq!(fake.requests().len(), MAX_EVENTS);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_hangs_is_not_waited_for() {
+async fn a_hanging_api_server_is_not_waited_for() {
     let fake = FakeApi::with_rule(|_| Some(Reply::Hang));
     let began = tokio::time::Instant::now();
     let both =
@@ -156,22 +156,22 @@ async fn an_api_server_that_hangs_is_not_waited_for() {
 }
 
 #[test]
-fn a_note_is_cut_where_a_character_ends() {
-    let told = PendingEvent { warning: true, reason: "Stuck", note: "é".repeat(900), digest: None };
-    let event = event(&key("a"), "u", &told, Some(&"p".repeat(200)), Timestamp::UNIX_EPOCH);
+fn a_note_is_cut_at_a_character_boundary() {
+    let pending = PendingEvent { warning: true, reason: "Stuck", note: "é".repeat(900), digest: None };
+    let event = build_event(&key("a"), "u", &pending, Some(&"p".repeat(200)), Timestamp::UNIX_EPOCH);
     assert_eq!(event.note.map(|n| n.len()), Some(1000));
     assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
 }
 
 #[tokio::test]
-async fn what_is_no_longer_managed_is_not_told_of() {
+async fn unmanaged_variants_have_no_events() {
     let publications = [steady(), without_target()].map(|v| publication([("a", v)]));
     let fake = FakeApi::new();
     write_within(&fake, reach(&[]), publications.into()).await;
     assert!(fake.requests().is_empty());
 }
 
-fn nobodys(last_run: Option<&str>) -> Published {
+fn orphaned(last_run: Option<&str>) -> Published {
     let evidence =
         last_run.map_or(OrphanEvidence::NoStatus, |at| OrphanEvidence::NotConfirmed(at.parse().unwrap()));
     let orphans = Orphan { uid: "u".into(), instance: "x".into(), evidence };
@@ -179,10 +179,10 @@ fn nobodys(last_run: Option<&str>) -> Published {
 }
 
 #[tokio::test]
-async fn a_variant_that_nobody_serves_is_told_of_once_by_all_controllers() {
+async fn an_orphan_is_reported_once_by_all_controllers() {
     let fake = FakeApi::with_rule(|_| Some(Reply::Failure(409)));
-    let never = nobodys(None);
-    let later = nobodys(Some("2026-01-01T00:00:00Z"));
+    let never = orphaned(None);
+    let later = orphaned(Some("2026-01-01T00:00:00Z"));
     let served = Published::default();
     write_all(&fake, vec![never.clone(), never, served, later.clone(), later]).await;
     let sent = fake.requests();

@@ -1,5 +1,5 @@
-//! Opens the door that the chart draws: sets `spec.caBundle` of the `APIService` `v1beta1.external.metrics.k8s.io`, and
-//! keeps it set. There is one for the whole cluster, so one that names somebody else's Service is left alone.
+//! Sets `spec.caBundle` of the `APIService` `v1beta1.external.metrics.k8s.io` and keeps it set. A cluster has only
+//! one, so one that refers to another Service is left alone.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ use wva_runtime::{Backoff, InterruptionLogger};
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
 /// Owner of `spec.caBundle` in server-side apply.
 const FIELD_MANAGER: &str = "wva";
-/// Between two looks without an event: a watch can break without a word.
-const LOOK: Duration = Duration::from_secs(10);
-/// One call to the API server.
-const CALL: Duration = Duration::from_secs(10);
-/// Pause after a failed write, doubled up to the longest; also the least distance of two writes, so that two writers
-/// who disagree do not chase each other.
+/// Interval of reads without a watch event, because a watch can fail silently.
+const READ_INTERVAL: Duration = Duration::from_secs(10);
+/// Timeout of one call to the API server.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// First and maximum delay after a failed write. Also the minimum interval of writes, in case of two competing
+/// writers.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// The Service that leads to this server.
+/// The Service of this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnService {
     /// Namespace.
@@ -39,49 +39,53 @@ pub struct OwnService {
     pub name: String,
 }
 
-/// What is to be done about the `APIService`.
+/// State of the `APIService`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// There is no CA to write yet.
+enum ApiServiceState {
+    /// The CA bundle is not known yet.
     NoBundle,
-    /// It does not exist, or has not been seen.
+    /// It does not exist, or was not read yet.
     Absent,
-    /// It leads to this Service.
-    SomebodyElses { whose: String },
-    /// It asks for no verification; the API server refuses a CA bundle beside that.
+    /// It refers to another Service.
+    Foreign { service: String },
+    /// It skips TLS verification. The API server accepts no CA bundle then.
     Unverified,
-    /// Ours, with another bundle or none.
-    Shut,
-    /// Ours, and right.
-    Open,
+    /// It is ours, with another bundle or none.
+    Unregistered,
+    /// It is ours and has our bundle.
+    Registered,
 }
 
-fn judge(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> Verdict {
+fn classify(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> ApiServiceState {
     let Some(spec) = found.map(|found| found.spec.clone().unwrap_or_default()) else {
-        return Verdict::Absent;
+        return ApiServiceState::Absent;
     };
-    let whose = match spec.service {
+    let service = match spec.service {
         None => "the API server itself".to_owned(),
         Some(service) => {
             format!("{}/{}", service.namespace.unwrap_or_default(), service.name.unwrap_or_default())
         }
     };
-    if whose != format!("{}/{}", own.namespace, own.name) {
-        return Verdict::SomebodyElses { whose };
+    if service != format!("{}/{}", own.namespace, own.name) {
+        return ApiServiceState::Foreign { service };
     }
     if bundle.is_empty() {
-        return Verdict::NoBundle;
+        return ApiServiceState::NoBundle;
     }
     if spec.insecure_skip_tls_verify == Some(true) {
-        return Verdict::Unverified;
+        return ApiServiceState::Unverified;
     }
-    if spec.ca_bundle.is_some_and(|ca| ca.0 == bundle) { Verdict::Open } else { Verdict::Shut }
+    if spec.ca_bundle.is_some_and(|ca| ca.0 == bundle) {
+        ApiServiceState::Registered
+    } else {
+        ApiServiceState::Unregistered
+    }
 }
 
-/// Keeps the `APIService` open with the newest of `bundle` (PEM) until `shutdown`, by server-side apply, and tells
-/// `trust` what it carries: one that is absent, somebody else's or unverified trusts nothing of ours. To be run by the
-/// leader; two that run it at once do no harm. Needs `get`, `list`, `watch` and `patch` on this `APIService`.
-pub async fn keep_open(
+/// Writes the newest of `bundle` (PEM) to the `APIService` by server-side apply, until `shutdown`. Reports to `trust`
+/// which bundle it has; an absent, foreign or unverified one trusts no CA of ours. To be run by the leader; two at
+/// once do no harm. Needs `get`, `list`, `watch` and `patch` on this `APIService`.
+pub async fn maintain_ca_bundle(
     client: kube::Client,
     own: OwnService,
     bundle: watch::Receiver<Vec<u8>>,
@@ -89,93 +93,98 @@ pub async fn keep_open(
     shutdown: CancellationToken,
 ) {
     trust.report_unknown();
-    let task = Task {
+    let task = Registration {
         api: Api::all(client),
         own,
         bundle,
         trust,
         found: None,
-        synced: false,
-        said: None,
+        is_current: false,
+        logged: None,
         write_at: Instant::now(),
         backoff: Backoff::new(FIRST_PAUSE, LONGEST_PAUSE),
         interruptions: InterruptionLogger::new("watch of the APIService", None),
     };
     tokio::select! {
-        // First: who does not lead any more must not write, however late it learns of that.
+        // The shutdown comes first: a former leader must not write.
         biased;
         () = shutdown.cancelled() => {}
         () = Box::pin(task.run()) => {}
     }
 }
 
-struct Task {
+struct Registration {
     api: Api<APIService>,
     own: OwnService,
     bundle: watch::Receiver<Vec<u8>>,
     trust: TrustReporter,
     found: Option<APIService>,
-    /// What was found is what there is.
-    synced: bool,
-    said: Option<Verdict>,
-    /// No write before this.
+    /// Whether `found` is up to date.
+    is_current: bool,
+    logged: Option<ApiServiceState>,
+    /// Earliest time of the next write.
     write_at: Instant,
     backoff: Backoff,
     interruptions: InterruptionLogger,
 }
 
-/// A request about the APIService.
+/// An API call about the `APIService`.
 fn call(verb: &str) -> ApiCall<'_> {
     ApiCall { verb, resource: "apiservices", namespace: "", name: NAME }
 }
 
-impl Task {
+impl Registration {
     async fn run(mut self) {
         let mut watch = watch_object(self.api.clone(), NAME).default_backoff().boxed();
         let mut bundle = self.bundle.clone();
-        let mut bundles_end = false;
-        let mut look = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut has_bundle_sender = true;
+        let mut read = tokio::time::interval_at(Instant::now() + READ_INTERVAL, READ_INTERVAL);
+        read.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let newest = self.bundle.borrow().clone();
-            let verdict = judge(self.found.as_ref(), &self.own, &newest);
-            if self.synced {
-                self.say(&verdict);
+            let state = classify(self.found.as_ref(), &self.own, &newest);
+            if self.is_current {
+                self.log_change(&state);
             }
-            self.report(&verdict, &newest);
+            self.report_trust(&state, &newest);
             let write_at = self.write_at;
             tokio::select! {
-                () = tokio::time::sleep_until(write_at), if verdict == Verdict::Shut => self.open().await,
-                changed = bundle.changed(), if !bundles_end => bundles_end = changed.is_err(),
-                Some(found) = watch.next() => self.seen(found),
-                _ = look.tick() => self.look().await,
+                () = tokio::time::sleep_until(write_at), if state == ApiServiceState::Unregistered => {
+                    self.write_bundle().await;
+                }
+                changed = bundle.changed(), if has_bundle_sender => has_bundle_sender = changed.is_ok(),
+                Some(found) = watch.next() => self.handle_watch(found),
+                _ = read.tick() => self.read().await,
             }
         }
     }
 
-    fn seen(&mut self, found: watcher::Result<Option<APIService>>) {
+    fn handle_watch(&mut self, found: watcher::Result<Option<APIService>>) {
         self.interruptions.log_error(found.as_ref().err());
         if let Ok(found) = found {
-            (self.found, self.synced) = (found, true);
+            (self.found, self.is_current) = (found, true);
         }
     }
 
-    /// Reads it again, whatever the watch said.
-    async fn look(&mut self) {
-        match tokio::time::timeout(CALL, self.api.get_opt(NAME)).await {
-            Ok(Ok(found)) => (self.found, self.synced) = (found, true),
+    /// Reads the `APIService`, independent of the watch.
+    async fn read(&mut self) {
+        match tokio::time::timeout(CALL_TIMEOUT, self.api.get_opt(NAME)).await {
+            Ok(Ok(found)) => (self.found, self.is_current) = (found, true),
             Ok(Err(error)) => {
-                tracing::debug!(error = call("get").describe_failure(&error), "Could not read APIService");
-                self.synced = false;
+                tracing::debug!(error = call("get").describe_failure(&error), "Reading APIService failed");
+                self.is_current = false;
             }
-            Err(_) => self.synced = false,
+            Err(_) => self.is_current = false,
         }
     }
 
-    fn report(&self, verdict: &Verdict, bundle: &[u8]) {
-        match verdict {
-            Verdict::Open | Verdict::Absent | Verdict::SomebodyElses { .. } | Verdict::Unverified
-                if self.synced =>
+    fn report_trust(&self, state: &ApiServiceState, bundle: &[u8]) {
+        match state {
+            ApiServiceState::Registered
+            | ApiServiceState::Absent
+            | ApiServiceState::Foreign { .. }
+            | ApiServiceState::Unverified
+                if self.is_current =>
             {
                 self.trust.report(bundle);
             }
@@ -183,38 +192,40 @@ impl Task {
         }
     }
 
-    /// Says a verdict once.
-    fn say(&mut self, verdict: &Verdict) {
-        if self.said.as_ref() == Some(verdict) {
+    /// Logs a state once.
+    fn log_change(&mut self, state: &ApiServiceState) {
+        if self.logged.as_ref() == Some(state) {
             return;
         }
-        match verdict {
-            Verdict::SomebodyElses { whose } => tracing::error!(
-                "APIService {NAME} belongs to {whose}: left alone. A cluster has one; HPAs get their values from that \
-                 server and not from here. Delete it, or turn this program's external metrics off"
+        match state {
+            ApiServiceState::Foreign { service } => tracing::error!(
+                "APIService {NAME} belongs to {service}; leaving it unchanged. HPAs get external metrics from that server and \
+                 not from wva. Delete it, or disable the external metrics API of wva"
             ),
-            Verdict::Absent => tracing::warn!("APIService {NAME} does not exist: waiting for it"),
-            Verdict::Unverified => tracing::warn!(
-                "APIService {NAME} has insecureSkipTLSVerify: anybody in between can serve other values. Remove it, \
-                 and the CA bundle will be set"
+            ApiServiceState::Absent => tracing::warn!("APIService {NAME} does not exist; waiting for it"),
+            ApiServiceState::Unverified => tracing::warn!(
+                "APIService {NAME} has insecureSkipTLSVerify: other servers can serve values in place of wva. Remove the field; \
+                 wva then sets the CA bundle"
             ),
-            Verdict::Open => tracing::info!("APIService {NAME} is open: HPAs reach the external metrics"),
-            Verdict::NoBundle | Verdict::Shut => {}
+            ApiServiceState::Registered => {
+                tracing::info!("APIService {NAME} has the CA bundle of wva: HPAs can read external metrics");
+            }
+            ApiServiceState::NoBundle | ApiServiceState::Unregistered => {}
         }
-        self.said = Some(verdict.clone());
+        self.logged = Some(state.clone());
     }
 
-    async fn open(&mut self) {
+    async fn write_bundle(&mut self) {
         let bundle = self.bundle.borrow().clone();
-        // JSON and not the type, which would send empty fields and take ownership of them.
+        // JSON, because the type would write empty fields and own them.
         let patch = json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
             "metadata": {"name": NAME}, "spec": {"caBundle": ByteString(bundle)},
         });
-        // Forced: a bundle that somebody edited by hand would otherwise stay theirs, and wrong, for ever.
+        // Forced, to replace a bundle that was edited by hand.
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&patch);
-        let written = tokio::time::timeout(CALL, self.api.patch(NAME, &params, &patch)).await;
+        let written = tokio::time::timeout(CALL_TIMEOUT, self.api.patch(NAME, &params, &patch)).await;
         let pause = self.backoff.next_delay();
         self.write_at = Instant::now() + pause;
         match written {
@@ -224,10 +235,10 @@ impl Task {
             }
             Ok(Err(error)) => {
                 let error = call("patch").describe_failure(&error);
-                tracing::warn!(error, ?pause, "Could not open APIService {NAME}");
+                tracing::warn!(error, ?pause, "Could not set the CA bundle of APIService {NAME}");
             }
             Err(_) => {
-                tracing::warn!(?pause, "Could not open APIService {NAME}: no answer in time");
+                tracing::warn!(?pause, "Could not set the CA bundle of APIService {NAME}: no answer in time");
             }
         }
     }

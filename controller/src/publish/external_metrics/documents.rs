@@ -1,5 +1,5 @@
-//! The fixed documents of the API: what discovery asks for, and errors as the `Status` objects that Kubernetes
-//! clients read. The aggregator first asks `/apis` for the aggregated form and falls back to these plain ones.
+//! Fixed documents of the API: discovery documents, and errors as `Status` objects. The aggregator first asks `/apis`
+//! for aggregated discovery and falls back to these.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -35,7 +35,7 @@ pub(super) fn resource_list(legacy: bool) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API_VERSION, "resources": resources})
 }
 
-/// A refusal, as a `Status` object.
+/// An error response as a `Status` object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) code: StatusCode,
@@ -47,7 +47,7 @@ impl Failure {
         Self { code, message: message.into() }
     }
 
-    /// The machine-readable reason that goes with the code.
+    /// Machine-readable reason of the status code.
     fn reason(&self) -> &'static str {
         match self.code {
             StatusCode::BAD_REQUEST => "BadRequest",

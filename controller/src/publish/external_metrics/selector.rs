@@ -1,6 +1,5 @@
-//! Label selectors as the API server reads them from a query (`a=b,c in (d,e),!f`): kube can match and print them but
-//! not read them. The grammar is that of `k8s.io/apimachinery/pkg/labels`, without the numeric `>` and `<`, which no
-//! label of these metrics has a use for.
+//! Parses label selectors of queries (`a=b,c in (d,e),!f`). kube can match and print them, but not parse them. The
+//! grammar is that of `k8s.io/apimachinery/pkg/labels` without numeric `>` and `<`, which these metrics do not need.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -8,23 +7,25 @@ use std::vec::IntoIter;
 
 use kube::core::{Expression, Selector};
 
-/// Why a text is no selector.
+/// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// Something else should stand here.
+    /// Another token is expected.
     #[error("found {found:?}, expected: {expected}")]
     Unexpected {
-        /// What stands there; empty at the end.
+        /// The token found; empty at the end.
         found: String,
-        /// What may stand there.
+        /// The tokens expected.
         expected: &'static str,
     },
-    /// No label has such a key.
-    #[error("{0:?} is no label key: [prefix/]name, the name at most 63 characters of [A-Za-z0-9_.-]")]
-    Key(String),
-    /// No label has such a value.
+    /// The label key is invalid.
     #[error(
-        "{0:?} is no label value: at most 63 characters of [A-Za-z0-9_.-], a letter or digit at both ends"
+        "{0:?} is not a label key; expected [prefix/]name, with a name of at most 63 characters of [A-Za-z0-9_.-]"
+    )]
+    Key(String),
+    /// The label value is invalid.
+    #[error(
+        "{0:?} is not a label value; expected at most 63 characters of [A-Za-z0-9_.-], a letter or digit at both ends"
     )]
     Value(String),
 }
@@ -35,7 +36,7 @@ enum Token {
     Symbol(&'static str),
 }
 
-/// Longer ones first.
+/// Longer symbols come first.
 const SYMBOLS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(mut text: &str) -> Vec<Token> {
@@ -103,13 +104,13 @@ impl Parser {
         }
     }
 
-    /// What follows `=`; nothing is the empty value.
+    /// The value after `=`. It may be empty.
     fn value(&mut self) -> Result<String, SelectorError> {
         let value = self.word().unwrap_or_default();
         if is_value(&value) { Ok(value) } else { Err(SelectorError::Value(value)) }
     }
 
-    /// `in (a,b)`: empty places are the empty value, `()` as well.
+    /// The set in `in (a,b)`. Empty elements are the empty value, also in `()`.
     fn set(&mut self) -> Result<BTreeSet<String>, SelectorError> {
         self.0.next();
         if !self.take("(") {
@@ -123,10 +124,10 @@ impl Parser {
     }
 }
 
-/// Reads a selector; an empty one selects everything.
+/// Parses a selector. An empty one selects everything.
 ///
 /// # Errors
-/// [`SelectorError`] with what was found and what may stand there.
+/// [`SelectorError`] names what was found and expected.
 pub fn parse(text: &str) -> Result<Selector, SelectorError> {
     let mut parser = Parser(tokens(text).into_iter().peekable());
     let mut selector = Selector::default();
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn selects_as_the_api_server_does() {
+    fn selects_like_the_api_server() {
         let yes = [
             "",
             "  ",
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_none_and_says_what_is_wrong() {
+    fn errors_name_what_is_wrong() {
         let unexpected = |found: &str, expected| SelectorError::Unexpected { found: found.into(), expected };
         let operators = "in, notin, =, ==, !=, ',' or the end";
         let rows = [

@@ -1,4 +1,4 @@
-//! The HTTPS server of the external metrics API: routes, limits and the way from a request to its values.
+//! HTTPS server of the external metrics API: routes, limits, and the handling of requests.
 
 use std::io;
 use std::net::TcpListener;
@@ -22,36 +22,36 @@ use crate::observe::variants;
 use crate::observe::watches::NamespaceFacts;
 use crate::observe::watches::variant::Variant;
 
-/// The aggregator multiplexes all HPAs over a few connections. All servers together stay below the 1,024 files that a
-/// process may have open where nobody says otherwise.
+/// The aggregator multiplexes all HPAs over a few connections. All servers together stay below the default limit of
+/// 1,024 open files.
 const LIMITS: Limits =
     Limits { head: Duration::from_secs(30), head_bytes: 64 * 1024, ..Limits::new("external metrics", 128) };
 
-/// A namespace's name is a DNS label.
-const LONGEST_NAMESPACE: usize = 63;
+/// Maximum length of a namespace name, a DNS label.
+const MAX_NAMESPACE_LENGTH: usize = 63;
 
-/// What the API serves from.
+/// State of the API server.
 pub struct ExternalMetrics {
-    /// VAs of every namespace.
+    /// VariantAutoscalings of every namespace.
     pub variants: Cache<Arc<Variant>>,
-    /// Namespaces, of which excluded ones have no metrics: nothing is written to their VAs' status any more, so that
-    /// cannot tell. `None` in single-namespace mode.
+    /// Namespaces. Excluded ones have no metrics, although the old status of their variants remains. `None` in
+    /// single-namespace mode.
     pub namespaces: Option<Cache<NamespaceFacts>>,
-    /// Whether the caches have seen their first list: before that nothing is served.
+    /// Whether the caches have their first list. Before that no values are served.
     pub synced: SyncStatus,
-    /// Authenticates and authorizes.
+    /// Authenticates and authorizes requests.
     pub auth: Arc<DelegatedAuth>,
-    /// Serve `inferno_desired_replicas` too.
+    /// Whether `inferno_desired_replicas` is served too.
     pub legacy: bool,
     /// Wall clock.
     pub clock: Clock,
 }
 
-/// Serves HTTPS on `listener` until `shutdown`, then lets requests in flight finish. `tls` is made by
+/// Serves HTTPS on `listener` until `shutdown`, then finishes current requests. Make `tls` with
 /// [`wva_certs::server_config_with_client_certs`].
 ///
 /// # Errors
-/// Where the listener cannot be used.
+/// The listener cannot be used.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<ServerConfig>,
@@ -76,25 +76,25 @@ fn router(state: Arc<ExternalMetrics>) -> Router {
         .method_not_allowed_fallback(|| async {
             Failure::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is served")
         })
-        .fallback(unknown)
+        .fallback(not_found)
         .with_state(state)
 }
 
-impl From<AuthError> for Failure {
-    fn from(refusal: AuthError) -> Self {
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
         Self::new(refusal.status(), refusal.to_string())
     }
 }
 
-/// Strangers learn nothing, not even which paths exist.
-async fn unknown(
+/// Answers 404 only to authenticated clients, so that others do not learn which paths exist.
+async fn not_found(
     State(state): State<Arc<ExternalMetrics>>,
     Extension(connection): Extension<Connection>,
     uri: Uri,
     headers: HeaderMap,
 ) -> Failure {
     match state.auth.authenticate(&connection.peer, &headers).await {
-        Ok(_) => Failure::new(StatusCode::NOT_FOUND, format!("nothing is served at {:?}", uri.path())),
+        Ok(_) => Failure::new(StatusCode::NOT_FOUND, format!("path {:?} does not exist", uri.path())),
         Err(refusal) => refusal.into(),
     }
 }
@@ -123,8 +123,8 @@ async fn metric(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    // A GET without an object's name is a `list` to the API server, although discovery says `get`: that is the
-    // permission HPAs have for the adapter and KEDA as well.
+    // A GET without an object name is a `list` to the API server, although discovery says `get`. HPAs have this
+    // permission for the Prometheus adapter and KEDA too.
     let resource = metric.clone();
     let action = Action::Resource {
         verb: "list",
@@ -134,24 +134,18 @@ async fn metric(
         namespace: namespace.clone(),
     };
     let user = state.auth.authenticate(&connection.peer, &headers).await?;
-    // Before the question whether it is allowed, whose answers are kept: made-up names must not fill that memory.
-    if !values::is_served(&metric, state.legacy) || namespace.len() > LONGEST_NAMESPACE {
-        return Err(Failure::new(
-            StatusCode::NOT_FOUND,
-            "this metric is not served here: see the resources of this API",
-        ));
+    // Checked before authorization, whose answers are cached: invented names must not fill the cache.
+    if !values::is_served(&metric, state.legacy) || namespace.len() > MAX_NAMESPACE_LENGTH {
+        return Err(Failure::new(StatusCode::NOT_FOUND, "metric not found: see the resources of this API"));
     }
     state.auth.authorize(&user, action).await?;
     connection.keep();
     let text = label_selector(query.as_deref().unwrap_or_default())?;
     let selector = selector::parse(&text).map_err(|error| {
-        Failure::new(StatusCode::BAD_REQUEST, format!("unable to parse labelSelector {text:?}: {error}"))
+        Failure::new(StatusCode::BAD_REQUEST, format!("invalid labelSelector {text:?}: {error}"))
     })?;
     if !state.synced.is_complete() {
-        return Err(Failure::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "VariantAutoscalings have not been read yet",
-        ));
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "VariantAutoscalings are not listed yet"));
     }
     let excluded = variants::is_excluded(state.namespaces.as_ref(), &namespace);
     let all = if excluded { Vec::new() } else { state.variants.values_in(&namespace) };
@@ -159,12 +153,11 @@ async fn metric(
     Ok(Json(list).into_response())
 }
 
-/// The selector of the query, empty without one. What else a client may send (`limit`, `timeout`) has no meaning
-/// here; a watch is refused, since it would get a list it cannot read.
+/// Label selector of the query; empty if there is none. Other parameters (`limit`, `timeout`) have no effect, except
+/// that a watch is refused, since its client could not read a list.
 fn label_selector(query: &str) -> Result<String, Failure> {
-    let bad = || {
-        Failure::new(StatusCode::BAD_REQUEST, "the query is not form-encoded, or names labelSelector twice")
-    };
+    let bad =
+        || Failure::new(StatusCode::BAD_REQUEST, "the query is not form-encoded or has labelSelector twice");
     let uri = format!("/?{query}").parse().map_err(|_| bad())?;
     let axum::extract::Query(pairs) =
         axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&uri).map_err(|_| bad())?;

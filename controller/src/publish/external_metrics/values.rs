@@ -1,6 +1,5 @@
-//! From the status of VAs to external metric values. Pure: the objects, the question and the time go in, the list
-//! comes out. What cannot be vouched for is left out and never given as 0, since an HPA holds where a metric is
-//! missing and scales down where it is 0.
+//! Derives external metric values from the status of VariantAutoscalings. Pure functions. Outdated values are left
+//! out instead of being served as 0: an HPA holds if a metric is missing, and scales down if it is 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +12,11 @@ use wva_runtime::age;
 use wva_scaling::snapshot::Mode;
 
 use super::{API_VERSION, LEGACY_METRIC, METRIC};
-use crate::model::moment::LONGEST_AGE;
+use crate::model::moment::MAX_TARGET_AGE;
 use crate::observe::watches::variant::Variant;
 
-/// So old a target may be when it is confirmed: the write comes after a cycle, and it takes its time.
-pub const LATEST_CONFIRMATION: SignedDuration = SignedDuration::from_mins(LONGEST_AGE.as_mins() - 1);
+/// Age by which a target must be confirmed. The rest of [`MAX_TARGET_AGE`] is for the cycle and its write.
+pub const CONFIRMATION_DEADLINE: SignedDuration = SignedDuration::from_mins(MAX_TARGET_AGE.as_mins() - 1);
 
 /// `ExternalMetricValueList` of `external.metrics.k8s.io/v1beta1`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -26,7 +25,7 @@ pub struct ExternalMetricValueList {
     kind: &'static str,
     api_version: &'static str,
     metadata: BTreeMap<String, String>,
-    /// One per variant, in order of name.
+    /// Values sorted by variant name.
     pub items: Vec<ExternalMetricValue>,
 }
 
@@ -34,24 +33,24 @@ pub struct ExternalMetricValueList {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalMetricValue {
-    /// As asked for.
+    /// The requested metric.
     pub metric_name: String,
-    /// `variant_name`, `exported_namespace`, `accelerator_type`, and `controller_instance` where the VA has one.
+    /// `variant_name`, `exported_namespace`, `accelerator_type`, and `controller_instance` if the variant has one.
     pub metric_labels: BTreeMap<String, String>,
-    /// When the engine last confirmed the target; whole seconds, as the API's times have.
+    /// When the engine last confirmed the target, in whole seconds as in all times of the API.
     pub timestamp: Timestamp,
     /// Replicas, as a Kubernetes quantity.
     pub value: String,
 }
 
-/// Whether `metric` is served: the older name only with `legacy`.
+/// Whether `metric` is served. The older name needs `legacy`.
 #[must_use]
 pub fn is_served(metric: &str, legacy: bool) -> bool {
     metric == METRIC || (legacy && metric == LEGACY_METRIC)
 }
 
-/// The values of `metric` at `now`, of those VAs of one namespace whose labels `selector` matches. VAs of every instance
-/// count. Whether the metric is served is the caller's to know ([`is_served`]).
+/// Values of `metric` at `now` for variants of one namespace and all instances whose labels match `selector`. The
+/// caller checks [`is_served`].
 #[must_use]
 pub fn values(
     vas: &[Arc<Variant>],
@@ -74,13 +73,13 @@ pub fn values(
 }
 
 fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
-    // An object that breaks today's rules gets no decisions: its status is what an earlier release left behind.
+    // Invalid objects get no decisions; their status is from an earlier release.
     if va.mode()? == Mode::Recommend || va.is_terminating {
         return None;
     }
     let alloc = va.status.alloc.as_ref()?;
     let confirmed = alloc.last_run_time.as_ref()?.0;
-    if age(confirmed, now) > LONGEST_AGE {
+    if age(confirmed, now) > MAX_TARGET_AGE {
         return None;
     }
     let accelerator = Some(alloc.accelerator.as_str()).filter(|name| !name.is_empty());

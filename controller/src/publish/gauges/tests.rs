@@ -11,7 +11,7 @@ use super::*;
 use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
 use crate::observe::variants::Ownership;
 
-/// Variant `a` with this label, which is managed by the controller of `instance`.
+/// The scope of a controller with `instance`, with variant `a` that has this instance label.
 fn reach(label: Option<&str>, instance: Option<&str>) -> OwnershipView {
     let mut cluster = Cluster::new();
     let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
@@ -19,11 +19,11 @@ fn reach(label: Option<&str>, instance: Option<&str>) -> OwnershipView {
     cluster.reach(Ownership { instance: instance.map(str::to_owned), ..Ownership::default() })
 }
 
-/// The lines of `/metrics` that are no comments.
+/// Lines of `/metrics` without comments.
 fn shown(published: Published, reach: OwnershipView, legacy: bool) -> Vec<String> {
     let (_sender, reader) = watch::channel(Some(Arc::new(published)));
     let mut text = String::new();
-    VariantSeries::new(reader, reach, legacy, CycleProgress::default()).each(&mut |family| {
+    VariantSeries::new(reader, reach, legacy, CycleProgress::default()).for_each_family(&mut |family| {
         text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
     });
     let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
@@ -48,7 +48,7 @@ fn grows(mode: &str) -> PublishedVariant {
 const COUNTER: &str = r#"wva_replica_scaling_total{direction="up",namespace="ns",reason="SpareBelowTarget",variant_name="a"} 2"#;
 
 #[test]
-fn a_variant_has_its_three_gauges_under_both_names() {
+fn a_variant_has_three_gauges_under_both_names() {
     let labels = r#"{accelerator_type="H100",namespace="ns",variant_name="a"}"#;
     let want = [
         format!("inferno_current_replicas{labels} 2"),
@@ -65,7 +65,7 @@ fn a_variant_has_its_three_gauges_under_both_names() {
 }
 
 #[test]
-fn the_instance_is_a_label_of_all_where_there_is_one() {
+fn the_instance_is_a_label_of_all_series() {
     let lines = exposed(vec![("a", grows("auto"))], Some("x"), false);
     let labels = r#"{accelerator_type="H100",controller_instance="x",namespace="ns",variant_name="a"}"#;
     assert_eq!(lines[2], format!("wva_desired_replicas{labels} 3"));
@@ -77,7 +77,7 @@ fn the_instance_is_a_label_of_all_where_there_is_one() {
 }
 
 #[test]
-fn where_nothing_is_published_there_is_no_series_and_no_zero() {
+fn without_a_published_target_there_is_no_gauge() {
     for (variant, state) in [(grows("recommend"), "RecommendOnly"), (without_target(), "DeploymentNotFound")]
     {
         let mut lines = exposed(vec![("a", variant)], None, true);
@@ -86,7 +86,7 @@ fn where_nothing_is_published_there_is_no_series_and_no_zero() {
     }
 }
 
-/// What `wva_policy_replicas` says, as policy and replicas.
+/// Policies and replicas of `wva_policy_replicas`.
 fn policies(mode: &str, entry: &Value) -> Vec<String> {
     let variant = json!({"mode": mode, "max": 8, "replicas": replicas(2, 0.78, "1s")});
     let config = json!({"saturation": {"default": entry}});
@@ -101,10 +101,10 @@ fn policies(mode: &str, entry: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_runs_and_what_is_only_shown_stand_side_by_side() {
+fn policies_are_compared_if_one_is_only_shown() {
     let tokens = json!({"shadowAnalyzer": "saturation"});
     assert_eq!(policies("auto", &json!({})), [""; 0]);
-    assert_eq!(policies("auto", &json!({"shadowAnalyzer": ""})), [""; 0], "the one that decides");
+    assert_eq!(policies("auto", &json!({"shadowAnalyzer": ""})), [""; 0], "the deciding analyzer");
     assert_eq!(policies("recommend", &json!({})), ["percentage 3", "running 2"]);
     for mode in ["auto", "recommend", "paused", "fixed=7"] {
         assert_eq!(policies(mode, &tokens), ["percentage 3", "running 2", "saturation 2"], "{mode}");
@@ -112,7 +112,7 @@ fn what_runs_and_what_is_only_shown_stand_side_by_side() {
 }
 
 #[test]
-fn from_zero_the_ratio_is_the_target() {
+fn the_ratio_from_zero_is_the_target() {
     for (mode, desired) in [("auto", 0), ("fixed=3", 3)] {
         let variant = published(decision(json!({"mode": mode, "current": 0}), json!({})));
         let lines = exposed(vec![("a", variant)], None, false);
@@ -124,14 +124,14 @@ fn from_zero_the_ratio_is_the_target() {
 }
 
 #[test]
-fn before_the_first_cycle_and_after_the_last_there_is_nothing() {
+fn without_a_publication_there_are_no_series() {
     let (_sender, reader) = watch::channel(None);
     VariantSeries::new(reader, reach(None, None), true, CycleProgress::default())
-        .each(&mut |family| panic!("{family:?}"));
+        .for_each_family(&mut |family| panic!("{family:?}"));
 }
 
 #[test]
-fn what_another_controller_has_now_is_not_shown_although_it_was_published() {
+fn variants_of_another_controller_are_not_exported() {
     for (label, instance) in [(Some("x"), None), (None, Some("x")), (Some("y"), Some("x"))] {
         let lines = shown(publication(vec![("a", grows("auto"))]), reach(label, instance), true);
         assert_eq!(lines, Vec::<String>::new(), "{label:?} under {instance:?}");
@@ -139,7 +139,7 @@ fn what_another_controller_has_now_is_not_shown_although_it_was_published() {
 }
 
 #[test]
-fn what_came_from_another_controller_is_counted_and_not_shown_yet() {
+fn a_variant_taken_over_is_counted_before_it_is_exported() {
     let hour = std::time::Duration::from_hours(1);
     let now = Instant::now();
     for (until, wanted) in [(now + hour, 1), (now, 8)] {
@@ -152,7 +152,7 @@ fn what_came_from_another_controller_is_counted_and_not_shown_yet() {
 }
 
 #[test]
-fn what_the_throughput_analyzer_counts_is_shown_under_every_mode() {
+fn figures_of_the_throughput_analyzer_are_always_exported() {
     for (mode, names) in
         [("auto", ["throughput", ""]), ("recommend", ["throughput", ""]), ("auto", ["", "throughput"])]
     {
@@ -180,12 +180,12 @@ async fn series_end_when_cycles_stop() {
     let (_sender, reader) = watch::channel(published);
     let series = VariantSeries::new(reader, reach(None, None), false, progress.clone());
     let shown = || {
-        let mut families = 0;
+        series.for_each_family(&mut |_| families += 1);
         series.each(&mut |_| families += 1);
         families > 0
     };
     tokio::time::advance(Duration::from_mins(5)).await;
-    assert!(shown(), "cycles that come late");
+    assert!(shown(), "the next cycle may be late");
     tokio::time::advance(Duration::from_secs(1)).await;
     assert!(!shown());
 }

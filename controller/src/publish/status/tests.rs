@@ -1,4 +1,4 @@
-//! When a status is written, what the patch says, and what an API server that hangs or refuses does to it.
+//! When a status is written, its patch, and failures of the API server.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use wva_scaling::snapshot::Learned;
 use wva_scaling::{Snapshot, decide};
 
 use super::*;
-use crate::cycle::conditions::{Outlook, conditions};
+use crate::cycle::conditions::{ConditionSource, conditions};
 use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
 use crate::model::keys::WorkloadKey;
 use crate::model::step::{DueStep, Step};
@@ -26,13 +26,13 @@ fn steady(mode: &str) -> PublishedVariant {
 }
 
 fn first(variant: &PublishedVariant) -> VariantAutoscalingStatus {
-    wanted(variant, &Written::default(), at(0), INTERVAL).unwrap()
+    desired_status(variant, &StatusFingerprint::default(), at(0), INTERVAL).unwrap()
 }
 
 #[test]
-fn a_workload_that_is_gone_clears_the_target_by_null() {
-    let before = Written::of(&first(&steady("auto")));
-    let patch = merge_patch(&wanted(&without_target(), &before, at(0), INTERVAL).unwrap());
+fn a_deleted_workload_clears_the_target_with_null() {
+    let before = StatusFingerprint::from_status(&first(&steady("auto")));
+    let patch = merge_patch(&desired_status(&without_target(), &before, at(0), INTERVAL).unwrap());
     for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation", "learned"] {
         assert_eq!(patch["status"].get(field), Some(&Value::Null), "{field}");
     }
@@ -41,17 +41,17 @@ fn a_workload_that_is_gone_clears_the_target_by_null() {
 }
 
 #[test]
-fn a_patch_writes_all_that_a_status_says() {
+fn a_patch_contains_the_whole_status() {
     let learned = LearnedCurves { a: 0.02, b: 0.001, c: 0.0002, samples: 40 };
     let status = VariantAutoscalingStatus { learned: Some(learned), ..first(&steady("auto")) };
     assert_eq!(merge_patch(&status)["status"], json!(status));
 }
 
 #[test]
-fn the_time_of_the_last_run_is_written_with_a_change_or_every_eleven_minutes() {
-    let before = Written::of(&first(&steady("auto")));
+fn last_run_time_is_written_with_a_change_or_at_the_heartbeat() {
+    let before = StatusFingerprint::from_status(&first(&steady("auto")));
     for (minute, due) in [(0, false), (1, false), (10, false), (11, true), (-10, false), (-60, true)] {
-        let status = wanted(&steady("auto"), &before, at(minute), INTERVAL);
+        let status = desired_status(&steady("auto"), &before, at(minute), INTERVAL);
         assert_eq!(status.is_some(), due, "minute {minute}");
         if let Some(status) = status {
             assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(minute))));
@@ -59,16 +59,20 @@ fn the_time_of_the_last_run_is_written_with_a_change_or_every_eleven_minutes() {
     }
     let mut moved = steady("auto");
     moved.current = Some(9);
-    let status = wanted(&moved, &before, at(1), INTERVAL).unwrap();
+    let status = desired_status(&moved, &before, at(1), INTERVAL).unwrap();
     assert_eq!(status.desired_optimized_alloc.unwrap().last_run_time, Some(Time(at(1))));
-    let nothing = Written::of(&first(&without_target()));
-    assert_eq!(wanted(&without_target(), &nothing, at(60), INTERVAL), None, "no target, no heartbeat");
+    let nothing = StatusFingerprint::from_status(&first(&without_target()));
+    assert_eq!(
+        desired_status(&without_target(), &nothing, at(60), INTERVAL),
+        None,
+        "no target, no heartbeat"
+    );
 }
 
 #[test]
-fn a_status_is_confirmed_before_it_is_too_late_where_cycles_are_rare() {
-    let before = Written::of(&first(&steady("auto")));
-    // Cycles of so many minutes: the age of a status whose next confirmation would come after it is taken as dead.
+fn long_intervals_confirm_a_status_before_it_expires() {
+    let before = StatusFingerprint::from_status(&first(&steady("auto")));
+    // With long intervals, a status is confirmed early if the next cycle would be too late.
     for (interval, minute, due) in [
         (3, 10, false),
         (3, 11, true),
@@ -79,12 +83,12 @@ fn a_status_is_confirmed_before_it_is_too_late_where_cycles_are_rare() {
         (20, 1, true),
     ] {
         let interval = Duration::from_mins(interval);
-        let status = wanted(&steady("auto"), &before, at(minute), interval);
+        let status = desired_status(&steady("auto"), &before, at(minute), interval);
         assert_eq!(status.is_some(), due, "every {interval:?}, {minute} minutes old");
     }
 }
 
-/// Two replicas at a steady load, so many seconds after the last look, with noise in every figure.
+/// Two replicas with a steady but noisy load, in one of a sequence of cycles.
 fn noisy(analyzer: &str, cycle: u32, learned: Vec<Learned>) -> Snapshot {
     let noise = |cycle: u32, n: u32| f64::from((cycle * 7 + n * 13) % 11) / 10.0;
     let scrape = |cycle: u32, n: u32| {
@@ -110,23 +114,23 @@ fn noisy(analyzer: &str, cycle: u32, learned: Vec<Learned>) -> Snapshot {
 }
 
 #[test]
-fn figures_that_move_at_a_steady_load_are_no_reason_to_write() {
+fn noise_at_a_steady_load_causes_no_writes() {
     for (analyzer, reasons) in
         [("throughput", &["NoChange"][..]), ("saturation", &["NoChange"]), ("", &["ScaleDownSafe"])]
     {
-        let (mut before, mut learned, mut writes) = (Written::default(), Vec::new(), Vec::new());
+        let (mut before, mut learned, mut writes) = (StatusFingerprint::default(), Vec::new(), Vec::new());
         let (mut seen, mut texts) = (BTreeSet::new(), BTreeSet::new());
         for cycle in 0..80 {
             let mut outcome = decide(&noisy(analyzer, cycle, learned));
             learned = outcome.next.learned.into_iter().map(|l| l.after(Duration::from_secs(15))).collect();
             let decision = outcome.decisions.remove(0);
-            // Until it is learnt, and its trend has settled.
+            // After the analyzer has learned the load and its trend.
             if cycle >= 30 {
                 seen.insert(decision.reason().code());
                 texts.insert(decision.reason().to_string());
             }
-            if let Some(status) = wanted(&published(decision), &before, at(0), INTERVAL) {
-                before = Written::of(&status);
+            if let Some(status) = desired_status(&published(decision), &before, at(0), INTERVAL) {
+                before = StatusFingerprint::from_status(&status);
                 writes.push(cycle);
             }
         }
@@ -137,7 +141,7 @@ fn figures_that_move_at_a_steady_load_are_no_reason_to_write() {
 }
 
 #[test]
-fn a_recommendation_is_shown_and_not_applied() {
+fn a_recommendation_is_shown_as_not_applied() {
     for (mode, applied) in [("auto", true), ("paused", true), ("recommend", false), ("fixed=2", true)] {
         let status = first(&steady(mode));
         assert_eq!(status.actuation.map(|a| a.applied), Some(applied), "{mode}");
@@ -146,23 +150,24 @@ fn a_recommendation_is_shown_and_not_applied() {
 }
 
 #[test]
-fn a_condition_keeps_its_time_until_its_truth_changes() {
+fn a_condition_keeps_its_time_until_its_status_changes() {
     let before = first(&without_target());
     let mut later = without_target();
-    later.conditions = conditions(Outlook::NoTarget {
+    later.conditions = conditions(ConditionSource::NoTarget {
         kind: "Deployment",
         name: "other",
-        seen: false,
-        sight: Some(wva_runtime::Availability::Watched),
+        existed: false,
+        availability: Some(wva_runtime::Availability::Watched),
     });
-    let second = wanted(&later, &Written::of(&before), at(1), INTERVAL).unwrap();
+    let second = desired_status(&later, &StatusFingerprint::from_status(&before), at(1), INTERVAL).unwrap();
     assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
     assert_ne!(second.conditions[0].message, before.conditions[0].message);
-    let third = wanted(&steady("auto"), &Written::of(&second), at(2), INTERVAL).unwrap();
+    let third =
+        desired_status(&steady("auto"), &StatusFingerprint::from_status(&second), at(2), INTERVAL).unwrap();
     assert_eq!(third.conditions[0].last_transition_time, Time(at(2)));
 }
 
-/// A fake API server that accepts every patch. Each answer is of a revision ten later than the one before.
+/// A fake API server that accepts every patch. Revisions increase by ten.
 fn accepting() -> FakeApi {
     FakeApi::with_rule(|request| {
         let version = (10 * (request.number + 1)).to_string();
@@ -178,7 +183,7 @@ fn publication(n: usize) -> Arc<Published> {
     Arc::new(fixture::publication((0..n).map(|i| (format!("v{i:03}"), steady("auto")))))
 }
 
-/// These variants exist, and are managed.
+/// The scope of a controller that manages these variants.
 fn reach(names: impl IntoIterator<Item = String>) -> OwnershipView {
     let mut cluster = Cluster::new();
     for name in names {
@@ -187,7 +192,7 @@ fn reach(names: impl IntoIterator<Item = String>) -> OwnershipView {
     cluster.reach(Ownership::default())
 }
 
-/// Of which nobody reads the targets.
+/// A sender without a reader.
 fn unread_targets() -> watch::Sender<StatusTargets> {
     watch::channel(StatusTargets::new()).0
 }
@@ -197,15 +202,15 @@ fn writer(fake: &FakeApi) -> StatusWriter {
 }
 
 #[tokio::test]
-async fn what_was_written_is_not_written_again() {
-    // Deleted in the meantime (404) is as good as written.
+async fn an_unchanged_status_is_not_written_again() {
+    // A deleted object (404) needs no further write.
     for fake in [accepting(), failing(404)] {
         let mut writer = writer(&fake);
         assert!(writer.write_all(&publication(3)).await);
         assert!(writer.write_all(&publication(3)).await);
         let asked = fake.requests();
         assert_eq!(asked.len(), 3, "{asked:?}");
-        // They are written at the same time.
+        // The writes are concurrent.
         let of_first = "PATCH /apis/llmd.ai/v1alpha1/namespaces/ns/variantautoscalings/v000/status";
         assert!(asked.iter().any(|request| request.line() == of_first), "{asked:?}");
     }
@@ -214,10 +219,10 @@ async fn what_was_written_is_not_written_again() {
 #[tokio::test]
 async fn the_target_of_a_due_step_is_shown_once_written() {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    let step = Step { workload, uid: "u".into(), from: 0, to: 1, until: None, ranks: BTreeSet::new() };
-    let due = DueStep { variant: key("v000"), step, why: String::new() };
+    let step = Step { workload, uid: "u".into(), from: 0, to: 1, valid_until: None, ranks: BTreeSet::new() };
+    let due = DueStep { variant: key("v000"), step, reason: String::new() };
     let published = Arc::new(Published { steps: vec![due], ..Arc::unwrap_or_clone(publication(2)) });
-    let shown = status_target(&published, &key("v000"));
+    let shown = target_entry(&published, &key("v000"));
     assert!(shown.is_some());
     for (fake, want) in [(accepting(), StatusTargets::from_iter(shown)), (failing(422), StatusTargets::new())]
     {
@@ -232,7 +237,7 @@ async fn the_target_of_a_due_step_is_shown_once_written() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
+async fn foreign_changes_of_a_status_are_reverted_by_the_next_cycle() {
     let fake = accepting();
     let mut cluster = Cluster::new();
     let mut seen = |revision: &str, status: Value| {
@@ -246,18 +251,18 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
         fake.requests().len()
     };
     let ours = json!(first(&steady("auto")));
-    let mut theirs = ours.clone();
-    theirs["desiredOptimizedAlloc"]["numReplicas"] = json!(9);
-    // What is written has revision 10, and then 20.
+    let mut foreign = ours.clone();
+    foreign["desiredOptimizedAlloc"]["numReplicas"] = json!(9);
+    // The first write gets revision 10, the second 20.
     assert_eq!([turn().await, turn().await], [1, 1], "the cache is behind");
     for (revision, status, want, why) in [
         ("10", &ours, 1, "the cache has caught up"),
         ("11", &ours, 1, "something else was changed"),
-        ("12", &theirs, 2, "the status was"),
-        ("12", &theirs, 2, "the cache is behind again"),
-        ("20", &ours, 2, "and has caught up again"),
+        ("12", &foreign, 2, "the status was changed"),
+        ("12", &foreign, 2, "the cache is behind again"),
+        ("20", &ours, 2, "the cache has caught up again"),
         ("21", &json!({}), 3, "the status was removed"),
-        ("a later one", &theirs, 3, "nobody can tell"),
+        ("a later one", &foreign, 3, "the revision cannot be compared"),
     ] {
         seen(revision, status.clone());
         assert_eq!(turn().await, want, "{why}");
@@ -265,7 +270,7 @@ async fn what_somebody_else_wrote_since_is_put_right_by_the_next_cycle() {
 }
 
 #[tokio::test]
-async fn nothing_is_written_to_what_is_no_longer_managed() {
+async fn unmanaged_variants_are_not_written() {
     let fake = accepting();
     let mut writer = StatusWriter::new(fake.client(), reach(["v001".to_owned()]), unread_targets());
     assert!(writer.write_all(&publication(3)).await);
@@ -273,7 +278,7 @@ async fn nothing_is_written_to_what_is_no_longer_managed() {
 }
 
 #[tokio::test]
-async fn a_refused_write_stops_no_other_and_is_tried_again() {
+async fn a_refused_write_stops_no_other_and_is_retried() {
     let fake = failing(422);
     let mut writer = writer(&fake);
     assert!(!writer.write_all(&publication(20)).await);
@@ -282,7 +287,7 @@ async fn a_refused_write_stops_no_other_and_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_hangs_costs_one_time_out_and_not_one_a_variant() {
+async fn a_hanging_api_server_costs_one_timeout() {
     let fake = FakeApi::with_rule(|_| Some(Reply::Hang));
     let began = tokio::time::Instant::now();
     assert!(!writer(&fake).write_all(&publication(100)).await);

@@ -1,4 +1,4 @@
-//! One cycle after another: what is published when signals fail, when maps change, and what is kept.
+//! Consecutive cycles: failing signals, changed maps, and state between cycles.
 
 use wva_scaling::decide;
 use wva_scaling::snapshot::Remembered;
@@ -6,27 +6,27 @@ use wva_scaling::snapshot::Remembered;
 use super::*;
 
 #[tokio::test]
-async fn a_failed_prometheus_keeps_values_and_then_the_target() {
+async fn values_and_then_the_target_outlast_a_failing_prometheus() {
     let mut bench = Bench::busy().await;
     assert_eq!(bench.turn().await.signal(), Some(3));
-    // A moment later the values are still known.
+    // The last values still count.
     bench.fake.set_reply(down());
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["Ready", "PrometheusError", "SaturationOnlyMode"]));
     assert!(v.conditions.metrics_available.message.contains("the last values of 2 replica(s)"));
-    // And when all are too old.
+    // All values have expired.
     bench.state.sampling.samples = Samples::default();
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "PrometheusError", "SafetyNet"]));
     assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
-    // An empty answer is no error, and no idle model either.
+    // An empty answer is neither an error nor an idle model.
     bench.fake.set_reply(FakeReply::no_series());
     let v = bench.turn().await;
     assert_eq!((v.signal(), reasons(&v)), (Some(3), ["SafetyNet", "MetricsMissing", "SafetyNet"]));
 }
 
 #[tokio::test]
-async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
+async fn each_variant_gets_its_own_decision() {
     let mut cluster = Cluster::new();
     cluster.variant("a", "z", json!({})).deployment("a", 1, 1);
     cluster.variant("b", "y", json!({}));
@@ -39,7 +39,7 @@ async fn each_variant_has_its_own_decision_whatever_the_order_of_the_models() {
 }
 
 #[tokio::test]
-async fn what_has_not_changed_is_published_again_and_not_anew() {
+async fn unchanged_variants_share_their_publication() {
     let mut cluster = cluster(json!({}));
     cluster.variant("b", "other", json!({})).deployment("b", 1, 1);
     let mut bench = Bench::new(cluster, FakeReply::no_series()).await;
@@ -53,19 +53,19 @@ async fn what_has_not_changed_is_published_again_and_not_anew() {
 }
 
 #[tokio::test]
-async fn a_query_that_fails_costs_no_other_signal() {
-    for (failing, told) in [
+async fn a_failing_query_affects_no_other_signal() {
+    for (failing, reason) in [
         ("timestamp", "MetricsFound"),
         ("num_requests_waiting", "PrometheusError"),
         ("num_requests_running", "MetricsFound"),
     ] {
         let v = Bench::new(cluster(json!({})), on(failing, down(), busy())).await.turn().await;
-        assert_eq!((v.signal(), v.conditions.metrics_available.reason), (Some(3), told), "{failing}");
+        assert_eq!((v.signal(), v.conditions.metrics_available.reason), (Some(3), reason), "{failing}");
     }
 }
 
 #[tokio::test]
-async fn a_map_changes_what_the_next_cycle_decides() {
+async fn a_map_changes_the_next_decision() {
     let mut bench = Bench::busy().await;
     let mut feed = Feed::new();
     bench.engine.sources.maps = feed.maps();
@@ -82,29 +82,29 @@ async fn a_map_changes_what_the_next_cycle_decides() {
     check(&mut feed, GLOBAL, "", 3, "SaturationOnlyMode").await;
     check(&mut feed, GLOBAL, "kvCacheThreshold: 0.95", 2, "SaturationOnlyMode").await;
     check(&mut feed, local, "kvSpareTrigger: 0.3", 3, "SaturationOnlyMode").await;
-    // The tokens of the model are not known here, so that the analyzer fails.
+    // The model has no token signals, so this analyzer fails.
     check(&mut feed, local, "analyzerName: saturation", 2, "MetricsUnavailable").await;
     feed.delete(GLOBAL);
     feed.delete(local);
-    // What the defaults say is published.
+    // The decision by the defaults is published.
     check(&mut feed, GLOBAL, "kvSpareTrigger: 7", 3, "InvalidConfiguration").await;
 }
 
 #[tokio::test]
-async fn nan_is_absent_and_never_a_load() {
+async fn nan_is_a_missing_value() {
     let v = Bench::new(cluster(json!({})), both("NaN")).await.turn().await;
     assert_eq!(reasons(&v), ["MetricsUnavailable", "MetricsMissing", "MetricsUnavailable"]);
     assert_eq!(v.signal(), Some(2));
 }
 
 #[tokio::test]
-async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
+async fn target_changes_are_counted_by_direction_and_reason() {
     let mut bench = Bench::new(cluster(json!({})), both("0")).await;
     let counts = |bench: &Bench| -> Vec<(&'static str, &'static str, u64)> {
         bench.published().scalings.iter().map(|(key, n)| (key.direction, key.reason, *n)).collect()
     };
     bench.turn().await;
-    assert_eq!(counts(&bench), [], "a first target is no change");
+    assert_eq!(counts(&bench), [], "a first target is not a change");
     bench.fake.set_reply(busy());
     bench.turn().await;
     bench.turn().await;
@@ -116,7 +116,7 @@ async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
     for to in ["recommend", "auto"] {
         bench.cluster.variant("a", "m", mode(to));
         bench.turn().await;
-        assert_eq!(counts(&bench), before, "{to}: nothing was published on one side of the change");
+        assert_eq!(counts(&bench), before, "{to}: nothing is published before or after the change");
     }
     bench.cluster.without_deployment("a");
     bench.turn().await;
@@ -124,23 +124,28 @@ async fn changes_of_what_is_published_are_counted_by_direction_and_reason() {
 }
 
 #[tokio::test]
-async fn of_a_workload_that_nobody_has_looked_for_nothing_is_said() {
+async fn a_workload_of_an_undiscovered_kind_is_left_alone() {
     let target = json!({"scaleTargetRef": {"apiVersion": "leaderworkerset.x-k8s.io/v1"}});
     let mut cluster = Cluster::new();
     let extra = json!({"spec": target, "status": {"desiredOptimizedAlloc": alloc(5, 0)}});
-    cluster.variant_of("a", "LeaderWorkerSet", "l", "m", extra).leader_worker_set("l", 2, 2, json!({}));
-    cluster.leader_worker_sets_are(Availability::Unknown);
+    cluster.variant_with_target("a", "LeaderWorkerSet", "l", "m", extra).leader_worker_set(
+        "l",
+        2,
+        2,
+        json!({}),
+    );
+    cluster.set_leader_worker_sets_availability(Availability::Unknown);
     let mut bench = Bench::new(cluster, down()).await;
     bench.fetch().await;
-    bench.engine.cycle(&mut bench.state);
+    bench.engine.run_cycle(&mut bench.state);
     assert!(bench.published().variants.is_empty());
-    bench.cluster.leader_worker_sets_are(Availability::Watched);
+    bench.cluster.set_leader_worker_sets_availability(Availability::Watched);
     bench.engine.sources.watches = bench.cluster.watches();
     let v = bench.turn().await;
     assert_eq!((v.signal(), v.conditions.ready.reason), (Some(5), "SafetyNet"), "the target of its status");
 }
 
-/// A bound that the token analyzer observed of a model.
+/// A bound that the token analyzer observed for a model.
 fn observed(model: &str) -> Remembered {
     Remembered {
         namespace: "ns".to_owned(),
@@ -152,21 +157,21 @@ fn observed(model: &str) -> Remembered {
 }
 
 #[tokio::test]
-async fn what_was_observed_and_measured_is_known_in_the_next_cycle() {
+async fn observations_and_capacity_carry_over_to_the_next_cycle() {
     use wva_scaling::units::Amount;
     let mut bench = Bench::busy().await;
     bench.turn().await;
-    // That of a model without a variant is forgotten.
+    // Observations of a model without a variant are dropped.
     bench.state.deciding.observed = vec![observed("gone"), observed("m")];
     let (managed, at) = (bench.engine.managed(), (Instant::now(), Timestamp::now()));
-    let remembered = bench.state.deciding.memory.of(&managed[0], at.0, at.1);
+    let remembered = bench.state.deciding.memory.entry(&managed[0], at.0, at.1);
     let measured = wva_scaling::VariantState {
         desired: 3,
         current: 2,
         desired_age: wva_crds::GoDuration::default(),
         capacity: Some(12800.0),
     };
-    remembered.decided(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
+    remembered.record_decision(measured, wva_scaling::snapshot::Mode::Auto, false, at.0);
     for _ in 0..2 {
         bench.turn().await;
         let snapshot = bench.published().snapshot.clone();

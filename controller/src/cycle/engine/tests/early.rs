@@ -1,8 +1,8 @@
-//! Between two cycles: who is decided on at once, and that nothing moves for anybody else.
+//! Decisions between two cycles: which models are decided, and that others stay unchanged.
 
 use super::*;
 
-/// KV cache use of the pods of variant `a` (model `m`) and of `b` (model `other`).
+/// KV cache usage of the pods of variant `a` (model `m`) and of `b` (model `other`).
 fn load(a: f64, b: f64) -> FakeReply {
     load_of([("a-0", "m", a), ("a-1", "m", a), ("b-0", "other", b), ("b-1", "other", b)])
 }
@@ -12,14 +12,14 @@ fn targets(published: &Published) -> Vec<Option<u32>> {
 }
 
 impl Bench {
-    /// Variants `a` and `b` of a model each, with 2 ready replicas each, which are enough.
+    /// Variants `a` and `b` with different models and 2 ready replicas each, at a load that needs no change.
     async fn two() -> Self {
         let mut cluster = cluster(json!({}));
         cluster.variant("b", "other", json!({})).deployment("b", 2, 2).pod("b-0", "b").pod("b-1", "b");
         Self::new(cluster, load(0.6, 0.6)).await
     }
 
-    /// The same after its first cycle.
+    /// The same variants after their first cycle.
     async fn decided() -> Self {
         let mut bench = Self::two().await;
         bench.turn().await;
@@ -32,21 +32,21 @@ impl Bench {
         targets(&published)
     }
 
-    /// A round of queries, and what the engine makes of it between two cycles.
+    /// Runs a round of queries and an early scale-up.
     async fn sample(&mut self) -> Arc<Published> {
         self.fetch().await;
-        self.engine.early(&mut self.state);
+        self.engine.scale_up_early(&mut self.state);
         self.published()
     }
 }
 
 #[tokio::test]
-async fn a_model_that_needs_more_is_decided_on_at_once_and_no_other() {
+async fn only_a_model_that_needs_more_is_decided_early() {
     let mut bench = Bench::decided().await;
     let first = bench.published();
-    // The same load again: there is nothing to say.
+    // The same load again changes nothing.
     assert!(Arc::ptr_eq(&bench.sample().await, &first));
-    // One model needs more, and the other could do with less: that waits.
+    // One model needs more. The other could shrink, but that waits.
     bench.fake.set_reply(load(0.78, 0.1));
     let early = bench.sample().await;
     assert_eq!((targets(&early), same(&first, &early)), (vec![Some(3), Some(2)], vec![false, true]));
@@ -56,12 +56,12 @@ async fn a_model_that_needs_more_is_decided_on_at_once_and_no_other() {
         .iter()
         .map(|m| (m.model_id.as_str(), m.variants[0].replicas[0].kv.unwrap().get()))
         .collect();
-    assert_eq!(kv, [("m", 0.78), ("other", 0.6)].into(), "a snapshot shows each model as it was decided on");
+    assert_eq!(kv, [("m", 0.78), ("other", 0.6)].into(), "the snapshot has each model as it was decided");
     assert_eq!(
         early.scalings.iter().map(|(key, n)| (&*key.variant.name, key.direction, *n)).collect::<Vec<_>>(),
         [("a", "up", 1)]
     );
-    // And what is left waits for the cycle.
+    // The cycle decides the rest.
     bench.turn().await;
     assert_eq!(targets(&bench.published()), [Some(3), Some(1)]);
 }
@@ -72,13 +72,13 @@ async fn a_model_grows_early_once_between_two_cycles() {
     bench.fake.set_reply(load(0.78, 0.6));
     let early = bench.sample().await;
     assert_eq!(targets(&early), [Some(3), Some(2)]);
-    // The third replica is there and the load is as high.
+    // The third replica is ready and the load is unchanged.
     bench.cluster.deployment("a", 3, 3).pod("a-2", "a");
     assert!(Arc::ptr_eq(&bench.sample().await, &early), "the rest is for the next cycle");
 }
 
 #[tokio::test]
-async fn a_model_grows_early_once_whichever_of_its_variants_it_is() {
+async fn a_model_grows_early_once_across_its_variants() {
     let load = |kv| load_of(["a-0", "a-1", "b-0", "b-1"].map(|pod| (pod, "m", kv)));
     let mut bench = Bench::two().await;
     bench.cluster.variant("b", "m", json!({"spec": {"variantCost": "80"}}));
@@ -87,7 +87,7 @@ async fn a_model_grows_early_once_whichever_of_its_variants_it_is() {
     bench.fake.set_reply(load(0.78));
     let early = bench.sample().await;
     assert_eq!(targets(&early), [Some(3), Some(2)], "the cheaper one");
-    // Its replica loads, so that the other one is next; but not before the next cycle.
+    // Its replica loads, so the other variant is next, but only in the next cycle.
     bench.cluster.deployment("a", 3, 2);
     assert!(Arc::ptr_eq(&bench.sample().await, &early));
     bench.turn().await;
@@ -95,23 +95,24 @@ async fn a_model_grows_early_once_whichever_of_its_variants_it_is() {
 }
 
 #[tokio::test]
-async fn a_target_that_is_published_already_is_no_news() {
+async fn a_published_target_is_not_decided_again() {
     let mut bench = Bench::decided().await;
     let first = bench.published();
-    // A replica was taken away: it is wanted back, as before.
+    // A replica was removed. The target still asks for it.
     bench.cluster.deployment("a", 1, 1);
     assert!(Arc::ptr_eq(&bench.sample().await, &first));
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_others_does_not_move() {
+async fn an_early_decision_keeps_the_memory_of_others() {
     let mut bench = Bench::decided().await;
-    // A replica of `b` fails, which its next cycle is to be the first to see.
+    // A replica of `b` fails. The next cycle must be the first to see it.
     bench.cluster.deployment("b", 2, 1);
     let managed = bench.engine.managed();
     let (now, wall) = (Instant::now(), Timestamp::now());
-    let remembered =
-        |i: usize, bench: &mut Bench| format!("{:?}", bench.state.deciding.memory.of(&managed[i], now, wall));
+    let remembered = |i: usize, bench: &mut Bench| {
+        format!("{:?}", bench.state.deciding.memory.entry(&managed[i], now, wall))
+    };
     let (own, other) = (remembered(0, &mut bench), remembered(1, &mut bench));
     bench.fake.set_reply(load(0.78, 0.6));
     bench.cluster.deployment("a", 3, 2);
@@ -119,14 +120,14 @@ async fn what_is_remembered_of_others_does_not_move() {
     assert_eq!(remembered(0, &mut bench), own, "nothing was decided");
     bench.cluster.deployment("a", 2, 2);
     assert_eq!(bench.sampled_targets().await, [Some(3), Some(2)]);
-    let desired = bench.state.deciding.memory.of(&managed[0], now, wall).desired(2, now).unwrap().target;
+    let desired = bench.state.deciding.memory.entry(&managed[0], now, wall).desired(2, now).unwrap().target;
     assert_eq!((desired, remembered(1, &mut bench)), (3, other));
 }
 
 #[tokio::test]
-async fn an_outage_is_no_need_for_more_and_its_end_may_be() {
+async fn an_outage_needs_no_early_decision_but_its_end_may() {
     let mut bench = Bench::two().await;
-    bench.engine.early(&mut bench.state);
+    bench.engine.scale_up_early(&mut bench.state);
     assert!(bench.engine.published.borrow().is_none(), "the first cycle comes first");
     bench.fake.set_reply(down());
     bench.turn().await;
@@ -137,7 +138,7 @@ async fn an_outage_is_no_need_for_more_and_its_end_may_be() {
 }
 
 #[tokio::test]
-async fn it_can_be_switched_off() {
+async fn early_scale_up_can_be_switched_off() {
     for (early_scale_up, target) in [(true, 3), (false, 2)] {
         let mut bench = Bench::two().await;
         bench.configure(|c| {
@@ -150,7 +151,7 @@ async fn it_can_be_switched_off() {
         if early_scale_up {
             running.until(|p| targets(p)[0] == Some(3)).await;
         } else {
-            // Two whole rounds more, and nothing is decided.
+            // Two more whole rounds without a decision.
             let asked = running.fake.queries();
             running.until_asked(|fake| fake.queries() >= asked + 24).await;
         }

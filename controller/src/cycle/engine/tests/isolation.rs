@@ -1,5 +1,4 @@
-//! Namespaces do not decide for each other: whatever variants and retention periods another namespace has, the targets
-//! and the steps of this one stay the same.
+//! Namespaces are isolated: variants and retention periods of another namespace change no targets or steps here.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -7,23 +6,21 @@ use proptest::test_runner::TestRunner;
 use super::*;
 
 const MAP: &str = "wva-model-scale-to-zero-config";
-/// The global saturation map. Percentages read no counters, which these tests let hang.
+/// Global saturation map. The percentage analyzer reads no counters, which hang in some of these tests.
 const SATURATION: &str = "wva/wva-saturation-scaling-config";
 
-/// A variant of the other namespace.
 #[derive(Clone, Debug)]
-struct Other {
+struct OtherVariant {
     has_workload: bool,
-    /// It names the model that both namespaces have.
+    /// Whether it serves the model that both namespaces have.
     shares_model: bool,
     is_enabled: bool,
-    /// Retention period in seconds.
     retention: u32,
 }
 
-fn other() -> impl Strategy<Value = Other> {
+fn other_variant() -> impl Strategy<Value = OtherVariant> {
     (any::<bool>(), any::<bool>(), prop::bool::weighted(0.9), 1..700_000_u32).prop_map(
-        |(has_workload, shares_model, is_enabled, retention)| Other {
+        |(has_workload, shares_model, is_enabled, retention)| OtherVariant {
             has_workload,
             shares_model,
             is_enabled,
@@ -32,7 +29,7 @@ fn other() -> impl Strategy<Value = Other> {
     )
 }
 
-/// The window of a query for completed requests, in seconds, and the namespaces that it asks for.
+/// The window of a query for completed requests, in seconds, and its namespaces.
 fn window(expression: &str) -> (f64, Vec<String>) {
     let between = |begin: &str, end: &str| {
         let (_, rest) = expression.split_once(begin).unwrap();
@@ -47,7 +44,7 @@ fn window(expression: &str) -> (f64, Vec<String>) {
     (seconds, names.split('|').map(str::to_owned).collect())
 }
 
-/// Nothing runs. A request of every model completed `ago` seconds before now.
+/// No requests run. The last request of every model completed `ago` seconds before now.
 fn idle_since(ago: u32) -> FakeReply {
     FakeReply::by(move |expression| {
         if expression.contains("request_success") {
@@ -72,8 +69,8 @@ fn idle_since(ago: u32) -> FakeReply {
     })
 }
 
-/// Target, reason and steps of each cycle of namespace `ns`, whose model has this retention period, next to others.
-async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
+/// Target, reason and steps of namespace `ns` in each cycle, next to variants of another namespace.
+async fn decided(retention: u32, ago: u32, others: &[OtherVariant]) -> Vec<String> {
     let mut cluster = cluster(json!({}));
     let mut feed = Feed::new();
     let entry = |is_enabled: bool, retention: u32| {
@@ -87,7 +84,7 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
         let model = if other.shares_model { "m".to_owned() } else { format!("m{i}") };
         cluster.variant(&name, &model, json!({"metadata": {"namespace": "other"}}));
         if other.has_workload {
-            cluster.workload_in("other", &name, 1);
+            cluster.ready_deployment_in("other", &name, 1);
         }
         entries.push((name, format!("model_id: {model}\n{}", entry(other.is_enabled, other.retention))));
     }
@@ -115,11 +112,11 @@ async fn decided(retention: u32, ago: u32, others: &[Other]) -> Vec<String> {
 
 #[test]
 fn other_namespaces_change_no_decision() {
-    // Fewer cases than other laws have: each runs six cycles against an HTTP server.
+    // Fewer cases than other properties: each runs six cycles with an HTTP server.
     let config = ProptestConfig::default();
     let config = ProptestConfig { cases: config.cases.div_ceil(32), ..config };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let others = prop::collection::vec(other(), 0..60);
+    let others = prop::collection::vec(other_variant(), 0..60);
     let result =
         TestRunner::new(config).run(&(1..600_000_u32, 1..30_u32, others), |(retention, share, others)| {
             // From a tenth of the retention period to three times as long ago.
@@ -135,15 +132,19 @@ fn other_namespaces_change_no_decision() {
 
 #[tokio::test]
 async fn an_idle_model_goes_to_zero_next_to_many_periods() {
-    let many =
-        |i: u32| Other { has_workload: true, shares_model: false, is_enabled: true, retention: 600_000 + i };
-    let others: Vec<Other> = (0..40).map(many).collect();
+    let many = |i: u32| OtherVariant {
+        has_workload: true,
+        shares_model: false,
+        is_enabled: true,
+        retention: 600_000 + i,
+    };
+    let others: Vec<OtherVariant> = (0..40).map(many).collect();
     let cycles = decided(20, 25, &others).await;
     assert!(cycles[1].contains("0, \"NoRequests\"") && cycles[2].contains("(2, 0)"), "{cycles:?}");
 }
 
 #[tokio::test]
-async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
+async fn a_window_is_queried_only_for_namespaces_that_use_it() {
     let mut cluster = cluster(json!({}));
     let mut feed = Feed::new();
     let entry = "enable_scale_to_zero: true\nretention_period:";
@@ -151,7 +152,7 @@ async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
     for (namespace, period) in [("b", "20m"), ("c", "10m"), ("ghosts", "30m")] {
         cluster.variant("v", "m", json!({"metadata": {"namespace": namespace}}));
         if namespace != "ghosts" {
-            cluster.workload_in(namespace, "v", 1);
+            cluster.ready_deployment_in(namespace, "v", 1);
         }
         feed.put(&format!("{namespace}/{MAP}"), &[("default", &format!("{entry} {period}"))]);
     }
@@ -161,7 +162,7 @@ async fn a_window_is_asked_for_the_namespaces_that_use_it_alone() {
     let before = bench.fake.queries();
     bench.count().await;
     let mut asked: Vec<_> = bench.fake.expressions().split_off(before).iter().map(|e| window(e)).collect();
-    // They are asked at the same time.
+    // The queries are concurrent.
     asked.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
     assert_eq!(asked, [(600.0, names(&["c", "ns"])), (1200.0, names(&["b"]))]);

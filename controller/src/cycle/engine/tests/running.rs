@@ -1,25 +1,25 @@
-//! The loop itself: when it begins, what holds it up and what does not, and how it ends.
+//! The engine's loop: its start, delays, and its end.
 
 use wva_runtime::OptionalCache;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
+async fn the_first_cycle_waits_for_optional_kinds_for_a_limited_time() {
     let mut cluster = cluster(json!({}));
-    cluster.nodes_are(Availability::Unknown);
+    cluster.set_nodes_availability(Availability::Unknown);
     let began = tokio::time::Instant::now();
     cluster.watches().wait_for_discovery().await;
-    assert_eq!(began.elapsed().as_secs(), 0, "the watch of nodes has ended, and nobody will know more");
-    let (nodes, sight) = watch::channel(Availability::Unknown);
+    assert_eq!(began.elapsed().as_secs(), 0, "the watch of nodes has ended");
+    let (nodes, availability) = watch::channel(Availability::Unknown);
     let mut watches = cluster.watches();
     let cache = watches.leader_worker_sets.cache.clone();
-    watches.leader_worker_sets = OptionalCache::with_availability(cache, sight);
-    let told = async {
+    watches.leader_worker_sets = OptionalCache::with_availability(cache, availability);
+    let discovered = async {
         tokio::time::sleep(Duration::from_secs(5)).await;
         nodes.send_replace(Availability::NotInstalled);
     };
-    tokio::join!(watches.wait_for_discovery(), told);
+    tokio::join!(watches.wait_for_discovery(), discovered);
     assert_eq!(began.elapsed().as_secs(), 5);
     nodes.send_replace(Availability::Unknown);
     watches.wait_for_discovery().await;
@@ -27,7 +27,7 @@ async fn the_first_decision_waits_for_optional_kinds_and_not_for_ever() {
 }
 
 #[tokio::test]
-async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
+async fn a_hanging_prometheus_delays_neither_changes_nor_shutdown() {
     let mut bench = Bench::busy().await;
     bench.wait_for_answers(Duration::from_mins(10));
     bench.configure(|c| {
@@ -44,7 +44,7 @@ async fn a_prometheus_that_hangs_holds_up_neither_changes_nor_the_end() {
 }
 
 #[tokio::test]
-async fn a_change_of_settings_holds_at_once() {
+async fn changed_settings_apply_at_once() {
     let mut bench = Bench::busy().await;
     let settings = bench.configure(|_| ());
     let mut feed = Feed::new();
@@ -61,7 +61,7 @@ async fn a_change_of_settings_holds_at_once() {
     running.until(|p| trigger(p) == Some(0.2)).await;
     settings.send_modify(|c| c.interval = Duration::from_millis(20));
     running.cycles(20).await;
-    // The task that writes settings may end before.
+    // The task that writes the settings may end first.
     drop(settings);
     running.reader.borrow_and_update();
     running.cycles(1).await;
@@ -69,7 +69,7 @@ async fn a_change_of_settings_holds_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_said() {
+async fn the_first_publication_waits_for_one_round_of_queries() {
     let mut bench = Bench::new(cluster(json!({})), FakeReply::Hang).await;
     bench.wait_for_answers(Duration::from_millis(1500));
     let mut running = bench.run();
@@ -78,6 +78,6 @@ async fn nothing_is_published_before_prometheus_was_asked_and_then_whatever_it_s
     let first = running.reader.borrow().clone().unwrap();
     let reasons: Vec<_> = first.variants.values().map(|v| v.conditions.metrics_available.reason).collect();
     assert_eq!(reasons, ["PrometheusError"]);
-    assert_eq!(running.fake.queries(), 8, "a round that just failed is not repeated for the cycle");
+    assert_eq!(running.fake.queries(), 8, "the failed round is not repeated for the cycle");
     running.end().await;
 }

@@ -1,29 +1,29 @@
-//! When samples are fetched, what is asked for, and when what is gone is forgotten.
+//! When and for what samples are queried, and when they are dropped.
 
 use super::*;
 
 #[tokio::test]
-async fn a_sample_that_is_young_is_not_fetched_again() {
+async fn a_recent_sample_is_not_fetched_again() {
     let mut bench = Bench::busy().await;
-    for (ttl, age, young) in [(30, 29, true), (30, 30, false), (60, 30, true), (60, 60, false)] {
+    for (ttl, age, is_recent) in [(30, 29, true), (30, 30, false), (60, 30, true), (60, 60, false)] {
         bench.configure(|c| c.cache_ttl = Duration::from_secs(ttl));
         let Some(began) = Instant::now().checked_sub(Duration::from_secs(age)) else { continue };
         bench.state.sampling.last_round = Some(began);
-        assert_eq!(bench.engine.is_young(&bench.state, TIMER_ERROR), young, "{ttl} {age}");
+        assert_eq!(bench.engine.is_sample_recent(&bench.state, TIMER_TOLERANCE), is_recent, "{ttl} {age}");
         bench.state.sampling.last_round = None;
-        assert!(!bench.engine.is_young(&bench.state, TIMER_ERROR), "there is none");
+        assert!(!bench.engine.is_sample_recent(&bench.state, TIMER_TOLERANCE), "no sample");
     }
 }
 
 #[tokio::test]
-async fn rounds_follow_each_other_at_the_interval_unless_the_sample_is_young() {
+async fn rounds_follow_the_interval_unless_the_sample_is_recent() {
     let millis = Duration::from_millis;
     let mut often = Bench::busy().await;
     often.configure(|c| (c.fetch_interval, c.cache_ttl) = (millis(20), millis(20)));
     let often = often.run();
     often.until_asked(|fake| fake.queries() >= 24).await;
     often.end().await;
-    // With a sample that stays young, cycles and fetches alike leave Prometheus alone.
+    // While the sample is recent, neither cycles nor timers query Prometheus.
     let mut young = Bench::busy().await;
     young.configure(|c| (c.fetch_interval, c.interval) = (millis(20), millis(20)));
     let mut young = young.run();
@@ -33,19 +33,19 @@ async fn rounds_follow_each_other_at_the_interval_unless_the_sample_is_young() {
 }
 
 #[tokio::test]
-async fn a_partial_answer_is_told_and_not_taken_as_complete() {
+async fn a_partial_answer_is_reported_and_incomplete() {
     let partial = json!({"status": "success", "warnings": ["store b is down"],
         "data": {"resultType": "vector", "result": []}});
     let partial = FakeReply::Body(200, partial.to_string());
     let mut bench = Bench::new(cluster(json!({})), on("num_requests_running", partial, busy())).await;
     bench.wait_for_answers(Duration::from_secs(8));
-    let told = bench.turn().await.conditions.metrics_available.message.clone();
-    assert!(told.contains("Prometheus answers in part (store b is down)"), "{told}");
-    assert!(!bench.state.sampling.samples.has_answer(Query::Running, "ns"), "what it lacks is unknown");
+    let message = bench.turn().await.conditions.metrics_available.message.clone();
+    assert!(message.contains("partial results (store b is down)"), "{message}");
+    assert!(!bench.state.sampling.samples.has_answer(Query::Running, "ns"), "missing series are unknown");
 }
 
 #[tokio::test]
-async fn a_namespaced_install_asks_for_its_namespace_and_others_for_all() {
+async fn queries_are_limited_to_the_watched_namespace() {
     for namespace in [None, Some("prod")] {
         let mut bench = Bench::busy().await;
         bench.engine.sources.namespace = namespace.map(str::to_owned);
@@ -60,11 +60,11 @@ async fn a_namespaced_install_asks_for_its_namespace_and_others_for_all() {
 }
 
 #[tokio::test]
-async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its_own() {
+async fn a_failing_part_of_a_large_install_affects_no_other() {
     let mut cluster = cluster(json!({}));
     for namespace in ["big-1", "big-2"] {
         cluster.variant("v", "m", json!({"metadata": {"namespace": namespace}}));
-        cluster.workload_in(namespace, "v", 15_000);
+        cluster.ready_deployment_in(namespace, "v", 15_000);
     }
     let mut bench = Bench::new(cluster, on("big-1", down(), FakeReply::no_series())).await;
     bench.fetch().await;
@@ -79,7 +79,7 @@ async fn a_large_install_is_asked_for_in_parts_and_a_failing_part_costs_only_its
 }
 
 #[tokio::test]
-async fn when_others_have_too_many_series_only_ours_are_asked_for() {
+async fn too_many_foreign_series_limit_queries_to_our_namespaces() {
     let mut bench = Bench::new(cluster(json!({})), FakeReply::Flood).await;
     bench.wait_for_answers(Duration::from_mins(1));
     bench.fetch().await;
@@ -92,7 +92,7 @@ async fn when_others_have_too_many_series_only_ours_are_asked_for() {
     assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
 }
 
-/// A replica that is full, of 16,000 tokens, with requests that wait.
+/// A saturated replica of 16,000 tokens with waiting requests.
 fn full() -> FakeReply {
     FakeReply::by(|query| {
         let one = |signal: &str, value: &'static str| {
@@ -113,8 +113,8 @@ fn full() -> FakeReply {
 }
 
 #[tokio::test]
-async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
-    // A bound is remembered of a known accelerator alone.
+async fn a_sample_is_observed_once_across_cycles() {
+    // Bounds are only remembered for known accelerators.
     let labels = json!({"metadata": {"labels": {"inference.optimization/acceleratorName": "H100"}}});
     let mut bench = Bench::new(cluster(labels), full()).await;
     let mut feed = Feed::new();
@@ -124,31 +124,31 @@ async fn a_sample_is_observed_once_however_many_cycles_it_serves() {
         |bench: &Bench| bench.state.deciding.observed.iter().map(|r| r.k2.len()).collect::<Vec<_>>();
     bench.turn().await;
     assert_eq!(observed(&bench), [1]);
-    bench.engine.cycle(&mut bench.state);
+    bench.engine.run_cycle(&mut bench.state);
     assert_eq!(observed(&bench), [1], "the same sample");
     bench.fake.set_reply(down());
     bench.turn().await;
-    assert_eq!(observed(&bench), [1], "and none was to be had");
+    assert_eq!(observed(&bench), [1], "no new sample");
     bench.fake.set_reply(full());
     bench.turn().await;
     assert_eq!(observed(&bench), [2]);
 }
 
 #[tokio::test]
-async fn what_is_gone_is_forgotten_at_the_interval() {
+async fn samples_of_removed_pods_are_dropped_at_the_interval() {
     let mut bench = Bench::busy().await;
     bench.turn().await;
     bench.cluster.without_pod("a-1");
     let (t0, first) = (Instant::now(), bench.state.sampling.cleaned.unwrap());
     for (after, left) in [(30, 2), (59, 2), (61, 1), (200, 1), (400, 0)] {
-        bench.engine.clean(&mut bench.state, t0 + Duration::from_secs(after));
+        bench.engine.drop_old_samples(&mut bench.state, t0 + Duration::from_secs(after));
         assert_eq!(bench.state.sampling.samples.iter().count(), left, "{after} s");
     }
     assert!(bench.state.sampling.cleaned.is_some_and(|at| at > first));
 }
 
 #[tokio::test]
-async fn no_broken_prometheus_looks_idle() {
+async fn a_broken_prometheus_never_looks_idle() {
     let too_big =
         json!({"status": "success", "data": {"resultType": "vector", "result": [], "x": "y".repeat(1000)}});
     for answers in [
@@ -168,7 +168,7 @@ async fn no_broken_prometheus_looks_idle() {
         assert_eq!(bench.turn().await.signal(), Some(3), "the last values are kept");
         bench.state.sampling.samples = Samples::default();
         let v = bench.turn().await;
-        assert_eq!(v.signal(), Some(3), "and then the target");
+        assert_eq!(v.signal(), Some(3), "then the target is kept");
         assert_eq!(v.decision.as_ref().unwrap().safety_net, Some(FallbackSource::PreviousDesired));
     }
 }

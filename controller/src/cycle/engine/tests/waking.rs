@@ -1,9 +1,9 @@
-//! Requests that wait at an endpoint picker: whom the engine wakes between two cycles, and whom it leaves alone.
+//! Waking of models between two cycles when requests wait at endpoint pickers.
 
 use super::*;
 use crate::fixture::gpu_pod;
 
-/// Variants `expensive` and `cheap` of model `m` at 0, and `busy` of model `n` with 2 replicas.
+/// Variants `expensive` and `cheap` of model `m` at 0 replicas, and `busy` of model `n` with 2.
 fn at_zero() -> Cluster {
     let mut cluster = Cluster::new();
     let cost = |cost: &str| json!({"spec": {"variantCost": cost}});
@@ -23,7 +23,7 @@ fn of(name: &str, current: u32, target: u32) -> (String, u32, u32) {
 
 impl Bench {
     fn wake(&mut self) {
-        self.engine.wake(&mut self.state);
+        self.engine.wake_models(&mut self.state);
     }
 
     /// Variant, current replicas and target, as published.
@@ -36,11 +36,11 @@ impl Bench {
 }
 
 #[tokio::test]
-async fn only_the_cheapest_variant_of_the_model_that_requests_wait_for_is_woken() {
+async fn waiting_requests_wake_the_cheapest_variant_of_their_model() {
     let mut bench = Bench::new(at_zero(), calm()).await;
     bench.turn().await;
     assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 0), of("expensive", 0, 0)]);
-    // Nothing waits for it: nothing is published.
+    // No requests wait for the model, so nothing is published.
     let before = bench.published();
     for (namespace, waiting) in [("ns", 0.0), ("elsewhere", 3.0)] {
         bench.show_waiting(namespace, "m", waiting);
@@ -55,15 +55,15 @@ async fn only_the_cheapest_variant_of_the_model_that_requests_wait_for_is_woken(
     let cheap = published.variants.values().nth(1).unwrap();
     assert_eq!(cheap.decision.as_ref().unwrap().reason().code(), "RequestsWaiting");
     assert_eq!(reasons(cheap), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
-    // It is not decided on again and again while it is carried out, and held in the next cycle.
+    // The step is not decided again while it is carried out, and the next cycle holds it.
     bench.wake();
     assert!(Arc::ptr_eq(&published, &bench.published()));
     bench.show(Queues::default());
-    bench.engine.cycle(&mut bench.state);
+    bench.engine.run_cycle(&mut bench.state);
     assert_eq!(bench.targets()[1], of("cheap", 0, 1));
-    // And until it reports.
+    // It is held until the replica reports.
     bench.cluster.deployment("cheap", 1, 0);
-    bench.engine.cycle(&mut bench.state);
+    bench.engine.run_cycle(&mut bench.state);
     let published = bench.published();
     let cheap = published.variants.values().nth(1).unwrap();
     assert_eq!((cheap.signal(), cheap.decision.as_ref().unwrap().reason().code()), (Some(1), "WakeHold"));
@@ -71,23 +71,19 @@ async fn only_the_cheapest_variant_of_the_model_that_requests_wait_for_is_woken(
 }
 
 #[tokio::test]
-async fn a_model_is_woken_before_prometheus_has_answered_once() {
+async fn a_model_is_woken_before_prometheus_answers() {
     let mut bench = Bench::new(at_zero(), down()).await;
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
-    assert_eq!(
-        bench.targets(),
-        [of("cheap", 0, 1), of("expensive", 0, 0)],
-        "and nothing is published of others"
-    );
+    assert_eq!(bench.targets(), [of("cheap", 0, 1), of("expensive", 0, 0)], "no other model is published");
 }
 
 #[tokio::test]
-async fn a_first_wake_is_limited_to_the_gpus_that_are_left() {
+async fn a_wake_before_the_first_cycle_respects_the_gpu_limit() {
     let mut cluster = at_zero();
     let mut gpu = gpu_pod(1);
     gpu["nodeSelector"] = json!({"nvidia.com/gpu.product": "H100"});
-    cluster.template("cheap", 0, &gpu).template("expensive", 0, &gpu);
+    cluster.deployment_with_pod_spec("cheap", 0, &gpu).deployment_with_pod_spec("expensive", 0, &gpu);
     let mut bench = Bench::new(cluster, down()).await;
     bench.configure(|c| c.limited_mode = true);
     bench.show_waiting("ns", "m", 3.0);
@@ -99,30 +95,30 @@ async fn a_first_wake_is_limited_to_the_gpus_that_are_left() {
         let woken =
             published.iter().flat_map(|p| p.variants.values()).filter(|v| v.target() == Some(1)).count();
         assert_eq!(woken, want, "{left} GPUs");
-        assert!(published.is_none_or(|p| p.variants.len() == 2), "and no cycle without a sample");
+        assert!(published.is_none_or(|p| p.variants.len() == 2), "no cycle without a sample");
     }
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_scaled_is_passed_over() {
+async fn a_variant_that_cannot_be_scaled_is_skipped() {
     let mut bench = Bench::new(at_zero(), calm()).await;
-    let mut refused = crate::model::refusals::Refusals::default();
+    let mut refusals = crate::model::refusals::Refusals::default();
     let cheap = VariantKey { namespace: "ns".into(), name: "cheap".into() };
-    let refusals = watch::channel(Arc::new(refused.clone()));
-    bench.engine.sources.refusals = refusals.1;
+    let (sender, receiver) = watch::channel(Arc::new(refusals.clone()));
+    bench.engine.sources.refusals = receiver;
     bench.turn().await;
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
     assert_eq!(bench.targets()[1], of("cheap", 0, 1));
-    refused.add(&cheap, true, Instant::now());
-    refusals.0.send_replace(Arc::new(refused));
-    bench.engine.cycle(&mut bench.state);
+    refusals.add(&cheap, true, Instant::now());
+    sender.send_replace(Arc::new(refusals));
+    bench.engine.run_cycle(&mut bench.state);
     assert_eq!(bench.targets()[1..], [of("cheap", 0, 0), of("expensive", 0, 1)]);
     assert_eq!(reasons(&bench.published().variants[&cheap])[0], "NotCarriedOut");
 }
 
 #[tokio::test]
-async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
+async fn a_model_with_pods_in_a_pool_can_be_woken() {
     for (pool, unwoken) in
         [(None, &["m", "other"][..]), (Some("b"), &["other"]), (Some("neither"), &["m", "other"])]
     {
@@ -146,9 +142,9 @@ async fn a_model_whose_pods_a_pool_holds_can_be_woken() {
     }
 }
 
-/// Two cycles for variant `off` at 0, whose HPA says at least 1, next to `on`, which serves the same model with 2
-/// replicas: the target of `off`, and the steps to carry out in each cycle.
-async fn switched_off(answers: FakeReply) -> ((String, u32, u32), [Vec<(u32, u32)>; 2]) {
+/// Runs two cycles. Variant `off` is at 0 and its HPA has a minimum of 1; variant `on` serves the same model with 2
+/// replicas. Returns the target of `off` and the steps of each cycle.
+async fn with_variant_at_zero(answers: FakeReply) -> ((String, u32, u32), [Vec<(u32, u32)>; 2]) {
     let mut cluster = Cluster::new();
     let cost = |cost: &str| json!({"spec": {"variantCost": cost}});
     cluster.variant("off", "m", cost("40")).deployment("off", 0, 0);
@@ -157,20 +153,20 @@ async fn switched_off(answers: FakeReply) -> ((String, u32, u32), [Vec<(u32, u32
     let mut bench = Bench::new(cluster, answers).await;
     bench.turn().await;
     let first = bench.steps();
-    bench.engine.cycle(&mut bench.state);
+    bench.engine.run_cycle(&mut bench.state);
     (bench.targets().remove(0), [first, bench.steps()])
 }
 
 #[tokio::test]
-async fn a_bound_does_not_undo_that_somebody_scaled_a_variant_to_zero() {
-    let (off, steps) = switched_off(on("flow_control", FakeReply::no_series(), both("0.3"))).await;
-    assert_eq!(off, of("off", 0, 1), "the bound holds for the signal");
-    assert_eq!(steps, [vec![], vec![]], "and its HPA, which is off at 0, is not overruled");
+async fn a_bound_does_not_undo_a_manual_scale_to_zero() {
+    let (off, steps) = with_variant_at_zero(on("flow_control", FakeReply::no_series(), both("0.3"))).await;
+    assert_eq!(off, of("off", 0, 1), "the bound applies to the signal");
+    assert_eq!(steps, [vec![], vec![]], "its HPA is off at 0 and is not overruled");
 }
 
 #[tokio::test]
-async fn load_takes_a_variant_from_zero_until_it_has_left_it() {
-    let (off, steps) = switched_off(calm()).await;
+async fn load_scales_a_variant_up_from_zero() {
+    let (off, steps) = with_variant_at_zero(calm()).await;
     assert_eq!(off, of("off", 0, 1));
-    assert_eq!(steps, [vec![(0, 1)], vec![(0, 1)]], "a step that failed is due again");
+    assert_eq!(steps, [vec![(0, 1)], vec![(0, 1)]], "a failed step is due again");
 }

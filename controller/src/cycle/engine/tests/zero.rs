@@ -1,30 +1,30 @@
-//! Idle models on their way to zero: the signal first, a second look at what was scraped since, and then the step; and
-//! who carries out which other steps.
+//! Scale to zero: the signal, the second check of newer samples, and the step; and which other steps the program
+//! takes.
 
 use wva_scaling::snapshot::WakeObstacle;
 
 use super::*;
 
-/// What Prometheus shows of model `m`.
+/// FakeReply of Prometheus about model `m`.
 #[derive(Clone, Copy)]
-struct Quiet {
+struct ModelActivity {
     running: &'static str,
-    /// Waiting in the scrape that the running ones are of.
+    /// Waiting requests in the scrape of the running ones.
     waiting: &'static str,
     /// Age of that scrape, in seconds.
     scraped: &'static str,
-    /// Of every other sample, in seconds.
+    /// Age of every other sample, in seconds.
     age: &'static str,
-    /// Requests that completed within the retention period; `None`: the query fails.
+    /// Requests completed within the retention period; `None` if the query fails.
     completed: Option<&'static str>,
-    /// Waiting at the endpoint picker, where Prometheus scrapes it.
+    /// Waiting requests at the endpoint picker, if Prometheus scrapes it.
     queue: Option<&'static str>,
-    /// The pool at whose picker requests for an adapter wait.
+    /// Pool with waiting requests for an adapter.
     adapter: Option<&'static str>,
 }
 
-/// Nothing is asked of the model, and everything was scraped just now.
-const QUIET: Quiet = Quiet {
+/// No activity, scraped just now.
+const IDLE: ModelActivity = ModelActivity {
     running: "0",
     waiting: "0",
     scraped: "0",
@@ -34,7 +34,7 @@ const QUIET: Quiet = Quiet {
     adapter: None,
 };
 
-impl Quiet {
+impl ModelActivity {
     fn answers(self) -> FakeReply {
         FakeReply::by(move |query| match query {
             q if q.contains("request_success") => {
@@ -51,8 +51,8 @@ impl Quiet {
                 FakeReply::series(own.into_iter().chain(adapter))
             }
             q if q.contains("running") => {
-                let says = [("running", self.running), ("waiting", self.waiting), ("age", self.scraped)];
-                let of = |name| says.map(|(signal, value)| (pod_signal(name, signal), value));
+                let signals = [("running", self.running), ("waiting", self.waiting), ("age", self.scraped)];
+                let of = |name| signals.map(|(signal, value)| (pod_signal(name, signal), value));
                 FakeReply::series(["a-0", "a-1"].into_iter().flat_map(of))
             }
             q => both(if q.contains("timestamp") { self.age } else { "0" }),
@@ -61,9 +61,9 @@ impl Quiet {
 }
 
 impl Bench {
-    /// Variant `a` with 2 replicas that may go to zero after [`RETENTION`].
+    /// Variant `a` with 2 replicas that may scale to zero after [`RETENTION`].
     async fn idle(extra: Value) -> Self {
-        let mut bench = Self::new(cluster(extra), QUIET.answers()).await.with_pool("a");
+        let mut bench = Self::new(cluster(extra), IDLE.answers()).await.with_pool("a");
         let mut feed = Feed::new();
         let entry = "enable_scale_to_zero: true\nretention_period: 1h";
         feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
@@ -72,137 +72,137 @@ impl Bench {
         bench
     }
 
-    /// The same, two rounds later: the model has been tracked for long enough, and its signal is 0.
-    async fn leaving() -> Self {
+    /// The same variant with signal 0, two rounds later.
+    async fn at_signal_zero() -> Self {
         let mut bench = Self::idle(json!({})).await;
-        bench.leave().await;
+        bench.reach_signal_zero().await;
         bench
     }
 
-    /// The same where an endpoint picker has the model's queue.
-    async fn leaving_a_picker() -> Self {
+    /// The same variant with an endpoint picker that has the model's queue.
+    async fn at_signal_zero_with_picker() -> Self {
         let mut bench = Self::idle(json!({})).await;
         bench.show(Queues::default().with_flow_control("ns", None));
-        bench.leave().await;
+        bench.reach_signal_zero().await;
         bench
     }
 
-    async fn leave(&mut self) {
+    async fn reach_signal_zero(&mut self) {
         self.after_retention().await;
-        assert_eq!(self.round().await, (Some(0), vec![]), "the signal comes first");
+        assert_eq!(self.round().await, (Some(0), vec![]), "the signal comes before the step");
     }
 
-    /// A round that was seen longer ago than the retention period.
+    /// Runs a round, then lets the retention period pass.
     async fn after_retention(&mut self) {
         self.turn().await;
-        self.pass();
+        self.pass_retention();
     }
 
-    /// All that was seen so far was seen longer ago than the retention period.
-    fn pass(&mut self) {
+    /// Ages all evidence by the retention period.
+    fn pass_retention(&mut self) {
         self.state.deciding.memory.evidence.age(RETENTION);
     }
 
-    /// One round of queries and a cycle: the target, and the steps to carry out.
+    /// Runs a round of queries and a cycle. Returns the target and the steps.
     async fn round(&mut self) -> (Option<u32>, Vec<(u32, u32)>) {
         (self.turn().await.target(), self.steps())
     }
 
-    /// A cycle on what is known.
     fn cycle(&mut self) -> Vec<(u32, u32)> {
-        self.engine.cycle(&mut self.state);
+        self.engine.run_cycle(&mut self.state);
         self.steps()
     }
 
-    /// That the model stays.
+    /// Checks that the model is not scaled to zero.
     #[track_caller]
     fn check_stays(&self, why: &str) {
         let (target, steps) = (self.variant().target(), self.steps());
         assert!(target > Some(0) && steps.is_empty(), "{why}: {target:?} {steps:?}");
     }
 
-    fn say(&self, says: Quiet) {
-        self.fake.set_reply(says.answers());
+    fn show_activity(&self, activity: ModelActivity) {
+        self.fake.set_reply(activity.answers());
     }
 }
 
-/// No test takes so long.
+/// Longer than any test runs.
 const RETENTION: Duration = Duration::from_hours(1);
 
 #[tokio::test]
-async fn a_step_to_zero_follows_a_second_look_at_newer_samples() {
-    let mut bench = Bench::leaving().await;
-    assert!(bench.cycle().is_empty(), "nothing new was seen");
-    for older in [Quiet { age: "30", ..QUIET }, Quiet { scraped: "30", ..QUIET }] {
-        bench.say(older);
-        assert_eq!(bench.round().await, (Some(0), vec![]), "what was scraped before the signal says nothing");
+async fn a_step_to_zero_needs_a_second_check_of_newer_samples() {
+    let mut bench = Bench::at_signal_zero().await;
+    assert!(bench.cycle().is_empty(), "no new samples");
+    for older in [ModelActivity { age: "30", ..IDLE }, ModelActivity { scraped: "30", ..IDLE }] {
+        bench.show_activity(older);
+        assert_eq!(bench.round().await, (Some(0), vec![]), "scraped before the signal");
     }
-    assert!(bench.engine.looks_again(&bench.state));
-    bench.say(QUIET);
+    assert!(bench.engine.needs_recheck(&bench.state));
+    bench.show_activity(IDLE);
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
-    assert!(bench.cycle().is_empty(), "a second look does not last");
+    assert!(bench.cycle().is_empty(), "a second check does not last");
     bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
-    assert!(bench.cycle().is_empty() && !bench.state.steps.wait(), "it is there");
+    assert!(bench.cycle().is_empty() && !bench.state.steps.has_steps_to_zero(), "it is at zero");
     assert_eq!(reasons(&bench.variant()), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
 }
 
 #[tokio::test]
-async fn a_look_between_two_rounds_asks_for_what_it_needs_and_observes_nothing() {
-    let mut bench = Bench::leaving().await;
+async fn a_recheck_runs_few_queries_and_observes_nothing() {
+    let mut bench = Bench::at_signal_zero().await;
     let (before, observed) = (bench.fake.queries(), bench.state.deciding.observed_at);
-    let fetched = bench.engine.fetch_activity(&mut bench.state).await;
-    bench.engine.take_in(&mut bench.state, fetched);
+    let round = bench.engine.fetch_activity(&mut bench.state).await;
+    bench.engine.apply_round(&mut bench.state, round);
     assert!(bench.cycle().is_empty(), "completed requests were counted before the signal");
     bench.count().await;
     assert_eq!(bench.cycle(), [(2, 0)]);
     let asked = bench.fake.expressions().split_off(before);
     assert_eq!(asked.len(), Query::ACTIVITY.len() + 1, "{asked:?}");
     assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
-    assert_eq!(bench.state.deciding.observed_at, observed, "the next whole round is observed");
+    assert_eq!(bench.state.deciding.observed_at, observed, "only whole rounds are observed");
 }
 
 #[tokio::test]
-async fn whatever_the_second_look_shows_or_lacks_takes_the_step_back() {
-    for says in [
-        Quiet { running: "1", ..QUIET },
-        Quiet { waiting: "1", ..QUIET },
-        Quiet { completed: Some("1"), ..QUIET },
-        Quiet { completed: None, ..QUIET },
+async fn activity_or_a_missing_count_cancels_the_step() {
+    for activity in [
+        ModelActivity { running: "1", ..IDLE },
+        ModelActivity { waiting: "1", ..IDLE },
+        ModelActivity { completed: Some("1"), ..IDLE },
+        ModelActivity { completed: None, ..IDLE },
     ] {
-        let mut bench = Bench::leaving().await;
-        bench.say(says);
+        let mut bench = Bench::at_signal_zero().await;
+        bench.show_activity(activity);
         bench.turn().await;
-        bench.check_stays("a request, or no count");
-        assert!(!bench.state.steps.wait(), "the signal begins again");
+        bench.check_stays("a request, or a missing count");
+        assert!(!bench.state.steps.has_steps_to_zero(), "the signal starts again");
     }
-    let mut bench = Bench::leaving().await;
-    let made = jiff::Timestamp::now().to_string();
-    bench.cluster.pod_with("a-2", "ReplicaSet", "a-rs", json!({"metadata": {"creationTimestamp": made}}));
+    let mut bench = Bench::at_signal_zero().await;
+    let created = jiff::Timestamp::now().to_string();
+    let metadata = json!({"metadata": {"creationTimestamp": created}});
+    bench.cluster.pod_with("a-2", "ReplicaSet", "a-rs", metadata);
     bench.turn().await;
-    bench.check_stays("a pod has just been made");
+    bench.check_stays("a pod was just created");
 }
 
 #[tokio::test]
-async fn a_picker_that_prometheus_does_not_know_is_asked_before_a_step_to_zero() {
-    let mut bench = Bench::leaving_a_picker().await;
-    assert_eq!(bench.round().await, (Some(0), vec![]), "it has not answered");
+async fn an_unscraped_picker_is_queried_before_a_step_to_zero() {
+    let mut bench = Bench::at_signal_zero_with_picker().await;
+    assert_eq!(bench.round().await, (Some(0), vec![]), "no answer yet");
     bench.show_waiting("ns", "m", 0.0);
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
 }
 
 #[tokio::test]
-async fn requests_at_a_picker_take_a_step_to_zero_back_at_once() {
-    let mut bench = Bench::leaving_a_picker().await;
+async fn requests_at_a_picker_cancel_a_step_to_zero_at_once() {
+    let mut bench = Bench::at_signal_zero_with_picker().await;
     bench.show_waiting("ns", "m", 1.0);
-    bench.engine.wake(&mut bench.state);
+    bench.engine.wake_models(&mut bench.state);
     bench.check_stays("a request waits");
     bench.show_waiting("ns", "m", 0.0);
     bench.turn().await;
-    bench.check_stays("the retention period begins again");
+    bench.check_stays("the retention period starts again");
 }
 
 #[tokio::test]
-async fn a_model_that_nothing_would_wake_gets_no_signal() {
+async fn a_model_that_cannot_be_woken_is_not_scaled_to_zero() {
     use WakeObstacle::{NoFlowControl, NotRead, Unreadable};
     for obstacle in [None, Some(NoFlowControl), Some(Unreadable), Some(NotRead)] {
         let mut bench = Bench::idle(json!({})).await;
@@ -215,7 +215,7 @@ async fn a_model_that_nothing_would_wake_gets_no_signal() {
         let is_fault = obstacle.is_some_and(WakeObstacle::is_fault);
         assert_eq!(message.contains("Scale to zero is on, but"), is_fault, "{message}");
     }
-    // Without any pool.
+    // Without a pool.
     let mut bench = Bench::idle(json!({})).await;
     bench.engine.sources.pickers = Pickers::testing().0;
     bench.after_retention().await;
@@ -223,21 +223,21 @@ async fn a_model_that_nothing_would_wake_gets_no_signal() {
 }
 
 #[tokio::test]
-async fn adapters_of_a_pool_of_one_model_keep_it_up() {
+async fn waiting_requests_for_adapters_of_the_pool_prevent_zero() {
     for (pool, waits) in [("p", true), ("elsewhere", false)] {
         let mut bench = Bench::idle(json!({})).await;
         bench.after_retention().await;
-        bench.say(Quiet { adapter: Some(pool), ..QUIET });
+        bench.show_activity(ModelActivity { adapter: Some(pool), ..IDLE });
         assert_eq!(bench.round().await.0 > Some(0), waits, "{pool}");
     }
 }
 
 #[tokio::test]
-async fn what_prometheus_knows_of_a_queue_is_enough() {
+async fn a_queue_known_to_prometheus_is_enough() {
     let mut bench = Bench::idle(json!({})).await;
     bench.show(Queues::default());
-    bench.say(Quiet { queue: Some("0"), ..QUIET });
-    bench.leave().await;
+    bench.show_activity(ModelActivity { queue: Some("0"), ..IDLE });
+    bench.reach_signal_zero().await;
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
 }
 
@@ -246,11 +246,11 @@ async fn activity_between_two_cycles_is_remembered() {
     let mut bench = Bench::idle(json!({})).await;
     bench.configure(|c| c.early_scale_up = false);
     bench.after_retention().await;
-    bench.say(Quiet { running: "1", ..QUIET });
+    bench.show_activity(ModelActivity { running: "1", ..IDLE });
     bench.fetch().await;
     let busy = bench.state.sampling.samples.last_round().unwrap();
-    bench.engine.early(&mut bench.state);
-    bench.say(QUIET);
+    bench.engine.scale_up_early(&mut bench.state);
+    bench.show_activity(IDLE);
     bench.turn().await;
     let model = bench.published().snapshot.models[0].clone();
     let idle = model.since_activity.unwrap().get();
@@ -259,26 +259,26 @@ async fn activity_between_two_cycles_is_remembered() {
 }
 
 #[tokio::test]
-async fn what_a_person_holds_back_is_not_scaled_and_what_is_fixed_is() {
+async fn modes_that_hold_prevent_steps_and_fixed_zero_does_not() {
     for (held, want) in
         [("paused", vec![]), ("recommend", vec![]), ("fixed=0", vec![(2, 0)]), ("fixed=3", vec![])]
     {
         let mut bench = Bench::idle(mode(held)).await;
         for _ in 0..3 {
             assert_eq!(bench.round().await.1, want, "{held}");
-            bench.pass();
+            bench.pass_retention();
         }
     }
 }
 
 #[tokio::test]
-async fn whatever_sends_a_variant_to_zero_waits_for_its_requests() {
+async fn a_maximum_of_zero_waits_for_running_requests() {
     let mut bench = Bench::idle(json!({"spec": {"maxReplicas": 0}})).await;
-    bench.say(Quiet { running: "1", ..QUIET });
+    bench.show_activity(ModelActivity { running: "1", ..IDLE });
     for _ in 0..3 {
         assert_eq!(bench.round().await, (Some(0), vec![]), "a maximum of 0 ends no request");
-        bench.pass();
+        bench.pass_retention();
     }
-    bench.say(QUIET);
+    bench.show_activity(IDLE);
     assert_eq!(bench.round().await, (Some(0), vec![(2, 0)]));
 }

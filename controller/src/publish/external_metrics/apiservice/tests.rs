@@ -1,4 +1,4 @@
-//! Whose `APIService` it is, and that ours is opened and kept open.
+//! Whose `APIService` it is, and that ours keeps its CA bundle.
 
 use serde_json::Value;
 use wva_fakes::{FakeApi, Reply, Request};
@@ -20,33 +20,41 @@ fn service(namespace: &str, name: &str) -> Value {
 }
 
 #[test]
-fn only_ours_is_opened() {
+fn only_our_apiservice_is_registered() {
     let with = |change: fn(&mut Value)| {
         let mut found = service("wva-system", "wva");
         change(&mut found);
         Some(found)
     };
-    let others = |whose: &str| Verdict::SomebodyElses { whose: whose.into() };
+    let foreign = |service: &str| ApiServiceState::Foreign { service: service.into() };
     let rows = [
-        ("absent", None, Verdict::Absent),
-        ("ours", with(|_| {}), Verdict::Shut),
-        ("ours, open", with(|f| f["spec"]["caBundle"] = json!(ByteString(b"ca".to_vec()))), Verdict::Open),
+        ("absent", None, ApiServiceState::Absent),
+        ("ours", with(|_| {}), ApiServiceState::Unregistered),
+        (
+            "ours, registered",
+            with(|f| f["spec"]["caBundle"] = json!(ByteString(b"ca".to_vec()))),
+            ApiServiceState::Registered,
+        ),
         (
             "ours, old bundle",
             with(|f| f["spec"]["caBundle"] = json!(ByteString(b"old".to_vec()))),
-            Verdict::Shut,
+            ApiServiceState::Unregistered,
         ),
-        ("unverified", with(|f| f["spec"]["insecureSkipTLSVerify"] = json!(true)), Verdict::Unverified),
-        ("KEDA's", Some(service("keda", "keda-metrics-apiserver")), others("keda/keda-metrics-apiserver")),
-        ("same name elsewhere", Some(service("other", "wva")), others("other/wva")),
-        ("local", with(|f| f["spec"]["service"] = json!(null)), others("the API server itself")),
+        (
+            "unverified",
+            with(|f| f["spec"]["insecureSkipTLSVerify"] = json!(true)),
+            ApiServiceState::Unverified,
+        ),
+        ("KEDA's", Some(service("keda", "keda-metrics-apiserver")), foreign("keda/keda-metrics-apiserver")),
+        ("same name elsewhere", Some(service("other", "wva")), foreign("other/wva")),
+        ("local", with(|f| f["spec"]["service"] = json!(null)), foreign("the API server itself")),
     ];
     for (what, found, want) in rows {
         let found = found.map(|f| serde_json::from_value::<APIService>(f).unwrap());
-        assert_eq!(judge(found.as_ref(), &own(), b"ca"), want, "{what}");
+        assert_eq!(classify(found.as_ref(), &own(), b"ca"), want, "{what}");
     }
     let ours = serde_json::from_value(service("wva-system", "wva")).unwrap();
-    assert_eq!(judge(Some(&ours), &own(), b""), Verdict::NoBundle);
+    assert_eq!(classify(Some(&ours), &own(), b""), ApiServiceState::NoBundle);
 }
 
 fn trust() -> TrustReporter {
@@ -68,12 +76,13 @@ fn start() -> Running {
     let (bundle, bundles) = watch::channel(b"one".to_vec());
     let shutdown = CancellationToken::new();
     let trust = trust();
-    let task = tokio::spawn(keep_open(fake.client(), own(), bundles, trust.clone(), shutdown.clone()));
+    let task =
+        tokio::spawn(maintain_ca_bundle(fake.client(), own(), bundles, trust.clone(), shutdown.clone()));
     Running { fake, bundle, trust, shutdown, task }
 }
 
 impl Running {
-    async fn opens_with(&self, bundle: &[u8]) {
+    async fn wait_for_bundle(&self, bundle: &[u8]) {
         let bundle = json!(ByteString(bundle.to_vec()));
         self.fake.wait_until(Duration::from_secs(5), PATH, |o| o["spec"]["caBundle"] == bundle).await;
     }
@@ -84,12 +93,12 @@ impl Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ours_is_opened_whenever_it_comes_and_whatever_happens_to_it() {
+async fn our_apiservice_keeps_its_bundle() {
     let running = start();
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(running.patches().is_empty());
     running.fake.put(PATH, service("wva-system", "wva"));
-    running.opens_with(b"one").await;
+    running.wait_for_bundle(b"one").await;
     let patch = running.patches().remove(0);
     assert_eq!(patch.query, "&force=true&fieldManager=wva");
     assert_eq!(
@@ -99,32 +108,32 @@ async fn ours_is_opened_whenever_it_comes_and_whatever_happens_to_it() {
     );
 
     running.bundle.send_replace(b"two".to_vec());
-    running.opens_with(b"two").await;
+    running.wait_for_bundle(b"two").await;
     running.fake.put(PATH, service("wva-system", "wva"));
-    running.opens_with(b"two").await;
+    running.wait_for_bundle(b"two").await;
     running.fake.delete(PATH);
     running.fake.put(PATH, service("wva-system", "wva"));
-    running.opens_with(b"two").await;
+    running.wait_for_bundle(b"two").await;
 
     let patches = running.patches().len();
     tokio::time::sleep(Duration::from_mins(5)).await;
-    assert_eq!(running.patches().len(), patches, "what is right is left alone");
+    assert_eq!(running.patches().len(), patches, "a correct bundle is not written again");
     running.shutdown.cancel();
     running.task.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_elses_is_left_alone_until_it_is_ours() {
+async fn a_foreign_apiservice_is_left_alone_until_it_is_ours() {
     let running = start();
     running.fake.put(PATH, service("keda", "keda-metrics-apiserver"));
     tokio::time::sleep(Duration::from_mins(5)).await;
     assert!(running.patches().is_empty());
     running.fake.put(PATH, service("wva-system", "wva"));
-    running.opens_with(b"one").await;
+    running.wait_for_bundle(b"one").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_it_carries_is_reported() {
+async fn the_trusted_bundle_is_reported() {
     let running = start();
     let trusts = async |wanted: bool, what: &str| {
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -133,25 +142,25 @@ async fn what_it_carries_is_reported() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    trusts(true, "absent: nothing to trust").await;
+    trusts(true, "absent: trusts nothing").await;
     running.fake.reply_to_all(Reply::Failure(403));
-    trusts(false, "not to be read: nobody knows").await;
+    trusts(false, "unreadable: unknown").await;
     running.fake.clear_rule();
     running.fake.put(PATH, service("keda", "keda-metrics-apiserver"));
-    trusts(true, "somebody else's: nothing of ours").await;
+    trusts(true, "foreign: trusts nothing of ours").await;
     running.fake.put(PATH, service("wva-system", "wva"));
-    running.opens_with(b"one").await;
-    trusts(true, "open").await;
+    running.wait_for_bundle(b"one").await;
+    trusts(true, "registered").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn permissions_that_come_late_are_enough() {
+async fn late_permissions_are_enough() {
     let running = start();
     running.fake.reply_to_all(Reply::Failure(403));
     running.fake.put(PATH, service("wva-system", "wva"));
     tokio::time::sleep(Duration::from_mins(5)).await;
     running.fake.clear_rule();
-    // The watch's backoff is at its longest by now.
+    // The backoff of the watch is at its maximum by now.
     tokio::time::sleep(Duration::from_mins(1)).await;
-    running.opens_with(b"one").await;
+    running.wait_for_bundle(b"one").await;
 }

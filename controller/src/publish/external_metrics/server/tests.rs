@@ -1,4 +1,4 @@
-//! The API over real TLS on loopback, with the fake API server behind it for reviews.
+//! The API over TLS on loopback, with a fake API server for reviews.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ use crate::publish::external_metrics::values::tests::{now, va};
 const HOST: &str = "wva.wva-system.svc";
 const V: &str = "/apis/external.metrics.k8s.io/v1beta1";
 const PROD: &str = "/apis/external.metrics.k8s.io/v1beta1/namespaces/prod/wva_desired_replicas";
-/// Longer than anything here takes.
+/// Longer than any step here takes.
 const SOON: Duration = Duration::from_secs(20);
 const HPA: &str = "system:serviceaccount:kube-system:horizontal-pod-autoscaler";
 
@@ -79,7 +79,7 @@ fn start() -> Running {
     Running { address, bundle: set.bundle(kube_now), ca, fake, shutdown, task, writer, synced }
 }
 
-/// Two fresh targets and one that is too old.
+/// Two recent targets and one that is too old.
 fn synced() -> Running {
     let mut running = start();
     running.synced.send_replace(true);
@@ -106,7 +106,7 @@ impl Running {
         builder.build().unwrap()
     }
 
-    /// A connection without a certificate of its own.
+    /// A connection without a client certificate.
     async fn connect(&self) -> TlsStream<TcpStream> {
         let mut roots = rustls::RootCertStore::empty();
         for cert in CertificateDer::pem_slice_iter(&self.bundle) {
@@ -134,7 +134,7 @@ impl Running {
         (status, serde_json::from_str(&text).unwrap_or(Value::String(text)))
     }
 
-    /// As the aggregator asks for the HPA controller.
+    /// Requests like the aggregator does for the HPA controller.
     async fn as_hpa(&self, path: &str) -> (StatusCode, Value) {
         let client = self.client(Some(self.ca.issue("front-proxy-client")));
         self.ask(&client, path, &[("X-Remote-User", HPA)]).await
@@ -157,12 +157,12 @@ fn names(answer: &(StatusCode, Value)) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn only_who_is_known_gets_in() {
+async fn only_known_clients_are_admitted() {
     let running = synced();
     let (user, bearer) = (("X-Remote-User", HPA), |t| ("Authorization", t));
     let bare = running.client(None);
     let proxy = running.client(Some(running.ca.issue("front-proxy-client")));
-    let wrong_name = running.client(Some(running.ca.issue("somebody")));
+    let wrong_name = running.client(Some(running.ca.issue("another")));
     let stranger = running.client(Some(ClientCa::generate().issue("front-proxy-client")));
     let rows: [Row; 11] = [
         ("nothing", &bare, &[], 401),
@@ -173,7 +173,7 @@ async fn only_who_is_known_gets_in() {
         ("wrong common name", &wrong_name, &[user], 401),
         ("another CA", &stranger, &[user], 401),
         ("a token", &bare, &[bearer("Bearer token-of-alice")], 200),
-        ("a token beside an unrelated certificate", &stranger, &[bearer("Bearer token-of-alice")], 200),
+        ("a token and an unrelated certificate", &stranger, &[bearer("Bearer token-of-alice")], 200),
         ("a token does not lend itself to headers", &bare, &[user, bearer("Bearer token-of-mallory")], 403),
         ("a user who may not", &proxy, &[("X-Remote-User", "mallory")], 403),
     ];
@@ -195,7 +195,7 @@ async fn only_who_is_known_gets_in() {
 }
 
 #[tokio::test]
-async fn values_are_those_of_the_namespace_and_the_selector_and_fresh() {
+async fn values_are_recent_and_match_namespace_and_selector() {
     let running = synced();
     assert_eq!(names(&running.as_hpa(PROD).await), ["a", "b"]);
     for (query, want) in [
@@ -218,7 +218,7 @@ async fn values_are_those_of_the_namespace_and_the_selector_and_fresh() {
 }
 
 #[tokio::test]
-async fn refusals_are_status_objects() {
+async fn errors_are_status_objects() {
     let running = synced();
     failure(&running.as_hpa(&format!("{V}/namespaces/prod/other_metric")).await, 404, "NotFound");
     failure(&running.as_hpa(&format!("{PROD}?labelSelector=a+b")).await, 400, "BadRequest");
@@ -233,7 +233,7 @@ async fn refusals_are_status_objects() {
 }
 
 #[tokio::test]
-async fn before_the_first_list_nothing_is_vouched_for() {
+async fn no_values_are_served_before_the_first_list() {
     let mut running = start();
     failure(&running.as_hpa(PROD).await, 503, "ServiceUnavailable");
     running.writer.apply(&watcher::Event::Init);
@@ -261,7 +261,7 @@ async fn discovery_lists_both_names() {
     assert_eq!(access_reviews(&running.fake)[0]["nonResourceAttributes"], json!({"verb": "get", "path": V}));
 }
 
-/// One request of alice's on a connection that stays open: its status line.
+/// Sends a request of alice on an open connection. Returns the status line.
 async fn ask_over(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
     let request =
         format!("GET {path} HTTP/1.1\r\nhost: {HOST}\r\nauthorization: Bearer token-of-alice\r\n\r\n");
@@ -272,7 +272,7 @@ async fn ask_over(stream: &mut TlsStream<TcpStream>, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn strangers_that_hold_connections_lock_nobody_out() {
+async fn unauthenticated_connections_block_no_client() {
     let running = synced();
     let mut kept = running.connect().await;
     assert_eq!(ask_over(&mut kept, PROD).await, "HTTP/1.1 200 OK");
@@ -284,15 +284,12 @@ async fn strangers_that_hold_connections_lock_nobody_out() {
     }
     assert_eq!(names(&timeout(SOON, running.as_hpa(PROD)).await.unwrap()), ["a", "b"]);
     let ended = timeout(SOON, stranger.read(&mut [0])).await.unwrap();
-    assert!(
-        matches!(ended, Ok(0) | Err(_)),
-        "whoever asks for no more than health never passed the auth: {ended:?}"
-    );
+    assert!(matches!(ended, Ok(0) | Err(_)), "a connection that only used /healthz is not kept: {ended:?}");
     assert_eq!(ask_over(&mut kept, PROD).await, "HTTP/1.1 200 OK");
 }
 
 #[tokio::test]
-async fn ends_when_told_even_with_an_idle_connection() {
+async fn shutdown_ends_idle_connections() {
     let running = synced();
     let client = running.client(None);
     let answer = running.ask(&client, "/readyz", &[]).await;

@@ -1,4 +1,4 @@
-//! What is served of a VA, and what is left out because nobody can vouch for it.
+//! Which targets are served, and which are left out.
 
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -13,7 +13,7 @@ pub(in crate::publish::external_metrics) fn now() -> Timestamp {
     "2026-11-20T12:00:00Z".parse().unwrap()
 }
 
-/// A VA with a fresh target of 3, which `change` then spoils.
+/// A variant with a recent target of 3, changed by `change`.
 pub(in crate::publish::external_metrics) fn va(
     namespace: &str,
     name: &str,
@@ -30,7 +30,7 @@ pub(in crate::publish::external_metrics) fn va(
     Box::new(serde_json::from_value(va).unwrap())
 }
 
-/// What is served of these in `prod`, by way of the cache.
+/// Values of these variants in `prod`, read through the cache.
 fn listed(vas: &[Box<DynamicObject>], metric: &str, selector: &Selector) -> ExternalMetricValueList {
     let mut writer = Writer::new(Variant::projection());
     for va in vas {
@@ -46,7 +46,7 @@ fn served(vas: &[Box<DynamicObject>], query: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_list_looks_as_the_hpa_expects() {
+fn a_list_has_the_form_that_hpas_expect() {
     let instance = |va: &mut Value| va["metadata"]["labels"][INSTANCE_LABEL] = json!("blue");
     let list = listed(&[va("prod", "a", instance)], METRIC, &Selector::default());
     let want = json!({
@@ -63,7 +63,7 @@ fn a_list_looks_as_the_hpa_expects() {
 }
 
 #[test]
-fn what_cannot_be_vouched_for_is_left_out() {
+fn outdated_and_invalid_targets_are_left_out() {
     let alloc = "/status/desiredOptimizedAlloc";
     let set = |path: &str, to: Value| {
         let path = path.to_owned();
@@ -101,7 +101,7 @@ fn what_cannot_be_vouched_for_is_left_out() {
 }
 
 #[test]
-fn the_accelerator_is_that_of_status_then_of_the_label() {
+fn the_accelerator_of_the_status_precedes_the_label() {
     let label = |to: Value| {
         move |va: &mut Value| {
             va["status"]["desiredOptimizedAlloc"]["accelerator"] = to;
@@ -119,7 +119,7 @@ fn the_accelerator_is_that_of_status_then_of_the_label() {
 }
 
 #[test]
-fn every_instance_is_served_in_order_of_name_and_selectors_tell_them_apart() {
+fn all_instances_are_served_and_selectors_filter_them() {
     let of = |instance: &'static str| {
         move |va: &mut Value| va["metadata"]["labels"][INSTANCE_LABEL] = json!(instance)
     };

@@ -1,4 +1,4 @@
-//! What cycles log: how often, and what about.
+//! Log lines of cycles.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,7 +14,7 @@ thread_local! {
     static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Writes to the lines of the thread that logs.
+/// Writes to the log lines of the current thread.
 struct ThreadLines;
 
 impl io::Write for ThreadLines {
@@ -27,11 +27,11 @@ impl io::Write for ThreadLines {
     }
 }
 
-/// Begins a test: from now on the lines of this thread are kept, at `info` and above, as `message field=value`.
+/// Starts to record the log lines of this thread, at `info` and above, as `message field=value`.
 ///
-/// There is one subscriber for the process. With one for each test, a call site that another test reaches first can be
-/// cached as disabled: `tracing` asks the current thread's subscriber alone while there is only one.
-fn keep_lines() {
+/// The subscriber is global. With one subscriber per test, `tracing` may cache a call site as disabled if another
+/// test reaches it first.
+fn record_lines() {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {
         let lines = tracing_subscriber::fmt().with_writer(|| ThreadLines).with_ansi(false);
@@ -41,8 +41,8 @@ fn keep_lines() {
     LINES.take();
 }
 
-/// Takes this thread's lines with this text, without the span of their cycle.
-fn lines_with(text: &str) -> Vec<String> {
+/// Removes and returns this thread's lines that contain `text`, without the span of their cycle.
+fn take_lines(text: &str) -> Vec<String> {
     let all = String::from_utf8(LINES.take()).unwrap();
     let (with, others): (Vec<_>, Vec<_>) = all.lines().partition(|line| line.contains(text));
     LINES.set(others.iter().flat_map(|line| [line.as_bytes(), b"\n"].concat()).collect());
@@ -54,40 +54,40 @@ fn lines_with(text: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn each_cycle_logs_its_two_lines_once() {
-    keep_lines();
+async fn each_cycle_logs_its_two_runbook_lines_once() {
+    record_lines();
     let mut bench = Bench::busy().await;
     for _ in 0..3 {
         bench.turn().await;
-        let emitted = lines_with("Emitted optimization signals for external autoscaler consumption");
+        let emitted = take_lines("Emitted optimization signals for external autoscaler consumption");
         assert_eq!(emitted.len(), 1, "{emitted:?}");
-        let completed = lines_with("Reconciliation completed");
+        let completed = take_lines("Reconciliation completed");
         assert_eq!(completed, ["Reconciliation completed variants_processed=1 optimization_successful=true"]);
     }
 }
 
 #[tokio::test]
-async fn a_safety_net_that_lasts_is_logged_when_it_begins_and_ends() {
-    keep_lines();
+async fn a_lasting_safety_net_logs_its_start_and_end() {
+    record_lines();
     let mut bench = Bench::new(cluster(json!({})), down()).await;
     for _ in 0..4 {
         bench.turn().await;
     }
-    let begun = lines_with("Safety net activated: emitted fallback metrics");
+    let begun = take_lines("Safety net activated: emitted fallback metrics");
     assert_eq!(begun.len(), 1, "{begun:?}");
     assert!(begun[0].contains("fallbackSource=\"current-replicas\""), "{begun:?}");
     bench.fake.set_reply(busy());
     bench.turn().await;
-    assert_eq!(lines_with("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
+    assert_eq!(take_lines("Safety net ended"), ["Safety net ended namespace=\"ns\" variant=\"a\" count=4"]);
     bench.fake.set_reply(down());
     bench.state.sampling.samples = Samples::default();
     bench.turn().await;
-    assert_eq!(lines_with("Safety net activated").len(), 1, "another time");
+    assert_eq!(take_lines("Safety net activated").len(), 1, "activated again");
 }
 
 #[tokio::test]
-async fn a_workload_made_again_has_the_change_of_its_target_logged() {
-    keep_lines();
+async fn a_recreated_workload_logs_its_changed_target() {
+    record_lines();
     let mut bench = Bench::new(cluster(json!({})), down()).await;
     for replicas in [Some(6), None, None, Some(3), Some(3)] {
         match replicas {
@@ -96,13 +96,13 @@ async fn a_workload_made_again_has_the_change_of_its_target_logged() {
         };
         assert_eq!(bench.turn().await.signal(), replicas);
     }
-    let changes = lines_with("ScalingDecision");
+    let changes = take_lines("ScalingDecision");
     assert!(changes.len() == 1 && changes[0].starts_with("target 6 -> 3 ("), "{changes:?}");
 }
 
 #[test]
-fn warnings_of_one_kind_are_one_line_with_a_count() {
-    keep_lines();
+fn warnings_of_one_kind_share_a_line_with_a_count() {
+    record_lines();
     let lacking = |variant: usize| Warning::AcceleratorNotInInventory {
         namespace: "ns".to_owned(),
         variant: format!("v{variant:03}"),
@@ -117,14 +117,14 @@ fn warnings_of_one_kind_are_one_line_with_a_count() {
     }
     log_warnings(&mut warned, &warnings[1..], at(61));
     log_warnings(&mut warned, &[], at(62));
-    let logged = lines_with("ns/v");
+    let logged = take_lines("ns/v");
     let begins = |line: &str, start: &str, end: &str| line.starts_with(start) && line.ends_with(end);
     assert_eq!(logged.len(), 4, "{logged:?}");
     assert!(begins(&logged[0], "variant ns/v000 ", "; and 269 more like it count=1"), "{}", logged[0]);
     assert!(begins(&logged[1], "variant ns/v000 ", "; and 269 more like it count=61"), "{}", logged[1]);
-    assert!(begins(&logged[2], "No longer so: variant ns/v000 ", " count=61"), "{}", logged[2]);
+    assert!(begins(&logged[2], "Resolved: variant ns/v000 ", " count=61"), "{}", logged[2]);
     assert!(
-        begins(&logged[3], "No longer so: variant ns/v001 ", "; and 268 more like it count=62"),
+        begins(&logged[3], "Resolved: variant ns/v001 ", "; and 268 more like it count=62"),
         "{}",
         logged[3]
     );

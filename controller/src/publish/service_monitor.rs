@@ -1,5 +1,5 @@
-//! The event `ServiceMonitorDeleted`: the ServiceMonitor by which the controller's own metrics are scraped has gone, so
-//! HPAs that read them from Prometheus hold from now on.
+//! The event `ServiceMonitorDeleted`. After its ServiceMonitor is deleted, the controller's metrics are not scraped,
+//! and HPAs that read them from Prometheus hold.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -8,49 +8,54 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 use wva_crds::events::{EventDraft, build_event, object_reference};
 
-use crate::publish::notices::Notices;
+use crate::publish::leader_events::LeaderEvents;
 
-/// Whose metrics are scraped, and by what.
+/// Reports the deletion of the controller's ServiceMonitor.
 #[derive(Clone, Debug)]
-pub struct Scraped {
+pub struct ServiceMonitorReporter {
     /// The controller's namespace.
     pub namespace: String,
-    /// Its Deployment.
+    /// The controller's Deployment.
     pub deployment: String,
-    /// The pod that reports.
+    /// Name of this pod.
     pub pod: Option<String>,
 }
 
-impl Scraped {
-    /// Name of the ServiceMonitor, as the chart gives it.
+impl ServiceMonitorReporter {
+    /// Name of the ServiceMonitor in the chart.
     #[must_use]
-    pub fn monitor(&self) -> String {
+    pub fn monitor_name(&self) -> String {
         format!("{}-metrics-monitor", self.deployment)
     }
 
-    /// Tells each time the ServiceMonitor goes, as long as its watch runs. Every replica watches, and one that leads
-    /// writes what is noticed.
-    pub async fn tell(self, client: Client, notices: Notices, mut present: watch::Receiver<Option<String>>) {
+    /// Queues an event for each deletion, until the watch ends. `present` has the UID of the ServiceMonitor. Every
+    /// replica watches; the leader writes the event.
+    pub async fn report_deletions(
+        self,
+        client: Client,
+        leader_events: LeaderEvents,
+        mut present: watch::Receiver<Option<String>>,
+    ) {
         let mut last: Option<String> = None;
         while present.changed().await.is_ok() {
             let now = present.borrow_and_update().clone();
             if now.is_none()
                 && let Some(uid) = last
             {
-                self.notice(&client, &notices, &uid).await;
+                self.report_deletion(&client, &leader_events, &uid).await;
             }
             last = now;
         }
     }
 
-    async fn notice(&self, client: &Client, notices: &Notices, uid: &str) {
+    async fn report_deletion(&self, client: &Client, leader_events: &LeaderEvents, uid: &str) {
         let note = format!(
-            "ServiceMonitor {} is gone: nobody scrapes the controller's metrics, so HPAs that read wva_desired_replicas \
+            "ServiceMonitor {} was deleted: the controller's metrics are not scraped, so HPAs that read wva_desired_replicas \
              from Prometheus hold. Create it again, or upgrade the release with wva.metrics.serviceMonitor.enabled=true",
-            self.monitor()
+            self.monitor_name()
         );
         tracing::warn!(reason = "ServiceMonitorDeleted", "{note}");
-        let gone = build_event(&EventDraft {
+        let event = build_event(&EventDraft {
             regarding: self.regarding(client).await,
             warning: true,
             reason: "ServiceMonitorDeleted",
@@ -59,10 +64,10 @@ impl Scraped {
             reporter: self.pod.as_deref(),
             at: Timestamp::now(),
         });
-        notices.add(gone, &[uid]);
+        leader_events.add(event, &[uid]);
     }
 
-    /// The Deployment. Its uid, which `kubectl describe` selects by, is left out where it cannot be read.
+    /// Reference to the Deployment. `kubectl describe` selects by UID; it is omitted if it cannot be read.
     async fn regarding(&self, client: &Client) -> ObjectReference {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
         let found = api.get_metadata_opt(&self.deployment).await;

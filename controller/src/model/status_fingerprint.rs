@@ -1,5 +1,5 @@
-//! What is remembered of a status that was written: the times that the next one carries on, and a digest of the rest,
-//! which tells whether the next one differs. A whole status takes ten times as much, and there are thousands.
+//! Fingerprint of a status: the times that the next status keeps, and a digest that shows whether the next one
+//! differs. A whole status takes ten times the memory.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,63 +8,62 @@ use wva_crds::VariantAutoscalingStatus;
 
 use crate::model::conditions::TYPES;
 
-/// What is remembered of one status.
+/// Fingerprint of one status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Written {
-    /// Of all but the times.
+pub(crate) struct StatusFingerprint {
+    /// Digest of everything except the times.
     digest: u64,
     /// `desiredOptimizedAlloc.lastRunTime`.
     pub(crate) last_run: Option<Timestamp>,
-    /// Of each condition in [`TYPES`]: whether it holds, and since when.
+    /// Status and last transition of each condition in [`TYPES`].
     since: [Option<(bool, Timestamp)>; TYPES.len()],
 }
 
-impl Default for Written {
-    /// Of an object without a status.
+impl Default for StatusFingerprint {
+    /// Fingerprint of an object without a status.
     fn default() -> Self {
-        Self::of(&VariantAutoscalingStatus::default())
+        Self::from_status(&VariantAutoscalingStatus::default())
     }
 }
 
-impl Written {
-    /// What is remembered of this one.
-    pub(crate) fn of(status: &VariantAutoscalingStatus) -> Self {
+impl StatusFingerprint {
+    pub(crate) fn from_status(status: &VariantAutoscalingStatus) -> Self {
         let since = |type_| {
             let condition = status.conditions.iter().find(|c| c.type_ == type_)?;
-            let holds = match condition.status.as_str() {
+            let is_true = match condition.status.as_str() {
                 "True" => true,
                 "False" => false,
                 _ => return None,
             };
-            Some((holds, condition.last_transition_time.0))
+            Some((is_true, condition.last_transition_time.0))
         };
         let last_run = status.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.as_ref());
         Self { digest: digest(status), last_run: last_run.map(|t| t.0), since: TYPES.map(since) }
     }
 
-    /// But for its times, the status is this one.
-    pub(crate) fn says(&self, status: &VariantAutoscalingStatus) -> bool {
+    /// Whether a status is the same except for its times.
+    pub(crate) fn matches(&self, status: &VariantAutoscalingStatus) -> bool {
         self.digest == digest(status)
     }
 
-    /// Anybody ever wrote a condition or a target.
-    pub(crate) fn says_something(&self) -> bool {
+    /// Whether any condition or target was ever written.
+    pub(crate) fn is_written(&self) -> bool {
         *self != Self::default()
     }
 
-    /// When a condition last became true, or false.
+    /// Time of the last transition of any condition.
     pub(crate) fn last_change(&self) -> Option<Timestamp> {
         self.since.iter().flatten().map(|(_, at)| *at).max()
     }
 
-    /// Since when the condition has been true, or false; `None` where it was not so.
-    pub(crate) fn since(&self, type_: &str, holds: bool) -> Option<Timestamp> {
+    /// Time since which the condition is true, or false; `None` if it has another status.
+    pub(crate) fn since(&self, type_: &str, is_true: bool) -> Option<Timestamp> {
         let (_, since) = TYPES.iter().zip(&self.since).find(|(t, _)| **t == type_)?;
-        since.filter(|(held, _)| *held == holds).map(|(_, at)| at)
+        since.filter(|(was_true, _)| *was_true == is_true).map(|(_, at)| at)
     }
 }
 
-/// Of 64 bits: that two statuses of one variant have the same by chance happens to nobody.
+/// 64 bits suffice: only statuses of the same variant are compared.
 fn digest(status: &VariantAutoscalingStatus) -> u64 {
     let mut hasher = DefaultHasher::new();
     let alloc = status.desired_optimized_alloc.as_ref();
@@ -75,9 +74,9 @@ fn digest(status: &VariantAutoscalingStatus) -> u64 {
     learned.map(|l| ([l.a, l.b, l.c].map(f64::to_bits), l.samples)).hash(&mut hasher);
     status.controller_state.hash(&mut hasher);
     let conditions = status.conditions.iter();
-    let told: Vec<_> =
+    let without_times: Vec<_> =
         conditions.map(|c| (&c.type_, &c.status, &c.reason, &c.message, c.observed_generation)).collect();
-    told.hash(&mut hasher);
+    without_times.hash(&mut hasher);
     hasher.finish()
 }
 
@@ -106,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn any_change_but_of_a_time_is_a_change() {
-        let written = Written::of(&read(&status()));
+    fn any_change_except_of_a_time_is_a_change() {
+        let fingerprint = StatusFingerprint::from_status(&read(&status()));
         let rows = [
             ("/desiredOptimizedAlloc", Value::Null, true),
             ("/desiredOptimizedAlloc/numReplicas", json!(4), true),
@@ -123,23 +122,23 @@ mod tests {
             ("/conditions/0/lastTransitionTime", json!("2026-01-01T01:00:00Z"), false),
             ("/conditions", json!([]), true),
         ];
-        assert!(written.says(&read(&status())));
+        assert!(fingerprint.matches(&read(&status())));
         for (path, to, differs) in rows {
             let mut other = status();
             *other.pointer_mut(path).unwrap() = to;
-            assert_eq!(!written.says(&read(&other)), differs, "{path}");
+            assert_eq!(!fingerprint.matches(&read(&other)), differs, "{path}");
         }
     }
 
     #[test]
-    fn a_condition_is_known_since_when_it_has_been_so() {
-        let written = Written::of(&read(&status()));
+    fn a_condition_keeps_the_time_of_its_transition() {
+        let fingerprint = StatusFingerprint::from_status(&read(&status()));
         let at = |minute: u32| format!("2026-01-01T00:{minute:02}:00Z").parse().ok();
-        assert_eq!(written.since("Ready", true), at(1));
-        assert_eq!(written.since("Ready", false), None);
-        assert_eq!(written.since("OptimizationReady", false), at(2));
-        assert_eq!(written.since("MetricsAvailable", true), None, "neither true nor false");
-        assert_eq!(written.since("TargetResolved", true), None, "it is not there");
-        assert_eq!(written.last_run, at(9));
+        assert_eq!(fingerprint.since("Ready", true), at(1));
+        assert_eq!(fingerprint.since("Ready", false), None);
+        assert_eq!(fingerprint.since("OptimizationReady", false), at(2));
+        assert_eq!(fingerprint.since("MetricsAvailable", true), None, "neither true nor false");
+        assert_eq!(fingerprint.since("TargetResolved", true), None, "absent");
+        assert_eq!(fingerprint.last_run, at(9));
     }
 }

@@ -1,5 +1,5 @@
-//! The windows in which completed requests are counted. Each is asked for the namespaces that need it and for no other,
-//! in a part of its own: loads never wait for counts, and no namespace changes the windows of another.
+//! Counts of completed requests, by time window. Each window is queried only for the namespaces that use it, in
+//! rounds of its own: loads never wait for counts, and namespaces do not affect each other's windows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,76 +12,75 @@ use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
 use super::Engine;
-use super::state::{Sampling, State};
+use super::state::{SamplingState, State};
 use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};
 use crate::collect::{self, Answer};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
-/// How long a cycle waits for counts that were asked for together with its loads.
-pub(super) const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// Windows that a namespace may have exactly as its retention periods are. Those of one with more are rounded up.
-const MOST_EXACT: usize = 4;
+/// How long a cycle waits for counts queried together with its loads.
+pub(super) const COUNT_WAIT: Duration = Duration::from_secs(1);
+/// Number of exact windows per namespace. With more retention periods, windows are rounded up.
+const MAX_EXACT_WINDOWS: usize = 4;
 
-/// Namespaces by the window that they need.
+/// Namespaces by the window that they use.
 pub(super) type Windows = BTreeMap<Retention, BTreeSet<String>>;
 
-/// An answer to the query of one window, with the time that it was asked at.
-pub(super) type Counted = (Instant, Answer);
+/// Answer to the query of one window, with the time of the query.
+pub(super) type WindowAnswer = (Instant, Answer);
 
-/// Which counts are asked for next.
+/// Scope of the next counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DueCounts {
-    /// Those of models on their way to zero.
-    Leaving,
-    /// All.
+    /// Namespaces with models on their way to zero.
+    ScalingToZero,
     All,
 }
 
-/// What is carried from one part of counts to the next.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct CompletedCounts {
     windows: Windows,
     due: Option<DueCounts>,
-    /// The first failure of the part under way.
+    /// First failure of the current counts.
     error: Option<String>,
-    /// The last part had a failure.
     is_failing: bool,
-    /// The first query of the part under way that failed: the next part begins with it, so that none always comes too late.
+    /// First failed query of the current counts. The next counts begin with it, so that no query always comes too
+    /// late.
     failed: Option<(Query, Scope)>,
-    /// How long the last part took.
     pub(super) took: Duration,
-    /// Models whose retention period is over the maximum, by the names of their entries.
+    /// Names of entries whose retention period exceeds the maximum.
     capped: BTreeSet<String>,
 }
 
-impl Counts {
-    /// Counts are to be asked for.
+impl CompletedCounts {
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some() && !self.windows.is_empty()
     }
 
-    /// Asks for counts when the last ones are there.
+    /// Requests counts after the current ones.
     pub(super) fn request(&mut self, due: DueCounts) {
         self.due = self.due.max(Some(due));
     }
 
-    /// Takes over the windows of a cycle. Counts of new ones are asked for at once.
-    pub(super) fn change(&mut self, windows: Windows) {
+    /// Sets the windows of a cycle. New windows are counted at once.
+    pub(super) fn set_windows(&mut self, windows: Windows) {
         if windows != self.windows {
             self.windows = windows;
             self.request(DueCounts::All);
         }
     }
 
-    /// Namespaces by window.
     pub(super) fn windows(&self) -> &Windows {
         &self.windows
     }
 
-    /// Bounds the retention periods of a cycle, and logs the models that are new among those over the maximum.
-    pub(super) fn cap(&mut self, entries: &mut BTreeMap<String, ScaleToZeroEntry>, maximum: Duration) {
+    /// Limits the retention periods of a cycle to the maximum, and logs those that newly exceed it.
+    pub(super) fn cap_retention(
+        &mut self,
+        entries: &mut BTreeMap<String, ScaleToZeroEntry>,
+        maximum: Duration,
+    ) {
         let mut capped = BTreeSet::new();
         for (name, entry) in entries {
             let Some(period) = entry.retention_period.filter(|period| period.get().get() > maximum) else {
@@ -93,7 +92,7 @@ impl Counts {
                     entry = name,
                     retention_period = period.get().to_string(),
                     maximum = GoDuration::from(maximum).to_string(),
-                    "A retention_period is over WVA_MAX_RETENTION_PERIOD: the maximum counts; shorten the period"
+                    "retention_period exceeds WVA_MAX_RETENTION_PERIOD; using the maximum. Shorten the period"
                 );
             }
             capped.insert(name.clone());
@@ -101,33 +100,33 @@ impl Counts {
         self.capped = capped;
     }
 
-    /// The queries to make now: those of the namespaces with the fewest windows first, so that one with many delays no
-    /// other. `leaving`: the namespaces of models on their way to zero.
-    fn asks<'a>(&mut self, leaving: impl Iterator<Item = &'a str>) -> Vec<(Query, Scope)> {
+    /// Returns the due queries. Namespaces with the fewest windows come first, so that one with many delays no other.
+    /// `to_zero`: namespaces with models on their way to zero.
+    fn take_queries<'a>(&mut self, to_zero: impl Iterator<Item = &'a str>) -> Vec<(Query, Scope)> {
         let due = self.due.take();
-        let leaving: BTreeSet<&str> = leaving.collect();
-        let is_asked = |name: &str| due == Some(DueCounts::All) || leaving.contains(name);
+        let to_zero: BTreeSet<&str> = to_zero.collect();
+        let is_due = |name: &str| due == Some(DueCounts::All) || to_zero.contains(name);
         let mut windows_of: BTreeMap<&str, usize> = BTreeMap::new();
         for name in self.windows.values().flatten() {
             *windows_of.entry(name).or_default() += 1;
         }
-        let mut asks = Vec::new();
+        let mut queries = Vec::new();
         for (window, names) in &self.windows {
-            let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_asked(name)).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_due(name)).collect();
             let fewest = names.iter().filter_map(|name| windows_of.get(name)).min().copied();
             let scopes = Scope::split(&names).into_iter();
-            asks.extend(scopes.map(|scope| (fewest, (Query::Completed(*window), scope))));
+            queries.extend(scopes.map(|scope| (fewest, (Query::Completed(*window), scope))));
         }
-        asks.sort_by_key(|(fewest, _)| *fewest);
-        let mut asks: Vec<_> = asks.into_iter().map(|(_, ask)| ask).collect();
-        let first = self.failed.take().and_then(|failed| asks.iter().position(|ask| *ask == failed));
-        asks.rotate_left(first.unwrap_or_default());
-        asks
+        queries.sort_by_key(|(fewest, _)| *fewest);
+        let mut queries: Vec<_> = queries.into_iter().map(|(_, query)| query).collect();
+        let first = self.failed.take().and_then(|failed| queries.iter().position(|query| *query == failed));
+        queries.rotate_left(first.unwrap_or_default());
+        queries
     }
 }
 
-/// The windows that namespaces need: the retention periods of their models that may go to zero and have a workload.
-pub(super) fn windows(
+/// Windows by namespace: the retention periods of models that may scale to zero and have a workload.
+fn required_windows(
     config: &Config,
     managed: &[ManagedVariant],
     exists: impl Fn(&ManagedVariant) -> bool,
@@ -143,17 +142,17 @@ pub(super) fn windows(
     }
     let mut windows = Windows::new();
     for (namespace, periods) in periods {
-        for window in few(&periods) {
+        for window in reduce_windows(&periods) {
             windows.entry(window).or_default().insert(namespace.to_owned());
         }
     }
     windows
 }
 
-/// The windows for the periods of one namespace: the periods themselves where they are few. Of many, each is rounded up
-/// to less than twice as long, and to no more than the longest.
-fn few(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
-    if periods.len() <= MOST_EXACT {
+/// Windows for the periods of one namespace. A few periods are used as they are. Many are rounded up, to less than
+/// twice as long and at most the longest.
+fn reduce_windows(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
+    if periods.len() <= MAX_EXACT_WINDOWS {
         return periods.clone();
     }
     let longest = periods.last().copied();
@@ -161,35 +160,34 @@ fn few(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
 }
 
 impl Engine {
-    /// Takes over what a cycle's configuration says of windows.
-    pub(super) fn change_windows(
+    /// Adapts the windows to the settings of a cycle.
+    pub(super) fn update_windows(
         &self,
-        sampling: &mut Sampling,
+        sampling: &mut SamplingState,
         config: &Config,
         managed: &[ManagedVariant],
     ) {
         let exists = |m: &ManagedVariant| {
             m.spec().is_ok_and(|d| workloads::find_workload(&self.sources.watches, &d.workload).is_some())
         };
-        sampling.counts.change(windows(config, managed, exists));
+        sampling.counts.set_windows(required_windows(config, managed, exists));
         sampling.samples.remove_windows(|window| sampling.counts.windows().contains_key(&window));
     }
 
-    /// Asks for the counts that are due. Each answer comes as soon as it is there.
-    pub(super) fn count<'a>(&'a self, state: &mut State) -> BoxStream<'a, Counted> {
+    /// Queries the due counts. Returns each answer as it arrives.
+    pub(super) fn query_counts<'a>(&'a self, state: &mut State) -> BoxStream<'a, WindowAnswer> {
         let began = Instant::now();
         let within = self.config().longest_round();
-        let asks = state.sampling.counts.asks(state.steps.namespaces());
-        collect::stream_answers(&self.sources.prometheus, asks, &self.metrics.telemetry, within)
+        let queries = state.sampling.counts.take_queries(state.steps.namespaces());
+        collect::stream_answers(&self.sources.prometheus, queries, &self.metrics.telemetry, within)
             .map(move |answer| (began, answer))
             .boxed()
     }
 }
 
-impl Sampling {
-    /// Takes in one answer of a part of counts.
-    pub(super) fn take_count(&mut self, (began, answer): Counted) {
-        self.has_news = true;
+impl SamplingState {
+    pub(super) fn add_count(&mut self, (began, answer): WindowAnswer) {
+        self.has_new_samples = true;
         if let Err(error) = &answer.rows {
             self.counts.error.get_or_insert_with(|| error.to_string());
             self.counts.failed.get_or_insert_with(|| (answer.query, answer.scope.clone()));
@@ -198,16 +196,18 @@ impl Sampling {
         self.samples.add_completed(began, answer);
     }
 
-    /// All counts that were asked for are there, or failed.
-    pub(super) fn end_count(&mut self) {
+    /// Ends the current counts and logs a change between failure and success.
+    pub(super) fn end_counts(&mut self) {
         let error = self.counts.error.take();
         let was_failing = std::mem::replace(&mut self.counts.is_failing, error.is_some());
         match error {
             Some(error) if !was_failing => tracing::warn!(
                 error,
-                "Prometheus did not count completed requests: models concerned do not go to zero"
+                "Prometheus queries for completed requests failed; affected models do not scale to zero"
             ),
-            None if was_failing => tracing::info!("Prometheus counts completed requests again"),
+            None if was_failing => {
+                tracing::info!("Prometheus queries for completed requests succeed again");
+            }
             _ => {}
         }
     }
@@ -222,45 +222,45 @@ mod tests {
     }
 
     #[test]
-    fn few_periods_of_a_namespace_are_asked_exactly() {
+    fn few_periods_have_exact_windows() {
         let periods: BTreeSet<Retention> = [7, 20, 333, 604_800].map(retention).into();
-        assert_eq!(few(&periods), periods);
+        assert_eq!(reduce_windows(&periods), periods);
     }
 
     #[test]
     fn no_period_is_rounded_up_to_twice_as_long() {
         let periods: BTreeSet<Retention> = (1..=604_800).step_by(97).map(retention).collect();
-        let windows = few(&periods);
+        let windows = reduce_windows(&periods);
         assert!(windows.len() <= 31 && windows.last() == periods.last(), "{windows:?}");
         for period in &periods {
             let window = windows.range(period..).next().unwrap();
-            assert!(window.get() < period.get() * 2, "{period} is counted in {window}");
+            assert!(window.get() < period.get() * 2, "{period} has window {window}");
         }
     }
 
     #[test]
-    fn a_stored_period_over_the_maximum_counts_as_it() {
+    fn a_period_over_the_maximum_is_capped() {
         let entry =
             |text: &str| ScaleToZeroEntry { retention_period: text.parse().ok(), ..Default::default() };
         let mut entries: BTreeMap<_, _> =
             [("ns/a", "2500000h"), ("ns/b", "10m")].map(|(name, text)| (name.to_owned(), entry(text))).into();
-        let mut counts = Counts::default();
-        counts.cap(&mut entries, Duration::from_hours(168));
+        let mut counts = CompletedCounts::default();
+        counts.cap_retention(&mut entries, Duration::from_hours(168));
         assert_eq!(counts.capped, ["ns/a".to_owned()].into());
         assert_eq!((&entries["ns/a"], &entries["ns/b"]), (&entry("168h"), &entry("10m")));
     }
 
     #[test]
-    fn namespaces_with_the_fewest_windows_are_asked_first() {
-        let mut counts = Counts::default();
+    fn namespaces_with_the_fewest_windows_come_first() {
+        let mut counts = CompletedCounts::default();
         let many = (1..=4).map(|n| (retention(n), ["many".to_owned()].into()));
         let mut windows: Windows = many.collect();
         windows.insert(retention(9), ["few".to_owned()].into());
-        counts.change(windows);
-        let asks = counts.asks(std::iter::empty());
-        assert_eq!((asks.len(), &asks[0]), (5, &(Query::Completed(retention(9)), Scope::one("few"))));
+        counts.set_windows(windows);
+        let queries = counts.take_queries(std::iter::empty());
+        assert_eq!((queries.len(), &queries[0]), (5, &(Query::Completed(retention(9)), Scope::one("few"))));
         assert!(!counts.is_due());
-        counts.request(DueCounts::Leaving);
-        assert_eq!(counts.asks(["few"].into_iter()).len(), 1, "the namespaces of models that leave alone");
+        counts.request(DueCounts::ScalingToZero);
+        assert_eq!(counts.take_queries(["few"].into_iter()).len(), 1, "only namespaces on their way to zero");
     }
 }
