@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn reads_accelerator_from_pod_template() {
         let mut cluster = Cluster::new();
-        cluster.template(
+        cluster.deployment_with_pod_spec(
             "d",
             1,
             &json!({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}}),

@@ -134,7 +134,7 @@ impl VariantStatus {
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
             observed: condition("Ready").and_then(|c| c.observed_generation),
             reported: ReportedState::from_status(status, &state),
-            fingerprint: StatusFingerprint::of(status),
+            fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
             alloc,
         }

@@ -80,9 +80,9 @@ fn router(state: Arc<ExternalMetrics>) -> Router {
         .with_state(state)
 }
 
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.status(), refusal.to_string())
+impl From<AuthError> for Failure {
+    fn from(error: AuthError) -> Self {
+        Self::new(error.status(), error.to_string())
     }
 }
 
@@ -95,7 +95,7 @@ async fn not_found(
 ) -> Failure {
     match state.auth.authenticate(&connection.peer, &headers).await {
         Ok(_) => Failure::new(StatusCode::NOT_FOUND, format!("path {:?} does not exist", uri.path())),
-        Err(refusal) => refusal.into(),
+        Err(error) => error.into(),
     }
 }
 

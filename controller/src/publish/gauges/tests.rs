@@ -180,8 +180,8 @@ async fn series_end_when_cycles_stop() {
     let (_sender, reader) = watch::channel(published);
     let series = VariantSeries::new(reader, reach(None, None), false, progress.clone());
     let shown = || {
+        let mut families = 0;
         series.for_each_family(&mut |_| families += 1);
-        series.each(&mut |_| families += 1);
         families > 0
     };
     tokio::time::advance(Duration::from_mins(5)).await;
