@@ -1,28 +1,28 @@
 # syntax=docker/dockerfile:1
-# The image of the controller: one program, the libraries it names, the CAs of the system, and what it is made of.
+# The image of the controller: one program, its libraries, the CAs of the system, SBOM and notices.
 #   docker buildx build --platform linux/amd64,linux/arm64 --build-arg SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) \
 #     --build-arg REVISION=$(git rev-parse HEAD) .
 # Each platform builds natively. Releases use one machine for each, and join the two images.
-# Every step but the base images is a script of deploy/image, which tests/image.sh runs without a container runtime.
+# Every step except the base images is a script of deploy/image, which tests/image.sh runs without a container runtime.
 ARG RUST=1.95
 ARG DEBIAN=bookworm
 
-# Cargo.toml, Cargo.lock and empty sources: they change when dependencies change, and with them alone the next stage.
+# Cargo.toml, Cargo.lock and empty sources: they, and the next stage, change only with dependencies.
 FROM rust:${RUST}-slim-${DEBIAN} AS manifests
 WORKDIR /manifests
 COPY . .
 RUN deploy/image/stubs.sh /manifests
 
 FROM rust:${RUST}-slim-${DEBIAN} AS build
-# The base image has what else is needed: a C compiler, for aws-lc, and the CAs.
+# The base image has a C compiler, for aws-lc, and the CAs.
 WORKDIR /src
 COPY --from=manifests /manifests .
 RUN deploy/image/build.sh
 COPY . .
 ARG SOURCE_DATE_EPOCH=0
-# The context has no git history. Without a revision the program reports `unknown`.
+# The context has no git history. Without a revision wva reports `unknown`.
 ARG REVISION=
-# The stubs that were compiled are younger than the sources.
+# The compiled stubs are newer than the sources.
 RUN find . -path ./target -prune -o -name '*.rs' -exec touch {} + \
  && WVA_REVISION="${REVISION}" deploy/image/build.sh \
  && deploy/image/rootfs.sh target/release/wva /image \
@@ -39,6 +39,6 @@ LABEL org.opencontainers.image.title="workload-variant-autoscaler" \
       org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /image /
-# By number: a kubelet cannot tell from a name that it is not root's.
+# By number: a kubelet cannot verify from a name that the user is not root.
 USER 65532:65532
 ENTRYPOINT ["/wva"]

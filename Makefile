@@ -1,15 +1,14 @@
-# What people and CI run: the same commands. `make help` lists them.
+# Commands of people and CI. `make help` lists them.
 
 CARGO ?= cargo
 KEEP  ?=
-# How long each fuzz target runs.
+# Seconds for each fuzz target.
 SECONDS ?= 60
-# Which of the experiments a `make test-*` runs: the first words of its name, such as `leadership`. All by default.
+# Selects experiments of a `make test-*` by the start of the name, such as `leadership`. Default: all.
 ONLY ?=
-# Where cargo builds, as cargo itself sees it.
+# Cargo's target folder.
 TARGET := $(or $(CARGO_TARGET_DIR),target)
-# Where `make bench-policies` keeps what came of each scenario, so that only what has changed is run again, and on how many
-# seeds it runs each.
+# Results of `make bench-policies`, so that only changed scenarios run again, and the seeds of each.
 RESULTS := $(TARGET)/policies
 SEEDS   ?= 30
 vpath %.yaml tests/scenarios tests/scenarios/attacks
@@ -24,31 +23,30 @@ help: ## Show this list
 tools: ## Build the pinned programs of the test control plane, once, into a cache
 	@tests/testbed/tools/build.sh > /dev/null
 
-# The example has tests' dependencies, so cargo chooses the features of libraries as it does for tests, and neither
-# compiles them again after the other.
-build: ## Build the programs that the demo and the tests run
+# The example has the tests' dependencies, so both builds use the same features and compile libraries once.
+build: ## Build the programs of the demo and the tests
 	@tests/build.sh $(TARGET)/build.txt build --locked --workspace --bins --example policy_pages
 
 test: tools ## Run all tests: unit, property, each crate on real sockets, end to end on a real control plane
 	@tests/run.sh all
 
-test-quick: ## Formatting, clippy, unit and property tests, sockets: needs neither Go nor a control plane
+test-quick: ## Run formatting, clippy, unit and property tests, and tests on sockets: needs neither Go nor a control plane
 	@tests/run.sh quick
 
-test-long: tools ## All that a night has time for: laws over 10,000 cases, fuzzing, and every long experiment
+test-long: tools ## Run the nightly tests: laws over 10,000 cases, fuzzing, and every long experiment
 	PROPTEST_CASES=10000 tests/run.sh all
 	$(MAKE) fuzz test-faults test-bad-input test-consumers test-from-zero test-install test-outages test-scaling test-side-by-side test-throughput test-zero
 
-lint: ## Formatting, clippy, purity of the pure crates, arrows between crates
+lint: ## Check formatting, clippy, purity of the pure crates, dependencies between crates
 	@tests/lint.sh
 
-lint-files: ## shellcheck for every script, hadolint for the Dockerfile, actionlint for the workflows (needs Python 3 and Go, once)
+lint-files: ## Run shellcheck, hadolint and actionlint (needs Python 3 and Go, once)
 	@tests/lint-files.sh
 
-chart: build ## Judge the Helm chart by its render: names, permissions, webhooks, refusals, every documented key
+chart: build ## Check renders of the Helm chart: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
 
-generate: ## Write what is made from code: the CRD, the schemas of config map entries, the webhook configurations, the rule reference, the page of settings
+generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, page of settings
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
@@ -71,14 +69,14 @@ bench-cycle: tools ## Measure rounds of queries and cycles of the release binary
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench
 
-bench-decide: ## Measure the decisions of a cycle from 100 to 10,000 variants, and what the choice by cost costs more than the least (3 minutes)
+bench-decide: ## Measure the decisions of a cycle for 100 to 10,000 variants, and the choice by cost against the least cost (3 minutes)
 	$(CARGO) bench --quiet --package wva-scaling --bench decide
 	@$(CARGO) bench --quiet --package wva-scaling --bench cost
 
-bench-simulate: ## A simulated week of 6 million requests on one core, held to its bounds of time and memory
+bench-simulate: ## Simulate a week of 6 million requests on one core within its bounds of time and memory
 	@$(CARGO) bench --quiet --package wva-simulator --bench week
 
-bench-policies: ## Every scenario, all policies, SEEDS seeds each (30), and the tables and the plot of docs/policy.md and docs/simulate.md; an hour, with -j2 half
+bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), and write tables and plot of docs/policy.md and docs/simulate.md; an hour, with -j2 half
 	$(CARGO) build --release --bin wva
 	@$(MAKE) --no-print-directory $(POLICY_RESULTS)
 	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- $(RESULTS) docs
@@ -88,18 +86,18 @@ $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
 	@mv $@.part $@
 
-test-bad-input: tools ## Throw bad input of every kind at the release binary while valid reviews come in; some five minutes
+test-bad-input: tools ## Send bad input of every kind to the release binary during valid reviews; some five minutes
 	$(CARGO) build --release --workspace --bins
 	@ulimit -n $$(ulimit -Hn) && $(TARGET)/release/wva-experiments faults --wva $(TARGET)/release/wva
 
-test-consumers: tools build ## KEDA, cert-manager and the Prometheus operator as processes use what wva publishes; 10 minutes once they are built
+test-consumers: tools build ## Run KEDA, cert-manager and the Prometheus operator as processes with wva; 10 minutes once they are built
 	@$(TARGET)/debug/wva-experiments consumers --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
-test-faults: tools build ## Do to replicas of the release binary what operators fear, in full: certificates, leadership, ends; half an hour
+test-faults: tools build ## Test faults of certificates, leadership and shutdown in full on the release binary; half an hour
 	$(CARGO) build --release --bin wva
 	@FULL=1 WVA_PROGRAM=$(abspath $(TARGET))/release/wva $(CARGO) test --workspace --test e2e operations::$(ONLY) -- --nocapture
 
-test-image: ## Take the steps of the Dockerfile in a clean folder and look at the result: sizes, paths, notices; some ten minutes
+test-image: ## Take the steps of the Dockerfile in a clean folder and check sizes, paths, notices; some ten minutes
 	@tests/image.sh
 
 test-install: tools build ## Install, upgrade and remove the chart and the manifests in every way, with Helm 4 and 3; some 40 minutes
@@ -111,7 +109,7 @@ test-upgrade: tools build ## Upgrade a release of the chart of the commit PREVIO
 compare-decisions: ## Compare the answers of `wva decide` with those of the commit PREVIOUS, for 1,000 generated snapshots
 	@tests/compare-decisions.sh $(PREVIOUS)
 
-test-outages: tools ## Every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
+test-outages: tools ## Test every kind of outage of Prometheus, 3 minutes each, with the release binary; some 25 minutes
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-experiments -- outages --wva $(TARGET)/release/wva $(if $(ONLY),--only $(ONLY))
 
@@ -119,24 +117,24 @@ test-from-zero: tools ## Wake 500 models from zero with the release binary, and 
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-experiments -- from-zero --wva $(TARGET)/release/wva
 
-test-scaling: tools build ## Put variants under load while the cluster is short of GPUs, as timelines; some five minutes
+test-scaling: tools build ## Print timelines of variants under load while the cluster is short of GPUs; some five minutes
 	@FULL=1 $(CARGO) test --workspace --test e2e scaling::$(ONLY) -- --nocapture
 
-test-side-by-side: tools build ## Two controllers with an instance and one without, while variants move between them; 10 minutes
+test-side-by-side: tools build ## Move variants between two controllers with an instance and one without; 10 minutes
 	@$(TARGET)/debug/wva-experiments side-by-side --wva $(TARGET)/debug/wva
 
-test-throughput: tools build ## Load in steps for LASTS (60m) over an emulated engine: the trace at each step, what is learnt against the truth
+test-throughput: tools build ## Change the load of an emulated engine in steps for LASTS (60m), and compare what is learnt with the truth
 	@$(TARGET)/debug/wva-experiments throughput --wva $(TARGET)/debug/wva --lasts $(or $(LASTS),60m)
 
-test-zero: tools build ## Take idle models to zero and back 200 times under random requests, through outages, and with leaders that die; some 35 minutes
+test-zero: tools build ## Take idle models to zero and back 200 times under random requests, outages and killed leaders; some 35 minutes
 	@$(TARGET)/debug/wva-experiments zero --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
 
-fuzz: ## Run every fuzz target for SECONDS each (60); needs nightly Rust, without it the same targets under proptest
+fuzz: ## Run every fuzz target for SECONDS each (60); without nightly Rust, the same targets under proptest
 	@SECONDS_EACH=$(SECONDS) tests/fuzz/run.sh
 
-deny: ## Licences, duplicates and sources of all dependencies (installs cargo-deny when it is missing)
+deny: ## Check licences, duplicates and sources of all dependencies (installs cargo-deny if it is missing)
 	@command -v cargo-deny > /dev/null || $(CARGO) install --locked cargo-deny
 	$(CARGO) deny check bans licenses sources
 
-clean: ## Remove what was built here (the cache of tools stays)
+clean: ## Remove build output (keeps the cache of tools)
 	$(CARGO) clean

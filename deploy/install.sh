@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs or upgrades the controller and a variant of a model by the Helm chart of this checkout, with the defaults of llm-d
+# Installs or upgrades the controller and a variant of a model with the Helm chart of this checkout and the defaults of llm-d
 # WVA's script and chart: the namespace with its labels, the CRD (which Helm installs once and never upgrades), the release.
-# Run again, it changes what has changed. Further arguments go to Helm: deploy/install.sh --set hpa.maxReplicas=20
+# Run it again to upgrade. Further arguments go to Helm: deploy/install.sh --set hpa.maxReplicas=20
 set -euo pipefail
 
 usage() {
@@ -9,7 +9,7 @@ usage() {
 usage: [VARIABLE=VALUE ...] deploy/install.sh [HELM ARGUMENTS...]
        deploy/install.sh --uninstall [HELM ARGUMENTS...]
 
-HPA_STABILIZATION_SECONDS  how long the HPA looks back before it scales, up and down (240)
+HPA_STABILIZATION_SECONDS  stabilization window of the HPA in seconds, up and down (240)
 CONTROLLER_INSTANCE        name of this controller among several in one cluster (none)
 WVA_NS                     namespace of the controller (workload-variant-autoscaler-system)
 WVA_RELEASE_NAME           name of the Helm release (workload-variant-autoscaler)
@@ -22,8 +22,8 @@ PROMETHEUS_URL             URL of Prometheus (OpenShift's Thanos)
 PROMETHEUS_CA_CERT         file with the CA of Prometheus (none)
 HELM, KUBECTL              the programs (helm, kubectl)
 
-Both act on the current context of KUBECONFIG, and on the namespaces above. Further defaults are those of
-values-llm-d-wva.yaml in the chart.
+Both use the current context of KUBECONFIG and the namespaces above. The other defaults are in values-llm-d-wva.yaml of
+the chart.
 TEXT
 }
 
@@ -36,34 +36,34 @@ chart=$(cd "$(dirname "${BASH_SOURCE[0]}")/../charts/workload-variant-autoscaler
 
 fail() { printf 'install.sh: %s\n' "$*" >&2; exit 1; }
 
-# What Helm alone would be told, and kubectl not: it would go on with another cluster, another namespace, or for real.
+# Refuses arguments that reach Helm but not kubectl, which would use another cluster or namespace, or change the cluster.
 arguments() {
   local argument
   for argument in "$@"; do
     case $argument in
-      --kube-* | --kubeconfig*) fail "$argument is told to Helm alone, and kubectl acts on another cluster then: choose it by KUBECONFIG and kubectl config use-context" ;;
-      -n* | --namespace*) fail "$argument: WVA_NS names the namespace" ;;
-      --dry-run*) fail "$argument is told to Helm alone, and the namespace and the CRD are applied for real: see a render by helm template" ;;
+      --kube-* | --kubeconfig*) fail "$argument reaches only Helm, and kubectl would use another cluster: choose the cluster with KUBECONFIG and kubectl config use-context" ;;
+      -n* | --namespace*) fail "$argument: set the namespace with WVA_NS" ;;
+      --dry-run*) fail "$argument reaches only Helm, and kubectl would change the namespace and the CRD: use helm template to see a render" ;;
     esac
   done
 }
 
-# A text as Helm's --set reads it back: a comma would end it, a brace begin a list.
-# shellcheck disable=SC2001 # in a replacement of bash's own, & means one thing before 5.2 and another since
+# Escapes a text for Helm's --set, where a comma ends a value and a brace begins a list.
+# shellcheck disable=SC2001 # & in a bash replacement has another meaning since 5.2
 literal() { sed 's/[\\,{]/\\&/g' <<<"$1"; }
 
 checks() {
   local program
   for program in "$helm" "$kubectl"; do
-    command -v "$program" > /dev/null || fail "$program is not installed; HELM and KUBECTL name others"
+    command -v "$program" > /dev/null || fail "$program is not installed: install it, or set HELM or KUBECTL"
   done
   [[ ${HPA_STABILIZATION_SECONDS:-240} =~ ^(0|[1-9][0-9]{0,2}|[12][0-9]{3}|3[0-5][0-9]{2}|3600)$ ]] || fail "HPA_STABILIZATION_SECONDS is '$HPA_STABILIZATION_SECONDS', not a number of seconds such as 240, at most 3600"
-  [[ $namespace =~ ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$ ]] || fail "WVA_NS is '$namespace', which no namespace is called: lower-case letters, digits and dashes"
-  [ -z "${PROMETHEUS_CA_CERT:-}" ] || [ -r "$PROMETHEUS_CA_CERT" ] || fail "PROMETHEUS_CA_CERT: $PROMETHEUS_CA_CERT cannot be read"
-  "$kubectl" get namespace "$models" > /dev/null || fail "namespace $models of the model server cannot be read: install the model server first, or name its namespace with LLMD_NS"
+  [[ $namespace =~ ^[a-z0-9]([-a-z0-9]*[a-z0-9])?$ ]] || fail "WVA_NS is '$namespace', not a valid namespace: use lower-case letters, digits and dashes"
+  [ -z "${PROMETHEUS_CA_CERT:-}" ] || [ -r "$PROMETHEUS_CA_CERT" ] || fail "PROMETHEUS_CA_CERT: cannot read $PROMETHEUS_CA_CERT"
+  "$kubectl" get namespace "$models" > /dev/null || fail "cannot read namespace $models of the model server: install the model server first, or set its namespace with LLMD_NS"
 }
 
-# The labels of the original's instructions: OpenShift's user monitoring looks for the last.
+# Labels of llm-d WVA's instructions; OpenShift's user monitoring reads the last one.
 namespace() {
   "$kubectl" apply --server-side -f - <<YAML
 apiVersion: v1
@@ -77,7 +77,7 @@ metadata:
 YAML
 }
 
-# Whoever applied the CRD before gives way: there is one, and this is the one the controller was built with.
+# Takes over the CRD from earlier appliers: the controller needs this version.
 crd() {
   "$kubectl" apply --server-side --force-conflicts -f "$chart/crds"
 }
@@ -94,9 +94,9 @@ release() {
   [ -z "${ACCELERATOR_TYPE:-}" ] || args+=(--set-string "va.accelerator=$(literal "$ACCELERATOR_TYPE")")
   [ -z "${PROMETHEUS_URL:-}" ] || args+=(--set-string "wva.prometheus.baseURL=$(literal "$PROMETHEUS_URL")")
   [ -z "${PROMETHEUS_CA_CERT:-}" ] || args+=(--set-file "wva.prometheus.caCert=$(literal "$PROMETHEUS_CA_CERT")")
-  # The CRD is applied above, where an old one is upgraded too.
+  # crd() has applied or upgraded the CRD.
   "$helm" upgrade --install "$release" "$chart" --namespace "$namespace" --skip-crds "${args[@]}" "$@"
-  # Not by Helm's --wait: that of Helm 4 waits for the VariantAutoscaling to have metrics as well.
+  # Not Helm's --wait: that of Helm 4 also waits until the VariantAutoscaling has metrics.
   local selected=(deployment --namespace "$namespace" --selector "app.kubernetes.io/instance=$release")
   [ -z "$("$kubectl" get "${selected[@]}" --output name)" ] || "$kubectl" rollout status "${selected[@]}" --timeout 5m
 }
@@ -104,7 +104,7 @@ release() {
 case ${1:-} in
   -h | --help) usage ;;
   --uninstall)
-    # The CRD stays, and with it the VariantAutoscalings of others.
+    # Keep the CRD: deleting it would delete all VariantAutoscalings.
     "$helm" uninstall "$release" --namespace "$namespace" --wait "${@:2}" ;;
   *)
     arguments "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a build of cargo: LOG, then the arguments. Its output goes to LOG; the terminal gets a line every 15 s with the time,
-# the crates that are done and those that are left at most, and the end of LOG where the build fails.
+# Runs a cargo build: LOG, then the arguments. Its output goes to LOG. The terminal gets a line every 15 s with the time, the
+# finished crates and at most how many are left, and the end of LOG if the build fails.
 set -uo pipefail
 log=$1 began=$SECONDS
 shift
@@ -11,7 +11,7 @@ pid=$!
 all=
 done_() { grep -c '^ *Compiling' "$log"; }
 while ! timeout 15 tail --pid="$pid" -f /dev/null; do
-  # Counted late, so that a build with nothing to do counts nothing.
+  # Count late, so that a build without work counts nothing.
   [ -n "$all" ] || all=$(cargo tree --locked --workspace --edges normal,build,dev --prefix none 2>/dev/null | awk 'NF { print $1, $2 }' | sort -u | wc -l)
   printf '%5d s  %d of %d crates, now %s\n' $((SECONDS - began)) "$(done_)" "$all" \
     "$(grep '^ *Compiling' "$log" | tail -n 1 | awk '{ print $2 }')"
@@ -20,6 +20,6 @@ if wait "$pid"; then
   printf '%5d s  built %d crates\n' $((SECONDS - began)) "$(done_)"
 else
   tail -n 40 "$log"
-  echo "the build failed; all of its log: $log"
+  echo "the build failed; full log: $log"
   exit 1
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Judges the Helm chart by its render, without a cluster: lint, every case of tests/chart/cases.sh twice and the same to
-# the byte, the names of all objects (tests/chart/objects.txt; `tests/chart.sh --write` writes it), permissions and
-# webhook configurations against those of config/base, what must be refused, and that every documented key does
-# something. Helm is built once from its pinned module. Renders are kept under target/chart.
+# Checks renders of the Helm chart without a cluster: lint; two identical renders of every case of tests/chart/cases.sh; the
+# names of all objects (tests/chart/objects.txt; `tests/chart.sh --write` writes it); permissions and webhook configurations
+# against config/base; refusals; and an effect of every documented key. Builds Helm once from its pinned module. Keeps
+# renders under target/chart.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 chart=charts/workload-variant-autoscaler
@@ -10,13 +10,13 @@ system=workload-variant-autoscaler-system
 release=workload-variant-autoscaler
 out=target/chart
 mkdir -p $out
-# Nothing of the person's own Helm counts.
+# Ignore the user's own Helm configuration.
 export HELM_CONFIG_HOME=$PWD/$out/helm HELM_CACHE_HOME=$PWD/$out/helm HELM_DATA_HOME=$PWD/$out/helm
 unset KUBECONFIG HELM_NAMESPACE
 helm=$(tests/testbed/tools/build.sh helm)
 helm=${helm#helm=}
 
-# One fault does not end the run: all come back together.
+# Collect all faults instead of stopping at the first.
 faults=0
 fault() { printf 'chart: %s\n' "$*" >&2; faults=$((faults + 1)); }
 prometheus=tests/chart/prometheus.yaml
@@ -34,7 +34,7 @@ grep -qE "^ +image: [a-zA-Z./]+:$version$" $chart/Chart.yaml || fault "Chart.yam
 cmp crds/llmd.ai_variantautoscalings.yaml $chart/crds/llmd.ai_variantautoscalings.yaml || fault "the chart's CRD is not the repository's: make generate"
 charts/readme.sh --check || fault "charts/readme.sh --check failed"
 
-# Every field of an entry is a value with its default in view, apart from `optimizer`, which is accepted and ignored.
+# Every field of an entry is a value with a visible default, except `optimizer`, which is accepted and ignored.
 diff <(sed -n 's/^    "\([a-z][A-Za-z]*\)": {$/\1/p' crds/schemas/saturation-entry.schema.json | grep -vE '^(namespace|optimizer)$' | LC_ALL=C sort) \
   <(sed -n 's/^| wva\.capacityScaling\.default\.\([A-Za-z]*\) .*/\1/p' $chart/README.md | LC_ALL=C sort) || fault "wva.capacityScaling.default does not show every field of an entry (see above)"
 
@@ -76,14 +76,14 @@ done
 if [ "${1:-}" = --write ]; then cp $objects tests/chart/objects.txt; fi
 diff -u tests/chart/objects.txt $objects || fault "objects or names have changed (see above): if that is meant, tests/chart.sh --write, and commit"
 
-echo "== wva validate finds nothing, not even to warn of, in any case"
+echo "== wva validate finds no violation and no warning in any case"
 wva=${CARGO_TARGET_DIR:-target}/debug/wva
-[ -x "$wva" ] || { echo "chart: $wva is not there: make build" >&2; exit 1; }
+[ -x "$wva" ] || { echo "chart: $wva does not exist: run make build" >&2; exit 1; }
 for file in "$out"/*.json; do
   "$wva" validate --strict "${file%.json}.yaml" > "${file%.json}.findings" 2>&1 || fault "$file: $(cat "${file%.json}.findings")"
 done
 
-echo "== what the documents of llm-d WVA promise (tests/chart/documents.txt)"
+echo "== promises of llm-d WVA's documents (tests/chart/documents.txt)"
 promises=0
 while IFS= read -r line; do
   case $line in
@@ -96,20 +96,20 @@ while IFS= read -r line; do
 done < tests/chart/documents.txt
 [ $promises -gt 80 ] || fault "tests/chart/documents.txt has only $promises promises"
 
-echo "== webhook configurations against the program's own table (config/base/webhook.yaml)"
+echo "== webhook configurations against config/base/webhook.yaml"
 entries="'$release-wva-saturation-scaling-config', 'wva-saturation-scaling-config'"
 sed -e "s/'wva-variantautoscaling-config'/'$release-variantautoscaling-config'/" -e "s/'wva-saturation-scaling-config'/$entries/" \
   -e "s/'serviceclass'/'serviceclass', '$release-service-classes-config'/" config/base/webhook.yaml > $out/base-webhook.yaml
 diff -u --label config/base --label chart <(json $out/base-webhook.yaml) <(grep WebhookConfiguration $out/defaults.json | sed -E 's/"labels":\{[^}]*\},//') > $out/webhook.diff || fault "they differ: $(cat $out/webhook.diff)"
 
-echo "== admission policies against the program's own table (config/base/admission-policy.yaml)"
+echo "== admission policies against config/base/admission-policy.yaml"
 sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/admission-policy.yaml > $out/base-policy.yaml
 diff -u --label config/base --label chart <(json $out/base-policy.yaml) <(grep '"kind":"ValidatingAdmissionPolicy' $out/defaults.json | sed -E 's/"labels":\{"app[^}]*\},//') > $out/policy.diff || fault "they differ: $(cat $out/policy.diff)"
 for file in "$out"/*.yaml; do
   ! grep -qF "\$(inst" "$file" || fault "$file: a placeholder of the admission policy is left"
 done
 
-echo "== permissions against what the program needs (config/base/rbac.yaml)"
+echo "== permissions against config/base/rbac.yaml"
 sed "s/wva-variantautoscaling-config/$release-variantautoscaling-config/" config/base/rbac.yaml > $out/base-rbac.yaml
 missing=$(LC_ALL=C comm -23 <(json $out/base-rbac.yaml rules | LC_ALL=C sort -u) <(json $out/external-metrics.yaml rules | LC_ALL=C sort -u))
 [ -z "$missing" ] || fault "the chart grants less than config/base/rbac.yaml: $missing"
@@ -160,10 +160,10 @@ holds "$all" '"name":"ms-inference-scheduling-llm-d-modelservice-decode"' defaul
 holds "$all" '"tolerance":"0"' defaults
 lacks "$(cat $out/kubernetes-1.30.json)" '"tolerance"' kubernetes-1.30
 lacks "$all" 'CONTROLLER_INSTANCE' defaults
-# A replica that is not ready must not be asked, and one that is only not ready must not be killed.
+# Liveness and readiness have different paths: a replica that is not ready must not be restarted.
 holds "$all" '"path":"/healthz","port":"health"' defaults
 holds "$all" '"path":"/readyz","port":"health"' defaults
-# The network policy opens the ports that something listens on, and no others.
+# The network policy opens exactly the ports in use.
 opens() {
   local wanted=$1 got
   shift
@@ -175,7 +175,7 @@ opens "8081 9443 8443"
 opens "8081 8443" --set wva.webhook.enabled=false
 opens "8081 6443 8443" --set wva.webhook.enabled=false,wva.externalMetrics.enabled=true
 opens "8081 9443 6443" --set wva.externalMetrics.enabled=true,wva.metrics.enabled=false
-# Endpoint pickers get short-lived tokens of the metrics reader, or the one token that the values name.
+# Endpoint pickers get short-lived tokens of the metrics reader, or the token of the values.
 reader="{\"name\":\"EPP_METRIC_READER_SERVICE_ACCOUNT\",\"value\":\"$release-metrics-reader\"}"
 requests="{\"apiGroups\":[\"\"],\"resourceNames\":[\"$release-metrics-reader\"],\"resources\":[\"serviceaccounts/token\"],\"verbs\":[\"create\"]}"
 picker='"name":"EPP_METRIC_READER_BEARER_TOKEN"'
@@ -218,7 +218,7 @@ done < <(grep -oE '"kind":"Service","metadata":\{"labels":\{[^}]*\},"name":"[^"]
 
 
 echo "== odd values"
-render --set 'fullnameOverride=1st,wva.prometheus.monitoringNamespace=null,va.accelerator=null,resources.limits=null,podLabels=null,commonLabels=null,podSecurityContext=null' > /dev/null || fault "null where nothing is asked for is refused"
+render --set 'fullnameOverride=1st,wva.prometheus.monitoringNamespace=null,va.accelerator=null,resources.limits=null,podLabels=null,commonLabels=null,podSecurityContext=null' > /dev/null || fault "null for an optional value is refused"
 # Large numbers of a values file, as Go would write them.
 printf '%s\n' 'va: {variantCost: 1000000}' 'hpa: {targetAverageValue: 2500000}' 'wva: {settings: {SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY: 1000000}}' > $out/large.values.yaml
 render -f tests/chart/model.yaml -f $out/large.values.yaml > $out/large.yaml
@@ -226,7 +226,7 @@ all=$(json $out/large.yaml)
 holds "$all" '"variantCost":"1000000"' large
 holds "$all" '"averageValue":"2500000"' large
 holds "$all" '"SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY":"1000000"' large
-# Names that YAML takes for numbers or truth.
+# Names that YAML reads as numbers or booleans.
 "$helm" template 123 $chart --namespace 456 -f $prometheus -f tests/chart/model.yaml --set fullnameOverride=n,wva.namespaceScoped=true,wva.controllerInstance=a,networkPolicy.enabled=true,wva.webhook.certMode=existingSecret \
   --set wva.metrics.serviceMonitor.enabled=true,vllmService.serviceMonitor.enabled=true \
   --set-string llmd.namespace=789,llmd.deploymentName=789,nameOverride=789,wva.prometheus.monitoringNamespace=789,wva.prometheus.serviceAccountName=789,priorityClassName=789,serviceAccount.name=789,wva.webhook.existingSecret=789,wva.endpointPickers.tokenSecret=789,wva.capacityScaling.overrides.on.modelID=m > $out/numbers.yaml
@@ -240,7 +240,7 @@ render --set wva.metrics.serviceMonitor.enabled=true,wva.metrics.prometheusRule.
 ! grep -E '^ *(control-plane|kubectl.kubernetes.io/default-container|app.kubernetes.io/name): "?x"?$' $out/twice.yaml > /dev/null || fault "a label of the values is there next to the chart's own"
 holds "$(cat $out/everything.yaml)" 'team: ml' everything
 holds "$(cat $out/everything.yaml)" 'release: prometheus' everything
-# Old names, each against its plain name.
+# Old names, each against its new name.
 while read -r old new value; do
   render --set "wva.$old=$value" > $out/old.yaml 2> $out/old.err || { fault "wva.$old: $(cat $out/old.err)"; continue; }
   render --set "$new=$value" | cmp - $out/old.yaml || fault "wva.$old is not the same as $new"
@@ -291,7 +291,7 @@ while IFS= read -r command; do
 done < <(cat README.md docs/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
 [ $commands -gt 5 ] || fault "the documents have only $commands Helm commands"
 
-echo "== what is said after an install"
+echo "== notes after an install"
 notes() { "$helm" install $release $chart --namespace $system -f $prometheus -f tests/chart/model.yaml --dry-run=client "$@" 2> /dev/null | sed -n '/^NOTES:/,$p'; }
 numbered() {
   local wanted=$1 got
@@ -322,7 +322,7 @@ holds "$(notes --set wva.capacityScaling.default.kvSpareTrigger=0.2)" 'pass -f v
 lacks "$(notes -f $chart/values-llm-d-wva.yaml --set wva.capacityScaling.default.kvSpareTrigger=0.2)" 'pass -f values-llm-d-wva.yaml first' notes
 holds "$(notes --set llmd.modelID=,llmd.modelName=)" 'This release names no model' notes
 
-echo "== the restart revision: on the map and on the pods, and changed by what needs a restart alone"
+echo "== the restart revision: on map and pods, changed only by settings that need a restart"
 revision() { grep -oE '"wva.llmd.ai/restart-revision":"[0-9a-f]{64}"' | sort -u; }
 was=$(revision < $out/defaults.json)
 [ "$(grep -oE '"wva.llmd.ai/restart-revision"' $out/defaults.json | wc -l)" = 2 ] || fault "the restart revision is not on exactly two objects"
@@ -335,7 +335,7 @@ for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limit
   render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
 done
-# Which settings need a restart is said by the program's own table; each is tried as a further setting.
+# crds/src/settings/table.rs defines which settings need a restart; try each in wva.settings.
 while read -r key mutable; do
   render --set-string "wva.settings.$key=x" > $out/revision.yaml 2> $out/revision.err || { grep -q 'the chart sets this itself' $out/revision.err || fault "wva.settings.$key: $(cat $out/revision.err)"; continue; }
   now=$(json $out/revision.yaml | revision)
@@ -343,7 +343,7 @@ while read -r key mutable; do
   else [ "$now" != "$was" ] || fault "wva.settings.$key does not change the restart revision; crds/src/settings/table.rs says it needs a restart"; fi
 done < <(sed -nE '/outside_the_map/d; s/^ *Setting::new\("([A-Z_]+)".*\.mutable\(\).*/\1 yes/p; t; s/^ *Setting::new\("([A-Z_]+)".*/\1 no/p' crds/src/settings/table.rs)
 
-echo "== what is refused, and with which words"
+echo "== refusals and their texts"
 refused() {
   local words=$1
   shift
@@ -389,7 +389,7 @@ refused "at '/llmd/deploymentName'"                        --set llmd.deployment
 refused "at '/va/accelerator'"                             --set 'va.accelerator=NVIDIA A100'
 refused "at '/hpa/targetAverageValue'"                     --set hpa.targetAverageValue=0
 refused "at '/hpa/targetAverageValue'"                     --set-string hpa.targetAverageValue=0
-# A key that a values file leaves blank is null, which takes its default away: none of 2 replicas, or a fewest of 0.
+# A blank key in a values file is null, which removes its default: no replicas, or a minimum of 0.
 refused "missing property 'replicaCount'"                  --set replicaCount=null
 refused "at '/hpa': missing property 'minReplicas'"        --set hpa.minReplicas=null
 refused "at '/wva/webhook': missing property 'enabled'"    --set wva.webhook.enabled=null
@@ -404,11 +404,11 @@ refused "cannot start the name of a Service"               --set fullnameOverrid
 refused "cannot start the name of a Service"               --set fullnameOverride=1st --kube-version 1.35.0
 refused "chart requires kubeVersion"                       --kube-version 1.29.0
 
-echo "== install.sh: odd values arrive as they are, and nothing goes to Helm alone"
+echo "== install.sh: odd values arrive unchanged, and no argument reaches only Helm"
 stubs=$out/stubs
 mkdir -p "$stubs/a, {folder}"
 cp tests/chart/ca.crt "$stubs/a, {folder}/ca.crt"
-# A cluster in which nothing is, and a Helm that renders what it was to install.
+# An empty cluster, and a Helm that renders instead of installing.
 # shellcheck disable=SC2016 # that is for the stubs
 printf '#!/usr/bin/env bash\necho "$*" >> %q/kubectl\n' "$stubs" > $stubs/kubectl.sh
 # shellcheck disable=SC2016 # that is for the stubs
@@ -426,20 +426,20 @@ stops() {
   shift
   if script "$@"; then fault "install.sh $* is not refused"; fi
   grep -qF -- "$words" $out/script || fault "install.sh $*: stopped without the words \"$words\": $(cat $out/script)"
-  [ ! -e $stubs/kubectl ] && [ ! -e $stubs/helm ] || fault "install.sh $*: was stopped after it had begun"
+  [ ! -e $stubs/kubectl ] && [ ! -e $stubs/helm ] || fault "install.sh $*: stopped after it had begun"
 }
-stops "told to Helm alone"             --kube-context other
-stops "told to Helm alone"             --kubeconfig=other
-stops "applied for real"               --dry-run=server
-stops "WVA_NS names the namespace"     -n other
+stops "reaches only Helm"              --kube-context other
+stops "reaches only Helm"              --kubeconfig=other
+stops "kubectl would change"           --dry-run=server
+stops "set the namespace with WVA_NS"  -n other
 HPA_STABILIZATION_SECONDS=0240 stops "HPA_STABILIZATION_SECONDS is '0240'"
 HPA_STABILIZATION_SECONDS=3601 stops "at most 3600"
 WVA_NS='a b' stops "WVA_NS is 'a b'"
 script --uninstall --dry-run
 grep -qF -- 'uninstall workload-variant-autoscaler --namespace workload-variant-autoscaler-system --wait --dry-run' $stubs/helm || fault "install.sh --uninstall leaves out further arguments"
 
-echo "== every documented key does something"
-# key=value other than the default; the last column says under which further arguments, where the key alone is idle.
+echo "== every documented key has an effect"
+# key=value other than the default; the last column has further arguments that the key needs for an effect.
 while read -r set with; do
   [ -n "$set" ] || continue
   # shellcheck disable=SC2086 # arguments are separate words

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compares what `wva decide` of this commit and of an earlier one prints for 1,000 generated snapshots, byte by byte:
+# Compares the output of `wva decide` of this commit and of an earlier one for 1,000 generated snapshots, byte by byte:
 #   tests/compare-decisions.sh COMMIT
-# Builds the program of COMMIT once, in target/previous. Fails where an answer differs, and keeps both in target/decisions.
+# Builds COMMIT once, in target/previous. Fails if an answer differs, and keeps both in target/decisions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 commit=$(git rev-parse --verify "${1:?name the commit to compare with}^{commit}")

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Takes the steps of the Dockerfile without a container runtime, in a clean folder: the context as .dockerignore leaves
-# it, the stubs, the build of the dependencies, the build of the program, the root file system, the notices. Then it looks
-# at the result: the program runs in that root by both of its names, nothing of it names a folder of this machine, and
-# all of it fits into 25 MiB. Prints the table of sizes. `tests/image.sh FOLDER` keeps the folder.
+# Takes the steps of the Dockerfile without a container runtime, in a clean folder: context, stubs, build of dependencies,
+# build of wva, root file system, notices. Then checks the result: wva runs in that root under both names, contains no path
+# of this machine, and all files fit into 25 MiB. Prints the table of sizes. `tests/image.sh FOLDER` keeps the folder.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 keep=${1:-}
@@ -13,7 +12,7 @@ folder=$(cd "$folder" && pwd)
 limit=$((25 * 1024 * 1024))
 fail() { printf 'image: %s\n' "$*" >&2; exit 1; }
 
-# The context: what .dockerignore lets in, of what git knows.
+# The context: tracked files that .dockerignore admits.
 context() {
   local to=$1 wanted=() without=() line
   while read -r line; do
@@ -44,7 +43,7 @@ SOURCE_DATE_EPOCH=$(git -C "$OLDPWD" log -1 --format=%ct)
 revision=$(git -C "$OLDPWD" rev-parse HEAD)
 export SOURCE_DATE_EPOCH WVA_REVISION=$revision
 step deploy/image/build.sh 2>&1 | tee "$folder/second"
-# Crates of the workspace are named with their folder. Others were compiled by the build of the stubs, in a layer that lasts.
+# Crates of the workspace have their folder in the output. The layer of the stubs must already have compiled all others.
 again=$(grep -E '^ +Compiling [^(]+$' "$folder/second" || true)
 [ -z "$again" ] || fail "dependencies are compiled again for every commit: $again"
 rm -rf "$folder/image"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Lints every shell script by shellcheck, the Dockerfile by hadolint and the workflows by actionlint, all pinned and
-# installed once into the cache of tools. Python 3 installs those of tests/linters.txt; Go builds actionlint.
+# Runs shellcheck, hadolint and actionlint, pinned and installed once into the cache of tools. Python 3 installs those of
+# tests/linters.txt; Go builds actionlint.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache=${WVA_TESTBED_CACHE:-${HOME:?HOME is not set}/.cache/wva-testbed}
 linters=$cache/linters-$(sha256sum tests/linters.txt | cut -c1-16)
 if [ ! -e "$linters/done" ]; then
-  python3 -c "import venv, ensurepip" 2> /dev/null || { echo "lint-files: skipped, for Python 3 with venv is not installed: it installs the linters of tests/linters.txt" >&2; exit 0; }
+  python3 -c "import venv, ensurepip" 2> /dev/null || { echo "lint-files: skipped: install Python 3 with venv, which installs the linters of tests/linters.txt" >&2; exit 0; }
   rm -rf "$linters"
   python3 -m venv "$linters"
   "$linters/bin/pip" install --quiet --disable-pip-version-check --requirement tests/linters.txt
@@ -22,4 +22,4 @@ echo "== Dockerfile"
 echo "== workflows"
 actionlint=$(tests/testbed/tools/build.sh actionlint)
 "${actionlint#*=}" -shellcheck "$linters/bin/shellcheck" -pyflakes ""
-echo "lint-files: ${#scripts[@]} scripts, the Dockerfile and the workflows, all fine"
+echo "lint-files: ${#scripts[@]} scripts, the Dockerfile and the workflows: no findings"

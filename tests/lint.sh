@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Formatting, clippy with warnings as errors, and the boundaries of the house that a tool can check: what the three pure crates may not depend on, and that arrows between crates point down only.
+# Checks formatting, clippy with warnings as errors, forbidden dependencies of the three pure crates, and that crates depend
+# only on crates below them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -13,7 +14,7 @@ for crate in wva-scaling wva-rules wva-simulator; do
   found=$(cut -d' ' -f1 <<<"$tree" | sort -u | grep -xE 'kube-client|kube-runtime|tokio|reqwest|hyper|axum|async-std|mio' || true)
   [ -z "$found" ] || { echo "$crate must stay pure, and depends on: $found"; exit 1; }
 done
-echo "== arrows between crates"
+echo "== dependencies between crates"
 allowed="wva:wva-certs wva:wva-cli wva:wva-controller wva:wva-crds wva:wva-rules wva:wva-runtime wva:wva-scaling wva:wva-webhook
 wva-cli:wva-certs wva-cli:wva-controller wva-cli:wva-crds wva-cli:wva-rules wva-cli:wva-runtime wva-cli:wva-scaling
 wva-cli:wva-simulator wva-cli:wva-webhook
@@ -29,4 +30,4 @@ for crate in wva wva-cli wva-runtime wva-controller wva-webhook wva-certs wva-ru
 done
 echo "== folders and import circles"
 cargo test --locked --quiet --workspace --test program layout:: > /dev/null || { cargo test --locked --workspace --test program layout::; exit 1; }
-echo "lint: all fine"
+echo "lint: no findings"

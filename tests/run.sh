@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # Runs the tests in parts. Prints one line for each end-to-end group, the time of each part, and one line of totals. A
-# failing part does not hide the next; the exit status is that of the whole. Logs stay in target/test-logs.
+# failing part does not stop the next; the exit status covers all parts. Logs stay in target/test-logs.
 #
 #   tests/run.sh quick   formatting, clippy, units, tables, laws and sockets: neither Go nor a control plane
 #   tests/run.sh all     the same tests, and all tests on real control planes; without formatting and clippy
 #
-# LANES          end-to-end groups that run side by side; each has a control plane, and mostly waits (default 3)
-# SEED           shuffles the end-to-end groups: their order must not matter. Inside a group tests start by name, as
-#                stable libtest has no order by chance
-# PROPTEST_CASES cases of each law (default in .cargo/config.toml)
+# LANES          end-to-end groups in parallel; each has a control plane, and mostly waits (default 3)
+# SEED           shuffles the end-to-end groups: their order must not matter. Inside a group tests start by name, because
+#                stable libtest cannot shuffle
+# PROPTEST_CASES cases of each property test (default in .cargo/config.toml)
 set -uo pipefail
-# A backtrace of an assertion says nothing that its message does not.
+# A backtrace adds nothing to the message of an assertion.
 export RUST_BACKTRACE=0
 # Generated files are checked here, never written.
 unset WVA_GENERATE
@@ -66,7 +66,7 @@ end_to_end() {
     xargs -P "${LANES:-3}" -L 1 tests/lane.sh "$logs"
 }
 
-# Always the whole workspace, with targets chosen: a choice of packages would compile libraries again, with other features.
+# Always the whole workspace with selected targets: selecting packages would recompile libraries with other features.
 mapfile -t plain < <(plain | sed 's/^/--test=/')
 if [ "$tier" = quick ]; then
   part "formatting, clippy, boundaries" tests/lint.sh

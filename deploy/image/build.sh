@@ -1,14 +1,14 @@
 #!/bin/sh
-# Builds the release program of the image: from the lock file alone, without debug paths, and the same bytes for the same
-# sources and toolchain wherever they lie. Run in the workspace.
+# Builds the release program of the image from the lock file, without debug paths. The same sources and toolchain give the
+# same bytes in any folder. Run in the workspace.
 set -eu
-# Paths of this machine would stand in panic messages.
+# Keep paths of this machine out of panic messages.
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 RUSTFLAGS="--remap-path-prefix=$PWD=/src --remap-path-prefix=$cargo_home=/cargo"
-# Addresses to set at the start, in a fiftieth of their room: glibc knows that form since 2.36, which is in the base image.
+# Packed relative relocations take a fiftieth of the space; glibc 2.36 and later, as in the base image, reads them.
 RUSTFLAGS="$RUSTFLAGS -Clink-arg=-Wl,-z,pack-relative-relocs"
-# The same time in both builds and for every commit: the builds of C sources start anew where it has changed.
+# One time for both builds and every commit: a changed time would recompile C sources.
 export RUSTFLAGS CARGO_INCREMENTAL=0 SOURCE_DATE_EPOCH=0
-# The C sources of aws-lc name their files as well.
+# The C sources of aws-lc contain file names too.
 export CFLAGS="-ffile-prefix-map=$cargo_home=/cargo -ffile-prefix-map=$PWD=/src"
 exec cargo build --locked --release --package wva --bin wva

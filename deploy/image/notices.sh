@@ -1,7 +1,6 @@
 #!/bin/sh
-# Writes what the program is made of: sbom.spdx (SPDX 2.3, tag-value), with every crate that is linked, its version,
-# licence, checksum and package URL; and NOTICES, with the licence texts that these crates ship. Run in the workspace.
-# TARGET names the target of another machine; the default is this one.
+# Writes sbom.spdx (SPDX 2.3, tag-value), with version, licence, checksum and package URL of every linked crate, and
+# NOTICES, with the licence texts of these crates. Run in the workspace. TARGET sets another target platform.
 # Usage: notices.sh FOLDER
 set -eu
 folder=${1:?usage: notices.sh FOLDER}
@@ -11,7 +10,7 @@ version=$(printf '%s\n' "$crates" | sed -n 's/^wva v\([^ ]*\) .*/\1/p')
 created=$(date --utc --date "@${SOURCE_DATE_EPOCH:-0}" +%Y-%m-%dT%H:%M:%SZ)
 registry=${CARGO_HOME:-$HOME/.cargo}/registry/src
 
-# The checksum of a crate of the registry, by the lock file.
+# Checksum of a registry crate, from the lock file.
 checksum() {
   awk -v name="name = \"$1\"" -v version="version = \"$2\"" '
     /^\[\[package\]\]/ { n = v = 0 } $0 == name { n = 1 } $0 == version { v = 1 }
@@ -27,7 +26,7 @@ checksum() {
     number=$(printf '%s' "$package" | sed 's/^[^ ]* v\([^ ]*\).*/\1/')
     id=SPDXRef-$(printf '%s-%s' "$name" "$number" | tr -c 'A-Za-z0-9.\n' '-')
     sum=$(checksum "$name" "$number")
-    # Older crates write "MIT/Apache-2.0" for what SPDX calls "MIT OR Apache-2.0".
+    # Older crates write "MIT/Apache-2.0" for the SPDX form "MIT OR Apache-2.0".
     licence=$(printf '%s' "${licence:-NOASSERTION}" | sed 's#/# OR #g')
     printf '\nPackageName: %s\nSPDXID: %s\nPackageVersion: %s\n' "$name" "$id" "$number"
     printf 'PackageDownloadLocation: %s\nFilesAnalyzed: false\n' "${source:-NOASSERTION}"
@@ -42,7 +41,7 @@ checksum() {
   done
 } > "$folder/sbom.spdx"
 
-# Many crates ship the same text: each stands here once, below those that ship it.
+# Many crates ship the same text: write each once, below its crates.
 texts=$(mktemp -d)
 trap 'rm -rf "$texts"' EXIT
 printf '%s\n' "$crates" | while IFS='|' read -r package licence _; do
@@ -56,7 +55,7 @@ printf '%s\n' "$crates" | while IFS='|' read -r package licence _; do
   done
 done
 {
-  printf 'wva %s is licensed under the Apache License 2.0; the text is in LICENSE beside this file.\n' "$version"
+  printf 'wva %s is licensed under the Apache License 2.0; the text is in LICENSE in the same folder.\n' "$version"
   printf 'It is linked with crates that ship the texts below.\n'
   for of in "$texts"/*.of; do
     printf '\n====\n'

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2154,SC2086 # names of tests/chart.sh, and arguments that are separate words
-# The ways to install the chart that tests/chart.sh renders: `case_ NAME ARGUMENTS...`, arguments of `helm template`. Release and
-# namespace are those of the documentation, and tests/chart/prometheus.yaml names a Prometheus, unless a case says otherwise.
+# Cases that tests/chart.sh renders: `case_ NAME ARGUMENTS...`, arguments of `helm template`. Release and
+# namespace are those of the documentation, and tests/chart/prometheus.yaml names a Prometheus, unless a case sets others.
 compat="-f $chart/values-llm-d-wva.yaml"
 model="-f tests/chart/model.yaml"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the pinned Go programs of the test control plane, once, into a cache outside the checkout, and prints
 # one `name=path` line for each on stdout; progress goes to stderr. A cached build costs milliseconds.
-# With names (`build.sh helm kubectl`) it builds those alone; some programs are built on request only.
+# With names (`build.sh helm kubectl`) it builds only those; some programs are built only on request.
 # WVA_TESTBED_CACHE=DIR moves the cache; WVA_TESTBED_BIN=DIR uses ready binaries instead (nothing is built).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -10,7 +10,7 @@ k8s=v1.36.3
 
 say() { printf '%s\n' "$*" >&2; }
 
-# What every program is built with; part of the key of the cache.
+# Build settings of every program; part of the cache key.
 build=(go build -mod=readonly -buildvcs=false -trimpath)
 link="-s -w"
 
@@ -26,25 +26,25 @@ programs() {
   done
 }
 
-# The same for programs that the control plane does without: built only where they are named.
+# Programs that the control plane does not need: built only on request.
 on_request() {
-  # Helm's own version stands in a variable; without it `helm version` says v4.3.
+  # Helm's version is a variable; without it `helm version` prints v4.3.
   echo "helm|helm.sh/helm/v4/cmd/helm||-X helm.sh/helm/v4/internal/version.version=v4.3.1|helm"
-  # So does the Kubernetes that Helm 3 renders for without a cluster, as its releases are built.
+  # The same holds for the Kubernetes version of renders without a cluster, as in releases of Helm 3.
   local k="-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=37"
   echo "helm3|helm.sh/helm/v3/cmd/helm||-X helm.sh/helm/v3/internal/version.version=v3.22.0 $k|helm3"
   echo "actionlint|github.com/rhysd/actionlint/cmd/actionlint|||actionlint"
   echo "vegeta|github.com/tsenart/vegeta/v12|||vegeta"
-  # Programs that use what this project publishes: `make test-consumers`.
+  # Programs of `make test-consumers`.
   local keda=github.com/kedacore/keda/v2
   for p in operator adapter; do echo "keda|$keda/cmd/$p||-X $keda/version.Version=2.21.0|keda-$p"; done
-  # What the Prometheus operator writes finds its targets in the API server.
+  # The Prometheus operator's configuration finds targets through the API server.
   echo "prometheus|github.com/prometheus/prometheus/cmd/prometheus|-tags=remove_all_sd,enable_kubernetes_sd||prometheus-kubernetes"
   echo "prometheus-operator|github.com/prometheus-operator/prometheus-operator/cmd/operator|||prometheus-operator"
   echo "cert-manager|.|||cert-manager"
 }
 
-# The rows that are wanted.
+# Selected rows.
 wanted() {
   if [ $# -eq 0 ]; then programs; return; fi
   local all name row
@@ -71,8 +71,7 @@ command -v go >/dev/null || { say "go is not installed: the test control plane i
 number=0 total=$(wc -l <<<"$rows")
 while IFS='|' read -r folder package flags ldflags name; do
   number=$((number + 1))
-  # A program is built again when its modules, its own row or the common command change, and not when another's do.
-  # So it is when a program of this repository's own changes.
+  # Rebuild a program only when its modules, its row, the common command or its source in this repository change.
   key=$({ cat "$here/$folder/go.mod" "$here/$folder/go.sum"; cat "$here/$folder/main.go" 2> /dev/null; echo "${build[*]}|$link|$folder|$package|$flags|$ldflags|$name"; } | sha256sum | cut -c1-16)
   out="$cache/$folder-$key/$name"
   if [ ! -x "$out" ]; then
