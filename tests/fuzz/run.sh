@@ -9,7 +9,7 @@ cargo=${CARGO:-cargo}
 
 if ! $cargo +nightly --version > /dev/null 2>&1; then
   echo "nightly Rust is not here (\`rustup toolchain install nightly\`): the targets run under proptest on stable"
-  PROPTEST_CASES=${PROPTEST_CASES:-20000} exec $cargo test --package wva --test program fuzzed::
+  PROPTEST_CASES=${PROPTEST_CASES:-20000} exec $cargo test --package wva --test program fuzz_targets::
 fi
 if ! $cargo fuzz --version > /dev/null 2>&1; then
   $cargo install --locked cargo-fuzz || exit 1

@@ -1,9 +1,9 @@
-//! The command line as a user meets it: exit codes, messages, and what goes to which stream.
+//! Command line: exit codes, messages and output streams.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
-use crate::{Finished, finish, holds, run, wrong_settings, wva};
+use crate::{RunResult, assert_contains, finish, invalid_settings, run, wva};
 
 fn kubeconfig_of(server: &str) -> String {
     format!(
@@ -22,12 +22,12 @@ const TWO_SATURATED: &str = "models:
     - {pod: a-1, kv: 0.76}
 ";
 
-fn decide(input: &str) -> Finished {
+fn decide(input: &str) -> RunResult {
     run(&["decide", "-f", "-"], input)
 }
 
 #[test]
-fn decide_gives_target_and_trace() {
+fn decide_prints_target_and_trace() {
     let json = run(&["decide", "-f", "-", "--format", "json"], TWO_SATURATED).ends(0).json();
     let decision = &json["decisions"][0];
     assert_eq!(decision["current"], 2);
@@ -38,20 +38,20 @@ fn decide_gives_target_and_trace() {
     decide(TWO_SATURATED).prints(&["2 -> 3", "SpareBelowTarget"]);
 }
 
-/// What stands between the first of one text and the next of another.
+/// Text between the first `begin` and the next `end`.
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     text.split_once(begin).unwrap().1.split_once(end).unwrap().0
 }
 
 #[test]
-fn the_example_of_the_page_on_scaling_is_what_decide_prints() {
+fn example_in_scaling_page_equals_output_of_decide() {
     let page = include_str!("../../docs/scaling.md");
     let shown = between(between(page, "<<'END'", "## "), "```text\n", "```");
     assert_eq!(decide(between(page, "<<'END'\n", "END\n")).stdout, shown);
 }
 
 #[test]
-fn decide_is_the_same_whatever_the_order_of_its_input() {
+fn decide_does_not_depend_on_input_order() {
     let json = |input: &str| run(&["decide", "-f", "-", "--format", "json"], input).ends(0).stdout;
     let swapped = TWO_SATURATED
         .replace("{pod: a-0, kv: 0.75}", "X")
@@ -61,23 +61,23 @@ fn decide_is_the_same_whatever_the_order_of_its_input() {
 }
 
 #[test]
-fn a_snapshot_that_is_wrong_is_refused_with_its_path() {
-    let wrong = TWO_SATURATED.replace("kv: 0.75", "kw: 0.75");
-    decide(&wrong).ends(1).reports(&["models[0].variants[0].replicas[0]", "kw"]);
+fn invalid_snapshot_is_refused_with_its_path() {
+    let invalid = TWO_SATURATED.replace("kv: 0.75", "kw: 0.75");
+    decide(&invalid).ends(1).reports(&["models[0].variants[0].replicas[0]", "kw"]);
     run(&["decide", "-f", "/no/such/file"], "").ends(1);
 }
 
 #[test]
-fn an_empty_snapshot_is_a_command_that_failed_and_no_fleet() {
-    for nothing in ["", " \n"] {
-        let out = decide(nothing).ends(1).reports(&["<stdin> is empty", "wva explain --snapshot"]);
+fn empty_snapshot_file_is_an_error() {
+    for empty in ["", " \n"] {
+        let out = decide(empty).ends(1).reports(&["<stdin> is empty", "wva explain --snapshot"]);
         assert_eq!(out.stdout, "");
     }
     assert_eq!(decide("models: []").ends(0).stdout, "the snapshot has no variants; nothing to decide\n");
 }
 
 #[test]
-fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
+fn start_names_every_invalid_setting_and_ends_with_1() {
     let mut start = wva(&["run", "--metrics-secure=perhaps"]);
     finish(start.env("GLOBAL_OPT_INTERVAL", "sixty"), "").ends(1).reports(&[
         "METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment", "PROMETHEUS_BASE_URL",
@@ -85,7 +85,7 @@ fn every_wrong_setting_is_named_with_its_source_and_the_process_ends_with_1() {
 }
 
 #[test]
-fn five_wrong_settings_are_one_message() {
+fn five_invalid_settings_are_one_message() {
     let parts = [
         "5 invalid settings:\n",
         "METRICS_SECURE (flag --metrics-secure): found \"perhaps\": write true or false",
@@ -94,21 +94,21 @@ fn five_wrong_settings_are_one_message() {
         "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): found LEADER_ELECTION_LEASE_DURATION=10s",
         "CONFIG_FILE (environment CONFIG_FILE): found \"/no/such/file\"",
     ];
-    holds(&wrong_settings::said(), &parts);
+    assert_contains(&invalid_settings::message(), &parts);
 }
 
 #[test]
-fn the_settings_are_printed_without_a_cluster_too() {
-    let away = |args: &[&str]| {
+fn print_config_works_without_a_cluster() {
+    let without_cluster = |args: &[&str]| {
         let mut command = wva(args);
         command.env("KUBECONFIG", "/no/such/file");
         command
     };
-    let mut whole = away(&["run", "--print-config", "-v=4"]);
-    let printed = finish(whole.env("PROMETHEUS_BASE_URL", "http://p"), "").ends(0).stdout;
+    let mut valid = without_cluster(&["run", "--print-config", "-v=4"]);
+    let printed = finish(valid.env("PROMETHEUS_BASE_URL", "http://p"), "").ends(0).stdout;
     assert!(printed.lines().next().unwrap().contains("not read, so its keys are missing here"), "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("V=4 ") && line.ends_with("# flag -v")), "{printed}");
-    let out = finish(&mut away(&["--print-config"]), "").ends(1);
+    let out = finish(&mut without_cluster(&["--print-config"]), "").ends(1);
     assert_eq!(out.reports(&["PROMETHEUS_BASE_URL (default): is required"]).stdout, "");
 }
 
@@ -122,42 +122,42 @@ fn wrong_usage_ends_with_2() {
 }
 
 #[test]
-fn a_kubeconfig_that_is_not_there_is_said_once() {
-    let said = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(1).stderr;
-    assert!(said.starts_with("wva: no API server configured"), "{said}");
-    assert_eq!(said.matches("/no/such/kubeconfig").count(), 1, "{said}");
+fn missing_kubeconfig_is_named_once() {
+    let error = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(1).stderr;
+    assert!(error.starts_with("wva: no API server configured"), "{error}");
+    assert_eq!(error.matches("/no/such/kubeconfig").count(), 1, "{error}");
 }
 
 #[test]
-fn an_api_server_that_does_not_answer_is_named() {
+fn unreachable_api_server_is_named() {
     let server = "http://127.0.0.1:9";
-    let kubeconfig = std::env::temp_dir().join(format!("wva-cli-nobody-{}", std::process::id()));
+    let kubeconfig = std::env::temp_dir().join(format!("wva-cli-unreachable-{}", std::process::id()));
     std::fs::write(&kubeconfig, kubeconfig_of(server)).unwrap();
     for command in ["status", "explain", "doctor", "migrate"] {
         let out = finish(wva(&[command]).env("KUBECONFIG", &kubeconfig), "").ends(1);
-        let said = out.reports(&[server, "check KUBECONFIG"]).stderr;
-        assert!(!said.contains("--controller-namespace"), "that does not help here: {said}");
+        let error = out.reports(&[server, "check KUBECONFIG"]).stderr;
+        assert!(!error.contains("--controller-namespace"), "irrelevant advice: {error}");
     }
     std::fs::remove_file(&kubeconfig).unwrap();
 }
 
 #[test]
-fn the_crd_goes_to_stdout_as_it_is_checked_in() {
+fn crd_command_prints_the_checked_in_crd() {
     assert_eq!(run(&["crd"], "").ends(0).stdout, include_str!("../../crds/llmd.ai_variantautoscalings.yaml"));
 }
 
 #[test]
-fn explain_says_where_it_asked_when_nobody_answers() {
+fn explain_names_the_address_that_does_not_answer() {
     run(&["explain", "--address", "127.0.0.1:9"], "").ends(1).reports(&["127.0.0.1:9", "--address"]);
 }
 
 #[test]
-fn what_another_server_answers_is_no_explanation_and_no_snapshot() {
-    // As the health address does, which is easily taken for the debug address.
-    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = held.local_addr().unwrap().to_string();
+fn explain_rejects_answers_of_another_server() {
+    // Answers like the health address, which is easily mistaken for the debug address.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {
-        while let Ok((mut stream, _)) = held.accept() {
+        while let Ok((mut stream, _)) = listener.accept() {
             let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
         }
@@ -165,17 +165,17 @@ fn what_another_server_answers_is_no_explanation_and_no_snapshot() {
     let file = std::env::temp_dir().join(format!("wva-cli-snapshot-{}", std::process::id()));
     let out = run(&["explain", "--address", &address, "--snapshot", file.to_str().unwrap()], "").ends(1);
     assert_eq!(out.reports(&[&address, "WVA_DEBUG_BIND_ADDRESS"]).stdout, "");
-    assert!(!file.exists(), "something was written");
+    assert!(!file.exists(), "a snapshot was written");
 }
 
 #[test]
-fn a_start_that_waits_for_its_map_says_so() {
-    // Bound, and nobody answers.
-    let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+fn start_logs_that_it_waits_for_the_main_map() {
+    // The listener never answers.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let directory = std::env::temp_dir().join(format!("wva-cli-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     let kubeconfig = directory.join("config");
-    let server = format!("http://{}", held.local_addr().unwrap());
+    let server = format!("http://{}", listener.local_addr().unwrap());
     std::fs::write(&kubeconfig, kubeconfig_of(&server)).unwrap();
     let mut child = wva(&["--log-format=json"])
         .env("KUBECONFIG", &kubeconfig)
@@ -190,12 +190,12 @@ fn a_start_that_waits_for_its_map_says_so() {
     std::fs::remove_dir_all(&directory).unwrap();
     let line: serde_json::Value = serde_json::from_str(&first).unwrap_or_else(|e| panic!("{e}: {first}"));
     assert_eq!(line["level"], "warn", "{first}");
-    let said = line["msg"].as_str().unwrap();
-    assert!(said.contains("cannot read the ConfigMap workload-variant-autoscaler-system/"), "{first}");
+    let message = line["msg"].as_str().unwrap();
+    assert!(message.contains("cannot read the ConfigMap workload-variant-autoscaler-system/"), "{first}");
 }
 
 #[test]
-fn every_command_shows_an_example_and_ends_with_2_on_wrong_usage() {
+fn every_command_has_an_example_and_rejects_unknown_flags() {
     for command in [
         "run", "validate", "decide", "explain", "status", "doctor", "migrate", "simulate", "certs", "crd",
         "webhook-config",
@@ -203,12 +203,12 @@ fn every_command_shows_an_example_and_ends_with_2_on_wrong_usage() {
         run(&[command, "--help"], "").ends(0).prints(&["Example"]);
         run(&[command, "--no-such-flag"], "").ends(2);
     }
-    // It needs --prometheus.
+    // --compare needs --prometheus.
     run(&["doctor", "--compare"], "").ends(2);
 }
 
 #[test]
-fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
+fn webhook_config_prints_with_or_without_rules() {
     let base = concat!(env!("CARGO_MANIFEST_DIR"), "/config/base/webhook.yaml");
     let wanted: Vec<serde_json::Value> =
         serde_saphyr::from_multiple(&std::fs::read_to_string(base).unwrap()).unwrap();
@@ -229,7 +229,7 @@ fn webhook_configurations_are_printed_whole_or_as_the_chart_has_them() {
 }
 
 #[test]
-fn webhook_configurations_of_names_that_nothing_can_have_are_not_printed() {
+fn webhook_config_rejects_invalid_names() {
     for (option, value) in [
         ("--namespace", "A B"),
         ("--namespace", ""),
@@ -247,14 +247,14 @@ fn webhook_configurations_of_names_that_nothing_can_have_are_not_printed() {
 }
 
 #[test]
-fn objects_of_the_original_are_migrated_to_what_validate_takes() {
+fn migrate_prints_manifests_that_validate_accepts() {
     let file = |name: &str| format!("{}/tests/fixtures/migrate/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
     for (name, steps) in [("first-releases", 2), ("v0.8", 1), ("v0.9", 4)] {
         let out = run(&["migrate", &file(name)], "").ends(0);
         let out = out.reports(&[&format!("{steps} to apply"), "Nothing was applied"]);
         run(&["validate", "--strict", "-"], out.stdout).ends(0).prints(&[": 0 denied, 0 warnings"]);
     }
-    // A person has to settle something.
+    // This object needs a manual change.
     let broken = "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: {}\n";
     run(&["migrate", "-"], broken).ends(1).reports(&["<stdin>:1: spec.modelID"]);
     run(&["migrate", "/no/such/file"], "").ends(2);

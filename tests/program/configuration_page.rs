@@ -1,24 +1,23 @@
-//! The page of settings, `docs/configuration.md`: every row of the table of settings, and how the sources of a value go
-//! together.
+//! Page of settings, `docs/configuration.md`: the table of settings, and the precedence of their sources.
 
 use std::fmt::Write as _;
 
 use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
 
-const HEAD: &str = "# Settings: what there is, where a value comes from, what changes while the program runs
+const HEAD: &str = "# Settings: list, precedence of sources, changes at run time
 
 <!-- Written by `make generate` from the table of settings (crds/src/settings/table.rs): change it there, or the text
      around it in tests/program/configuration_page.rs. -->
 
-For whoever installs the program or wonders why it does what it does. Thresholds of models have ConfigMaps of their own:
+Reference of all settings of the controller. Thresholds of models have their own ConfigMaps:
 [configuration-maps.md](configuration-maps.md).
 
-## Where a value comes from
+## Precedence of sources
 
-The first of these that gives it:
+The first of these that is set determines the value:
 
-1. the flag of `wva run`; a flag that is not given hides nothing
-2. the environment variable; one that is set to nothing is not set
+1. the flag of `wva run`
+2. the environment variable; an empty one counts as not set
 3. the main ConfigMap (`CONFIG_MAP_NAME` in `POD_NAMESPACE`): a key of `data`, then a key inside its entry `config.yaml`
 4. the config file (`--config-file`, `CONFIG_FILE`): the same keys, as YAML
 5. the default
@@ -27,22 +26,22 @@ The first of these that gives it:
 wva run --print-config
 ```
 
-prints every setting with its value and source, with the flags and the environment it is given; secrets and passwords are
-masked. It asks the API server once for the main ConfigMap, and says so where it cannot. In a pod of the program:
-`kubectl exec deploy/... -- /wva run --print-config`. The log of a start has the same in one line, `Settings in force`.
+prints every setting with its value and source. Secrets and passwords are masked. It reads the main ConfigMap once; if that
+fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /wva run --print-config`. At the start, the
+controller logs the same values in one line, `Settings in force`.
 
-A start with a wrong or missing setting ends with status 1 and one message that names every setting that is wrong, the
-source of its value, what was found, and what would be right:
+If a setting is invalid or missing, the start fails with status 1. One message names every invalid setting, the source of
+its value, the value, and what is expected:
 
 ```text
 ";
 
 const BETWEEN: &str = "```
 
-## What changes while the program runs
+## Changes at run time
 
-The main ConfigMap is watched. A change of a setting that takes effect `at once` holds within a second, on every replica,
-as long as no flag or variable hides it. It is logged with both values, and counted in
+The controller watches the main ConfigMap. A change of a setting that takes effect `at once` applies within a second on
+every replica, unless a flag or variable overrides it. It is logged with both values and counted in
 `wva_config_reloads_total{config=\"main\",result}`:
 
 ```text
@@ -50,30 +49,31 @@ Updated optimization interval old=60s new=120s source=\"ConfigMap key GLOBAL_OPT
 Updated configuration key=WVA_DECISION_HOLD old=10m new=7m source=\"ConfigMap key WVA_DECISION_HOLD\"
 ```
 
-| what | what holds | what is said |
+| change | value in use | report |
 |---|---|---|
-| a value that does not parse, an entry `config.yaml` that is no YAML, ages that are out of order | the value that held before; the other keys of the map hold as they are written | a warning with key, source and problem; `result=\"invalid\"` |
-| a setting that takes effect `at a restart` | the value the program was started with | `Attempted to change immutable parameters` in the log of each replica, and from the leader, or the next one where nobody leads at that moment, a Warning event `ImmutableConfigChangeRejected` on the ConfigMap, once for each change. Where the annotation `wva.llmd.ai/restart-revision` has changed, too, a restart is announced: one line, no event |
-| the map is deleted | config file and defaults, as above | the lines of a change |
+| an invalid value, an entry `config.yaml` that is not valid YAML, ages that are out of order | the previous value; other keys of the map apply | warning `Invalid setting ignored` with key, source and problem; `result=\"invalid\"` |
+| a setting that takes effect `at a restart` | the value of the start | each replica logs `Attempted to change immutable parameters`. The leader, or the next one, writes a Warning event `ImmutableConfigChangeRejected` on the ConfigMap, once for each change. If the annotation `wva.llmd.ai/restart-revision` changes too, there is only one log line and no event |
+| the map is deleted | config file and defaults | log lines of the changes |
 
-Admission refuses most of this before it is stored: [admission.md](admission.md).
+Admission rejects most invalid changes: [admission.md](admission.md).
 
 ## All settings
 
-Key: the environment variable and the key of the main ConfigMap. Durations are written as in Go (`1h30m`, `500ms`), booleans as
-`true` or `false` (`--x` alone is `--x=true`). ¹: not a key of the map, for it says where the map is, or who reads it.
+Key: the environment variable and the key of the main ConfigMap. Durations use Go's format (`1h30m`, `500ms`), booleans are
+`true` or `false` (`--x` means `--x=true`). ¹: not a key of the map, because it determines where the map is or which
+process reads it.
 
-| key | flag | value | default | takes effect | what it is for |
+| key | flag | value | default | takes effect | purpose |
 |---|---|---|---|---|---|
 ";
 
-/// The whole page. `wrong` is the message of a start with wrong settings.
-pub(crate) fn page(wrong: &str) -> String {
-    let mut out = format!("{HEAD}{}\n{BETWEEN}", wrong.trim_end());
+/// The whole page. `message` is the error of a start with invalid settings.
+pub(crate) fn page(message: &str) -> String {
+    let mut out = format!("{HEAD}{}\n{BETWEEN}", message.trim_end());
     for setting in SETTINGS {
         row(&mut out, setting);
     }
-    out.push_str("\n## Old names\n\nRead, with a warning.\n\n| old | now |\n|---|---|\n");
+    out.push_str("\n## Old names\n\nOld names still work and cause a warning.\n\n| old | new |\n|---|---|\n");
     for setting in SETTINGS {
         for alias in setting.aliases {
             let old = match alias {

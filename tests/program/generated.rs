@@ -1,5 +1,4 @@
-//! Files that are made from code: `make generate` writes them (`WVA_GENERATE=1`), and without it each test fails when
-//! the checked-in file is not what the code says.
+//! Generated files. `make generate` writes them (`WVA_GENERATE=1`); otherwise each test fails if its file is outdated.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +11,7 @@ use wva_webhook::registration::{
     variant_policy_spec,
 };
 
-use crate::{configuration_page, rule_pages, wrong_settings};
+use crate::{configuration_page, invalid_settings, rule_pages};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {
@@ -21,7 +20,7 @@ fn check(path: &str, wanted: &str) {
         std::fs::write(&file, wanted).unwrap();
     }
     let found = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(found == wanted, "{path} is not what the code says: run `make generate` and commit the result");
+    assert!(found == wanted, "{path} is outdated: run `make generate` and commit the result");
 }
 
 #[test]
@@ -39,7 +38,7 @@ fn schemas_of_entries() {
     }
 }
 
-/// One page for each rule, and none for a rule that is gone.
+/// One page for each rule, and no page of a removed rule.
 #[test]
 fn rule_reference() {
     let pages = rule_pages::pages();
@@ -52,13 +51,13 @@ fn rule_reference() {
     assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
 }
 
-/// The page of settings, with what the program really says of wrong ones.
+/// Page of settings, with the program's real message about invalid ones.
 #[test]
 fn settings() {
-    check("docs/configuration.md", &configuration_page::page(&wrong_settings::said()));
+    check("docs/configuration.md", &configuration_page::page(&invalid_settings::message()));
 }
 
-/// The doors as a plain install without an instance has them; the program opens them.
+/// Webhook configurations of an install without an instance, without rules; the program adds these.
 #[test]
 fn webhook_configurations() {
     let entry_maps: Vec<&str> = [
@@ -120,9 +119,9 @@ fn documents(head: &str, list: &serde_json::Value) -> String {
     yaml
 }
 
-/// Whoever meets a reason at night finds it on the page.
+/// `docs/reasons.md` describes every reason.
 #[test]
-fn every_reason_is_on_its_page() {
+fn every_reason_is_documented() {
     let page = include_str!("../../docs/reasons.md");
     let sources = [
         include_str!("../../controller/scaling/src/reason/code.rs"),
@@ -139,5 +138,5 @@ fn every_reason_is_on_its_page() {
     let reasons: BTreeSet<&str> = literals.filter(is_reason).collect();
     assert!(reasons.contains("SpareBelowTarget") && reasons.contains("TargetConflict"), "{reasons:?}");
     let missing: Vec<_> = reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
-    assert!(missing.is_empty(), "docs/reasons.md does not say what these mean: {missing:?}");
+    assert!(missing.is_empty(), "docs/reasons.md lacks {missing:?}");
 }

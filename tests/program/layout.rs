@@ -1,5 +1,5 @@
-//! The layout that `docs/development/architecture.md` describes: which folder of the controller may use which, and no
-//! import circle of more than three files in any crate.
+//! Layout of the code, as in `docs/development/architecture.md`: allowed imports between folders of the controller, and
+//! no import cycle of more than three files in any crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,48 +12,48 @@ const CRATES: [&str; 12] = [
     "webhook/rules/src", "runtime/src", "certs/src", "crds/src", "tests/testbed/src",
     "tests/experiments/src",
 ];
-/// Files of a pair or a triple that belong together.
-const LARGEST_CIRCLE: usize = 3;
+/// Maximum number of files in an import cycle.
+const MAX_CYCLE: usize = 3;
 
 /// A module: the segments of its path, without `crate`.
 type Module = Vec<String>;
-/// The modules that each module of a crate imports from, without those above and below it.
+/// Modules that each module of a crate imports, except its ancestors and descendants.
 type Imports = BTreeMap<Module, BTreeSet<Module>>;
 
 #[test]
-fn folders_of_the_controller_use_only_those_before_them() {
+fn folders_of_the_controller_import_only_earlier_ones() {
     let rank = |module: &Module| FOLDERS.iter().position(|folder| *folder == module[0]);
-    let mut wrong = Vec::new();
+    let mut violations = Vec::new();
     for (from, targets) in imports("controller/src") {
         let Some(above) = from.first().map(|_| rank(&from)) else { continue };
         let above = above.unwrap_or_else(|| panic!("{} is in none of {FOLDERS:?}", from.join("::")));
         for to in targets.iter().filter(|to| !to.is_empty()) {
             if rank(to).is_none_or(|below| below > above) {
-                wrong.push(format!("{} uses {}", from.join("::"), to.join("::")));
+                violations.push(format!("{} uses {}", from.join("::"), to.join("::")));
             }
         }
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(violations.is_empty(), "{}", violations.join("\n"));
 }
 
 #[test]
-fn no_import_circle_has_more_than_three_files() {
+fn no_import_cycle_has_more_than_three_files() {
     let large = |dir: &str| -> Vec<String> {
-        let circles = circles(&imports(dir)).into_iter().filter(|circle| circle.len() > LARGEST_CIRCLE);
-        let shown = |circle: Vec<Module>| circle.iter().map(|module| module.join("::")).collect::<Vec<_>>();
-        circles.map(|circle| format!("{dir}: {}", shown(circle).join(", "))).collect()
+        let cycles = find_cycles(&imports(dir)).into_iter().filter(|cycle| cycle.len() > MAX_CYCLE);
+        let names = |cycle: Vec<Module>| cycle.iter().map(|module| module.join("::")).collect::<Vec<_>>();
+        cycles.map(|cycle| format!("{dir}: {}", names(cycle).join(", "))).collect()
     };
     let all: Vec<String> = CRATES.into_iter().flat_map(large).collect();
     assert!(all.is_empty(), "{}", all.join("\n"));
 }
 
 #[test]
-fn the_page_of_the_architecture_names_files_that_exist() {
+fn architecture_page_names_existing_files() {
     let page = include_str!("../../docs/development/architecture.md");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths =
         page.split('`').skip(1).step_by(2).filter(|word| word.contains(".rs") || word.ends_with('/'));
-    // The page shortens what stands next to a full path.
+    // The page omits these folders in some paths.
     let folders = ["", "controller/src", "src/run", "controller/src/actuate"].map(|folder| root.join(folder));
     assert!(paths.clone().count() > 30);
     let missing = paths.find(|path| !folders.iter().any(|folder| folder.join(path).exists()));
@@ -61,11 +61,11 @@ fn the_page_of_the_architecture_names_files_that_exist() {
 }
 
 #[test]
-fn circles_and_nested_imports_are_found() {
+fn finds_cycles_and_nested_imports() {
     let module = |name: &str| vec![name.to_owned()];
     let edge = |from: &str, to: &[&str]| (module(from), to.iter().map(|to| module(to)).collect());
     let graph = Imports::from([edge("a", &["b"]), edge("b", &["c"]), edge("c", &["a", "d"]), edge("d", &[])]);
-    assert_eq!(circles(&graph), [["a", "b", "c"].map(module).to_vec()]);
+    assert_eq!(find_cycles(&graph), [["a", "b", "c"].map(module).to_vec()]);
     let text = "use crate::{a::{self, B}, c};\nuse super::d as e;\nfn f() { crate::g::h(); }";
     let at = ["x".to_owned(), "y".to_owned()];
     let found: Vec<String> = paths(text, &at).iter().map(|path| path.join("::")).collect();
@@ -73,7 +73,7 @@ fn circles_and_nested_imports_are_found() {
     assert_eq!(without_tests("a\n#[cfg(test)]\nmod tests {\n b\n}\nc"), "a\n\nc");
 }
 
-/// What each module of the crate in `dir` imports. Tests may import everything.
+/// Imports of each module of the crate in `dir`, except those of tests.
 fn imports(dir: &str) -> Imports {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(dir);
     let mut files = BTreeMap::new();
@@ -94,7 +94,7 @@ fn imports(dir: &str) -> Imports {
     all
 }
 
-/// The files of a folder by module, without those of tests.
+/// Collects the files of a folder by module, except tests.
 fn collect(folder: &Path, above: &mut Module, files: &mut BTreeMap<Module, PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -117,7 +117,7 @@ fn collect(folder: &Path, above: &mut Module, files: &mut BTreeMap<Module, PathB
     }
 }
 
-/// Source text without comments and without what `#[cfg(test)]` marks.
+/// Source text without comments and `#[cfg(test)]` items.
 fn without_tests(text: &str) -> String {
     let lines = text.lines().map(|line| line.split_once("//").map_or(line, |(code, _)| code));
     let text = lines.collect::<Vec<_>>().join("\n");
@@ -134,7 +134,7 @@ fn without_tests(text: &str) -> String {
     kept
 }
 
-/// The paths within the crate that a text names, each from the root of the crate.
+/// Paths in a text that start with `crate` or `super`, from the root of the crate.
 fn paths(text: &str, module: &[String]) -> Vec<Module> {
     let mut all = Vec::new();
     for start in ["crate::", "super::"] {
@@ -143,7 +143,7 @@ fn paths(text: &str, module: &[String]) -> Vec<Module> {
             before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
         };
         for (at, _) in text.match_indices(start).filter(begins) {
-            // Within `use`, the path goes on in braces up to the semicolon.
+            // A `use` path can continue in braces up to the semicolon.
             let statement = text[..at].rsplit([';', '}', '\n']).next().unwrap_or_default();
             let end = if statement.trim_end().ends_with("use") {
                 text[at..].find(';')
@@ -157,7 +157,7 @@ fn paths(text: &str, module: &[String]) -> Vec<Module> {
     all
 }
 
-/// A path from the root of the crate; `None` where it leads to another crate.
+/// A path from the root of the crate; `None` for a path to another crate.
 fn absolute(path: &[String], module: &[String]) -> Option<Module> {
     let up = path.iter().take_while(|segment| *segment == "super").count();
     let base = match path.first()?.as_str() {
@@ -168,8 +168,8 @@ fn absolute(path: &[String], module: &[String]) -> Option<Module> {
     Some(base.iter().chain(&path[up..]).cloned().collect())
 }
 
-/// Shows each path of a `use` tree.
-fn expand(tree: &str, prefix: &mut Module, show: &mut impl FnMut(&[String])) {
+/// Visits each path of a `use` tree.
+fn expand(tree: &str, prefix: &mut Module, visit: &mut impl FnMut(&[String])) {
     let mut depth = 0;
     let branches = tree.split(|c| {
         depth += i32::from(c == '{') - i32::from(c == '}');
@@ -183,17 +183,17 @@ fn expand(tree: &str, prefix: &mut Module, show: &mut impl FnMut(&[String])) {
         let before = prefix.len();
         prefix.extend(segments.map(str::to_owned));
         if branch.contains('{') {
-            expand(rest.strip_suffix('}').unwrap_or(rest), prefix, show);
+            expand(rest.strip_suffix('}').unwrap_or(rest), prefix, visit);
         } else {
-            show(prefix);
+            visit(prefix);
         }
         prefix.truncate(before);
     }
 }
 
-/// The circles: modules that reach each other.
-fn circles(imports: &Imports) -> Vec<Vec<Module>> {
-    let reached = |from: &Module| {
+/// Import cycles: sets of modules that reach each other.
+fn find_cycles(imports: &Imports) -> Vec<Vec<Module>> {
+    let reachable_from = |from: &Module| {
         let mut seen = BTreeSet::new();
         let mut next: Vec<&Module> = imports[from].iter().collect();
         while let Some(module) = next.pop() {
@@ -203,11 +203,12 @@ fn circles(imports: &Imports) -> Vec<Vec<Module>> {
         }
         seen
     };
-    let reach: BTreeMap<&Module, BTreeSet<&Module>> = imports.keys().map(|m| (m, reached(m))).collect();
-    let circle = |m: &Module| {
-        let back = |other: &&Module| reach.get(*other).is_some_and(|back| back.contains(m));
-        reach[m].iter().copied().filter(back).cloned().collect::<Vec<_>>()
+    let reachable: BTreeMap<&Module, BTreeSet<&Module>> =
+        imports.keys().map(|m| (m, reachable_from(m))).collect();
+    let cycle = |m: &Module| {
+        let reaches_back = |other: &&Module| reachable.get(*other).is_some_and(|back| back.contains(m));
+        reachable[m].iter().copied().filter(reaches_back).cloned().collect::<Vec<_>>()
     };
-    let all: BTreeSet<Vec<Module>> = imports.keys().map(circle).filter(|circle| circle.len() > 1).collect();
+    let all: BTreeSet<Vec<Module>> = imports.keys().map(cycle).filter(|cycle| cycle.len() > 1).collect();
     all.into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! The program and the generated files without a control plane.
+//! Tests of the program and of generated files, without a control plane.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test itself does")]
 
@@ -7,55 +7,55 @@ mod cli;
 mod configuration_page;
 #[path = "../../webhook/rules/tests/examples/example.rs"]
 mod example;
-mod fuzzed;
+mod fuzz_targets;
 mod generated;
+mod invalid_settings;
 mod layout;
 mod release;
 mod rule_pages;
 mod simulate;
 mod validate;
-mod wrong_settings;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// A run of the program that has ended.
-struct Finished {
+/// Result of a run of the program.
+struct RunResult {
     code: Option<i32>,
     stdout: String,
     stderr: String,
 }
 
-/// The program with these arguments, and without the Prometheus of the user's own environment.
+/// The program with these arguments, without the user's `PROMETHEUS_BASE_URL`.
 fn wva(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_wva"));
     command.args(args).env_remove("PROMETHEUS_BASE_URL");
     command
 }
 
-/// Runs a command to its end with this on standard input.
-fn finish(command: &mut Command, input: impl AsRef<[u8]>) -> Finished {
+/// Runs a command to its end with `input` on standard input.
+fn finish(command: &mut Command, input: impl AsRef<[u8]>) -> RunResult {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A program that has ended does not read.
+    // The write fails if the program has ended already.
     let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     let out = child.wait_with_output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Finished { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
+    RunResult { code: out.status.code(), stdout: text(out.stdout), stderr: text(out.stderr) }
 }
 
-fn run(args: &[&str], input: impl AsRef<[u8]>) -> Finished {
+fn run(args: &[&str], input: impl AsRef<[u8]>) -> RunResult {
     finish(&mut wva(args), input)
 }
 
 #[track_caller]
-fn holds(text: &str, parts: &[&str]) {
+fn assert_contains(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
 }
 
-impl Finished {
+impl RunResult {
     #[track_caller]
     fn ends(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}{}", self.stdout, self.stderr);
@@ -64,14 +64,14 @@ impl Finished {
 
     #[track_caller]
     fn prints(self, parts: &[&str]) -> Self {
-        holds(&self.stdout, parts);
+        assert_contains(&self.stdout, parts);
         self
     }
 
-    /// Parts of what it reports on standard error.
+    /// Asserts parts of standard error.
     #[track_caller]
     fn reports(self, parts: &[&str]) -> Self {
-        holds(&self.stderr, parts);
+        assert_contains(&self.stderr, parts);
         self
     }
 

@@ -1,4 +1,4 @@
-//! What a release says of itself: version, revision and compiler of the program, and the notes from the changelog.
+//! Release: version, revision and compiler of the program, and the notes from the changelog.
 
 use std::process::{Command, Output};
 
@@ -32,7 +32,7 @@ fn changelog_has_notes_for_this_version() {
     assert!(output.status.success() && !output.stdout.is_empty());
 }
 
-/// Built here, the program knows the commit; in a source archive it reports `unknown`.
+/// A build from git reports its commit; one from a source archive reports `unknown`.
 #[test]
 fn version_names_revision_and_compiler() {
     let text = crate::run(&["--version"], "").stdout;

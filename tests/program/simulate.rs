@@ -1,10 +1,10 @@
-//! `wva simulate` as a person runs it: the scenarios that come with it, its outputs, and what it says of a bad file.
+//! `wva simulate`: included scenarios, outputs, and errors of invalid files.
 
 use std::path::{Path, PathBuf};
 
-use crate::{Finished, run};
+use crate::{RunResult, run};
 
-fn simulate(arguments: &[&str]) -> Finished {
+fn simulate(arguments: &[&str]) -> RunResult {
     run(&[&["simulate"], arguments].concat(), "")
 }
 
@@ -12,7 +12,7 @@ fn scenario(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios").join(name)
 }
 
-/// A folder of this test's own.
+/// A folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulate").join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -20,7 +20,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_scenarios_that_come_with_it_run_and_repeat() {
+fn included_scenarios_run_and_are_deterministic() {
     for name in ["ladder", "prefill-heavy", "bursts", "ramp", "two-classes", "stock-out", "cold-morning"] {
         let file = scenario(&format!("{name}.yaml"));
         let run = || simulate(&[file.to_str().unwrap()]);
@@ -31,14 +31,14 @@ fn the_scenarios_that_come_with_it_run_and_repeat() {
 }
 
 #[test]
-fn json_a_report_and_a_sweep() {
+fn writes_json_report_and_sweep() {
     let folder = folder("outputs");
     let report = folder.join("report.html");
     let file = scenario("cold-morning.yaml");
     let simulate = |more: &[&str]| simulate(&[&[file.to_str().unwrap()], more].concat());
     simulate(&["--sweep=policies.0.wva.saturation.kvSpareTrigger=0.1..0.3/2"])
         .prints(&["kvSpareTrigger = 0.3"]);
-    // An interval is a duration, and a sweep sets numbers.
+    // A sweep sets numbers, but an interval is a duration.
     simulate(&["--seeds=2", "--sweep=policies.0.wva.interval=30..60/2", "--format=json"]).ends(1);
     let written = format!("--report={}", report.display());
     let json = simulate(&["--seeds=2", "--sweep=cost=20..40/2", "--format=json", &written]).ends(0).json();
@@ -50,7 +50,7 @@ fn json_a_report_and_a_sweep() {
 }
 
 #[test]
-fn a_trace_is_read_from_beside_its_scenario() {
+fn trace_path_is_relative_to_the_scenario() {
     let folder = folder("trace");
     let row = |i: u32| format!("2023-11-16 18:{:02}:{:02}.5,800,50", i / 60, i % 60);
     let header = "TIMESTAMP,ContextTokens,GeneratedTokens".to_owned();
@@ -65,32 +65,32 @@ policies: [{name: one, fixed: {a: 1}}]
 ";
     let file = folder.join("scenario.yaml");
     std::fs::write(&file, scenario).unwrap();
-    let shown = simulate(&[file.to_str().unwrap()]).ends(0).stdout;
-    assert!(shown.lines().any(|l| l.starts_with("one  ") && l.contains(" 100.00 ")), "{shown}");
+    let output = simulate(&[file.to_str().unwrap()]).ends(0).stdout;
+    assert!(output.lines().any(|l| l.starts_with("one  ") && l.contains(" 100.00 ")), "{output}");
     std::fs::write(&file, scenario.replace("azure.csv", "none.csv")).unwrap();
     simulate(&[file.to_str().unwrap()]).ends(1).reports(&["traffic.trace.file: "]);
 }
 
 #[test]
-fn two_scenarios_are_compared() {
+fn compares_two_scenarios() {
     let (a, b) = (scenario("cold-morning.yaml"), scenario("prefill-heavy.yaml"));
     simulate(&["--compare", a.to_str().unwrap(), b.to_str().unwrap()])
         .prints(&["cold morning (1 seed)", "prefill-heavy step (1 seed)"]);
-    // No scenario at all is wrong usage, and settings are for --replay alone.
+    // A scenario is required, and --config needs --replay.
     simulate(&[]).ends(2);
     simulate(&[a.to_str().unwrap(), "--config=changed.yaml"]).ends(2);
 }
 
 #[test]
-fn an_empty_scenario_is_called_empty() {
+fn empty_scenario_is_named() {
     let empty = folder("empty").join("empty.yaml");
     std::fs::write(&empty, "\n").unwrap();
-    let said = simulate(&[empty.to_str().unwrap()]).ends(1).stderr;
-    assert!(said.ends_with("empty.yaml: the file is empty\n"), "{said}");
+    let error = simulate(&[empty.to_str().unwrap()]).ends(1).stderr;
+    assert!(error.ends_with("empty.yaml: the file is empty\n"), "{error}");
 }
 
 #[test]
-fn a_report_that_cannot_be_written_costs_no_figures() {
+fn prints_figures_even_if_the_report_cannot_be_written() {
     let report = folder("unwritable").join("no-such-folder/report.html");
     let scenario = scenario("cold-morning.yaml");
     simulate(&[scenario.to_str().unwrap(), "--report", report.to_str().unwrap()])
@@ -100,7 +100,7 @@ fn a_report_that_cannot_be_written_costs_no_figures() {
 }
 
 #[test]
-fn recorded_cycles_are_decided_again_under_other_settings() {
+fn replays_recorded_cycles_with_other_settings() {
     let folder = folder("replay");
     let line = |minute: u32| {
         format!(
@@ -117,7 +117,7 @@ fn recorded_cycles_are_decided_again_under_other_settings() {
     run(&[]).ends(0).prints(&["Open loop", "changed   -> 2  SpareBelowTarget"]);
     assert_eq!(run(&["--format=json"]).json()["differences"][0]["cycles"], 2);
 
-    // What is wrong is named by file and line, or by field.
+    // Errors name file and line, or the field.
     std::fs::write(&recorded, format!("{}\n{{\"models\": 3}}\n", line(0))).unwrap();
     run(&[]).reports(&["day.jsonl, line 2", "models"]);
     std::fs::write(&config, "saturation: {default: {kvSpareTriger: 0.3}}").unwrap();
@@ -125,6 +125,6 @@ fn recorded_cycles_are_decided_again_under_other_settings() {
     std::fs::write(&config, "limitedMode: true").unwrap();
     std::fs::write(&recorded, "").unwrap();
     run(&[]).reports(&["the recording has no cycles"]);
-    // Nothing is to be changed.
+    // --config is missing.
     simulate(&["--replay=day.jsonl"]).ends(2);
 }

@@ -1,19 +1,19 @@
-//! `wva validate` as a user meets it: what each format says about real files, and how the process ends.
+//! `wva validate`: output formats and exit codes for real files.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::{Finished, finish, wva};
+use crate::{RunResult, finish, wva};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/validate");
 
 /// Runs `wva validate` among the fixtures.
-fn validate(args: &[&str], input: impl AsRef<[u8]>) -> Finished {
+fn validate(args: &[&str], input: impl AsRef<[u8]>) -> RunResult {
     validate_in(Path::new(FIXTURES), args, input)
 }
 
-fn validate_in(directory: &Path, args: &[&str], input: impl AsRef<[u8]>) -> Finished {
+fn validate_in(directory: &Path, args: &[&str], input: impl AsRef<[u8]>) -> RunResult {
     finish(wva(&[&["validate"], args].concat()).current_dir(directory), input)
 }
 
@@ -31,7 +31,7 @@ fn rows(args: &[&str], input: impl AsRef<[u8]>) -> Vec<String> {
 }
 
 #[test]
-fn config_maps_and_what_follows_the_metric_are_judged_down_to_the_line_of_an_entry() {
+fn finds_lines_of_entries_in_config_maps_and_autoscalers() {
     let wanted = [
         "maps.yaml:10:5 WVA-CM-022 deny", "maps.yaml:11:24 WVA-CM-023 deny",
         "maps.yaml:13:5 WVA-CM-022 deny", "maps.yaml:14:23 WVA-CM-023 deny",
@@ -43,20 +43,20 @@ fn config_maps_and_what_follows_the_metric_are_judged_down_to_the_line_of_an_ent
 }
 
 #[test]
-fn the_main_map_of_an_install_is_the_one_its_deployment_names() {
+fn main_map_is_the_one_that_the_deployment_names() {
     let map = |name: &str, namespace: &str| {
         format!(
             "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\ndata: {{V: loud}}\n---\n"
         )
     };
     let deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: m, namespace: wva}\nspec: {template: {spec: {containers: [{env: [{name: CONFIG_MAP_NAME, value: mine}]}]}}}\n";
-    let mine = map("mine", "wva") + deployment;
-    assert_eq!(rows(&["-"], &mine), ["<stdin>:4:11 WVA-CM-002 deny"]);
+    let own = map("mine", "wva") + deployment;
+    assert_eq!(rows(&["-"], &own), ["<stdin>:4:11 WVA-CM-002 deny"]);
     let elsewhere = map("mine", "prod") + deployment;
     assert_eq!(rows(&["-"], &elsewhere), ["<stdin>:3:35 WVA-CM-053 warn"]);
-    assert_eq!(rows(&["-"], map("mine", "wva")), [""; 0], "nobody reads a map of this name");
+    assert_eq!(rows(&["-"], map("mine", "wva")), [""; 0], "no controller reads a map of this name");
     let like_the_chart = map("x-variantautoscaling-config", "wva");
-    assert_eq!(rows(&["-"], &like_the_chart), [""; 0], "somebody else's");
+    assert_eq!(rows(&["-"], &like_the_chart), [""; 0], "not from the chart");
     let of_the_chart = like_the_chart.replace(
         "namespace: wva",
         "namespace: wva, labels: {helm.sh/chart: workload-variant-autoscaler-0.1.0}",
@@ -65,16 +65,16 @@ fn the_main_map_of_an_install_is_the_one_its_deployment_names() {
 }
 
 #[test]
-fn every_fault_of_a_file_is_shown_under_its_line() {
-    let said = validate(&["five-faults.yaml"], "").ends(1).stdout;
-    // The sentences are the rules' own and are tested there; the frame is what matters here.
-    let frame: Vec<String> = said.lines().map(|l| l.split(": found ").next().unwrap().to_owned()).collect();
-    assert_eq!(frame.join("\n") + "\n", include_str!("../fixtures/validate/five-faults.txt"), "{said}");
-    assert!(said.contains("found 80.0 (a number): "), "{said}");
+fn prints_every_violation_below_its_line() {
+    let output = validate(&["five-faults.yaml"], "").ends(1).stdout;
+    // The rules have their own tests of the messages.
+    let frame: Vec<String> = output.lines().map(|l| l.split(": found ").next().unwrap().to_owned()).collect();
+    assert_eq!(frame.join("\n") + "\n", include_str!("../fixtures/validate/five-faults.txt"), "{output}");
+    assert!(output.contains("found 80.0 (a number): "), "{output}");
 }
 
 #[test]
-fn json_says_the_same_to_programs() {
+fn json_has_summary_and_findings() {
     let found = json(&["five-faults.yaml"], "");
     assert_eq!(found["summary"], serde_json::json!({"objects": 2, "deny": 5, "warn": 0}));
     let cost = &found["findings"][3];
@@ -94,7 +94,7 @@ fn json_says_the_same_to_programs() {
 fn sarif_satisfies_its_schema() {
     let mut schema: Value =
         serde_json::from_str(include_str!("../fixtures/sarif/sarif-schema-2.1.0.json")).unwrap();
-    // As published these patterns have a bracket too many, which only JavaScript puts up with. No `language` is sent.
+    // The published patterns have an extra bracket that only JavaScript accepts. The output has no `language`.
     for part in ["run", "toolComponent"] {
         let language = &mut schema["definitions"][part]["properties"]["language"];
         language.as_object_mut().unwrap().remove("pattern").unwrap();
@@ -128,21 +128,21 @@ fn sarif_satisfies_its_schema() {
     );
     let mut broken = sarif.clone();
     broken["runs"][0]["results"][3]["level"] = "deny".into();
-    assert!(!schema.is_valid(&broken), "the schema refuses what is no SARIF");
+    assert!(!schema.is_valid(&broken), "the schema rejects an invalid level");
 }
 
 #[test]
-fn github_gets_one_annotation_a_finding() {
-    let said = validate(&["--format", "github", "five-faults.yaml"], "").ends(1).stdout;
-    let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines.len(), 6, "{said}");
+fn github_format_has_one_annotation_for_each_finding() {
+    let output = validate(&["--format", "github", "five-faults.yaml"], "").ends(1).stdout;
+    let lines: Vec<&str> = output.lines().collect();
+    assert_eq!(lines.len(), 6, "{output}");
     let cost = "::error file=five-faults.yaml,line=14,col=16,endColumn=19,title=WVA-VA-003::spec.variantCost: found 80.0";
-    assert!(lines[3].starts_with(cost), "{said}");
+    assert!(lines[3].starts_with(cost), "{output}");
     assert_eq!(lines[5], "2 objects (1 of other kinds ignored): 5 denied, 0 warnings");
 }
 
 #[test]
-fn variants_of_one_input_know_of_each_other() {
+fn variants_of_one_input_are_checked_together() {
     let want = ["list.json:9:47 WVA-VA-015 deny", "list.json:15:47 WVA-VA-015 deny"];
     assert_eq!(rows(&["list.json"], ""), want);
     let items = std::fs::read(PathBuf::from(FIXTURES).join("list.json")).unwrap();
@@ -151,12 +151,12 @@ fn variants_of_one_input_know_of_each_other() {
 }
 
 #[test]
-fn against_the_old_files_a_change_is_judged_as_an_update() {
+fn with_against_a_change_is_validated_as_an_update() {
     assert_eq!(rows(&["moved.yaml"], ""), ["moved.yaml:11:16 WVA-VA-003 deny"]);
     let want = ["moved.yaml:7:38 WVA-VA-014 deny", "moved.yaml:11:16 WVA-VA-003 warn"];
     assert_eq!(rows(&["--against", "old", "moved.yaml"], ""), want);
     assert_eq!(rows(&["--against", "old/moved.yaml", "moved.yaml"], ""), want);
-    // In another namespace it is another object.
+    // An object in another namespace is not an update.
     let elsewhere = std::fs::read_to_string(PathBuf::from(FIXTURES).join("moved.yaml"))
         .unwrap()
         .replace("name: moved\n  labels", "name: moved\n  namespace: other\n  labels");
@@ -170,7 +170,7 @@ spec: {scaleTargetRef: {name: a}, modelID: m}
 ";
 
 #[test]
-fn the_exit_code_is_0_1_or_2() {
+fn exit_code_is_0_1_or_2() {
     let misspelt = FINE.replace("modelID: m", "modelID: m, variantcost: \"1\"");
     for (args, input, want) in [
         (&["-"][..], FINE, 0),
@@ -190,13 +190,13 @@ fn the_exit_code_is_0_1_or_2() {
     ] {
         let out = validate(args, input);
         assert_eq!(out.code, Some(want), "{args:?} {input:?}: {}", out.stderr);
-        assert_eq!(out.stdout.is_empty(), want == 2, "{args:?}: nothing is judged where the usage is wrong");
+        assert_eq!(out.stdout.is_empty(), want == 2, "{args:?}: wrong usage prints no result");
         assert_eq!(out.stderr.is_empty(), want != 2, "{args:?}: {}", out.stderr);
     }
     assert_eq!(validate(&["-"], FINE).stdout, "1 object: 0 denied, 0 warnings\n");
 }
 
-/// A directory that is gone at the end of the test.
+/// A directory that is removed after the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -215,13 +215,13 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed stays below the target directory.
+        // On failure it stays below the target directory.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
 #[test]
-fn directories_and_patterns_are_expanded_and_links_do_not_loop() {
+fn expands_directories_and_patterns_without_link_loops() {
     let scratch = Scratch::new("expand");
     for name in ["b/va.yml", "a.yaml", "b/c/d.json", "b/readme.md", ".hidden/a.yaml", "b/.a.yaml"] {
         scratch.file(name, "a: {");
@@ -251,7 +251,7 @@ fn directories_and_patterns_are_expanded_and_links_do_not_loop() {
 }
 
 #[test]
-fn a_file_that_is_too_long_or_no_text_does_not_pass() {
+fn rejects_files_that_are_too_long_or_not_utf8() {
     let scratch = Scratch::new("long");
     scratch.file("long.yaml", &"# a comment\n".repeat(1_500_000));
     validate_in(&scratch.0, &["long.yaml"], "").ends(2).reports(&["longer than 16 MiB"]);
@@ -260,7 +260,7 @@ fn a_file_that_is_too_long_or_no_text_does_not_pass() {
 }
 
 #[test]
-fn the_rest_of_a_file_is_judged_where_one_document_is_broken() {
+fn validates_other_documents_of_a_broken_file() {
     let input = format!(
         "# Source: a.yaml\na: [\n---\n# Source: b.yaml\n{}",
         FINE.replace("modelID: m", "modelID: \"\"")
@@ -269,7 +269,7 @@ fn the_rest_of_a_file_is_judged_where_one_document_is_broken() {
 }
 
 #[test]
-fn a_misspelt_key_is_pointed_at() {
+fn marks_a_misspelt_key() {
     let input = FINE.replace("modelID: m", "modelID: m, modelId: m");
     assert_eq!(json(&["-"], &input)["findings"][0]["field"], "spec.modelId");
     let told = "warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?";
@@ -279,15 +279,15 @@ fn a_misspelt_key_is_pointed_at() {
     assert_eq!(line.unwrap().find("modelId: m").unwrap(), caret.unwrap().find('^').unwrap(), "{said}");
 }
 
-/// A sample of `config/samples`, as its documents.
+/// Documents of a sample in `config/samples`.
 fn sample(name: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples").join(name);
     serde_saphyr::from_multiple(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Kubernetes 1.30 to 1.32 do not know the field, and kubectl refuses a file with it.
+/// kubectl rejects unknown fields, and Kubernetes 1.30 to 1.32 lack `tolerance`.
 #[test]
-fn the_hpa_sample_sets_no_field_newer_than_kubernetes_1_30() {
+fn hpa_sample_has_no_field_newer_than_kubernetes_1_30() {
     let fields = |part: &Value| part.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     for hpa in sample("hpa-integration.yaml") {
         let behavior = &hpa["spec"]["behavior"];
@@ -305,9 +305,9 @@ fn the_hpa_sample_sets_no_field_newer_than_kubernetes_1_30() {
     }
 }
 
-/// The chart of prometheus-adapter sets both to 10001, which OpenShift's restricted SCC refuses.
+/// The chart of prometheus-adapter sets both to 10001, which OpenShift's restricted SCC rejects.
 #[test]
-fn the_openshift_sample_unsets_user_and_group_of_the_adapter() {
+fn openshift_sample_unsets_user_and_group_of_the_adapter() {
     let values = &sample("prometheus-adapter-values-ocp.yaml")[0];
     for (part, field) in [("podSecurityContext", "fsGroup"), ("securityContext", "runAsUser")] {
         let set = values[part].as_object().unwrap().get(field);
@@ -316,5 +316,5 @@ fn the_openshift_sample_unsets_user_and_group_of_the_adapter() {
     let text = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("config/samples/prometheus-adapter-values-ocp.yaml"),
     );
-    assert!(text.unwrap().contains("oc create configmap serving-ca"), "how serving-ca is made");
+    assert!(text.unwrap().contains("oc create configmap serving-ca"), "command that creates serving-ca");
 }

@@ -5,7 +5,7 @@ use rustls::pki_types::CertificateDer;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_fakes::reviews::{ClientCa, access_reviews, asks_about_token, review, reviewer};
+use wva_fakes::reviews::{ClientCa, access_reviews, is_token_review, review, reviewer};
 use wva_fakes::{FakeApi, Reply};
 
 use super::reviewer::{KNOWN_REVIEW_TIMEOUT, MAX_REVIEWS};
@@ -136,7 +136,7 @@ async fn reviews_each_token_once_a_minute() {
         assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
         assert_eq!(ask("bearer nonsense").await, Err(AuthError::Unauthenticated));
     }
-    assert_eq!(fake.count(asks_about_token), 2);
+    assert_eq!(fake.count(is_token_review), 2);
     for bad in ["", "Bearer", "Bearer ", "Basic token-of-alice", "token-of-alice"] {
         assert_eq!(ask(bad).await, Err(AuthError::Unauthenticated), "{bad:?}");
     }
@@ -144,10 +144,10 @@ async fn reviews_each_token_once_a_minute() {
         ask(&format!("Bearer {}", "x".repeat(MAX_TOKEN_BYTES + 1))).await,
         Err(AuthError::Unauthenticated)
     );
-    assert_eq!(fake.count(asks_about_token), 2, "malformed headers need no review");
+    assert_eq!(fake.count(is_token_review), 2, "malformed headers need no review");
     tokio::time::advance(CACHE_LIFETIME).await;
     assert_eq!(ask("Bearer token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.count(asks_about_token), 3);
+    assert_eq!(fake.count(is_token_review), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn invented_tokens_do_not_evict_users() {
         auth.rejected_tokens.insert(format!("invented-{i}"), ());
     }
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.count(asks_about_token), 1);
+    assert_eq!(fake.count(is_token_review), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,23 +177,23 @@ async fn reviews_of_invented_tokens_are_rate_limited() {
     };
     flood(0).await;
     let burst = usize::try_from(UNKNOWN_TOKEN_BURST).unwrap();
-    assert_eq!(fake.count(asks_about_token), burst, "alice and the rest of the burst");
+    assert_eq!(fake.count(is_token_review), burst, "alice and the rest of the burst");
     tokio::time::advance(Duration::from_secs(5)).await;
     flood(1).await;
-    assert_eq!(fake.count(asks_about_token), burst + 10, "two a second");
+    assert_eq!(fake.count(is_token_review), burst + 10, "two a second");
     assert_eq!(ask("token-of-bob").await, Err(AuthError::TooManyRequests));
     // A token that was valid before is reviewed again, whatever other clients send.
     tokio::time::advance(CACHE_LIFETIME).await;
     flood(2).await;
-    let reviews = fake.count(asks_about_token);
+    let reviews = fake.count(is_token_review);
     assert_eq!(ask("token-of-alice").await, Ok("alice".to_owned()));
-    assert_eq!(fake.count(asks_about_token), reviews + 1);
+    assert_eq!(fake.count(is_token_review), reviews + 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_invented_tokens_do_not_delay_known_users() {
     let (fake, auth) = auth(&["alice"]);
-    fake.set_rule(|r| if asks_about_token(r) { Some(Reply::Hang) } else { review(r, &["alice"], &[]) });
+    fake.set_rule(|r| if is_token_review(r) { Some(Reply::Hang) } else { review(r, &["alice"], &[]) });
     let peer = Peer::default();
     let invented: Vec<_> = (0..2 * MAX_REVIEWS)
         .map(|i| headers(&[("authorization", &format!("Bearer invented-{i}"))]))
@@ -213,7 +213,7 @@ async fn concurrent_invented_tokens_do_not_delay_known_users() {
         answers = &mut flood => panic!("{answers:?}"),
         allowed = allowed => assert_eq!(allowed, Ok(())),
     }
-    assert_eq!(fake.count(asks_about_token), MAX_REVIEWS);
+    assert_eq!(fake.count(is_token_review), MAX_REVIEWS);
     let answers = flood.await;
     assert!(answers.iter().all(|answer| *answer == Err(AuthError::Unavailable)), "{answers:?}");
 }
@@ -287,7 +287,7 @@ async fn allowed_caller_is_served_while_the_api_server_is_down() {
 async fn hanging_api_server_keeps_an_allowed_caller_waiting_briefly() {
     let (fake, auth) = auth(&["alice"]);
     check_request(&auth, "alice").await.unwrap();
-    fake.set_rule(|request| asks_about_token(request).then_some(Reply::Hang));
+    fake.set_rule(|request| is_token_review(request).then_some(Reply::Hang));
     tokio::time::advance(CACHE_LIFETIME).await;
     let start = Instant::now();
     assert_eq!(authenticate(&auth, "Bearer token-of-alice").await, Ok("alice".to_owned()));

@@ -1,13 +1,13 @@
 //! A fake Kubernetes API server for unit tests: a [`kube::Client`] on objects in memory.
 //!
-//! It keeps the semantics that races depend on: resourceVersions, conflicts and watches, in tests on one thread. It does not validate, default
-//! or authorize, and it knows no types: an object is stored under its path, a subresource such as `scale` as an object
-//! of its own. [`FakeApi::set_rule`] replaces answers, [`FakeApi::requests`] lists what was asked.
+//! It implements resourceVersions, conflicts and watches, for tests on one thread. It does not validate, default or
+//! authorize, and it has no types: an object is stored under its path, a subresource such as `scale` as a separate
+//! object. [`FakeApi::set_rule`] replaces responses; [`FakeApi::requests`] lists all requests.
 #![expect(
     clippy::unwrap_used,
     clippy::missing_panics_doc,
     clippy::must_use_candidate,
-    reason = "only tests use this crate: what is unexpected fails the test"
+    reason = "only tests use this crate, and a panic fails the test"
 )]
 
 mod paths;
@@ -23,20 +23,20 @@ use tokio::sync::watch;
 
 pub use http::Method;
 
-/// A request, as the fake recorded it.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// How many requests came before it.
+    /// Number of earlier requests.
     pub number: usize,
-    /// Name of the client, as [`FakeApi::client_of`] got it.
+    /// Name of the client (see [`FakeApi::client_named`]).
     pub client: String,
     /// HTTP method.
     pub method: Method,
     /// Path without the query.
     pub path: String,
-    /// Query as it was sent, percent-encoded; empty if there is none.
+    /// Percent-encoded query; can be empty.
     pub query: String,
-    /// Which of the kinds of patches it is, among others; empty if it is absent.
+    /// Content type, which distinguishes kinds of patches; can be empty.
     pub content_type: String,
     /// Body, or null.
     pub body: Value,
@@ -56,20 +56,20 @@ impl Request {
     }
 }
 
-/// What a rule does to a request.
+/// Effect of a rule on a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// A failure of this HTTP status.
+    /// A failure with this HTTP status.
     Failure(u16),
     /// This status and body.
     Json(u16, Value),
-    /// The request is carried out after this time.
+    /// Apply the request after this time.
     Delayed(Duration),
-    /// The request is carried out, but its response never arrives.
+    /// Apply the request without a response.
     Lost,
-    /// There is no response.
+    /// Neither apply the request nor respond.
     Hang,
-    /// The connection is reset.
+    /// Reset the connection.
     Reset,
 }
 
@@ -108,7 +108,7 @@ impl FakeApi {
         Self::default()
     }
 
-    /// A fake where `rule` applies.
+    /// A fake with a rule.
     pub fn with_rule(rule: impl Fn(&Request) -> Option<Reply> + Send + Sync + 'static) -> Self {
         let fake = Self::default();
         fake.set_rule(rule);
@@ -117,11 +117,11 @@ impl FakeApi {
 
     /// A client of this server.
     pub fn client(&self) -> kube::Client {
-        self.client_of("")
+        self.client_named("")
     }
 
-    /// A client whose requests carry this name.
-    pub fn client_of(&self, name: &str) -> kube::Client {
+    /// A client whose requests have this name.
+    pub fn client_named(&self, name: &str) -> kube::Client {
         let (fake, name) = (self.clone(), name.to_owned());
         let service = tower::service_fn(move |request| {
             let (fake, name) = (fake.clone(), name.clone());
@@ -130,28 +130,28 @@ impl FakeApi {
         kube::Client::new(service, "default")
     }
 
-    /// Applies `rule` to every request from now on, in place of the rule before it. `None` carries the request out.
-    /// The request is recorded already, and the rule may use the fake.
+    /// Replaces the rule for all further requests. If it returns `None`, the request is applied. The request is already
+    /// recorded, and the rule may use the fake.
     pub fn set_rule(&self, rule: impl Fn(&Request) -> Option<Reply> + Send + Sync + 'static) {
         self.lock().rule = Some(Arc::new(rule));
     }
 
-    /// Gives every request this reply.
+    /// Replies to every request in this way.
     pub fn reply_to_all(&self, reply: Reply) {
         self.set_rule(move |_| Some(reply.clone()));
     }
 
-    /// Carries out every request again.
+    /// Removes the rule.
     pub fn clear_rule(&self) {
         self.lock().rule = None;
     }
 
-    /// Open watches and later ones report nothing from now on.
+    /// Open and later watches send no events from now on.
     pub fn silence_watches(&self) {
         self.lock().watches_silenced = true;
     }
 
-    /// Ends the watches that are open.
+    /// Ends all open watches.
     pub fn end_watches(&self) {
         self.lock().watch_generation += 1;
         self.changed.send_replace(());
@@ -162,9 +162,9 @@ impl FakeApi {
         self.lock().requests.clone()
     }
 
-    /// Number of requests that are `wanted`.
-    pub fn count(&self, wanted: impl Fn(&Request) -> bool) -> usize {
-        self.lock().requests.iter().filter(|request| wanted(request)).count()
+    /// Number of requests that match.
+    pub fn count(&self, matches: impl Fn(&Request) -> bool) -> usize {
+        self.lock().requests.iter().filter(|request| matches(request)).count()
     }
 
     /// The object at `path`.
@@ -172,9 +172,9 @@ impl FakeApi {
         self.lock().objects.get(path).cloned()
     }
 
-    /// The object at `path`, which exists.
+    /// The object at `path`. Panics if it does not exist.
     pub fn object(&self, path: &str) -> Value {
-        self.get(path).unwrap_or_else(|| panic!("there is no {path}"))
+        self.get(path).unwrap_or_else(|| panic!("{path} does not exist"))
     }
 
     /// Creates or replaces the object at `path`. It gets a new resourceVersion.
@@ -193,23 +193,23 @@ impl FakeApi {
         self.put(path, object);
     }
 
-    /// Deletes the object at `path`, which exists.
+    /// Deletes the object at `path`. Panics if it does not exist.
     pub fn delete(&self, path: &str) {
         let mut state = self.lock();
         let mut object = state.objects.remove(path).unwrap();
         self.record(&mut state, path, "DELETED", &mut object);
     }
 
-    /// Waits until the object at `path` is as `wanted`, at most so long.
-    pub async fn wait_until(&self, limit: Duration, path: &str, wanted: impl Fn(&Value) -> bool) {
+    /// Waits until the object at `path` matches. Panics after `limit`.
+    pub async fn wait_until(&self, limit: Duration, path: &str, matches: impl Fn(&Value) -> bool) {
         let mut changed = self.changed.subscribe();
-        let reached = async {
-            while !self.get(path).is_some_and(|object| wanted(&object)) {
+        let waiting = async {
+            while !self.get(path).is_some_and(|object| matches(&object)) {
                 changed.changed().await.unwrap();
             }
         };
-        let reached = tokio::time::timeout(limit, reached).await;
-        assert!(reached.is_ok(), "{path} is not as wanted after {limit:?}: {:#?}", self.get(path));
+        let result = tokio::time::timeout(limit, waiting).await;
+        assert!(result.is_ok(), "{path} does not match after {limit:?}: {:#?}", self.get(path));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -1,9 +1,9 @@
-//! What the paths of the Kubernetes API mean.
+//! Paths of the Kubernetes API.
 
 /// Group with version, namespace, and the segments from the resource on.
-type Parts<'p> = (&'p [&'p str], Option<&'p str>, &'p [&'p str]);
+type PathParts<'p> = (&'p [&'p str], Option<&'p str>, &'p [&'p str]);
 
-fn split<T>(path: &str, read: impl FnOnce(Parts<'_>) -> T) -> T {
+fn split<T>(path: &str, read: impl FnOnce(PathParts<'_>) -> T) -> T {
     let segments: Vec<&str> = path.trim_matches('/').split('/').collect();
     let group = if segments[0] == "api" { 2 } else { 3 };
     let (group, rest) = segments.split_at(group.min(segments.len()));
@@ -15,12 +15,12 @@ fn split<T>(path: &str, read: impl FnOnce(Parts<'_>) -> T) -> T {
     }
 }
 
-/// Whether `path` is that of a list, not of one object.
+/// Whether `path` is a list, not one object.
 pub(crate) fn is_collection(path: &str) -> bool {
     split(path, |(_, _, resource)| resource.len() == 1)
 }
 
-/// Whether a list at `path` with this query contains the object at `object`. Of selectors it knows that of one name.
+/// Whether a list at `path` with this query contains the object at `object`. The only supported selector is one name.
 pub(crate) fn lists(path: &str, query: &str, object: &str) -> bool {
     let name = query.split('&').find_map(|p| p.strip_prefix("fieldSelector=metadata.name%3D"));
     split(path, |(group, namespace, resource)| {

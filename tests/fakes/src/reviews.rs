@@ -1,4 +1,4 @@
-//! Reviews that the fake API server answers, and client certificates.
+//! Token and access reviews on the fake API server, and client certificates.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::{FakeApi, Reply, Request};
 
-/// A fake API server where these users may do everything.
+/// A fake API server that allows these users everything.
 pub fn reviewer(allowed: &'static [&'static str]) -> FakeApi {
     FakeApi::with_rule(move |request| review(request, allowed, &[]))
 }
 
-/// The answer to a token review or an access review. `token-of-X` is the token of user X, unless X is revoked.
+/// Answers a token review or an access review. `token-of-X` is the token of user X, unless X is revoked.
 pub fn review(request: &Request, allowed: &[&str], revoked: &[&str]) -> Option<Reply> {
     let spec = &request.body["spec"];
-    let status = if asks_about_token(request) {
+    let status = if is_token_review(request) {
         let user = spec["token"].as_str().unwrap().strip_prefix("token-of-");
         match user.filter(|user| !revoked.contains(user)) {
             Some(user) => {
@@ -34,23 +34,23 @@ pub fn review(request: &Request, allowed: &[&str], revoked: &[&str]) -> Option<R
 }
 
 /// Whether a request is a `TokenReview`.
-pub fn asks_about_token(request: &Request) -> bool {
+pub fn is_token_review(request: &Request) -> bool {
     request.path.ends_with("/tokenreviews")
 }
 
-/// `spec` of every access review.
+/// `spec` of all access reviews.
 pub fn access_reviews(fake: &FakeApi) -> Vec<Value> {
     let requests = fake.requests().into_iter().filter(|r| r.path.ends_with("/subjectaccessreviews"));
     requests.map(|request| request.body["spec"].clone()).collect()
 }
 
-/// A certificate authority for client certificates, as the aggregator has one.
+/// A certificate authority for client certificates, like that of the aggregator.
 pub struct ClientCa {
     issuer: rcgen::CertifiedIssuer<'static, rcgen::KeyPair>,
 }
 
 impl ClientCa {
-    /// With a key of its own.
+    /// A CA with a new key.
     pub fn generate() -> Self {
         let mut params = rcgen::CertificateParams::default();
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -59,7 +59,7 @@ impl ClientCa {
         Self { issuer: rcgen::CertifiedIssuer::self_signed(params, key).unwrap() }
     }
 
-    /// Its certificate.
+    /// Certificate of the CA.
     pub fn pem(&self) -> String {
         self.issuer.pem()
     }
@@ -74,7 +74,7 @@ impl ClientCa {
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    /// What an API server publishes about it.
+    /// Data of ConfigMap `extension-apiserver-authentication` for this CA.
     pub fn config_map(&self) -> BTreeMap<String, String> {
         let entries = [
             ("client-ca-file", "not used"),

@@ -1,4 +1,4 @@
-//! What the fake answers: a rule's reply, or what its objects make of a request.
+//! Responses of the fake: the reply of a rule, or the result of a request on its objects.
 
 use std::io;
 
@@ -20,7 +20,7 @@ impl FakeApi {
     ) -> io::Result<Response<Body>> {
         let (parts, body) = request.into_parts();
         let body = body.collect_bytes().await.map_err(io::Error::other)?;
-        // Other tasks get their turn between the read and the write of one task: that is where races happen.
+        // Lets other tasks run between the read and the write of one task, so that races happen.
         tokio::task::yield_now().await;
         let mut request = Request {
             number: self.lock().requests.len(),
@@ -45,13 +45,13 @@ impl FakeApi {
             Some(Reply::Json(status, body)) => Some((status, body)),
             Some(Reply::Delayed(time)) => {
                 tokio::time::sleep(time).await;
-                self.carry_out(&mut request)
+                self.apply(&mut request)
             }
             Some(Reply::Lost) => {
-                self.carry_out(&mut request);
+                self.apply(&mut request);
                 std::future::pending().await
             }
-            None => self.carry_out(&mut request),
+            None => self.apply(&mut request),
         };
         let (status, body) = match answer {
             Some((status, body)) => (status, Body::from(body.to_string())),
@@ -61,8 +61,8 @@ impl FakeApi {
         Ok(Response::builder().status(status).body(body).unwrap())
     }
 
-    /// What the objects make of a request; `None` for a watch.
-    fn carry_out(&self, request: &mut Request) -> Option<Answer> {
+    /// Applies a request to the objects; `None` for a watch.
+    fn apply(&self, request: &mut Request) -> Option<Answer> {
         if request.is_watch() {
             return None;
         }
@@ -82,13 +82,13 @@ impl FakeApi {
             return failed(404);
         };
         let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
-        let stale = version(&body) != version(&object);
+        let is_stale = version(&body) != version(&object);
         match method.as_str() {
             "GET" => Some((200, object)),
-            "PUT" if stale => failed(409),
+            "PUT" if is_stale => failed(409),
             "PUT" => Some((200, self.put(path, body))),
             // A patch without a resourceVersion applies to every version.
-            "PATCH" if stale && !version(&body).is_null() => failed(409),
+            "PATCH" if is_stale && !version(&body).is_null() => failed(409),
             "PATCH" => {
                 merge(&mut object, &body, apply);
                 Some((200, self.put(path, object)))
@@ -97,11 +97,11 @@ impl FakeApi {
                 self.delete(path);
                 Some((200, object))
             }
-            _ => panic!("the fake does not know {}", request.line()),
+            _ => panic!("the fake does not support {}", request.line()),
         }
     }
 
-    /// The name of a new object, which the fake generates where only its beginning is given.
+    /// Name of a new object; generated if only a prefix is set.
     fn name(&self, object: &mut Value) -> String {
         let metadata = &mut object["metadata"];
         if let Some(prefix) = metadata["generateName"].as_str() {
@@ -164,7 +164,7 @@ fn failure(status: u16, method: &Method) -> Answer {
     (status, body)
 }
 
-/// Merges `patch` into `object` as a JSON merge patch. A server-side apply merges lists of named items by name as well.
+/// Merges `patch` into `object` as a JSON merge patch. A server-side apply also merges lists of named items by name.
 fn merge(object: &mut Value, patch: &Value, apply: bool) {
     match (object, patch) {
         (Value::Object(fields), Value::Object(patch)) => {
@@ -181,8 +181,8 @@ fn merge(object: &mut Value, patch: &Value, apply: bool) {
             if apply && patch.iter().all(|item| item["name"].is_string()) =>
         {
             for item in patch {
-                match items.iter_mut().find(|there| there["name"] == item["name"]) {
-                    Some(there) => merge(there, item, apply),
+                match items.iter_mut().find(|existing| existing["name"] == item["name"]) {
+                    Some(existing) => merge(existing, item, apply),
                     None => items.push(item.clone()),
                 }
             }

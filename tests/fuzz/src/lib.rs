@@ -1,5 +1,5 @@
 //! What is fuzzed: each function takes any bytes, hands them to a parser or a judge, and checks what must hold whatever
-//! they are. `cargo fuzz` runs them by coverage (`make fuzz`); `tests/program/fuzzed.rs` runs them on the seeds and on bytes by
+//! they are. `cargo fuzz` runs them by coverage (`make fuzz`); `tests/program/fuzz_targets.rs` runs them on the seeds and on bytes by
 //! chance, so that they cannot rot.
 
 use std::collections::BTreeMap;

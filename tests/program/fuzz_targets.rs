@@ -1,5 +1,5 @@
-//! The targets of the fuzzer on stable Rust: on their seeds, on changed seeds, and on what once was a fault. `make fuzz`
-//! runs the same functions for longer, by coverage.
+//! Fuzz targets on stable Rust: on their seeds, on mutated seeds, and on inputs of former faults. `make fuzz` runs the
+//! same functions for longer, guided by coverage.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests, and the targets themselves")]
 
 #[path = "../fuzz/src/lib.rs"]
@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 
-/// No input of a seed's size may take this long; one is judged in far less than a millisecond.
+/// Time limit of an input of a seed's size. A normal one takes far less than a millisecond.
 const SLOW: Duration = Duration::from_secs(1);
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -31,7 +31,7 @@ fn run(name: &str, target: targets::Run, bytes: &[u8]) {
 }
 
 #[test]
-fn targets_hold_on_seeds_and_near_them() {
+fn targets_pass_on_seeds_and_mutations() {
     for (name, target) in targets::TARGETS {
         let seeds = seeds(name);
         assert!(!seeds.is_empty(), "{name} has no seeds");
@@ -62,7 +62,7 @@ fn targets_hold_on_seeds_and_near_them() {
 }
 
 #[test]
-fn what_once_was_a_fault_is_none() {
+fn targets_pass_on_inputs_of_former_faults() {
     let signs = "-".repeat(1 << 20);
     for (name, bytes) in [
         ("units", signs.clone()),

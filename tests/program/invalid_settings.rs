@@ -1,9 +1,9 @@
-//! A start with five wrong settings of several sources, away from any cluster, and what it says.
+//! Error message of a start with five invalid settings from several sources, without a cluster.
 
 use crate::{finish, wva};
 
-/// The message on standard error.
-pub(crate) fn said() -> String {
+/// Standard error of the start.
+pub(crate) fn message() -> String {
     let mut start = wva(&["run", "--metrics-secure=perhaps"]);
     start.env_clear().envs([
         ("KUBECONFIG", "/no/such/file"),
