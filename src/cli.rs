@@ -53,7 +53,6 @@ fn default_of(setting: &Setting) -> String {
     setting.default.filter(|d| !d.is_empty()).map(|d| format!(" [default: {d}]")).unwrap_or_default()
 }
 
-/// Old flags of a setting.
 pub(crate) fn old_flags(setting: &'static Setting) -> impl Iterator<Item = &'static str> {
     setting.aliases.iter().filter_map(|a| if let Alias::Flag(f) = a { Some(*f) } else { None })
 }

@@ -98,7 +98,6 @@ impl Readiness {
         own.chain(self.synced.iter()).chain([("not shutting down", !self.stopping.is_cancelled())])
     }
 
-    /// Whether all checks pass.
     pub(crate) fn is_ready(&self) -> bool {
         self.iter().all(|(_, holds)| holds)
     }

@@ -10,7 +10,6 @@ use wva_webhook::{ClusterFacts, Index, Key, TargetReaders, TargetState};
 
 use crate::settings::Settings;
 
-/// Facts from watch caches.
 pub(crate) struct CacheFacts {
     synced: SyncStatus,
     variants: Index<OtherVariant>,

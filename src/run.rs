@@ -45,13 +45,11 @@ struct Process {
     caches: Caches,
     /// Progress of the decision cycles.
     progress: CycleProgress,
-    /// Readiness checks.
     checks: Vec<Check>,
     tasks: Tasks,
     signals: ShutdownSignals,
 }
 
-/// Clients of the API server.
 struct Clients {
     client: Client,
     /// Refuses writes while this replica does not lead.
@@ -69,7 +67,6 @@ struct LeaderState {
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// Metrics of this process.
 struct Metrics {
     registry: Registry,
     /// Series of variants, which only the leader exports.

@@ -74,7 +74,6 @@ pub(crate) struct CertificateFiles {
     pub(crate) key: String,
 }
 
-/// Settings of the admission server.
 #[derive(Clone, Debug)]
 pub(crate) struct Webhook {
     pub(crate) address: SocketAddr,
@@ -84,7 +83,6 @@ pub(crate) struct Webhook {
     pub(crate) policy: wva_rules::InstancePolicy,
 }
 
-/// Settings of the reconciler.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     pub(crate) prometheus: wva_controller::PrometheusConfig,
@@ -119,7 +117,6 @@ impl std::fmt::Debug for ZeroScaling {
     }
 }
 
-/// Settings of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) level: tracing::Level,

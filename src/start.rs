@@ -34,7 +34,6 @@ pub(crate) async fn load_settings(arguments: &ArgMatches) -> anyhow::Result<(Set
     Ok((settings, live))
 }
 
-/// Reads the current main ConfigMap.
 pub(crate) async fn read_main_map(sources: &Sources, retry_limit: RetryLimit) -> anyhow::Result<MainMap> {
     // The logger is set for this thread only; `block_on` stays on it.
     let _log = telemetry::init_for_thread(&sources.first_log());

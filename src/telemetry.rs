@@ -20,11 +20,9 @@ use wva_certs::Certs;
 
 use crate::settings::{Log, LogFormat};
 
-/// Log level of the running process.
 pub(crate) struct LogLevel(Handle<EnvFilter, Registry>);
 
 impl LogLevel {
-    /// Changes the level.
     pub(crate) fn set(&self, level: tracing::Level) {
         let filter = filter(level, &rust_log()).unwrap_or_else(|_| default_filter(level));
         if let Err(error) = self.0.reload(filter) {
@@ -164,7 +162,6 @@ impl Visit for FieldVisitor<'_> {
     }
 }
 
-/// Text of `wva --version`: version, revision and compiler.
 pub(crate) const LONG_VERSION: &str = concat!(
     env!("CARGO_PKG_VERSION"),
     " (revision ",
@@ -174,7 +171,6 @@ pub(crate) const LONG_VERSION: &str = concat!(
     ")"
 );
 
-/// Metric with version, revision and compiler.
 pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error> {
     let opts = prometheus::Opts::new("wva_build_info", "Version, revision and compiler of this process.");
     let info = prometheus::IntGaugeVec::new(opts, &["version", "revision", "rustc"])?;

@@ -31,7 +31,6 @@ use crate::{CertsConfig, events};
 /// the same time, the CA of a replica counts as trusted.
 const SETTLE: Duration = Duration::from_secs(10);
 
-/// The state of the task.
 pub(crate) struct CaTask {
     store: Store,
     config: CertsConfig,
@@ -39,13 +38,10 @@ pub(crate) struct CaTask {
     client: kube::Client,
     publisher: CertPublisher,
     known: watch::Sender<Option<CaState>>,
-    /// CA of the serving certificate.
     signed_by: Option<CaCert>,
     /// Number of requests to read the Secret, by the leader and by writers of bundles.
     read_requests: watch::Receiver<u64>,
-    /// Version of the Secret at the last read.
     revision: Option<u64>,
-    /// Time of the next check of the clock.
     check_at: Instant,
     /// Time of the next read and repair of the Secret. `None`: not needed.
     repair_at: Option<Instant>,
@@ -58,7 +54,6 @@ pub(crate) struct CaTask {
 type WatchEvent = Result<watcher::Event<Secret>, watcher::Error>;
 
 impl CaTask {
-    /// The task, and the rotation that runs while this replica leads.
     pub(crate) fn new(
         client: kube::Client,
         config: CertsConfig,
@@ -262,7 +257,6 @@ impl CaTask {
         }
     }
 
-    /// Time between two checks of the clock while `set` is in use.
     fn check_interval_for(&self, set: &CaSet) -> Duration {
         let serving = self.publisher.serving.life().map_or(MAX_CHECK_INTERVAL, check_interval);
         max_check_interval(&self.config).min(ca_check_interval(set)).min(serving)
@@ -274,7 +268,6 @@ fn revision(secret: &Secret) -> Option<u64> {
     secret.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-/// Maximum time between two checks of clock and Secret.
 fn max_check_interval(config: &CertsConfig) -> Duration {
     MAX_CHECK_INTERVAL.min(config.shortest_life() / CHECKS_PER_LIFE)
 }

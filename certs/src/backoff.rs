@@ -20,12 +20,10 @@ pub(crate) struct RepairBackoff {
 #[derive(Debug)]
 struct ClockWrite {
     at: Instant,
-    /// Delay that followed it.
     delay: Duration,
 }
 
 impl RepairBackoff {
-    /// Delay after a check at `now` that made `change`.
     pub(crate) fn delay_after(&mut self, change: Option<&Change>, now: Instant) -> Duration {
         if !change.and_then(Change::fault).is_some_and(crate::ca::CaFault::is_clock_dependent) {
             return FIRST_DELAY;

@@ -119,7 +119,6 @@ impl CaCert {
         self.not_after
     }
 
-    /// Whether the CA is valid at `now`.
     pub(crate) fn is_valid_at(&self, now: Timestamp) -> bool {
         self.not_before <= now && now < self.not_after
     }
@@ -130,7 +129,6 @@ impl CaCert {
         self.issued().checked_add(self.life() * 2 / 3).unwrap_or(self.not_after)
     }
 
-    /// Time from creation to expiry.
     pub(crate) fn life(&self) -> SignedDuration {
         self.not_after.duration_since(self.issued())
     }
@@ -280,7 +278,6 @@ impl Ca {
         Ok(cert.der().clone())
     }
 
-    /// Signs a certificate for `key`; returns it with its end of validity.
     fn sign(
         &self,
         key: &KeyPair,

@@ -15,7 +15,6 @@ use crate::rotation::Change;
 /// Time limit of a write. Events must not delay certificates.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Logs a change and creates its event.
 pub(crate) async fn emit(client: &kube::Client, secret: &Secret, change: &Change, at: Timestamp) {
     let (metadata, note) = (&secret.metadata, change.to_string());
     let namespace = metadata.namespace.as_deref().unwrap_or_default();

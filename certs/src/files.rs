@@ -16,9 +16,7 @@ use crate::serving::{ServingError, Span};
 use crate::state::CertPublisher;
 use crate::x509::{BadPem, Cert};
 
-/// CA file, in the directory of the other two.
 const CA_FILE: &str = "ca.crt";
-/// Time between two polls.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// Size limit of a file; a chain has a few kilobytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -89,18 +87,15 @@ struct PairContents {
     key: Vec<u8>,
 }
 
-/// The state of the task.
 pub(crate) struct Files {
     paths: Paths,
     clock: Clock,
     publisher: CertPublisher,
     /// Contents of the certificate and key files in use.
     in_use: Option<PairContents>,
-    /// CAs in the file.
     cas: Vec<Cert>,
     /// CAs of earlier contents, until they expire. Replicas with an older volume serve certificates of them.
     former: Vec<Cert>,
-    /// Faults of the last poll.
     logged: Vec<String>,
     /// A read that exceeded its time limit and still runs.
     pending_read: Option<JoinHandle<Result<Contents, FileFault>>>,
@@ -230,7 +225,6 @@ impl Files {
         self.publisher.publish(bundle, self.cas.first().map(|cert| cert.not_after));
     }
 
-    /// Logs new faults.
     fn log_faults(&mut self, faults: &[FileFault]) {
         let mut logged = Vec::new();
         for fault in faults {

@@ -19,7 +19,6 @@ pub(crate) fn data(fake: &FakeApi) -> BTreeMap<String, ByteString> {
     serde_json::from_value(fake.object(SECRET)["data"].clone()).unwrap()
 }
 
-/// Type and note of each created Event.
 pub(crate) fn notes(fake: &FakeApi) -> Vec<String> {
     let created = |request: &Request| request.path.ends_with("/events") && request.status == Some(201);
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
@@ -30,7 +29,6 @@ pub(crate) fn notes(fake: &FakeApi) -> Vec<String> {
         .collect()
 }
 
-/// Number of requests of `method` with response `status`.
 pub(crate) fn count(fake: &FakeApi, method: &str, status: u16) -> usize {
     fake.count(|request| request.method == method && request.status == Some(status))
 }

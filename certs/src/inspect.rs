@@ -83,7 +83,6 @@ pub fn fingerprint(der: &CertificateDer<'_>) -> String {
     })
 }
 
-/// A certificate of an input.
 struct InputCert<'a> {
     input: &'a InspectInput,
     /// Whether it is part of a chain below a serving certificate.
@@ -91,10 +90,8 @@ struct InputCert<'a> {
     cert: Cert,
 }
 
-/// A private key of an input.
 struct InputKey<'a> {
     input: &'a InspectInput,
-    /// Its public key, DER.
     public_key: Vec<u8>,
 }
 
@@ -211,7 +208,6 @@ impl<'a> Inspection<'a> {
         }
     }
 
-    /// Checks that each bundle has the current and the next CA.
     fn check_bundles(&mut self) {
         let signing: Vec<_> =
             self.certs.iter().filter(|c| [CA_CERT, NEXT_CA_CERT].contains(&&*c.input.name)).collect();

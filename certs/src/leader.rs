@@ -31,7 +31,6 @@ pub(crate) struct Leader {
     pub(crate) trust: TrustTracker,
     /// Number of requests to the task to read the Secret.
     pub(crate) read_requests: Arc<watch::Sender<u64>>,
-    /// Maximum time between two checks of the Secret.
     pub(crate) check: Duration,
     /// How long a consumer must have a bundle before it counts as trusted.
     pub(crate) settle: Duration,
@@ -70,13 +69,13 @@ impl Leader {
     }
 
     async fn lead(mut self, stop: &CancellationToken) {
-        let began = Instant::now();
-        let (mut check_at, mut earliest_step) = (began, began);
+        let term_start = Instant::now();
+        let (mut check_at, mut earliest_step) = (term_start, term_start);
         let mut backoff = Backoff::new(FIRST_DELAY, MAX_DELAY);
         loop {
             // `None`: the task ends with the process.
             let Some(known) = self.wait_known().await else { return stop.cancelled().await };
-            let trusted = self.trusted(&known, began);
+            let trusted = self.trusted(&known, term_start);
             let now = Instant::now();
             if now >= earliest_step && (now >= check_at || is_trusted(&known.set, &trusted)) {
                 if self.step(&known, &trusted, stop).await {
@@ -105,14 +104,14 @@ impl Leader {
     }
 
     /// Certificates that every consumer has had for the settle time.
-    fn trusted(&self, known: &CaState, began: Instant) -> Vec<CertificateDer<'static>> {
+    fn trusted(&self, known: &CaState, term_start: Instant) -> Vec<CertificateDer<'static>> {
         let settle = self.settle;
         // Without consumers, the time since the bundle was published decides.
-        if known.bundle_since.max(began).elapsed() < settle {
+        if known.bundle_since.max(term_start).elapsed() < settle {
             return Vec::new();
         }
         let all = known.set.certs().map(|cert| cert.der().clone()).collect();
-        self.trust.settled(all, began, settle)
+        self.trust.settled(all, term_start, settle)
     }
 
     /// Checks the Secret and takes a step if one is due. Returns false on failure.

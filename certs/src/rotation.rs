@@ -18,7 +18,6 @@ use rustls::pki_types::CertificateDer;
 use crate::ca::{Ca, CaCert, CaFault, SignError};
 use crate::set::{CaSet, MAX_PREVIOUS, ParsedSecret, is_removable};
 
-/// Role of a replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role<'a> {
     /// Only repairs.
@@ -30,10 +29,8 @@ pub(crate) enum Role<'a> {
     },
 }
 
-/// The replica that checks the Secret.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplicaView<'a> {
-    /// CAs that it has used so far.
     pub(crate) known: Option<&'a CaSet>,
     /// Whether it has known a CA for the settle time, so that others trust it. A replica that has just started may have
     /// one that no other replica knows, and adopts a valid one in the Secret instead.
@@ -41,7 +38,6 @@ pub(crate) struct ReplicaView<'a> {
     pub(crate) role: Role<'a>,
 }
 
-/// Input of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecretView<'a> {
     /// The Secret; `None` if it does not exist.
@@ -74,7 +70,6 @@ pub(crate) enum Change {
 }
 
 impl Change {
-    /// Fault that the change repairs.
     pub(crate) fn fault(&self) -> Option<&CaFault> {
         match self {
             Self::AnnouncedAgain(fault)
@@ -117,7 +112,6 @@ impl fmt::Display for Change {
     }
 }
 
-/// Decides the change of the Secret that is due.
 pub(crate) fn decide(view: SecretView<'_>) -> Option<Change> {
     match view.found {
         None => Some(view.change_without_secret()),

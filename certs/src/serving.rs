@@ -71,7 +71,6 @@ impl ServingCert {
         self.span.load().as_ref().is_none_or(|span| due(span))
     }
 
-    /// Lifetime of the certificate in use.
     pub(crate) fn life(&self) -> Option<SignedDuration> {
         self.span.load().as_ref().map(|span| span.not_after.duration_since(span.issued))
     }

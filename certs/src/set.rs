@@ -29,12 +29,10 @@ pub(crate) const MAX_PREVIOUS: usize = 4;
 /// valid and would write it back otherwise.
 const EXPIRED_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Whether to remove a previous CA from the Secret.
 pub(crate) fn is_removable(cert: &CaCert, now: Timestamp) -> bool {
     now.duration_since(cert.not_after()) >= EXPIRED_GRACE
 }
 
-/// Data of a Secret.
 pub(crate) type Data = BTreeMap<String, ByteString>;
 
 /// CAs in use.
@@ -99,7 +97,6 @@ impl CaSet {
         self.next.is_some() == other.next.is_some() && self.certs().eq(other.certs())
     }
 
-    /// All certificates: current, next, previous.
     pub(crate) fn certs(&self) -> impl Iterator<Item = &CaCert> {
         let next = self.next.iter().map(|ca| ca.cert());
         std::iter::once(self.current.cert()).chain(next).chain(&self.previous)
@@ -118,7 +115,6 @@ pub(crate) struct ParsedSecret {
     /// soon and must stay trusted.
     pub(crate) early_next: Option<CaCert>,
     pub(crate) previous: Vec<CaCert>,
-    /// Fault of the previous CAs' entry.
     pub(crate) previous_fault: Option<CaFault>,
 }
 
@@ -142,7 +138,6 @@ impl ParsedSecret {
         found
     }
 
-    /// The next CA must not be the current one.
     fn reject_duplicate_next(&mut self) {
         if let (Some(Ok(next)), Some(current)) = (&self.next, &self.current_cert)
             && next.cert() == current
@@ -175,7 +170,6 @@ impl ParsedSecret {
         }
     }
 
-    /// The next CA if it is valid.
     pub(crate) fn valid_next(&self) -> Option<&Arc<Ca>> {
         self.next.as_ref().and_then(|next| next.as_ref().ok())
     }

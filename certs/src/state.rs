@@ -22,11 +22,9 @@ pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
 pub(crate) const FIRST_DELAY: Duration = Duration::from_secs(1);
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(30);
 
-/// The CA as this replica knows it.
 #[derive(Clone, Debug)]
 pub(crate) struct CaState {
     pub(crate) set: Arc<CaSet>,
-    /// Time of the last change of the bundle.
     pub(crate) bundle_since: Instant,
     /// Number of the last read request that was served. Events of the watch serve none, because it can be behind.
     pub(crate) served_request: u64,
@@ -35,7 +33,6 @@ pub(crate) struct CaState {
 }
 
 impl CaState {
-    /// View of the replica that has this state.
     pub(crate) fn replica<'a>(&'a self, role: Role<'a>, settle: Duration) -> ReplicaView<'a> {
         let trusted_ca_established = self.known_since.elapsed() >= settle;
         ReplicaView { known: Some(&self.set), trusted_ca_established, role }

@@ -76,7 +76,6 @@ pub(crate) enum StoreError {
 pub(crate) struct EnsuredSecret {
     pub(crate) set: CaSet,
     pub(crate) secret: Secret,
-    /// Change that was written.
     pub(crate) change: Option<Change>,
 }
 
@@ -103,12 +102,10 @@ impl Store {
         Self { api, namespace: namespace.to_owned(), name: name.to_owned(), ca_lifetime, clock }
     }
 
-    /// The same Secret with another client.
     pub(crate) fn with_client(self, client: kube::Client) -> Self {
         Self { api: Api::namespaced(client, &self.namespace), ..self }
     }
 
-    /// API of Secrets in the store's namespace.
     pub(crate) fn api(&self) -> &Api<Secret> {
         &self.api
     }

@@ -10,13 +10,11 @@ use rustls::pki_types::pem::PemObject;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Bundle of one consumer.
 #[derive(Clone, Debug)]
 struct ReportedBundle {
     certs: Vec<CertificateDer<'static>>,
     /// Time since which every report had these certificates.
     since: Instant,
-    /// Time of the last report.
     reported: Instant,
 }
 
@@ -37,15 +35,15 @@ impl TrustTracker {
         TrustReporter { consumer, tracker: self.clone() }
     }
 
-    /// Those of `certs` that every consumer has had for `settle`, with a report after `began`.
+    /// Those of `certs` that every consumer has had for `settle`, with a report after `term_start`.
     pub(crate) fn settled(
         &self,
         mut certs: Vec<CertificateDer<'static>>,
-        began: Instant,
+        term_start: Instant,
         settle: Duration,
     ) -> Vec<CertificateDer<'static>> {
         for bundle in self.0.borrow().values() {
-            let bundle = bundle.as_ref().filter(|b| b.reported >= began && b.since.elapsed() >= settle);
+            let bundle = bundle.as_ref().filter(|b| b.reported >= term_start && b.since.elapsed() >= settle);
             certs.retain(|cert| bundle.is_some_and(|b| b.certs.contains(cert)));
         }
         certs
@@ -104,8 +102,8 @@ mod tests {
         let (one, both) =
             (cas[0].cert().pem().to_owned(), format!("{}{}", cas[1].cert().pem(), cas[0].cert().pem()));
         let tracker = TrustTracker::new();
-        let began = Instant::now();
-        let settled = || tracker.settled(ders.clone(), began, SETTLE);
+        let term_start = Instant::now();
+        let settled = || tracker.settled(ders.clone(), term_start, SETTLE);
         assert_eq!(settled(), ders, "there are no consumers");
 
         let (a, b) = (tracker.add("a"), tracker.add("b"));

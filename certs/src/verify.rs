@@ -10,7 +10,6 @@ use x509_parser::prelude::X509Certificate;
 use crate::ca::{Ca, CaDefect, SignError};
 use crate::x509::verify;
 
-/// Name of the test certificate.
 const NAME: &str = "test.invalid";
 /// Lifetime of the test certificate, which is never served.
 const LIFE: Duration = Duration::from_mins(1);

@@ -21,7 +21,6 @@ use token_bucket::TokenBucket;
 pub use peer::Peer;
 pub use request_header::{RequestHeader, RequestHeaderError};
 
-/// Lifetime of a review in the cache.
 const CACHE_LIFETIME: Duration = Duration::from_mins(1);
 /// How long an earlier permission counts while the API server is unreachable.
 const OUTAGE_GRACE: Duration = Duration::from_mins(10);
@@ -125,7 +124,6 @@ pub struct DelegatedAuth {
     rejected_tokens: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
     reviewer: Reviewer,
-    /// Rate limit on reviews of unknown tokens.
     unknown_tokens: TokenBucket,
 }
 

@@ -12,11 +12,9 @@ use kube::runtime::watcher::Event;
 /// The objects of one namespace.
 #[derive(Debug, PartialEq)]
 struct Objects<V, I> {
-    /// Values by name.
     values: BTreeMap<Box<str>, V>,
     /// Keys by name. Each key is shared with `names` to save memory.
     keys: BTreeMap<Box<str>, Box<[Arc<I>]>>,
-    /// Names by key, in order.
     names: BTreeMap<Arc<I>, Vec<Box<str>>>,
 }
 
@@ -27,7 +25,6 @@ impl<V, I> Default for Objects<V, I> {
 }
 
 impl<V, I: Ord> Objects<V, I> {
-    /// Replaces the keys of an object.
     fn index(&mut self, name: &str, keys: Vec<I>) {
         let before = self.keys.get(name).into_iter().flat_map(|keys| keys.iter());
         if before.map(AsRef::as_ref).eq(&keys) {
@@ -47,7 +44,6 @@ impl<V, I: Ord> Objects<V, I> {
         }
     }
 
-    /// Adds a name to a key and returns the shared key.
     fn add_name(&mut self, key: I, name: &str) -> Arc<I> {
         let key = self.names.get_key_value(&key).map_or_else(|| Arc::new(key), |(key, _)| key.clone());
         let names = self.names.entry(key.clone()).or_default();
@@ -281,7 +277,6 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
     }
 }
 
-/// Namespace and name.
 fn id<K: Resource>(object: &K) -> (&str, &str) {
     let meta = object.meta();
     (meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())

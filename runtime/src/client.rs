@@ -69,7 +69,6 @@ fn new_client(mut config: kube::Config, limit: Option<Duration>) -> Result<Clien
     Ok(limit.map_or_else(|| client.clone(), |limit| with_timeout(&client, limit)))
 }
 
-/// Wraps a client in a timeout that includes its retries.
 fn with_timeout(client: &Client, limit: Duration) -> Client {
     let inner = client.clone();
     let service = tower::service_fn(move |request: Request<Body>| {

@@ -78,7 +78,6 @@ pub(crate) async fn accept<F>(
     }
 }
 
-/// Connection slots of a server.
 #[derive(Debug)]
 struct Slots {
     served: &'static str,
@@ -109,7 +108,6 @@ struct Connection {
 pub(crate) struct ConnectionSlot {
     id: u64,
     slots: Arc<Slots>,
-    /// Cancelled when the slot is given to another connection.
     evicted: CancellationToken,
 }
 
@@ -176,7 +174,6 @@ impl Table {
 }
 
 impl ConnectionSlot {
-    /// Records the start of a request. Returns whether the connection is kept.
     pub(crate) fn record_use(&self) -> bool {
         let mut table = self.slots.table();
         let Some(kept) = table.kept.get_mut(&self.id) else { return false };

@@ -44,7 +44,6 @@ impl InterruptionLogger {
         }
     }
 
-    /// Message with verb, resource and cause.
     fn failure(&self, error: &Error) -> String {
         let verb = if matches!(error, Error::InitialListFailed(_)) { "list" } else { "watch" };
         let resource = self.task.strip_prefix("watch of ").unwrap_or(self.task);

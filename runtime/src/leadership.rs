@@ -37,7 +37,6 @@ pub struct Leadership {
 struct State {
     /// Holder of the Lease when it was last read.
     holder: Option<String>,
-    /// Term of this replica, while it leads.
     term: Option<Term>,
 }
 

@@ -19,7 +19,6 @@ use wva_scaling::{Decision, VariantKey};
 /// Header with the cycle of a response, to match explanation and snapshot.
 const CYCLE_HEADER: &str = "wva-cycle";
 
-/// Router of both paths.
 pub(crate) fn debug_router(published: Reader, leadership: Leadership) -> Router {
     Router::new()
         .route("/explain", get(explain))

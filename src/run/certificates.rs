@@ -9,7 +9,6 @@ use super::{Process, run_to_end};
 use crate::settings::{CertificateFiles, Certificates};
 use crate::telemetry;
 
-/// Serving certificates of the endpoints.
 pub(super) struct ServingCerts {
     serving: Option<Certs>,
     /// Certificates of the metrics endpoint, if it has its own files.
@@ -22,7 +21,6 @@ impl ServingCerts {
         self.serving.as_ref().context("no serving certificate: WVA_CERT_MODE is off")
     }
 
-    /// Certificates of the metrics endpoint.
     pub(super) fn metrics(&self) -> anyhow::Result<&Certs> {
         self.metrics.as_ref().map_or_else(|| self.serving(), Ok)
     }

@@ -23,7 +23,6 @@ pub(super) struct ReloadTargets {
 }
 
 impl Process {
-    /// Applies each change of the main ConfigMap.
     pub(super) fn watch_main_map(&mut self, mut live: LiveSettings, targets: ReloadTargets) {
         let map = live.main_map();
         let maps = wva_controller::main_map(self.clients.client.clone(), &map.namespace, &map.name);
@@ -54,7 +53,6 @@ impl ReloadTargets {
     }
 }
 
-/// Reports settings changes in log and events.
 struct ConfigChangeLogger {
     /// Queue of events for the leader.
     leader_events: LeaderEvents,

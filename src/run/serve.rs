@@ -45,10 +45,8 @@ impl Process {
     }
 }
 
-/// Time between two checks of readiness.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Readiness of this replica for reviews.
 pub(super) struct Readiness(Arc<endpoints::Readiness>);
 
 impl Readiness {

@@ -18,7 +18,6 @@ const TASK_TIMEOUT: Duration = Duration::from_secs(20);
 const FAILED_STOPPING_TIME: Duration = Duration::from_secs(1);
 const FAILED_TASK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Reason of a shutdown.
 enum Reason {
     Signal(EndSignal),
     /// A required task has ended.

@@ -7,7 +7,6 @@ use wva_rules::InstancePolicy;
 /// Choices of a setting with their values. The default is first.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
 
-/// Mode of the serving certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CertMode {
     /// `Files` if a directory is set, else `SelfSigned`.
@@ -17,7 +16,6 @@ pub(super) enum CertMode {
     Off,
 }
 
-/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     /// Text on a terminal, else JSON.

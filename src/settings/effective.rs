@@ -10,11 +10,9 @@ use super::raw::Source;
 /// Column of the source, if the value is not longer.
 const WIDTH: usize = 72;
 
-/// Effective settings as text.
 pub(crate) struct EffectiveSettings {
     /// Settings that are set, each with its source.
     pub(crate) given: String,
-    /// Settings with their default.
     pub(crate) defaults: String,
 }
 
@@ -34,7 +32,6 @@ impl Settings {
         out
     }
 
-    /// Effective settings, for the log.
     pub(crate) fn effective(&self) -> EffectiveSettings {
         let (mut given, mut defaults) = (Vec::new(), Vec::new());
         for setting in SETTINGS {

@@ -49,7 +49,6 @@ pub(crate) struct MainMap {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Namespace and name of a ConfigMap.
 #[derive(Clone, Debug)]
 pub(crate) struct MapName {
     pub(crate) namespace: String,
@@ -124,7 +123,7 @@ impl MainMap {
 pub(super) fn config_file(path: &str) -> anyhow::Result<MapText> {
     let context = || {
         format!(
-            "found {path:?}: the file is not readable; name one with the keys of the main ConfigMap, or none"
+            "{path:?} is not a valid config file; use a YAML map with keys of the main ConfigMap, or unset CONFIG_FILE"
         )
     };
     let size = std::fs::metadata(path).with_context(context)?.len();

@@ -16,7 +16,6 @@ use super::sources::{Sources, nested_error};
 #[derive(Debug)]
 pub(crate) struct LiveSettings {
     sources: Sources,
-    /// Last applied map.
     map: MainMap,
     /// Texts of the map; if its entry `config.yaml` is not valid, with the last valid keys of that entry.
     text: MapText,
@@ -66,7 +65,6 @@ impl LiveSettings {
         Self { sources, map, text, current, pending_restart: BTreeMap::new(), invalid: Vec::new() }
     }
 
-    /// Namespace and name of the map.
     pub(crate) fn main_map(&self) -> MapName {
         self.sources.main_map()
     }

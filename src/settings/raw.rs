@@ -47,7 +47,6 @@ impl fmt::Display for Source {
     }
 }
 
-/// An invalid setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key} ({value_source}): {problem}")]
 pub(crate) struct InvalidSetting {
@@ -58,7 +57,6 @@ pub(crate) struct InvalidSetting {
     pub(super) is_from_command: bool,
 }
 
-/// A value in use.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SettingValue {
     pub(crate) value: Value,

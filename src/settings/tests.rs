@@ -325,9 +325,9 @@ fn reports_unreadable_files_with_other_errors() {
         error(&["--config-file=/no/such/file"], &serde_json::json!({"V": "x", "config.yaml": "a: [1"}));
     for part in [
         "3 invalid settings",
-        "CONFIG_FILE (flag --config-file): found \"/no/such/file\"",
-        "V (ConfigMap key V): found \"x\"",
-        "config.yaml (ConfigMap key config.yaml): ",
+        "CONFIG_FILE (flag --config-file): \"/no/such/file\" is not a valid config file",
+        "V (ConfigMap key V): \"x\" is not valid",
+        "config.yaml (ConfigMap key config.yaml): invalid YAML",
     ] {
         assert!(message.contains(part), "{part} is not in:\n{message}");
     }

@@ -88,11 +88,11 @@ fn start_names_every_invalid_setting_and_ends_with_1() {
 fn five_invalid_settings_are_one_message() {
     let parts = [
         "5 invalid settings:\n",
-        "METRICS_SECURE (flag --metrics-secure): found \"perhaps\": write true or false",
-        "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" lacks a unit",
-        "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): found \"ftp://user:***@prometheus\"",
+        "METRICS_SECURE (flag --metrics-secure): \"perhaps\" is not valid; use true or false",
+        "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" has no valid unit",
+        "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): \"ftp://user:***@prometheus\" is not valid",
         "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): found LEADER_ELECTION_LEASE_DURATION=10s",
-        "CONFIG_FILE (environment CONFIG_FILE): found \"/no/such/file\"",
+        "CONFIG_FILE (environment CONFIG_FILE): \"/no/such/file\" is not a valid config file",
     ];
     assert_contains(&invalid_settings::message(), &parts);
 }

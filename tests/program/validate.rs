@@ -272,11 +272,11 @@ fn validates_other_documents_of_a_broken_file() {
 fn marks_a_misspelt_key() {
     let input = FINE.replace("modelID: m", "modelID: m, modelId: m");
     assert_eq!(json(&["-"], &input)["findings"][0]["field"], "spec.modelId");
-    let told = "warning[WVA-VA-059]: spec.modelId: there is no such field; it is ignored: modelID?";
-    let said = validate(&["-"], &input).prints(&[told]).stdout;
+    let warning = "warning[WVA-VA-059]: spec.modelId: unknown field, ignored; did you mean modelID?";
+    let output = validate(&["-"], &input).prints(&[warning]).stdout;
     let (line, caret) =
-        (said.lines().find(|l| l.contains("modelId: m")), said.lines().find(|l| l.contains('^')));
-    assert_eq!(line.unwrap().find("modelId: m").unwrap(), caret.unwrap().find('^').unwrap(), "{said}");
+        (output.lines().find(|l| l.contains("modelId: m")), output.lines().find(|l| l.contains('^')));
+    assert_eq!(line.unwrap().find("modelId: m").unwrap(), caret.unwrap().find('^').unwrap(), "{output}");
 }
 
 /// Documents of a sample in `config/samples`.

@@ -110,15 +110,15 @@ async fn repairs_the_secret_with_the_ca_in_use() {
     let in_use = data(&fake)[CA_CERT].0.clone();
     let garbage = BTreeMap::from([(CA_CERT.to_owned(), ByteString(b"garbage".to_vec()))]);
     let other = generate(DAY * 200, running.now());
-    let spoils: [(&str, &dyn Fn()); 4] = [
+    let corruptions: [(&str, &dyn Fn()); 4] = [
         ("the Secret does not exist", &|| fake.delete(SECRET)),
         ("not exactly one X.509 certificate", &|| put_data(&fake, &garbage)),
         ("is missing or empty", &|| put_data(&fake, &BTreeMap::new())),
         ("another CA", &|| put_data(&fake, &other.to_secret_data())),
     ];
-    for (fault, spoil) in spoils {
+    for (fault, corrupt) in corruptions {
         let before = notes(&running.fake).len();
-        spoil();
+        corrupt();
         running.until(|| notes(&fake).len() > before).await;
         let data = data(&fake);
         assert_eq!(data[CA_CERT].0, in_use, "{fault}: the CA in use");
@@ -199,8 +199,8 @@ async fn waits_for_an_unavailable_api_server() {
 
 /// A clock that follows tokio's.
 fn running_clock() -> Clock {
-    let began = Instant::now();
-    Arc::new(move || wall() + SignedDuration::try_from(began.elapsed()).unwrap())
+    let started = Instant::now();
+    Arc::new(move || wall() + SignedDuration::try_from(started.elapsed()).unwrap())
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,7 +68,7 @@ impl Cas {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "rows of tables have it next to an absent Secret")]
-    fn spoilt(&self, text: &str, entry: &str, value: &str) -> Option<Data> {
+    fn corrupted(&self, text: &str, entry: &str, value: &str) -> Option<Data> {
         let mut data = self.set(text).to_secret_data();
         data.insert(entry.to_owned(), ByteString(value.as_bytes().to_vec()));
         Some(data)
@@ -106,7 +106,7 @@ impl Cas {
 #[test]
 fn replica_never_drops_a_known_ca_at_once() {
     let cas = Cas::with_life("knpf");
-    let spoilt = |text, entry, value| cas.spoilt(text, entry, value);
+    let corrupted = |text, entry, value| cas.corrupted(text, entry, value);
     let garbage = || CaFault::NotACertificate { entry: CA_CERT };
     let no_key = || CaFault::Missing { entry: CA_KEY };
     let other_key = cas.set("f").current.key_pem();
@@ -114,10 +114,10 @@ fn replica_never_drops_a_known_ca_at_once() {
         ("deleted", None, "k<p", Restored(CaFault::NoSecret), "k>*<p"),
         ("deleted in a rotation", None, "k>n", Restored(CaFault::NoSecret), "k>n"),
         ("emptied", Some(Data::new()), "k<p", Restored(CaFault::Missing { entry: CA_CERT }), "k>*<p"),
-        ("garbage", spoilt("k>n", CA_CERT, "garbage"), "k<p", Restored(garbage()), "k>n<p"),
+        ("garbage", corrupted("k>n", CA_CERT, "garbage"), "k<p", Restored(garbage()), "k>n<p"),
         (
             "another's key",
-            spoilt("k", CA_KEY, &other_key),
+            corrupted("k", CA_KEY, &other_key),
             "k<p",
             Restored(CaFault::KeyMismatch { entry: CA_KEY }),
             "k>*<p",
@@ -127,17 +127,17 @@ fn replica_never_drops_a_known_ca_at_once() {
         // An old Secret from a backup, without a current CA.
         (
             "what is known as the next one",
-            spoilt("p>k", CA_CERT, "garbage"),
+            corrupted("p>k", CA_CERT, "garbage"),
             "k<p",
             PromotedAtOnce(garbage()),
             "k<p",
         ),
         ("nothing is known or found", None, "", Change::Created, "*"),
         // The previous one goes as well: a replica that uses it would consider the new one announced.
-        ("garbage, nothing is known", spoilt("k<p", CA_CERT, "garbage"), "", Replaced(garbage()), "*"),
+        ("garbage, nothing is known", corrupted("k<p", CA_CERT, "garbage"), "", Replaced(garbage()), "*"),
         // The old one is not in the Secret, so that a replica that still has the key writes it back.
-        ("no key, nothing is known", spoilt("k", CA_KEY, ""), "", Replaced(no_key()), "*"),
-        ("no key, the next one is good", spoilt("k>n", CA_KEY, ""), "", PromotedAtOnce(no_key()), "n"),
+        ("no key, nothing is known", corrupted("k", CA_KEY, ""), "", Replaced(no_key()), "*"),
+        ("no key, the next one is good", corrupted("k>n", CA_KEY, ""), "", PromotedAtOnce(no_key()), "n"),
     ];
     for (what, secret, known, change, after) in rows {
         cas.check(what, secret.as_ref(), known, (start(), None), Some((change, after)));
@@ -162,9 +162,9 @@ fn adopts_a_secret_that_has_the_known_ca() {
 #[test]
 fn replica_that_missed_a_rotation_restores_its_ca() {
     let cas = Cas::with_life("kn");
-    let spoilt = ParsedSecret::read(&cas.spoilt("n<k", CA_CERT, "garbage").unwrap(), start());
+    let corrupted = ParsedSecret::read(&cas.corrupted("n<k", CA_CERT, "garbage").unwrap(), start());
     let new = ReplicaView { known: None, trusted_ca_established: false, role: Role::Follower };
-    let view = SecretView { found: Some(&spoilt), replica: new, now: start() };
+    let view = SecretView { found: Some(&corrupted), replica: new, now: start() };
     let fresh = || Ok(Ca::generate(LIFE, start()).unwrap());
     let replaced = view.set_after(&decide(view).unwrap(), fresh).unwrap().to_secret_data();
     let want = (Restored(CaFault::Unannounced), "k>*<n");
@@ -192,19 +192,19 @@ fn only_the_leader_takes_the_three_steps() {
     let rows = [
         ("not due", cas.secret("k"), 19, "k", None),
         ("due", cas.secret("k"), 20, "k", Some((Change::Announced, "k>*"))),
-        ("not seen", cas.secret("k>n"), 20, "k", None),
-        ("the current one not seen", cas.secret("k>n"), 20, "n", None),
-        ("seen", cas.secret("k>n"), 20, "kn", Some((Change::Promoted, "n<k"))),
+        ("not trusted", cas.secret("k>n"), 20, "k", None),
+        ("the current one not trusted", cas.secret("k>n"), 20, "n", None),
+        ("trusted", cas.secret("k>n"), 20, "kn", Some((Change::Promoted, "n<k"))),
         (
-            "the next one spoilt",
-            cas.spoilt("k>n", NEXT_CA_CERT, "garbage"),
+            "the next one corrupted",
+            cas.corrupted("k>n", NEXT_CA_CERT, "garbage"),
             20,
             "k",
             Some((AnnouncedAgain(garbage(NEXT_CA_CERT)), "k>*")),
         ),
         (
-            "the next one's key spoilt",
-            cas.spoilt("k>n", NEXT_CA_KEY, ""),
+            "the next one's key corrupted",
+            cas.corrupted("k>n", NEXT_CA_KEY, ""),
             1,
             "k",
             Some((AnnouncedAgain(no_key), "k>*")),
@@ -221,7 +221,7 @@ fn only_the_leader_takes_the_three_steps() {
         ("expired", cas.secret("k<p"), 2, "", Some((Change::Forgot, "k"))),
         (
             "garbage as previous",
-            cas.spoilt("k>n", PREVIOUS_CA_CERT, "garbage"),
+            cas.corrupted("k>n", PREVIOUS_CA_CERT, "garbage"),
             0,
             "",
             Some((Change::Dropped(garbage(PREVIOUS_CA_CERT)), "k>n")),

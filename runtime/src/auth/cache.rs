@@ -16,7 +16,6 @@ pub(super) struct Cache<K, V> {
 
 struct Entries<K, V> {
     values: HashMap<K, (Instant, V)>,
-    /// Keys in order of insertion.
     order: VecDeque<K>,
 }
 

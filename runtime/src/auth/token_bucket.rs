@@ -9,7 +9,6 @@ use tokio::time::Instant;
 pub(super) struct TokenBucket {
     size: u32,
     interval: Duration,
-    /// Time at which the bucket is full again.
     full_at: Mutex<Instant>,
 }
 

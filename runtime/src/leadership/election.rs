@@ -19,9 +19,7 @@ use crate::repeats::RepeatCounter;
 
 /// Time for the work of a term to end before the Lease is released anyway.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Minimum time limit of one call to the API server.
 const MIN_CALL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Pause before the next attempt after a write conflict.
 const CONFLICT_RETRY: Duration = Duration::from_millis(50);
 /// A process that has just started creates a missing Lease only after this time. A leader whose Lease was deleted
 /// re-creates it as soon as its watch reports the deletion.
@@ -83,15 +81,11 @@ struct ElectionTask {
     /// Time of this process's last attempt to acquire the Lease. With the name it identifies the process's own Lease,
     /// even if the answer was lost. The name alone does not: another process may have the same.
     acquired: Option<MicroTime>,
-    /// Failed attempts to read or acquire the Lease.
     failures: RepeatCounter,
 }
 
-/// A Lease that this replica acquired.
 struct AcquiredLease {
-    /// As it was written.
     lease: Lease,
-    /// Start of the write.
     at: Moment,
 }
 
@@ -105,7 +99,6 @@ enum RenewError {
     Call(CallError),
 }
 
-/// Why a term ended.
 enum TermEnd {
     Stopping,
     Lost,

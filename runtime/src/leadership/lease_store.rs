@@ -14,12 +14,10 @@ use tokio::time::timeout;
 use super::lease;
 use crate::api_call::root_cause;
 
-/// Access to one Lease.
 pub(super) struct LeaseStore {
     api: Api<Lease>,
     namespace: String,
     name: String,
-    /// Time limit of one call.
     limit: Duration,
 }
 

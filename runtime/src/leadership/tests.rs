@@ -74,9 +74,9 @@ fn start(api: &FakeApi, name: &str) -> Replica {
         takeover_delay: 3 * SECOND,
     };
     let ahead = Arc::new(AtomicU64::new(STARTED.fetch_add(1, Ordering::Relaxed)));
-    let (began, shift) = (Instant::now(), ahead.clone());
+    let (started, shift) = (Instant::now(), ahead.clone());
     let clock = Arc::new(move || {
-        let passed = began.elapsed() + Duration::from_millis(shift.load(Ordering::Relaxed));
+        let passed = started.elapsed() + Duration::from_millis(shift.load(Ordering::Relaxed));
         Timestamp::from_second(1_800_000_000).unwrap() + passed
     });
     let (leadership, task) = elect(api.client_named(name), election, clock, stopping.clone());
@@ -85,12 +85,12 @@ fn start(api: &FakeApi, name: &str) -> Replica {
 
 /// Waits until the condition holds, in steps of 10 ms, and returns the time it took. Panics after `max`.
 async fn within(max: Duration, holds: impl Fn() -> bool) -> Duration {
-    let began = Instant::now();
+    let started = Instant::now();
     while !holds() {
-        assert!(began.elapsed() <= max, "not within {max:?}");
+        assert!(started.elapsed() <= max, "not within {max:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    began.elapsed()
+    started.elapsed()
 }
 
 /// Checks for a while that at most one replica leads.
@@ -100,9 +100,9 @@ async fn never_two(replicas: &[Replica], long: Duration) {
 
 /// Checks a condition for a while.
 async fn always(long: Duration, holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while began.elapsed() < long {
-        assert!(holds(), "after {:?}", began.elapsed());
+    let started = Instant::now();
+    while started.elapsed() < long {
+        assert!(holds(), "after {:?}", started.elapsed());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -131,12 +131,12 @@ async fn partitioned_leader_stops_before_another_starts() {
     let api = api();
     let replicas = two(&api).await;
     cut_off(&api, "a");
-    let began = Instant::now();
+    let started = Instant::now();
     within(RENEW + SECOND, || !replicas[0].leadership.is_leader()).await;
-    assert!(began.elapsed() <= RENEW, "counted from its last renewal");
+    assert!(started.elapsed() <= RENEW, "counted from its last renewal");
     assert!(!replicas[1].leadership.is_leader());
     within(LEASE + SECOND, || replicas[1].leadership.is_leader()).await;
-    assert!(began.elapsed() <= LEASE + RETRY + SECOND, "{:?}", began.elapsed());
+    assert!(started.elapsed() <= LEASE + RETRY + SECOND, "{:?}", started.elapsed());
     heal(&api);
     never_two(&replicas, 3 * LEASE).await;
     assert_eq!(holder(&api), "b");
@@ -145,12 +145,12 @@ async fn partitioned_leader_stops_before_another_starts() {
 #[tokio::test(start_paused = true)]
 async fn partitioned_leader_without_successor_leads_again() {
     let api = api();
-    let alone = start(&api, "a");
-    within(2 * SECOND, || alone.leadership.is_leader()).await;
+    let replica = start(&api, "a");
+    within(2 * SECOND, || replica.leadership.is_leader()).await;
     cut_off(&api, "a");
-    within(RENEW + SECOND, || !alone.leadership.is_leader()).await;
+    within(RENEW + SECOND, || !replica.leadership.is_leader()).await;
     heal(&api);
-    within(RETRY + 2 * SECOND, || alone.leadership.is_leader()).await;
+    within(RETRY + 2 * SECOND, || replica.leadership.is_leader()).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,11 +169,11 @@ async fn released_lease_is_acquired_at_the_next_poll() {
         held.run_while_leading(&worker, slow).await
     });
     tokio::time::sleep(SECOND).await;
-    let began = Instant::now();
+    let started = Instant::now();
     first.stopping.cancel();
     assert!(!first.leadership.is_leader(), "it stops acting at once");
     within(SECOND + RETRY + SECOND, || second.leadership.is_leader()).await;
-    assert!(began.elapsed() >= SECOND, "not before its work had ended");
+    assert!(started.elapsed() >= SECOND, "not before its work had ended");
     work.await.unwrap().unwrap();
     first.election.await.unwrap();
 }

@@ -99,7 +99,7 @@ fn invalid_setting_keeps_its_value_and_others_change() {
     assert_eq!(update.engine.interval, Duration::from_secs(90));
     assert_eq!(update.engine.decision_hold, Duration::from_mins(3), "last value of the invalid entry");
     let found = problems(&update);
-    assert!(found[0].starts_with("config.yaml (ConfigMap key config.yaml): "), "{found:?}");
+    assert!(found[0].starts_with("config.yaml (ConfigMap key config.yaml): invalid YAML"), "{found:?}");
     assert!(found[1].starts_with("GLOBAL_OPT_INTERVAL (ConfigMap key GLOBAL_OPT_INTERVAL): "), "{found:?}");
     let again = json!({"GLOBAL_OPT_INTERVAL": "soon", "config.yaml": "a: [1"});
     let update = live.apply(map(&again)).unwrap();

@@ -20,11 +20,11 @@ struct Fleet {
     /// Bundles of the two consumers.
     bundles: Arc<Mutex<[Vec<u8>; 2]>>,
     term: CancellationToken,
-    began: Instant,
+    started: Instant,
 }
 
-fn wall(began: Instant) -> Timestamp {
-    super::wall() + SignedDuration::try_from(began.elapsed()).unwrap()
+fn wall(started: Instant) -> Timestamp {
+    super::wall() + SignedDuration::try_from(started.elapsed()).unwrap()
 }
 
 impl Fleet {
@@ -34,7 +34,7 @@ impl Fleet {
             replicas: Vec::new(),
             bundles: Arc::default(),
             term: CancellationToken::new(),
-            began: Instant::now(),
+            started: Instant::now(),
         };
         for _ in 0..replicas {
             fleet.add();
@@ -45,9 +45,9 @@ impl Fleet {
     }
 
     fn add(&mut self) {
-        let (began, shutdown) = (self.began, CancellationToken::new());
+        let (started, shutdown) = (self.started, CancellationToken::new());
         let config = CertsConfig { ca_lifetime: HOUR, cert_lifetime: HOUR / 2, ..config() };
-        let clock: Clock = Arc::new(move || wall(began));
+        let clock: Clock = Arc::new(move || wall(started));
         let (certs, task) = Certs::start(self.fake.client(), config, clock, shutdown.clone()).unwrap();
         tokio::spawn(task);
         self.replicas.push((certs, shutdown));
@@ -93,7 +93,7 @@ impl Fleet {
     }
 
     fn check(&self) {
-        let (now, bundles) = (wall(self.began), self.bundles.lock().unwrap().clone());
+        let (now, bundles) = (wall(self.started), self.bundles.lock().unwrap().clone());
         for (index, (certs, _)) in self.replicas.iter().enumerate() {
             for (consumer, bundle) in bundles.iter().enumerate() {
                 // A replica that has just started has no certificate and is not ready.
@@ -148,7 +148,7 @@ async fn rotates_three_times_with_changing_leaders() {
 #[tokio::test(start_paused = true)]
 async fn no_review_fails_while_the_secret_is_destroyed() {
     let fleet = Fleet::start(3).await;
-    let now = || wall(fleet.began);
+    let now = || wall(fleet.started);
     let ca = || generate(HOUR, now()).to_secret_data();
     let (fake, mut earlier) = (&fleet.fake, vec![fleet.current()]);
     let wrong_key = || {
@@ -156,14 +156,14 @@ async fn no_review_fails_while_the_secret_is_destroyed() {
         data.insert(crate::set::CA_KEY.to_owned(), ca()[crate::set::CA_KEY].clone());
         put_data(fake, &data);
     };
-    let spoils: [(&str, &dyn Fn()); 4] = [
+    let corruptions: [(&str, &dyn Fn()); 4] = [
         ("deleted", &|| fake.delete(SECRET)),
         ("emptied", &|| put_data(fake, &BTreeMap::new())),
         ("another key", &wrong_key),
         ("another CA", &|| put_data(fake, &ca())),
     ];
-    for (what, spoil) in spoils {
-        spoil();
+    for (what, corrupt) in corruptions {
+        corrupt();
         fleet.pass(Duration::from_mins(2), true).await;
         let current = fleet.current();
         assert!(!earlier.contains(&current), "{what}: the rotation completed");

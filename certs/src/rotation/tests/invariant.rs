@@ -27,7 +27,7 @@ enum Op {
     /// Another replica becomes the leader.
     Elect { index: usize },
     /// The Secret is destroyed in one of several ways.
-    Spoil { how: usize },
+    Corrupt { how: usize },
     /// Time passes.
     Pass { minutes: i64 },
     /// The clock is set back.
@@ -42,7 +42,7 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0..CONSUMERS).prop_map(|consumer| Op::Distribute { consumer }),
         1 => index.clone().prop_map(|index| Op::Restart { index }),
         1 => index.prop_map(|index| Op::Elect { index }),
-        1 => (0..5_usize).prop_map(|how| Op::Spoil { how }),
+        1 => (0..5_usize).prop_map(|how| Op::Corrupt { how }),
         3 => (1..200_i64).prop_map(|minutes| Op::Pass { minutes }),
         1 => (1..200_i64).prop_map(|minutes| Op::SetBack { minutes }),
     ]
@@ -173,7 +173,7 @@ impl World {
         self.consumers[consumer] = Consumer { bundle, is_reported: true };
     }
 
-    fn spoil(&mut self, how: usize) {
+    fn corrupt(&mut self, how: usize) {
         if self.forced == MAX_FORCED {
             return;
         }
@@ -202,7 +202,7 @@ impl World {
                 }
             }
             Op::Elect { index } => self.elect(index),
-            Op::Spoil { how } => self.spoil(how),
+            Op::Corrupt { how } => self.corrupt(how),
             Op::Pass { minutes } => self.pass(minutes),
             Op::SetBack { minutes } => self.set_back(minutes),
         }
