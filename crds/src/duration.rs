@@ -19,7 +19,7 @@ pub enum DurationError {
     #[error("{0:?} is not a duration; use numbers with units, such as \"60s\", \"1h30m\" or \"500ms\"")]
     Malformed(String),
     /// A number has no unit or an unknown one.
-    #[error("{0:?} has no valid unit; use ns, us, ms, s, m or h after each number, such as \"60s\"")]
+    #[error("{0:?} has no valid unit; use ns, us, ms, s, m or h, such as \"60s\"")]
     NoUnit(String),
     /// The duration is negative.
     #[error("{0:?} is negative; use a duration of 0 or more")]
