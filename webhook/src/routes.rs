@@ -47,7 +47,7 @@ impl Drop for CancelOnDrop {
 /// Bodies of maximum size that fit into memory: one is judged while the next arrives.
 const LARGE_BODIES_IN_MEMORY: usize = 2;
 
-/// Size up to which a body is small, in bytes. Objects have a few thousand bytes. Each connection can hold one small body.
+/// Size up to which a body is small, in bytes. Objects have a few thousand bytes. Each connection can have one small body in memory.
 const SMALL_BODY: usize = 64 << 10;
 
 /// Router of the server.

@@ -161,7 +161,7 @@ impl Shadow {
 impl Serialize for Shadow {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry("analyzer", self.analyzer.word())?;
+        map.serialize_entry("analyzer", self.analyzer.label())?;
         map.serialize_entry("target", &self.target())?;
         map.serialize_entry("reason", self.reason().code())?;
         map.serialize_entry("steps", &self.steps)?;

@@ -37,7 +37,7 @@ impl fmt::Display for Trace<'_> {
         }
         let Some(shadow) = &d.shadow else { return Ok(()) };
         let Shadow { analyzer, steps } = &**shadow;
-        let (word, code) = (analyzer.word(), shadow.reason().code());
+        let (word, code) = (analyzer.label(), shadow.reason().code());
         writeln!(f, "  not acting: {word}, {} -> {}  {code}", d.current, shadow.target())?;
         lines(f, steps, "    ")
     }

@@ -130,7 +130,7 @@ pub enum AnalyzerName {
 impl AnalyzerName {
     /// Name in metrics and traces, which is never empty.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::Percentage => "percentage",
             Self::Token => "saturation",

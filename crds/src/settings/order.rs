@@ -143,8 +143,8 @@ impl Values<'_> {
     }
 }
 
-/// Finds violated orders of settings. Ignores invalid values. Works on a file alone, because all these settings have
-/// defaults.
+/// Finds violated orders of settings. Ignores invalid values. Also works on a single file, because all these
+/// settings have defaults.
 #[must_use]
 pub fn find_order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<SettingsProblem> {
     let is_violated = |order: &&Order| {

@@ -54,7 +54,8 @@ pub(super) async fn a_release_judges_only_its_own_main_map(releases: &Releases) 
         let (ran, reviews) = releases.counted(&refusals, releases.create(system, &fine)).await?;
         ensure!(ran.ok && reviews == [0; 3], "{system}: {ran:?}");
         for other in systems.iter().filter(|other| *other != system) {
-            let told = format!("[WVA-CM-053] metadata.namespace: not read; wva reads {other}/{MAIN_MAP_NAME}");
+            let told =
+                format!("[WVA-CM-053] metadata.namespace: not read; wva reads {other}/{MAIN_MAP_NAME}");
             ensure!(ran.stderr.contains(&told), "{system}: {told} is not said: {}", ran.stderr);
         }
         assert_eq!(ran.stderr.matches("WVA-CM-053").count(), 2, "{system}: {}", ran.stderr);

@@ -213,7 +213,7 @@ fn denies_conflicts_after_inheritance() {
         &[("WVA-CM-026", "data.default.kvSpareTrigger")],
     );
     assert!(
-        message.contains("0.9 is not allowed: kvSpareTrigger must be at most kvCacheThreshold (0.8)"),
+        message.contains("0.9 is not allowed: kvSpareTrigger (0.9) must be at most kvCacheThreshold (0.8)"),
         "{message}"
     );
     created(

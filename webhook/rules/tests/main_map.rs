@@ -265,7 +265,7 @@ fn does_not_reveal_running_values() {
     let change = "changed from another value in the running process to \\\"http://mine\\\"";
     assert!(created.contains("data.PROMETHEUS_TOKEN_PATH") && created.contains(change), "{created}");
     let ordered = verdict_text(&of_map, &unordered, None);
-    assert!(ordered.contains("(environment), 200s, (config file) is an invalid combination"), "{ordered}");
+    assert!(ordered.contains("(environment), 200s, (config file) are not in order"), "{ordered}");
 }
 
 #[test]

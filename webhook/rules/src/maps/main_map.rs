@@ -119,7 +119,7 @@ pub(crate) const KEY: Rule = Rule {
 
 pub(crate) const ORDER: Rule = Rule {
     code: "WVA-CM-006",
-    message: "{found} is an invalid combination; wva would not start",
+    message: "{found} are not in order; wva would not start",
     docs: "Related settings must be in order: lease duration > renew deadline > retry period, and fresh <= stale <= \
            unavailable threshold of the metrics cache. Otherwise wva does not start.",
     check: Check::ConfigMap(|facts, out| {

@@ -138,6 +138,7 @@ pub(crate) const LEFT_OUT: Rule = Rule {
 /// Field that selects the analyzer, and so the fields that are used.
 const ANALYZER: &str = "analyzerName";
 
+/// Adds a finding for a conflict, in the field that the entry itself has.
 fn report_conflict(entry: &Entry, conflict: &Conflict, out: &mut crate::findings::Findings) {
     let Conflict { order, field, value, other, other_value } = *conflict;
     let relation = match order {
@@ -145,15 +146,15 @@ fn report_conflict(entry: &Entry, conflict: &Conflict, out: &mut crate::findings
         Order::Above => "must be above",
     };
     let own = own_field(entry, conflict);
-    let (found, text) = if own == field {
-        (value.to_string(), format!("{field} {relation} {other} ({other_value})"))
+    let found = if own == field {
+        value.to_string()
     } else if own == other {
-        (other_value.to_string(), format!("{field} {relation} {other} ({other_value}), but is {value}"))
+        other_value.to_string()
     } else {
-        let found = quote(entry.text(own).unwrap_or_default());
-        (found, format!("{field} ({value}) {relation} {other} ({other_value})"))
+        quote(entry.text(own).unwrap_or_default())
     };
-    out.add_at(format!("{}.{own}", entry_field(&entry.key)), found, text);
+    let rule = format!("{field} ({value}) {relation} {other} ({other_value})");
+    out.add_at(format!("{}.{own}", entry_field(&entry.key)), found, rule);
     out.set_basis(json!([value, other_value]));
 }
 

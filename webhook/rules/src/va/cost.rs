@@ -15,14 +15,14 @@ pub(crate) const PATTERN: Rule = Rule {
     code: "WVA-VA-003",
     field: "spec.variantCost",
     reads: &[&["spec", "variantCost"]],
-    message: "{found} is not a decimal number in quotes; use a number such as \"10.0\", without sign, unit or exponent, \
-              of at most 308 characters",
+    message: "{found} is not a decimal number in quotes; use a number such as \"10.0\" without sign, unit or exponent",
     docs: "`spec.variantCost` must be text that matches `^\\d+(\\.\\d+)?$`, with at most 308 characters, so that the \
            number is finite.",
     check: Check::Variant(|facts, out| match facts.spec("variantCost") {
         Some(Value::String(cost)) if is_decimal(cost) && cost.len() <= MAX_COST_CHARS => {}
         Some(Value::String(cost)) if cost.len() > MAX_COST_CHARS => {
             out.add(format!("{} ({} bytes)", quote(&shorten(cost, 40)), cost.len()), "");
+            out.set_remedy(", and at most 308 characters");
         }
         None | Some(Value::Null) => {}
         Some(v) => out.add_value(v),
