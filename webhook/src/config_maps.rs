@@ -152,6 +152,7 @@ fn report_refusal(state: &State, request: &Request<'_>, verdict: &Verdict) {
         return;
     }
     let keys: Vec<&str> = immutable.iter().map(|v| v.field.as_str()).collect();
+    // llm-d WVA logs the same message, and runbooks search for it.
     tracing::warn!(
         namespace = request.namespace,
         name = verdict.name,

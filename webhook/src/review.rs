@@ -241,8 +241,8 @@ fn judge(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
             namespace = sanitize(request.namespace),
             name = sanitize(&verdict.name),
             operation = request.operation_label,
-            "Refused a {}",
-            verdict.kind
+            kind = verdict.kind,
+            "Admission denied"
         );
     }
     Answer {
