@@ -100,7 +100,7 @@ pub(crate) const KEY: Rule = Rule {
     code: "WVA-CM-007",
     message: "{found} is not a valid key; use 1 to 253 letters, digits, '-', '_' or '.' without leading '..', and name a \
               model by model_id in the entry",
-    docs: "Each key of `data` must be a valid ConfigMap key. A model name with `/` is not valid; it belongs into the entry. \
+    docs: "Each key of `data` must be a valid ConfigMap key. Put a model name with `/` into the entry. \
            The API server denies other keys; `wva validate` reports it earlier.",
     check: Check::ConfigMap(|facts, out| {
         let is_valid = |key: &str| {
