@@ -191,7 +191,7 @@ fn denies_missing_and_duplicate_models() {
     let twice =
         [("a", "model_id: m\nnamespace: p"), ("b", "model_id: m"), ("c", "model_id: m\nnamespace: p")];
     let message = created(SATURATION, &twice, &[("WVA-CM-025", "data.c.model_id")]);
-    assert!(message.contains("\"m in namespace p\" is already configured by data.a.model_id"), "{message}");
+    assert!(message.contains("\"m in namespace p\" is configured by data.a.model_id, too"), "{message}");
     created(
         LOCAL,
         &[("a", "model_id: m\nnamespace: ns"), ("b", "model_id: m")],

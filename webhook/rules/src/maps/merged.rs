@@ -40,7 +40,7 @@ pub(crate) const NO_MODEL: Rule = Rule {
 
 pub(crate) const TWICE: Rule = Rule {
     code: "WVA-CM-025",
-    message: "duplicate: {found} is already configured by {other}; remove one of them",
+    message: "{found} is configured by {other}, too; remove one of them",
     docs: "Two entries must not have the same model and namespace, and a service class must not name a model twice.",
     check: Check::ConfigMap(|facts, out| {
         let mut first: BTreeMap<(String, Option<String>), String> = BTreeMap::new();
