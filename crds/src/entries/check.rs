@@ -88,6 +88,7 @@ fn unknown_field(path: &str, key: &str, known: Option<&Vec<&str>>) -> Fault {
 }
 
 /// Suggestion of a field in [`Fault::expected`].
+#[must_use]
 pub fn did_you_mean(field: &str) -> String {
     format!("did you mean {}?", quote(field))
 }
