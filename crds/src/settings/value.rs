@@ -165,7 +165,11 @@ impl Kind {
             Self::Matchers => {
                 "use PromQL label matchers without braces and without __name__, such as cluster=\"a\",region=~\"eu.*\""
             }
-            Self::OneOf(words) => return format!("use one of {}", words.join(", ")),
+            Self::OneOf(words) => {
+                let list: Vec<&str> = words.iter().copied().filter(|word| !word.is_empty()).collect();
+                let or_empty = if list.len() < words.len() { ", or leave it empty" } else { "" };
+                return format!("use one of {}{or_empty}", list.join(", "));
+            }
         };
         advice.to_owned()
     }

@@ -49,7 +49,8 @@ pub(super) async fn each_release_judges_its_own_variants(releases: &Releases) ->
     ensure!(answer.is_ok() && reviews == [0; 3], "{answer:?} {reviews:?}");
     for (install, own) in releases.all().into_iter().zip(["of-a", "of-b", "of-nobody"]) {
         let log = install.process().log();
-        let is_denial = |line: &&str| line.contains("Admission denied") && line.contains("VariantAutoscaling");
+        let is_denial =
+            |line: &&str| line.contains("Admission denied") && line.contains("VariantAutoscaling");
         let names: BTreeSet<String> = log
             .lines()
             .filter(is_denial)
