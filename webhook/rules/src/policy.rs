@@ -211,8 +211,7 @@ pub fn main_map_policy() -> Value {
     })
 }
 
-/// Maximum length of an entry `config.yaml` that CEL searches for keys, because CEL cost is limited. Longer entries are left
-/// to the webhook.
+/// Maximum length of an entry `config.yaml` that CEL searches for keys. The webhook covers longer ones.
 const MAX_SEARCHED_CHARS: usize = 8192;
 
 /// List of the settings that need a restart.

@@ -341,9 +341,8 @@ async fn fails_when_the_certificate_task_ends() {
     let fake = api(&render_configurations(&options()));
     let (bundle, bundles) = watch::channel(Vec::new());
     drop(bundle);
-    let ended =
-        run(fake.client(), config(), bundles, Webhook::new().probe(), trust(), CancellationToken::new())
-            .await;
+    let (probe, shutdown) = (Webhook::new().probe(), CancellationToken::new());
+    let ended = run(fake.client(), config(), bundles, probe, trust(), shutdown).await;
     assert!(matches!(ended, Err(Error::BundleGone)), "{ended:?}");
 }
 
@@ -357,8 +356,7 @@ fn entry_selectors(options: &ConfigurationOptions<'_>) -> Vec<(String, Value, Va
             assert!(w.get("rules").is_none() && w["clientConfig"].get("caBundle").is_none(), "{name}");
             assert!(w["matchConditions"].as_array().unwrap().len() == 1, "{name}");
             assert_eq!((&w["timeoutSeconds"], &w["matchPolicy"]), (&json!(5), &json!("Equivalent")));
-            let mutating = w.get("reinvocationPolicy").is_some();
-            assert!(mutating || !name.starts_with("mutate"), "{name}");
+            assert!(w.get("reinvocationPolicy").is_some() || !name.starts_with("mutate"), "{name}");
             let policy = if name.contains("configmap") { "Ignore" } else { "Fail" };
             assert_eq!(w["failurePolicy"], policy, "{name}");
             let effects = if name == "main.configmap.llmd.ai" { "NoneOnDryRun" } else { "None" };
@@ -381,7 +379,6 @@ fn renders_the_entries_of_the_table() {
     assert_eq!(names(&ConfigurationOptions { policy: InstancePolicy::Ignore, ..instance.clone() }), few);
     assert_eq!(names(&instance), all);
     assert_eq!(names(&ConfigurationOptions { policy: InstancePolicy::Require, ..instance.clone() }), all);
-
     let key = "kubernetes.io/metadata.name";
     let not_system = json!({"key": key, "operator": "NotIn", "values": ["kube-system"]});
     let unlabelled = json!({"matchExpressions":
@@ -394,11 +391,8 @@ fn renders_the_entries_of_the_table() {
     assert_eq!(find(&instance, "validate.va.llmd.ai").1, labelled);
     let (_, objects, namespaces) = find(&instance, "validate-unlabelled.va.llmd.ai");
     assert_eq!(objects, unlabelled);
-    assert_eq!(
-        (&namespaces["matchLabels"], &namespaces["matchExpressions"][0]),
-        (&labelled["matchLabels"], &not_system)
-    );
-
+    assert_eq!(namespaces["matchLabels"], labelled["matchLabels"]);
+    assert_eq!(namespaces["matchExpressions"][0], not_system);
     let single = ConfigurationOptions { watch_namespace: Some("models"), ..instance };
     let only = |names: Value| json!({"matchExpressions": [{"key": key, "operator": "In", "values": names}, not_system]});
     assert_eq!(find(&single, "mutate-unlabelled.va.llmd.ai").2, only(json!(["models"])));
