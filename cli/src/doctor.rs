@@ -28,7 +28,7 @@ metrics, the series in Prometheus, the decision, the signal
 (wva_desired_replicas), its path to the HPA (adapter, KEDA or the external
 metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
 CRD, the installed controllers, the leader, instance labels without a
-controller. A healthy variant is one line. For any other variant you see every
+controller. A healthy variant takes one line. For any other variant you see every
 check, with what was found and, after ->, what to do.
 
 --prometheus also checks the series: model names, and who publishes the signal.

@@ -157,10 +157,10 @@ fn failure_policy(value: Option<&str>) -> FailurePolicy {
 
 /// Names of the ConfigMaps with entries in the controller's namespace, in the order of the chart.
 fn entry_maps<'a>(saturation: Option<&'a str>, service_classes: Option<&'a str>) -> Vec<&'a str> {
-    let known =
+    let defaults =
         SATURATION_MAP_NAMES.into_iter().chain(SCALE_TO_ZERO_MAP_NAMES).chain([SERVICE_CLASS_MAP_NAME]);
     let mut names: Vec<&str> = Vec::new();
-    for name in saturation.into_iter().chain(known).chain(service_classes) {
+    for name in saturation.into_iter().chain(defaults).chain(service_classes) {
         if !names.contains(&name) {
             names.push(name);
         }

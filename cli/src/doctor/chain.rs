@@ -48,20 +48,20 @@ struct Check {
     name: &'static str,
     /// The later checks mean nothing if this one is broken.
     ends_chain: bool,
-    check: fn(&VariantState<'_>) -> Vec<Finding>,
+    run: fn(&VariantState<'_>) -> Vec<Finding>,
 }
 
 static CHAIN: &[Check] = &[
-    Check { name: "variant", ends_chain: true, check: checks::variant::check },
-    Check { name: "workload", ends_chain: true, check: checks::workload::check },
-    Check { name: "pods", ends_chain: false, check: checks::pods::check },
-    Check { name: "scrape", ends_chain: false, check: checks::scrape::check },
-    Check { name: "series", ends_chain: false, check: checks::series::check },
-    Check { name: "decision", ends_chain: false, check: checks::decision::check },
-    Check { name: "signal", ends_chain: false, check: checks::signal::check },
-    Check { name: "metric", ends_chain: false, check: checks::metric::check },
-    Check { name: "selector", ends_chain: false, check: checks::selector::check },
-    Check { name: "bounds", ends_chain: false, check: checks::bounds::check },
+    Check { name: "variant", ends_chain: true, run: checks::variant::check },
+    Check { name: "workload", ends_chain: true, run: checks::workload::check },
+    Check { name: "pods", ends_chain: false, run: checks::pods::check },
+    Check { name: "scrape", ends_chain: false, run: checks::scrape::check },
+    Check { name: "series", ends_chain: false, run: checks::series::check },
+    Check { name: "decision", ends_chain: false, run: checks::decision::check },
+    Check { name: "signal", ends_chain: false, run: checks::signal::check },
+    Check { name: "metric", ends_chain: false, run: checks::metric::check },
+    Check { name: "selector", ends_chain: false, run: checks::selector::check },
+    Check { name: "bounds", ends_chain: false, run: checks::bounds::check },
 ];
 
 /// Findings about one variant, in the order of the chain.
@@ -89,7 +89,7 @@ impl VariantFindings {
 pub(super) fn check_variant(variant: &VariantState<'_>) -> VariantFindings {
     let mut findings = Vec::new();
     for check in CHAIN {
-        let new = (check.check)(variant);
+        let new = (check.run)(variant);
         let is_broken = new.iter().any(|finding| finding.state == State::Broken);
         findings.extend(new.into_iter().map(|finding| (check.name, finding)));
         if is_broken && check.ends_chain {

@@ -44,8 +44,8 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
     let ready: Vec<_> = variant.pods().into_iter().filter(|pod| is_ready(pod)).collect();
     let reports = |name: &str| reporting.iter().any(|replica| replica.pod == name);
     let names = ready.iter().map(|pod| text(pod, "/metadata/name"));
-    let silent: Vec<&str> = names.filter(|name| !reports(name)).collect();
-    if silent.is_empty() {
+    let not_reporting: Vec<&str> = names.filter(|name| !reports(name)).collect();
+    if not_reporting.is_empty() {
         let pods = count(reporting.len(), "pod");
         let oldest = reporting.iter().map(|replica| replica.age).max().unwrap_or_default();
         return Finding::fine(format!("{pods} reporting, oldest sample {oldest} old"));
@@ -55,11 +55,11 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
             "{} of {} report; no metrics yet of {}",
             reporting.len(),
             count(ready.len(), "ready pod"),
-            list(silent.iter().copied())
+            list(not_reporting.iter().copied())
         ),
         format!(
             "kubectl get pod -n {} {} -o wide, then find its address on the targets page of Prometheus",
-            variant.namespace, silent[0]
+            variant.namespace, not_reporting[0]
         ),
     )
 }
