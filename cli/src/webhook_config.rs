@@ -40,7 +40,6 @@ Examples:
   wva webhook-config --namespace wva --webhook-service wva-webhook-service --controller-instance blue
   wva webhook-config --ca-file ca.crt --external-metrics | kubectl apply --server-side -f -";
 
-/// The command line of `wva webhook-config`.
 pub(crate) fn command() -> Command {
     let command = Command::new("webhook-config")
         .about("Print the webhook configurations, and on request the APIService, as YAML")
@@ -107,7 +106,6 @@ fn policy(name: &'static str, default: &'static str, help: &'static str) -> Arg 
     option(name, "POLICY", help).value_parser(["Fail", "Ignore"]).default_value(default)
 }
 
-/// Runs the command.
 pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let value = |name: &str| value(arguments, name);
     let bundle = path_value(arguments, "ca-file").map(read_bundle).transpose()?;

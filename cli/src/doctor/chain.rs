@@ -16,7 +16,6 @@ pub(super) enum State {
     Broken,
 }
 
-/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) state: State,
@@ -43,7 +42,6 @@ impl Finding {
     }
 }
 
-/// One check of the chain.
 struct Check {
     name: &'static str,
     /// The later checks mean nothing if this one is broken.
@@ -74,18 +72,15 @@ pub(super) struct VariantFindings {
 }
 
 impl VariantFindings {
-    /// The worst state of all findings.
     pub(super) fn state(&self) -> State {
         self.findings.iter().map(|(_, finding)| finding.state).max().unwrap_or(State::Fine)
     }
 
-    /// Name of the first broken check.
     pub(super) fn broken_at(&self) -> Option<&'static str> {
         self.findings.iter().find(|(_, finding)| finding.state == State::Broken).map(|(check, _)| *check)
     }
 }
 
-/// Runs the checks on one variant.
 pub(super) fn check_variant(variant: &VariantState<'_>) -> VariantFindings {
     let mut findings = Vec::new();
     for check in CHAIN {

@@ -15,7 +15,6 @@ fn plan_for(file: &str, options: PlanOptions) -> Plan {
     plan(&objects, &workloads_among(&objects), options)
 }
 
-/// Kind, name and number of changes of each step.
 fn steps(plan: &Plan) -> Vec<String> {
     let step = |s: &plan::Step| {
         format!("{} {}: {}", text(&s.object, "/kind"), text(&s.object, "/metadata/name"), s.changes.len())

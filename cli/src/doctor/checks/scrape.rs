@@ -96,12 +96,10 @@ pub(super) fn missing_signal(
     ))
 }
 
-/// The first names, separated by commas.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.take(MAX_NAMES).collect::<Vec<_>>().join(", ")
 }
 
-/// Availability of metrics according to the status, if no leader answered.
 fn by_status(variant: &VariantState<'_>) -> Finding {
     let Some(condition) = variant.condition("MetricsAvailable") else {
         return Finding::unknown("no leader answered, and the status has no condition MetricsAvailable");
