@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, value_parser};
 
-/// An option with a value.
 pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
 }
@@ -14,7 +13,6 @@ pub(crate) fn file_option(name: &'static str, help: &'static str) -> Arg {
     option(name, "FILE", help).value_parser(value_parser!(PathBuf))
 }
 
-/// An option without a value.
 pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
 }
@@ -30,7 +28,6 @@ pub(crate) fn name_argument() -> Arg {
     Arg::new("name").value_name("NAME").help("One VariantAutoscaling; default: all")
 }
 
-/// The `--namespace` option.
 pub(crate) fn namespace_option(help: &'static str) -> Arg {
     option("namespace", "NAMESPACE", help).short('n')
 }

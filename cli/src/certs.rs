@@ -33,7 +33,6 @@ WVA_CERT_MODE=files. The CA's key is not stored, so to renew them you create all
 of them again. --secret prints the Secret of WVA_CERT_MODE=self. You rarely need
 it: in that mode the controller creates a missing Secret itself.";
 
-/// The command line of `wva certs`.
 pub(crate) fn command() -> Command {
     Command::new("certs")
         .about("Create or inspect the certificates of the webhooks")
@@ -70,7 +69,6 @@ fn make_command() -> Command {
         .group(ArgGroup::new("to").args(["out", "secret"]).required(true))
 }
 
-/// Runs the command.
 pub(super) fn certs(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
         Some(("inspect", own)) => inspect::inspect(own),

@@ -13,9 +13,7 @@ use wva_crds::settings::without_password;
 
 /// Timeout of one request to the API server.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Objects per page.
 const PAGE_SIZE: u32 = 500;
-/// Most pages of one list.
 const MAX_PAGES: usize = 200;
 
 /// A kind and its place in the API.
@@ -90,7 +88,6 @@ pub(super) struct ApiError {
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) client: Client,
-    /// The URL of the API server.
     pub(super) server: String,
     pub(super) namespace: Option<String>,
 }
@@ -107,7 +104,6 @@ impl Cluster {
         self.list_labelled(resource, "").await
     }
 
-    /// Objects that match a label selector.
     pub(super) async fn list_labelled(
         &self,
         resource: &Resource,
@@ -116,7 +112,6 @@ impl Cluster {
         self.list_pages(resource, &ListParams::default().labels(selector)).await
     }
 
-    /// Objects with this name, in all namespaces that are read.
     pub(super) async fn list_named(&self, resource: &Resource, name: &str) -> Result<Vec<Value>, ListError> {
         self.list_pages(resource, &ListParams::default().fields(&format!("metadata.name={name}"))).await
     }
@@ -152,14 +147,12 @@ impl Cluster {
         Err(ListError::TooMany { what: list_name(resource, namespace) })
     }
 
-    /// GETs a path.
     pub(super) async fn get(&self, path: &str) -> Result<Value, ApiError> {
         let request = Request::get(path).body(Vec::new());
         let request = request.map_err(|e| ApiError { code: 0, message: e.to_string() })?;
         self.request(request).await
     }
 
-    /// GETs a path with a label selector.
     pub(super) async fn get_labelled(&self, path: &str, selector: &str) -> Result<Value, ApiError> {
         let request = kube::core::Request::new(path).list(&ListParams::default().labels(selector));
         let request = request.map_err(|e| ApiError { code: 0, message: e.to_string() })?;
@@ -221,7 +214,6 @@ pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// A whole number in an object.
 pub(super) fn number(object: &Value, pointer: &str) -> Option<u64> {
     object.pointer(pointer).and_then(Value::as_u64)
 }
@@ -231,7 +223,6 @@ pub(super) fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a s
     object.pointer(map)?.get(key)?.as_str()
 }
 
-/// A list in an object.
 pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
@@ -250,7 +241,6 @@ pub(super) fn id(object: &Value) -> ObjectId {
     ObjectId { namespace: text("/metadata/namespace"), name: text("/metadata/name") }
 }
 
-/// A status condition by its type.
 pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").find(|condition| text(condition, "/type") == type_)
 }

@@ -15,7 +15,6 @@ use crate::output::print;
 /// Largest snapshot file, in bytes. Snapshots of large installs have a few megabytes.
 const LIMIT: u64 = 256 << 20;
 
-/// The command line of `wva decide`.
 pub(crate) fn command() -> Command {
     Command::new("decide")
         .about("Recompute decisions from a snapshot file: targets, and the steps that led to them")
@@ -29,7 +28,6 @@ pub(crate) fn command() -> Command {
         .arg(format_option(&["text", "json", "yaml"]))
 }
 
-/// Runs the command.
 #[expect(clippy::print_stderr, reason = "decisions go to stdout, warnings to stderr")]
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = path_value(arguments, "file").context("no snapshot file")?;
@@ -67,7 +65,6 @@ fn read(file: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// The file name for messages.
 fn display(file: &Path) -> std::path::Display<'_> {
     if is_stdin(file) { Path::new(STDIN).display() } else { file.display() }
 }

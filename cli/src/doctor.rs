@@ -28,7 +28,7 @@ metrics, the series in Prometheus, the decision, the signal
 (wva_desired_replicas), its path to the HPA (adapter, KEDA or the external
 metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
 CRD, the installed controllers, the leader, instance labels without a
-controller. A healthy variant is one line. For any other variant you see every
+controller. A healthy variant takes one line. For any other variant you see every
 check, with what was found and, after ->, what to do.
 
 --prometheus also checks the series: model names, and who publishes the signal.
@@ -47,7 +47,6 @@ Examples:
 Exit code: 0 nothing is broken (with --compare: all targets agree), 1 something
 is broken (with --compare: targets differ), 2 wrong usage.";
 
-/// The command line of `wva doctor`.
 pub(crate) fn command() -> Command {
     let command = Command::new("doctor")
         .about("Check the chain from each variant to its replicas, and show where it is broken")
@@ -61,7 +60,6 @@ pub(crate) fn command() -> Command {
     prometheus::options(leader::options(command))
 }
 
-/// Runs the command.
 pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let (namespace, name) = (value(arguments, "namespace"), value(arguments, "name"));
@@ -92,7 +90,6 @@ fn select_variants<'a>(facts: &'a Facts, name: Option<&str>) -> Vec<&'a Value> {
     all
 }
 
-/// Output of the command.
 struct Report {
     text: String,
     /// Nothing is broken, or all targets agree: the exit code is 0.

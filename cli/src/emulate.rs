@@ -22,7 +22,6 @@ Examples:
   wva emulate server --model demo/llama --address 127.0.0.1:8000
   wva emulate load --model demo/llama --url http://127.0.0.1:8000 --rates 1,6,1 --step 3m";
 
-/// The command line of `wva emulate`.
 pub(crate) fn command() -> Command {
     Command::new("emulate")
         .about("Emulate a vLLM server, or send load to one, to try the autoscaler without GPUs")
@@ -97,7 +96,6 @@ fn load_command() -> Command {
         .arg(flag("repeat", "Repeat the steps until a signal arrives"))
 }
 
-/// Runs the command.
 pub(super) fn emulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
         Some(("server", own)) => super::block_on(server::run(own))?,

@@ -15,7 +15,6 @@ use crate::arguments::{file_option, format_option, name_argument, namespace_opti
 /// Attempts to get snapshot and explanation of the same cycle.
 const ATTEMPTS: u32 = 5;
 
-/// The command line of `wva explain`.
 pub(crate) fn command() -> Command {
     let command = Command::new("explain")
         .about("Show why each variant has its target, step by step, from the running controller")
@@ -32,20 +31,17 @@ pub(crate) fn command() -> Command {
     leader::options(command)
 }
 
-/// What to fetch from a controller.
 struct ExplainRequest {
     /// Path and query of the explanation.
     path: String,
     with_snapshot: bool,
 }
 
-/// Explanation of one cycle.
 struct Explanation {
     text: String,
     snapshot: Option<String>,
 }
 
-/// Runs the command.
 pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(recording) = record::Recording::from_arguments(arguments) {
         return super::block_on(recording.run());
@@ -67,7 +63,6 @@ pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Path and query of the explanation that the arguments select.
 fn explain_path(arguments: &ArgMatches) -> anyhow::Result<String> {
     let mut path = format!("/explain?format={}", value(arguments, "format").unwrap_or("text"));
     for key in ["namespace", "name"] {

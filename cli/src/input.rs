@@ -7,12 +7,10 @@ use std::path::Path;
 /// Name of standard input in messages.
 pub(crate) const STDIN: &str = "<stdin>";
 
-/// Whether a path means standard input.
 pub(crate) fn is_stdin(path: &Path) -> bool {
     path == Path::new("-")
 }
 
-/// Opens a file, or standard input.
 pub(crate) fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     if is_stdin(path) { Ok(Box::new(io::stdin().lock())) } else { Ok(Box::new(File::open(path)?)) }
 }

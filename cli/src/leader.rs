@@ -56,7 +56,6 @@ pub(super) struct Answers<T> {
     pub(super) failures: Vec<String>,
 }
 
-/// The answer of one controller.
 pub(super) struct ControllerAnswer<T> {
     /// Pod or address of the controller.
     pub(super) controller: String,
@@ -93,12 +92,10 @@ impl<T> Answers<T> {
 
 /// Snapshot of a leader's last cycle.
 pub(super) struct LeaderSnapshot {
-    /// Pod or address of the leader.
     pub(super) controller: String,
     pub(super) snapshot: Snapshot,
 }
 
-/// Snapshots of all leaders.
 #[derive(Default)]
 pub(super) struct Leaders {
     pub(super) snapshots: Vec<LeaderSnapshot>,

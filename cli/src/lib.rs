@@ -29,7 +29,6 @@ pub use output::{print, print_error};
 /// The exit code of clap on wrong usage.
 const WRONG_USAGE: u8 = 2;
 
-/// Body of a subcommand.
 type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.

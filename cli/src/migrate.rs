@@ -43,7 +43,6 @@ Examples:
 Exit code: 0 the output is complete, 1 some objects need a manual change first
 (see standard error), 2 wrong usage or an unreadable path.";
 
-/// The command line of `wva migrate`.
 pub(crate) fn command() -> Command {
     Command::new("migrate")
         .about("Convert objects of llm-d WVA: prints the manifests to apply, changes nothing")
@@ -56,7 +55,6 @@ pub(crate) fn command() -> Command {
         ))
 }
 
-/// Runs the command.
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").into_iter().flatten().cloned().collect();
     let namespace = value(arguments, "namespace");

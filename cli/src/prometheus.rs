@@ -30,7 +30,6 @@ pub(super) fn options(command: Command) -> Command {
         ))
 }
 
-/// Client of that Prometheus.
 pub(super) struct Prometheus(wva_controller::Prometheus);
 
 impl Prometheus {

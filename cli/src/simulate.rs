@@ -40,7 +40,6 @@ Examples:
 
 The same scenario and seeds give the same output.";
 
-/// The command line of `wva simulate`.
 pub(crate) fn command() -> Command {
     Command::new("simulate")
         .about("Compare scaling policies on a simulated fleet, faster than real time")
@@ -81,7 +80,6 @@ pub(crate) fn command() -> Command {
         .arg(format_option(&["text", "json"]))
 }
 
-/// Runs the command.
 pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(recorded) = path_value(arguments, "replay") {
         return replay::replay(recorded, arguments);
@@ -91,7 +89,6 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let files: Vec<_> = files.chain(arguments.get_many("compare").into_iter().flatten()).collect();
     let mut scenarios = Vec::new();
     for file in files {
-        // All scenarios are read before the first one runs.
         scenarios.extend(
             read_scenarios(file, arguments.get_one::<Sweep>("sweep"))
                 .with_context(|| format!("cannot simulate {}", file.display()))?,

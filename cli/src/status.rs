@@ -38,7 +38,6 @@ You need `list` on variantautoscalings. Without `list` on workloads, CURRENT
 comes from the status of the variant. SATURATION comes from the leader: you need
 `list` on pods and `create` on pods/portforward in the controller's namespace.";
 
-/// The command line of `wva status`.
 pub(crate) fn command() -> Command {
     let command = Command::new("status")
         .about("List all variants with target, current and ready replicas, saturation and condition")
@@ -48,7 +47,6 @@ pub(crate) fn command() -> Command {
     leader::options(command)
 }
 
-/// Runs the command.
 pub(super) fn status(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let cluster = Cluster::connect(value(arguments, "namespace").map(str::to_owned)).await?;

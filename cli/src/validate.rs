@@ -42,7 +42,6 @@ Examples:
 Exit code: 0 no object is denied, 1 an object is denied (with --strict also: has
 warnings), 2 wrong usage or an unreadable path.";
 
-/// The command line of `wva validate`.
 pub(crate) fn command() -> Command {
     Command::new("validate")
         .about("Validate manifests offline with the rules of the admission webhook")
@@ -63,7 +62,6 @@ pub(crate) fn command() -> Command {
         .arg(namespace_option("Namespace of objects without one").default_value("default"))
 }
 
-/// Runs the command.
 pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("path").context("no path")?.cloned().collect();
     let namespace = value(arguments, "namespace").context("no namespace")?;

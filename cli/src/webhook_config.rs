@@ -40,7 +40,6 @@ Examples:
   wva webhook-config --namespace wva --webhook-service wva-webhook-service --controller-instance blue
   wva webhook-config --ca-file ca.crt --external-metrics | kubectl apply --server-side -f -";
 
-/// The command line of `wva webhook-config`.
 pub(crate) fn command() -> Command {
     let command = Command::new("webhook-config")
         .about("Print the webhook configurations, and on request the APIService, as YAML")
@@ -107,7 +106,6 @@ fn policy(name: &'static str, default: &'static str, help: &'static str) -> Arg 
     option(name, "POLICY", help).value_parser(["Fail", "Ignore"]).default_value(default)
 }
 
-/// Runs the command.
 pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let value = |name: &str| value(arguments, name);
     let bundle = path_value(arguments, "ca-file").map(read_bundle).transpose()?;
@@ -157,10 +155,10 @@ fn failure_policy(value: Option<&str>) -> FailurePolicy {
 
 /// Names of the ConfigMaps with entries in the controller's namespace, in the order of the chart.
 fn entry_maps<'a>(saturation: Option<&'a str>, service_classes: Option<&'a str>) -> Vec<&'a str> {
-    let known =
+    let defaults =
         SATURATION_MAP_NAMES.into_iter().chain(SCALE_TO_ZERO_MAP_NAMES).chain([SERVICE_CLASS_MAP_NAME]);
     let mut names: Vec<&str> = Vec::new();
-    for name in saturation.into_iter().chain(known).chain(service_classes) {
+    for name in saturation.into_iter().chain(defaults).chain(service_classes) {
         if !names.contains(&name) {
             names.push(name);
         }

@@ -7,7 +7,6 @@ use wva_rules::{Target, api_group};
 
 use super::cluster::{Cluster, ListError, ObjectId, WORKLOADS, id, items, number, text};
 
-/// Identity of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
     namespace: String,
@@ -28,7 +27,6 @@ impl WorkloadKey {
     }
 }
 
-/// All workloads of scalable kinds.
 #[derive(Default)]
 pub(super) struct Workloads {
     all: BTreeMap<WorkloadKey, Value>,
@@ -36,15 +34,10 @@ pub(super) struct Workloads {
     pub(super) unreadable: Vec<(&'static str, ListError)>,
 }
 
-/// Result of a lookup.
 pub(super) enum WorkloadLookup<'a> {
-    /// The workload as stored.
     Found(&'a Value),
-    /// No such workload.
     NotFound,
-    /// Its kind could not be listed.
     Unreadable(&'a ListError),
-    /// Its kind is not scalable.
     UnsupportedKind,
 }
 

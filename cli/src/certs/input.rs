@@ -74,23 +74,23 @@ fn certificates_in(object: &Value) -> Vec<InspectInput> {
         Some(namespace) => format!("{kind} {namespace}/{name}"),
         None => format!("{kind} {name}"),
     };
-    let given =
+    let input_at =
         |place: &str, name: &str, pem| InspectInput { place: place.to_owned(), name: name.to_owned(), pem };
     match kind {
         "Secret" => entries(object, "data")
-            .map(|(name, value)| given(&place, name, decode_base64(value)))
+            .map(|(name, value)| input_at(&place, name, decode_base64(value)))
             .chain(entries(object, "stringData").map(|(name, value)| {
-                given(&place, name, value.as_str().unwrap_or_default().as_bytes().to_vec())
+                input_at(&place, name, value.as_str().unwrap_or_default().as_bytes().to_vec())
             }))
             .filter(|part| has_certificate_extension(&part.name))
             .collect(),
         "APIService" => object
             .pointer("/spec/caBundle")
-            .map(|value| given(&place, BUNDLE, decode_base64(value)))
+            .map(|value| input_at(&place, BUNDLE, decode_base64(value)))
             .into_iter()
             .collect(),
         _ => webhooks(object)
-            .map(|(webhook, value)| given(&format!("{place}, {webhook}"), BUNDLE, decode_base64(value)))
+            .map(|(webhook, value)| input_at(&format!("{place}, {webhook}"), BUNDLE, decode_base64(value)))
             .collect(),
     }
 }

@@ -12,15 +12,15 @@ use super::input;
 use crate::output::{columns, print, printable, wrong_usage};
 
 pub(super) fn inspect(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
-    let mut given = Vec::new();
+    let mut inputs = Vec::new();
     for path in arguments.get_many::<PathBuf>("path").into_iter().flatten() {
         match input::read(path) {
-            Ok(parts) => given.extend(parts),
+            Ok(parts) => inputs.extend(parts),
             Err(error) => return Ok(wrong_usage(error)),
         }
     }
     let now = Timestamp::now();
-    let report = wva_certs::inspect::inspect(&given, now);
+    let report = wva_certs::inspect::inspect(&inputs, now);
     print(&render(&report, now))?;
     Ok(if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

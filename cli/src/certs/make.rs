@@ -22,9 +22,7 @@ use crate::output::{print, yaml};
 
 /// Shortest lifetime; with less the controller would renew all the time.
 const MIN_LIFETIME: Duration = Duration::from_mins(1);
-/// File mode of keys.
 const PRIVATE: u32 = 0o600;
-/// File mode of certificates.
 const PUBLIC: u32 = 0o644;
 
 pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {

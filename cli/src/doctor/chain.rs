@@ -16,7 +16,6 @@ pub(super) enum State {
     Broken,
 }
 
-/// One finding of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) state: State,
@@ -43,25 +42,24 @@ impl Finding {
     }
 }
 
-/// One check of the chain.
 struct Check {
     name: &'static str,
     /// The later checks mean nothing if this one is broken.
     ends_chain: bool,
-    check: fn(&VariantState<'_>) -> Vec<Finding>,
+    run: fn(&VariantState<'_>) -> Vec<Finding>,
 }
 
 static CHAIN: &[Check] = &[
-    Check { name: "variant", ends_chain: true, check: checks::variant::check },
-    Check { name: "workload", ends_chain: true, check: checks::workload::check },
-    Check { name: "pods", ends_chain: false, check: checks::pods::check },
-    Check { name: "scrape", ends_chain: false, check: checks::scrape::check },
-    Check { name: "series", ends_chain: false, check: checks::series::check },
-    Check { name: "decision", ends_chain: false, check: checks::decision::check },
-    Check { name: "signal", ends_chain: false, check: checks::signal::check },
-    Check { name: "metric", ends_chain: false, check: checks::metric::check },
-    Check { name: "selector", ends_chain: false, check: checks::selector::check },
-    Check { name: "bounds", ends_chain: false, check: checks::bounds::check },
+    Check { name: "variant", ends_chain: true, run: checks::variant::check },
+    Check { name: "workload", ends_chain: true, run: checks::workload::check },
+    Check { name: "pods", ends_chain: false, run: checks::pods::check },
+    Check { name: "scrape", ends_chain: false, run: checks::scrape::check },
+    Check { name: "series", ends_chain: false, run: checks::series::check },
+    Check { name: "decision", ends_chain: false, run: checks::decision::check },
+    Check { name: "signal", ends_chain: false, run: checks::signal::check },
+    Check { name: "metric", ends_chain: false, run: checks::metric::check },
+    Check { name: "selector", ends_chain: false, run: checks::selector::check },
+    Check { name: "bounds", ends_chain: false, run: checks::bounds::check },
 ];
 
 /// Findings about one variant, in the order of the chain.
@@ -74,22 +72,19 @@ pub(super) struct VariantFindings {
 }
 
 impl VariantFindings {
-    /// The worst state of all findings.
     pub(super) fn state(&self) -> State {
         self.findings.iter().map(|(_, finding)| finding.state).max().unwrap_or(State::Fine)
     }
 
-    /// Name of the first broken check.
     pub(super) fn broken_at(&self) -> Option<&'static str> {
         self.findings.iter().find(|(_, finding)| finding.state == State::Broken).map(|(check, _)| *check)
     }
 }
 
-/// Runs the checks on one variant.
 pub(super) fn check_variant(variant: &VariantState<'_>) -> VariantFindings {
     let mut findings = Vec::new();
     for check in CHAIN {
-        let new = (check.check)(variant);
+        let new = (check.run)(variant);
         let is_broken = new.iter().any(|finding| finding.state == State::Broken);
         findings.extend(new.into_iter().map(|finding| (check.name, finding)));
         if is_broken && check.ends_chain {

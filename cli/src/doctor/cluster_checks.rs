@@ -76,7 +76,7 @@ fn leader(facts: &Facts) -> Finding {
             ))
         }
         Some(reason) => Finding::warning(
-            format!("no snapshot of the last cycle, so the checks below use the cluster alone: {reason}"),
+            format!("no snapshot of the last cycle, so the checks below use only the cluster: {reason}"),
             "kubectl get lease -A, then check the logs of the lease holder",
         ),
     }

@@ -16,14 +16,12 @@ use crate::workloads::{WorkloadLookup, spec_replicas};
 
 const HEADING: [&str; 7] = ["NAMESPACE", "NAME", "CURRENT", "OTHER", "OURS", "DIFFERENCE", "OUR REASON"];
 
-/// One line of the table.
 struct Row {
     cells: [String; 7],
     /// Both targets are known and equal.
     agrees: bool,
     /// Publisher of the other target.
     publisher: Option<String>,
-    /// Both controllers publish the variant.
     is_published_twice: bool,
 }
 

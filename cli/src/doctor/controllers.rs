@@ -17,14 +17,12 @@ const LLM_D_WVA_IMAGE: &str = "/llm-d-workload-variant-autoscaler";
 const LABELS: [&str; 2] =
     ["app.kubernetes.io/name=workload-variant-autoscaler", "control-plane=controller-manager"];
 
-/// An installed controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Controller {
     pub(super) namespace: String,
     pub(super) name: String,
     /// llm-d WVA, not wva.
     pub(super) is_llm_d_wva: bool,
-    /// Ready replicas.
     pub(super) ready: u64,
     /// `CONTROLLER_INSTANCE`.
     pub(super) instance: Option<String>,
@@ -60,7 +58,6 @@ impl Controller {
         })
     }
 
-    /// Whether it manages a variant.
     pub(super) fn manages(&self, variant: &Value) -> bool {
         let label = entry(variant, "/metadata/labels", INSTANCE_LABEL).filter(|label| !label.is_empty());
         let namespace = text(variant, "/metadata/namespace");

@@ -27,7 +27,6 @@ const CONCURRENCY: usize = 8;
 const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
 /// Query: queues of engines that are scraped more than once, with all labels.
 const DUPLICATES: &str = "vllm:num_requests_waiting and on (namespace, pod, pod_name, model_name, engine) (count by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting) > 1)";
-/// Query: signals of all controllers.
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 /// The command that shows the APIService of external metrics.
 pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
@@ -37,7 +36,6 @@ const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.e
 /// Answer of the external metrics API for one metric of an HPA.
 pub(super) struct ExternalMetric {
     pub(super) metric: String,
-    /// The values, or the error.
     pub(super) values: Result<Vec<Value>, String>,
 }
 
@@ -51,7 +49,6 @@ pub(super) struct PrometheusSeries {
     pub(super) signals: Vec<Series>,
 }
 
-/// A kind that could not be read.
 pub(super) struct UnreadableKind {
     pub(super) plural: &'static str,
     pub(super) reason: String,

@@ -235,7 +235,7 @@ fn checks_metric_and_selector() {
     let selector = |w: &mut World, labels: Value| {
         w.hpas[0]["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"] = labels;
     };
-    check("selector", &["variant_name=b; here: a"], |w| selector(w, json!({"variant_name": "b"})));
+    check("selector", &["variant_name=b; actual: a"], |w| selector(w, json!({"variant_name": "b"})));
     check("selector", &["WVA-HPA-051"], |w| selector(w, json!({"exported_namespace": "prod"})));
 }
 

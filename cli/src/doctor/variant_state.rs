@@ -24,7 +24,6 @@ pub(super) struct VariantState<'a> {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) target: Option<Target>,
-    /// HPAs and ScaledObjects on its target.
     pub(super) autoscalers: Vec<&'a Value>,
     /// The variant in the snapshot of the leader's last cycle.
     pub(super) cycle: Option<&'a snapshot::Variant>,
@@ -53,7 +52,6 @@ impl<'a> VariantState<'a> {
         Self { facts, object, namespace, name, target, autoscalers, cycle, decision }
     }
 
-    /// The workload; `None` without a target.
     pub(super) fn workload(&self) -> Option<WorkloadLookup<'a>> {
         self.target.as_ref().map(|target| self.facts.workloads.find(&self.namespace, target))
     }
@@ -79,7 +77,6 @@ impl<'a> VariantState<'a> {
         self.facts.pods.iter().filter(is_member).collect()
     }
 
-    /// A status condition by its type.
     pub(super) fn condition(&self, type_: &str) -> Option<&'a Value> {
         cluster::condition(self.object, type_)
     }
@@ -116,7 +113,6 @@ pub(super) fn labels(object: &Value, pointer: &str) -> BTreeMap<String, String> 
     map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
 }
 
-/// A label selector in an object; `None` if missing or invalid.
 pub(super) fn selector(object: &Value, pointer: &str) -> Option<Selector> {
     let selector: LabelSelector = serde_json::from_value(object.pointer(pointer)?.clone()).ok()?;
     Selector::try_from(selector).ok()

@@ -15,14 +15,11 @@ use wva_simulator::random::{Stream, Varying, stream};
 
 use crate::output::print;
 
-/// Interval between two lines of output.
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
-/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(5);
 /// Time at the end for requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Parses a rate in requests per second, 0 to 1000.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(rate) if (0.0..=1000.0).contains(&rate) => Ok(rate),
@@ -105,7 +102,6 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     }
 }
 
-/// Sends the same request again and again.
 struct Sender {
     client: reqwest::Client,
     url: String,
@@ -132,10 +128,8 @@ fn excerpt(text: &str) -> String {
     crate::output::printable(&text.chars().take(200).collect::<String>())
 }
 
-/// A running load.
 struct Load {
     sender: Arc<Sender>,
-    /// Limits the requests in flight.
     slots: Arc<Semaphore>,
     requests: JoinSet<Result<f64, String>>,
     window: Window,

@@ -19,7 +19,6 @@ const REQUEST_BUCKETS: [f64; 21] = [
     960.0, 1920.0, 7680.0,
 ];
 
-/// The metrics of one server.
 pub(super) struct Metrics {
     model: String,
     /// Labels of `vllm:cache_config_info`, which has no model name.

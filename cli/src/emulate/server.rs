@@ -30,7 +30,6 @@ const MAX_CONNECTIONS: usize = 4096;
 /// Timeout for the head of a request, for its body, and for requests in flight at shutdown.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The emulated server.
 struct Emulator {
     model: String,
     ready_at: Instant,
@@ -173,7 +172,6 @@ fn rejection_response(Tokens { input, output }: Tokens, rejection: &Rejection) -
     }
 }
 
-/// Body of the answer to a completion or chat completion.
 fn completion(model: &str, id: &str, body: &Value, Tokens { input, output }: Tokens) -> Value {
     let text = "token ".repeat(output as usize);
     let (object, choice) = if body["messages"].is_null() {
@@ -192,7 +190,6 @@ fn completion(model: &str, id: &str, body: &Value, Tokens { input, output }: Tok
     })
 }
 
-/// Number of characters of all texts in a value.
 fn characters(value: &Value) -> usize {
     match value {
         Value::String(text) => text.chars().count(),

@@ -12,7 +12,6 @@ use wva_simulator::fleet::server::{Counters, Finished, Request, Served, Server};
 /// Most requests in the server, like vLLM's own limit.
 const MAX_REQUESTS: usize = 4096;
 
-/// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
     /// The request exceeds the KV cache, whose capacity in tokens is given.
@@ -21,7 +20,6 @@ pub(super) enum Rejection {
     Full,
 }
 
-/// State of the server at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) counters: Counters,
@@ -125,7 +123,6 @@ impl State {
         self.answer(finished);
     }
 
-    /// Sends the results of finished requests.
     fn answer(&mut self, finished: Finished) {
         for served in finished.served {
             if let Some(answer) = self.answers.remove(&served.request.arrived.to_bits()) {

@@ -19,7 +19,6 @@ use crate::leader::{Answers, DebugEndpoint, DebugResponse};
 /// Time between two queries. Of two cycles within this time the first may be missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// The options of a recording.
 pub(super) fn arguments() -> [Arg; 2] {
     let record = "Append the snapshot of every cycle to a file, one per line, for `wva simulate --replay`";
     let record = file_option("record", record).conflicts_with_all(["name", "namespace", "snapshot"]);
@@ -28,7 +27,6 @@ pub(super) fn arguments() -> [Arg; 2] {
     [record, time.value_parser(value_parser!(GoDuration)).default_value("1h").requires("record")]
 }
 
-/// A recording to a file.
 pub(super) struct Recording<'a> {
     file: PathBuf,
     time: Duration,
@@ -90,17 +88,14 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// One cycle of a controller.
 struct Cycle {
     /// The controller's name for the cycle.
     name: String,
     snapshot: String,
 }
 
-/// Progress of a recording.
 #[derive(Default)]
 struct Progress {
-    /// The last recorded cycle.
     cycle: Option<String>,
     count: u64,
     /// Cause of the present gap.
@@ -137,7 +132,6 @@ impl Progress {
     }
 }
 
-/// Appends one line.
 fn append(file: &mut std::fs::File, path: &Path, snapshot: &str) -> anyhow::Result<()> {
     let line = format!("{}\n", snapshot.trim_end());
     file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", path.display()))

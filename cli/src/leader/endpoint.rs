@@ -21,12 +21,15 @@ const LIMIT: usize = 256 << 20;
 /// Header with the cycle of the response.
 const CYCLE_HEADER: &str = "wva-cycle";
 
-/// Debug endpoint of one controller.
 pub(crate) enum DebugEndpoint {
-    /// An address reachable from here.
     Address(String),
     /// A port of a pod, by port-forward.
-    Pod { pods: Box<Api<Pod>>, namespace: String, name: String, port: u16 },
+    Pod {
+        pods: Box<Api<Pod>>,
+        namespace: String,
+        name: String,
+        port: u16,
+    },
 }
 
 impl fmt::Display for DebugEndpoint {
@@ -57,7 +60,6 @@ impl DebugResponse {
 }
 
 impl DebugEndpoint {
-    /// GETs a path.
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<DebugResponse> {
         let exchange = async {
             match self {

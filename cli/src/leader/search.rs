@@ -18,7 +18,6 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Setting with the debug address of a controller.
 const ADDRESS: &str = "WVA_DEBUG_BIND_ADDRESS";
 
-/// Search for controller pods by labels.
 pub(crate) struct ControllerSearch {
     pub(crate) namespace: Option<String>,
     pub(crate) selector: String,

@@ -15,7 +15,6 @@ const MANAGED: &str = "llm-d.ai/managed";
 const MODEL: &str = "llm-d.ai/model-id";
 const COST: &str = "llm-d.ai/variant-cost";
 
-/// Result of a conversion.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct AutoscalerConversion {
     /// `None` if information is missing; see `unresolved`.
@@ -33,7 +32,6 @@ pub(super) fn is_managed(autoscaler: &Value) -> bool {
         && entry(autoscaler, "/metadata/annotations", MANAGED).is_some_and(|v| v.eq_ignore_ascii_case("true"))
 }
 
-/// Converts an annotated autoscaler.
 pub(super) fn convert(autoscaler: &Value, namespace: &str) -> AutoscalerConversion {
     let mut conversion = AutoscalerConversion::default();
     let is_scaled_object = text(autoscaler, "/kind") == "ScaledObject";
@@ -61,13 +59,11 @@ pub(super) fn convert(autoscaler: &Value, namespace: &str) -> AutoscalerConversi
 struct MetricSelection {
     /// Indices of metrics or triggers that select all variants.
     unrestricted: Vec<usize>,
-    /// The autoscaler reads the signal.
     reads_signal: bool,
     /// Labels that it selects by, with their values.
     labels: Vec<(String, String)>,
 }
 
-/// The selection in the metrics of an HPA.
 fn metrics(hpa: &Value) -> MetricSelection {
     let mut selection = MetricSelection::default();
     for (i, metric) in items(hpa, "/spec/metrics").enumerate() {
@@ -89,7 +85,6 @@ fn metrics(hpa: &Value) -> MetricSelection {
     selection
 }
 
-/// The selection in the triggers of a ScaledObject.
 fn triggers(scaled_object: &Value) -> MetricSelection {
     let mut selection = MetricSelection::default();
     for (i, trigger) in items(scaled_object, "/spec/triggers").enumerate() {

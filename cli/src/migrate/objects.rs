@@ -18,7 +18,6 @@ pub(super) fn user_metadata(object: &Value) -> Map<String, Value> {
     metadata
 }
 
-/// Sets a label or annotation.
 pub(super) fn set(metadata: &mut Map<String, Value>, map: &str, key: &str, value: &str) {
     let map = metadata.entry(map).or_insert_with(|| json!({}));
     if let Some(map) = map.as_object_mut() {
@@ -26,7 +25,6 @@ pub(super) fn set(metadata: &mut Map<String, Value>, map: &str, key: &str, value
     }
 }
 
-/// An object to apply.
 pub(super) fn object(api_version: &str, kind: &str, metadata: &Map<String, Value>, spec: &Value) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
 }

@@ -14,7 +14,6 @@ use crate::cluster::{entry, text};
 use crate::validate::SourceObject;
 use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
 
-/// Options of a plan.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlanOptions {
     /// Put every variant into mode `recommend`.
@@ -23,7 +22,6 @@ pub(super) struct PlanOptions {
     pub(super) from_cluster: bool,
 }
 
-/// One object to apply.
 #[derive(Debug)]
 pub(super) struct Step {
     pub(super) place: String,
@@ -31,16 +29,13 @@ pub(super) struct Step {
     pub(super) changes: Vec<String>,
 }
 
-/// Result of the planning.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Variants before autoscalers.
     pub(super) steps: Vec<Step>,
     /// Problems that need a manual change, each with its place.
     pub(super) unresolved: Vec<String>,
-    /// Number of objects of llm-d WVA.
     pub(super) read: usize,
-    /// Number of objects that need no change.
     pub(super) unchanged: usize,
 }
 

@@ -15,7 +15,6 @@ fn plan_for(file: &str, options: PlanOptions) -> Plan {
     plan(&objects, &workloads_among(&objects), options)
 }
 
-/// Kind, name and number of changes of each step.
 fn steps(plan: &Plan) -> Vec<String> {
     let step = |s: &plan::Step| {
         format!("{} {}: {}", text(&s.object, "/kind"), text(&s.object, "/metadata/name"), s.changes.len())
@@ -141,15 +140,11 @@ fn renames_misspelt_fields_and_removes_unknown_ones() {
         &["spec.own: removed"],
     );
     let own = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"});
-    let whole = json!({"modelID": "m", "scaleTargetRef": own});
+    let want = json!({"modelID": "m", "scaleTargetRef": own});
     for none in [json!(null), json!({}), json!({"name": ""})] {
-        check_conversion(
-            &json!({"modelID": "m", "scaleTargetRef": none}),
-            &whole,
-            &["required since v0.5.0"],
-        );
+        check_conversion(&json!({"modelID": "m", "scaleTargetRef": none}), &want, &["required since v0.5.0"]);
     }
-    check_conversion(&json!({"modelID": "m", "scaleTargetRef": "a"}), &whole, &["became a reference"]);
+    check_conversion(&json!({"modelID": "m", "scaleTargetRef": "a"}), &want, &["became a reference"]);
 }
 
 #[test]

@@ -11,7 +11,6 @@ const FIELDS: [&str; 5] = ["scaleTargetRef", "modelID", "variantCost", "minRepli
 /// Fields of the first releases, for their model-based optimizer.
 const OPTIMIZER_FIELDS: [&str; 3] = ["sloClassRef", "modelProfile", "activateModelTuner"];
 
-/// A converted object.
 #[derive(Debug, PartialEq)]
 pub(super) struct Conversion {
     pub(super) object: Value,
@@ -19,7 +18,6 @@ pub(super) struct Conversion {
     pub(super) changes: Vec<String>,
 }
 
-/// Converts a variant.
 pub(super) fn convert(original: &Value) -> Conversion {
     let mut changes = Vec::new();
     let mut spec = convert_fields(original, &mut changes);

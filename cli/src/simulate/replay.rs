@@ -16,7 +16,6 @@ use crate::output::print;
 /// Longest line of a recording, in bytes. Snapshots of large installs have a few megabytes.
 const MAX_LINE: u64 = 256 << 20;
 
-/// The options of a replay.
 pub(super) fn arguments() -> [Arg; 2] {
     let replay = "Decide the cycles of a recording (`wva explain --record`) again with --config (open loop)";
     let config = "Settings for --replay: fields of a snapshot's config, which replace the recorded ones";
@@ -26,7 +25,6 @@ pub(super) fn arguments() -> [Arg; 2] {
     [replay.conflicts_with_all(["compare", "seeds", "sweep", "report"]), config]
 }
 
-/// Runs the replay of a recording.
 pub(super) fn replay(recording: &Path, arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let config = path_value(arguments, "config").context("no --config")?;
     let context = || format!("cannot apply {}", config.display());

@@ -11,7 +11,6 @@ pub(super) struct Sweep {
     steps: u32,
 }
 
-/// Default number of values.
 const DEFAULT_STEPS: u32 = 6;
 /// Most values; each gets a table.
 const MAX_STEPS: u32 = 100;
@@ -41,7 +40,6 @@ impl FromStr for Sweep {
 }
 
 impl Sweep {
-    /// The values, from the first to the last.
     pub(super) fn values(&self) -> impl Iterator<Item = f64> + '_ {
         let step = (self.to - self.from) / f64::from(self.steps - 1);
         // Rounding avoids titles such as 0.15000000000000002.

@@ -18,7 +18,6 @@ use crate::workloads::WorkloadKey;
 /// Code of findings about a file that cannot be read as objects.
 pub(super) const FILE_CODE: &str = "WVA-FILE-001";
 
-/// Identity of an object.
 #[derive(PartialEq, Eq, Hash)]
 struct ObjectKey<'a> {
     group: &'a str,
@@ -27,7 +26,6 @@ struct ObjectKey<'a> {
     name: &'a str,
 }
 
-/// A rule for reports.
 #[derive(Debug)]
 pub(super) struct RuleText {
     pub(super) code: &'static str,
@@ -35,7 +33,6 @@ pub(super) struct RuleText {
     pub(super) denies: bool,
 }
 
-/// All rules that a finding can name.
 pub(super) fn rules() -> impl Iterator<Item = RuleText> {
     let file = RuleText {
         code: FILE_CODE,
@@ -77,22 +74,18 @@ pub(super) fn is_relevant(api_version: &str, kind: &str) -> bool {
     relevant_kind(api_version, kind).is_some()
 }
 
-/// Fills in the defaults of the schema.
 pub(super) fn fill_defaults(kind: &str, object: &mut Value) {
     if kind == KIND {
         apply_defaults(object);
     }
 }
 
-/// Result for an input.
 #[derive(Debug, Default)]
 pub(super) struct Evaluation {
     pub(super) violations: Vec<ObjectViolation>,
-    /// Number of evaluated objects.
     pub(super) count: usize,
 }
 
-/// A violation of one object.
 #[derive(Debug)]
 pub(super) struct ObjectViolation {
     /// Index of the object.

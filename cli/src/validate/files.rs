@@ -8,7 +8,6 @@ use glob::{MatchOptions, Pattern};
 
 use super::input::{InputError, MAX_FILES, display_path, printable};
 
-/// Most nested directories.
 const MAX_DEPTH: usize = 64;
 /// Most directory entries that one path may visit.
 const MAX_ENTRIES: usize = 500_000;
@@ -98,7 +97,6 @@ fn entries(
     Ok(names)
 }
 
-/// Search for the paths that match a pattern.
 struct PatternSearch {
     matcher: Pattern,
     /// The pattern names hidden entries.

@@ -2,7 +2,6 @@
 
 use super::report::{Finding, Report};
 
-/// The whole output.
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut out: String = report.findings.iter().map(command).collect();
     out.push_str(&report.totals());
@@ -24,7 +23,6 @@ fn escape_data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-/// Escapes the value of a property.
 fn escape_property(text: &str) -> String {
     escape_data(text).replace(':', "%3A").replace(',', "%2C")
 }

@@ -7,11 +7,8 @@ use super::files;
 use super::yaml::Problem;
 use crate::input::{self, STDIN, is_stdin};
 
-/// Largest file, in bytes.
 const MAX_FILE: u64 = 16 << 20;
-/// Most bytes of all files.
 const MAX_TOTAL: usize = 128 << 20;
-/// Most files.
 pub(super) const MAX_FILES: usize = 10_000;
 
 /// A text with its origin.
@@ -149,7 +146,6 @@ fn load_file(path: &Path) -> Result<Source, InputError> {
     }
 }
 
-/// A path for messages.
 pub(super) fn display_path(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }

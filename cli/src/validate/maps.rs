@@ -8,7 +8,6 @@ use super::objects::Object;
 use crate::cluster::{entry, items, text};
 use crate::workloads::env_value;
 
-/// Name of the chart.
 const CHART: &str = "workload-variant-autoscaler";
 /// Suffixes of the chart's ConfigMaps, after the release name.
 const CHART_SUFFIXES: [(&str, MapRole); 3] = [

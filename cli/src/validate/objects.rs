@@ -9,7 +9,6 @@ use super::evaluate;
 use super::input::Source;
 use super::yaml::{Content, Node, Problem, documents};
 
-/// An object of a relevant kind.
 #[derive(Debug)]
 pub(super) struct Object {
     /// Index of its source.
@@ -37,7 +36,6 @@ pub(super) struct ObjectSet {
     pub(super) problems: Vec<SourceProblem>,
 }
 
-/// A problem of one source.
 #[derive(Debug)]
 pub(super) struct SourceProblem {
     /// Index of the source.
@@ -45,7 +43,6 @@ pub(super) struct SourceProblem {
     pub(super) problem: Problem,
 }
 
-/// Reads all objects of the sources.
 pub(super) fn collect(sources: &[Source], namespace: &str) -> ObjectSet {
     let mut out = ObjectSet::default();
     for (index, source) in sources.iter().enumerate() {

@@ -48,7 +48,6 @@ fn steps(field: &str) -> Vec<&str> {
     steps
 }
 
-/// The last node on a path.
 struct PathEnd<'a, 'f> {
     node: &'a Node,
     /// The nearest key.

@@ -8,7 +8,6 @@ use super::objects::{Object, ObjectSet, SourceProblem};
 use super::position::{self, Part};
 use crate::output::count;
 
-/// Findings and totals.
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     /// Sorted by file, line, column and code.
@@ -19,7 +18,6 @@ pub(super) struct Report<'a> {
     pub(super) evaluated: usize,
 }
 
-/// One finding.
 #[derive(Debug)]
 pub(super) struct Finding<'a> {
     pub(super) source: &'a Source,
@@ -91,7 +89,6 @@ impl<'a> Report<'a> {
         self.findings.iter().filter(|f| f.is_denied).count()
     }
 
-    /// Number of warnings.
     pub(super) fn warn_count(&self) -> usize {
         self.findings.len() - self.deny_count()
     }
@@ -127,7 +124,6 @@ impl<'a> Finding<'a> {
         }
     }
 
-    /// Path of the page about the rule.
     pub(super) fn docs(&self) -> String {
         docs(self.code)
     }

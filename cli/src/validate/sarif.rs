@@ -8,7 +8,6 @@ use super::report::{Finding, Report, docs};
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
 
-/// The whole output.
 pub(super) fn render(report: &Report<'_>) -> String {
     let rules: Vec<RuleText> = rules().collect();
     super::report::json_line(&json!({

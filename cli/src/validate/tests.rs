@@ -134,14 +134,15 @@ fn prints_no_secret_in_any_format() {
 #[test]
 fn ignores_foreign_maps_with_a_similar_name() {
     let name = "billing-service-classes-config";
-    let theirs = map(name, "billing", "  a: \"[\"\n");
-    assert_eq!(places(&[("f", &theirs)]), [""; 0]);
+    let foreign = map(name, "billing", "  a: \"[\"\n");
+    assert_eq!(places(&[("f", &foreign)]), [""; 0]);
     for label in [
         "helm.sh/chart: workload-variant-autoscaler-0.1.0",
         "app.kubernetes.io/name: workload-variant-autoscaler",
     ] {
-        let ours = theirs.replace("namespace: billing", &format!("namespace: billing, labels: {{{label}}}"));
-        assert!(!places(&[("f", &ours)]).is_empty(), "{label}");
+        let of_chart =
+            foreign.replace("namespace: billing", &format!("namespace: billing, labels: {{{label}}}"));
+        assert!(!places(&[("f", &of_chart)]).is_empty(), "{label}");
     }
 }
 

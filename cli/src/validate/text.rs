@@ -9,7 +9,6 @@ use super::secrets;
 /// Longest line that is printed, in bytes. Longer ones, such as JSON on one line, get only a position.
 const MAX_LINE: usize = 2_000;
 
-/// The whole output.
 pub(super) fn render(report: &Report<'_>, coloured: bool) -> String {
     let renderer = if coloured { Renderer::styled() } else { Renderer::plain() };
     let mut out = String::new();

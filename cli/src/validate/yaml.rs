@@ -19,7 +19,6 @@ const MAX_VALUES: u64 = 1 << 21;
 /// Most bytes of text in a document, including repetitions.
 const MAX_TEXT: u64 = 64 << 20;
 
-/// One value of a document.
 #[derive(Debug)]
 pub(super) struct Node {
     /// Byte range; of a collection from its first entry to its end.
@@ -30,7 +29,6 @@ pub(super) struct Node {
     size: Size,
 }
 
-/// Content of a value.
 #[derive(Debug)]
 pub(super) enum Content {
     Scalar { value: Value, style: ScalarStyle },
@@ -38,7 +36,6 @@ pub(super) enum Content {
     Map(Vec<Entry>),
 }
 
-/// One element of a list.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) node: Rc<Node>,
@@ -46,7 +43,6 @@ pub(super) struct Item {
     pub(super) at: Range<usize>,
 }
 
-/// One entry of a mapping.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) key: Rc<str>,
@@ -140,7 +136,6 @@ struct OpenCollection {
     size: Size,
 }
 
-/// Content of an open collection.
 enum PartialContent {
     List(Vec<Item>),
     Map {
@@ -336,7 +331,6 @@ fn put(entries: &mut Vec<Entry>, indices: &mut HashMap<Rc<str>, usize>, mut entr
 }
 
 impl Node {
-    /// The entry of a mapping by its key.
     pub(super) fn entry(&self, key: &str) -> Option<&Entry> {
         match &self.content {
             Content::Map(entries) => entries.iter().find(|e| &*e.key == key),
@@ -344,7 +338,6 @@ impl Node {
         }
     }
 
-    /// The string value of a mapping's entry.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         match &self.entry(key)?.node.content {
             Content::Scalar { value, .. } => value.as_str(),

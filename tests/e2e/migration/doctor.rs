@@ -45,8 +45,12 @@ async fn selector(session: &Session<'_>) -> anyhow::Result<()> {
     };
     let hpa = ["patch", "hpa", "llama-h100", "-n", &session.namespace, "--type=json", "-p"];
     session.kubectl(&[&hpa[..], &[&patch("llama-b200")]].concat()).await?;
-    named(session, "metric", &["HPA llama-h100 gets no value", "variant_name=llama-b200; here: llama-h100"])
-        .await?;
+    named(
+        session,
+        "metric",
+        &["HPA llama-h100 gets no value", "variant_name=llama-b200; actual: llama-h100"],
+    )
+    .await?;
     session.kubectl(&[&hpa[..], &[&patch("llama-h100")]].concat()).await
 }
 

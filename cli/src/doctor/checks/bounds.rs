@@ -7,9 +7,7 @@ use crate::cluster::{condition, id, number, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
 
-/// Replica bounds of one object.
 struct Bounds {
-    /// The object that sets them.
     owner: String,
     min: u64,
     /// `u64::MAX` without a limit.
@@ -34,7 +32,6 @@ fn limit(max: u64) -> String {
     if max == u64::MAX { "no limit".to_owned() } else { max.to_string() }
 }
 
-/// Bounds of all autoscalers, and of the variant if it sets some.
 fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
     let mut all: Vec<Bounds> = variant.autoscalers.iter().map(|autoscaler| bounds_of(autoscaler)).collect();
     let (min, max) =

@@ -141,7 +141,6 @@ fn metrics_path(variant: &VariantState<'_>) -> MetricsPath {
     MetricsPath { server: metrics_server(service).text, remedy }
 }
 
-/// Whether an HPA reads the signal.
 pub(super) fn reads_signal(autoscaler: &Value) -> bool {
     signal_metrics(autoscaler).next().is_some()
 }

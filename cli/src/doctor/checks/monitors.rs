@@ -57,7 +57,6 @@ fn describe(monitor: &Value) -> String {
     format!("{} {namespace}/{name}", text(monitor, "/kind"))
 }
 
-/// Whether a Service selects any of the pods.
 fn routes_to_any(service: &Value, variant: &VariantState<'_>, pods: &[&Value]) -> bool {
     let selector = labels(service, "/spec/selector");
     text(service, "/metadata/namespace") == variant.namespace

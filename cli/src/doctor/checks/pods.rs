@@ -13,7 +13,7 @@ const MAX_DESCRIBED: usize = 3;
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let Some(WorkloadLookup::Found(workload)) = variant.workload() else {
-        return vec![Finding::unknown("the workload was not found")];
+        return vec![Finding::unknown("not checked, because the workload cannot be read")];
     };
     if let Some(reason) = variant.facts.unreadable_reason("pods") {
         return vec![Finding::unknown(reason)];

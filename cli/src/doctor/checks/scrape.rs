@@ -44,8 +44,8 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
     let ready: Vec<_> = variant.pods().into_iter().filter(|pod| is_ready(pod)).collect();
     let reports = |name: &str| reporting.iter().any(|replica| replica.pod == name);
     let names = ready.iter().map(|pod| text(pod, "/metadata/name"));
-    let silent: Vec<&str> = names.filter(|name| !reports(name)).collect();
-    if silent.is_empty() {
+    let not_reporting: Vec<&str> = names.filter(|name| !reports(name)).collect();
+    if not_reporting.is_empty() {
         let pods = count(reporting.len(), "pod");
         let oldest = reporting.iter().map(|replica| replica.age).max().unwrap_or_default();
         return Finding::fine(format!("{pods} reporting, oldest sample {oldest} old"));
@@ -55,11 +55,11 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
             "{} of {} report; no metrics yet of {}",
             reporting.len(),
             count(ready.len(), "ready pod"),
-            list(silent.iter().copied())
+            list(not_reporting.iter().copied())
         ),
         format!(
             "kubectl get pod -n {} {} -o wide, then find its address on the targets page of Prometheus",
-            variant.namespace, silent[0]
+            variant.namespace, not_reporting[0]
         ),
     )
 }
@@ -96,12 +96,10 @@ pub(super) fn missing_signal(
     ))
 }
 
-/// The first names, separated by commas.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.take(MAX_NAMES).collect::<Vec<_>>().join(", ")
 }
 
-/// Availability of metrics according to the status, if no leader answered.
 fn by_status(variant: &VariantState<'_>) -> Finding {
     let Some(condition) = variant.condition("MetricsAvailable") else {
         return Finding::unknown("no leader answered, and the status has no condition MetricsAvailable");

@@ -26,7 +26,6 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     vec![Finding::fine(format!("HPA {} selects only this variant", names.join(", ")))]
 }
 
-/// HPAs whose selector does not match the variant.
 fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
     let read = |hpa: &&Value| MetricReader::from_hpa(&serde_json::from_value((**hpa).clone()).ok()?);
     let readers: Vec<MetricReader> = hpas.iter().filter_map(read).map(|(_, reader)| reader).collect();
@@ -39,7 +38,6 @@ fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
     mismatches.map(|v| Finding::broken(v.message.clone(), remedy.clone())).collect()
 }
 
-/// Violations of the rules on HPAs and ScaledObjects.
 fn rule_violations(autoscaler: &Value) -> Vec<Finding> {
     let scaled_object = text(autoscaler, "/kind") == "ScaledObject";
     let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, scaled_object });

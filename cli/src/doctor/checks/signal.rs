@@ -46,7 +46,6 @@ pub(in crate::doctor) fn series_of<'a>(series: &'a [Series], namespace: &str, na
     series.iter().filter(is_match).collect()
 }
 
-/// The publisher of a series, from its labels.
 pub(in crate::doctor) fn publisher(series: &Series) -> String {
     let keys = ["job", "namespace", "pod", "instance", "controller_instance"];
     let labels = keys.iter().map(|key| (key, series.label(key))).filter(|(key, value)| {

@@ -10,7 +10,6 @@ use crate::doctor::chain::Finding;
 use crate::doctor::controllers::Controller;
 use crate::doctor::variant_state::VariantState;
 
-/// Time for a controller to write the first status.
 const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
@@ -85,7 +84,6 @@ fn managers(variant: &VariantState<'_>) -> Option<Finding> {
     }
 }
 
-/// Another variant has the same target.
 fn target_conflict(variant: &VariantState<'_>) -> Option<Finding> {
     let ready = variant.condition("Ready").filter(|ready| text(ready, "/reason") == "TargetConflict")?;
     Some(Finding::broken(

@@ -17,7 +17,6 @@ use crate::workloads::Workloads;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
 
-/// A cluster with the healthy variant `prod/a`.
 pub(super) struct World {
     pub(super) variant: Value,
     pub(super) deployment: Value,
@@ -50,7 +49,6 @@ pub(super) fn signal(publisher: &str, value: f64) -> Series {
     series(&[&labels[..], &[("namespace", "wva"), ("pod", publisher)]].concat(), value)
 }
 
-/// A metric of the variant's pod.
 fn pod_series(metric: &str) -> Series {
     series(&[("__name__", metric), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)
 }
@@ -69,7 +67,6 @@ pub(super) fn llm_d_wva() -> Value {
     controller("llm-d-wva", "ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0", json!([]))
 }
 
-/// A ready variant with one replica.
 fn variant() -> Value {
     json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -91,7 +88,6 @@ pub(super) fn unreadable_api_services() -> UnreadableKind {
     UnreadableKind { plural: "apiservices", reason: "forbidden".to_owned() }
 }
 
-/// The HPA of that variant.
 fn hpa() -> Value {
     json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",

@@ -3,7 +3,6 @@ use serde_json::json;
 
 use super::*;
 
-/// The one document of a text.
 fn read(text: &str) -> Result<Rc<Node>, Problem> {
     let mut all = documents(text);
     assert_eq!(all.len(), 1, "{text:?}: {all:?}");
