@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     /// The variants in scope of a controller with this `ownership`.
-    pub(crate) fn reach(&self, ownership: Ownership) -> OwnershipView {
+    pub(crate) fn ownership_view(&self, ownership: Ownership) -> OwnershipView {
         let watches = self.watches();
         OwnershipView::new(ownership, watches.variants, watches.namespaces)
     }

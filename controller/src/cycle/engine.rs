@@ -116,8 +116,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Queries run concurrently with the loop, one round at a time, so a hanging Prometheus delays neither cycles
-    /// after changes nor the shutdown.
+    /// Queries run concurrently with the loop, one round at a time. A hanging Prometheus delays neither cycles after
+    /// changes nor the shutdown.
     async fn run_cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
         let _run = self.progress.begin(self.config().period());
         let mut state = State::default();

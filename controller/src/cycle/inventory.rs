@@ -29,7 +29,7 @@ pub(crate) fn is_wanted(config: &Config) -> bool {
     config.limited_mode || config.saturation.values().any(|entry| entry.enable_limiter == Some(true))
 }
 
-/// Total and used GPUs by accelerator. Used are those of all pods on nodes, and `unplaced` ones that our variants
+/// Total and used GPUs by accelerator. Used are those of all pods on nodes, plus `unplaced`: GPUs that our variants
 /// will use and that are not allocated on a node yet.
 ///
 /// # Errors

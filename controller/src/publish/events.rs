@@ -85,7 +85,12 @@ pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> V
 
 /// Writes the events of each publication until the engine ends. It reads publications while it writes, so it misses
 /// no change. Events that cannot be written are logged and dropped, since the status has the same state.
-pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView, mut published: Reader) {
+pub async fn run(
+    client: Client,
+    pod_name: Option<String>,
+    ownership_view: OwnershipView,
+    mut published: Reader,
+) {
     let mut before: Option<Arc<Published>> = None;
     let (mut queued, mut writing) = (VecDeque::new(), FuturesUnordered::new());
     let mut has_engine = true;
@@ -97,7 +102,7 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView,
                 let events = collect_events(
                     before.as_deref(),
                     &after,
-                    &reach,
+                    &ownership_view,
                     MAX_EVENTS.saturating_sub(queued.len()),
                 );
                 let pod_name = pod_name.as_deref();
@@ -123,10 +128,10 @@ pub async fn run(client: Client, pod_name: Option<String>, reach: OwnershipView,
 fn collect_events(
     before: Option<&Published>,
     after: &Published,
-    reach: &OwnershipView,
+    ownership_view: &OwnershipView,
     limit: usize,
 ) -> Vec<VariantEvent> {
-    let mut events = variant_events(before, after, reach);
+    let mut events = variant_events(before, after, ownership_view);
     events.extend(orphan_events(before, after));
     for VariantEvent { variant, event, .. } in &events {
         if event.reason != SCALING_DECISION {
@@ -171,7 +176,11 @@ struct VariantEvent {
 }
 
 /// Events of one publication about variants that are still managed.
-fn variant_events(before: Option<&Published>, after: &Published, reach: &OwnershipView) -> Vec<VariantEvent> {
+fn variant_events(
+    before: Option<&Published>,
+    after: &Published,
+    ownership_view: &OwnershipView,
+) -> Vec<VariantEvent> {
     let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
         let old = before.and_then(|b| b.variants.get(key)).filter(|o| o.uid == variant.uid);
         let reported = old.map(|old| ReportedState::from_publication(old));
@@ -179,7 +188,12 @@ fn variant_events(before: Option<&Published>, after: &Published, reach: &Ownersh
         let of_variant = |event| VariantEvent { variant: key.clone(), uid: variant.uid.clone(), event };
         events.into_iter().map(of_variant).collect::<Vec<_>>()
     };
-    after.variants.iter().filter(|(key, v)| reach.is_managed(key, &v.uid)).flat_map(of_variant).collect()
+    after
+        .variants
+        .iter()
+        .filter(|(key, v)| ownership_view.is_managed(key, &v.uid))
+        .flat_map(of_variant)
+        .collect()
 }
 
 /// Events about variants of other instances that became orphaned.

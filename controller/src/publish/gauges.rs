@@ -19,7 +19,7 @@ pub struct VariantSeries {
     published: Reader,
     /// Variants to export. A scrape may come before the cycle that notices a change of ownership. Its instance is the
     /// label `controller_instance`, if there is one.
-    reach: OwnershipView,
+    ownership_view: OwnershipView,
     /// Whether to export the names of the first releases too.
     legacy: bool,
     /// Progress of the engine. An outdated publication is not exported.
@@ -30,10 +30,15 @@ pub struct VariantSeries {
 type ExportedVariants<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
 
 impl VariantSeries {
-    /// Creates the series of published variants within reach.
+    /// Creates the series of the variants that this controller manages.
     #[must_use]
-    pub fn new(published: Reader, reach: OwnershipView, legacy: bool, progress: CycleProgress) -> Self {
-        Self { published, reach, legacy, progress }
+    pub fn new(
+        published: Reader,
+        ownership_view: OwnershipView,
+        legacy: bool,
+        progress: CycleProgress,
+    ) -> Self {
+        Self { published, ownership_view, legacy, progress }
     }
 
     /// Passes each metric family to `take`. There are none before the first cycle, after the last, or if cycles have
@@ -50,7 +55,7 @@ impl VariantSeries {
     }
 
     fn families(&self, published: &Published, take: &mut dyn FnMut(MetricFamily)) {
-        let ours = published.variants.iter().filter(|(key, v)| self.reach.is_managed(key, &v.uid));
+        let ours = published.variants.iter().filter(|(key, v)| self.ownership_view.is_managed(key, &v.uid));
         let ours: ExportedVariants<'_> = ours.map(|(key, v)| (key, &**v)).collect();
         let now = Instant::now();
         let mut exported = ours.clone();
@@ -168,7 +173,7 @@ impl VariantSeries {
 
     /// A metric with these labels and the instance label, sorted by name as in the exposition format.
     fn metric(&self, labels: &[(&str, &str)]) -> Metric {
-        let instance = self.reach.instance().map(|instance| ("controller_instance", instance));
+        let instance = self.ownership_view.instance().map(|instance| ("controller_instance", instance));
         let mut labels: Vec<_> = labels.iter().copied().chain(instance).collect();
         labels.sort_unstable();
         Metric::from_label(labels.into_iter().map(pair).collect())

@@ -1,6 +1,6 @@
 //! Events about facts that every replica sees and one must report, such as ignored settings or a deleted
-//! ServiceMonitor. Each replica queues its own event, and the leader writes it. The name is derived from the fact,
-//! and the API server accepts each name once, so a later leader does not repeat it.
+//! ServiceMonitor. Each replica queues its own event, and the leader writes it. The name is derived from the fact.
+//! The API server accepts each name once, so a later leader does not repeat the event.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -38,7 +38,7 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 /// Writes publications to the status of objects.
 pub struct StatusWriter {
     client: Client,
-    reach: OwnershipView,
+    ownership_view: OwnershipView,
     /// Statuses last written by this process.
     written: BTreeMap<VariantKey, WrittenStatus>,
     /// Statuses whose writes fail.
@@ -104,12 +104,22 @@ pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
 }
 
 impl StatusWriter {
-    /// Creates a writer for variants within reach.
+    /// Creates a writer for the variants that this controller manages.
     #[must_use]
-    pub fn new(client: Client, reach: OwnershipView, status_targets: watch::Sender<StatusTargets>) -> Self {
+    pub fn new(
+        client: Client,
+        ownership_view: OwnershipView,
+        status_targets: watch::Sender<StatusTargets>,
+    ) -> Self {
         // The statuses may have been overwritten since an earlier term.
         status_targets.send_replace(StatusTargets::new());
-        Self { client, reach, written: BTreeMap::new(), failing: RepeatCounters::default(), status_targets }
+        Self {
+            client,
+            ownership_view,
+            written: BTreeMap::new(),
+            failing: RepeatCounters::default(),
+            status_targets,
+        }
     }
 
     /// Publishes which due steps have their target in the status, that is, have no pending write.
@@ -149,8 +159,9 @@ impl StatusWriter {
     /// Writes all statuses that differ. Returns false if a write failed.
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
         // Another controller may own a variant by now.
-        let (variants, reach) = (&published.variants, &self.reach);
-        self.written.retain(|key, ours| variants.contains_key(key) && reach.is_managed(key, &ours.uid));
+        let (variants, ownership_view) = (&published.variants, &self.ownership_view);
+        self.written
+            .retain(|key, ours| variants.contains_key(key) && ownership_view.is_managed(key, &ours.uid));
         self.failing.retain(|key| variants.contains_key(key));
         // Time of the cycle, because a retry may come much later.
         let now = published.at;
@@ -158,13 +169,16 @@ impl StatusWriter {
         self.publish_targets(published, &due);
         let mut remaining = due.len();
         let mut log = FailureLog::default();
-        let (client, source, reach) = (self.client.clone(), published.clone(), self.reach.clone());
+        let (client, source, ownership_view) =
+            (self.client.clone(), published.clone(), self.ownership_view.clone());
         let mut writes = stream::iter(due)
             .map(move |(key, before)| {
-                let (client, source, reach) = (client.clone(), source.clone(), reach.clone());
+                let (client, source, ownership_view) =
+                    (client.clone(), source.clone(), ownership_view.clone());
                 async move {
                     // Built when its turn comes: after a start there may be thousands.
-                    let variant = source.variants.get(&key).filter(|v| reach.is_managed(&key, &v.uid))?;
+                    let variant =
+                        source.variants.get(&key).filter(|v| ownership_view.is_managed(&key, &v.uid))?;
                     let status = desired_status(variant, &before, now, source.interval)?;
                     let answer = write(&client, &key, &status).await;
                     Some((key, variant.uid.clone(), StatusFingerprint::from_status(&status), answer))
@@ -208,7 +222,7 @@ impl StatusWriter {
     /// Fingerprint of the present status: the last write of this process, or the cached object if that is newer. An
     /// earlier leader's late write or a person may have changed it.
     fn present_status(&self, key: &VariantKey, variant: &PublishedVariant) -> StatusFingerprint {
-        let object = self.reach.variant(key);
+        let object = self.ownership_view.variant(key);
         let revision = object.as_ref().and_then(|object| object.revision);
         let ours = self.written.get(key).filter(|ours| ours.uid == variant.uid);
         // The cache may not show the last write yet.

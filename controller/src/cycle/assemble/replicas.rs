@@ -51,7 +51,7 @@ fn pod_start(pod: &WorkloadPod, at: Moment) -> Option<Instant> {
 }
 
 /// Joins loads and caches with their pods, and counts pods of no known workload. Samples that are too old are left
-/// out, so that a former model name of a server does not count next to the present one.
+/// out: a former model name of a server must not count next to the present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
     pods: &'a BTreeMap<PodKey, WorkloadPod>,

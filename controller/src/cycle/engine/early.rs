@@ -84,9 +84,9 @@ impl Engine {
     }
 }
 
-/// Decides on these models from the snapshot of the last cycle with their newest data, so that the snapshot replays
-/// to the published decisions. `None` if the result differs from `newest_decisions`, or changes the decision on
-/// another model.
+/// Decides on these models from the snapshot of the last cycle with their newest data. That snapshot replays to the
+/// published decisions. `None` if the result differs from `newest_decisions`, or changes the decision on another
+/// model.
 fn decide_models(
     newest: Snapshot,
     newest_decisions: &[Decision],

@@ -1,5 +1,5 @@
-//! Wakes models at (or on their way to) zero replicas as soon as requests wait at their endpoint pickers, without
-//! waiting for the next cycle.
+//! Wakes models between two cycles: models at zero replicas, or on their way there, with waiting requests at their
+//! endpoint pickers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ impl Engine {
     }
 }
 
-/// Models with a variant that is scaled up from 0, or no longer down to 0, and was not in the last decision.
+/// Models with a variant that is to leave 0 replicas, or no longer to go there, unlike in the last decision.
 fn models_to_wake(
     decisions: &[Decision],
     before: &Published,

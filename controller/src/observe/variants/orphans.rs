@@ -184,7 +184,7 @@ mod tests {
         }
         let mut cluster = labelled(&without_target("DeploymentNotFound", 1));
         let reported = reports(cluster.deployment("a", 1, 1), &[day, day + 900], None).swap_remove(1);
-        assert!(reported[0].contains("renews its status of 2026-01-01T00:00:00Z"), "{reported:?}");
+        assert!(reported[0].contains("its status of 2026-01-01T00:00:00Z has no target"), "{reported:?}");
     }
 
     #[test]

@@ -111,7 +111,7 @@ mod tests {
     fn handed_over_excluded_or_deleted_is_unmanaged_at_once() {
         let key = VariantKey { namespace: "ns".into(), name: "a".into() };
         let mut cluster = Cluster::new();
-        let view = cluster.reach(Ownership::default());
+        let view = cluster.ownership_view(Ownership::default());
         let is_managed = || view.is_managed(&key, "uid of a");
         assert!(!is_managed(), "it does not exist yet");
         cluster.variant("a", "m", json!({}));

@@ -65,23 +65,23 @@ fn an_event_has_the_message_of_its_own_reason() {
 }
 
 /// The scope of a controller that manages all published variants.
-fn reach(publications: &[Published]) -> OwnershipView {
+fn ownership_view(publications: &[Published]) -> OwnershipView {
     let mut cluster = Cluster::new();
     for key in publications.iter().flat_map(|p| p.variants.keys()) {
         cluster.variant(&key.name, "m", json!({"metadata": {"uid": "u"}}));
     }
-    cluster.reach(Ownership::default())
+    cluster.ownership_view(Ownership::default())
 }
 
 /// Runs the writer on publications, one after the other.
 async fn write_all(fake: &FakeApi, publications: Vec<Published>) {
-    let reach = reach(&publications);
-    write_within(fake, reach, publications).await;
+    let ownership_view = ownership_view(&publications);
+    write_within(fake, ownership_view, publications).await;
 }
 
-async fn write_within(fake: &FakeApi, reach: OwnershipView, publications: Vec<Published>) {
+async fn write_within(fake: &FakeApi, ownership_view: OwnershipView, publications: Vec<Published>) {
     let (sender, reader) = watch::channel(None);
-    let writer = tokio::spawn(run(fake.client(), Some("pod".into()), reach, reader));
+    let writer = tokio::spawn(run(fake.client(), Some("pod".into()), ownership_view, reader));
     for publication in publications {
         sender.send_replace(Some(Arc::new(publication)));
         // Lets the writer read the publication before the next one replaces it.
@@ -167,7 +167,7 @@ fn a_note_is_cut_at_a_character_boundary() {
 async fn unmanaged_variants_have_no_events() {
     let publications = [steady(), without_target()].map(|v| publication([("a", v)]));
     let fake = FakeApi::new();
-    write_within(&fake, reach(&[]), publications.into()).await;
+    write_within(&fake, ownership_view(&[]), publications.into()).await;
     assert!(fake.requests().is_empty());
 }
 

@@ -12,20 +12,22 @@ use crate::fixture::{self, Cluster, decision, key, published, replicas, without_
 use crate::observe::variants::Ownership;
 
 /// The scope of a controller with `instance`, with variant `a` that has this instance label.
-fn reach(label: Option<&str>, instance: Option<&str>) -> OwnershipView {
+fn ownership_view(label: Option<&str>, instance: Option<&str>) -> OwnershipView {
     let mut cluster = Cluster::new();
     let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
     cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
-    cluster.reach(Ownership { instance: instance.map(str::to_owned), ..Ownership::default() })
+    cluster.ownership_view(Ownership { instance: instance.map(str::to_owned), ..Ownership::default() })
 }
 
 /// Lines of `/metrics` without comments.
-fn shown(published: Published, reach: OwnershipView, legacy: bool) -> Vec<String> {
+fn shown(published: Published, ownership_view: OwnershipView, legacy: bool) -> Vec<String> {
     let (_sender, reader) = watch::channel(Some(Arc::new(published)));
     let mut text = String::new();
-    VariantSeries::new(reader, reach, legacy, CycleProgress::default()).for_each_family(&mut |family| {
-        text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
-    });
+    VariantSeries::new(reader, ownership_view, legacy, CycleProgress::default()).for_each_family(
+        &mut |family| {
+            text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
+        },
+    );
     let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
     lines.sort();
     lines
@@ -38,7 +40,7 @@ fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
 }
 
 fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
-    shown(publication(variants), reach(instance, instance), legacy)
+    shown(publication(variants), ownership_view(instance, instance), legacy)
 }
 
 fn grows(mode: &str) -> PublishedVariant {
@@ -126,14 +128,14 @@ fn the_ratio_from_zero_is_the_target() {
 #[test]
 fn without_a_publication_there_are_no_series() {
     let (_sender, reader) = watch::channel(None);
-    VariantSeries::new(reader, reach(None, None), true, CycleProgress::default())
+    VariantSeries::new(reader, ownership_view(None, None), true, CycleProgress::default())
         .for_each_family(&mut |family| panic!("{family:?}"));
 }
 
 #[test]
 fn variants_of_another_controller_are_not_exported() {
     for (label, instance) in [(Some("x"), None), (None, Some("x")), (Some("y"), Some("x"))] {
-        let lines = shown(publication(vec![("a", grows("auto"))]), reach(label, instance), true);
+        let lines = shown(publication(vec![("a", grows("auto"))]), ownership_view(label, instance), true);
         assert_eq!(lines, Vec::<String>::new(), "{label:?} under {instance:?}");
     }
 }
@@ -145,7 +147,7 @@ fn a_variant_taken_over_is_counted_before_it_is_exported() {
     for (until, wanted) in [(now + hour, 1), (now, 8)] {
         let mut published = publication(vec![("a", grows("auto"))]);
         published.withheld.insert(key("a"), until);
-        let lines = shown(published, reach(None, None), true);
+        let lines = shown(published, ownership_view(None, None), true);
         assert_eq!(lines.len(), wanted, "{lines:?}");
         assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
     }
@@ -178,7 +180,7 @@ async fn series_end_when_cycles_stop() {
     let _run = progress.begin(Duration::from_mins(1));
     let published = Some(Arc::new(publication(vec![("a", grows("auto"))])));
     let (_sender, reader) = watch::channel(published);
-    let series = VariantSeries::new(reader, reach(None, None), false, progress.clone());
+    let series = VariantSeries::new(reader, ownership_view(None, None), false, progress.clone());
     let shown = || {
         let mut families = 0;
         series.for_each_family(&mut |_| families += 1);

@@ -184,12 +184,12 @@ fn publication(n: usize) -> Arc<Published> {
 }
 
 /// The scope of a controller that manages these variants.
-fn reach(names: impl IntoIterator<Item = String>) -> OwnershipView {
+fn ownership_view(names: impl IntoIterator<Item = String>) -> OwnershipView {
     let mut cluster = Cluster::new();
     for name in names {
         cluster.variant(&name, "m", json!({"metadata": {"uid": "u"}}));
     }
-    cluster.reach(Ownership::default())
+    cluster.ownership_view(Ownership::default())
 }
 
 /// A sender without a reader.
@@ -198,7 +198,7 @@ fn unread_targets() -> watch::Sender<StatusTargets> {
 }
 
 fn writer(fake: &FakeApi) -> StatusWriter {
-    StatusWriter::new(fake.client(), reach((0..100).map(|i| format!("v{i:03}"))), unread_targets())
+    StatusWriter::new(fake.client(), ownership_view((0..100).map(|i| format!("v{i:03}"))), unread_targets())
 }
 
 #[tokio::test]
@@ -227,7 +227,7 @@ async fn the_target_of_a_due_step_is_shown_once_written() {
     for (fake, want) in [(accepting(), StatusTargets::from_iter(shown)), (failing(422), StatusTargets::new())]
     {
         let (sender, targets) = watch::channel(StatusTargets::from([(key("v000"), 9)]));
-        let mut writer = StatusWriter::new(fake.client(), reach(["v000".to_owned()]), sender);
+        let mut writer = StatusWriter::new(fake.client(), ownership_view(["v000".to_owned()]), sender);
         assert!(targets.borrow().is_empty(), "an earlier term's targets are dropped");
         for _ in 0..2 {
             writer.write_all(&published).await;
@@ -243,7 +243,7 @@ async fn foreign_changes_of_a_status_are_reverted_by_the_next_cycle() {
     let mut seen = |revision: &str, status: Value| {
         let metadata = json!({"uid": "u", "resourceVersion": revision});
         cluster.variant("v000", "m", json!({"metadata": metadata, "status": status}));
-        cluster.reach(Ownership::default())
+        cluster.ownership_view(Ownership::default())
     };
     let mut writer = StatusWriter::new(fake.client(), seen("9", json!({})), unread_targets());
     let mut turn = async || {
@@ -272,7 +272,7 @@ async fn foreign_changes_of_a_status_are_reverted_by_the_next_cycle() {
 #[tokio::test]
 async fn unmanaged_variants_are_not_written() {
     let fake = accepting();
-    let mut writer = StatusWriter::new(fake.client(), reach(["v001".to_owned()]), unread_targets());
+    let mut writer = StatusWriter::new(fake.client(), ownership_view(["v001".to_owned()]), unread_targets());
     assert!(writer.write_all(&publication(3)).await);
     assert_eq!(fake.requests().len(), 1, "{:?}", fake.requests());
 }
