@@ -123,7 +123,7 @@ fn settings_out_of_order_keep_their_values_together() {
     assert_eq!((update.engine.fresh.as_secs(), update.engine.stale.as_secs()), (60, 120));
     let found = problems(&update);
     assert!(
-        found.len() == 1 && found[0].contains(stale) && found[0].contains("e.g. 1m, 2m, 5m"),
+        found.len() == 1 && found[0].contains(stale) && found[0].contains("such as 1m, 2m, 5m"),
         "{found:?}"
     );
     let update = live.apply(map(&json!({fresh: "30s", stale: "90s"}))).unwrap();
