@@ -39,7 +39,7 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         Some("json") => serde_json::to_string(&outcome)?,
         Some("yaml") => serde_saphyr::to_string(&outcome)?,
         _ if outcome.decisions.is_empty() => "the snapshot has no variants; nothing to decide".to_owned(),
-        _ => trace::report(&snapshot, &outcome),
+        _ => trace::render_with_signals(&snapshot, &outcome),
     };
     print(&format!("{}\n", text.trim_end_matches('\n')))?;
     if format.is_some_and(|format| format != "text") {

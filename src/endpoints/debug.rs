@@ -105,7 +105,7 @@ impl<'a> Explanation<'a> {
 
 fn trace_text(published: &Arc<Published>, variants: &[(&VariantKey, &PublishedVariant)]) -> String {
     let mut text = format!("cycle of {}\n", published.at);
-    let facts = trace::variants(&published.snapshot);
+    let facts = trace::variants_by_name(&published.snapshot);
     for (key, variant) in variants {
         let signals = facts.get(&(key.namespace.as_str(), key.name.as_str())).map(|v| Signals(v));
         let _ = match &variant.decision {

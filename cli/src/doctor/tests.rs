@@ -180,7 +180,7 @@ fn checks_decision_and_signal() {
         w.snapshot =
             w.snapshot.take().map(|s| format!("config: {{scaleToZeroDefault: true}}\n{}", with_model(s)));
     };
-    check("?decision", &["no endpoint picker serves it that could wake it", "add an InferencePool"], |w| {
+    check("?decision", &["no endpoint picker serves it", "add an InferencePool"], |w| {
         scale_to_zero(w, "{modelID: m,");
     });
     check("", &[], |w| scale_to_zero(w, "{modelID: m, schedulerQueue: {size: 0},"));

@@ -67,7 +67,7 @@ fn saturation(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<f64> {
     let models = snapshot.models.iter().filter(|model| model.namespace == namespace);
     let mut all = models.flat_map(|model| model.variants.iter().map(move |v| (&model.model_id, v)));
     let (model, variant) = all.find(|(_, variant)| variant.name == name)?;
-    let (settings, _) = Entries::of(&snapshot.config).saturation(namespace, model);
+    let (settings, _) = Entries::new(&snapshot.config).saturation(namespace, model);
     share_of_threshold(variant, &settings)
 }
 

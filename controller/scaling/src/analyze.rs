@@ -1,117 +1,119 @@
-//! The seam between the analyzers and everything else. An analyzer turns a model's signals into a verdict; a verdict
-//! proposes targets, and can be asked again with other variants ruled out. None of the analyzers knows another.
+//! Interface between the analyzers and the pipeline. An analyzer turns the signals of a model into a verdict. A verdict
+//! proposes targets, repeatedly and with different excluded variants. Analyzers do not depend on each other.
 
-mod engine;
-pub(crate) mod kept;
+mod by_role;
+mod decision_hold;
+mod engine_args;
 mod percentage;
-mod roles;
-mod steps;
+mod shell_words;
+mod step_limits;
 mod throughput;
-mod tokens;
-mod words;
+mod token;
 
-pub use self::engine::engine_arguments;
-pub(crate) use self::throughput::known;
-pub(crate) use self::tokens::OBSERVATIONS;
+pub use self::engine_args::engine_arguments;
+pub(crate) use self::throughput::speed_estimate;
+pub(crate) use self::token::OBSERVATIONS;
 use crate::limit::Ledger;
-use crate::reason::{AnalysisError, FallbackSource, Missing, Reason};
-use crate::snapshot::{AnalyzerName, Learned, OutputBucket};
+use crate::reason::{AnalysisError, FallbackSource, MissingSignal, Reason};
+use crate::snapshot::{AnalyzerName, OutputBucket, ThroughputMemory};
 use crate::view::{Draft, ModelView};
 use crate::{Stage, enforce};
 
-/// What an analyzer found out about one model.
+/// Result of an analyzer for one model.
 pub(crate) trait Verdict {
-    /// The smaller, the more urgently the model needs replicas: its mean spare KV, or spare share of the supply.
+    /// Spare capacity: mean spare KV, or spare share of the supply. The model with the smallest value is the most urgent.
     fn spare(&self) -> f64;
 
-    /// Steps of the stages analyze and optimize for every variant, in order of the view. A variant that is `barred`
-    /// does not grow; `ledger` says what is left, where the analyzer takes several steps at once.
-    fn propose(&self, model: &ModelView, barred: &[bool], ledger: &Ledger) -> Vec<Draft>;
+    /// Steps of the stages analyze and optimize for every variant, in order of the view. A `excluded` variant does not grow.
+    /// Analyzers that add several replicas at once stay within `ledger`.
+    fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft>;
 
-    /// Indices of the variants in the order in which they take from the inventory.
+    /// Variant indices in the order in which they take from the inventory.
     fn order(&self, model: &ModelView) -> Vec<usize> {
         model.by_cost()
     }
 
-    /// What later cycles have to know.
-    fn into_learnt(self: Box<Self>) -> Learnt {
-        Learnt::default()
+    /// State for later cycles.
+    fn into_state(self: Box<Self>) -> AnalyzerState {
+        AnalyzerState::default()
     }
 }
 
-/// What an analyzer learnt in a cycle.
+/// State of an analyzer for later cycles.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Learnt {
-    /// Tokens a replica of each variant holds, in order of the view; shorter where nothing was learnt.
+pub(crate) struct AnalyzerState {
+    /// Capacity of a replica of each variant in tokens, in order of the view. Empty for other analyzers than `token`.
     pub(crate) capacities: Vec<Option<f64>>,
-    /// Compute bounds that were seen, in order of variant and pod.
+    /// Compute bounds observed in this cycle, in order of variant and pod.
     pub(crate) observed: Vec<Observation>,
     /// Memory of the throughput analyzer.
-    pub(crate) learned: Option<Box<Learned>>,
+    pub(crate) learned: Option<Box<ThroughputMemory>>,
 }
 
-/// A compute bound that was seen.
+/// An observed compute bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     pub(crate) accelerator: String,
     pub(crate) output: OutputBucket,
-    /// Tokens.
+    /// Tokens in use at a full queue.
     pub(crate) k2: f64,
 }
 
-/// Asks the analyzer that the model's settings name.
+/// Runs the analyzer of the model's settings.
 pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     if model.settings.analyzer != AnalyzerName::Throughput {
-        return ask(model, model.settings.analyzer);
+        return analyze_with(model, model.settings.analyzer);
     }
-    // It goes on watching while another decides.
-    let (answer, learned) = throughput::analyze(model);
-    let (verdict, instead) = match answer {
-        Ok(verdict) if !model.at_zero() => (Box::new(verdict) as Box<dyn Verdict>, None),
-        Err(missing) if !model.at_zero() => (by_percentages(model), missing),
+    // The throughput analyzer keeps learning while the percentage analyzer decides.
+    let (result, learned) = throughput::analyze(model);
+    let (verdict, fallback) = match result {
+        Ok(verdict) if !model.is_at_zero() => (Box::new(verdict) as Box<dyn Verdict>, None),
+        Err(missing) if !model.is_at_zero() => (analyze_by_percentage(model), missing),
         _ => (Box::new(IdleVerdict) as Box<dyn Verdict>, None),
     };
-    let may_come =
-        matches!(instead, Some(Reason::SignalsMissing { missing: Missing::Counters | Missing::Lengths }));
-    let holds = may_come && throughput::holds(model, &learned);
-    Box::new(LearningVerdict { verdict, instead, holds, learned: Box::new(learned) })
+    let may_recover = matches!(
+        fallback,
+        Some(Reason::SignalsMissing { missing: MissingSignal::Counters | MissingSignal::Lengths })
+    );
+    let blocks_scale_down = may_recover && throughput::blocks_fallback_scale_down(model, &learned);
+    Box::new(LearningVerdict { verdict, fallback, blocks_scale_down, learned: Box::new(learned) })
 }
 
-/// The percentages in place of the throughput analyzer.
-fn by_percentages(model: &ModelView) -> Box<dyn Verdict> {
-    let percentages = |part: &ModelView| ask(part, AnalyzerName::Percentage);
+/// Runs the percentage analyzer in place of the throughput analyzer, for each role by itself.
+fn analyze_by_percentage(model: &ModelView) -> Box<dyn Verdict> {
+    let percentage = |part: &ModelView| analyze_with(part, AnalyzerName::Percentage);
     if model.variants.iter().any(|v| v.variant.role.is_some()) {
-        return Box::new(roles::apart(model, percentages));
+        return Box::new(by_role::analyze(model, percentage));
     }
-    percentages(model)
+    percentage(model)
 }
 
-fn ask(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
-    if model.at_zero() {
-        // Pods that are going away may still report; their load is no reason to come back.
+fn analyze_with(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
+    if model.is_at_zero() {
+        // Terminating pods may still report; their load does not scale the model up.
         return Box::new(IdleVerdict);
     }
     let verdict = match analyzer {
-        AnalyzerName::Token => tokens::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
+        AnalyzerName::Token => token::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
         AnalyzerName::Percentage | AnalyzerName::Throughput => {
             percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
         }
     };
     match verdict {
         Ok(verdict) => verdict,
-        Err(_) if loads(model) => Box::new(IdleVerdict),
-        Err(error) => Box::new(Failed(error)),
+        Err(_) if is_waking(model) => Box::new(IdleVerdict),
+        Err(error) => Box::new(SafetyNetVerdict(error)),
     }
 }
 
-/// A verdict, and the memory of the throughput analyzer, whoever gave it.
+/// Verdict of the throughput analyzer or of its fallback, with the memory of the throughput analyzer.
 struct LearningVerdict {
     verdict: Box<dyn Verdict>,
-    /// What the throughput analyzer lacks, so that another decides.
-    instead: Option<Reason>,
-    /// That other is to take no replica.
-    holds: bool,
-    learned: Box<Learned>,
+    /// Why the percentage analyzer decides instead.
+    fallback: Option<Reason>,
+    /// True if the fallback must not scale down.
+    blocks_scale_down: bool,
+    learned: Box<ThroughputMemory>,
 }
 
 impl Verdict for LearningVerdict {
@@ -119,14 +121,14 @@ impl Verdict for LearningVerdict {
         self.verdict.spare()
     }
 
-    fn propose(&self, model: &ModelView, barred: &[bool], ledger: &Ledger) -> Vec<Draft> {
-        let mut drafts = self.verdict.propose(model, barred, ledger);
-        if let Some(reason) = &self.instead {
+    fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
+        let mut drafts = self.verdict.propose(model, excluded, ledger);
+        if let Some(reason) = &self.fallback {
             for draft in &mut drafts {
-                if self.holds && is_step_down(draft) {
+                if self.blocks_scale_down && is_new_scale_down(draft) {
                     *draft = Draft::new(draft.current);
                 }
-                draft.begin(reason.clone());
+                draft.prepend_note(reason.clone());
             }
         }
         drafts
@@ -136,22 +138,22 @@ impl Verdict for LearningVerdict {
         self.verdict.order(model)
     }
 
-    fn into_learnt(self: Box<Self>) -> Learnt {
-        Learnt { learned: Some(self.learned), ..self.verdict.into_learnt() }
+    fn into_state(self: Box<Self>) -> AnalyzerState {
+        AnalyzerState { learned: Some(self.learned), ..self.verdict.into_state() }
     }
 }
 
-/// Fewer are wanted, and not by an earlier decision that is being carried out.
-fn is_step_down(draft: &Draft) -> bool {
+/// True if the draft shrinks by a decision of this cycle.
+fn is_new_scale_down(draft: &Draft) -> bool {
     draft.steps.last().is_some_and(|step| matches!(step.reason, Reason::ScaleDownSafe { .. }))
 }
 
-/// No replica can report yet, and that is as it should be: the model has just been woken.
-fn loads(model: &ModelView) -> bool {
-    model.variants.iter().all(|v| v.current == 0 || v.wake_hold(model.config).is_some())
+/// True if no replica can report yet, because the model has just been woken.
+fn is_waking(model: &ModelView) -> bool {
+    model.variants.iter().all(|v| v.current == 0 || v.wake_hold_seconds(model.config).is_some())
 }
 
-/// A model at 0 needs no metrics and no safety net; neither does one whose first replica is loading.
+/// Verdict for a model at 0, or whose first replica is starting: it needs no metrics and no safety net.
 struct IdleVerdict;
 
 impl Verdict for IdleVerdict {
@@ -174,10 +176,10 @@ impl Verdict for IdleVerdict {
     }
 }
 
-/// The safety net: the last target, else what is there.
-struct Failed(AnalysisError);
+/// Verdict after a failed analysis: holds the last target, else the current replicas.
+struct SafetyNetVerdict(AnalysisError);
 
-impl Verdict for Failed {
+impl Verdict for SafetyNetVerdict {
     fn spare(&self) -> f64 {
         0.0
     }
@@ -188,10 +190,10 @@ impl Verdict for Failed {
             .variants
             .iter()
             .map(|variant| {
-                // A target of 0 rests on evidence that must still be there: a failed query is no 0.
-                let held =
+                // A target of 0 needs evidence in every cycle: a failed query is not evidence.
+                let last_target =
                     variant.variant.desired.filter(|desired| *desired > 0 || variant.current == 0 || idle);
-                let (after, fallback_source) = match held {
+                let (after, fallback_source) = match last_target {
                     Some(desired) => (desired, FallbackSource::PreviousDesired),
                     None => (variant.current, FallbackSource::CurrentReplicas),
                 };

@@ -1,7 +1,7 @@
-//! What comes out of a cycle: for each variant the chain of steps from its current replicas to its target, and what
-//! the next cycle has to know.
+//! Result of a cycle: for each variant the steps from its current replicas to its target, and the state for the next
+//! cycle.
 
-mod lacking;
+mod signal_gaps;
 
 use std::collections::BTreeMap;
 
@@ -11,28 +11,28 @@ use wva_crds::GoDuration;
 
 use crate::reason::{FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
-use crate::snapshot::{AnalyzerName, Learned, Mode, Remembered, WakeObstacle};
+use crate::snapshot::{AnalyzerName, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
-pub use lacking::{Lacking, MainSignal};
+pub use signal_gaps::{MainSignal, SignalGaps};
 
 /// A stage of the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
-    /// What the load asks for.
+    /// Compares load and capacity.
     Analyze,
-    /// Which variants give it.
+    /// Distributes added or removed replicas over the variants.
     Optimize,
-    /// Zero, waking, and the bounds.
+    /// Applies scale to zero, wake-up and bounds.
     Enforce,
-    /// What the inventory has left.
+    /// Limits scale-ups to the free GPUs of the inventory.
     Limit,
-    /// What a person has set.
+    /// Applies the mode annotation.
     Publish,
 }
 
 impl Stage {
-    /// Its name in traces.
+    /// Name in traces.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -48,113 +48,113 @@ impl Stage {
 /// One step of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// The stage that took it.
+    /// Stage of the pipeline.
     pub stage: Stage,
-    /// Replicas before it: those after the previous step, or the current ones.
+    /// Replicas before the step: `after` of the previous step, or the current replicas.
     pub before: u32,
-    /// Replicas after it.
+    /// Replicas after the step.
     pub after: u32,
-    /// Why, with figures.
+    /// Reason with its figures.
     #[serde(flatten)]
     pub reason: Reason,
 }
 
-/// Which way a target lies from current.
+/// Direction from the current replicas to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// More replicas.
     Up,
-    /// Fewer.
+    /// Fewer replicas.
     Down,
-    /// As many.
+    /// The same number of replicas.
     None,
 }
 
-/// Bounds of a variant as they hold in this cycle.
+/// Bounds of a variant in this cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Fewest replicas; 0 where scale to zero lifts an HPA's 1.
+    /// Fewest replicas. 0 if scale to zero lifts an HPA minimum of 1.
     pub min: u32,
     /// Most replicas. `None`: no bound.
     pub max: Option<u32>,
 }
 
 impl Bounds {
-    /// The nearest number of replicas within the bounds. Where they contradict each other, the maximum holds.
+    /// Nearest number of replicas within the bounds. The maximum wins if the bounds contradict each other.
     #[must_use]
     pub fn clamp(self, replicas: u32) -> u32 {
         replicas.max(self.min).min(self.max.unwrap_or(u32::MAX))
     }
 }
 
-/// The target of one variant, and how it came about.
+/// Target of one variant, and the steps that led to it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// The variant's namespace.
+    /// Namespace of the variant.
     pub namespace: String,
-    /// The model it serves.
+    /// Model that the variant serves.
     pub model_id: String,
-    /// The `VariantAutoscaling`.
+    /// Name of the `VariantAutoscaling`.
     pub variant: String,
-    /// Its accelerator, or `unresolved`.
+    /// Accelerator, or `unresolved`.
     pub accelerator: String,
-    /// Replicas the workload has.
+    /// `spec.replicas` of the workload.
     pub current: u32,
-    /// Ready ones, at most `current`.
+    /// Ready replicas, at most `current`.
     pub ready: u32,
-    /// From `current` to the target; never empty, in order of the stages.
+    /// Steps from `current` to the target, in order of the stages. Never empty.
     pub steps: Vec<Step>,
-    /// What becomes of the target.
+    /// Mode annotation of the variant.
     pub mode: Mode,
-    /// The bounds it was held to.
+    /// Bounds of the target.
     pub bounds: Bounds,
-    /// The analyzer that was asked for.
+    /// Configured analyzer.
     pub analyzer: AnalyzerName,
-    /// Replicas that do not become ready keep it from growing.
+    /// True if replicas that do not become ready keep the variant from growing.
     pub stuck: bool,
-    /// The analysis failed; what is held instead.
+    /// Value that is held because the analysis failed.
     pub safety_net: Option<FallbackSource>,
-    /// An earlier target that ended without being carried out.
+    /// Earlier target that ended without being carried out.
     pub not_carried_out: Option<u32>,
-    /// The accelerator of which too few are left.
+    /// Accelerator without enough free GPUs.
     pub limited_by: Option<String>,
-    /// Every variant of the model is at 0, so that it has no metrics and needs none.
+    /// True if every variant of the model has 0 replicas. Such a model has no metrics and needs none.
     pub model_at_zero: bool,
-    /// Scale to zero is on for the model.
+    /// True if scale to zero is on for the model.
     pub scale_to_zero: bool,
-    /// Why scale to zero, which is on, does not take the model to 0, or nothing would wake it there.
+    /// Obstacle that keeps the model from scaling to zero, or from waking up, although scale to zero is on.
     pub wake_obstacle: Option<WakeObstacle>,
     /// Replicas whose sample counts.
     pub reporting: u32,
     /// Replicas whose sample is too old to count, but not missing.
     pub stale: u32,
-    /// Those of `reporting` that lack a signal.
-    pub lacking: Lacking,
-    /// What another analyzer would have decided, where the model's settings name one to be shown. Nothing follows from it.
+    /// Replicas of `reporting` that lack a main signal.
+    pub signal_gaps: SignalGaps,
+    /// Decision of the shadow analyzer, if the settings name one. It changes no target.
     pub shadow: Option<Box<Shadow>>,
 }
 
-/// What would be decided in this cycle if another analyzer were asked, before the mode.
+/// Decision that another analyzer would take in this cycle, before the mode applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shadow {
-    /// That analyzer.
+    /// Shadow analyzer.
     pub analyzer: AnalyzerName,
-    /// From the current replicas to its target; never empty, in order of the stages.
+    /// Steps from the current replicas to the target, in order of the stages. Never empty.
     pub steps: Vec<Step>,
 }
 
 impl Shadow {
-    /// Its target.
+    /// Target of the shadow analyzer.
     #[must_use]
     pub fn target(&self) -> u32 {
         self.steps.last().map_or(0, |step| step.after)
     }
 
-    /// The reason of the last step that has something to say; where none has, what the analyzer saw.
+    /// Deciding reason: see [`Decision::reason`].
     #[must_use]
     pub fn reason(&self) -> &Reason {
-        reason(&self.steps)
+        deciding_reason(&self.steps)
     }
 }
 
@@ -169,15 +169,15 @@ impl Serialize for Shadow {
     }
 }
 
-/// The reason of the last step that has something to say; where none has, what the analyzer saw.
-fn reason(steps: &[Step]) -> &Reason {
-    let spoken = steps.iter().rev().map(|step| &step.reason).find(|r| !r.is_no_change());
-    spoken.or_else(|| steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
+/// Reason of the last step other than `NoChange`; without one, the reason of the analyzer's step.
+fn deciding_reason(steps: &[Step]) -> &Reason {
+    let last = steps.iter().rev().map(|step| &step.reason).find(|r| !r.is_no_change());
+    last.or_else(|| steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
 }
 
-/// Whether steps say that somebody needs more replicas. A bound alone does not, nor does a target of before: who scaled
-/// a variant to 0 has switched its HPA off, and is not overruled.
-pub(crate) fn lifts(steps: &[Step]) -> bool {
+/// True if load, waiting requests or the mode ask for more replicas. A bound or an earlier target does not count: a
+/// user who scales a variant to 0 has switched its HPA off, and is not overruled.
+pub(crate) fn wants_more(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step.reason {
         Reason::RequestsWaiting { .. } | Reason::WakeHold { .. } => true,
         Reason::AtMinimum { .. }
@@ -189,20 +189,20 @@ pub(crate) fn lifts(steps: &[Step]) -> bool {
 }
 
 impl Decision {
-    /// The target, after the mode. Under `recommend`: what would be published.
+    /// Target after the mode. In mode `recommend`: the target that would be published.
     #[must_use]
     pub fn target(&self) -> u32 {
         self.steps.last().map_or(self.current, |step| step.after)
     }
 
-    /// The target before the mode.
+    /// Target before the mode applies.
     #[must_use]
-    pub fn decided(&self) -> u32 {
-        let decides = |step: &&Step| step.stage != Stage::Publish;
-        self.steps.iter().rev().find(decides).map_or(self.current, |step| step.after)
+    pub fn target_before_mode(&self) -> u32 {
+        let before_mode = |step: &&Step| step.stage != Stage::Publish;
+        self.steps.iter().rev().find(before_mode).map_or(self.current, |step| step.after)
     }
 
-    /// Which way the target lies from current.
+    /// Direction from the current replicas to the target.
     #[must_use]
     pub fn action(&self) -> Action {
         match self.target().cmp(&self.current) {
@@ -212,13 +212,13 @@ impl Decision {
         }
     }
 
-    /// The reason of the last step that has something to say; where none has, what the analyzer saw.
+    /// Deciding reason: that of the last step other than `NoChange`; without one, that of the analyzer's step.
     #[must_use]
     pub fn reason(&self) -> &Reason {
-        reason(&self.steps)
+        deciding_reason(&self.steps)
     }
 
-    /// It is being woken from 0, or held since.
+    /// True if the variant is being woken from 0, or held since its wake-up.
     #[must_use]
     pub fn is_woken(&self) -> bool {
         let woken =
@@ -226,13 +226,13 @@ impl Decision {
         self.steps.iter().any(|step| woken(&step.reason))
     }
 
-    /// Load, waiting requests or a person ask for more than it has, or it is held since they did: see [`lifts`].
+    /// True if load, waiting requests or the mode ask for more replicas, or the variant is held since its wake-up.
     #[must_use]
-    pub fn lifts(&self) -> bool {
-        lifts(&self.steps)
+    pub fn wants_more(&self) -> bool {
+        wants_more(&self.steps)
     }
 
-    /// Name of the variant.
+    /// Key of the variant.
     #[must_use]
     pub fn key(&self) -> VariantKey {
         VariantKey { namespace: self.namespace.clone(), name: self.variant.clone() }
@@ -240,7 +240,7 @@ impl Decision {
 }
 
 impl Serialize for Decision {
-    /// The form `wva decide --format json` prints.
+    /// Output of `wva decide --format json`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("namespace", &self.namespace)?;
@@ -260,57 +260,57 @@ impl Serialize for Decision {
     }
 }
 
-/// Names one `VariantAutoscaling`.
+/// Namespace and name of a `VariantAutoscaling`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariantKey {
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
 }
 
-/// Everything one cycle decided. Serializes as `wva decide --format json` prints it.
+/// Result of one cycle. Its JSON is the output of `wva decide --format json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// One decision a variant, ordered by namespace, model and variant.
+    /// One decision per variant, ordered by namespace, model and variant.
     pub decisions: Vec<Decision>,
-    /// What the next snapshot has to carry.
+    /// State for the next snapshot.
     #[serde(skip)]
     pub next: NextState,
-    /// What a person should know and no decision says.
+    /// Warnings to log, which no decision contains.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
 }
 
-/// Memory from one cycle to the next. Whoever builds snapshots keeps it.
+/// State that the caller carries from one cycle to the next snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NextState {
-    /// Of each variant.
+    /// State of each variant.
     pub variants: BTreeMap<VariantKey, VariantState>,
     /// Observed compute bounds, for `Snapshot::remembered`.
-    pub remembered: Vec<Remembered>,
-    /// Memory of the throughput analyzer as of this cycle, for `Snapshot::learned` once [`Learned::after`] has aged it.
-    pub learned: Vec<Learned>,
+    pub remembered: Vec<ComputeBounds>,
+    /// Memory of the throughput analyzer, for `Snapshot::learned` after [`ThroughputMemory::aged_by`].
+    pub learned: Vec<ThroughputMemory>,
 }
 
-/// Memory of one variant.
+/// State of one variant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct VariantState {
-    /// The target, for `Variant::desired`.
+    /// Target, for `Variant::desired`.
     pub desired: u32,
-    /// The replicas it was decided at.
+    /// Current replicas at the time of the decision.
     pub current: u32,
-    /// How long the target has been without progress, as of this cycle.
+    /// Time without progress towards the target, as of this cycle.
     pub desired_age: GoDuration,
-    /// Tokens a replica holds, for `Variant::remembered_capacity`.
+    /// Capacity of a replica in tokens, for `Variant::remembered_capacity`.
     pub capacity: Option<f64>,
 }
 
 impl VariantState {
-    /// `Variant::desired_age` of a later snapshot: `elapsed` after this cycle, with `current` replicas. The age
-    /// starts anew when current has come nearer to the target.
+    /// `Variant::desired_age` of a snapshot taken `elapsed` after this cycle, with `current` replicas. The age restarts
+    /// at 0 when `current` has come closer to the target.
     #[must_use]
-    pub fn age_after(&self, elapsed: std::time::Duration, current: u32) -> GoDuration {
+    pub fn desired_age_after(&self, elapsed: std::time::Duration, current: u32) -> GoDuration {
         if self.desired.abs_diff(current) < self.desired.abs_diff(self.current) {
             GoDuration::default()
         } else {
@@ -319,56 +319,56 @@ impl VariantState {
     }
 }
 
-/// Something a person should know that is no decision.
+/// A finding to log that is not part of a decision.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Warning {
-    /// A layer of settings breaks a rule together with those below it.
+    /// A layer of settings is ignored: together with the layers below it, it breaks a rule.
     #[error("model {model_id} in namespace {namespace}: {layer}")]
     SettingsDropped {
-        /// The model's namespace.
+        /// Namespace of the model.
         namespace: String,
-        /// The model.
+        /// Model.
         model_id: String,
-        /// The layer and what it broke.
+        /// The layer and the rule it breaks.
         layer: DroppedLayer,
     },
-    /// The limiter is on, and the inventory does not know the accelerator.
+    /// The limiter is on, but the inventory does not contain the accelerator.
     #[error(
         "variant {namespace}/{variant} is not limited: the inventory has no accelerator {accelerator}; set the label \
-         inference.optimization/acceleratorName to one it has"
+         inference.optimization/acceleratorName to an accelerator of the inventory"
     )]
     AcceleratorNotInInventory {
-        /// The variant's namespace.
+        /// Namespace of the variant.
         namespace: String,
-        /// The variant.
+        /// Variant.
         variant: String,
-        /// Its accelerator.
+        /// Accelerator of the variant.
         accelerator: String,
     },
-    /// Nothing could wake the model.
-    #[error("model {model_id} in namespace {namespace} may go to zero, but {obstacle}")]
+    /// Scale to zero is on, but waiting requests would not wake the model.
+    #[error("model {model_id} in namespace {namespace} does not scale to zero: {obstacle}")]
     NothingWakesIt {
-        /// The model's namespace.
+        /// Namespace of the model.
         namespace: String,
-        /// The model.
+        /// Model.
         model_id: String,
-        /// Why not.
+        /// Cause.
         obstacle: WakeObstacle,
     },
-    /// Replicas are judged by one of the two main signals alone.
+    /// Replicas report only one of the two main signals.
     #[error(
-        "variant {namespace}/{variant}: {replicas} replica(s) report no {}, which counts as 0: check that neither the \
-         server nor a relabelling of its monitor drops it",
+        "variant {namespace}/{variant}: {replicas} replica(s) report no {}, which counts as 0; check that neither the \
+         server nor a relabelling rule of its monitor drops the metric",
         signal.metric()
     )]
-    SignalLacking {
-        /// The variant's namespace.
+    SignalMissing {
+        /// Namespace of the variant.
         namespace: String,
-        /// The variant.
+        /// Variant.
         variant: String,
-        /// What they do not report.
+        /// Missing signal.
         signal: MainSignal,
-        /// How many they are.
+        /// Number of replicas without it.
         replicas: u32,
     },
 }

@@ -1,17 +1,17 @@
-//! What holds whatever an analyzer says: a model goes to 0 only on full evidence, is woken when requests wait, keeps
-//! one replica where zero is not allowed, and every target stays within its bounds.
+//! Rules that apply to the result of every analyzer: a model scales to 0 only on full evidence, wakes up when requests
+//! wait, and keeps one replica if zero is not allowed. Every target stays within its bounds.
 
 use std::time::Duration;
 
 use wva_crds::GoDuration;
 
-use crate::decision::{Stage, lifts};
+use crate::decision::{Stage, wants_more};
 use crate::reason::Reason;
 use crate::snapshot::{QueueFigures, SchedulerQueue};
 use crate::view::{Draft, ModelView};
 
-/// Appends the stage's steps.
-pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
+/// Appends the steps of the enforce stage.
+pub(crate) fn enforce(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]) {
     if is_idle(model) {
         let retention_seconds = model.to_zero.retention.get().as_secs_f64();
         for draft in drafts.iter_mut().filter(|d| d.target() > 0) {
@@ -19,51 +19,51 @@ pub(crate) fn enforce(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) 
         }
     } else {
         hold_woken(model, drafts);
-        wake(model, barred, drafts);
+        wake(model, excluded, drafts);
         keep_one(model, drafts);
     }
     for (variant, draft) in model.variants.iter().zip(drafts) {
         let (target, bounded) = (draft.target(), variant.bounds.clamp(draft.target()));
         if bounded < target {
             draft.push(Stage::Enforce, bounded, Reason::AtMaximum { max: bounded });
-        } else if bounded > target && !(target == 0 && model.at_zero()) {
-            // A model at 0 stays there until requests wait, whatever the bounds.
+        } else if bounded > target && !(target == 0 && model.is_at_zero()) {
+            // A model at 0 ignores its minimum until requests wait.
             draft.push(Stage::Enforce, bounded, Reason::AtMinimum { min: variant.bounds.min });
         }
     }
 }
 
-/// Scale to zero is on, requests would wake the model again, and everything known says that nothing was asked of it for
-/// the whole retention period. What is not known counts against it.
+/// True if the model may scale to 0: scale to zero is on, requests would wake the model again, and no request was seen
+/// for the whole retention period. Every unknown fact counts as activity.
 pub(crate) fn is_idle(model: &ModelView) -> bool {
     let retention = model.to_zero.retention;
     let long_ago = |age: Option<GoDuration>| age.is_none_or(|age| age >= retention);
-    let facts = model.model;
+    let evidence = model.model;
     model.to_zero.enabled
         && retention.get() > Duration::ZERO
-        && facts.requests_in_retention.is_some_and(|n| n.get() <= 0.0)
-        && facts.scheduler_queue.is_empty()
-        && facts.obstacle().is_none()
-        && long_ago(facts.tracked_for)
-        && long_ago(facts.since_activity)
-        && long_ago(facts.since_pod_start)
+        && evidence.requests_in_retention.is_some_and(|n| n.get() <= 0.0)
+        && evidence.scheduler_queue.is_empty()
+        && evidence.effective_wake_obstacle().is_none()
+        && long_ago(evidence.tracked_for)
+        && long_ago(evidence.since_activity)
+        && long_ago(evidence.since_pod_start)
         && model.metrics_gap().is_none()
         && model.variants.iter().all(|v| {
             long_ago(v.variant.woken_ago)
-                && v.wake_hold(model.config).is_none()
+                && v.wake_hold_seconds(model.config).is_none()
                 && match v.variant.running {
                     Some(running) => running.get() <= 0.0,
-                    // Where there is no replica there is nothing to ask.
+                    // Without replicas no request can run.
                     None => v.current == 0,
                 }
                 && v.counted.iter().all(|sample| sample.queue <= 0.0)
         })
 }
 
-/// A replica that was woken is held until it reports.
+/// Holds a woken replica until it reports.
 fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
     for (variant, draft) in model.variants.iter().zip(drafts) {
-        if let Some(woken_seconds) = variant.wake_hold(model.config)
+        if let Some(woken_seconds) = variant.wake_hold_seconds(model.config)
             && draft.target() <= 1
         {
             draft.push(Stage::Enforce, 1, Reason::WakeHold { woken_seconds });
@@ -71,46 +71,52 @@ fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
     }
 }
 
-/// Requests wait, and no variant of a part serves or is about to: the cheapest that can is woken. Without the other part
-/// neither would answer a request.
-fn wake(model: &ModelView, barred: &[bool], drafts: &mut [Draft]) {
+/// If requests wait, wakes the cheapest variant of each role group that has no serving and no starting variant. A request
+/// needs every role.
+fn wake(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else { return };
     if !model.model.scheduler_queue.holds_requests() {
         return;
     }
-    for part in model.parts() {
-        wake_one(model, &part, queue, barred, drafts);
+    for group in model.role_groups() {
+        wake_one(model, &group, queue, excluded, drafts);
     }
 }
 
-fn wake_one(model: &ModelView, part: &[usize], queue: QueueFigures, barred: &[bool], drafts: &mut [Draft]) {
-    let helpless = |i: &usize| {
+fn wake_one(
+    model: &ModelView,
+    group: &[usize],
+    queue: QueueFigures,
+    excluded: &[bool],
+    drafts: &mut [Draft],
+) {
+    let cannot_serve = |i: &usize| {
         let variant = &model.variants[*i];
-        variant.stuck > 0 || (variant.current == 0 && !lifts(&drafts[*i].steps))
+        variant.stuck > 0 || (variant.current == 0 && !wants_more(&drafts[*i].steps))
     };
-    if !part.iter().all(helpless) {
+    if !group.iter().all(cannot_serve) {
         return;
     }
     let (size, bytes) = (queue.size.get(), queue.bytes.get());
-    for i in asleep(model, part, drafts) {
+    for i in wake_candidates(model, group, drafts) {
         let variant = &model.variants[i];
-        if variant.room() == 0 || barred[i] {
+        if variant.headroom() == 0 || excluded[i] {
             continue;
         }
         let after = drafts[i].target().max(1);
         drafts[i].push(Stage::Enforce, after, Reason::RequestsWaiting { size, bytes });
-        // One that a person holds back wakes nobody, so the next one is asked as well.
-        if variant.auto() {
+        // Outside mode `auto` the variant does not start, so the next one wakes up too.
+        if variant.is_auto() {
             return;
         }
     }
 }
 
-/// The variants of a part that could be woken, the cheapest first. One that the API server refuses to scale says so, and
-/// comes after all others.
-fn asleep(model: &ModelView, part: &[usize], drafts: &mut [Draft]) -> Vec<usize> {
+/// Variants of a role group that can wake up, cheapest first. Variants that the API server refuses to scale get a note
+/// and come last.
+fn wake_candidates(model: &ModelView, group: &[usize], drafts: &mut [Draft]) -> Vec<usize> {
     let mut order = model.by_cost();
-    order.retain(|i| part.contains(i) && model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
+    order.retain(|i| group.contains(i) && model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
     for i in &order {
         if let Some(refusal) = model.variants[*i].refusal() {
             drafts[*i].note(Stage::Enforce, refusal);
@@ -120,26 +126,26 @@ fn asleep(model: &ModelView, part: &[usize], drafts: &mut [Draft]) -> Vec<usize>
     order
 }
 
-/// Where zero is not allowed, a model that has replicas keeps one of each part.
+/// If zero is not allowed, keeps one replica in each role group of a model that has replicas.
 fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
     if model.to_zero.enabled {
         return;
     }
-    for part in model.parts() {
-        keep_one_of(model, &part, drafts);
+    for group in model.role_groups() {
+        keep_one_of(model, &group, drafts);
     }
 }
 
-fn keep_one_of(model: &ModelView, part: &[usize], drafts: &mut [Draft]) {
-    // A maximum of 0, which is applied later, keeps none; what a person holds is there, or not, whatever was decided.
+fn keep_one_of(model: &ModelView, group: &[usize], drafts: &mut [Draft]) {
+    // Replicas after bounds and mode: a maximum of 0 keeps none, and a fixed or paused variant keeps its own number.
     let keeps = |i: &usize| {
         let variant = &model.variants[*i];
         variant.replicas_after(variant.bounds.clamp(drafts[*i].target())) > 0
     };
-    if part.iter().all(|i| model.variants[*i].current == 0) || part.iter().any(keeps) {
+    if group.iter().all(|i| model.variants[*i].current == 0) || group.iter().any(keeps) {
         return;
     }
-    for i in model.by_cost().into_iter().filter(|i| part.contains(i)) {
+    for i in model.by_cost().into_iter().filter(|i| group.contains(i)) {
         let variant = &model.variants[i];
         if variant.bounds.max == Some(0) {
             continue;
@@ -147,8 +153,8 @@ fn keep_one_of(model: &ModelView, part: &[usize], drafts: &mut [Draft]) {
         if drafts[i].target() == 0 {
             drafts[i].push(Stage::Enforce, 1, Reason::MinimumKept {});
         }
-        // One that a person holds back keeps nobody, so the next one is asked as well.
-        if variant.auto() {
+        // Outside mode `auto` the variant may not keep its replica, so the next one keeps one too.
+        if variant.is_auto() {
             return;
         }
     }

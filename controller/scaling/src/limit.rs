@@ -1,5 +1,6 @@
-//! What the cluster has left. GPUs are booked by accelerator, first for kept scale-ups and for what persons have set,
-//! then for the most saturated model; a step that does not fit is cut to whole replicas, and one the HPA would ignore is not taken at all.
+//! Limits scale-ups to the free GPUs of the inventory. GPUs are booked by accelerator: first for earlier decisions and
+//! fixed or paused variants, then for the most saturated model. A step that does not fit is cut to whole replicas. If the
+//! HPA would ignore the rest, the step is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,33 +9,34 @@ use crate::reason::Reason;
 use crate::snapshot::{Config, Snapshot, Variant};
 use crate::view::{Draft, ModelView, VariantView};
 
-/// The accelerators of the inventory, each with its place in a ledger.
+/// Accelerators of the inventory, each with its index in a [`Ledger`].
 #[derive(Debug, Default)]
-pub(crate) struct Stock<'a> {
-    places: BTreeMap<String, usize>,
-    /// The same by the names that variants use: many variants have one accelerator, whose name is read once.
+pub(crate) struct AcceleratorIndex<'a> {
+    indices: BTreeMap<String, usize>,
+    /// Index by the name that variants use, so that each name is normalized once.
     by_name: BTreeMap<&'a str, Option<usize>>,
 }
 
-impl<'a> Stock<'a> {
+impl<'a> AcceleratorIndex<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
         let inventory = snapshot.config.inventory.iter().flatten();
-        let keys: BTreeSet<String> = inventory.map(|(name, _)| key(name)).collect();
-        let mut stock = Self { places: keys.into_iter().zip(0..).collect(), by_name: BTreeMap::new() };
-        if stock.places.is_empty() {
-            return stock;
+        let keys: BTreeSet<String> = inventory.map(|(name, _)| accelerator_key(name)).collect();
+        let mut index = Self { indices: keys.into_iter().zip(0..).collect(), by_name: BTreeMap::new() };
+        if index.indices.is_empty() {
+            return index;
         }
         for variant in snapshot.models.iter().flat_map(|model| &model.variants) {
             if let Some(name) = variant.accelerator.as_deref() {
-                stock.by_name.entry(name).or_insert_with(|| stock.places.get(&key(name)).copied());
+                let known = || index.indices.get(&accelerator_key(name)).copied();
+                index.by_name.entry(name).or_insert_with(known);
             }
         }
-        stock
+        index
     }
 
-    /// The place of a variant's accelerator. `None`: the variant is not limited, for it needs no GPU, or the inventory
-    /// does not know its accelerator.
-    pub(crate) fn place(&self, variant: &Variant) -> Option<usize> {
+    /// Ledger index of a variant's accelerator. `None`: the variant is not limited, because it needs no GPU or the
+    /// inventory does not contain its accelerator.
+    pub(crate) fn ledger_index(&self, variant: &Variant) -> Option<usize> {
         if variant.gpus_per_replica.0 == 0 {
             return None;
         }
@@ -42,38 +44,38 @@ impl<'a> Stock<'a> {
     }
 }
 
-/// GPUs that are left, by the place of their accelerator. The empty one limits nothing.
+/// Free GPUs by accelerator. An empty ledger limits nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     left: Vec<u64>,
 }
 
 impl Ledger {
-    pub(crate) fn of(config: &Config, stock: &Stock<'_>) -> Self {
-        let mut left = vec![0_u64; stock.places.len()];
-        for (accelerator, units) in config.inventory.iter().flatten() {
-            // Two spellings of one accelerator are one stock.
-            if let Some(place) = stock.places.get(&key(accelerator)) {
-                left[*place] = left[*place].saturating_add(units.limit.saturating_sub(units.used));
+    pub(crate) fn new(config: &Config, index: &AcceleratorIndex<'_>) -> Self {
+        let mut left = vec![0_u64; index.indices.len()];
+        for (accelerator, gpus) in config.inventory.iter().flatten() {
+            // Spellings of one accelerator share an index.
+            if let Some(i) = index.indices.get(&accelerator_key(accelerator)) {
+                left[*i] = left[*i].saturating_add(gpus.limit.saturating_sub(gpus.used));
             }
         }
         Self { left }
     }
 
-    /// GPUs left for a variant. `None`: it is not limited.
+    /// Free GPUs for a variant. `None`: the variant is not limited.
     pub(crate) fn left(&self, variant: &VariantView) -> Option<u64> {
-        self.left.get(variant.place?).copied()
+        self.left.get(variant.ledger_index?).copied()
     }
 
-    /// Books `replicas` more of a variant.
+    /// Books the GPUs of `replicas` additional replicas.
     pub(crate) fn book(&mut self, variant: &VariantView, replicas: u32) {
-        if let Some(left) = variant.place.and_then(|place| self.left.get_mut(place)) {
+        if let Some(left) = variant.ledger_index.and_then(|i| self.left.get_mut(i)) {
             let gpus = u64::from(replicas).saturating_mul(u64::from(variant.variant.gpus_per_replica.0));
             *left = left.saturating_sub(gpus);
         }
     }
 
-    /// Whole replicas of a variant that fit.
+    /// Additional whole replicas of a variant that fit.
     pub(crate) fn fits(&self, variant: &VariantView) -> u32 {
         self.left(variant).map_or(u32::MAX, |left| {
             u32::try_from(left / u64::from(variant.variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
@@ -81,24 +83,24 @@ impl Ledger {
     }
 }
 
-/// True where the model's scale-ups are held to the inventory.
+/// True if the inventory limits the scale-ups of the model.
 pub(crate) fn is_limited(model: &ModelView) -> bool {
     model.config.inventory.is_some() && (model.config.limited_mode || model.settings.enable_limiter)
 }
 
-/// Whether all that the drafts ask for is left, so that no limit changes them.
-pub(crate) fn grants_all(model: &ModelView, ledger: &Ledger, drafts: &[Draft]) -> bool {
+/// True if the ledger has GPUs for all drafts, so that the limit changes none.
+pub(crate) fn fits_all(model: &ModelView, ledger: &Ledger, drafts: &[Draft]) -> bool {
     let mut ledger = ledger.clone();
     model.variants.iter().zip(drafts).all(|(variant, draft)| {
-        let asked = growth(draft);
-        let fits = asked <= ledger.fits(variant);
-        ledger.book(variant, asked);
+        let requested = added_replicas(draft);
+        let fits = requested <= ledger.fits(variant);
+        ledger.book(variant, requested);
         fits
     })
 }
 
-/// Appends the stage's steps. Returns the variants that got too little for their HPA to act on: the model's need
-/// goes to others. `order`: who takes first. What a person holds back takes nothing: it comes last, and sees what is left.
+/// Appends the steps of the limit stage, in `order` of the variants. Returns the variants that get nothing, so that the
+/// caller can distribute the need over other variants. Variants outside mode `auto` book nothing and come last.
 pub(crate) fn limit(
     model: &ModelView,
     mut order: Vec<usize>,
@@ -110,40 +112,40 @@ pub(crate) fn limit(
         return refused;
     }
     let mut ledger = ledger.clone();
-    order.sort_by_key(|i| !model.variants[*i].auto());
+    order.sort_by_key(|i| !model.variants[*i].is_auto());
     for i in order {
         let (variant, draft) = (&model.variants[i], &mut drafts[i]);
-        let asked = growth(draft);
-        if asked == 0 {
+        let requested = added_replicas(draft);
+        if requested == 0 {
             continue;
         }
         let (fits, left) = (ledger.fits(variant), ledger.left(variant).unwrap_or(0));
-        let given = variant.granted(asked, fits);
-        if variant.auto() {
-            ledger.book(variant, given);
+        let granted = variant.grantable(requested, fits);
+        if variant.is_auto() {
+            ledger.book(variant, granted);
         }
-        if given == asked {
+        if granted == requested {
             continue;
         }
         let accelerator = variant.variant.accelerator.clone().unwrap_or_default();
         let gpus_per_replica = variant.variant.gpus_per_replica.0;
-        // What was booked beforehand for a kept decision stays.
-        let after = draft.target() - asked + given;
+        // Replicas that `book_committed` has booked stay.
+        let after = draft.target() - requested + granted;
         draft.push(Stage::Limit, after, Reason::LimitedBy { accelerator, left, gpus_per_replica });
-        if given == 0 {
+        if granted == 0 {
             refused.push(i);
         }
     }
     refused
 }
 
-/// Replicas a draft adds in this cycle, beyond those that an earlier cycle asked for.
-pub(crate) fn growth(draft: &Draft) -> u32 {
-    draft.target().saturating_sub(held(draft).max(draft.current))
+/// Replicas that a draft adds in this cycle, without those of earlier cycles.
+pub(crate) fn added_replicas(draft: &Draft) -> u32 {
+    draft.target().saturating_sub(committed_target(draft).max(draft.current))
 }
 
-/// The target an earlier cycle made that still stands: it was limited then, and is booked first now.
-pub(crate) fn held(draft: &Draft) -> u32 {
+/// Target of an earlier cycle that still holds. It was limited in that cycle.
+fn committed_target(draft: &Draft) -> u32 {
     draft
         .steps
         .iter()
@@ -159,16 +161,16 @@ pub(crate) fn held(draft: &Draft) -> u32 {
         .min(draft.target())
 }
 
-/// Books what will be asked for whatever this cycle decides, and the cluster has not seen yet: what earlier cycles
-/// decided, and what a person has set.
-pub(crate) fn book_held(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
-    let after = if variant.auto() { held(draft) } else { variant.replicas_after(draft.target()) };
+/// Books replicas that this cycle does not decide and that have no pods yet: targets of earlier cycles, and targets of
+/// fixed or paused variants.
+pub(crate) fn book_committed(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
+    let after =
+        if variant.is_auto() { committed_target(draft) } else { variant.replicas_after(draft.target()) };
     ledger.book(variant, after.saturating_sub(variant.current));
 }
 
-/// The name an accelerator is known by, whatever its vendor's label calls it: `NVIDIA-H100-80GB-HBM3` is `H100`,
-/// `AMD-MI300X-192GB` is `MI300X`, `Intel-Gaudi-2-96GB` is `Gaudi-2`. A MIG slice is not the whole card and keeps
-/// its profile.
+/// Short name of an accelerator from a vendor's label: `NVIDIA-H100-80GB-HBM3` is `H100`, `AMD-MI300X-192GB` is
+/// `MI300X`, `Intel-Gaudi-2-96GB` is `Gaudi-2`. A MIG slice is a part of a card, so it keeps its profile.
 #[must_use]
 pub fn normalize_accelerator(label: &str) -> String {
     const VENDORS: [&str; 5] = ["nvidia", "amd", "intel", "habana", "tesla"];
@@ -178,12 +180,12 @@ pub fn normalize_accelerator(label: &str) -> String {
     }
     let mig = parts.iter().position(|p| p.eq_ignore_ascii_case("mig"));
     let (card, slice) = parts.split_at(mig.unwrap_or(parts.len()));
-    let kept = card.iter().enumerate().filter(|(i, part)| *i == 0 || !is_form(part)).map(|(_, part)| *part);
-    let name: Vec<&str> = kept.chain(slice.iter().copied()).collect();
+    let card = card.iter().enumerate().filter(|(i, part)| *i == 0 || !is_form(part)).map(|(_, part)| *part);
+    let name: Vec<&str> = card.chain(slice.iter().copied()).collect();
     if name.is_empty() { label.to_owned() } else { name.join("-") }
 }
 
-/// A part of a product name that tells the memory or the socket, not the model.
+/// True if a part of a product name describes the memory or the socket, not the model.
 fn is_form(part: &str) -> bool {
     let upper = part.to_ascii_uppercase();
     let memory =
@@ -191,8 +193,8 @@ fn is_form(part: &str) -> bool {
     memory || ["HBM", "SXM", "PCIE", "NVL", "OAM"].iter().any(|form| upper.starts_with(form))
 }
 
-/// What two spellings of one accelerator have in common.
+/// Comparison key of an accelerator: equal for all spellings of its name.
 #[must_use]
-pub fn key(label: &str) -> String {
+pub fn accelerator_key(label: &str) -> String {
     normalize_accelerator(label).to_ascii_uppercase().replace('-', "")
 }

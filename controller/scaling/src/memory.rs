@@ -1,64 +1,65 @@
-//! What is remembered from one cycle to the next: compute bounds that the token analyzer observed, the last ones of each
-//! model, accelerator and length of output, and what the throughput analyzer learnt of each model. The leader holds it.
+//! State between cycles: compute bounds that the token analyzer observed for each model, accelerator and output length,
+//! and the memory of the throughput analyzer for each model. The leader keeps it.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::analyze::{OBSERVATIONS, Observation};
-use crate::snapshot::{Learned, Model, OutputBucket, Remembered, Snapshot};
+use crate::snapshot::{ComputeBounds, Model, OutputBucket, Snapshot, ThroughputMemory};
 use crate::units::Amount;
 
-/// What is remembered of each model, in the order of the snapshot.
-pub(crate) struct Recall<'a> {
-    observed: HashMap<(&'a str, &'a str), Vec<&'a Remembered>>,
-    learned: HashMap<(&'a str, &'a str), &'a Learned>,
+/// State of earlier cycles, indexed by namespace and model.
+pub(crate) struct MemoryIndex<'a> {
+    compute_bounds: HashMap<(&'a str, &'a str), Vec<&'a ComputeBounds>>,
+    learned: HashMap<(&'a str, &'a str), &'a ThroughputMemory>,
 }
 
-impl<'a> Recall<'a> {
+impl<'a> MemoryIndex<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
         let remembered = &snapshot.remembered;
         let mut by_model: HashMap<_, Vec<_>> = HashMap::new();
-        // Those of one model stand together, as the cycle before left them.
-        for of_one in remembered.chunk_by(|a, b| model(a) == model(b)) {
-            by_model.entry(model(&of_one[0])).or_default().extend(of_one);
+        // The last cycle has sorted them by model.
+        for bounds in remembered.chunk_by(|a, b| model_key(a) == model_key(b)) {
+            by_model.entry(model_key(&bounds[0])).or_default().extend(bounds);
         }
         let learned =
             snapshot.learned.iter().map(|l| ((l.namespace.as_str(), l.model_id.as_str()), l)).collect();
-        Self { observed: by_model, learned }
+        Self { compute_bounds: by_model, learned }
     }
 
-    /// What the token analyzer observed of a model in its namespace.
-    pub(crate) fn of(&self, namespace: &'a str, model_id: &'a str) -> &[&'a Remembered] {
-        let own = self.observed.get(&(namespace, model_id)).or_else(|| self.observed.get(&("", model_id)));
+    /// Compute bounds that the token analyzer observed for a model.
+    pub(crate) fn compute_bounds(&self, namespace: &'a str, model_id: &'a str) -> &[&'a ComputeBounds] {
+        let own = self.compute_bounds.get(&(namespace, model_id));
+        // Files of earlier releases have no namespace.
+        let own = own.or_else(|| self.compute_bounds.get(&("", model_id)));
         own.map_or(&[], Vec::as_slice)
     }
 
-    /// What the throughput analyzer learnt of a model.
-    pub(crate) fn learned(&self, namespace: &str, model_id: &str) -> Option<&'a Learned> {
+    /// Memory of the throughput analyzer for a model.
+    pub(crate) fn learned(&self, namespace: &str, model_id: &str) -> Option<&'a ThroughputMemory> {
         self.learned.get(&(namespace, model_id)).copied()
     }
 }
 
-/// Namespace and model of an observation.
-fn model(of: &Remembered) -> (&str, &str) {
-    (&of.namespace, &of.model_id)
+fn model_key(bounds: &ComputeBounds) -> (&str, &str) {
+    (&bounds.namespace, &bounds.model_id)
 }
 
-/// What is remembered, ordered.
-pub(crate) struct Memory(BTreeMap<ObservedKey, Vec<Amount>>);
+/// Compute bounds for the next cycle, sorted.
+pub(crate) struct BoundsMemory(BTreeMap<ObservedKey, Vec<Amount>>);
 
-/// What observations are kept apart by.
+/// Kind of a compute bound.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ObservedKey {
-    /// Empty for every namespace.
+    /// Empty: any namespace.
     namespace: String,
     model_id: String,
     accelerator: String,
     output: OutputBucket,
 }
 
-impl Memory {
-    pub(crate) fn new(remembered: &[Remembered]) -> Self {
-        let key = |r: &Remembered| ObservedKey {
+impl BoundsMemory {
+    pub(crate) fn new(remembered: &[ComputeBounds]) -> Self {
+        let key = |r: &ComputeBounds| ObservedKey {
             namespace: r.namespace.clone(),
             model_id: r.model_id.clone(),
             accelerator: r.accelerator.clone(),
@@ -67,7 +68,7 @@ impl Memory {
         Self(remembered.iter().map(|r| (key(r), r.k2.clone())).collect())
     }
 
-    /// Adds what a model showed in this cycle.
+    /// Adds the observations of a model in this cycle.
     pub(crate) fn add(&mut self, model: &Model, observed: Vec<Observation>) {
         for Observation { accelerator, output, k2 } in observed {
             let Ok(k2) = Amount::try_from(k2) else { continue };
@@ -80,13 +81,13 @@ impl Memory {
         }
     }
 
-    /// The last ones of each kind, oldest first.
-    pub(crate) fn into_remembered(self) -> Vec<Remembered> {
+    /// The newest [`OBSERVATIONS`] of each kind, oldest first.
+    pub(crate) fn into_remembered(self) -> Vec<ComputeBounds> {
         self.0
             .into_iter()
             .map(|(ObservedKey { namespace, model_id, accelerator, output }, mut k2)| {
                 k2.drain(..k2.len().saturating_sub(OBSERVATIONS));
-                Remembered { namespace, model_id, accelerator, output, k2 }
+                ComputeBounds { namespace, model_id, accelerator, output, k2 }
             })
             .collect()
     }
@@ -96,25 +97,25 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn observed(namespace: &str) -> Remembered {
+    fn observed(namespace: &str) -> ComputeBounds {
         let k2 = vec![Amount::try_from(9000.0).unwrap()];
         let (namespace, model_id, accelerator) = (namespace.to_owned(), "m".to_owned(), "H100".to_owned());
-        Remembered { namespace, model_id, accelerator, output: OutputBucket::Short, k2 }
+        ComputeBounds { namespace, model_id, accelerator, output: OutputBucket::Short, k2 }
     }
 
     #[test]
-    fn observations_stay_in_their_namespace() {
-        for (of, seen) in [("a", [1, 0]), ("", [1, 1])] {
-            let snapshot = Snapshot { remembered: vec![observed(of)], ..Snapshot::default() };
-            let recall = Recall::new(&snapshot);
-            assert_eq!(["a", "b"].map(|namespace| recall.of(namespace, "m").len()), seen, "{of:?}");
-            let mut memory = Memory::new(&snapshot.remembered);
+    fn compute_bounds_stay_in_their_namespace() {
+        for (namespace, found) in [("a", [1, 0]), ("", [1, 1])] {
+            let snapshot = Snapshot { remembered: vec![observed(namespace)], ..Snapshot::default() };
+            let index = MemoryIndex::new(&snapshot);
+            assert_eq!(["a", "b"].map(|own| index.compute_bounds(own, "m").len()), found, "{namespace:?}");
+            let mut memory = BoundsMemory::new(&snapshot.remembered);
             let model = Model { namespace: "b".to_owned(), model_id: "m".to_owned(), ..Model::default() };
             let new = Observation { accelerator: "H100".to_owned(), output: OutputBucket::Short, k2: 8000.0 };
             memory.add(&model, vec![new]);
-            let kept = memory.into_remembered();
-            let namespaces: Vec<&str> = kept.iter().map(|r| r.namespace.as_str()).collect();
-            assert_eq!(namespaces, if of.is_empty() { vec![""] } else { vec!["a", "b"] });
+            let remembered = memory.into_remembered();
+            let namespaces: Vec<&str> = remembered.iter().map(|r| r.namespace.as_str()).collect();
+            assert_eq!(namespaces, if namespace.is_empty() { vec![""] } else { vec!["a", "b"] });
         }
     }
 }

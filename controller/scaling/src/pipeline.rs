@@ -1,76 +1,75 @@
-//! The pipeline from a snapshot to its decisions: analyze, optimize, enforce, limit, publish. Where there is an
-//! inventory, models are taken in order of urgency, for what one books the next cannot have; all else is independent of
-//! order.
+//! The pipeline from a snapshot to its decisions: analyze, optimize, enforce, limit, publish. With an inventory, models
+//! take GPUs in order of urgency. Without one, the result does not depend on the order of the models.
 
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
 use crate::enforce::enforce;
-use crate::limit::{Ledger, Stock, book_held, grants_all, growth, is_limited, limit};
-use crate::memory::{Memory, Recall};
+use crate::limit::{AcceleratorIndex, Ledger, added_replicas, book_committed, fits_all, is_limited, limit};
+use crate::memory::{BoundsMemory, MemoryIndex};
 use crate::publish::publish;
 use crate::reason::Reason;
 use crate::resolve::{Entries, Saturation, ScaleToZero};
 use crate::snapshot::{Config, Model, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
 
-/// What is read once a cycle and asked for each model.
-struct Cycle<'a> {
+/// Data that all models of a cycle share.
+struct CycleContext<'a> {
     config: &'a Config,
     entries: Entries<'a>,
-    recall: Recall<'a>,
-    stock: Stock<'a>,
+    memory: MemoryIndex<'a>,
+    accelerators: AcceleratorIndex<'a>,
 }
 
-/// One model on its way through the pipeline.
-struct Case<'a> {
+/// One model in the pipeline.
+struct ModelCase<'a> {
     view: ModelView<'a>,
     verdict: Box<dyn Verdict>,
     drafts: Vec<Draft>,
-    /// The same by another analyzer, which is only shown.
+    /// The same model with the shadow analyzer.
     shadow: Option<Box<Self>>,
 }
 
-/// Decides one cycle. A pure function: the same snapshot gives the same outcome, whatever the order of its lists.
+/// Decides one cycle. A pure function: the order of the lists of a snapshot does not change the outcome.
 #[must_use]
 pub fn decide(snapshot: &Snapshot) -> Outcome {
-    let cycle = Cycle {
+    let cycle = CycleContext {
         config: &snapshot.config,
-        entries: Entries::of(&snapshot.config),
-        recall: Recall::new(snapshot),
-        stock: Stock::new(snapshot),
+        entries: Entries::new(&snapshot.config),
+        memory: MemoryIndex::new(snapshot),
+        accelerators: AcceleratorIndex::new(snapshot),
     };
     let mut models: Vec<_> = snapshot.models.iter().collect();
     models.sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
     let variants = models.iter().map(|m| m.variants.len()).sum();
-    let mut records = Records::new(snapshot, variants);
-    let mut waiting = Vec::new();
+    let mut builder = OutcomeBuilder::new(snapshot, variants);
+    let mut unlimited = Vec::new();
     for model in models {
-        let case = Case::open(&cycle, model, &mut records.outcome.warnings);
+        let case = ModelCase::new(&cycle, model, &mut builder.outcome.warnings);
         if snapshot.config.inventory.is_some() {
-            waiting.push(case);
+            unlimited.push(case);
         } else {
-            // No model takes anything from another, and this one's figures are still at hand.
-            records.add(case);
+            // Without an inventory models are independent. Finishing each one at once keeps its data in the CPU cache.
+            builder.add(case);
         }
     }
     if snapshot.config.inventory.is_some() {
-        let ledger = Ledger::of(&snapshot.config, &cycle.stock);
-        // What is only shown takes nothing from what is decided.
-        share(
-            &mut waiting.iter_mut().filter_map(|case| case.shadow.as_deref_mut()).collect::<Vec<_>>(),
+        let ledger = Ledger::new(&snapshot.config, &cycle.accelerators);
+        // Shadow decisions book from a copy of the ledger.
+        share_inventory(
+            &mut unlimited.iter_mut().filter_map(|case| case.shadow.as_deref_mut()).collect::<Vec<_>>(),
             ledger.clone(),
         );
-        share(&mut waiting.iter_mut().collect::<Vec<_>>(), ledger);
+        share_inventory(&mut unlimited.iter_mut().collect::<Vec<_>>(), ledger);
     }
-    for case in waiting {
-        records.add(case);
+    for case in unlimited {
+        builder.add(case);
     }
-    records.close()
+    builder.finish()
 }
 
-impl<'a> Case<'a> {
-    /// A model with its settings and verdict, and what it would do if there were no limits.
-    fn open(cycle: &'a Cycle<'a>, model: &'a Model, warnings: &mut Vec<Warning>) -> Self {
+impl<'a> ModelCase<'a> {
+    /// A model with its settings, verdict and drafts without an inventory, and its shadow case if one is configured.
+    fn new(cycle: &'a CycleContext<'a>, model: &'a Model, warnings: &mut Vec<Warning>) -> Self {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
         let (settings, dropped) = cycle.entries.saturation(namespace, model_id);
         let to_zero = cycle.entries.scale_to_zero(namespace, model_id);
@@ -79,43 +78,53 @@ impl<'a> Case<'a> {
             model_id: model_id.clone(),
             layer,
         }));
-        if let Some(obstacle) = model.obstacle().filter(|obstacle| to_zero.enabled && obstacle.is_fault()) {
+        if let Some(obstacle) =
+            model.effective_wake_obstacle().filter(|obstacle| to_zero.enabled && obstacle.is_fault())
+        {
             let (namespace, model_id) = (namespace.clone(), model_id.clone());
             warnings.push(Warning::NothingWakesIt { namespace, model_id, obstacle });
         }
-        let mut case = Self::of(cycle, model, settings, to_zero);
-        warnings.extend(lacking_signals(&case.view));
+        let mut case = Self::analyzed(cycle, model, settings, to_zero);
+        warnings.extend(missing_signals(&case.view));
         if is_limited(&case.view) {
             warnings.extend(unknown_accelerators(&case.view));
         }
         let shadow = settings.shadow.filter(|shadow| *shadow != settings.analyzer);
-        case.shadow = shadow
-            .map(|analyzer| Box::new(Self::of(cycle, model, Saturation { analyzer, ..settings }, to_zero)));
+        case.shadow = shadow.map(|analyzer| {
+            Box::new(Self::analyzed(cycle, model, Saturation { analyzer, ..settings }, to_zero))
+        });
         case
     }
 
-    fn of(cycle: &'a Cycle<'a>, model: &'a Model, settings: Saturation, to_zero: ScaleToZero) -> Self {
+    /// A model with its verdict and drafts under these settings.
+    fn analyzed(
+        cycle: &'a CycleContext<'a>,
+        model: &'a Model,
+        settings: Saturation,
+        to_zero: ScaleToZero,
+    ) -> Self {
         let (namespace, model_id) = (model.namespace.as_str(), model.model_id.as_str());
-        let remembered = (cycle.recall.of(namespace, model_id), cycle.recall.learned(namespace, model_id));
-        let view = ModelView::new(model, cycle.config, &cycle.stock, remembered, settings, to_zero);
+        let remembered =
+            (cycle.memory.compute_bounds(namespace, model_id), cycle.memory.learned(namespace, model_id));
+        let view = ModelView::new(model, cycle.config, &cycle.accelerators, remembered, settings, to_zero);
         let verdict = analyze(&view);
         let mut case = Self { view, verdict, drafts: Vec::new(), shadow: None };
         case.drafts = propose(&case, &vec![false; case.view.variants.len()], &Ledger::default());
         case
     }
 
-    /// The smaller, the sooner the model takes from the inventory: spare capacity, rounded so that a sum's order
-    /// cannot decide; then the cost of what grows.
+    /// Sort key: models with a smaller key take from the inventory first. The spare capacity of the model, rounded so that
+    /// the order of a sum cannot decide, then the cost of its cheapest growing variant.
     fn urgency(&self) -> (f64, f64) {
-        let growing = self.view.variants.iter().zip(&self.drafts).filter(|(_, d)| growth(d) > 0);
+        let growing = self.view.variants.iter().zip(&self.drafts).filter(|(_, d)| added_replicas(d) > 0);
         let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
         ((self.verdict.spare() * 1e9).round(), cheapest)
     }
 }
 
-fn lacking_signals<'a>(model: &'a ModelView) -> impl Iterator<Item = Warning> + 'a {
+fn missing_signals<'a>(model: &'a ModelView) -> impl Iterator<Item = Warning> + 'a {
     model.variants.iter().flat_map(|v| {
-        v.lacking.each().map(|(signal, replicas)| Warning::SignalLacking {
+        v.signal_gaps.missing().map(|(signal, replicas)| Warning::SignalMissing {
             namespace: model.model.namespace.clone(),
             variant: v.variant.name.clone(),
             signal,
@@ -125,7 +134,7 @@ fn lacking_signals<'a>(model: &'a ModelView) -> impl Iterator<Item = Warning> + 
 }
 
 fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
-    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && v.place.is_none();
+    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && v.ledger_index.is_none();
     model
         .variants
         .iter()
@@ -138,53 +147,53 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
         .collect()
 }
 
-/// Shares out the inventory: first what earlier cycles asked for, then to the most urgent model.
-fn share(cases: &mut [&mut Case], mut ledger: Ledger) {
+/// Distributes the inventory: first to targets of earlier cycles, then to the models by urgency.
+fn share_inventory(cases: &mut [&mut ModelCase], mut ledger: Ledger) {
     let mut order = Vec::with_capacity(cases.len());
     for (i, case) in cases.iter().enumerate() {
         for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-            book_held(&mut ledger, variant, draft);
+            book_committed(&mut ledger, variant, draft);
         }
         order.push((case.urgency(), i));
     }
-    // Stable, and the cases are in order of namespace and model.
+    // The sort is stable, and the cases are sorted by namespace and model.
     order.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
     for (_, i) in order {
         let case = &mut *cases[i];
-        if is_limited(&case.view) && !grants_all(&case.view, &ledger, &case.drafts) {
-            case.drafts = settle(case, &ledger);
+        if is_limited(&case.view) && !fits_all(&case.view, &ledger, &case.drafts) {
+            case.drafts = propose_within(case, &ledger);
         }
         for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-            if variant.auto() {
-                ledger.book(variant, growth(draft));
+            if variant.is_auto() {
+                ledger.book(variant, added_replicas(draft));
             }
         }
     }
 }
 
-/// The stages before the limit.
-fn propose(case: &Case, barred: &[bool], ledger: &Ledger) -> Vec<Draft> {
-    let mut drafts = case.verdict.propose(&case.view, barred, ledger);
+/// Runs the stages before the limit. A `excluded` variant does not grow.
+fn propose(case: &ModelCase, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
+    let mut drafts = case.verdict.propose(&case.view, excluded, ledger);
     for draft in &mut drafts {
-        draft.close(Stage::Analyze);
-        draft.close(Stage::Optimize);
+        draft.ensure_step(Stage::Analyze);
+        draft.ensure_step(Stage::Optimize);
     }
-    enforce(&case.view, barred, &mut drafts);
+    enforce(&case.view, excluded, &mut drafts);
     for draft in &mut drafts {
-        draft.close(Stage::Enforce);
+        draft.ensure_step(Stage::Enforce);
     }
     drafts
 }
 
-/// Proposes and limits until nothing more is refused: what one variant cannot get, another may. Each round rules out
-/// one variant more, so it ends.
-fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
-    let mut barred = vec![false; case.view.variants.len()];
-    let mut refused: Vec<Option<Draft>> = vec![None; barred.len()];
+/// Proposes and limits until no further variant is refused, so that other variants get the need of a refused one. Each
+/// round excludes at least one more variant, so the loop ends.
+fn propose_within(case: &ModelCase, ledger: &Ledger) -> Vec<Draft> {
+    let mut excluded = vec![false; case.view.variants.len()];
+    let mut refused: Vec<Option<Draft>> = vec![None; excluded.len()];
     loop {
-        let mut drafts = propose(case, &barred, ledger);
+        let mut drafts = propose(case, &excluded, ledger);
         for (draft, refused) in drafts.iter_mut().zip(&refused) {
-            // A variant that was refused stays as that round left it, and asks for nothing more.
+            // A refused variant keeps the draft of the round that refused it.
             if let Some(refused) = refused {
                 draft.clone_from(refused);
             }
@@ -195,61 +204,66 @@ fn settle(case: &Case, ledger: &Ledger) -> Vec<Draft> {
             return drafts;
         }
         for i in limited {
-            barred[i] = true;
+            excluded[i] = true;
             refused[i] = Some(drafts[i].clone());
         }
     }
 }
 
-/// The outcome as it comes together, model by model.
-struct Records {
+/// Collects the outcome model by model.
+struct OutcomeBuilder {
     outcome: Outcome,
     states: Vec<(VariantKey, VariantState)>,
-    memory: Memory,
+    memory: BoundsMemory,
 }
 
-impl Records {
+impl OutcomeBuilder {
     fn new(snapshot: &Snapshot, variants: usize) -> Self {
         let mut outcome = Outcome::default();
         outcome.decisions.reserve(variants);
-        Self { outcome, states: Vec::with_capacity(variants), memory: Memory::new(&snapshot.remembered) }
+        Self {
+            outcome,
+            states: Vec::with_capacity(variants),
+            memory: BoundsMemory::new(&snapshot.remembered),
+        }
     }
 
-    fn add(&mut self, case: Case) {
-        let Case { view, verdict, drafts, shadow } = case;
-        let learnt = verdict.into_learnt();
-        let mut shadows = shadow.map(|case| self.shadow_decision(*case)).unwrap_or_default().into_iter();
+    fn add(&mut self, case: ModelCase) {
+        let ModelCase { view, verdict, drafts, shadow } = case;
+        let state = verdict.into_state();
+        let mut shadows = shadow.map(|case| self.shadow_decisions(*case)).unwrap_or_default().into_iter();
         for (i, (variant, mut draft)) in view.variants.iter().zip(drafts).enumerate() {
-            draft.close(Stage::Limit);
+            draft.ensure_step(Stage::Limit);
             publish(variant, &mut draft);
-            draft.close(Stage::Publish);
+            draft.ensure_step(Stage::Publish);
             let mut decision = decision(&view, variant, draft);
             decision.shadow = shadows.next().map(Box::new);
-            let capacity = learnt.capacities.get(i).copied().flatten();
-            self.states.push((decision.key(), state(variant, &decision, capacity)));
+            let capacity = state.capacities.get(i).copied().flatten();
+            self.states.push((decision.key(), variant_state(variant, &decision, capacity)));
             self.outcome.decisions.push(decision);
         }
-        self.memory.add(view.model, learnt.observed);
-        self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
+        self.memory.add(view.model, state.observed);
+        self.outcome.next.learned.extend(state.learned.map(|learned| *learned));
     }
 
-    /// What is shown of a case, in order of the variants. What its analyzer learnt is kept, so that it can take over.
-    fn shadow_decision(&mut self, case: Case) -> Vec<Shadow> {
-        let Case { view, verdict, drafts, .. } = case;
-        let learnt = verdict.into_learnt();
-        self.memory.add(view.model, learnt.observed);
-        self.outcome.next.learned.extend(learnt.learned.map(|learned| *learned));
+    /// Shadow decisions of a case, in order of its variants. The state of the shadow analyzer is kept, so that it can
+    /// take over at any time.
+    fn shadow_decisions(&mut self, case: ModelCase) -> Vec<Shadow> {
+        let ModelCase { view, verdict, drafts, .. } = case;
+        let state = verdict.into_state();
+        self.memory.add(view.model, state.observed);
+        self.outcome.next.learned.extend(state.learned.map(|learned| *learned));
         let analyzer = view.settings.analyzer;
         let shadow = |mut draft: Draft| {
-            draft.close(Stage::Limit);
+            draft.ensure_step(Stage::Limit);
             draft.steps.shrink_to_fit();
             Shadow { analyzer, steps: draft.steps }
         };
         drafts.into_iter().map(shadow).collect()
     }
 
-    fn close(mut self) -> Outcome {
-        // All at once: the map sorts them faster than it would take them in one by one.
+    fn finish(mut self) -> Outcome {
+        // Collecting the map at once is faster than inserting one by one.
         self.outcome.next.variants = self.states.into_iter().collect();
         self.outcome
             .next
@@ -261,7 +275,7 @@ impl Records {
 }
 
 fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decision {
-    // It is kept until the next cycle, with thousands of others.
+    // The caller keeps thousands of decisions until the next cycle.
     draft.steps.shrink_to_fit();
     let mut decision = Decision {
         namespace: model.model.namespace.clone(),
@@ -277,12 +291,15 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         safety_net: None,
         not_carried_out: None,
         limited_by: None,
-        model_at_zero: model.at_zero(),
+        model_at_zero: model.is_at_zero(),
         scale_to_zero: model.to_zero.enabled,
-        wake_obstacle: model.model.obstacle().filter(|obstacle| model.to_zero.enabled && obstacle.is_fault()),
+        wake_obstacle: model
+            .model
+            .effective_wake_obstacle()
+            .filter(|obstacle| model.to_zero.enabled && obstacle.is_fault()),
         reporting: variant.reporting(),
         stale: variant.stale,
-        lacking: variant.lacking,
+        signal_gaps: variant.signal_gaps,
         steps: draft.steps,
         shadow: None,
     };
@@ -297,16 +314,16 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
     decision
 }
 
-fn state(variant: &VariantView, decision: &Decision, capacity: Option<f64>) -> VariantState {
+fn variant_state(variant: &VariantView, decision: &Decision, capacity: Option<f64>) -> VariantState {
     let target = decision.target();
-    let goes_on = variant.variant.desired == Some(target)
+    let is_unchanged = variant.variant.desired == Some(target)
         && target != decision.current
         && decision.not_carried_out.is_none();
     VariantState {
         desired: target,
         current: decision.current,
-        // A target that is new, or made anew after it had ended, starts its time again.
-        desired_age: variant.variant.desired_age.filter(|_| goes_on).unwrap_or_default(),
+        // The age of a new target starts at 0, also if an equal target has just ended.
+        desired_age: variant.variant.desired_age.filter(|_| is_unchanged).unwrap_or_default(),
         capacity: capacity.or(variant.variant.remembered_capacity.map(f64::from)),
     }
 }

@@ -1,11 +1,11 @@
-//! The last stage: what a person has set for the variant. The steps before it show what was decided all the same.
+//! Last stage: applies the mode annotation. The earlier steps still show the decision.
 
 use crate::decision::Stage;
 use crate::reason::Reason;
 use crate::snapshot::Mode;
 use crate::view::{Draft, VariantView};
 
-/// Appends the stage's steps.
+/// Appends the step of the publish stage.
 pub(crate) fn publish(variant: &VariantView, draft: &mut Draft) {
     let decided = draft.target();
     match variant.variant.mode {

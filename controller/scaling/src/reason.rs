@@ -1,5 +1,5 @@
-//! Why a step was taken or not: a closed set, each with the figures it rests on. `code` feeds events, conditions and
-//! metric labels; `Display` is the sentence an operator reads, and `gist` the same without figures that move.
+//! Reasons of steps: a closed set, each with its figures. `code` feeds events, conditions and metric labels, `Display`
+//! is the full sentence, and `gist` the sentence without figures that change with every sample.
 
 mod code;
 mod figures;
@@ -12,89 +12,89 @@ use serde::Serialize;
 
 pub(crate) use self::figures::figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
-pub use self::flow::{Flow, Missing};
+pub use self::flow::{Flow, MissingSignal};
 
-/// Why a step was taken, or not. Small, for a cycle of a large fleet keeps tens of thousands: figures stand apart, and
-/// those of a model are shared by its variants.
+/// Why a step was taken or not. Figures are boxed or shared by the variants of a model, because a cycle of a large fleet
+/// keeps tens of thousands of reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", content = "figures", rename_all_fields = "camelCase")]
 pub enum Reason {
-    /// Nothing to say.
+    /// The stage changes nothing.
     NoChange {
-        /// The load it was judged by, where this stage looked at one; most do not, and leave no room for it.
-        #[serde(flatten, serialize_with = "figures::any_shared")]
+        /// Load that the percentage analyzer compared.
+        #[serde(flatten, serialize_with = "figures::serialize_optional_load")]
         load: Option<Arc<Load>>,
-        /// The same in tokens.
+        /// Tokens that the token analyzer compared.
         #[serde(flatten)]
         tokens: Option<Box<Tokens>>,
-        /// The same in requests.
+        /// Requests that the throughput analyzer compared.
         #[serde(flatten)]
         flow: Option<Box<Flow>>,
     },
-    /// An earlier decision is kept while it is carried out.
+    /// An earlier decision still holds while it is carried out.
     KeptDecision {
-        /// Seconds since it was made or last progressed.
+        /// Seconds since the decision or its last progress.
         age_seconds: f64,
     },
     /// No replica is below the thresholds.
     AllSaturated {
-        /// What was seen.
-        #[serde(flatten, serialize_with = "figures::shared")]
+        /// Load of the model.
+        #[serde(flatten, serialize_with = "figures::serialize_load")]
         load: Arc<Load>,
     },
     /// A mean spare is below its trigger.
     SpareBelowTarget {
-        /// What was seen.
-        #[serde(flatten, serialize_with = "figures::shared")]
+        /// Load of the model.
+        #[serde(flatten, serialize_with = "figures::serialize_load")]
         load: Arc<Load>,
     },
     /// The load fits on fewer replicas.
     ScaleDownSafe {
-        /// What was seen.
-        #[serde(flatten, serialize_with = "figures::shared")]
+        /// Load of the model.
+        #[serde(flatten, serialize_with = "figures::serialize_load")]
         load: Arc<Load>,
     },
-    /// The analysis failed; an earlier figure is held.
+    /// The analysis failed; the last target or the current replicas are held.
     SafetyNet {
-        /// Which.
+        /// Held value.
         fallback_source: FallbackSource,
-        /// Why.
+        /// Cause of the failure.
         #[serde(flatten)]
         cause: AnalysisError,
     },
-    /// Replicas are still loading.
+    /// Replicas are starting.
     PendingReplicas {
-        /// How many.
+        /// Number of starting replicas.
         pending: u32,
     },
     /// Replicas do not become ready.
     Stuck {
-        /// How many.
+        /// Number of stuck replicas.
         stuck: u32,
     },
-    /// The step the HPA would act on leaves too few replicas.
+    /// The smallest step that the HPA acts on would leave too few replicas.
     StepNotSafe {
-        /// Replicas it would take.
+        /// Replicas that the step would remove.
         step: u32,
-        /// What was seen.
-        #[serde(flatten, serialize_with = "figures::shared")]
+        /// Load of the model.
+        #[serde(flatten, serialize_with = "figures::serialize_load")]
         load: Arc<Load>,
     },
-    /// Fewer replicas report than are ready, so none is taken.
+    /// Fewer replicas report than are ready, so the model does not shrink.
     ScrapeGap {
         /// Ready replicas of the model.
         ready: u32,
-        /// Those that report.
+        /// Replicas that report.
         reporting: u32,
     },
-    /// Samples are old, so no replica is taken.
+    /// Samples are old, so the model does not shrink.
     MetricsStale {
         /// Replicas with an old sample.
         stale: u32,
     },
-    /// The earlier decision lies outside the bounds and ends.
+    /// The earlier decision ends: it is outside the bounds.
     OutOfBounds {
-        /// The earlier target.
+        /// Earlier target.
         desired: u32,
         /// Lower bound.
         min: u32,
@@ -102,146 +102,146 @@ pub enum Reason {
         #[serde(skip_serializing_if = "Option::is_none")]
         max: Option<u32>,
     },
-    /// The earlier decision to shrink ends, for the model needs more.
+    /// The earlier decision to shrink ends: the model needs more replicas.
     Superseded {
-        /// The earlier target.
+        /// Earlier target.
         desired: u32,
     },
-    /// The earlier decision was not carried out in time and ends, or the API server refuses to carry it out.
+    /// The earlier decision ends: it was not carried out in time, or the API server refuses it.
     NotCarriedOut {
-        /// The earlier target.
+        /// Earlier target.
         desired: u32,
         /// Seconds without progress.
         age_seconds: f64,
-        /// The API server refuses it.
+        /// True if the API server refuses it.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         refused: bool,
     },
-    /// Tokens are lacking.
+    /// Token demand exceeds the capacity.
     DemandAboveSupply {
-        /// What was counted.
+        /// Counted tokens.
         #[serde(flatten)]
         tokens: Box<Tokens>,
     },
-    /// Tokens are spare.
+    /// Token demand fits on fewer replicas.
     SupplyAboveDemand {
-        /// What was counted.
+        /// Counted tokens.
         #[serde(flatten)]
         tokens: Box<Tokens>,
     },
-    /// The HPA would ignore the step, so it is not taken.
+    /// The HPA would ignore the step.
     WithinTolerance {
-        /// Replicas it would take.
+        /// Replicas that the step would remove.
         step: u32,
-        /// The share the HPA ignores.
+        /// Relative change that the HPA ignores.
         tolerance: f64,
     },
-    /// More requests arrive than the replicas do.
+    /// The arrival rate exceeds the throughput of the replicas.
     ArrivalsAboveCapacity {
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// More requests will arrive than the replicas do.
+    /// The forecast arrival rate exceeds the throughput of the replicas.
     TrendAhead {
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// Requests that wait take more replicas for a while.
+    /// Waiting requests need more replicas.
     Backlog {
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// A replica more is kept warm while the trend is steep.
+    /// One spare replica is kept warm while arrivals rise steeply.
     WarmSpare {
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// Fewer would do now, and more were needed a short time ago.
+    /// Fewer replicas are enough now, but more were needed within the hold time.
     HeldPeak {
-        /// Replicas that were needed.
+        /// Replicas needed at the peak.
         held: f64,
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// The replicas do more than arrives, and did for as long as needs are held.
+    /// The throughput of the replicas has exceeded the need for the whole hold time.
     #[serde(rename = "SupplyAboveDemand")]
     CapacityAboveNeed {
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// What a replica does is not learnt yet.
+    /// The throughput of a replica is not learned yet.
     NotLearnt {
-        /// What was counted.
+        /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// The throughput analyzer lacks a signal, so the percentages decide.
+    /// The throughput analyzer lacks a signal, so the percentage analyzer decides.
     SignalsMissing {
-        /// What it lacks.
-        missing: Missing,
+        /// Missing signal.
+        missing: MissingSignal,
     },
-    /// Nothing was asked of the model for its whole retention period.
+    /// The model had no request for its whole retention period.
     NoRequests {
-        /// The period.
+        /// Retention period, seconds.
         retention_seconds: f64,
     },
-    /// The model keeps one replica, on its cheapest variant.
+    /// The cheapest variant keeps the last replica of the model.
     MinimumKept {},
-    /// Requests wait for a model that is at 0: its cheapest variant is woken.
+    /// Requests wait for a model at 0 replicas: its cheapest variant wakes up.
     RequestsWaiting {
         /// Requests in the scheduler's queue.
         size: f64,
-        /// Their bytes.
+        /// Bytes of these requests.
         bytes: f64,
     },
-    /// It was woken and does not report yet: its replica is held.
+    /// The woken variant does not report yet: its replica is held.
     WakeHold {
-        /// Seconds since it was woken.
+        /// Seconds since the wake-up.
         woken_seconds: f64,
     },
-    /// The inventory has not enough left.
+    /// The inventory has too few free GPUs.
     LimitedBy {
-        /// What is scarce.
+        /// Accelerator without enough free GPUs.
         accelerator: String,
-        /// GPUs that are left.
+        /// Free GPUs.
         left: u64,
-        /// GPUs one replica asks for.
+        /// GPUs of one replica.
         gpus_per_replica: u32,
     },
-    /// The upper bound.
+    /// The maximum limits the target.
     AtMaximum {
-        /// The bound.
+        /// Maximum.
         max: u32,
     },
-    /// The lower bound.
+    /// The minimum raises the target.
     AtMinimum {
-        /// The bound.
+        /// Minimum.
         min: u32,
     },
     /// Mode `paused`: the last target stays.
     Paused {
-        /// What would have been published.
+        /// Target before the mode.
         decided: u32,
     },
     /// Mode `recommend`: nothing is published.
     RecommendOnly {},
     /// Mode `fixed=N`.
     Fixed {
-        /// N.
+        /// N of the annotation.
         asked: u32,
-        /// What would have been published.
+        /// Target before the mode.
         decided: u32,
     },
 }
 
 impl Reason {
-    /// A stage with nothing to say.
+    /// A stage without a change and without figures.
     pub(crate) const NO_CHANGE: Self = Self::NoChange { load: None, tokens: None, flow: None };
 
     /// True for `NoChange`.
@@ -250,7 +250,7 @@ impl Reason {
         matches!(self, Self::NoChange { .. })
     }
 
-    /// The figures of the throughput analyzer, where they are its reason.
+    /// Figures of the throughput analyzer, if this reason has them.
     #[must_use]
     pub fn flow(&self) -> Option<&Flow> {
         match self {
@@ -266,7 +266,7 @@ impl Reason {
         }
     }
 
-    /// It says how an earlier decision ended, and nothing about what follows.
+    /// True if the reason only explains how an earlier decision ended.
     pub(crate) const fn ends_a_decision(&self) -> bool {
         matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
     }

@@ -1,6 +1,5 @@
-//! All that one cycle decides from, as one immutable value: what the collector saw, what was decided before, and the
-//! settings. It reads and writes exactly the snapshot file of `wva decide`; all times are ages, for there is no clock
-//! here.
+//! Input of one cycle as one immutable value: signals, earlier decisions and settings. Its serialized form is the snapshot
+//! file of `wva decide`. All times are ages, because the crate has no clock.
 
 mod config;
 mod mode;
@@ -15,52 +14,52 @@ pub use config::{Config, Inventory, MetricsAge};
 pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
 pub use wake::WakeObstacle;
-pub use work::{Curve, Known, Learned, LearnedPod, Need, StepTimes, WorkSample};
+pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
-/// One cycle's input. The order of its lists carries no meaning.
+/// Input of one cycle. The order of its lists has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Snapshot {
-    /// When it was taken, RFC 3339. For display alone; no rule reads it.
+    /// Time of the snapshot, RFC 3339. For display only; no rule reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
-    /// Settings that rules read.
+    /// Settings of the rules.
     #[serde(default)]
     pub config: Config,
-    /// Compute bounds the token analyzer observed in earlier cycles, each kind once.
+    /// Compute bounds that the token analyzer observed in earlier cycles. Each kind is listed once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub remembered: Vec<Remembered>,
-    /// What the throughput analyzer remembers, each model once.
+    pub remembered: Vec<ComputeBounds>,
+    /// Memory of the throughput analyzer. Each model is listed once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub learned: Vec<Learned>,
-    /// Every model that is managed, each once.
+    pub learned: Vec<ThroughputMemory>,
+    /// Managed models. Each is listed once.
     #[serde(default)]
     pub models: Vec<Model>,
 }
 
-/// Observed compute bounds of one (model, accelerator, length of output): memory of the token analyzer.
+/// Observed compute bounds of one kind: model, accelerator and output length. Memory of the token analyzer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Remembered {
-    /// Namespace of the model. Empty, as in files of earlier releases: any.
+pub struct ComputeBounds {
+    /// Namespace of the model. Empty, as in files of earlier releases: any namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// The model they were observed with.
+    /// Model.
     #[serde(rename = "modelID")]
     pub model_id: String,
-    /// The accelerator they were observed on.
+    /// Accelerator.
     pub accelerator: String,
-    /// Mean output tokens a request: the bucket.
+    /// Bucket of the mean output tokens per request.
     pub output: OutputBucket,
-    /// Tokens in use when the queue was full, oldest first; the last 10 count.
+    /// Tokens in use at a full queue, oldest first. The last 10 count.
     #[serde(default)]
     pub k2: Vec<Amount>,
 }
 
-/// Requests grouped by their mean number of output tokens.
+/// Range of the mean output tokens per request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum OutputBucket {
     /// Fewer than 100 tokens.
@@ -81,52 +80,51 @@ pub struct Model {
     /// `spec.modelID` of its variants.
     #[serde(rename = "modelID")]
     pub model_id: String,
-    /// The namespace of its variants.
+    /// Namespace of its variants.
     pub namespace: String,
-    /// Requests that completed within the retention period. `None`: unknown, which is not 0.
+    /// Requests completed within the retention period. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests_in_retention: Option<Amount>,
-    /// The endpoint picker's queue for this model.
+    /// Queue of the endpoint picker for this model.
     #[serde(default, skip_serializing_if = "SchedulerQueue::is_absent")]
     pub scheduler_queue: SchedulerQueue,
-    /// Why requests that wait would not wake it from 0. `None`: they would, where there is a `schedulerQueue`.
+    /// Obstacle to waking up from 0. `None`: waiting requests wake the model if it has a `schedulerQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_obstacle: Option<WakeObstacle>,
-    /// How long the model has been watched. `None`: longer than the retention period.
+    /// Time since the model was first seen. `None`: longer than the retention period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracked_for: Option<GoDuration>,
-    /// Since a request completed, ran or waited. `None`: longer ago than the retention period.
+    /// Time since a request completed, ran or waited. `None`: longer than the retention period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_activity: Option<GoDuration>,
-    /// Since a pod of the model started. `None`: longer ago than the retention period.
+    /// Time since a pod of the model started. `None`: longer than the retention period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_pod_start: Option<GoDuration>,
-    /// Its variants, each name once.
+    /// Variants. Each name is listed once.
     #[serde(default)]
     pub variants: Vec<Variant>,
 }
 
-/// What is known of the endpoint picker's flow-control queue for one model. In the file: the field left out, `null`,
-/// or its figures.
+/// Flow-control queue of the endpoint picker for one model. In the file: no field, `null`, or the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum SchedulerQueue {
-    /// No endpoint picker serves the model (the field is left out).
+    /// No endpoint picker serves the model (no field).
     #[default]
     Absent,
-    /// There is one, but it could not be asked (`null`).
+    /// The endpoint picker could not be read (`null`).
     Unknown,
-    /// What it says.
+    /// Figures of the endpoint picker.
     Known(QueueFigures),
 }
 
-/// Size of a scheduler's queue.
+/// Size of a scheduler queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct QueueFigures {
-    /// Requests that wait.
+    /// Waiting requests.
     #[serde(default)]
     pub size: Amount,
-    /// Bytes of the requests that wait.
+    /// Bytes of the waiting requests.
     #[serde(default)]
     pub bytes: Amount,
 }
@@ -136,15 +134,15 @@ impl SchedulerQueue {
         *self == Self::Absent
     }
 
-    /// Requests are known to wait.
+    /// True if requests are known to wait.
     #[must_use]
     pub fn holds_requests(self) -> bool {
         matches!(self, Self::Known(q) if q.size.get() > 0.0 || q.bytes.get() > 0.0)
     }
 
-    /// The same, where at least so much waits.
+    /// The queue with figures of at least `least`.
     #[must_use]
-    pub fn at_least(self, least: QueueFigures) -> Self {
+    pub fn raised_to(self, least: QueueFigures) -> Self {
         match self {
             Self::Known(q) => Self::Known(QueueFigures {
                 size: if q.size < least.size { least.size } else { q.size },
@@ -154,7 +152,7 @@ impl SchedulerQueue {
         }
     }
 
-    /// It is known that nothing waits, or there is no queue.
+    /// True if the queue is empty or absent. False if it is unknown.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self != Self::Unknown && !self.holds_requests()
@@ -182,10 +180,10 @@ impl<'de> Deserialize<'de> for SchedulerQueue {
 pub struct Variant {
     /// Name of the `VariantAutoscaling`.
     pub name: String,
-    /// Accelerator its replicas run on, e.g. `H100`. `None`: unresolved.
+    /// Accelerator of its replicas, such as `H100`. `None`: unresolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accelerator: Option<String>,
-    /// Cost of one replica.
+    /// Cost of one replica, in the user's unit.
     #[serde(default)]
     pub cost: Cost,
     /// The annotation `wva.llmd.ai/mode`.
@@ -193,81 +191,81 @@ pub struct Variant {
     pub mode: Mode,
     /// `spec.replicas` of the workload. Surge pods of a rollout do not count.
     pub current: u32,
-    /// Ready replicas; what exceeds `current` does not count. `None`: all of `current`.
+    /// Ready replicas. Those beyond `current` do not count. `None`: all of `current`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<u32>,
-    /// Target of the last cycle. `None`: there is none.
+    /// Target of the last cycle. `None`: no target yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<u32>,
-    /// Since `desired` was made or `current` last came nearer to it. `None`: just now.
+    /// Time since `desired` was decided or `current` last came closer to it. `None`: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_age: Option<GoDuration>,
-    /// Since `current` last changed. Older samples show the load of other replicas, so no replica is taken on them.
+    /// Time since `current` last changed. Older samples show the load of other replicas, so they forbid scale-down.
     /// `None`: long ago.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_for: Option<GoDuration>,
-    /// Lower bound: the greatest of the HPA's or `ScaledObject`'s and the VA's. `None`: no bound.
+    /// Minimum: the greatest of the HPA, the `ScaledObject` and the VA. `None`: no minimum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u32>,
-    /// Upper bound: the least of the HPA's or `ScaledObject`'s and the VA's. `None`: no bound.
+    /// Maximum: the smallest of the HPA, the `ScaledObject` and the VA. `None`: no maximum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
-    /// True where a `min` of 1 is the VA's or a `ScaledObject`'s: then it forbids 0 even where scale to zero is on.
+    /// True if a `min` of 1 comes from the VA or a `ScaledObject`: it forbids 0 even if scale to zero is on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub min_forbids_zero: bool,
-    /// Relative change the workload's HPA ignores. `None`: no HPA, so that a step is one replica.
+    /// Relative change that the HPA ignores. `None`: no HPA, so every step counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hpa_tolerance: Option<HpaTolerance>,
-    /// Since it was woken from 0. `None`: long ago or never.
+    /// Time since its wake-up from 0. `None`: long ago or never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_ago: Option<GoDuration>,
-    /// Since the API server first refused to scale its workload up, while nobody tries again. `None`: it does not.
+    /// Time since the API server first refused to scale its workload up. `None`: no refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_ago: Option<GoDuration>,
-    /// Tokens a replica holds, as the token analyzer last knew it. `None`: never known.
+    /// Last capacity of a replica in tokens, by the token analyzer. `None`: never known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembered_capacity: Option<Amount>,
-    /// Replicas that are not ready. `None`: `current - ready` that started just now.
+    /// Replicas that are not ready. `None`: `current - ready` replicas of age 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Vec<Pending>>,
-    /// Requests in flight over all its replicas. `None`: unknown, which is not 0.
+    /// Running requests of all its replicas. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Amount>,
-    /// Age of the oldest sample that `running` is of. No rule reads it: a step to zero that is decided on is taken once
-    /// it is younger than its signal.
+    /// Age of the oldest sample in `running`. No rule reads it: the controller compares it before it carries out a step to
+    /// zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_age: Option<GoDuration>,
-    /// From the creation of its pods until they are ready, their median. `None`: unknown.
+    /// Median time from the creation of its pods until they are ready. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_start: Option<GoDuration>,
-    /// What an earlier leader learnt of its speed. `None`: nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub known: Option<Known>,
-    /// The part of a request that its pods do (label `llm-d.ai/role`). `None`: whole requests.
+    /// Step times that an earlier leader learned. `None`: none.
+    #[serde(default, rename = "known", skip_serializing_if = "Option::is_none")]
+    pub speed_estimate: Option<SpeedEstimate>,
+    /// Part of a request that its pods serve (label `llm-d.ai/role`). `None`: whole requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// GPUs one replica asks for.
+    /// GPUs of one replica.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub gpus_per_replica: GpuCount,
     /// Arguments of the vLLM server, from the pod template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engine_args: Vec<String>,
-    /// Replicas that report metrics, each pod once.
+    /// Replicas that report metrics. Each pod is listed once.
     #[serde(default)]
     pub replicas: Vec<Replica>,
 }
 
-/// A part of a request.
+/// Part of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Role {
-    /// The prompt is computed, and the cache handed over.
+    /// Computes the prompt and hands over its KV cache.
     Prefill,
-    /// The cache is taken over, and the answer generated.
+    /// Takes over the KV cache and generates the answer.
     Decode,
 }
 
-/// GPUs, a whole number, 1 unless said.
+/// Number of GPUs. Default: 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GpuCount(pub u32);
@@ -287,14 +285,14 @@ fn is_one(count: &GpuCount) -> bool {
     *count == GpuCount::default()
 }
 
-/// Relative change of replicas an HPA ignores: a change of exactly this share is ignored, too.
+/// Relative change of replicas that an HPA ignores, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HpaTolerance {
-    /// `behavior.scaleUp.tolerance`, else 0.1.
+    /// `behavior.scaleUp.tolerance`. Default: 0.1.
     #[serde(default = "default_tolerance")]
     pub up: Amount,
-    /// `behavior.scaleDown.tolerance`, else 0.1.
+    /// `behavior.scaleDown.tolerance`. Default: 0.1.
     #[serde(default = "default_tolerance")]
     pub down: Amount,
 }
@@ -305,7 +303,7 @@ impl Default for HpaTolerance {
     }
 }
 
-/// Kubernetes' `--horizontal-pod-autoscaler-tolerance`.
+/// Default of `--horizontal-pod-autoscaler-tolerance` of Kubernetes.
 fn default_tolerance() -> Amount {
     Amount::constant(0.1)
 }
@@ -314,63 +312,62 @@ fn default_tolerance() -> Amount {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Pending {
-    /// Since the pod was created or last stopped being ready (without a pod: since the lack of it was first seen), or
-    /// since a replica of the variant last became ready where that is later: a variant recovers as soon as one of its
-    /// replicas is ready.
+    /// Time since the pod was created or last stopped being ready; without a pod, since it was first missing. If a replica
+    /// of the variant became ready later, time since then: a variant recovers as soon as one of its replicas is ready.
     #[serde(default)]
     pub age: GoDuration,
-    /// What keeps it from being ready.
+    /// State of the pod.
     #[serde(default)]
     pub state: PendingState,
 }
 
-/// What a replica that is not ready is doing.
+/// State of a replica that is not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PendingState {
-    /// It loads, as far as one can tell.
+    /// Starting, or unknown.
     #[default]
     Starting,
-    /// The scheduler finds no node for it.
+    /// The Kubernetes scheduler finds no node.
     Unschedulable,
-    /// Its container fails again and again.
+    /// Its container crashes repeatedly.
     CrashLooping,
 }
 
-/// The newest signals of one pod.
+/// Newest signals of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Replica {
     /// Name of the pod.
     pub pod: String,
-    /// KV cache use. `None` counts as 0 where `queue` is known.
+    /// KV cache use. `None` counts as 0 if `queue` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvUsage>,
-    /// Requests that wait. `None` counts as 0 where `kv` is known.
+    /// Waiting requests. `None` counts as 0 if `kv` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLength>,
-    /// Blocks of KV cache on its GPUs.
+    /// KV cache blocks on its GPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_gpu_blocks: Option<Amount>,
-    /// Tokens a block holds.
+    /// Tokens per block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<Amount>,
-    /// Mean prompt tokens a request.
+    /// Mean prompt tokens per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_input: Option<Amount>,
-    /// Mean generated tokens a request.
+    /// Mean generated tokens per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_output: Option<Amount>,
-    /// Share of prompt tokens that the prefix cache answers.
+    /// Share of prompt tokens found in the prefix cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix_hit_rate: Option<Fraction>,
-    /// Age of its sample.
+    /// Age of the sample.
     #[serde(default)]
     pub age: GoDuration,
-    /// What its last scrapes show of its work, that of all its engines together. Read by the throughput analyzer alone.
+    /// Last scrapes of its counters, summed over its engines. Only the throughput analyzer reads them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<WorkSample>,
-    /// Engines in the pod that share the work: the ranks of a data-parallel server. `None`: one.
+    /// Engines of the pod: ranks of a data-parallel server. `None`: one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
 }

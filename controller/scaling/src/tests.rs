@@ -1,5 +1,5 @@
-//! Tests of the pipeline through its one function: the specification as a table of rows (`conformance`), laws over
-//! generated snapshots (`laws`), and what neither can say.
+//! Tests of `decide`: the specification as tables of rows (`conformance`), properties over generated snapshots (`laws`),
+//! and the file format and texts.
 
 mod conformance;
 mod file;

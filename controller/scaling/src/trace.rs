@@ -1,5 +1,5 @@
-//! A decision in a few lines that a tired operator understands: where it stands, where it goes, and each stage that
-//! had something to say, with figures. `explain`, `decide` and the debug log print it; nothing is computed anew.
+//! Text form of a decision: replicas, target, and each stage that changed or measured something, with figures.
+//! `wva explain`, `wva decide` and the debug log print it. It computes no figure itself.
 
 mod signals;
 
@@ -11,7 +11,7 @@ use crate::snapshot::{Snapshot, Variant};
 
 pub use signals::Signals;
 
-/// Displays a decision over several lines, each ended.
+/// Displays a decision as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a>(pub &'a Decision);
 
@@ -31,7 +31,7 @@ impl fmt::Display for Trace<'_> {
             None => f.write_str("no limit")?,
         }
         writeln!(f, ", mode {}", d.mode)?;
-        lines(f, &d.steps, "  ")?;
+        write_steps(f, &d.steps, "  ")?;
         if let Some(obstacle) = d.wake_obstacle {
             writeln!(f, "  scale to zero is on, but {obstacle}")?;
         }
@@ -39,23 +39,23 @@ impl fmt::Display for Trace<'_> {
         let Shadow { analyzer, steps } = &**shadow;
         let (word, code) = (analyzer.label(), shadow.reason().code());
         writeln!(f, "  not acting: {word}, {} -> {}  {code}", d.current, shadow.target())?;
-        lines(f, steps, "    ")
+        write_steps(f, steps, "    ")
     }
 }
 
-fn lines(f: &mut fmt::Formatter<'_>, steps: &[Step], indent: &str) -> fmt::Result {
-    steps.iter().filter(|step| speaks(step)).try_for_each(|step| {
+fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[Step], indent: &str) -> fmt::Result {
+    steps.iter().filter(|step| is_shown(step)).try_for_each(|step| {
         let (stage, code) = (step.stage.as_str(), step.reason.code());
         writeln!(f, "{indent}{stage:<8} {} -> {}  {code}: {}", step.before, step.after, step.reason)
     })
 }
 
-/// What the analyzer saw is always worth a line; another stage without anything to say is not.
-fn speaks(step: &Step) -> bool {
+/// The analyze stage is always shown; other stages only if they have a reason.
+fn is_shown(step: &Step) -> bool {
     step.stage == Stage::Analyze || !step.reason.is_no_change()
 }
 
-/// All decisions of a cycle, then its warnings.
+/// Text of all decisions of a cycle, then its warnings.
 #[must_use]
 pub fn render(outcome: &Outcome) -> String {
     let decisions = outcome.decisions.iter().map(|d| Trace(d).to_string());
@@ -63,17 +63,17 @@ pub fn render(outcome: &Outcome) -> String {
     decisions.chain(warnings).collect::<Vec<_>>().join("\n")
 }
 
-/// What a snapshot says of each variant, by namespace and name.
+/// Variants of a snapshot by namespace and name.
 #[must_use]
-pub fn variants(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
+pub fn variants_by_name(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
     let models = snapshot.models.iter();
     models.flat_map(|m| m.variants.iter().map(|v| ((m.namespace.as_str(), v.name.as_str()), v))).collect()
 }
 
-/// The same as [`render`], each decision with the signals it rests on.
+/// Like [`render`], with the signals below each decision.
 #[must_use]
-pub fn report(snapshot: &Snapshot, outcome: &Outcome) -> String {
-    let variants = variants(snapshot);
+pub fn render_with_signals(snapshot: &Snapshot, outcome: &Outcome) -> String {
+    let variants = variants_by_name(snapshot);
     let decisions = outcome.decisions.iter().map(|d| {
         let signals = variants.get(&(d.namespace.as_str(), d.variant.as_str())).map(|v| Signals(v));
         format!("{}{}", Trace(d), signals.map(|s| s.to_string()).unwrap_or_default())

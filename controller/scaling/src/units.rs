@@ -1,5 +1,5 @@
-//! Numbers with a unit and a range that the entries of config maps do not know, beside those they do. A value that is
-//! not finite or out of range is refused where it enters, so that no rule has to ask again.
+//! Numbers with a unit and a range, in addition to those of the ConfigMap entries. Constructors reject values that are not
+//! finite or out of range, so rules need no checks.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,20 +10,21 @@ pub use wva_crds::entries::{Amount, Fraction, Millis, OutOfRange, PositiveFracti
 use wva_crds::{GoDuration, quantity};
 
 quantity!(
-    /// Share of a replica's KV cache that is in use. Dimensionless, 0..=1, never NaN.
+    /// Share of a replica's KV cache in use, 0 to 1, never NaN.
     /// Source: `vllm:kv_cache_usage_perc`.
     KvUsage, "the KV cache use", "from 0 to 1", |v| (0.0..=1.0).contains(&v)
 );
 quantity!(
-    /// Requests that wait in a replica's queue, at least 0. Source: `vllm:num_requests_waiting`.
+    /// Waiting requests of a replica, 0 or more. Source: `vllm:num_requests_waiting`.
     QueueLength, "the queue length", "of 0 or more", |v| v >= 0.0
 );
-/// Cost of one replica in the user's own unit: finite, at least 0. Written as text, as in `spec.variantCost`.
+
+/// Cost of one replica in the user's unit: finite, 0 or more. Serialized as text, like `spec.variantCost`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Cost(f64);
 
 impl Cost {
-    /// The plain number.
+    /// The number.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0
@@ -47,16 +48,16 @@ impl TryFrom<f64> for Cost {
     }
 }
 
-/// Why a text is no cost.
+/// A text that is not a cost.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CostError {
     /// Not of the form `\d+(\.\d+)?`.
-    #[error("the cost {found:?} is no decimal number: write digits, such as \"10.0\"")]
+    #[error("the cost {found:?} is not a decimal number; use a number such as \"10.0\"")]
     Malformed {
-        /// The text that was found.
+        /// The text.
         found: String,
     },
-    /// More than 64-bit floating point can hold.
+    /// Not finite as a 64-bit number.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
 }
@@ -80,7 +81,7 @@ impl std::str::FromStr for Cost {
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Display of f64 never uses an exponent, so the result is a valid cost again.
+        // Display of f64 never uses an exponent, so the text parses as a cost.
         let text = self.0.to_string();
         f.write_str(&text)?;
         if text.contains('.') { Ok(()) } else { f.write_str(".0") }
@@ -94,7 +95,7 @@ impl Serialize for Cost {
 }
 
 impl<'de> Deserialize<'de> for Cost {
-    /// Text, as in the resource, or a plain number, which people write in a file by hand.
+    /// Accepts text, as in the resource, or a number, as in files written by hand.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct CostVisitor;
         impl Visitor<'_> for CostVisitor {
@@ -122,32 +123,30 @@ impl<'de> Deserialize<'de> for Cost {
     }
 }
 
-/// Comparisons of computed figures allow this much, so that the order of a sum or a decimal fraction that has no
-/// exact binary form never decides.
+/// Tolerance of comparisons, so that neither the order of a sum nor an inexact binary fraction decides.
 const EPSILON: f64 = 1e-9;
 
-/// `a >= b`, but for rounding.
+/// `a >= b`, with a tolerance for rounding.
 pub(crate) fn at_least(a: f64, b: f64) -> bool {
     a >= b - EPSILON
 }
 
-/// `a < b` by more than rounding.
+/// `a < b` by more than the tolerance.
 pub(crate) fn below(a: f64, b: f64) -> bool {
     !at_least(a, b)
 }
 
-/// A sum, product or quotient of figures that are finite and at least 0: the largest number where it is beyond it, so
-/// that no infinity, and none of its differences that are no number, gets into a decision.
+/// Clamps a sum, product or quotient of non-negative figures to the largest finite number, so that no infinity and no NaN
+/// gets into a decision.
 pub(crate) fn finite(figure: f64) -> f64 {
     figure.min(f64::MAX)
 }
 
-/// A computed figure as one that a snapshot can carry: with nine digits, so that a file gives the same again; what is
-/// no number, or below 0, is 0.
+/// Rounds a computed figure to nine digits, so that a snapshot file reproduces it. NaN and negative figures become 0.
 pub(crate) fn amount(figure: f64) -> Amount {
     let figure = figure.clamp(0.0, f64::MAX);
     let digits = 8.0 - floor(figure.log10());
-    // Beyond, powers of ten are not exact; nothing that is measured is so large, and nothing so small matters.
+    // Outside of -22..=22 powers of ten are not exact. No measured figure is that large, and smaller ones do not matter.
     let rounded = if digits > 22.0 {
         0.0
     } else if digits >= 0.0 {
@@ -162,7 +161,7 @@ pub(crate) fn amount(figure: f64) -> Amount {
     Amount::try_from(rounded).unwrap_or_default()
 }
 
-/// The whole number below, of what fits 32 bits. As [`nearest`], without a call of the C library: a cycle asks tens of
+/// Floor of a figure that fits 32 bits. Like [`nearest`] it avoids the C library, because a cycle calls it tens of
 /// thousands of times.
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
 fn floor(figure: f64) -> f64 {
@@ -170,25 +169,24 @@ fn floor(figure: f64) -> f64 {
     if whole > figure { whole - 1.0 } else { whole }
 }
 
-/// The nearest whole number of one with nine digits before the point.
+/// Nearest whole number of a figure with at most nine digits before the point.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn nearest(figure: f64) -> f64 {
     f64::from((figure + 0.5) as u32)
 }
 
-/// The powers of ten that a number of 64 bits holds exactly. What is learnt is rounded tens of thousands of times in a cycle,
-/// so they are not computed each time.
+/// Powers of ten that are exact in 64 bits. They are a table because a cycle rounds tens of thousands of figures.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Ten to the power of a whole number from 0 to 22.
+/// Ten to the power of a whole number, 0 to 22.
 fn power_of_ten(exponent: f64) -> f64 {
     POWERS.get(whole(exponent) as usize).copied().unwrap_or(1e22)
 }
 
-/// Seconds as a duration, to the millisecond: nanoseconds in a snapshot file help nobody.
+/// Seconds as a duration, rounded to milliseconds to keep snapshot files readable.
 pub(crate) fn span(seconds: f64) -> GoDuration {
     #[expect(
         clippy::cast_possible_truncation,
@@ -196,21 +194,21 @@ pub(crate) fn span(seconds: f64) -> GoDuration {
         reason = "`as` saturates, and NaN is 0"
     )]
     let millis = (seconds * 1000.0).round() as u64;
-    // A hundred years are long enough, and sums of such spans stay in range.
+    // At most a hundred years, so that sums stay in range.
     Duration::from_millis(millis.min(3_155_760_000_000)).into()
 }
 
-/// A duration in seconds.
+/// Duration in seconds.
 pub(crate) fn seconds(span: GoDuration) -> f64 {
     span.get().as_secs_f64()
 }
 
-/// A count as a figure.
+/// Count as a figure.
 pub(crate) fn count(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-/// The order of two figures, equal where they differ by rounding alone.
+/// Order of two figures, equal within the tolerance for rounding.
 pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
     if below(a, b) {
         std::cmp::Ordering::Less
@@ -221,7 +219,7 @@ pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
     }
 }
 
-/// A whole, non-negative figure as a number of replicas.
+/// Converts a whole, non-negative figure to a number of replicas.
 pub(crate) fn whole(figure: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -149,7 +149,7 @@ impl Scrapes {
         while samples.len() > MAX_SCRAPES {
             let removed = samples.pop_front();
             if let (Some((_, removed)), Some((_, next))) = (removed, samples.front())
-                && next.restarted_since(&removed)
+                && next.has_restarted_since(&removed)
             {
                 self.base = plus(self.base, without_gauges(removed));
             }
@@ -165,7 +165,8 @@ impl Scrapes {
         let mut base = self.base;
         let mut before: Option<WorkSample> = None;
         let one = |(at, sample): &(Instant, WorkSample)| {
-            if let Some(before) = before.replace(*sample).filter(|before| sample.restarted_since(before)) {
+            if let Some(before) = before.replace(*sample).filter(|before| sample.has_restarted_since(before))
+            {
                 base = plus(base, without_gauges(before));
             }
             (*at, plus(base, *sample))

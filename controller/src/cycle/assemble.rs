@@ -164,7 +164,7 @@ impl<'a> CycleInputs<'a> {
             ready: pods::ready_pods(pods),
             cold_starts: pods::median_cold_starts(pods),
             newest_pod_created: pods::newest_pod_created(pods),
-            entries: Entries::of(config),
+            entries: Entries::new(config),
             ages: config.metrics_age,
             at,
         };
@@ -187,7 +187,7 @@ impl<'a> CycleInputs<'a> {
     ) -> Variant {
         let key = &declared.workload;
         let mut variant = declared_variant(m, declared, self.limits.get(key));
-        variant.known = m.status.learned;
+        variant.speed_estimate = m.status.learned;
         variant.role = workloads::role_of_labels(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(truncate_to_millis);
         add_template(&mut variant, workload.template.as_ref());
@@ -239,7 +239,7 @@ impl<'a> CycleInputs<'a> {
             if let SchedulerQueue::Known(all) = samples.pool_queue(&namespace, &pool.name, ages, at.now) {
                 let is_sole = pickers.serves_only(watches, &pool, workloads);
                 if is_sole {
-                    model.scheduler_queue = model.scheduler_queue.at_least(all);
+                    model.scheduler_queue = model.scheduler_queue.raised_to(all);
                 }
                 // What the picker itself reports is newer.
                 if obstacle != Some(WakeObstacle::NoFlowControl) && (is_sole || !is_shown(OVERFLOW)) {

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
 use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
-use wva_scaling::{Decision, FallbackSource, Lacking, MainSignal, Reason};
+use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps};
 
 use crate::model::conditions::{ConditionDraft, Conditions, TYPES, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
@@ -147,7 +147,7 @@ fn metrics_available(
     query_error: Option<&str>,
     awaited: Option<String>,
 ) -> ConditionDraft {
-    let Decision { model_id, namespace, reporting, stale, lacking, .. } = decision;
+    let Decision { model_id, namespace, reporting, stale, signal_gaps, .. } = decision;
     if *reporting > 0 {
         return match query_error {
             // Report an outage at once, not only when the last values have expired.
@@ -155,11 +155,11 @@ fn metrics_available(
                 "PrometheusError",
                 format!("{error}. Using the last values of {reporting} replica(s) until they are too old"),
             ),
-            None => condition_true("MetricsFound", metrics_found_message(*reporting, *lacking)),
+            None => condition_true("MetricsFound", metrics_found_message(*reporting, *signal_gaps)),
         };
     }
     // The next leader recognizes a requested step from 0 by this reason.
-    if decision.is_woken() || (decision.current == 0 && decision.lifts()) {
+    if decision.is_woken() || (decision.current == 0 && decision.wants_more()) {
         return condition_true(
             "ScaleFromZero",
             "The variant was woken from 0 replicas and has not reported yet",
@@ -197,7 +197,7 @@ fn metrics_available(
 }
 
 /// How many replicas report, and which signals they lack.
-fn metrics_found_message(reporting: u32, lacking: Lacking) -> String {
+fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
     let lacks = |(signal, replicas): (MainSignal, u32)| {
         let what = match signal {
             MainSignal::KvUsage => "KV cache usage",
@@ -206,7 +206,7 @@ fn metrics_found_message(reporting: u32, lacking: Lacking) -> String {
         format!("{replicas} of them without {what} ({}), counted as 0", signal.metric())
     };
     let reported = format!("{reporting} replica(s) report metrics");
-    std::iter::once(reported).chain(lacking.each().map(lacks)).collect::<Vec<_>>().join("; ")
+    std::iter::once(reported).chain(signal_gaps.missing().map(lacks)).collect::<Vec<_>>().join("; ")
 }
 
 /// `awaited`: why metrics are not expected yet.

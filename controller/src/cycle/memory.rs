@@ -182,7 +182,7 @@ impl VariantMemory {
     #[must_use]
     pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<LastTarget> {
         let (state, at) = self.desired.as_ref()?;
-        let age = state.age_after(now.saturating_duration_since(*at), current);
+        let age = state.desired_age_after(now.saturating_duration_since(*at), current);
         Some(LastTarget { target: state.desired, age })
     }
 
@@ -201,7 +201,7 @@ impl VariantMemory {
             self.woken = self.woken.filter(|_| decision.reporting == 0);
         } else if !acts || decision.target() == 0 {
             self.woken = None;
-        } else if is_over && decision.lifts() {
+        } else if is_over && decision.wants_more() {
             self.woken = Some(now);
         }
     }

@@ -1,7 +1,7 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
-use wva_scaling::{Demand, derive_accelerator, engine_arguments};
+use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::Gpus;
 
@@ -78,21 +78,27 @@ fn arguments(container: &Container) -> Option<Box<str>> {
 /// The accelerator that a pod requires by its node selector, else by its required node affinity.
 #[must_use]
 pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
-    let selector: Vec<Demand> =
-        pod.node_selector.iter().flatten().map(|(key, value)| (key.as_str(), vec![value.as_str()])).collect();
+    let selector = pod.node_selector.iter().flatten();
+    let selector: Vec<NodeRequirement> =
+        selector.map(|(label, value)| NodeRequirement { label, values: vec![value] }).collect();
     derive_accelerator(&[selector]).or_else(|| {
         let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
         let terms =
             &affinity.required_during_scheduling_ignored_during_execution.as_ref()?.node_selector_terms;
         // A term without expressions or fields matches no node.
         let any = |term: &&NodeSelectorTerm| term.match_expressions.is_some() || term.match_fields.is_some();
-        derive_accelerator(&terms.iter().filter(any).map(demands).collect::<Vec<_>>())
+        derive_accelerator(&terms.iter().filter(any).map(node_requirements).collect::<Vec<_>>())
     })
 }
 
-fn demands(term: &NodeSelectorTerm) -> Vec<Demand<'_>> {
+fn node_requirements(term: &NodeSelectorTerm) -> Vec<NodeRequirement<'_>> {
     let listed = term.match_expressions.iter().flatten().filter(|e| e.operator == "In");
-    listed.map(|e| (e.key.as_str(), e.values.iter().flatten().map(String::as_str).collect())).collect()
+    listed
+        .map(|e| NodeRequirement {
+            label: &e.key,
+            values: e.values.iter().flatten().map(String::as_str).collect(),
+        })
+        .collect()
 }
 
 #[cfg(test)]

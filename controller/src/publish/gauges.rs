@@ -108,7 +108,7 @@ impl VariantSeries {
         let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
         let Some(decision) = variant.decision.as_ref().filter(compared) else { return Vec::new() };
         let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.label(), shadow.target()));
-        let own = [("running", decision.current), (decision.analyzer.label(), decision.decided())];
+        let own = [("running", decision.current), (decision.analyzer.label(), decision.target_before_mode())];
         let one = |(policy, replicas): (&str, u32)| {
             self.variant_gauge(key, variant, &[("policy", policy)], f64::from(replicas))
         };

@@ -1,5 +1,5 @@
-//! Random models for the choice by cost: up to six variants with cost, capacity, bounds and HPA, some with an inventory.
-//! A seed gives the same model on every machine.
+//! Random models: up to six variants with cost, capacity, bounds and HPA, half of them with an inventory. A seed gives the
+//! same model on every machine.
 
 use std::collections::BTreeMap;
 
@@ -13,35 +13,35 @@ use wva_scaling::units::{Amount, Cost, KvUsage};
 
 const ACCELERATORS: [&str; 3] = ["A100", "H100", "L40S"];
 
-/// Which way the model has to go.
+/// Direction in which the model has to scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// Some replicas are lacking.
+pub(crate) enum Direction {
+    /// Capacity is missing.
     Up,
-    /// Some are spare.
+    /// Capacity is spare.
     Down,
 }
 
-/// A model that has to go some way.
-pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
+/// A random model that has to scale in a direction.
+pub(crate) fn instance(seed: u32, direction: Direction) -> Snapshot {
     let mut random = Random(seed.wrapping_mul(2_654_435_761).wrapping_add(12_345));
     let count = 1 + random.below(6);
     let load = random.between(0.05, 0.5);
-    let mut variants: Vec<Variant> = (0..count).map(|v| variant(v, way, load, &mut random)).collect();
+    let mut variants: Vec<Variant> = (0..count).map(|v| variant(v, direction, load, &mut random)).collect();
     if variants.iter().all(|v| v.current == 0) {
         (variants[0].current, variants[0].max) = (1, Some(4));
         variants[0].replicas = replicas(&variants[0], load);
     }
     let supply: f64 = variants.iter().map(|v| f64::from(v.current) * per_replica(v)).sum();
     let mean: f64 = variants.iter().map(per_replica).sum::<f64>() / f64::from(count);
-    let lacking = match way {
-        Way::Up => mean * random.between(0.1, 6.0),
-        Way::Down => 0.0,
+    let missing = match direction {
+        Direction::Up => mean * random.between(0.1, 6.0),
+        Direction::Down => 0.0,
     };
     let mut model =
         Model { model_id: "m".to_owned(), namespace: "ns".to_owned(), variants, ..Model::default() };
-    if way != Way::Down {
-        model.scheduler_queue = queue_for(supply + lacking);
+    if direction != Direction::Down {
+        model.scheduler_queue = queue_for(supply + missing);
     }
     let tokens = SaturationEntry { analyzer_name: Some(AnalyzerName::Token), ..SaturationEntry::default() };
     let saturation = BTreeMap::from([("default".to_owned(), tokens)]);
@@ -53,14 +53,14 @@ pub(crate) fn instance(seed: u32, way: Way) -> Snapshot {
     Snapshot { config, models: vec![model], ..Snapshot::default() }
 }
 
-/// A queue that asks for a supply of so many tokens: what waits is 0.85 of it, and a token is four bytes.
+/// A queue that needs `supply` tokens of capacity: its demand is 0.85 of that, with four bytes per token.
 fn queue_for(supply: f64) -> SchedulerQueue {
     let bytes = amount(4.0 * 0.85 * supply);
     SchedulerQueue::Known(QueueFigures { bytes, ..QueueFigures::default() })
 }
 
-fn variant(v: u32, way: Way, load: f64, random: &mut Random) -> Variant {
-    // From an eighth of the largest to the largest; a large one costs less a token, but for what the market makes of it.
+fn variant(v: u32, direction: Direction, load: f64, random: &mut Random) -> Variant {
+    // Capacity from an eighth of the largest to the largest. Large replicas are cheaper per token, with random noise.
     let capacity = 400_000.0 * 2.0_f64.powf(-3.0 * random.share());
     let cost = 80.0 * (capacity / 400_000.0_f64).powf(0.9) * random.between(0.6, 1.4);
     let current = random.below(7);
@@ -76,11 +76,11 @@ fn variant(v: u32, way: Way, load: f64, random: &mut Random) -> Variant {
         gpus_per_replica: GpuCount(1 << random.below(3)),
         ..Variant::default()
     };
-    variant.replicas = replicas(&variant, if way == Way::Down { load } else { 0.0 });
+    variant.replicas = replicas(&variant, if direction == Direction::Down { load } else { 0.0 });
     variant
 }
 
-/// A sample of each replica.
+/// One sample per replica.
 fn replicas(variant: &Variant, kv: f64) -> Vec<Replica> {
     let blocks = amount(per_replica(variant) / 0.8 / 16.0);
     let replica = |r| Replica {
@@ -107,7 +107,7 @@ fn amount(value: f64) -> Amount {
     Amount::try_from(value).unwrap()
 }
 
-/// A sequence of shares that a seed fixes (xorshift of 32 bits).
+/// Pseudo-random numbers (32-bit xorshift).
 struct Random(u32);
 
 impl Random {
@@ -119,7 +119,7 @@ impl Random {
         self.0
     }
 
-    /// From 0 to below 1.
+    /// A number in 0..1.
     fn share(&mut self) -> f64 {
         f64::from(self.next() >> 8) / f64::from(1_u32 << 24)
     }
@@ -128,7 +128,7 @@ impl Random {
         low + (high - low) * self.share()
     }
 
-    /// From 0 to below `end`.
+    /// A whole number in 0..end.
     fn below(&mut self, end: u32) -> u32 {
         (self.next() >> 8) % end
     }

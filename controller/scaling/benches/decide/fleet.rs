@@ -1,19 +1,19 @@
-//! Fleets as an engine would hand them over: one resolved saturation entry a model, variants of different hardware, a
-//! sample of every replica. The same seed gives the same fleet.
+//! Fleets like those of the engine: one resolved saturation entry per model, variants of different hardware, one sample per
+//! replica. A seed gives the same fleet on every machine.
 
 use std::collections::BTreeMap;
 
 use wva_crds::GoDuration;
 use wva_scaling::Snapshot;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Model, OutputBucket, QueueFigures, Remembered,
-    Replica, SaturationEntry, ScaleToZeroEntry, SchedulerQueue, Variant,
+    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Model, OutputBucket,
+    QueueFigures, Replica, SaturationEntry, ScaleToZeroEntry, SchedulerQueue, Variant,
 };
 use wva_scaling::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
-use crate::work::watch;
+use crate::work::run_cycles;
 
-/// Accelerator, cost of a replica, GPUs of a replica, blocks of KV cache.
+/// Accelerator, cost of a replica, GPUs of a replica, KV cache blocks.
 const HARDWARE: [(&str, f64, u32, f64); 4] = [
     ("H100", 80.0, 1, 24_000.0),
     ("A100", 40.0, 1, 14_000.0),
@@ -21,52 +21,52 @@ const HARDWARE: [(&str, f64, u32, f64); 4] = [
     ("L40S", 15.0, 2, 5_000.0),
 ];
 
-/// Which code of the pipeline a fleet goes through.
+/// Analyzer and limiter of a fleet.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    Percentages,
-    Tokens,
-    /// Tokens, held to an inventory that has too little.
+    Percentage,
+    Token,
+    /// Token analyzer with an inventory that is too small.
     Limited,
-    /// Arrivals, of models that have been watched for minutes.
+    /// Throughput analyzer with a learned memory.
     Throughput,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Percentages, Self::Tokens, Self::Limited, Self::Throughput];
+    pub(crate) const ALL: [Self; 4] = [Self::Percentage, Self::Token, Self::Limited, Self::Throughput];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
-            Self::Percentages => "percentages",
-            Self::Tokens => "tokens",
-            Self::Limited => "tokens, limited",
+            Self::Percentage => "percentage",
+            Self::Token => "token",
+            Self::Limited => "token, limited",
             Self::Throughput => "throughput",
         }
     }
 
     const fn analyzer(self) -> AnalyzerName {
         match self {
-            Self::Percentages => AnalyzerName::Percentage,
-            Self::Tokens | Self::Limited => AnalyzerName::Token,
+            Self::Percentage => AnalyzerName::Percentage,
+            Self::Token | Self::Limited => AnalyzerName::Token,
             Self::Throughput => AnalyzerName::Throughput,
         }
     }
 }
 
-/// How large a fleet is.
+/// Size of a fleet.
 #[derive(Clone, Copy)]
 pub(crate) struct Size {
     pub(crate) models: usize,
-    /// Variants of each model, at most as many as there are kinds of hardware.
+    /// Variants of each model, at most the length of `HARDWARE`.
     pub(crate) variants: usize,
     /// Replicas of each variant.
     pub(crate) replicas: u32,
-    /// Fleets of this size that are decided in turn. Of one small fleet everything is in the caches of the processor,
-    /// of a large one or of many small ones next to nothing.
+    /// Number of fleets of this size that are decided in turn. A single small fleet stays in the CPU caches; a large one or
+    /// many small ones do not.
     pub(crate) fleets: u32,
 }
 
-/// Fleets whose models are loaded evenly from idle to full: about one in four needs more, most others can do with less.
+/// Fleets with a load from idle to full, evenly distributed: about one model in four grows, and most others shrink.
 pub(crate) fn fleets(kind: Kind, size: Size) -> Vec<Snapshot> {
     (0..size.fleets).map(|seed| fleet(kind, size, Random(7 + seed))).collect()
 }
@@ -81,10 +81,10 @@ fn fleet(kind: Kind, size: Size, mut random: Random) -> Snapshot {
         config.limited_mode = true;
         config.inventory = Some(inventory(size));
     }
-    let counts_tokens = matches!(kind, Kind::Tokens | Kind::Limited);
+    let counts_tokens = matches!(kind, Kind::Token | Kind::Limited);
     let remembered = if counts_tokens { observations(&models) } else { Vec::new() };
     let snapshot = Snapshot { config, remembered, models, ..Snapshot::default() };
-    if matches!(kind, Kind::Throughput) { watch(snapshot, &mut random) } else { snapshot }
+    if matches!(kind, Kind::Throughput) { run_cycles(snapshot, &mut random) } else { snapshot }
 }
 
 fn model(m: usize, size: Size, random: &mut Random) -> Model {
@@ -130,7 +130,7 @@ fn variant(m: usize, v: usize, size: Size, load: f64, random: &mut Random) -> Va
 }
 
 fn replica(variant: &str, r: u32, load: f64, blocks: f64, random: &mut Random) -> Replica {
-    // Near the load of the model, as a scheduler spreads it.
+    // Close to the load of the model, because a scheduler spreads requests.
     let kv = (0.9 * load + 0.1 * random.share()).min(1.0);
     let queue = if kv > 0.85 { 6.0 * random.share() } else { 0.0 };
     Replica {
@@ -147,7 +147,7 @@ fn replica(variant: &str, r: u32, load: f64, blocks: f64, random: &mut Random) -
     }
 }
 
-/// What the layers of the maps come to for the model: every field is there.
+/// A fully resolved entry.
 fn saturation(model: &Model, kind: Kind) -> SaturationEntry {
     serde_json::from_value(serde_json::json!({
         "model_id": model.model_id, "namespace": model.namespace, "analyzerName": kind.analyzer(),
@@ -166,23 +166,23 @@ fn to_zero(model: &Model) -> ScaleToZeroEntry {
     }
 }
 
-/// A stock that is used up after a part of what is asked for.
+/// An inventory that is too small for all scale-ups.
 fn inventory(size: Size) -> BTreeMap<String, Inventory> {
     let left = u64::try_from(size.models).unwrap() / 16 + 1;
     HARDWARE.iter().map(|(name, ..)| ((*name).to_owned(), Inventory { limit: left, used: 0 })).collect()
 }
 
-/// Ten observations of each variant's accelerator, in the order in which the cycle before left them.
-fn observations(models: &[Model]) -> Vec<Remembered> {
-    let each = models.iter().flat_map(|m| m.variants.iter().map(move |v| observed(m, v)));
+/// Ten observations of the accelerator of each variant, sorted like the outcome of a cycle.
+fn observations(models: &[Model]) -> Vec<ComputeBounds> {
+    let each = models.iter().flat_map(|m| m.variants.iter().map(move |v| compute_bounds(m, v)));
     let mut observations: Vec<_> = each.collect();
     observations.sort_by(|a, b| (&a.model_id, &a.accelerator).cmp(&(&b.model_id, &b.accelerator)));
     observations
 }
 
-fn observed(model: &Model, variant: &Variant) -> Remembered {
+fn compute_bounds(model: &Model, variant: &Variant) -> ComputeBounds {
     let capacity = variant.remembered_capacity.unwrap().get();
-    Remembered {
+    ComputeBounds {
         namespace: model.namespace.clone(),
         model_id: model.model_id.clone(),
         accelerator: variant.accelerator.clone().unwrap(),
@@ -195,11 +195,11 @@ pub(crate) fn amount(value: f64) -> Amount {
     Amount::try_from(value).unwrap()
 }
 
-/// A sequence of shares that a seed fixes (the generator of Numerical Recipes).
+/// Pseudo-random numbers (the generator of Numerical Recipes).
 pub(crate) struct Random(u32);
 
 impl Random {
-    /// From 0 to below 1.
+    /// A number in 0..1.
     pub(crate) fn share(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(self.0 >> 8) / f64::from(1_u32 << 24)

@@ -1,7 +1,7 @@
-//! How long one cycle's decisions take, from a hundred variants to ten thousand. `make bench-decide` runs it and prints
-//! the table of docs/performance.md; the bounds it is held to stand there.
+//! Time of the decisions of one cycle, from 100 to 10,000 variants. `make bench-decide` runs it and prints the table of
+//! docs/performance.md, which has the bounds, too.
 
-#![expect(clippy::unwrap_used, reason = "a bench: its input is its own")]
+#![expect(clippy::unwrap_used, reason = "a bench with its own input")]
 
 mod fleet;
 mod table;
@@ -17,9 +17,9 @@ use wva_scaling::{Outcome, Snapshot, decide};
 
 use self::fleet::{Kind, Size, fleets};
 use self::table::Row;
-use self::work::State;
+use self::work::MemorySize;
 
-/// Models of four variants of ten replicas each; then the small models that most clusters have.
+/// Models of four variants with ten replicas each, then small models as in most clusters.
 const SIZES: [Size; 5] = [
     Size { models: 25, variants: 4, replicas: 10, fleets: 1 },
     Size { models: 25, variants: 4, replicas: 10, fleets: 100 },
@@ -44,7 +44,7 @@ fn main() {
             let snapshots = fleets(kind, size);
             row.check(&decide(&snapshots[0]));
             let mut next = (0..snapshots.len()).cycle();
-            // The time to drop what was decided counts: the engine drops it, too.
+            // The time to drop the outcome counts, because the engine drops it, too.
             group.bench_with_input(BenchmarkId::new(kind.name(), row.label()), &snapshots, |b, snapshots| {
                 b.iter(|| decide(black_box(&snapshots[next.next().unwrap_or(0)])));
             });
@@ -53,24 +53,24 @@ fn main() {
     }
     for size in SIZES {
         let row = Row::floor(size);
-        let pairs: Vec<_> = fleets(Kind::Percentages, size).into_iter().map(|s| (decide(&s), s)).collect();
+        let pairs: Vec<_> = fleets(Kind::Percentage, size).into_iter().map(|s| (decide(&s), s)).collect();
         let mut next = (0..pairs.len()).cycle();
         group.bench_with_input(BenchmarkId::new(row.name(), row.label()), &pairs, |b, pairs| {
             b.iter(|| {
                 let (outcome, snapshot) = &pairs[next.next().unwrap_or(0)];
-                (load(black_box(snapshot)), Outcome::clone(black_box(outcome)))
+                (read_samples(black_box(snapshot)), Outcome::clone(black_box(outcome)))
             });
         });
         rows.push(row);
     }
     group.finish();
     table::print(&folder.join("decide"), &rows);
-    table::state(&State::of(&fleets(Kind::Throughput, SIZES[4])[0]));
+    table::print_memory_size(&MemorySize::measure(&fleets(Kind::Throughput, SIZES[4])[0]));
 }
 
-/// Looks at every sample once. With a copy of the outcome, which is made and dropped, it is what any program pays that
-/// reads this snapshot and hands out these decisions, however it comes to them: the floor.
-fn load(snapshot: &Snapshot) -> f64 {
+/// Reads every sample once. Together with a copy of the outcome this is the floor: every program pays it that reads this
+/// snapshot and returns these decisions.
+fn read_samples(snapshot: &Snapshot) -> f64 {
     let replicas = snapshot.models.iter().flat_map(|m| &m.variants).flat_map(|v| &v.replicas);
     let each = replicas.map(|r| {
         let fresh = f64::from(u8::from(r.age.get() < Duration::from_mins(1)));

@@ -1,7 +1,7 @@
-//! What criterion measured, as a table in Markdown: the least, the median and the greatest mean of a sample tell the
-//! noise, and the time of one variant tells whether it grows with their number.
+//! Results of criterion as a Markdown table: minimum, median and maximum show the noise, and the time per variant shows how
+//! the time grows with their number.
 
-#![expect(clippy::print_stdout, reason = "the table is what the command is for")]
+#![expect(clippy::print_stdout, reason = "the output of the bench")]
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 use wva_scaling::{Action, Outcome};
 
 use crate::fleet::{Kind, Size};
-use crate::work::State;
+use crate::work::MemorySize;
 
-/// Bytes of memory that the throughput analyzer may take for each pod.
-const MOST: usize = 2048;
+/// Bound of the memory of the throughput analyzer, bytes per pod.
+const MAX_BYTES_PER_POD: usize = 2048;
 
 /// One line of the table.
 pub(crate) struct Row {
@@ -25,12 +25,12 @@ impl Row {
         Self { name: kind.name(), size }
     }
 
-    /// The cost of reading a snapshot and of handing out the decisions of percentages, without deciding.
+    /// Row of the floor: reading a snapshot and returning decisions, without deciding.
     pub(crate) const fn floor(size: Size) -> Self {
         Self { name: "floor", size }
     }
 
-    /// The group of rows that it belongs to.
+    /// Name of the analyzer.
     pub(crate) const fn name(&self) -> &'static str {
         self.name
     }
@@ -43,24 +43,24 @@ impl Row {
         self.variants() * usize::try_from(self.size.replicas).unwrap()
     }
 
-    /// The size, as criterion's folder is called.
+    /// Size of the fleet, and name of criterion's folder.
     pub(crate) fn label(&self) -> String {
         format!("{} variants, {} replicas, {} in turn", self.variants(), self.replicas(), self.size.fleets)
     }
 
-    /// A fleet in which nothing happens would measure nothing.
+    /// Asserts that enough variants grow and shrink for a realistic measurement.
     pub(crate) fn check(&self, outcome: &Outcome) {
         let count = |action| outcome.decisions.iter().filter(|d| d.action() == action).count();
         let (up, down) = (count(Action::Up), count(Action::Down));
-        let every = outcome.decisions.iter().all(|d| d.safety_net.is_none());
+        let is_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         assert_eq!(outcome.decisions.len(), self.variants(), "a decision for every variant");
-        assert!(every, "no analysis fails");
-        // Where the inventory holds them back, fewer grow.
+        assert!(is_analyzed, "no analysis fails");
+        // With the inventory fewer variants grow.
         assert!(100 * up > self.size.models, "{}: only {up} variants grow", self.label());
         assert!(20 * down > self.size.models, "{}: only {down} variants shrink", self.label());
     }
 
-    /// Milliseconds of a decide in each of criterion's samples, ascending; none where a filter left the row out.
+    /// Milliseconds of `decide` in each sample of criterion, ascending. `None`: the row was filtered out.
     fn samples(&self, folder: &Path) -> Option<Vec<f64>> {
         let path = folder.join(self.name).join(self.label()).join("new/sample.json");
         let sample: Value = serde_json::from_slice(&std::fs::read(path).ok()?).unwrap();
@@ -73,7 +73,7 @@ impl Row {
     }
 }
 
-/// Prints the rows that were measured.
+/// Prints the measured rows.
 pub(crate) fn print(folder: &Path, rows: &[Row]) {
     println!("\n| analyzer | variants | replicas | fleets in turn | median | min | max | per variant |");
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
@@ -91,12 +91,13 @@ pub(crate) fn print(folder: &Path, rows: &[Row]) {
     }
 }
 
-/// Prints what the throughput analyzer remembers, and holds it to its bound.
-pub(crate) fn state(state: &State) {
-    let State { pods, in_memory, in_a_file, scrapes } = state;
+/// Prints the memory of the throughput analyzer, and asserts its bound.
+pub(crate) fn print_memory_size(size: &MemorySize) {
+    let MemorySize { pods, in_memory, in_a_file, scrapes } = size;
     println!(
-        "\nThe throughput analyzer remembers {in_memory} bytes a pod ({in_a_file} in a snapshot file) of {pods} pods; the \
-         scrapes that it reads are {scrapes} more."
+        "\nMemory of the throughput analyzer: {in_memory} bytes per pod ({in_a_file} in a snapshot file) for {pods} pods, plus \
+         {scrapes} bytes of scrapes."
     );
-    assert!(in_memory + scrapes <= MOST && *in_a_file <= MOST, "more than {MOST} bytes a pod");
+    let is_small = in_memory + scrapes <= MAX_BYTES_PER_POD && *in_a_file <= MAX_BYTES_PER_POD;
+    assert!(is_small, "more than {MAX_BYTES_PER_POD} bytes per pod");
 }

@@ -1,13 +1,12 @@
-//! The throughput analyzer: counts the work that arrives, learns how fast a replica does it, and asks for as many as
-//! that takes, before queues and full caches show it. What it remembers comes in with the snapshot and goes out with
-//! the outcome.
+//! The throughput analyzer: counts arriving requests, learns the throughput of a replica, and asks for the replicas that
+//! the arrival rate needs, before queues and KV caches fill. Its memory is a part of the snapshot and of the outcome.
 
-mod abilities;
 mod arrivals;
 mod capacity;
+mod engine_speed;
 mod learning;
 mod peaks;
-mod targets;
+mod proposals;
 mod trend;
 
 #[cfg(test)]
@@ -16,248 +15,277 @@ mod tests;
 use wva_crds::entries::WarmSpare;
 use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
-use self::abilities::{Ability, abilities, ranks, speeds};
-use self::arrivals::{STEP, Span};
-use self::capacity::Shape;
-use self::trend::Traffic;
-use crate::reason::{Missing, Reason};
-use crate::snapshot::{Curve, Known, Learned, Replica, SchedulerQueue, StepTimes, Variant};
+use self::arrivals::{EngineInterval, STEP};
+use self::capacity::RequestShape;
+use self::engine_speed::{EngineSpeed, engine_speeds, engines_per_replica, replica_throughputs};
+use self::trend::ArrivalForecast;
+use crate::reason::{MissingSignal, Reason};
+use crate::snapshot::{Curve, Replica, SchedulerQueue, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
 use crate::units::{Amount, amount, count, finite, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
-/// Cold start where none is known, and what passes beside it until a decision has made a difference, in seconds.
-const COLD_START: f64 = 120.0;
+/// Cold start of a variant whose cold start is unknown, seconds.
+const DEFAULT_COLD_START: f64 = 120.0;
+/// Delay in addition to the cold start until a decision takes effect, seconds.
 const REACTION: f64 = 45.0;
-/// Cold start from which on `warmSpare: auto` keeps one, in seconds.
-const LONG_START: f64 = 180.0;
-/// A replica is saturated where so many requests wait, or so much of its cache is used.
+/// Cold start from which `warmSpare: auto` keeps a spare replica, seconds.
+const LONG_COLD_START: f64 = 180.0;
+/// A replica is saturated with this many waiting requests, or this share of its KV cache in use.
 const SATURATED_WAITING: f64 = 3.0;
 const SATURATED_KV: f64 = 0.85;
-/// Share of the replicas that have to be, and for how many steps before the model grows whatever is believed.
-const MOST_SATURATED: f64 = 0.6;
-const PATIENCE: u32 = 4;
-/// Before anything is learnt a replica is hot where so many requests wait, or so much of its cache is used.
+/// The model grows regardless of the learned throughput if more than this share of its replicas is saturated for so many
+/// steps.
+const SATURATED_SHARE: f64 = 0.6;
+const SATURATED_STEPS: u32 = 4;
+/// Before a curve is learned a replica is hot with this many waiting requests, or this share of its KV cache in use.
 const HOT_WAITING: f64 = 2.0;
 const HOT_KV: f64 = 0.6;
-/// The model then grows to so many times its ready replicas, and at most to so many.
-const UNLEARNT_GROWTH: f64 = 1.5;
-const MOST_UNLEARNT_GROWTH: f64 = 4.0;
-/// Seconds for which what is learnt of a kind of hardware, or of other arguments of the engine, is kept that no variant has
-/// any more: who rolls back within a day finds it again.
-const KEPT: f64 = 86_400.0;
-/// Requests that may wait at a replica before they are a backlog.
-const QUEUE: f64 = 2.0;
+/// Growth factor of a hot model before a curve is learned, and its maximum.
+const UNLEARNED_GROWTH: f64 = 1.5;
+const MAX_UNLEARNED_GROWTH: f64 = 4.0;
+/// Time for which the curve of hardware or arguments that no variant has is kept, seconds: a rollback within a day
+/// finds it again.
+const CURVE_RETENTION: f64 = 86_400.0;
+/// Waiting requests of a replica that are not a backlog.
+const NORMAL_QUEUE: f64 = 2.0;
 
-/// What the model needs, and what each of its variants does.
-pub(super) struct Plan {
-    traffic: Traffic,
-    /// Requests a second that a replica of each variant does, in order of the view.
+/// Need of the model and throughput of its variants. Rates are in requests per second.
+pub(super) struct ThroughputVerdict {
+    forecast: ArrivalForecast,
+    /// Throughput of a replica of each variant, in order of the view.
     per_replica: Vec<f64>,
-    /// Requests a second that all replicas do, those that load included.
-    able: f64,
-    /// Requests a second that they are to do.
-    wanted: f64,
-    /// What is known of each variant's engine.
-    abilities: Vec<Ability>,
-    /// Requests a second that a backlog takes.
+    /// Throughput of all ready and pending replicas.
+    supply: f64,
+    /// Throughput that the model needs.
+    demand: f64,
+    /// Speed of the engine of each variant, in order of the view.
+    engines: Vec<EngineSpeed>,
+    /// Throughput to drain the queues.
     backlog: f64,
-    /// Seconds that a request waits at the end of the horizon, with the replicas there are.
-    wait: f64,
-    /// Objective to the first token, in milliseconds.
+    /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
+    waiting_time: f64,
+    /// Objective of the time to first token, milliseconds.
     ttft_slo: Option<f64>,
-    /// Requests a second that a replica kept warm does.
-    spare: f64,
-    /// Requests a second for which replicas are kept, though less arrives. `None`: none is taken.
+    /// Throughput of the warm spare replica. 0: none.
+    warm_spare: f64,
+    /// Throughput below which the model does not shrink. `None`: it does not shrink at all.
     held: Option<f64>,
-    /// Most replicas have been saturated for too long.
-    pressed: bool,
-    learnt: bool,
+    /// True if most replicas have been saturated for [`SATURATED_STEPS`].
+    is_overloaded: bool,
+    is_learned: bool,
 }
 
-/// Looks at a model, and remembers what it saw. Where it cannot decide it says what is missing; `None` where no analyzer
-/// could.
-pub(super) fn analyze(model: &ModelView) -> (Result<Plan, Option<Reason>>, Learned) {
-    let mut memory = model.learned.cloned().unwrap_or_else(|| Learned {
+/// Analyzes a model and updates its memory.
+///
+/// # Errors
+/// `SignalsMissing` if the percentage analyzer can decide instead, `None` if no analyzer can.
+pub(super) fn analyze(model: &ModelView) -> (Result<ThroughputVerdict, Option<Reason>>, ThroughputMemory) {
+    let mut memory = model.learned.cloned().unwrap_or_else(|| ThroughputMemory {
         model_id: model.model.model_id.clone(),
         namespace: model.model.namespace.clone(),
-        ..Learned::default()
+        ..ThroughputMemory::default()
     });
-    let (passed, spans) = arrivals::fold(model, &mut memory);
-    let curves = learn(model, &mut memory, &spans, passed);
-    measure(model, &mut memory);
-    let saturated = share(model, |s| waiting(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV)
-        > MOST_SATURATED;
+    let (passed, intervals) = arrivals::update(model, &mut memory);
+    let curves = update_curves(model, &mut memory, &intervals, passed);
+    update_request_lengths(model, &mut memory);
+    let is_saturated =
+        |s: &Sample| waiting_requests(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
+    let saturated = share_of_replicas(model, is_saturated) > SATURATED_SHARE;
     memory.saturated = match (saturated, memory.saturated) {
         (false, _) => 0,
-        // How long it has been so already nobody knows.
+        // The saturation began at an unknown moment of the last step.
         (true, 0) => 1,
         (true, before) => before.saturating_add(whole(passed / STEP)),
     };
-    let plan = check(model, &memory).and_then(|()| plan(model, &mut memory, &curves, saturated).ok_or(None));
-    (plan.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
+    let verdict = check_signals(model, &memory)
+        .and_then(|()| build_verdict(model, &mut memory, &curves, saturated).ok_or(None));
+    (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
 }
 
-/// Whether it can decide; if not, the signal that is missing, or `None` where nothing reports.
-fn check(model: &ModelView, memory: &Learned) -> Result<(), Option<Missing>> {
+/// Checks that the analyzer has its signals.
+///
+/// # Errors
+/// The missing signal, or `None` if no replica reports.
+fn check_signals(model: &ModelView, memory: &ThroughputMemory) -> Result<(), Option<MissingSignal>> {
     if model.variants.iter().all(|v| v.counted.is_empty()) {
         return Err(None);
     }
     if model.variants.iter().any(|v| v.variant.role.is_some()) {
-        return Err(Some(Missing::WholeRequests));
+        return Err(Some(MissingSignal::WholeRequests));
     }
-    if memory.arrivals.is_empty() || !counts(model) {
-        return Err(Some(Missing::Counters));
+    if memory.arrivals.is_empty() || !has_counters(model) {
+        return Err(Some(MissingSignal::Counters));
     }
-    let lengths = memory.output.is_some_and(|output| output.get() > 0.0);
-    if lengths { Ok(()) } else { Err(Some(Missing::Lengths)) }
+    let has_lengths = memory.output.is_some_and(|output| output.get() > 0.0);
+    if has_lengths { Ok(()) } else { Err(Some(MissingSignal::Lengths)) }
 }
 
-/// Whether those who decide instead are to take nothing: a leader that has just begun knows of no need that is held, and
-/// counters that are lost may come back while what they told is remembered.
-pub(super) fn holds(model: &ModelView, learned: &Learned) -> bool {
-    if counts(model) { learned.watched < model.settings.throughput.hold } else { !learned.pods.is_empty() }
+/// True if the fallback must not scale down: a new leader does not know earlier peaks, and lost counters may come back
+/// while the memory has their pods.
+pub(super) fn blocks_fallback_scale_down(model: &ModelView, learned: &ThroughputMemory) -> bool {
+    if has_counters(model) {
+        learned.watched < model.settings.throughput.hold
+    } else {
+        !learned.pods.is_empty()
+    }
 }
 
-/// Takes in what replicas did, and gives each variant the index of its curve.
-fn learn(model: &ModelView, memory: &mut Learned, spans: &[Span], passed: f64) -> Vec<usize> {
-    let alike = |c: &Curve, v: &VariantView| learning::is_of(c, v.accelerator(), &v.variant.engine_args);
-    memory.curves.retain(|c| seconds(c.quiet) <= KEPT || model.variants.iter().any(|v| alike(c, v)));
+/// Updates the curves with the work of the replicas. Returns the curve index of each variant.
+fn update_curves(
+    model: &ModelView,
+    memory: &mut ThroughputMemory,
+    intervals: &[EngineInterval],
+    passed: f64,
+) -> Vec<usize> {
+    let matches = |c: &Curve, v: &VariantView| learning::matches(c, v.accelerator(), &v.variant.engine_args);
+    memory
+        .curves
+        .retain(|c| seconds(c.quiet) <= CURVE_RETENTION || model.variants.iter().any(|v| matches(c, v)));
     let mut of_variant = Vec::with_capacity(model.variants.len());
     for view in &model.variants {
-        let found = memory.curves.iter().position(|c| alike(c, view)).unwrap_or_else(|| {
+        let curve = memory.curves.iter().position(|c| matches(c, view)).unwrap_or_else(|| {
             let variant = view.variant;
-            memory.curves.push(learning::begin(view.accelerator(), &variant.engine_args, variant.known));
+            let new = learning::new_curve(view.accelerator(), &variant.engine_args, variant.speed_estimate);
+            memory.curves.push(new);
             memory.curves.len() - 1
         });
-        of_variant.push(found);
+        of_variant.push(curve);
     }
     for (i, curve) in memory.curves.iter_mut().enumerate() {
-        learning::learn(curve, spans.iter().filter(|s| of_variant[s.variant] == i), passed);
+        learning::update(curve, intervals.iter().filter(|s| of_variant[s.variant] == i), passed);
     }
     of_variant
 }
 
-/// What is learnt of a variant's hardware.
-pub(crate) fn known(learned: &Learned, variant: &Variant) -> Option<Known> {
+/// Learned step times of a variant. `None`: too few samples.
+pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> Option<SpeedEstimate> {
     let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
-    let alike = |c: &&Curve| learning::is_of(c, accelerator, &variant.engine_args);
-    let curve = learned.curves.iter().find(alike).filter(|curve| learning::is_learnt(curve))?;
-    let [a, b, c] = learning::times(curve).each().map(amount);
-    Some(Known { times: StepTimes { a, b, c }, samples: curve.samples })
+    let matches = |c: &&Curve| learning::matches(c, accelerator, &variant.engine_args);
+    let curve = learned.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
+    let [a, b, c] = learning::fitted_times(curve).to_array().map(amount);
+    Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
 }
 
-/// Takes in how long requests are, where replicas tell.
-fn measure(model: &ModelView, memory: &mut Learned) {
+/// Updates the mean request lengths, if replicas report both.
+fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     let samples = || model.variants.iter().flat_map(|v| &v.counted).map(|s| s.replica);
-    let mean = |of: fn(&Replica) -> Option<Amount>| {
-        let told = || samples().filter_map(of).map(f64::from);
-        let n = told().count();
-        (n > 0).then(|| amount(finite(told().sum::<f64>()) / count(n)))
+    let mean = |length: fn(&Replica) -> Option<Amount>| {
+        let reported = || samples().filter_map(length).map(f64::from);
+        let n = reported().count();
+        (n > 0).then(|| amount(finite(reported().sum::<f64>()) / count(n)))
     };
     if let (Some(input), Some(output)) = (mean(|r| r.mean_input), mean(|r| r.mean_output)) {
         (memory.input, memory.output) = (Some(input), Some(output));
     }
 }
 
-/// Requests that wait at a replica now; where it shows no counters, the most that did within the last minute.
-fn waiting(sample: &Sample) -> f64 {
+/// Waiting requests of a replica in its newest scrape; without counters, the maximum of the last minute.
+fn waiting_requests(sample: &Sample) -> f64 {
     let newest = sample.replica.work.iter().min_by_key(|w| w.age);
     newest.map_or(sample.queue, |w| w.waiting.get())
 }
 
-fn share(model: &ModelView, of: impl Fn(&Sample) -> bool) -> f64 {
+/// Share of the counted replicas that satisfy the predicate, 0 to 1.
+fn share_of_replicas(model: &ModelView, predicate: impl Fn(&Sample) -> bool) -> f64 {
     let all = model.variants.iter().map(|v| v.counted.len()).sum();
-    let those = model.variants.iter().flat_map(|v| &v.counted).filter(|s| of(s)).count();
-    if all == 0 { 0.0 } else { count(those) / count(all) }
+    let matching = model.variants.iter().flat_map(|v| &v.counted).filter(|s| predicate(s)).count();
+    if all == 0 { 0.0 } else { count(matching) / count(all) }
 }
 
+/// Cold start of a variant, seconds.
 fn cold_start(variant: &VariantView) -> f64 {
-    variant.variant.cold_start.map_or(COLD_START, seconds)
+    variant.variant.cold_start.map_or(DEFAULT_COLD_START, seconds)
 }
 
-fn plan(model: &ModelView, memory: &mut Learned, curves: &[usize], saturated: bool) -> Option<Plan> {
+/// Computes demand and supply. `None`: no arrivals are counted, or the model has no variant.
+fn build_verdict(
+    model: &ModelView,
+    memory: &mut ThroughputMemory,
+    curves: &[usize],
+    saturated: bool,
+) -> Option<ThroughputVerdict> {
     let start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
-    let traffic = trend::traffic(&arrivals::levels(memory), start + REACTION)?;
-    let shape = Shape {
+    let forecast = trend::forecast_arrivals(&arrivals::per_step(memory), start + REACTION)?;
+    let shape = RequestShape {
         input: memory.input.map_or(0.0, f64::from),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
     };
-    let abilities = abilities(model, memory, curves, shape);
+    let engines = engine_speeds(model, memory, curves, shape);
     let reference = *model.by_cost().first()?;
-    let there = |i: &usize| model.variants[*i].current > 0;
-    let learnt = |i: &usize| learning::is_learnt(&memory.curves[curves[*i]]);
-    let known: Vec<usize> = model.by_cost().into_iter().filter(learnt).collect();
-    if !known.iter().any(there) {
-        return Some(unlearnt(model, memory, traffic, abilities));
+    let has_replicas = |i: &usize| model.variants[*i].current > 0;
+    let is_learned = |i: &usize| learning::is_learned(&memory.curves[curves[*i]]);
+    let learned: Vec<usize> = model.by_cost().into_iter().filter(is_learned).collect();
+    if !learned.iter().any(has_replicas) {
+        return Some(unlearned_verdict(model, memory, forecast, engines));
     }
-    let per_replica = speeds(model, memory, curves, &abilities, &known, saturated, shape);
+    let per_replica = replica_throughputs(model, memory, curves, &engines, &learned, saturated, shape);
     let settings = &model.settings.throughput;
-    let waiting = backlog(model, &abilities, &per_replica, seconds(settings.drain));
+    let backlog = backlog_rate(model, &engines, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
-    let held = peaks::hold(memory, finite(traffic.forecast / unit), seconds(settings.hold));
-    // What happened before it was watched nobody knows, nor what a replica does whose counters are missing; and where
-    // replicas are full none is taken, whatever is believed of them.
-    let all_held = memory.watched >= settings.hold && all_count(model) && !saturated;
-    let spare = if traffic.is_steep() && keeps_warm(settings.warm_spare, start) { unit } else { 0.0 };
-    let able = able(model, &per_replica);
-    Some(Plan {
-        able,
-        wait: wait(model, traffic, able / settings.planned_utilization()),
+    let peak = peaks::record(memory, finite(forecast.expected / unit), seconds(settings.hold));
+    // Scale-down needs a full hold time of history, counters of every replica, and replicas that are not saturated.
+    let may_shrink = memory.watched >= settings.hold && all_have_counters(model) && !saturated;
+    let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, start);
+    let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
+    let supply = total_throughput(model, &per_replica);
+    Some(ThroughputVerdict {
+        supply,
+        waiting_time: waiting_time(model, forecast, supply / settings.planned_utilization()),
         ttft_slo: settings.ttft_slo,
-        wanted: finite(traffic.forecast + waiting.min(traffic.forecast) + spare),
-        spare,
-        // What bounds growth is no reason to take a replica while work for it waits.
-        held: all_held.then(|| finite((held * unit).max(traffic.forecast + waiting))),
-        pressed: memory.saturated >= PATIENCE && !loads(model),
-        learnt: true,
-        backlog: waiting.min(traffic.forecast),
-        traffic,
+        demand: finite(forecast.expected + backlog.min(forecast.expected) + warm_spare),
+        warm_spare,
+        // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
+        held: may_shrink.then(|| finite((peak * unit).max(forecast.expected + backlog))),
+        is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
+        is_learned: true,
+        backlog: backlog.min(forecast.expected),
+        forecast,
         per_replica,
-        abilities,
+        engines,
     })
 }
 
-/// Whether replicas are on their way.
-fn loads(model: &ModelView) -> bool {
+fn has_pending(model: &ModelView) -> bool {
     model.variants.iter().any(|v| v.pending > 0)
 }
 
-/// Whether a replica more is kept while the trend is steep, where a start takes so many seconds.
-fn keeps_warm(asked: WarmSpare, start: f64) -> bool {
-    match asked {
+/// True if the setting keeps a warm spare replica at this cold start, in seconds.
+fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
+    match setting {
         WarmSpare::On => true,
-        WarmSpare::Auto => start > LONG_START,
+        WarmSpare::Auto => cold_start > LONG_COLD_START,
         WarmSpare::Off => false,
     }
 }
 
-/// Requests a second that all replicas do which are there or load.
-fn able(model: &ModelView, per_replica: &[f64]) -> f64 {
+/// Throughput of all ready and pending replicas, requests per second.
+fn total_throughput(model: &ModelView, per_replica: &[f64]) -> f64 {
     let each = model.variants.iter().zip(per_replica);
-    finite(each.map(|(v, speed)| f64::from(v.ready.saturating_add(v.pending)) * speed).sum())
+    finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
 }
 
-/// Some replica shows its counters.
-fn counts(model: &ModelView) -> bool {
+/// True if a replica has counters.
+fn has_counters(model: &ModelView) -> bool {
     let stale = model.config.metrics_age.stale;
-    let shows = |s: &Sample| s.replica.work.iter().any(|w| w.age <= stale);
-    model.variants.iter().flat_map(|v| &v.counted).any(shows)
+    let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= stale);
+    model.variants.iter().flat_map(|v| &v.counted).any(has_scrape)
 }
 
-/// Every replica whose sample counts shows its counters.
-fn all_count(model: &ModelView) -> bool {
+/// True if every counted replica has fresh counters.
+fn all_have_counters(model: &ModelView) -> bool {
     let fresh = model.config.metrics_age.fresh;
-    let counts = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
-    model.variants.iter().flat_map(|v| &v.counted).all(counts)
+    let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
+    model.variants.iter().flat_map(|v| &v.counted).all(has_scrape)
 }
 
-/// Requests a second to work off what waits within `drain` seconds: no replica's queue asks for more than one more.
-fn backlog(model: &ModelView, abilities: &[Ability], per_replica: &[f64], drain: f64) -> f64 {
+/// Throughput that drains the queues within `drain` seconds, requests per second. The queue of a replica adds at most the
+/// throughput of one replica.
+fn backlog_rate(model: &ModelView, engines: &[EngineSpeed], per_replica: &[f64], drain: f64) -> f64 {
     let mut sum = 0.0;
-    for ((view, ability), speed) in model.variants.iter().zip(abilities).zip(per_replica) {
-        let work = ability.work / ranks(view);
-        let replicas = view.counted.iter().map(|s| ((waiting(s) - QUEUE).max(0.0) * work / drain).min(1.0));
-        sum += replicas.sum::<f64>() * speed;
+    for ((view, engine), rate) in model.variants.iter().zip(engines).zip(per_replica) {
+        let work = engine.work / engines_per_replica(view);
+        let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
+        sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
     }
     if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
         sum += queue.size.get() / drain;
@@ -265,41 +293,47 @@ fn backlog(model: &ModelView, abilities: &[Ability], per_replica: &[f64], drain:
     finite(sum)
 }
 
-/// Seconds that a request waits at the end of the horizon where replicas do so much with nothing to spare: what waits now,
-/// and what comes in beyond that until then.
-fn wait(model: &ModelView, traffic: Traffic, full: f64) -> f64 {
-    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting).sum::<f64>();
+/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
+/// throughput `full` until then.
+fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
+    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
     let at_picker = match model.model.scheduler_queue {
         SchedulerQueue::Known(queue) => queue.size.get(),
         SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
     };
-    let later = at_pods + at_picker + (traffic.forecast - full) * traffic.horizon;
-    finite(later.max(0.0) / full.max(f64::MIN_POSITIVE))
+    let queue = at_pods + at_picker + (forecast.expected - full) * forecast.horizon;
+    finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
 }
 
-/// Nothing is learnt yet: where most replicas are hot the model grows by the ratio of what arrives and what is done, or
-/// by half. Replicas are counted instead of requests.
-fn unlearnt(model: &ModelView, memory: &Learned, traffic: Traffic, abilities: Vec<Ability>) -> Plan {
-    let hot = share(model, |s| waiting(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV) > 0.5;
+/// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to completions,
+/// or by half if nothing completes. Rates are in replicas instead of requests per second.
+fn unlearned_verdict(
+    model: &ModelView,
+    memory: &ThroughputMemory,
+    forecast: ArrivalForecast,
+    engines: Vec<EngineSpeed>,
+) -> ThroughputVerdict {
+    let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
+    let hot = share_of_replicas(model, is_hot) > 0.5;
     let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
-    // Of the same scrapes, so nothing that is assumed.
+    // Arrivals and completions come from the same scrapes, without assumed arrivals.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
-    let done = Some(last(&memory.completed)).filter(|done| *done > 0.0);
-    let factor = done.map_or(UNLEARNT_GROWTH, |done| last(&memory.arrivals) / done);
-    let factor = factor.clamp(1.0, MOST_UNLEARNT_GROWTH);
+    let completed = Some(last(&memory.completed)).filter(|completed| *completed > 0.0);
+    let factor = completed.map_or(UNLEARNED_GROWTH, |completed| last(&memory.arrivals) / completed);
+    let factor = factor.clamp(1.0, MAX_UNLEARNED_GROWTH);
     let per_replica = vec![1.0; model.variants.len()];
-    Plan {
-        able: able(model, &per_replica),
-        wanted: if hot { ready * factor } else { 0.0 },
-        traffic,
+    ThroughputVerdict {
+        supply: total_throughput(model, &per_replica),
+        demand: if hot { ready * factor } else { 0.0 },
+        forecast,
         per_replica,
-        abilities,
+        engines,
         backlog: 0.0,
-        wait: 0.0,
+        waiting_time: 0.0,
         ttft_slo: None,
-        spare: 0.0,
+        warm_spare: 0.0,
         held: None,
-        pressed: hot && memory.saturated >= PATIENCE && !loads(model),
-        learnt: false,
+        is_overloaded: hot && memory.saturated >= SATURATED_STEPS && !has_pending(model),
+        is_learned: false,
     }
 }

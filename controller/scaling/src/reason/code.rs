@@ -1,9 +1,9 @@
-//! The code of each reason, which is part of the API: events, conditions and metrics carry it.
+//! Codes of the reasons. They are API: events, conditions and metrics carry them.
 
 use super::Reason;
 
 impl Reason {
-    /// The reason's code: one of a closed set, fit for a metric label.
+    /// Code of the reason: one of a closed set, safe as a metric label.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

@@ -1,29 +1,29 @@
-//! The figures reasons rest on: what the analyzers counted, what the safety net holds, and why an analysis failed.
+//! Figures of the reasons: counts of the analyzers, the source of the safety net, and causes of a failed analysis.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// The load of a model as the percentage analyzer sees it, with the thresholds it is held against.
+/// Load of a model as the percentage analyzer measures it, with its thresholds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
-    /// Mean of `kvCacheThreshold - kv` over the replicas that are not saturated; 0 where there is none.
+    /// Mean of `kvCacheThreshold - kv` over the replicas that are not saturated. 0 if all are saturated.
     pub mean_spare_kv: f64,
-    /// The same of the queue.
+    /// Mean of `queueLengthThreshold - queue` over the same replicas, in requests.
     pub mean_spare_queue: f64,
     /// Replicas that are not saturated.
     pub non_saturated: u32,
     /// Replicas that report.
     pub reporting: u32,
-    /// The threshold of KV use.
+    /// KV cache use from which a replica is saturated, 0 to 1.
     pub kv_cache_threshold: f64,
-    /// The threshold of the queue.
+    /// Waiting requests from which a replica is saturated.
     pub queue_length_threshold: f64,
-    /// The least mean spare KV.
+    /// Mean spare KV below which the model grows, 0 to 1.
     pub kv_spare_trigger: f64,
-    /// The least mean spare queue.
+    /// Mean spare queue below which the model grows, in requests.
     pub queue_spare_trigger: f64,
 }
 
@@ -45,21 +45,21 @@ impl fmt::Display for Load {
     }
 }
 
-/// A model's tokens as the token analyzer counts them.
+/// Tokens of a model as the token analyzer counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tokens {
-    /// Tokens that are in use or wait.
+    /// Tokens in use or waiting.
     pub demand: f64,
-    /// Tokens the ready replicas hold.
+    /// Capacity of the ready replicas, in tokens.
     pub supply: f64,
-    /// Tokens the ready and pending replicas hold.
+    /// Capacity of the ready and pending replicas, in tokens.
     pub anticipated: f64,
-    /// Tokens that are lacking.
+    /// Missing capacity, in tokens.
     pub required: f64,
-    /// Tokens that are spare.
+    /// Spare capacity, in tokens.
     pub spare: f64,
-    /// Tokens one replica of this variant holds.
+    /// Capacity of one replica of this variant, in tokens.
     pub per_replica: f64,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "demand {} tokens, supply {} ({} with pending replicas), required {}, spare {}, {} a replica",
+            "demand {} tokens, supply {} ({} with pending replicas), required {}, spare {}, {} per replica",
             figure(self.demand),
             figure(self.supply),
             figure(self.anticipated),
@@ -78,18 +78,18 @@ impl fmt::Display for Tokens {
     }
 }
 
-/// What the safety net holds.
+/// Source of the target that the safety net holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FallbackSource {
-    /// The target of the last cycle.
+    /// Target of the last cycle.
     PreviousDesired,
-    /// What the workload has.
+    /// Current replicas of the workload.
     CurrentReplicas,
 }
 
 impl FallbackSource {
-    /// The value of `fallbackSource` in logs.
+    /// Value of `fallbackSource` in logs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -99,43 +99,46 @@ impl FallbackSource {
     }
 }
 
-/// Why an analysis failed for a model.
+/// Cause of a failed analysis of a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "cause")]
 pub enum AnalysisError {
-    /// No replica reports a sample that counts.
+    /// No replica has a sample that counts.
     #[error(
-        "no replica reports metrics that count ({ready} ready): check that Prometheus answers and that a \
-         ServiceMonitor selects the model's Service"
+        "no replica reports current metrics ({ready} ready): check that Prometheus answers and that a ServiceMonitor \
+         selects the model's Service"
     )]
     NoMetrics {
         /// Ready replicas of the model.
         ready: u32,
     },
-    /// A replica whose capacity nothing tells.
+    /// The capacity of a replica is unknown.
     #[error(
-        "nothing tells the KV cache size of pod {pod}: it reports no vllm:cache_config_info, and its arguments no \
+        "the KV cache size of pod {pod} is unknown: it reports no vllm:cache_config_info and has no argument \
          --num-gpu-blocks-override"
     )]
     NoCapacity {
-        /// The pod.
+        /// Name of the pod.
         pod: String,
     },
 }
 
-/// A figure as a person reads it: at most 4 decimals, none that is 0.
+/// Text of a figure: at most 4 decimals, without trailing zeros.
 pub(crate) fn figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Writes what variants share as if it were each one's own.
-pub(super) fn shared<S: Serializer>(load: &Arc<Load>, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes a load that variants share.
+pub(super) fn serialize_load<S: Serializer>(load: &Arc<Load>, serializer: S) -> Result<S::Ok, S::Error> {
     load.as_ref().serialize(serializer)
 }
 
-/// The same where there may be none.
-#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
-pub(super) fn any_shared<S: Serializer>(load: &Option<Arc<Load>>, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes an optional load that variants share.
+#[expect(clippy::ref_option, reason = "the signature that serde requires")]
+pub(super) fn serialize_optional_load<S: Serializer>(
+    load: &Option<Arc<Load>>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     load.as_deref().serialize(serializer)
 }

@@ -1,47 +1,47 @@
-//! The figures of the throughput analyzer, and the sentence an operator reads of them.
+//! Figures of the throughput analyzer, and their text.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What arrives, what a replica of a variant does of it, and what that takes.
+/// Arrival rate of a model, throughput of a replica of the variant, and the replicas needed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flow {
-    /// Requests a second that arrive.
+    /// Arrival rate, requests per second.
     pub arrivals: f64,
-    /// Requests a second that are expected at the end of the horizon.
+    /// Expected arrival rate at the end of the horizon, requests per second.
     pub forecast: f64,
-    /// Change of the arrivals in a second.
+    /// Slope of the arrival rate, requests per second squared.
     pub slope: f64,
-    /// How sure the slope is: its t-value.
+    /// t-value of the slope.
     pub slope_t: f64,
-    /// Seconds until a replica that is asked for now has made a difference.
+    /// Seconds from a scale-up decision until the new replica takes load.
     pub horizon_seconds: f64,
-    /// Fixed time of a step of the engine, seconds.
+    /// Fixed time of an engine step, seconds.
     pub a: f64,
-    /// What a running sequence adds to a step, seconds.
+    /// Time that each running sequence adds to a step, seconds.
     pub b: f64,
-    /// What a prompt token takes, seconds.
+    /// Time of a prompt token, seconds.
     pub c: f64,
-    /// Samples they were learnt from.
+    /// Samples from which `a`, `b` and `c` were learned.
     pub samples: f64,
-    /// Sequences that a replica may run at once.
+    /// Planned number of concurrent sequences of an engine.
     pub running: f64,
-    /// Milliseconds between two tokens with so many.
+    /// Inter-token latency with `running` sequences, milliseconds.
     pub itl_ms: f64,
-    /// Seconds of the engine a request takes.
+    /// Engine time of a request, seconds.
     pub work: f64,
-    /// Requests a second that a replica does; 0 where it is not learnt.
+    /// Throughput of a replica, requests per second. 0 if it is not learned.
     pub throughput: f64,
-    /// Milliseconds to the first token at the end of the horizon, with the replicas there are; 0 where it is not learnt.
+    /// Time to first token at the end of the horizon with the current replicas, milliseconds. 0 if it is not learned.
     pub ttft_ms: f64,
-    /// The objective.
+    /// Objective of the time to first token, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ttft_slo_ms: Option<f64>,
-    /// Replicas for what is expected.
+    /// Replicas needed for the forecast.
     pub need: f64,
-    /// Replicas for what waits.
+    /// Replicas needed to drain the queue.
     pub backlog: f64,
 }
 
@@ -50,11 +50,11 @@ impl fmt::Display for Flow {
         let Self { arrivals, forecast, horizon_seconds, .. } = self;
         write!(f, "{} req/s arriving", short(*arrivals))?;
         if forecast > arrivals {
-            write!(f, " and rising, {} expected in {horizon_seconds:.0} s", short(*forecast))?;
+            write!(f, ", rising to {} in {horizon_seconds:.0} s", short(*forecast))?;
         }
         write!(
             f,
-            "; a replica does {} at {:.0} ms a token (learnt from {:.0} samples): {}",
+            "; a replica serves {} req/s at {:.0} ms per token (learned from {:.0} samples); replicas needed: {}",
             short(self.throughput),
             self.itl_ms,
             self.samples,
@@ -66,23 +66,23 @@ impl fmt::Display for Flow {
         let Some(objective) = self.ttft_slo_ms else { return Ok(()) };
         write!(
             f,
-            "; first token in {:.0} ms with the replicas there are (objective {objective:.0} ms)",
+            "; first token in {:.0} ms with the current replicas (objective {objective:.0} ms)",
             self.ttft_ms
         )
     }
 }
 
 impl Flow {
-    /// The sentence where more was needed a short time ago.
-    pub(super) fn held(&self, replicas: f64) -> String {
-        format!("not scaled down yet, for {} replicas were needed a short time ago: {self}", short(replicas))
+    /// Sentence of `HeldPeak`: `replicas` were needed within the hold time.
+    pub(super) fn held_sentence(&self, replicas: f64) -> String {
+        format!("not scaled down yet: {} replicas were needed recently: {self}", short(replicas))
     }
 
-    /// The sentence where nothing is learnt yet.
-    pub(super) fn unlearnt(&self) -> String {
+    /// Sentence of `NotLearnt`.
+    pub(super) fn unlearned_sentence(&self) -> String {
         format!(
-            "what a replica does is not learnt yet (from {:.0} samples), so it grows only where most replicas are busy: {} \
-             req/s arriving, {} replicas are asked for",
+            "the throughput of a replica is not learned yet ({:.0} samples), so the model grows only while most replicas \
+             are busy: {} req/s arriving, {} replicas needed",
             self.samples,
             short(self.arrivals),
             short(self.need)
@@ -90,30 +90,29 @@ impl Flow {
     }
 }
 
-/// A figure with as many digits as a person needs.
+/// Text of a figure: three decimals below 1, else one.
 fn short(value: f64) -> String {
     let text = if value < 1.0 { format!("{value:.3}") } else { format!("{value:.1}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A signal that the throughput analyzer cannot do without.
+/// Signal that the throughput analyzer needs and does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
-pub enum Missing {
-    /// No two scrapes of counters.
+pub enum MissingSignal {
+    /// No replica has two scrapes of its counters.
     #[error(
-        "no replica shows its counters twice: check that vllm:request_success_total, vllm:prompt_tokens_total and \
-         vllm:generation_tokens_total are scraped; after a start it takes two scrapes"
+        "no replica has two scrapes of its counters: check that vllm:request_success_total, vllm:prompt_tokens_total \
+         and vllm:generation_tokens_total are scraped; a new replica needs two scrapes"
     )]
     Counters,
-    /// Nothing tells how long answers are.
-    #[error(
-        "nothing tells how many tokens a request generates: check that vllm:request_generation_tokens is scraped"
-    )]
+    /// The output length of requests is unknown.
+    #[error("the output length of requests is unknown: check that vllm:request_generation_tokens is scraped")]
     Lengths,
-    /// Each pod does only a part of a request.
+    /// Each pod serves only the prefill or the decode part of a request.
     #[error(
-        "its pods do only the prefill or only the decode of a request (label llm-d.ai/role), and each role is judged by itself"
+        "its pods serve only the prefill or the decode part of a request (label llm-d.ai/role); each role is analyzed \
+         separately"
     )]
     WholeRequests,
 }

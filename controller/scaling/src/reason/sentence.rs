@@ -1,4 +1,4 @@
-//! What a reason says to people: a sentence with its figures, and the gist of it without those that move by themselves.
+//! Texts of a reason: the full sentence with its figures, and the gist without figures that change with every sample.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use super::figures::figure;
 use super::{FallbackSource, Reason};
 
 impl Reason {
-    /// The sentence without figures that move with every sample, or with time alone: for a status, which is to be written
-    /// only when something decisive changes. What keeps a target where it is reads alike, for noise makes one of the other.
+    /// Sentence without figures that change with every sample or with time, for the status: the status is written only
+    /// when the decision changes. Reasons that only hold a target share one text, because noise alternates them.
     #[must_use]
     pub fn gist(&self) -> String {
         match self {
@@ -15,11 +15,11 @@ impl Reason {
                 "no change".to_owned()
             }
             Self::RequestsWaiting { .. } => "woken: requests wait in the scheduler's queue".to_owned(),
-            Self::WakeHold { .. } => "woken, and held until its replica reports".to_owned(),
-            Self::NotLearnt { .. } => "what a replica does is not learnt yet".to_owned(),
+            Self::WakeHold { .. } => "woken; held until its replica reports metrics".to_owned(),
+            Self::NotLearnt { .. } => "the throughput of a replica is not learned yet".to_owned(),
             Self::NotCarriedOut { desired, refused: true, .. } => format!(
-                "the API server refuses {desired} replica(s), so another variant is chosen where there is one: the \
-                 controller's log says why"
+                "the API server refuses to scale to {desired} replica(s); another variant grows if there is one; see the \
+                 controller log"
             ),
             Self::NotCarriedOut { desired, refused: false, .. } => format!(
                 "the earlier target {desired} was not carried out: check the HPA's metric, behavior and bounds"
@@ -30,7 +30,7 @@ impl Reason {
         }
     }
 
-    /// How the sentence begins, where figures follow that move.
+    /// First part of a sentence whose second part has changing figures.
     const fn lead(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoChange { .. } => "no change",
@@ -38,19 +38,19 @@ impl Reason {
             Self::AllSaturated { .. } => "every replica is saturated",
             Self::SpareBelowTarget { .. } => "too little spare capacity",
             Self::ScaleDownSafe { .. } => "the load fits on fewer replicas",
-            Self::DemandAboveSupply { .. } => "more capacity is needed",
-            Self::SupplyAboveDemand { .. } => "less capacity is enough",
-            Self::ArrivalsAboveCapacity { .. } => "more arrives than the replicas do",
-            Self::TrendAhead { .. } => "more will arrive than the replicas do",
-            Self::Backlog { .. } => "what waits takes more replicas",
-            Self::WarmSpare { .. } => "a replica is kept warm while arrivals rise",
+            Self::DemandAboveSupply { .. } => "token demand exceeds capacity",
+            Self::SupplyAboveDemand { .. } => "token demand fits on fewer replicas",
+            Self::ArrivalsAboveCapacity { .. } => "arrival rate exceeds capacity",
+            Self::TrendAhead { .. } => "forecast arrival rate exceeds capacity",
+            Self::Backlog { .. } => "more replicas needed to drain the queue",
+            Self::WarmSpare { .. } => "one spare replica kept warm while arrivals rise",
             Self::CapacityAboveNeed { .. } => "fewer replicas are enough",
             _ => return None,
         })
     }
 
-    /// What was counted, where that follows the beginning of the sentence.
-    fn counted(&self) -> Option<&dyn fmt::Display> {
+    /// Figures that follow the lead of the sentence.
+    fn lead_figures(&self) -> Option<&dyn fmt::Display> {
         match self {
             Self::NoChange { load: Some(load), .. }
             | Self::AllSaturated { load }
@@ -69,22 +69,22 @@ impl Reason {
         }
     }
 
-    /// How an earlier decision ended, as a sentence.
+    /// Writes how an earlier decision ended.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfBounds { desired, min, max: Some(max) } => {
-                write!(f, "the earlier target {desired} is outside the bounds {min}..{max} and ends")
+                write!(f, "the earlier target {desired} is dropped: it is outside the bounds {min}..{max}")
             }
             Self::OutOfBounds { desired, min, max: None } => {
-                write!(f, "the earlier target {desired} is below the minimum of {min} and ends")
+                write!(f, "the earlier target {desired} is dropped: it is below the minimum of {min}")
             }
             Self::Superseded { desired } => {
-                write!(f, "the earlier target {desired} ends, for the model needs more than that")
+                write!(f, "the earlier target {desired} is dropped: the model needs more replicas")
             }
             Self::NotCarriedOut { desired, age_seconds, refused: true } => write!(
                 f,
-                "the API server refuses {desired} replica(s) for {} s, so another variant is chosen where there is one: \
-                 the controller's log says why",
+                "the API server has refused to scale to {desired} replica(s) for {} s; another variant grows if there is \
+                 one; see the controller log",
                 figure(*age_seconds)
             ),
             Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
@@ -97,41 +97,48 @@ impl Reason {
         }
     }
 
-    /// Why the target stays where it is, as a sentence.
+    /// Writes why the target stays.
     fn write_hold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
-                write!(f, "the last target is held, for the analysis failed: {cause}")
+                write!(f, "holding the last target: {cause}")
             }
             Self::SafetyNet { fallback_source: FallbackSource::CurrentReplicas, cause } => {
-                write!(f, "the current replicas are held, for the analysis failed: {cause}")
+                write!(f, "holding the current replicas: {cause}")
             }
             Self::PendingReplicas { pending } => {
-                write!(f, "waits for {pending} pending replica(s) before it moves again")
+                write!(f, "waiting for {pending} replica(s) to become ready")
             }
             Self::StepNotSafe { step, load } => {
-                write!(f, "the HPA acts on no step below {step}, and {step} fewer would be too few: {load}")
+                write!(
+                    f,
+                    "not scaled down: the HPA ignores steps smaller than {step}, and removing {step} is unsafe: {load}"
+                )
             }
             Self::ScrapeGap { ready, reporting } => {
-                write!(f, "not scaled down, for only {reporting} of {ready} ready replicas report metrics")
+                write!(f, "not scaled down: only {reporting} of {ready} ready replicas report metrics")
             }
             Self::MetricsStale { stale } => {
-                write!(f, "not scaled down, for the metrics of {stale} replica(s) are old")
+                write!(f, "not scaled down: the metrics of {stale} replica(s) are old")
             }
             Self::WithinTolerance { step, tolerance } => {
-                write!(f, "the HPA would ignore a step of {step}: its tolerance is {}", figure(*tolerance))
+                write!(
+                    f,
+                    "not scaled down: the HPA ignores a step of {step} (tolerance {})",
+                    figure(*tolerance)
+                )
             }
-            Self::HeldPeak { held, flow } => f.write_str(&flow.held(*held)),
-            Self::NotLearnt { flow } => f.write_str(&flow.unlearnt()),
+            Self::HeldPeak { held, flow } => f.write_str(&flow.held_sentence(*held)),
+            Self::NotLearnt { flow } => f.write_str(&flow.unlearned_sentence()),
             _ => Ok(()),
         }
     }
 
-    /// Why a model goes to zero, stays at one or is woken, as a sentence.
+    /// Writes why a model scales to zero, keeps one replica, or wakes up.
     fn write_scale_to_zero(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRequests { retention_seconds } => {
-                write!(f, "nothing was asked of the model for {} s", figure(*retention_seconds))
+                write!(f, "no requests for {} s", figure(*retention_seconds))
             }
             Self::MinimumKept {} => {
                 f.write_str("scale to zero is off: the cheapest variant keeps one replica")
@@ -139,33 +146,33 @@ impl Reason {
             Self::RequestsWaiting { size, bytes } => {
                 write!(
                     f,
-                    "woken: {} request(s) wait in the scheduler's queue, {} bytes",
+                    "woken: {} request(s) ({} bytes) wait in the scheduler's queue",
                     figure(*size),
                     figure(*bytes)
                 )
             }
             Self::WakeHold { woken_seconds } => {
-                write!(f, "woken {} s ago, held until its replica reports", figure(*woken_seconds))
+                write!(f, "woken {} s ago; held until its replica reports metrics", figure(*woken_seconds))
             }
             _ => Ok(()),
         }
     }
 
-    /// What limits a decision: inventory, bounds or the mode, as a sentence.
+    /// Writes what limits a decision: inventory, bounds or the mode.
     fn write_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LimitedBy { accelerator, left, gpus_per_replica } => {
                 write!(
                     f,
-                    "limited: {left} GPU(s) of {accelerator} are left, a replica takes {gpus_per_replica}"
+                    "limited: {left} GPU(s) of {accelerator} are free, a replica needs {gpus_per_replica}"
                 )
             }
             Self::AtMaximum { max } => write!(f, "the maximum is {max}"),
             Self::AtMinimum { min } => write!(f, "the minimum is {min}"),
-            Self::Paused { decided } => write!(f, "paused: the last target stays; decided was {decided}"),
+            Self::Paused { decided } => write!(f, "paused: the last target stays; the decision is {decided}"),
             Self::RecommendOnly {} => f.write_str("recommend only: nothing is published"),
             Self::Fixed { asked, decided } => {
-                write!(f, "fixed at {asked}, within the bounds; decided was {decided}")
+                write!(f, "fixed at {asked}, within the bounds; the decision is {decided}")
             }
             _ => Ok(()),
         }
@@ -175,8 +182,8 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lead = self.lead().unwrap_or_default();
-        if let Some(counted) = self.counted() {
-            return write!(f, "{lead}: {counted}");
+        if let Some(figures) = self.lead_figures() {
+            return write!(f, "{lead}: {figures}");
         }
         match self {
             Self::KeptDecision { age_seconds } => {
@@ -185,7 +192,7 @@ impl fmt::Display for Reason {
             Self::Stuck { stuck } => {
                 write!(
                     f,
-                    "{stuck} replica(s) do not become ready, so other variants grow instead: look at its pods"
+                    "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
                 )
             }
             Self::SignalsMissing { missing } => {

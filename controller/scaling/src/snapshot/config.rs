@@ -1,6 +1,5 @@
-//! The settings that rules read, as a snapshot carries them: entries as in one config map, and the plain settings
-//! beside them. The controller writes an entry for each model in which nothing is inherited any more. What is left out
-//! has the default of the settings table.
+//! Settings of a snapshot: entries as in one ConfigMap, and plain settings. The controller writes one fully resolved entry
+//! per model. Omitted settings have the defaults of the settings table.
 
 use std::collections::BTreeMap;
 
@@ -18,17 +17,17 @@ pub struct Config {
     /// Entries of the scale-to-zero map by key: `default`, and overrides that name a model.
     #[serde(alias = "scale_to_zero", skip_serializing_if = "BTreeMap::is_empty")]
     pub scale_to_zero: BTreeMap<String, ScaleToZeroEntry>,
-    /// `WVA_SCALE_TO_ZERO`: what holds where no entry says whether a model may go to 0.
+    /// `WVA_SCALE_TO_ZERO`: default for models without a scale-to-zero entry.
     pub scale_to_zero_default: bool,
-    /// `WVA_LIMITED_MODE`: every model is limited to what the inventory has left.
+    /// `WVA_LIMITED_MODE`: limits every model to the free GPUs of the inventory.
     pub limited_mode: bool,
-    /// `WVA_DECISION_HOLD`: how long a decision is kept without progress.
+    /// `WVA_DECISION_HOLD`: time for which a decision holds without progress.
     pub decision_hold: GoDuration,
-    /// `WVA_PENDING_GRACE`: how long a replica may take to become ready before it is stuck.
+    /// `WVA_PENDING_GRACE`: time that a replica may take to become ready before it counts as stuck.
     pub pending_grace: GoDuration,
-    /// How old a sample may be.
+    /// Age limits of samples.
     pub metrics_age: MetricsAge,
-    /// GPUs by accelerator. `None`: nothing is limited.
+    /// GPUs by accelerator. `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inventory: Option<BTreeMap<String, Inventory>>,
 }
@@ -49,15 +48,15 @@ impl Default for Config {
     }
 }
 
-/// Ages at which a sample counts for less. Each is the last age of its kind.
+/// Age limits of samples, each inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct MetricsAge {
-    /// Up to here a sample counts.
+    /// Greatest age of a sample that counts fully.
     pub fresh: GoDuration,
-    /// Up to here it counts, but forbids scale-down.
+    /// Greatest age of a sample that counts, but forbids scale-down.
     pub stale: GoDuration,
-    /// Up to here the replica's load is unknown and forbids scale-down; beyond, the sample is missing.
+    /// Greatest age of a sample that does not count, but still forbids scale-down. An older sample is missing.
     pub unavailable: GoDuration,
 }
 
@@ -75,10 +74,10 @@ impl Default for MetricsAge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Inventory {
-    /// GPUs the cluster has.
+    /// GPUs of the cluster.
     pub limit: u64,
-    /// GPUs that pods ask for, ours or not, placed or not. What kept scale-ups will still ask for is not in it:
-    /// whether a decision is kept is decided here, and added here.
+    /// GPUs that all pods request, scheduled or not. GPUs of earlier scale-ups without pods are not included: `decide` adds
+    /// them.
     #[serde(default)]
     pub used: u64,
 }

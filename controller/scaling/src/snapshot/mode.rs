@@ -1,30 +1,30 @@
-//! The annotation `wva.llmd.ai/mode`: whether a decision is published, held back, or replaced by a person's number.
+//! The annotation `wva.llmd.ai/mode`: publish a decision, withhold it, or replace it by a fixed number.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What becomes of a decision.
+/// Handling of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Mode {
-    /// It is published.
+    /// Publish the decision.
     #[default]
     Auto,
-    /// It is shown, and nothing is published.
+    /// Show the decision, publish nothing.
     Recommend,
-    /// The last target is published instead.
+    /// Publish the last target.
     Paused,
-    /// This many replicas are published instead, within the bounds.
+    /// Publish this number of replicas, within the bounds.
     Fixed(u32),
 }
 
-/// Why a text is no mode.
+/// A text that is not a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the mode {found:?} is unknown: write auto, recommend, paused or fixed=N, such as fixed=3")]
+#[error("{found:?} is not a mode; use auto, recommend, paused or fixed=N, such as fixed=3")]
 pub struct ModeError {
-    /// The text that was found.
+    /// The text.
     pub found: String,
 }
 
@@ -39,7 +39,7 @@ impl FromStr for Mode {
             "paused" => Ok(Self::Paused),
             _ => {
                 let number = text.strip_prefix("fixed=").ok_or_else(unknown)?;
-                // `u32::from_str` would take "+3", which nobody means.
+                // `u32::from_str` accepts "+3".
                 if !number.bytes().all(|b| b.is_ascii_digit()) {
                     return Err(unknown());
                 }

@@ -1,5 +1,5 @@
-//! Reads a snapshot from any format serde knows. What is wrong is named by its path (`models[0].variants[1].cost`),
-//! and what no single field can tell (a model or a pod listed twice) is looked at here, once.
+//! Reads a snapshot from any serde format. Errors carry a path (`models[0].variants[1].cost`). Checks that need several
+//! fields, such as duplicate names, are here too.
 
 use std::collections::BTreeSet;
 
@@ -8,40 +8,40 @@ use wva_crds::parse_error::{describe_yaml_error, replace_rust_types};
 
 use super::Snapshot;
 
-/// Why a snapshot cannot be decided from.
+/// An invalid snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// A field is unknown, missing or out of range.
     #[error("{path}: {problem}")]
     Field {
-        /// Where, as in `models[0].variants[1].cost`.
+        /// Path, such as `models[0].variants[1].cost`.
         path: String,
-        /// What is wrong with it, and what would be right.
+        /// The problem, and what is expected.
         problem: String,
     },
-    /// A list names the same thing twice.
-    #[error("{path}: {name:?} is listed twice: keep one of the two")]
-    Twice {
-        /// Where the second one stands.
+    /// A list contains the same name twice.
+    #[error("{path}: {name:?} is listed twice; keep one of the two")]
+    Duplicate {
+        /// Path of the second entry.
         path: String,
-        /// What is listed twice.
+        /// The duplicate name.
         name: String,
     },
-    /// An override that is for no model.
-    #[error("{path}: the entry names no model: give model_id, or call the entry \"default\"")]
+    /// An override without a model.
+    #[error("{path}: the entry names no model; set model_id, or name the entry \"default\"")]
     NoModel {
-        /// The entry.
+        /// Path of the entry.
         path: String,
     },
 }
 
 impl Snapshot {
-    /// Reads a snapshot file: YAML, of which JSON is a part.
+    /// Reads a snapshot file: YAML or JSON.
     ///
     /// # Errors
-    /// As [`Snapshot::read`]; a text that is no YAML at all is an error of the field `.`.
+    /// See [`Snapshot::read`]. Invalid YAML is an error of the field `.`.
     pub fn parse(text: &str) -> Result<Self, SnapshotError> {
-        // As `explain` writes it: ten times as fast, and as large as the largest install.
+        // `wva explain` writes JSON, which parses ten times faster than YAML. Snapshots of large clusters need that.
         if text.trim_start().starts_with('{') {
             let mut json = serde_json::Deserializer::from_str(text);
             if let Ok(snapshot) = Self::read(&mut json)
@@ -50,14 +50,14 @@ impl Snapshot {
                 return Ok(snapshot);
             }
         }
-        let mut found = None;
+        let mut read = None;
         let parsed =
             serde_saphyr::with_deserializer_from_str_with_options(text, options(text), |deserializer| {
-                found = Some(Self::read(deserializer));
+                read = Some(Self::read(deserializer));
                 Ok(())
             });
-        match (found, parsed) {
-            // The reader's own error has the path; the parser's would only follow from it.
+        match (read, parsed) {
+            // The error of `read` has the path; the parser's error only follows from it.
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => {
                 Err(SnapshotError::Field { path: ".".to_owned(), problem: describe_yaml_error(&error) })
@@ -70,7 +70,7 @@ impl Snapshot {
     /// Reads a snapshot from any format.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its path.
+    /// The first invalid field, with its path.
     pub fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, SnapshotError> {
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
@@ -83,7 +83,7 @@ impl Snapshot {
         }
     }
 
-    /// Refuses what no single field can tell.
+    /// Checks rules that need several fields.
     fn check(&self) -> Result<(), SnapshotError> {
         let saturation = self.config.saturation.iter().map(|(k, e)| ("saturation", k, &e.model_id));
         let to_zero = self.config.scale_to_zero.iter().map(|(k, e)| ("scaleToZero", k, &e.model_id));
@@ -95,29 +95,32 @@ impl Snapshot {
         let mut kinds = BTreeSet::new();
         for (i, kind) in self.remembered.iter().enumerate() {
             if !kinds.insert((&kind.namespace, &kind.model_id, &kind.accelerator, kind.output)) {
-                return Err(twice(format!("remembered[{i}]"), &kind.model_id));
+                return Err(duplicate(format!("remembered[{i}]"), &kind.model_id));
             }
         }
         let mut learned = BTreeSet::new();
         for (i, of_model) in self.learned.iter().enumerate() {
             if !learned.insert((&of_model.namespace, &of_model.model_id)) {
-                return Err(twice(format!("learned[{i}]"), &of_model.model_id));
+                return Err(duplicate(format!("learned[{i}]"), &of_model.model_id));
             }
         }
         let mut models = BTreeSet::new();
         let mut names = BTreeSet::new();
         for (m, model) in self.models.iter().enumerate() {
             if !models.insert((&model.namespace, &model.model_id)) {
-                return Err(twice(format!("models[{m}]"), &model.model_id));
+                return Err(duplicate(format!("models[{m}]"), &model.model_id));
             }
             for (v, variant) in model.variants.iter().enumerate() {
                 if !names.insert((&model.namespace, &variant.name)) {
-                    return Err(twice(format!("models[{m}].variants[{v}]"), &variant.name));
+                    return Err(duplicate(format!("models[{m}].variants[{v}]"), &variant.name));
                 }
                 let mut pods = BTreeSet::new();
                 for (r, replica) in variant.replicas.iter().enumerate() {
                     if !pods.insert(&replica.pod) {
-                        return Err(twice(format!("models[{m}].variants[{v}].replicas[{r}]"), &replica.pod));
+                        return Err(duplicate(
+                            format!("models[{m}].variants[{v}].replicas[{r}]"),
+                            &replica.pod,
+                        ));
                     }
                 }
             }
@@ -126,7 +129,7 @@ impl Snapshot {
     }
 }
 
-/// What is read grows with the text and no faster, whatever its size.
+/// Parser limits that grow with the text: the defaults of the parser reject snapshots of large clusters.
 fn options(text: &str) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -137,6 +140,6 @@ fn options(text: &str) -> serde_saphyr::Options {
     }
 }
 
-fn twice(path: String, name: &str) -> SnapshotError {
-    SnapshotError::Twice { path, name: name.to_owned() }
+fn duplicate(path: String, name: &str) -> SnapshotError {
+    SnapshotError::Duplicate { path, name: name.to_owned() }
 }

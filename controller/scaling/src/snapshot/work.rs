@@ -1,5 +1,5 @@
-//! What the throughput analyzer reads of a pod, and what it remembers of a model from one cycle to the next. All of it
-//! are plain values: ages instead of times, counters as the server tells them.
+//! Counters of a pod that the throughput analyzer reads, and its memory of a model between cycles. All times are ages, and
+//! counters are as the server reports them.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
@@ -7,26 +7,26 @@ use wva_crds::GoDuration;
 use super::Variant;
 use crate::units::Amount;
 
-/// What one scrape of a pod shows of its work: counters since its server started, and what it has at the moment.
+/// One scrape of a pod: counters since the start of its server, and its present requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WorkSample {
-    /// Since it was scraped.
+    /// Age of the scrape.
     pub age: GoDuration,
-    /// Requests that ended, for whatever reason. Source: `vllm:request_success_total`.
+    /// Finished requests, for any reason. Source: `vllm:request_success_total`.
     pub completed: Amount,
     /// Prompt tokens. Source: `vllm:prompt_tokens_total`.
     pub prompt_tokens: Amount,
     /// Generated tokens. Source: `vllm:generation_tokens_total`.
     pub generated_tokens: Amount,
-    /// Prompts that were computed. Source: `vllm:request_prefill_time_seconds_count`.
+    /// Computed prompts. Source: `vllm:request_prefill_time_seconds_count`.
     pub prefills: Amount,
-    /// Seconds that took. Source: `vllm:request_prefill_time_seconds_sum`.
+    /// Sum of the prefill times, seconds. Source: `vllm:request_prefill_time_seconds_sum`.
     pub prefill_seconds: Amount,
-    /// Times between two tokens of a request that were observed. Source: `vllm:inter_token_latency_seconds_count`, or
-    /// the older `vllm:time_per_output_token_seconds_count`.
+    /// Observed inter-token gaps. Source: `vllm:inter_token_latency_seconds_count`, or the older
+    /// `vllm:time_per_output_token_seconds_count`.
     pub gaps: Amount,
-    /// Their sum in seconds.
+    /// Sum of the gaps, seconds. Source: the `_sum` of the same metric.
     pub gap_seconds: Amount,
     /// Requests running.
     pub running: Amount,
@@ -35,145 +35,143 @@ pub struct WorkSample {
 }
 
 impl WorkSample {
-    /// Whether the server has started anew since it showed this: counters of a server never fall.
+    /// True if the server has restarted between `before` and this scrape: its counters have fallen.
     #[must_use]
-    pub fn restarted_since(&self, before: &Self) -> bool {
+    pub fn has_restarted_since(&self, before: &Self) -> bool {
         self.completed < before.completed || self.generated_tokens < before.generated_tokens
     }
 }
 
-/// Memory of the throughput analyzer about one model. Its ages count from the end of its last step, and only `age`
-/// grows by itself: whoever keeps it adds the time that has passed.
+/// Memory of the throughput analyzer for one model. Its ages count from the end of its last step of 15 s; the caller adds
+/// the elapsed time to `age`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Learned {
-    /// The model.
+pub struct ThroughputMemory {
+    /// Model.
     #[serde(rename = "modelID")]
     pub model_id: String,
-    /// Its namespace.
+    /// Namespace of the model.
     pub namespace: String,
-    /// Since the last step ended.
+    /// Time since the end of the last step.
     #[serde(default)]
     pub age: GoDuration,
-    /// How long the model has been watched.
+    /// Time for which the model has been watched.
     #[serde(default)]
     pub watched: GoDuration,
-    /// Requests that arrived in each step of 15 s, oldest first, as far as scrapes have shown them.
+    /// Requests that arrived in each step, oldest first, as far as scrapes show them.
     #[serde(default)]
     pub arrivals: Vec<Amount>,
-    /// Requests that ended in each of the last steps, oldest first, as far as scrapes have shown them.
+    /// Requests that finished in each of the last steps, oldest first, as far as scrapes show them.
     #[serde(default)]
     pub completed: Vec<Amount>,
-    /// Requests in the scheduler's queue at the end of the last step.
+    /// Requests in the scheduler queue at the end of the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<Amount>,
-    /// Mean prompt tokens of a request, as last known.
+    /// Last known mean prompt tokens per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Amount>,
-    /// Mean generated tokens of a request, as last known.
+    /// Last known mean generated tokens per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Amount>,
-    /// Steps for which most replicas have been saturated.
+    /// Consecutive steps in which most replicas were saturated.
     #[serde(default)]
     pub saturated: u32,
-    /// Needs that are held, the greatest and oldest first.
+    /// Peaks of the need, greatest and oldest first.
     #[serde(default)]
-    pub needs: Vec<Need>,
-    /// The last sample of each pod, by name.
+    pub needs: Vec<NeedPeak>,
+    /// Last sample of each pod, sorted by pod.
     #[serde(default)]
-    pub pods: Vec<LearnedPod>,
-    /// What is known of each kind of hardware.
+    pub pods: Vec<PodHistory>,
+    /// Fitted step times of each kind of hardware.
     #[serde(default)]
     pub curves: Vec<Curve>,
 }
 
-impl Learned {
-    /// The same, some time later.
+impl ThroughputMemory {
+    /// The memory `elapsed` later.
     #[must_use]
-    pub fn after(mut self, elapsed: std::time::Duration) -> Self {
+    pub fn aged_by(mut self, elapsed: std::time::Duration) -> Self {
         self.age = self.age.get().saturating_add(elapsed).into();
         self
     }
-}
 
-impl Learned {
-    /// What is learnt of the hardware of a variant, where that is enough to rely on.
+    /// Learned step times of a variant. `None`: too few samples.
     #[must_use]
-    pub fn known(&self, variant: &Variant) -> Option<Known> {
-        crate::analyze::known(self, variant)
+    pub fn speed_estimate(&self, variant: &Variant) -> Option<SpeedEstimate> {
+        crate::analyze::speed_estimate(self, variant)
     }
 }
 
-/// A need that was seen.
+/// A peak of the need of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Need {
-    /// Since it was last seen.
+pub struct NeedPeak {
+    /// Time since the peak.
     pub age: GoDuration,
     /// Replicas of the cheapest variant.
     pub replicas: Amount,
 }
 
-/// What is remembered of a pod.
+/// State of a pod between cycles.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct LearnedPod {
-    /// Its name.
+pub struct PodHistory {
+    /// Name of the pod.
     pub pod: String,
-    /// Its last sample.
+    /// Last sample.
     pub last: WorkSample,
-    /// Steps for which it has been seen since its server started.
+    /// Steps observed since the start of its server.
     pub steps: u32,
-    /// Requests that arrived there in a step of 15 s, between its last two samples. 0 once it is gone.
+    /// Requests that arrived per step between its last two samples. 0 if the pod is gone.
     pub arrived: Amount,
-    /// Tokens a second that it last generated.
+    /// Last generation rate, tokens per second.
     pub token_rate: Amount,
 }
 
-/// How fast a kind of hardware does a model: sums of a recursive least squares fit.
+/// Step times of one kind of hardware for a model: sums of a recursive least squares fit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Curve {
-    /// The accelerator.
+    /// Accelerator.
     pub accelerator: String,
-    /// Arguments of the engine, with a space between two of them.
+    /// Arguments of the engine, separated by spaces.
     #[serde(default)]
     pub engine_args: String,
-    /// What is believed where nothing is measured. It moves where that is far off.
+    /// Prior step times. They move if measurements differ much.
     pub prior: StepTimes,
-    /// Upper triangle of the normal equations, row by row, in parts of the prior.
+    /// Upper triangle of the normal equations, row by row, in units of the prior.
     pub normal: [Amount; 6],
-    /// Their right side.
+    /// Right side of the normal equations.
     pub right: [Amount; 3],
-    /// What the samples in them weigh.
+    /// Weight of the samples in the equations.
     pub weight: Amount,
-    /// What was measured lately, by what was expected: 1 where the times are right.
+    /// Moving ratio of measured to expected time; 1 if the fit is right.
     pub ratio: Amount,
-    /// Samples it was learnt from.
+    /// Number of samples.
     pub samples: Amount,
-    /// Since the last of them.
+    /// Time since the last sample.
     #[serde(default)]
     pub quiet: GoDuration,
 }
 
-/// What a step of an engine takes, in seconds.
+/// Time of an engine step, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StepTimes {
-    /// Its fixed time.
+    /// Fixed time.
     pub a: Amount,
-    /// What each running sequence adds.
+    /// Time per running sequence.
     pub b: Amount,
-    /// What each prompt token adds.
+    /// Time per prompt token.
     pub c: Amount,
 }
 
-/// What an earlier leader learnt of a variant.
+/// Step times that an earlier leader learned for a variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Known {
-    /// The times.
+pub struct SpeedEstimate {
+    /// Step times.
     pub times: StepTimes,
-    /// Samples they were learnt from.
+    /// Number of samples.
     pub samples: Amount,
 }

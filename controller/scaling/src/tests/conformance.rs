@@ -1,22 +1,22 @@
-//! The rules of the scaling specification as rows, one a line: `name | state | what is decided`, the state in the
-//! shorthand of `fixture.rs`. A line `given: ...` is a part of the state of every row after it, and `#` begins a comment.
+//! The scaling specification as rows, one per line: `name | state | expected decision`. The state uses the shorthand of
+//! `fixture.rs`. A line `given: ...` is a part of the state of every row after it. `#` starts a comment.
 //!
-//! A row states the whole decision of every variant: `a 2->3 OutOfBounds SpareBelowTarget desired=12` is the target,
-//! every reason of a step in order, and figures that the row is about. Parts that start with `warning` or `remembered`
-//! ask for those. All rows run, and all that fail are listed, each with its trace.
+//! A row has the complete decision of every variant: `a 2->3 OutOfBounds SpareBelowTarget desired=12` is the target, every
+//! reason in order, and the figures to check. Parts that start with `warning` or `remembered` check these. All rows run, and
+//! the test lists every failed row with its trace.
 
 mod capacity;
+mod decision_hold;
 mod examples;
-mod kept;
 mod limit;
 mod modes;
-mod percentages;
+mod percentage;
+mod scale_to_zero;
 mod signals;
 mod steps;
-mod stuck;
 mod throughput;
-mod tokens;
-mod zero;
+mod token;
+mod unready;
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -28,21 +28,21 @@ use crate::{Decision, NextState, Outcome, Warning, decide};
 /// Rows by the name of their table.
 const TABLES: [(&str, &str); 12] = [
     ("examples", examples::ROWS),
-    ("percentages", percentages::ROWS),
+    ("percentage", percentage::ROWS),
     ("steps", steps::ROWS),
-    ("kept", kept::ROWS),
-    ("stuck", stuck::ROWS),
+    ("decision_hold", decision_hold::ROWS),
+    ("unready", unready::ROWS),
     ("signals", signals::ROWS),
     ("capacity", capacity::ROWS),
-    ("tokens", tokens::ROWS),
+    ("token", token::ROWS),
     ("throughput", throughput::ROWS),
-    ("zero", zero::ROWS),
+    ("scale_to_zero", scale_to_zero::ROWS),
     ("limit", limit::ROWS),
     ("modes", modes::ROWS),
 ];
 
 #[test]
-fn every_row_decides_as_wanted() {
+fn every_row_decides_as_expected() {
     let (mut count, mut failures) = (0, String::new());
     for (table, text) in TABLES {
         let (mut names, mut given) = (BTreeSet::new(), "");
@@ -51,12 +51,12 @@ fn every_row_decides_as_wanted() {
                 given = shared;
                 continue;
             }
-            let [name, state, want] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let [name, state, expected] = line.split(" | ").collect::<Vec<_>>()[..] else { panic!("{line}") };
             assert!(names.insert(name), "two rows of {table} are called {name:?}");
             count += 1;
             let outcome = decide(&snapshot(&format!("{given}\n{state}")));
-            let found = found(&outcome, want);
-            if found != want {
+            let found = render_like(&outcome, expected);
+            if found != expected {
                 let trace = crate::trace::render(&outcome);
                 writeln!(failures, "\n{table}, given{given}: {line}\n  found {found}\n{trace}").unwrap();
             }
@@ -66,12 +66,12 @@ fn every_row_decides_as_wanted() {
     assert!(count >= 500, "{count} rows");
 }
 
-/// What an outcome says, as far as `want` asks.
-fn found(outcome: &Outcome, want: &str) -> String {
-    let wanted: Vec<&str> = want.split("; ").collect();
+/// Renders an outcome with the figures and parts that `expected` has.
+fn render_like(outcome: &Outcome, expected: &str) -> String {
+    let expected: Vec<&str> = expected.split("; ").collect();
     let figures_of = |variant: &str| {
-        let of_it = wanted.iter().find(|part| part.split(' ').next() == Some(variant));
-        of_it.into_iter().flat_map(|part| part.split(' ')).filter_map(|word| word.split_once('='))
+        let own = expected.iter().find(|part| part.split(' ').next() == Some(variant));
+        own.into_iter().flat_map(|part| part.split(' ')).filter_map(|word| word.split_once('='))
     };
     let mut parts: Vec<String> = Vec::new();
     for decision in &outcome.decisions {
@@ -84,17 +84,17 @@ fn found(outcome: &Outcome, want: &str) -> String {
         }
         parts.push(part);
     }
-    if wanted.iter().any(|part| part.starts_with("warning")) {
+    if expected.iter().any(|part| part.starts_with("warning")) {
         let none = outcome.warnings.is_empty().then(|| "warning none".to_owned());
         parts.extend(outcome.warnings.iter().map(warning).chain(none));
     }
-    if wanted.iter().any(|part| part.starts_with("remembered")) {
+    if expected.iter().any(|part| part.starts_with("remembered")) {
         parts.extend(remembered(&outcome.next));
     }
     parts.join("; ")
 }
 
-/// A figure of the first step that has it; `capacity` and `age` are those that the next cycle gets.
+/// Text of a figure of the first step that has it. `capacity` and `age` are figures of the next cycle.
 fn figure(decision: &Decision, next: &NextState, key: &str) -> String {
     let state = &next.variants[&decision.key()];
     match key {
@@ -123,8 +123,8 @@ fn warning(warning: &Warning) -> String {
         Warning::NothingWakesIt { model_id, obstacle, .. } => {
             format!("warning NothingWakesIt {model_id} {obstacle:?}")
         }
-        Warning::SignalLacking { variant, signal, replicas, .. } => {
-            format!("warning SignalLacking {variant} {signal:?} {replicas}")
+        Warning::SignalMissing { variant, signal, replicas, .. } => {
+            format!("warning SignalMissing {variant} {signal:?} {replicas}")
         }
     }
 }
@@ -138,9 +138,9 @@ fn remembered(next: &NextState) -> Vec<String> {
         OutputBucket::Medium => "<500",
         OutputBucket::Long => ">=500",
     };
-    let of_kind = |r: &crate::snapshot::Remembered| {
+    let text = |r: &crate::snapshot::ComputeBounds| {
         let k2: Vec<String> = r.k2.iter().map(|k2| k2.get().to_string()).collect();
         format!("remembered {} {} {}", r.accelerator, kind(r.output), k2.join(","))
     };
-    next.remembered.iter().map(of_kind).collect()
+    next.remembered.iter().map(text).collect()
 }

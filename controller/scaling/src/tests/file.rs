@@ -1,4 +1,4 @@
-//! The snapshot file: what it reads, what it refuses and how it names it, and the JSON that comes out.
+//! The snapshot file: accepted fields, errors and their paths, and the JSON of an outcome.
 
 use super::fixture::{snapshot, yaml};
 use crate::snapshot::{Mode, SchedulerQueue};
@@ -52,7 +52,7 @@ models:
 "#;
 
 #[test]
-fn every_field_is_read_and_written_again() {
+fn reads_and_writes_every_field() {
     let read = yaml(WHOLE);
     let variant = &read.models[0].variants[0];
     assert_eq!(
@@ -69,7 +69,7 @@ fn every_field_is_read_and_written_again() {
 }
 
 #[test]
-fn a_queue_that_is_absent_is_not_one_that_is_unknown() {
+fn an_absent_queue_differs_from_an_unknown_one() {
     let queue = |fields: &str| snapshot(&format!("model {fields}\na: 0")).models[0].scheduler_queue;
     assert_eq!(queue("trackedFor: 1h"), SchedulerQueue::Absent);
     assert_eq!(queue("schedulerQueue: null"), SchedulerQueue::Unknown);
@@ -81,15 +81,15 @@ fn a_queue_that_is_absent_is_not_one_that_is_unknown() {
     }
 }
 
-/// The error of a file, with its path.
+/// Error of an invalid file.
 #[track_caller]
-fn refused(text: &str) -> SnapshotError {
+fn parse_error(text: &str) -> SnapshotError {
     Snapshot::parse(text).unwrap_err()
 }
 
 #[test]
-fn what_is_wrong_is_named_by_its_path() {
-    let wrong = r#"
+fn errors_name_the_path_of_the_field() {
+    let invalid = r#"
 models[0].variants[0].replica | replica | {models: [{modelID: m, namespace: n, variants: [{name: a, current: 1, replica: []}]}]}
 config.saturation.default.kvThreshold | kvThreshold | {config: {saturation: {default: {kvThreshold: 1}}}}
 config.saturation.default.kvCacheThreshold | from 0 to 1 | {config: {saturation: {default: {kvCacheThreshold: 1.5}}}}
@@ -100,19 +100,22 @@ models[0].variants[0].replicas[0].kv | from 0 to 1 | {models: [{modelID: m, name
 models[0].trackedFor | unit | {models: [{modelID: m, namespace: n, trackedFor: 5}]}
 config.saturation.default.analyzerName | magic | {config: {saturation: {default: {analyzerName: magic}}}}
 "#;
-    for row in wrong.trim().lines() {
+    for row in invalid.trim().lines() {
         let [path, problem, text] = row.split(" | ").collect::<Vec<_>>()[..] else { panic!("{row}") };
-        let SnapshotError::Field { path: found, problem: why } = refused(text) else { panic!("{text}") };
+        let SnapshotError::Field { path: found, problem: why } = parse_error(text) else { panic!("{text}") };
         assert_eq!(found, path, "{text}: {why}");
         assert!(why.contains(problem), "{text}: {why}");
     }
     let twice = "{models: [{modelID: m, namespace: n}, {modelID: m, namespace: n}]}";
-    assert_eq!(refused(twice), SnapshotError::Twice { path: "models[1]".into(), name: "m".into() });
+    assert_eq!(parse_error(twice), SnapshotError::Duplicate { path: "models[1]".into(), name: "m".into() });
     let kind = "{modelID: m, accelerator: H100, output: <100, k2: []}";
     let kinds = format!("{{remembered: [{kind}, {kind}]}}");
-    assert_eq!(refused(&kinds), SnapshotError::Twice { path: "remembered[1]".into(), name: "m".into() });
-    let nobody = "{config: {saturation: {x: {kvCacheThreshold: 0.5}}}}";
-    assert_eq!(refused(nobody), SnapshotError::NoModel { path: "config.saturation.x".into() });
+    assert_eq!(
+        parse_error(&kinds),
+        SnapshotError::Duplicate { path: "remembered[1]".into(), name: "m".into() }
+    );
+    let no_model = "{config: {saturation: {x: {kvCacheThreshold: 0.5}}}}";
+    assert_eq!(parse_error(no_model), SnapshotError::NoModel { path: "config.saturation.x".into() });
 }
 
 #[test]
@@ -121,14 +124,14 @@ fn the_output_has_the_documented_form() {
     let json = serde_json::to_value(&outcome).unwrap();
     let decision = &json["decisions"][0];
     let keys: Vec<_> = decision.as_object().unwrap().keys().cloned().collect();
-    let mut want = [
+    let mut expected = [
         "namespace", "modelID", "variant", "accelerator", "current", "target", "action", "reason",
         "limitedBy", "steps",
     ];
-    want.sort_unstable();
+    expected.sort_unstable();
     let mut sorted = keys;
     sorted.sort();
-    assert_eq!(sorted, want);
+    assert_eq!(sorted, expected);
     assert_eq!((&decision["action"], &decision["reason"]), (&"up".into(), &"SpareBelowTarget".into()));
     assert_eq!(decision["limitedBy"], serde_json::Value::Null);
     let step = &decision["steps"][0];
@@ -143,7 +146,7 @@ fn the_output_has_the_documented_form() {
 }
 
 #[test]
-fn the_trace_tells_the_story_with_figures() {
+fn the_trace_lists_all_steps_with_figures() {
     let text = crate::trace::render(&decide(&snapshot("a: 12 max=10 kv=.65")));
     assert_eq!(
         text,
@@ -153,9 +156,9 @@ fn the_trace_tells_the_story_with_figures() {
     );
 }
 
-/// As large as the largest install: the readers' own bounds are for files that people write.
+/// The default limits of the parsers are too small for large clusters.
 #[test]
-fn a_large_snapshot_is_read_in_either_form() {
+fn reads_large_snapshots_as_yaml_and_json() {
     let replica = |i: usize| {
         format!(
             "{{pod: p{i}, kv: 0.5, queue: 0, numGpuBlocks: 1000, blockSize: 16, meanInput: 512, meanOutput: 128, prefixHitRate: 0.1, age: 1s}}"
@@ -170,6 +173,6 @@ fn a_large_snapshot_is_read_in_either_form() {
     assert_eq!(snapshot.models[0].variants[0].replicas.len(), 20_000);
     let json = serde_json::to_string(&snapshot).unwrap();
     assert_eq!(Snapshot::parse(&json).unwrap(), snapshot);
-    let more = Snapshot::parse(&format!("{json} {{}}")).unwrap_err().to_string();
-    assert!(!more.is_empty(), "what stands behind it is not passed over");
+    let error = Snapshot::parse(&format!("{json} {{}}")).unwrap_err().to_string();
+    assert!(!error.is_empty(), "trailing text is an error");
 }

@@ -1,33 +1,32 @@
-//! States in shorthand. Only what a row is about is written; the rest has the defaults of the snapshot file. Lines end
-//! with `;` or a line break:
+//! Shorthand of snapshots. Omitted fields have the defaults of the snapshot file. Lines end with `;` or a line break:
 //!
 //! ```text
-//! a: 3 ready=2 cost=40 kv=.78,.77          a variant of the model m in namespace ns; a list has a value a replica,
-//!                                          one value is every ready replica's, `-` is unknown
+//! a: 3 ready=2 cost=40 kv=.78,.77          a variant of the model m in namespace ns; a list has one value per replica,
+//!                                          a single value is for every ready replica, `-` is unknown
 //! each blocks=1000 in=512 out=128          figures of every variant after it
 //! model trackedFor: 9m                     fields of the model (YAML)
-//! idle | waiting 3 9000                    its evidence for zero | requests and bytes in the scheduler's queue
-//! == other/m2                              what follows is the model m2 in namespace other
+//! idle | waiting 3 9000                    evidence for zero | requests and bytes in the scheduler's queue
+//! == other/m2                              starts the model m2 in namespace other
 //! config decisionHold: 1m                  settings (YAML)
 //! tokens | tokens kvCacheThreshold: 0.5    the token analyzer, with further thresholds
-//! zero | stock H100=2 L4=1                 scale to zero is on | limited mode, with so many GPUs left
+//! zero | stock H100=2 L4=1                 scale to zero is on | limited mode, with these free GPUs
 //! remembered H100 <500 4000,6000           observations of the token analyzer
 //! throughput | throughput itlSlo: 40       the throughput analyzer, with further settings
-//! learned 10 samples=9 watched=5m need=3   its memory: so much arrives in a second; each variant is as fast as the next
-//! rising 10 20                             the same, but what arrives rises from the one to the other
+//! learned 10 samples=9 watched=5m need=3   its memory: arrival rate per second; all variants have the same curve
+//! rising 10 20                             the same, with an arrival rate that rises from one value to the other
 //! ```
 
 use std::collections::BTreeMap;
 
 use crate::snapshot::Snapshot;
 
-/// A snapshot from its YAML text.
+/// Parses the YAML text of a snapshot.
 #[track_caller]
 pub(super) fn yaml(text: &str) -> Snapshot {
     Snapshot::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// Shorthand of a figure of a replica, and its name in the file.
+/// Shorthand of a figure of a replica, and its field name.
 const FIGURES: [(&str, &str); 8] = [
     ("kv", "kv"),
     ("queue", "queue"),
@@ -44,11 +43,11 @@ fn mapping(fields: &[String]) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-/// One variant's line as the YAML of the snapshot file.
+/// YAML of one variant's line.
 fn variant(line: &str, each: &str) -> String {
     let (name, rest) = line.split_once(':').unwrap();
     let (current, rest) = rest.trim().split_once(' ').unwrap_or((rest.trim(), ""));
-    // What the line says itself holds over what is said for each.
+    // Fields of the line override those of `each`.
     let words: BTreeMap<&str, &str> =
         each.split_whitespace().chain(rest.split_whitespace()).map(|w| w.split_once('=').unwrap()).collect();
     let mut fields = vec![format!("name: {name}"), format!("current: {current}")];
@@ -79,7 +78,7 @@ fn pending(text: &str) -> String {
     format!("{{age: {age}, state: {state}}}")
 }
 
-/// The replicas of a variant that report.
+/// YAML of the reporting replicas of a variant.
 fn replicas(name: &str, current: &str, words: &BTreeMap<&str, &str>) -> Vec<String> {
     let list = |key: &str| words.get(key).map(|value| value.split(',').collect::<Vec<_>>());
     if !words.contains_key("kv") && !words.contains_key("queue") {
@@ -111,13 +110,13 @@ fn replicas(name: &str, current: &str, words: &BTreeMap<&str, &str>) -> Vec<Stri
     (0..count).map(replica).collect()
 }
 
-/// A model as it is read.
-struct Lines {
+/// YAML fields and variants of a model.
+struct ModelYaml {
     fields: Vec<String>,
     variants: Vec<String>,
 }
 
-impl Lines {
+impl ModelYaml {
     /// `ns/m`, or `m` in the namespace ns.
     fn new(name: &str) -> Self {
         let (namespace, model_id) = name.split_once('/').unwrap_or(("ns", name));
@@ -130,10 +129,10 @@ impl Lines {
     }
 }
 
-/// A snapshot from its shorthand.
+/// Parses the shorthand of a snapshot.
 #[track_caller]
 pub(super) fn snapshot(state: &str) -> Snapshot {
-    let mut models = vec![Lines::new("m")];
+    let mut models = vec![ModelYaml::new("m")];
     let (mut config, mut remembered) = (Vec::new(), Vec::new());
     let (mut each, mut thresholds) = ("", None);
     let mut learned = Vec::new();
@@ -141,8 +140,8 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
         let model = models.last_mut().unwrap();
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         match word {
-            "==" if model.variants.is_empty() => *model = Lines::new(rest),
-            "==" => models.push(Lines::new(rest)),
+            "==" if model.variants.is_empty() => *model = ModelYaml::new(rest),
+            "==" => models.push(ModelYaml::new(rest)),
             "model" => model.fields.push(rest.to_owned()),
             "idle" => {
                 model.fields.push("requestsInRetention: 0, schedulerQueue: {size: 0, bytes: 0}".to_owned());
@@ -166,7 +165,7 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
     if let Some((analyzer, more)) = thresholds {
         config.push(format!("saturation: {{default: {{analyzerName: {analyzer}, {more}}}}}"));
     }
-    let models: Vec<String> = models.into_iter().map(Lines::mapping).collect();
+    let models: Vec<String> = models.into_iter().map(ModelYaml::mapping).collect();
     let (config, remembered, models) = (mapping(&config), remembered.join(", "), models.join(", "));
     let learned = learned.join(", ");
     yaml(&format!(
@@ -189,7 +188,8 @@ fn observations(text: &str) -> String {
     format!("{{modelID: m, accelerator: {accelerator}, output: \"{output}\", k2: [{k2}]}}")
 }
 
-/// `10 samples=9 watched=5m need=3 saturated=4`, on hardware that nobody names or on an H100.
+/// `10 samples=9 watched=5m need=3 saturated=4`: the memory of the throughput analyzer, with curves for unresolved
+/// hardware and for the H100.
 fn memory(text: &str, rising: Option<(&str, &str)>) -> String {
     let (rate, rest) = text.split_once(' ').unwrap_or((text, ""));
     let words: BTreeMap<&str, &str> = rest.split_whitespace().map(|w| w.split_once('=').unwrap()).collect();

@@ -1,5 +1,5 @@
-//! Snapshots for the laws. They are such as a cluster shows: most replicas report and are calm, models that sleep and
-//! models that idle come up, and every rule is met now and then (`laws/coverage.rs` asks for that).
+//! Random snapshots for the laws. They resemble a cluster: most replicas report and are not saturated, and some models are
+//! idle or at 0. `laws/coverage.rs` checks that every rule occurs.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,13 +11,13 @@ use wva_crds::GoDuration;
 use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
-    AnalyzerName, Config, Curve, GpuCount, HpaTolerance, Inventory, Learned, LearnedPod, Mode, Model, Need,
-    OutputBucket, Pending, PendingState, QueueFigures, Remembered, Replica, SaturationEntry, SchedulerQueue,
-    Snapshot, StepTimes, Variant, WakeObstacle, WarmSpare, WorkSample,
+    AnalyzerName, ComputeBounds, Config, Curve, GpuCount, HpaTolerance, Inventory, Mode, Model, NeedPeak,
+    OutputBucket, Pending, PendingState, PodHistory, QueueFigures, Replica, SaturationEntry, SchedulerQueue,
+    Snapshot, StepTimes, ThroughputMemory, Variant, WakeObstacle, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
-/// A snapshot that a failed law shows as a file, ready for `wva decide`.
+/// A snapshot whose `Debug` form is a file for `wva decide`.
 #[derive(Clone, PartialEq)]
 pub(super) struct Case(pub(super) Snapshot);
 
@@ -36,7 +36,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// A figure of a type that knows its range.
+/// Converts a figure to a type with a range.
 pub(super) fn figure<T: TryFrom<f64, Error = wva_crds::entries::OutOfRange>>(value: f64) -> T {
     T::try_from(value).unwrap()
 }
@@ -45,12 +45,12 @@ fn seconds(choices: &'static [u64]) -> impl Strategy<Value = GoDuration> {
     prop::sample::select(choices).prop_map(GoDuration::from_secs)
 }
 
-/// The age of a sample: fresh, but for some.
+/// Age of a sample, mostly fresh.
 fn sample_age() -> impl Strategy<Value = GoDuration> {
     prop_oneof![20 => Just(10), 1 => Just(90), 1 => Just(200), 1 => Just(400)].prop_map(GoDuration::from_secs)
 }
 
-/// An age at either side of every limit there is for it.
+/// An age on either side of every limit.
 fn age() -> impl Strategy<Value = GoDuration> {
     seconds(&[0, 30, 61, 540, 600, 660, 3600])
 }
@@ -82,7 +82,7 @@ fn replica() -> impl Strategy<Value = Replica> {
     )
 }
 
-/// Scrapes every 15 s of a replica that does so many requests a second.
+/// Scrapes of a replica that finishes `pace` requests per second.
 fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
     let sample = |age: u64| {
         let done = (pace * f64::from(u32::try_from(10_000 - age).unwrap())).floor();
@@ -102,7 +102,7 @@ fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
     [5, 20, 65].map(sample).into()
 }
 
-/// What the throughput analyzer would remember of a model a minute later.
+/// Parameters of a memory of the throughput analyzer, one minute after its last step.
 fn learned() -> impl Strategy<Value = (f64, f64, u32, u64, f64)> {
     let arrivals = prop::sample::select(&[0.0, 3.0, 15.0, 60.0][..]);
     let rising = prop::sample::select(&[0.0, 0.0, 0.3, 3.0][..]);
@@ -114,14 +114,14 @@ fn learned() -> impl Strategy<Value = (f64, f64, u32, u64, f64)> {
 fn learned_of(
     model: &Model,
     (arrivals, rising, samples, watched, need): (f64, f64, u32, u64, f64),
-) -> Learned {
+) -> ThroughputMemory {
     let replicas = || model.variants.iter().flat_map(|v| &v.replicas);
     let pod = |replica: &Replica| {
         let last = *replica.work.last()?;
         let last = WorkSample { age: GoDuration::from_secs(5), ..last };
-        Some(LearnedPod { pod: replica.pod.clone(), last, steps: 9, ..LearnedPod::default() })
+        Some(PodHistory { pod: replica.pod.clone(), last, steps: 9, ..PodHistory::default() })
     };
-    let mut pods: Vec<LearnedPod> = replicas().filter_map(pod).collect();
+    let mut pods: Vec<PodHistory> = replicas().filter_map(pod).collect();
     pods.sort_by(|a, b| a.pod.cmp(&b.pod));
     pods.dedup_by(|a, b| a.pod == b.pod);
     let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(figure::<Amount>);
@@ -132,7 +132,7 @@ fn learned_of(
         samples: figure(f64::from(samples)),
         ..Curve::default()
     };
-    Learned {
+    ThroughputMemory {
         model_id: model.model_id.clone(),
         namespace: model.namespace.clone(),
         age: GoDuration::from_secs(60),
@@ -140,10 +140,10 @@ fn learned_of(
         arrivals: (0..12_u32)
             .map(|i| crate::units::amount(arrivals + f64::from(i) * rising * arrivals / 12.0))
             .collect(),
-        needs: vec![Need { age: GoDuration::from_secs(100), replicas: figure(need) }],
+        needs: vec![NeedPeak { age: GoDuration::from_secs(100), replicas: figure(need) }],
         pods,
         curves: model.variants.first().map(curve).into_iter().collect(),
-        ..Learned::default()
+        ..ThroughputMemory::default()
     }
 }
 
@@ -158,7 +158,7 @@ fn pending() -> impl Strategy<Value = Pending> {
     (age(), state).prop_map(|(age, state)| Pending { age, state })
 }
 
-/// Bounds; now and then the lower is above the upper.
+/// Bounds; the minimum is sometimes above the maximum.
 fn bounds() -> impl Strategy<Value = (Option<u32>, Option<u32>, bool)> {
     (weighted(0.3, 0_u32..4), weighted(0.3, 0_u32..8), any::<bool>())
 }
@@ -169,7 +169,7 @@ fn engine_args() -> impl Strategy<Value = Vec<String>> {
     prop::sample::select(args).prop_map(words)
 }
 
-/// How many replicas there are, how many of them are not ready, and how many more or fewer report.
+/// Current replicas, those that are not ready, and the surplus of reporting replicas.
 fn counts() -> impl Strategy<Value = (u32, u32, i32)> {
     let current = prop_oneof![1 => Just(0), 8 => 1_u32..5, 1 => 9_u32..13];
     let unready = prop_oneof![5 => Just(0), 1 => 1_u32..4];
@@ -213,18 +213,18 @@ fn variant() -> impl Strategy<Value = Variant> {
             gpus_per_replica: GpuCount(hardware.1),
             engine_args,
             replicas: replicas.map(|(i, r)| Replica { pod: format!("p{i}"), ..r.clone() }).collect(),
-            // Ages and stuck replicas do what `current_for` and `refused_ago` would.
+            // Sample ages and stuck replicas have the effect of `current_for` and `refused_ago`.
             ..Variant::default()
         }
     })
 }
 
-/// What a model is about.
+/// Load of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Mood {
+enum LoadKind {
     Busy,
     Idle,
-    Asleep,
+    AtZero,
 }
 
 fn queue() -> impl Strategy<Value = SchedulerQueue> {
@@ -242,18 +242,18 @@ fn obstacle() -> impl Strategy<Value = Option<WakeObstacle>> {
 }
 
 fn model() -> impl Strategy<Value = Model> {
-    let mood = prop_oneof![6 => Just(Mood::Busy), 1 => Just(Mood::Idle), 1 => Just(Mood::Asleep)];
+    let kind = prop_oneof![6 => Just(LoadKind::Busy), 1 => Just(LoadKind::Idle), 1 => Just(LoadKind::AtZero)];
     let ages = (of(age()), of(age()), of(age()));
-    (vec(variant(), 1..4), mood, of(amount(&[0, 5])), (queue(), obstacle()), ages).prop_map(
-        |(mut variants, mood, requests, (queue, obstacle), ages)| {
+    (vec(variant(), 1..4), kind, of(amount(&[0, 5])), (queue(), obstacle()), ages).prop_map(
+        |(mut variants, kind, requests, (queue, obstacle), ages)| {
             for variant in &mut variants {
-                match mood {
-                    Mood::Busy => {}
-                    Mood::Idle => calm_down(variant),
-                    Mood::Asleep => (variant.current, variant.ready) = (0, None),
+                match kind {
+                    LoadKind::Busy => {}
+                    LoadKind::Idle => make_idle(variant),
+                    LoadKind::AtZero => (variant.current, variant.ready) = (0, None),
                 }
             }
-            let idle = mood == Mood::Idle;
+            let idle = kind == LoadKind::Idle;
             Model {
                 requests_in_retention: if idle { Some(figure(0.0)) } else { requests },
                 scheduler_queue: if idle { SchedulerQueue::Known(QueueFigures::default()) } else { queue },
@@ -268,8 +268,8 @@ fn model() -> impl Strategy<Value = Model> {
     )
 }
 
-/// Takes from a variant whatever speaks against zero.
-fn calm_down(variant: &mut Variant) {
+/// Removes all evidence against scaling to zero from a variant.
+fn make_idle(variant: &mut Variant) {
     (variant.running, variant.woken_ago) = (Some(figure(0.0)), None);
     for replica in &mut variant.replicas {
         replica.queue = Some(figure(0.0));
@@ -277,15 +277,15 @@ fn calm_down(variant: &mut Variant) {
     }
 }
 
-fn remembered() -> impl Strategy<Value = Vec<Remembered>> {
+fn remembered() -> impl Strategy<Value = Vec<ComputeBounds>> {
     let output = prop::sample::select(&[OutputBucket::Short, OutputBucket::Medium, OutputBucket::Long][..]);
     let kind = (0_u32..2, prop::sample::select(&["H100", "L4", "unresolved"][..]), output);
     btree_map(kind, vec(amount(&[2000, 6000, 20_000]), 0..11), 0..3).prop_map(|kinds| {
-        let of_kind = |((model, accelerator, output), k2): ((u32, &str, OutputBucket), Vec<Amount>)| {
+        let bounds = |((model, accelerator, output), k2): ((u32, &str, OutputBucket), Vec<Amount>)| {
             let (model_id, accelerator) = (format!("m{model}"), accelerator.to_owned());
-            Remembered { namespace: String::new(), model_id, accelerator, output, k2 }
+            ComputeBounds { namespace: String::new(), model_id, accelerator, output, k2 }
         };
-        kinds.into_iter().map(of_kind).collect()
+        kinds.into_iter().map(bounds).collect()
     })
 }
 
@@ -313,13 +313,13 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
     })
 }
 
-/// A snapshot whose models are all under one analyzer.
+/// A snapshot with one analyzer for all models.
 pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
     let learned = vec(weighted(0.8, learned()), 3);
     (vec(model(), 1..4), config(analyzer), remembered(), learned).prop_map(
         move |(mut models, config, remembered, learned)| {
             for (m, model) in models.iter_mut().enumerate() {
-                // One modelID in two namespaces is two models that share what the token analyzer remembers.
+                // One modelID in two namespaces: two models that share the compute bounds without a namespace.
                 model.namespace = ["ns", "other"][m % 2].to_owned();
                 model.model_id = format!("m{}", m / 2);
                 for (v, variant) in model.variants.iter_mut().enumerate() {
@@ -336,7 +336,7 @@ pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
     )
 }
 
-/// A snapshot under any analyzer.
+/// A snapshot with any analyzer.
 pub(super) fn any_case() -> impl Strategy<Value = Case> {
     prop_oneof![
         4 => case_of(AnalyzerName::Percentage),

@@ -1,13 +1,13 @@
-//! Generated snapshots as files would hold them, for `make compare-decisions`.
+//! Generated snapshot files for `make compare-decisions`.
 
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
 use super::generate::any_case;
 
-/// One snapshot a line, always the same ones.
+/// Prints one snapshot per line, the same in every run.
 #[test]
-#[ignore = "prints what tests/compare-decisions.sh reads, and checks nothing"]
+#[ignore = "prints the input of tests/compare-decisions.sh"]
 fn print_snapshots() {
     let mut runner = TestRunner::deterministic();
     for _ in 0..1000 {

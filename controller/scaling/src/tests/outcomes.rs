@@ -1,4 +1,4 @@
-//! What the outcome carries beside targets, reasons and figures, which the rows of `conformance` are about.
+//! Other fields of the outcome, and its texts. Targets, reasons and figures are checked by `conformance`.
 
 use super::fixture::snapshot;
 use crate::{Decision, FallbackSource, Outcome, decide, normalize_accelerator};
@@ -12,7 +12,7 @@ fn first(state: &str) -> Decision {
 }
 
 #[test]
-fn a_decision_tells_what_conditions_are_made_of() {
+fn a_decision_has_the_facts_of_the_conditions() {
     assert_eq!(first("a: 3 desired=5").safety_net, Some(FallbackSource::PreviousDesired));
     assert_eq!(first("a: 3").safety_net, Some(FallbackSource::CurrentReplicas));
     assert_eq!(first("a: 1 ready=0 wokenAgo=40s desired=1").safety_net, None);
@@ -28,15 +28,15 @@ fn a_decision_tells_what_conditions_are_made_of() {
 }
 
 #[test]
-fn the_age_of_a_decision_starts_anew_with_progress() {
+fn the_age_of_a_decision_restarts_with_progress() {
     let outcome = outcome("a: 3 desired=6 desiredAge=8m kv=.60");
     let (_, state) = outcome.next.variants.first_key_value().unwrap();
-    let after = |current| state.age_after(std::time::Duration::from_mins(1), current).to_string();
+    let after = |current| state.desired_age_after(std::time::Duration::from_mins(1), current).to_string();
     assert_eq!((after(3), after(4), after(2)), ("9m0s".into(), "0s".into(), "9m0s".into()));
 }
 
 #[test]
-fn what_another_analyzer_would_have_stands_below_in_the_trace_and_in_json() {
+fn the_shadow_decision_is_in_the_trace_and_in_json() {
     let outcome = outcome(
         "config saturation: {default: {shadowAnalyzer: throughput, itlSlo: 40, ttftSlo: 500}}
         learned 10
@@ -45,7 +45,7 @@ fn what_another_analyzer_would_have_stands_below_in_the_trace_and_in_json() {
     let text = crate::trace::render(&outcome);
     let lines: Vec<&str> = text.lines().skip_while(|line| !line.contains("not acting")).collect();
     assert_eq!(lines[0], "  not acting: throughput, 1 -> 5  ArrivalsAboveCapacity", "{text}");
-    assert!(lines[1].starts_with("    analyze  1 -> 5  ArrivalsAboveCapacity: more arrives"), "{text}");
+    assert!(lines[1].starts_with("    analyze  1 -> 5  ArrivalsAboveCapacity: arrival rate"), "{text}");
     assert_eq!(lines.len(), 2, "{text}");
     let json = serde_json::to_value(&outcome).unwrap();
     let decision = &json["decisions"][0];
@@ -54,13 +54,13 @@ fn what_another_analyzer_would_have_stands_below_in_the_trace_and_in_json() {
 }
 
 #[test]
-fn the_gist_of_a_reason_has_no_figure_that_moves_by_itself() {
+fn a_gist_has_no_figures_that_change_with_every_sample() {
     let busy = "throughput; each blocks=15625 in=1000 out=500 kv=.3 wait=0;";
     for (state, code, gist) in [
         (format!("{busy} learned 10; a: 4"), "NoChange", "no change"),
         (format!("{busy} learned 6 need=3.5; a: 4"), "HeldPeak", "no change"),
         ("a: 10 hpa=.1 kv=.58".to_owned(), "StepNotSafe", "no change"),
-        (format!("{busy} learned 10; a: 1"), "ArrivalsAboveCapacity", "more arrives than the replicas do"),
+        (format!("{busy} learned 10; a: 1"), "ArrivalsAboveCapacity", "arrival rate exceeds capacity"),
         ("a: 2 kv=.75,.76".to_owned(), "SpareBelowTarget", "too little spare capacity"),
         (
             "a: 3 desired=4 kv=.60".to_owned(),
@@ -76,13 +76,13 @@ fn the_gist_of_a_reason_has_no_figure_that_moves_by_itself() {
 }
 
 #[test]
-fn a_failed_analysis_names_what_is_missing() {
+fn a_failed_analysis_names_the_pod() {
     let decision = first("tokens; a: 1 kv=.9");
     assert!(decision.reason().to_string().contains("pod a-0"), "{}", decision.reason());
 }
 
 #[test]
-fn accelerators_are_known_by_one_name() {
+fn normalizes_accelerator_names() {
     for (label, name) in [
         ("NVIDIA-H100-80GB-HBM3", "H100"),
         ("AMD-MI300X-192GB", "MI300X"),

@@ -1,15 +1,15 @@
-//! What a decision on one variant rests on, in lines below its trace: its HPA, its last target, replicas that are not
-//! ready, and the signals of each replica. What is not known is left out.
+//! Signals of one variant, shown below its trace: HPA, last target, replicas that are not ready, and the metrics of each
+//! replica. Unknown facts are omitted.
 
 use std::fmt;
 
 use crate::reason::figure;
 use crate::snapshot::{Pending, PendingState, Replica, Variant};
 
-/// Replicas that are shown each; more are counted.
-const SHOWN: usize = 16;
+/// Replicas shown in detail; the others are only counted.
+const SHOWN_REPLICAS: usize = 16;
 
-/// Displays what a snapshot says of a variant, over several lines, each ended.
+/// Displays the signals of a variant as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<'a>(pub &'a Variant);
 
@@ -22,9 +22,9 @@ impl fmt::Display for Signals<'_> {
             facts.push(format!("the HPA ignores a change of {up} % up, {down} % down"));
         }
         if let Some(desired) = v.desired {
-            let still = (desired != v.current)
+            let stalled = (desired != v.current)
                 .then(|| format!(", without progress for {}", v.desired_age.unwrap_or_default()));
-            facts.push(format!("last target {desired}{}", still.unwrap_or_default()));
+            facts.push(format!("last target {desired}{}", stalled.unwrap_or_default()));
         }
         if let Some(running) = v.running {
             facts.push(format!("{} request(s) running", figure(running.get())));
@@ -34,27 +34,30 @@ impl fmt::Display for Signals<'_> {
         }
         writeln!(f, "  {}", facts.join("; "))?;
         for pending in v.pending.iter().flatten() {
-            writeln!(f, "  not ready for {}: {}", pending.age, state(*pending))?;
+            writeln!(f, "  not ready for {}: {}", pending.age, pending_state(*pending))?;
         }
         let mut replicas: Vec<&Replica> = v.replicas.iter().collect();
         replicas.sort_by(|a, b| a.pod.cmp(&b.pod));
-        replicas.iter().take(SHOWN).try_for_each(|replica| writeln!(f, "  {}", line(replica)))?;
-        match replicas.len().saturating_sub(SHOWN) {
+        replicas
+            .iter()
+            .take(SHOWN_REPLICAS)
+            .try_for_each(|replica| writeln!(f, "  {}", replica_line(replica)))?;
+        match replicas.len().saturating_sub(SHOWN_REPLICAS) {
             0 => Ok(()),
             more => writeln!(f, "  and {more} more replica(s)"),
         }
     }
 }
 
-fn state(pending: Pending) -> &'static str {
+fn pending_state(pending: Pending) -> &'static str {
     match pending.state {
         PendingState::Starting => "starting",
         PendingState::Unschedulable => "no node has room for it",
-        PendingState::CrashLooping => "it fails again and again",
+        PendingState::CrashLooping => "its container keeps crashing",
     }
 }
 
-fn line(replica: &Replica) -> String {
+fn replica_line(replica: &Replica) -> String {
     let known = |what: &str, value: Option<f64>| value.map(|v| format!("{what} {}", figure(v)));
     let size = |r: &Replica| {
         let (blocks, of) = (r.num_gpu_blocks?.get(), r.block_size?.get());

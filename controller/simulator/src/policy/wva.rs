@@ -7,7 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZero;
-use wva_scaling::snapshot::{Config, Inventory, Learned, Remembered, SaturationEntry, ScaleToZeroEntry};
+use wva_scaling::snapshot::{
+    ComputeBounds, Config, Inventory, SaturationEntry, ScaleToZeroEntry, ThroughputMemory,
+};
 use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
 
 use super::activity::Activity;
@@ -67,9 +69,9 @@ pub struct Wva {
     keys: Vec<VariantKey>,
     states: Vec<Option<(VariantState, f64)>>,
     woken: Vec<Option<f64>>,
-    remembered: Vec<Remembered>,
+    remembered: Vec<ComputeBounds>,
     /// What the throughput analyzer learnt.
-    learned: Vec<Learned>,
+    learned: Vec<ThroughputMemory>,
     /// When it learnt that, in seconds.
     learned_at: f64,
     last: Vec<Option<Decision>>,
@@ -115,14 +117,14 @@ impl Wva {
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
         let model = model(seen, &memory, &self.settings.behavior, &self.activity);
         let elapsed = Duration::from_secs_f64((seen.now - self.learned_at).max(0.0));
-        let learned = self.learned.iter().map(|l| l.clone().after(elapsed)).collect();
+        let learned = self.learned.iter().map(|l| l.clone().aged_by(elapsed)).collect();
         Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
     }
 
     fn memory(&self, seen: &Seen<'_>, v: usize) -> Memory {
         let desired = self.states[v].map(|(state, at)| {
             let elapsed = Duration::from_secs_f64((seen.now - at).max(0.0));
-            Desired { target: state.desired, age: state.age_after(elapsed, seen.current(v)) }
+            Desired { target: state.desired, age: state.desired_age_after(elapsed, seen.current(v)) }
         });
         let capacity = self.states[v].and_then(|(state, _)| state.capacity);
         let current_for = self.activity.current_for(v, seen.now);

@@ -119,7 +119,7 @@ fn resolves_scale_to_zero_in_the_same_layers() {
     let (global, local) = ("wva/wva-model-scale-to-zero-config", "ns/wva-model-scale-to-zero-config");
     let check = |bench: &mut Bench, namespace: &str, default: bool, want: (bool, u64)| {
         let config = RulesConfig { scale_to_zero_default: default, ..bench.config() };
-        let found = Entries::of(&config).scale_to_zero(namespace, "m");
+        let found = Entries::new(&config).scale_to_zero(namespace, "m");
         assert_eq!((found.enabled, found.retention.get().as_secs()), want, "{namespace}");
     };
     assert!(bench.config().scale_to_zero.is_empty(), "there are no maps");
@@ -253,11 +253,11 @@ fn snapshot_with_resolved_entries_does_not_need_the_maps() {
     assert_eq!(Snapshot::parse(&file).unwrap(), snapshot);
     for (key, entry) in saturation.iter().filter(|(key, _)| *key != DEFAULT_ENTRY) {
         let namespace = key.split_once('/').unwrap().0;
-        let found = Entries::of(&snapshot.config).saturation(namespace, "m");
+        let found = Entries::new(&snapshot.config).saturation(namespace, "m");
         assert_eq!(found, (Saturation::from_entry(entry), vec![]), "{key}");
     }
     // A model without an entry, such as one added to the file, has the global default.
-    let (added, _) = Entries::of(&snapshot.config).saturation("ns", "added");
+    let (added, _) = Entries::new(&snapshot.config).saturation("ns", "added");
     assert_eq!(added, Saturation::from_entry(&saturation[DEFAULT_ENTRY]));
 }
 

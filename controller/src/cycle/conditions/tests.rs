@@ -179,7 +179,7 @@ fn a_limited_decision_names_the_limit_despite_later_steps() {
         let c = decided(&decision);
         assert_eq!(c.optimization_ready.reason, "SaturationOnlyMode");
         let message = &c.optimization_ready.message;
-        let limit = "limited: 3 GPU(s) of H100 are left, a replica takes 8";
+        let limit = "limited: 3 GPU(s) of H100 are free, a replica needs 8";
         assert_eq!(message.matches(limit).count(), 1, "{message}");
     }
 }

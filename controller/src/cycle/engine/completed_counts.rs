@@ -131,7 +131,7 @@ fn required_windows(
     managed: &[ManagedVariant],
     exists: impl Fn(&ManagedVariant) -> bool,
 ) -> Windows {
-    let entries = Entries::of(config);
+    let entries = Entries::new(config);
     let mut periods: BTreeMap<&str, BTreeSet<Retention>> = BTreeMap::new();
     for m in managed.iter().filter(|m| exists(m)) {
         let Ok(declared) = m.spec() else { continue };

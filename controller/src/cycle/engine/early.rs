@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use wva_runtime::spans;
-use wva_scaling::snapshot::{Learned, Model};
+use wva_scaling::snapshot::{Model, ThroughputMemory};
 use wva_scaling::{Action, Decision, Outcome, Snapshot, decide};
 
 use super::Engine;
@@ -146,7 +146,7 @@ fn replace_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) ->
         .flat_map(|m| m.variants.iter().map(|v| (m.namespace.as_str(), v.name.as_str())))
         .collect();
     let mut snapshot = last.clone();
-    let is_newer = |l: &Learned| which.contains(&ModelKey::new(&l.namespace, &l.model_id));
+    let is_newer = |l: &ThroughputMemory| which.contains(&ModelKey::new(&l.namespace, &l.model_id));
     snapshot.learned.retain(|l| !is_newer(l));
     snapshot.learned.extend(new.learned.into_iter().filter(is_newer));
     snapshot.models.retain_mut(|m| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use wva_crds::LearnedCurves;
-use wva_scaling::snapshot::{AnalyzerName, Config, Known, Learned};
+use wva_scaling::snapshot::{AnalyzerName, Config, SpeedEstimate, ThroughputMemory};
 use wva_scaling::{Snapshot, VariantKey};
 
 /// A status is updated if a learned step time changed by more than this share, and not more often than this interval.
@@ -14,7 +14,7 @@ const MIN_INTERVAL: Duration = Duration::from_mins(5);
 #[derive(Debug, Default)]
 pub(super) struct LearnedCache {
     /// State after the last cycle.
-    learned: Vec<Learned>,
+    learned: Vec<ThroughputMemory>,
     at: Option<Instant>,
     /// Curves that the statuses show, so that a new leader can start from them, and when they were set.
     shown: BTreeMap<VariantKey, (LearnedCurves, Instant)>,
@@ -22,19 +22,19 @@ pub(super) struct LearnedCache {
 
 impl LearnedCache {
     /// The memory, aged to `now`.
-    pub(super) fn aged(&self, now: Instant) -> Vec<Learned> {
+    pub(super) fn aged(&self, now: Instant) -> Vec<ThroughputMemory> {
         let elapsed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        self.learned.iter().map(|learned| learned.clone().after(elapsed)).collect()
+        self.learned.iter().map(|learned| learned.clone().aged_by(elapsed)).collect()
     }
 
     /// Replaces the memory by what a cycle learned from a snapshot.
-    pub(super) fn update(&mut self, snapshot: &Snapshot, learned: Vec<Learned>, now: Instant) {
+    pub(super) fn update(&mut self, snapshot: &Snapshot, learned: Vec<ThroughputMemory>, now: Instant) {
         let models: BTreeMap<_, _> =
             snapshot.models.iter().map(|m| ((&m.namespace, &m.model_id), &m.variants)).collect();
         for of_model in &learned {
             let variants = models.get(&(&of_model.namespace, &of_model.model_id));
             for variant in variants.into_iter().copied().flatten() {
-                let Some(known) = of_model.known(variant) else { continue };
+                let Some(known) = of_model.speed_estimate(variant) else { continue };
                 let (namespace, name) = (of_model.namespace.clone(), variant.name.clone());
                 self.show(VariantKey { namespace, name }, curves(known), now);
             }
@@ -61,7 +61,7 @@ impl LearnedCache {
     }
 }
 
-fn curves(known: Known) -> LearnedCurves {
+fn curves(known: SpeedEstimate) -> LearnedCurves {
     #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
     let samples = known.samples.get() as i64;
     let times = known.times;

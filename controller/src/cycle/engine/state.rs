@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use wva_runtime::repeats::RepeatCounters;
-use wva_scaling::snapshot::Remembered;
+use wva_scaling::snapshot::ComputeBounds;
 use wva_scaling::{Outcome, VariantKey};
 
 use super::completed_counts::CompletedCounts;
@@ -67,7 +67,7 @@ pub(super) struct DecisionState {
     pub(super) memory: Memory,
     pub(super) settings: Settings,
     /// Observations of the token analyzer in earlier cycles.
-    pub(super) observed: Vec<Remembered>,
+    pub(super) observed: Vec<ComputeBounds>,
     /// Time of the sample that it last observed.
     pub(super) observed_at: Option<Instant>,
     pub(super) learned: LearnedCache,

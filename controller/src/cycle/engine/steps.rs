@@ -185,7 +185,7 @@ impl Engine {
         if target > 0 && (decision.current > 0 || scales_all) {
             return scales_all;
         }
-        if target > 0 && !decision.lifts() {
+        if target > 0 && !decision.wants_more() {
             return false;
         }
         // KEDA may carry it out itself. If ScaledObjects cannot be seen, one of them may require a replica.

@@ -59,7 +59,7 @@ fn models_to_wake(
     before: &Published,
     waiting: &BTreeSet<ModelKey>,
 ) -> BTreeSet<ModelKey> {
-    let lifts = |d: &Decision| d.current == 0 && d.target() > 0 && d.lifts();
+    let lifts = |d: &Decision| d.current == 0 && d.target() > 0 && d.wants_more();
     let last = |d: &Decision| before.variants.get(&d.key()).and_then(|v| v.decision.as_ref());
     let kept = |d: &Decision| d.target() > 0 && last(d).is_some_and(|l| l.current > 0 && l.target() == 0);
     let new = |d: &&Decision| {

@@ -13,7 +13,7 @@ use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
-use wva_scaling::snapshot::{Known, Mode, StepTimes};
+use wva_scaling::snapshot::{Mode, SpeedEstimate, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
 use crate::model::conditions::VariantError;
@@ -60,7 +60,7 @@ pub(crate) struct VariantStatus {
     pub(crate) observed: Option<i64>,
     pub(crate) reported: ReportedState,
     /// Step times learned by an earlier leader.
-    pub(crate) learned: Option<Known>,
+    pub(crate) learned: Option<SpeedEstimate>,
     /// State for the next status write.
     pub(crate) fingerprint: StatusFingerprint,
 }
@@ -147,11 +147,11 @@ pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
 }
 
 /// Step times learned by an earlier leader; `None` if a value is invalid.
-fn learned_times(learned: &LearnedCurves) -> Option<Known> {
+fn learned_times(learned: &LearnedCurves) -> Option<SpeedEstimate> {
     let amount = |value: f64| Amount::try_from(value).ok();
     let times = StepTimes { a: amount(learned.a)?, b: amount(learned.b)?, c: amount(learned.c)? };
     let samples = u32::try_from(learned.samples.max(0)).unwrap_or(u32::MAX);
-    Some(Known { times, samples: amount(f64::from(samples))? })
+    Some(SpeedEstimate { times, samples: amount(f64::from(samples))? })
 }
 
 /// Reads each field of the status alone: an unreadable field of another release must not lose the target.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio::sync::watch;
 use wva_crds::LearnedCurves;
 use wva_fakes::{FakeApi, Reply};
-use wva_scaling::snapshot::Learned;
+use wva_scaling::snapshot::ThroughputMemory;
 use wva_scaling::{Snapshot, decide};
 
 use super::*;
@@ -89,7 +89,7 @@ fn long_intervals_confirm_a_status_before_it_expires() {
 }
 
 /// Two replicas with a steady but noisy load, in one of a sequence of cycles.
-fn noisy(analyzer: &str, cycle: u32, learned: Vec<Learned>) -> Snapshot {
+fn noisy(analyzer: &str, cycle: u32, learned: Vec<ThroughputMemory>) -> Snapshot {
     let noise = |cycle: u32, n: u32| f64::from((cycle * 7 + n * 13) % 11) / 10.0;
     let scrape = |cycle: u32, n: u32| {
         let done = 149.0 * f64::from(cycle + 10) + 5.0 * noise(cycle, n);
@@ -122,7 +122,7 @@ fn noise_at_a_steady_load_causes_no_writes() {
         let (mut seen, mut texts) = (BTreeSet::new(), BTreeSet::new());
         for cycle in 0..80 {
             let mut outcome = decide(&noisy(analyzer, cycle, learned));
-            learned = outcome.next.learned.into_iter().map(|l| l.after(Duration::from_secs(15))).collect();
+            learned = outcome.next.learned.into_iter().map(|l| l.aged_by(Duration::from_secs(15))).collect();
             let decision = outcome.decisions.remove(0);
             // After the analyzer has learned the load and its trend.
             if cycle >= 30 {

@@ -1,54 +1,58 @@
-//! Counts the requests that arrive: in steps of 15 s, from the counters of every pod as its scrapes show them. What came
-//! between two scrapes is spread over the steps between them, so pods may be scraped at different moments; what came after
-//! a pod's last scrape is assumed until its next one tells. A server that starts anew counts from 0, and a pod that is
-//! gone is left out.
+//! Counts arriving requests in steps of 15 s, from the counters in the scrapes of every pod. Arrivals between two scrapes
+//! are spread over the steps between them, so pods may be scraped at different moments. Arrivals after the last scrape of a
+//! pod are assumed until its next scrape. A restarted server counts from 0, and a pod that is gone adds nothing.
 
-use crate::snapshot::{Learned, LearnedPod, Replica, SchedulerQueue, WorkSample};
+use crate::snapshot::{PodHistory, Replica, SchedulerQueue, ThroughputMemory, WorkSample};
 use crate::units::{Amount, amount, count, finite, seconds, span, whole};
 use crate::view::ModelView;
 
-/// Length of a step, in seconds: a usual scrape interval.
+/// Length of a step, seconds: a usual scrape interval.
 pub(super) const STEP: f64 = 15.0;
-/// Steps that are remembered: five minutes.
+/// Number of remembered steps: five minutes.
 const STEPS: usize = 20;
-/// What was not looked at for so long, in seconds, is begun anew.
-const FORGET: f64 = 300.0;
-/// Seconds without a new scrape for which a pod is taken to go on as before.
-const ASSUMED: f64 = 45.0;
+/// Time without a cycle, or without a scrape of a pod, after which its history is dropped, seconds.
+const MAX_PAUSE: f64 = 300.0;
+/// Time after the last scrape of a pod for which its arrivals are assumed to continue, seconds.
+const MAX_ASSUMED: f64 = 45.0;
 /// Steps after which a server is warm.
-const WARM: usize = 4;
-/// A pod that is first seen has done at most so many times what others did, or so many requests: its counters may be
-/// older.
+const WARM_UP_STEPS: usize = 4;
+/// Credible arrivals of a new pod in a step: at most this multiple of a usual pod, or this number of requests. Larger
+/// counters are older than the step.
 const NEWCOMER_RATIO: f64 = 4.0;
 const NEWCOMER_REQUESTS: f64 = 10.0;
-/// Two ages of one scrape differ by less than this, in seconds.
-const SAME: f64 = 0.5;
+/// Two ages of one scrape differ by less than this, seconds.
+const SAME_SCRAPE: f64 = 0.5;
 
-/// What one engine of a replica did between two of its scrapes; several share the work alike.
+/// Work of one engine of a replica between two scrapes. The engines of a replica share its work equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Span {
+pub(super) struct EngineInterval {
     /// Index of its variant.
     pub(super) variant: usize,
-    /// Its length in seconds, above 0.
+    /// Length in seconds, above 0.
     pub(super) seconds: f64,
-    /// Requests running at its beginning.
+    /// Running requests at the start.
     pub(super) running_before: f64,
-    /// Requests running at its end.
+    /// Running requests at the end.
     pub(super) running_after: f64,
+    /// Generated tokens.
     pub(super) generated: f64,
+    /// Prompt tokens.
     pub(super) prompt: f64,
+    /// Computed prompts.
     pub(super) prefills: f64,
     pub(super) prefill_seconds: f64,
+    /// Inter-token gaps.
     pub(super) gaps: f64,
     pub(super) gap_seconds: f64,
 }
 
-/// Counts the steps that have passed, and tells how long they are together, and what warm replicas did in them.
-pub(super) fn fold(model: &ModelView, memory: &mut Learned) -> (f64, Vec<Span>) {
+/// Adds the steps since the last cycle to the memory. Returns their total length in seconds, and the intervals of warm
+/// engines.
+pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, Vec<EngineInterval>) {
     let mut elapsed = seconds(memory.age);
-    let fresh = memory.pods.is_empty() && memory.arrivals.is_empty() || elapsed > FORGET;
-    if fresh {
-        elapsed = oldest(model).min(FORGET);
+    let is_new = memory.pods.is_empty() && memory.arrivals.is_empty() || elapsed > MAX_PAUSE;
+    if is_new {
+        elapsed = oldest_scrape(model).min(MAX_PAUSE);
         memory.arrivals.clear();
         memory.completed.clear();
         memory.pods.clear();
@@ -58,101 +62,103 @@ pub(super) fn fold(model: &ModelView, memory: &mut Learned) -> (f64, Vec<Span>) 
     let steps = (elapsed / STEP + 1e-6).floor();
     let passed = steps * STEP;
     let rest = (elapsed - passed).max(0.0);
-    let usual = levels(memory).last().map_or(0.0, |n| n / count(memory.pods.len().max(1)));
-    let mut counting = Counting {
+    let usual = per_step(memory).last().map_or(0.0, |n| n / count(memory.pods.len().max(1)));
+    let mut counter = StepCounter {
         steps: whole(steps),
         rest,
-        usual: (!fresh).then_some(usual),
+        usual: (!is_new).then_some(usual),
         arrived: [0.0; STEPS],
-        completed: [0.0; WARM],
-        spans: Vec::new(),
+        completed: [0.0; WARM_UP_STEPS],
+        intervals: Vec::new(),
     };
-    let seen = !memory.pods.is_empty();
-    follow(model, memory, passed, &mut counting);
-    enter(&mut memory.arrivals, &counting.arrived, counting.steps);
-    enter(&mut memory.completed, &counting.completed, counting.steps);
-    queue(model, memory, steps);
+    let had_pods = !memory.pods.is_empty();
+    count_pods(model, memory, passed, &mut counter);
+    append_steps(&mut memory.arrivals, &counter.arrived, counter.steps);
+    append_steps(&mut memory.completed, &counter.completed, counter.steps);
+    count_scheduler_queue(model, memory, steps);
     memory.age = span(rest);
     memory.watched = span(seconds(memory.watched) + passed);
     for need in &mut memory.needs {
         need.age = span(seconds(need.age) + passed);
     }
-    if seen && memory.pods.is_empty() && !model.at_zero() {
-        // Replicas that were out of sight for so long did what nobody knows, and are no newcomers when they are seen again.
+    if had_pods && memory.pods.is_empty() && !model.is_at_zero() {
+        // The work of replicas without scrapes for so long is unknown, and their next counters are not those of new pods.
         memory.arrivals.clear();
     }
-    (passed, counting.spans)
+    (passed, counter.intervals)
 }
 
-/// Requests that arrived in each step, oldest first: those that are counted, and beside them what pods are assumed to have
-/// got since their last scrapes. Both together are no more than in the step before. Without that bound requests that a
-/// router moves to a replica with a younger scrape would count twice, until the others' next scrapes.
-pub(super) fn levels(memory: &Learned) -> Vec<f64> {
+/// Requests that arrived in each step, oldest first: counted arrivals plus assumed arrivals since the last scrape of each
+/// pod. Assumed arrivals do not raise a step above the one before. Otherwise requests that a router moves to a replica with
+/// a younger scrape would count twice until the next scrape of the others.
+pub(super) fn per_step(memory: &ThroughputMemory) -> Vec<f64> {
     let mut assumed = [0.0; STEPS];
     for pod in memory.pods.iter().filter(|p| p.arrived.get() > 0.0) {
         let unknown = seconds(pod.last.age);
-        spread(&mut assumed, pod.arrived.get() / STEP, (unknown, (unknown - ASSUMED).max(0.0)));
+        let ages = Ages { from: unknown, to: (unknown - MAX_ASSUMED).max(0.0) };
+        spread_over_steps(&mut assumed, pod.arrived.get() / STEP, ages);
     }
     let steps = memory.arrivals.len().min(STEPS);
-    let mut levels: Vec<f64> = Vec::with_capacity(steps);
+    let mut arrivals: Vec<f64> = Vec::with_capacity(steps);
     for (counted, assumed) in memory.arrivals.iter().map(|n| n.get()).zip(assumed[..steps].iter().rev()) {
-        let most = levels.last().map_or(f64::INFINITY, |before| before - counted);
-        levels.push(finite(counted + assumed.min(most.max(0.0))));
+        let limit = arrivals.last().map_or(f64::INFINITY, |before| before - counted);
+        arrivals.push(finite(counted + assumed.min(limit.max(0.0))));
     }
-    levels
+    arrivals
 }
 
-/// Requests a second over the last seconds that make whole steps. `None` where none has been counted.
+/// Mean rate of the last whole steps within `last` seconds, requests per second. `None`: no steps.
 pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
-    let wanted = whole(last / STEP) as usize;
-    let counted = &steps[steps.len().saturating_sub(wanted)..];
+    let number = whole(last / STEP) as usize;
+    let counted = &steps[steps.len().saturating_sub(number)..];
     if counted.is_empty() {
         return None;
     }
     Some(finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
-/// Engines of a replica.
-pub(super) fn ranks(replica: &Replica) -> f64 {
+/// Engines of a replica, at least 1.
+pub(super) fn engines(replica: &Replica) -> f64 {
     f64::from(replica.ranks.unwrap_or(1).max(1))
 }
 
-fn oldest(model: &ModelView) -> f64 {
+/// Greatest age of a scrape, seconds.
+fn oldest_scrape(model: &ModelView) -> f64 {
     let work = model.variants.iter().flat_map(|v| &v.variant.replicas).flat_map(|r| &r.work);
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
 }
 
-/// Goes on with every pod that is there, from what is remembered of it. One that is gone gets nothing any more, and is
-/// forgotten after a while.
-fn follow(model: &ModelView, memory: &mut Learned, passed: f64, counting: &mut Counting) {
+/// Counts the work of every pod since its last scrape. A pod that is gone adds nothing, and is dropped after
+/// [`MAX_PAUSE`].
+fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, counter: &mut StepCounter) {
     let replicas = model.variants.iter().map(|v| v.variant.replicas.len()).sum();
-    let mut there: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
+    let mut present: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
     for (variant, view) in model.variants.iter().enumerate() {
-        there.extend(view.variant.replicas.iter().map(|replica| (variant, replica)));
+        present.extend(view.variant.replicas.iter().map(|replica| (variant, replica)));
     }
-    there.sort_by(|(_, a), (_, b)| a.pod.cmp(&b.pod));
-    there.dedup_by(|(_, a), (_, b)| a.pod == b.pod);
-    let mut pods = Vec::with_capacity(there.len());
-    let later = |mut pod: LearnedPod| {
+    present.sort_by(|(_, a), (_, b)| a.pod.cmp(&b.pod));
+    present.dedup_by(|(_, a), (_, b)| a.pod == b.pod);
+    let mut pods = Vec::with_capacity(present.len());
+    let aged = |mut pod: PodHistory| {
         pod.last.age = span(seconds(pod.last.age) + passed);
         pod
     };
-    let gone = |pod| LearnedPod { arrived: Amount::default(), ..later(pod) };
+    let gone = |pod| PodHistory { arrived: Amount::default(), ..aged(pod) };
     let mut known = std::mem::take(&mut memory.pods).into_iter().peekable();
-    for (variant, replica) in there {
+    for (variant, replica) in present {
         while let Some(pod) = known.next_if(|k| k.pod < replica.pod) {
             pods.push(gone(pod));
         }
-        let pod = known.next_if(|k| k.pod == replica.pod).map(later);
-        pods.extend(counting.go_through(variant, replica, pod));
+        let pod = known.next_if(|k| k.pod == replica.pod).map(aged);
+        pods.extend(counter.count_pod(variant, replica, pod));
     }
     pods.extend(known.map(gone));
-    pods.retain(|p| seconds(p.last.age) <= FORGET);
+    pods.retain(|p| seconds(p.last.age) <= MAX_PAUSE);
     memory.pods = pods;
 }
 
-/// What came to and what left the scheduler's queue, spread over the steps.
-fn queue(model: &ModelView, memory: &mut Learned, steps: f64) {
+/// Spreads the change of the scheduler queue over the new steps.
+fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps: f64) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else {
         memory.queued = None;
         return;
@@ -162,18 +168,18 @@ fn queue(model: &ModelView, memory: &mut Learned, steps: f64) {
     }
     if let Some(before) = memory.queued.filter(|_| steps >= 1.0) {
         let each = (queue.size.get() - before.get()) / steps;
-        let from = memory.arrivals.len().saturating_sub(whole(steps) as usize);
-        for arrived in &mut memory.arrivals[from..] {
+        let first = memory.arrivals.len().saturating_sub(whole(steps) as usize);
+        for arrived in &mut memory.arrivals[first..] {
             *arrived = amount(arrived.get() + each);
         }
     }
     memory.queued = Some(queue.size);
 }
 
-/// Adds so many steps to those that are remembered, and to each what was counted, the newest first.
-fn enter(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
+/// Appends `new` steps, and adds the counts to the steps. `counted` is newest first.
+fn append_steps(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     let new = (new as usize).min(counted.len());
-    // In this order, lest the room for one more be asked for in every cycle.
+    // Draining first keeps the vector within its allocation.
     steps.drain(..(steps.len() + new).saturating_sub(counted.len()));
     steps.resize(steps.len() + new, Amount::default());
     for (step, counted) in steps.iter_mut().rev().zip(counted).filter(|(_, counted)| **counted > 0.0) {
@@ -181,50 +187,57 @@ fn enter(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     }
 }
 
-/// Spreads so much a second, from one age to a lesser one, over steps, the newest first.
-fn spread(steps: &mut [f64], each: f64, (from, to): (f64, f64)) {
+/// Interval of ages in seconds, `from` the older one.
+#[derive(Clone, Copy)]
+struct Ages {
+    from: f64,
+    to: f64,
+}
+
+/// Adds `rate` per second over the interval to the steps, newest first.
+fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
     for (ago, step) in steps.iter_mut().enumerate() {
         let (began, ended) = (count(ago + 1) * STEP, count(ago) * STEP);
         if ended >= from {
             break;
         }
-        *step += each * (from.min(began) - to.max(ended)).max(0.0);
+        *step += rate * (from.min(began) - to.max(ended)).max(0.0);
     }
 }
 
-/// Steps as they are counted. Ages are those at the end of the newest.
-struct Counting {
-    /// How many have passed.
+/// Counts of the new steps. Ages are relative to the end of the newest step.
+struct StepCounter {
+    /// Number of new steps.
     steps: u32,
-    /// Since the end of the newest, in seconds.
+    /// Time since the end of the newest step, seconds.
     rest: f64,
-    /// What a pod got in a step so far. `None` where nothing was known before: what pods have done until then came at some
-    /// time or other.
+    /// Arrivals of a usual pod per step. `None`: no earlier step is known, so the counters of pods have an unknown age.
     usual: Option<f64>,
-    /// The newest first.
+    /// Arrivals, newest step first.
     arrived: [f64; STEPS],
-    completed: [f64; WARM],
-    spans: Vec<Span>,
+    /// Completions, newest step first.
+    completed: [f64; WARM_UP_STEPS],
+    intervals: Vec<EngineInterval>,
 }
 
-impl Counting {
-    /// Goes through the scrapes of a pod, the newest in each step. `None` where none has been seen of it.
-    fn go_through(
+impl StepCounter {
+    /// Counts the newest scrape of a pod in each step. `None`: the pod has no scrape.
+    fn count_pod(
         &mut self,
         variant: usize,
         replica: &Replica,
-        known: Option<LearnedPod>,
-    ) -> Option<LearnedPod> {
+        known: Option<PodHistory>,
+    ) -> Option<PodHistory> {
         let mut known = known;
-        // Where nothing was known before, the first scrapes are those from before the first step.
+        // Without earlier steps, counting starts with the scrapes before the first step.
         let moments = self.steps + u32::from(self.usual.is_none());
         for ago in (0..moments).rev() {
             let Some((sample, age)) = self.newest(&replica.work, f64::from(ago) * STEP) else { continue };
             match &mut known {
-                None => known = Some(self.begin(&replica.pod, sample, age)),
-                Some(pod) if age <= seconds(pod.last.age) - SAME => {
-                    let span = self.advance(pod, (sample, age.max(0.0)), variant, ranks(replica));
-                    self.spans.extend(span);
+                None => known = Some(self.first_sample(&replica.pod, sample, age)),
+                Some(pod) if age <= seconds(pod.last.age) - SAME_SCRAPE => {
+                    let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, engines(replica));
+                    self.intervals.extend(interval);
                 }
                 Some(_) => {}
             }
@@ -232,24 +245,24 @@ impl Counting {
         known
     }
 
-    /// The newest sample that was there so many seconds before the end of the newest step, with its age then.
+    /// Newest sample that existed `ago` seconds before the end of the newest step, with its age at that end.
     fn newest<'a>(&self, work: &'a [WorkSample], ago: f64) -> Option<(&'a WorkSample, f64)> {
         let ages = work.iter().map(|s| (s, seconds(s.age) - self.rest));
-        ages.filter(|(_, age)| *age >= ago - SAME).min_by(|a, b| a.1.total_cmp(&b.1))
+        ages.filter(|(_, age)| *age >= ago - SAME_SCRAPE).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// A pod that was not known. What came to it since its server started is spread over one step: it was not seen before.
-    fn begin(&mut self, pod: &str, sample: &WorkSample, age: f64) -> LearnedPod {
+    /// Starts the history of a pod. Its arrivals since the start of its server count in one step.
+    fn first_sample(&mut self, pod: &str, sample: &WorkSample, age: f64) -> PodHistory {
         let arrived = self.usual.map_or(0.0, |usual| {
             let credible = (NEWCOMER_RATIO * usual).max(NEWCOMER_REQUESTS);
-            // Of one that was there before, what runs and waits came at some time or other as well.
+            // Running and waiting requests of an older pod arrived at an unknown time, too.
             let is_older = sample.completed.get() > credible;
             let all = finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
             if is_older { credible } else { all }
         });
         let age = age.max(0.0);
-        spread(&mut self.arrived, arrived / STEP, (age + STEP, age));
-        LearnedPod {
+        spread_over_steps(&mut self.arrived, arrived / STEP, Ages { from: age + STEP, to: age });
+        PodHistory {
             pod: pod.to_owned(),
             last: WorkSample { age: span(age), ..*sample },
             steps: 0,
@@ -258,38 +271,39 @@ impl Counting {
         }
     }
 
-    /// Goes on to a new sample of a pod. `None` where its server is not warm, or the last sample is too old.
-    fn advance(
+    /// Counts a new sample of a pod. `None`: its server is not warm, or the last sample is too old.
+    fn next_sample(
         &mut self,
-        pod: &mut LearnedPod,
+        pod: &mut PodHistory,
         (sample, age): (&WorkSample, f64),
         variant: usize,
-        ranks: f64,
-    ) -> Option<Span> {
+        engines: f64,
+    ) -> Option<EngineInterval> {
         let old = std::mem::replace(&mut pod.last, WorkSample { age: span(age), ..*sample });
         let from = seconds(old.age);
         let length = from - age;
-        let restarted = sample.restarted_since(&old);
+        let is_restarted = sample.has_restarted_since(&old);
         let all = |s: &WorkSample| finite(s.completed.get() + s.running.get() + s.waiting.get());
         let grown = |of: &dyn Fn(&WorkSample) -> f64| {
-            let before = if restarted { 0.0 } else { of(&old) };
+            let before = if is_restarted { 0.0 } else { of(&old) };
             (of(sample) - before).max(0.0) / length
         };
         let (arrived, completed) = (grown(&all), grown(&|s| s.completed.get()));
-        spread(&mut self.arrived, arrived, (from, age));
-        spread(&mut self.completed, completed, (from, age));
+        let ages = Ages { from, to: age };
+        spread_over_steps(&mut self.arrived, arrived, ages);
+        spread_over_steps(&mut self.completed, completed, ages);
         pod.arrived = amount(finite(arrived * STEP));
-        if restarted {
+        if is_restarted {
             (pod.steps, pod.token_rate) = (0, Amount::default());
             return None;
         }
         pod.steps = pod.steps.saturating_add(whole((length / STEP).round()).max(1));
-        let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / ranks;
-        let done = Span {
+        let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / engines;
+        let interval = EngineInterval {
             variant,
             seconds: length,
-            running_before: old.running.get() / ranks,
-            running_after: sample.running.get() / ranks,
+            running_before: old.running.get() / engines,
+            running_after: sample.running.get() / engines,
             generated: grown(|s| s.generated_tokens),
             prompt: grown(|s| s.prompt_tokens),
             prefills: grown(|s| s.prefills),
@@ -297,7 +311,7 @@ impl Counting {
             gaps: grown(|s| s.gaps),
             gap_seconds: grown(|s| s.gap_seconds),
         };
-        pod.token_rate = amount(done.generated * ranks / length);
-        (pod.steps as usize > WARM && length <= 8.0 * STEP).then_some(done)
+        pod.token_rate = amount(interval.generated * engines / length);
+        (pod.steps as usize > WARM_UP_STEPS && length <= 8.0 * STEP).then_some(interval)
     }
 }

@@ -1,54 +1,60 @@
-//! What a replica can do: requests a second, from the times of its engine's steps and the shape of the requests.
+//! Capacity of an engine, from its step times and the shape of the requests.
+//!
+//! A step with `n` running sequences takes `a + n * b` seconds, plus `c` seconds for each prompt token in it.
 
 use super::learning::Times;
 use crate::units::finite;
 
-/// Share of the KV cache that is planned to be used.
+/// Planned share of the KV cache, 0 to 1.
 const KV: f64 = 0.8;
 
-/// The least time between two tokens that is planned for beyond a step that runs nothing, in parts of that: an objective
-/// that asks for less cannot be met by more replicas.
-const BEYOND: f64 = 0.1;
+/// Smallest planned inter-token gap beyond an empty step, as a share of that step. More replicas cannot meet an objective
+/// below it.
+const MIN_GAP_BEYOND_STEP: f64 = 0.1;
 
 /// Mean tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shape {
+pub(super) struct RequestShape {
+    /// Prompt tokens.
     pub(super) input: f64,
-    /// Above 0.
+    /// Generated tokens, above 0.
     pub(super) output: f64,
 }
 
-/// What bounds the sequences that run at once.
+/// Limits of the concurrent sequences of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Room {
-    /// Tokens of KV cache, where they are known.
+pub(super) struct ConcurrencyLimits {
+    /// KV cache size in tokens, if known.
     pub(super) kv_tokens: Option<f64>,
     /// `--max-num-seqs`.
     pub(super) max_seqs: f64,
-    /// Objective between two tokens, in seconds.
+    /// Objective of the inter-token latency, seconds.
     pub(super) itl: Option<f64>,
 }
 
-/// Sequences that a replica may run at once.
-pub(super) fn running(times: Times, shape: Shape, room: Room) -> f64 {
-    let kv = room.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / (shape.input + shape.output / 2.0));
+/// Planned concurrent sequences, at least 1: the smallest of the limits by KV cache, arguments and objective.
+pub(super) fn concurrency(times: Times, shape: RequestShape, limits: ConcurrencyLimits) -> f64 {
+    let kv =
+        limits.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / (shape.input + shape.output / 2.0));
     let each = times.b + times.c * shape.input / shape.output;
-    let itl = room.itl.map_or(f64::INFINITY, |itl| ((itl - times.a) / each).max(BEYOND * times.a / each));
-    kv.min(room.max_seqs).min(itl).max(1.0)
+    let least = MIN_GAP_BEYOND_STEP * times.a / each;
+    let itl = limits.itl.map_or(f64::INFINITY, |itl| ((itl - times.a) / each).max(least));
+    kv.min(limits.max_seqs).min(itl).max(1.0)
 }
 
-/// Seconds of an engine that a request takes where so many run at once.
-pub(super) fn work(times: Times, shape: Shape, running: f64) -> f64 {
+/// Engine time of a request with `running` concurrent sequences, seconds: `I * c + O * (b + a / running)`.
+pub(super) fn work(times: Times, shape: RequestShape, running: f64) -> f64 {
     finite(shape.input * times.c + shape.output * (times.b + times.a / running))
 }
 
-/// Seconds to the first token of a request that need not wait for others: half of a step that is under way, and the one
-/// that computes its prompt beside what runs.
-pub(super) fn first_token(times: Times, shape: Shape, running: f64) -> f64 {
-    finite(gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
+/// Time to first token of a request without queueing, seconds: half of the present step, then the step that computes its
+/// prompt.
+pub(super) fn time_to_first_token(times: Times, shape: RequestShape, running: f64) -> f64 {
+    finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
 }
 
-/// Seconds between two tokens of a request where so many run at once and prompts come with them.
-pub(super) fn gap(times: Times, shape: Shape, running: f64) -> f64 {
+/// Mean inter-token gap with `running` concurrent sequences and the prompts that they bring, seconds:
+/// `a + running * (b + c * I / O)`.
+pub(super) fn token_gap(times: Times, shape: RequestShape, running: f64) -> f64 {
     finite(times.a + running * (times.b + times.c * shape.input / shape.output))
 }

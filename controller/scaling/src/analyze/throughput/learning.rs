@@ -1,41 +1,43 @@
-//! Learns how long a step of an engine takes: `a` seconds by itself, `b` for each running sequence and `c` for each
-//! prompt token. Recursive least squares on the normal equations, in parts of the prior, so that the three weigh alike.
+//! Fits the time of an engine step: `a` seconds fixed, `b` per running sequence and `c` per prompt token. Recursive least
+//! squares on the normal equations, in units of the prior, so that the three times have equal weight.
 
-use super::arrivals::Span;
-use crate::snapshot::{Curve, Known, StepTimes};
+use super::arrivals::EngineInterval;
+use crate::snapshot::{Curve, SpeedEstimate, StepTimes};
 use crate::units::{Amount, amount, finite, seconds, span};
 
-/// What is believed before anything is measured: 25 ms, 0.23 ms, 0.1 ms.
+/// Prior of `a`, `b` and `c`: 25 ms, 0.23 ms, 0.1 ms.
 const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];
-/// Each time is within these parts of its prior.
-const LEAST_OF_PRIOR: f64 = 0.05;
-const MOST_OF_PRIOR: f64 = 20.0;
-/// What a sample still counts when the next one comes.
+/// Bounds of each time, as multiples of its prior.
+const MIN_OF_PRIOR: f64 = 0.05;
+const MAX_OF_PRIOR: f64 = 20.0;
+/// Factor of the weight of old samples at each new sample.
 const FORGETTING: f64 = 0.998;
-/// Once what is measured is off by more than this share, the past is no longer true, or never was.
-const SURPRISING: f64 = 0.25;
-/// What the past then still counts.
-const LEFT_OF_PAST: f64 = 0.2;
-/// How fast the ratio of what is measured and what was expected follows, in each step.
-const FOLLOWS: f64 = 0.25;
-/// Seconds to which a sample is scaled, whatever the hardware: that of a busy replica, and of one with single requests.
+/// Relative deviation of measured from expected times above which the fit is reset.
+const RESET_DEVIATION: f64 = 0.25;
+/// Factor of the weight of old samples at a reset.
+const RESET_WEIGHT: f64 = 0.2;
+/// Weight of the newest step in the moving ratio of measured to expected time.
+const RATIO_WEIGHT: f64 = 0.25;
+/// Seconds to which every sample is scaled, so that all hardware has the same weight: samples of busy engines, and of
+/// single requests.
 const BUSY_SCALE: f64 = 15.0;
 const SINGLE_SCALE: f64 = 7.5;
-/// A residual beyond this many of those seconds counts no more than this.
+/// Bound of a residual (Huber loss), in scaled seconds.
 const HUBER: f64 = 5.0;
-/// What took less, in seconds, is not measured well.
-const SHORTEST: f64 = 0.001;
-/// Mean running sequences from which on a replica counts as busy.
+/// Smallest measured time that counts, seconds.
+const MIN_MEASURED: f64 = 0.001;
+/// Mean running sequences from which an engine counts as busy.
 const BUSY: f64 = 3.0;
-/// The fewest at the beginning or the end of a span in which it does.
+/// Smallest number of running sequences at both ends of a busy interval.
 const BUSY_AT_ENDS: f64 = 2.0;
-/// Samples from which on a curve is learnt.
-const ENOUGH: f64 = 4.0;
-/// A belief without a sample for so many seconds loosens, by a tenth in each of the following spans, up to twice.
+/// Number of samples from which a curve is learned.
+const MIN_SAMPLES: f64 = 4.0;
+/// Without a sample for [`LOOSENS_AFTER`] seconds the assumed throughput grows by a tenth in each following
+/// [`LOOSENING_INTERVAL`] seconds, up to twice the fitted one.
 const LOOSENS_AFTER: f64 = 900.0;
-const LOOSENING_SPAN: f64 = 600.0;
+const LOOSENING_INTERVAL: f64 = 600.0;
 
-/// The times of a step, in seconds.
+/// Times of a step, in seconds: see [`StepTimes`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Times {
     pub(super) a: f64,
@@ -44,41 +46,50 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// a, b and c.
-    pub(super) fn each(self) -> [f64; 3] {
+    /// `a`, `b` and `c`.
+    pub(super) fn to_array(self) -> [f64; 3] {
         [self.a, self.b, self.c]
     }
 }
 
-/// One equation: what was measured in seconds, what the three times took part in it, and how much it weighs.
-struct Sample {
+/// One equation of the fit: `measured = coefficients * (a, b, c)`.
+struct Equation {
+    /// Measured time, seconds.
     measured: f64,
-    parts: [f64; 3],
+    coefficients: [f64; 3],
+    /// Weight, as seconds to which the equation is scaled.
     scale: f64,
 }
 
-impl Sample {
-    fn expected(&self, by: Times) -> f64 {
-        finite(self.parts.iter().zip(by.each()).map(|(part, time)| part * time).sum())
+impl Equation {
+    /// Expected time with these step times, seconds.
+    fn expected(&self, times: Times) -> f64 {
+        finite(
+            self.coefficients
+                .iter()
+                .zip(times.to_array())
+                .map(|(coefficient, time)| coefficient * time)
+                .sum(),
+        )
     }
 }
 
-/// A curve that nothing was learnt for yet, but by an earlier leader.
-pub(super) fn begin(accelerator: &str, engine_args: &[String], known: Option<Known>) -> Curve {
-    let prior = known.map_or(PRIOR, |k| bounded([k.times.a, k.times.b, k.times.c].map(f64::from)));
+/// A curve without samples. `estimate` of an earlier leader is its prior.
+pub(super) fn new_curve(accelerator: &str, engine_args: &[String], estimate: Option<SpeedEstimate>) -> Curve {
+    let prior = estimate.map_or(PRIOR, |k| clamped([k.times.a, k.times.b, k.times.c].map(f64::from)));
     let [a, b, c] = prior.map(amount);
     Curve {
         accelerator: accelerator.to_owned(),
         engine_args: engine_args.join(" "),
         prior: StepTimes { a, b, c },
-        samples: known.map_or_else(Amount::default, |k| k.samples),
+        samples: estimate.map_or_else(Amount::default, |k| k.samples),
         ratio: amount(1.0),
         ..Curve::default()
     }
 }
 
-/// Whether a curve is of these.
-pub(super) fn is_of(curve: &Curve, accelerator: &str, engine_args: &[String]) -> bool {
+/// True if a curve belongs to this accelerator and these arguments.
+pub(super) fn matches(curve: &Curve, accelerator: &str, engine_args: &[String]) -> bool {
     let mut rest = Some(curve.engine_args.as_str());
     for (i, arg) in engine_args.iter().enumerate() {
         rest = rest.and_then(|rest| if i == 0 { Some(rest) } else { rest.strip_prefix(' ') });
@@ -87,168 +98,178 @@ pub(super) fn is_of(curve: &Curve, accelerator: &str, engine_args: &[String]) ->
     curve.accelerator == accelerator && rest == Some("")
 }
 
-fn bounded(times: [f64; 3]) -> [f64; 3] {
+/// Clamps times to their bounds.
+fn clamped(times: [f64; 3]) -> [f64; 3] {
     let mut times = times;
     for (time, prior) in times.iter_mut().zip(PRIOR) {
-        *time = time.clamp(LEAST_OF_PRIOR * prior, MOST_OF_PRIOR * prior);
+        *time = time.clamp(MIN_OF_PRIOR * prior, MAX_OF_PRIOR * prior);
     }
     times
 }
 
+/// Prior of a curve within its bounds, seconds.
 fn prior(curve: &Curve) -> [f64; 3] {
-    bounded([curve.prior.a, curve.prior.b, curve.prior.c].map(f64::from))
+    clamped([curve.prior.a, curve.prior.b, curve.prior.c].map(f64::from))
 }
 
-/// Takes in what its replicas did, after so many seconds.
-pub(super) fn learn<'a>(curve: &mut Curve, spans: impl Iterator<Item = &'a Span>, elapsed: f64) {
-    let believed = times(curve);
-    let samples = spans.flat_map(|span| observe(span, believed));
-    // An engine that hangs takes time for nothing, which tells of no step.
-    let samples: Vec<Sample> = samples.filter(|sample| sample.expected(believed) > 0.0).collect();
-    if samples.is_empty() {
+/// Updates a curve with the intervals of its engines. `elapsed`: seconds since the last update.
+pub(super) fn update<'a>(
+    curve: &mut Curve,
+    intervals: impl Iterator<Item = &'a EngineInterval>,
+    elapsed: f64,
+) {
+    let fitted = fitted_times(curve);
+    let equations = intervals.flat_map(|interval| equations(interval, fitted));
+    // A hanging engine uses time without work, which says nothing about a step.
+    let equations: Vec<Equation> = equations.filter(|equation| equation.expected(fitted) > 0.0).collect();
+    if equations.is_empty() {
         curve.quiet = span(seconds(curve.quiet) + elapsed);
         return;
     }
-    doubt(curve, &samples, believed);
-    for sample in &samples {
-        add(curve, sample, believed);
+    reset_if_wrong(curve, &equations, fitted);
+    for equation in &equations {
+        add_equation(curve, equation, fitted);
     }
     curve.quiet = span(0.0);
 }
 
-/// Where what is measured has not been what was expected, the past is forgotten but for a part, and the prior moves by as
-/// much: most often all of an engine is faster or slower than was believed.
-fn doubt(curve: &mut Curve, samples: &[Sample], believed: Times) {
-    let ratio = |s: &Sample| (s.measured / s.expected(believed).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
-    // The median: of many engines one that is ill must not speak for all.
-    let mut ratios: Vec<f64> = samples.iter().map(ratio).collect();
+/// Resets a fit whose expected times deviate by more than [`RESET_DEVIATION`]: reduces the weight of the past, and scales
+/// the prior by the same ratio. Usually all three times of an engine deviate together.
+fn reset_if_wrong(curve: &mut Curve, equations: &[Equation], fitted: Times) {
+    let ratio = |e: &Equation| (e.measured / e.expected(fitted).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
+    // The median: one faulty engine of many must not decide.
+    let mut ratios: Vec<f64> = equations.iter().map(ratio).collect();
     ratios.sort_by(f64::total_cmp);
     let median = f64::midpoint(ratios[(ratios.len() - 1) / 2], ratios[ratios.len() / 2]);
     let before = curve.ratio.get().clamp(0.01, 100.0);
-    let now = before + FOLLOWS * (median - before);
+    let now = before + RATIO_WEIGHT * (median - before);
     curve.ratio = amount(now);
-    if !(1.0 / (1.0 + SURPRISING)..=1.0 + SURPRISING).contains(&now) {
+    if !(1.0 / (1.0 + RESET_DEVIATION)..=1.0 + RESET_DEVIATION).contains(&now) {
         let old = prior(curve);
-        let new = bounded(old.map(|time| time * now));
-        shift(curve, old, new);
+        let new = clamped(old.map(|time| time * now));
+        change_prior(curve, old, new);
         curve.ratio = amount(1.0);
     }
 }
 
-/// Takes another prior, in parts of which the sums are from now on, and keeps a part of them.
-fn shift(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
+/// Replaces the prior, converts the sums to units of the new one, and reduces their weight.
+fn change_prior(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
     let [a, b, c] = [0, 1, 2].map(|i| new[i] / old[i]);
-    for (sum, by) in curve.normal.iter_mut().zip([a * a, a * b, a * c, b * b, b * c, c * c]) {
-        *sum = amount(LEFT_OF_PAST * by * sum.get());
+    for (sum, factor) in curve.normal.iter_mut().zip([a * a, a * b, a * c, b * b, b * c, c * c]) {
+        *sum = amount(RESET_WEIGHT * factor * sum.get());
     }
-    for (sum, by) in curve.right.iter_mut().zip([a, b, c]) {
-        *sum = amount(LEFT_OF_PAST * by * sum.get());
+    for (sum, factor) in curve.right.iter_mut().zip([a, b, c]) {
+        *sum = amount(RESET_WEIGHT * factor * sum.get());
     }
-    curve.weight = amount(LEFT_OF_PAST * curve.weight.get());
+    curve.weight = amount(RESET_WEIGHT * curve.weight.get());
     let [a, b, c] = new.map(amount);
     curve.prior = StepTimes { a, b, c };
 }
 
-/// The equations of one span: one of a busy replica, up to two of one that serves single requests.
-fn observe(span: &Span, believed: Times) -> impl Iterator<Item = Sample> {
-    let running = f64::midpoint(span.running_before, span.running_after);
-    let least = span.running_before.min(span.running_after);
-    let changed = (span.running_after - span.running_before).abs();
+/// Equations of one interval: one of a busy engine, up to two of an engine with single requests.
+fn equations(interval: &EngineInterval, fitted: Times) -> impl Iterator<Item = Equation> {
+    let running = f64::midpoint(interval.running_before, interval.running_after);
+    let least = interval.running_before.min(interval.running_after);
+    let changed = (interval.running_after - interval.running_before).abs();
     let equations = if running < BUSY {
-        let says = |s: &Sample| s.measured > SHORTEST && s.parts[0] > 0.0;
-        [prefills(span, running).filter(says), Some(tokens(span, running, believed)).filter(says)]
+        let is_usable = |e: &Equation| e.measured > MIN_MEASURED && e.coefficients[0] > 0.0;
+        let tokens = Some(token_equation(interval, running, fitted));
+        [prefill_equation(interval, running).filter(is_usable), tokens.filter(is_usable)]
     } else if least >= BUSY_AT_ENDS && changed <= running / 2.0 + 2.0 {
-        [Some(steps(span, running)), None]
+        [Some(busy_equation(interval, running)), None]
     } else {
         [None, None]
     };
     equations.into_iter().flatten()
 }
 
-/// All that a busy replica did, in the share of the time in which at least one request runs.
-fn steps(span: &Span, running: f64) -> Sample {
-    let measured = span.seconds * (1.0 - (-running).exp());
-    let parts = [span.generated / running, span.generated, span.prompt];
-    Sample { measured, parts, scale: BUSY_SCALE }
+/// Equation of all steps of a busy engine, in the share of the time with at least one running request.
+fn busy_equation(interval: &EngineInterval, running: f64) -> Equation {
+    let measured = interval.seconds * (1.0 - (-running).exp());
+    let coefficients = [interval.generated / running, interval.generated, interval.prompt];
+    Equation { measured, coefficients, scale: BUSY_SCALE }
 }
 
-/// The prompts of single requests. vLLM counts a prompt when it is computed, and the time that took when its request ends:
-/// where requests are few that is often another span, and then neither tells anything.
-fn prefills(span: &Span, running: f64) -> Option<Sample> {
-    let parts = [span.prefills, span.prefills * running, span.prompt];
-    (span.prompt > 0.0).then_some(Sample { measured: span.prefill_seconds, parts, scale: SINGLE_SCALE })
+/// Equation of the prompts of single requests. vLLM counts a prompt when it is computed, but its time when the request
+/// ends. With few requests these may be different intervals, and then the equation is unusable.
+fn prefill_equation(interval: &EngineInterval, running: f64) -> Option<Equation> {
+    let coefficients = [interval.prefills, interval.prefills * running, interval.prompt];
+    let measured = interval.prefill_seconds;
+    (interval.prompt > 0.0).then_some(Equation { measured, coefficients, scale: SINGLE_SCALE })
 }
 
-/// The tokens of single requests, without the time in which others' prompts were computed. With speculative decoding one
-/// gap is observed for all tokens that a step makes of a request; the first of each request comes with its prefill.
-fn tokens(span: &Span, running: f64, believed: Times) -> Sample {
-    let tokens = span.gaps.max(span.generated - span.prefills);
-    let without_prompts = (1.0 - believed.c * span.prompt / span.seconds).clamp(0.0, 1.0);
-    let parts = [tokens, tokens * (1.0 + running), 0.0];
-    Sample { measured: span.gap_seconds * without_prompts, parts, scale: SINGLE_SCALE }
+/// Equation of the tokens of single requests, without the time of prompts of other requests. With speculative decoding one
+/// gap covers all tokens of a step. The first token of a request belongs to its prefill.
+fn token_equation(interval: &EngineInterval, running: f64, fitted: Times) -> Equation {
+    let tokens = interval.gaps.max(interval.generated - interval.prefills);
+    let without_prompts = (1.0 - fitted.c * interval.prompt / interval.seconds).clamp(0.0, 1.0);
+    let coefficients = [tokens, tokens * (1.0 + running), 0.0];
+    Equation { measured: interval.gap_seconds * without_prompts, coefficients, scale: SINGLE_SCALE }
 }
 
-fn add(curve: &mut Curve, sample: &Sample, believed: Times) {
-    // By the greater of the two, so that no sample weighs more than its scale, however far off it is.
-    let expected = sample.expected(believed);
-    let scale = sample.scale / sample.measured.max(expected);
+/// Adds an equation to the sums of a curve.
+fn add_equation(curve: &mut Curve, equation: &Equation, fitted: Times) {
+    // Scaled by the greater of both times, so that no equation exceeds its weight.
+    let expected = equation.expected(fitted);
+    let scale = equation.scale / equation.measured.max(expected);
     let prior = prior(curve);
-    let mut x = sample.parts;
-    for (part, prior) in x.iter_mut().zip(prior) {
-        *part = finite(*part * prior * scale);
+    let mut x = equation.coefficients;
+    for (coefficient, prior) in x.iter_mut().zip(prior) {
+        *coefficient = finite(*coefficient * prior * scale);
     }
-    let residual = (sample.measured - expected).abs() * scale;
+    let residual = (equation.measured - expected).abs() * scale;
     let weight = if residual > HUBER { HUBER / residual } else { 1.0 };
     let products = [x[0] * x[0], x[0] * x[1], x[0] * x[2], x[1] * x[1], x[1] * x[2], x[2] * x[2]];
     let grow = |old: Amount, new: f64| amount(finite(old.get() * FORGETTING + weight * new));
     for (sum, new) in curve.normal.iter_mut().zip(products) {
         *sum = grow(*sum, new);
     }
-    for (sum, part) in curve.right.iter_mut().zip(x) {
-        *sum = grow(*sum, part * sample.measured * scale);
+    for (sum, coefficient) in curve.right.iter_mut().zip(x) {
+        *sum = grow(*sum, coefficient * equation.measured * scale);
     }
     curve.weight = grow(curve.weight, 1.0);
     curve.samples = amount(curve.samples.get() + 1.0);
 }
 
-/// The times that fit best, within their bounds.
-pub(super) fn times(curve: &Curve) -> Times {
+/// Times of the best fit within their bounds.
+pub(super) fn fitted_times(curve: &Curve) -> Times {
     let prior = prior(curve);
-    let mut parts = [1.0; 3];
+    let mut solution = [1.0; 3];
     let mut fixed = [None; 3];
     for _ in 0..3 {
-        let Some(found) = solve(curve, fixed) else { break };
-        parts = found;
-        let limits = |i: usize| (LEAST_OF_PRIOR * PRIOR[i] / prior[i], MOST_OF_PRIOR * PRIOR[i] / prior[i]);
-        let out = |i: &usize| {
+        let Some(solved) = solve(curve, fixed) else { break };
+        solution = solved;
+        let limits = |i: usize| (MIN_OF_PRIOR * PRIOR[i] / prior[i], MAX_OF_PRIOR * PRIOR[i] / prior[i]);
+        let is_outside = |i: &usize| {
             let (low, high) = limits(*i);
-            fixed[*i].is_none() && !(low..=high).contains(&parts[*i])
+            fixed[*i].is_none() && !(low..=high).contains(&solution[*i])
         };
-        let Some(worst) = (0..3).find(out) else { break };
-        let (low, high) = limits(worst);
-        fixed[worst] = Some(parts[worst].clamp(low, high));
+        let Some(i) = (0..3).find(is_outside) else { break };
+        let (low, high) = limits(i);
+        fixed[i] = Some(solution[i].clamp(low, high));
     }
-    let [a, b, c] = bounded([parts[0] * prior[0], parts[1] * prior[1], parts[2] * prior[2]]);
+    let [a, b, c] = clamped([solution[0] * prior[0], solution[1] * prior[1], solution[2] * prior[2]]);
     Times { a, b, c }
 }
 
-/// Enough was measured to rely on it.
-pub(super) fn is_learnt(curve: &Curve) -> bool {
-    curve.samples.get() >= ENOUGH
+/// True if a curve has enough samples.
+pub(super) fn is_learned(curve: &Curve) -> bool {
+    curve.samples.get() >= MIN_SAMPLES
 }
 
-/// By how much more a replica is believed to do, because nothing was measured for long.
-pub(super) fn loosened(curve: &Curve) -> f64 {
+/// Factor of the assumed throughput after a long time without samples, 1 to 2, so that an outdated
+/// pessimistic curve does not keep the fleet too large.
+pub(super) fn loosening(curve: &Curve) -> f64 {
     let over = seconds(curve.quiet) - LOOSENS_AFTER;
-    if over < 0.0 { 1.0 } else { 1.1_f64.powf((over / LOOSENING_SPAN).floor().min(10.0) + 1.0).min(2.0) }
+    if over < 0.0 { 1.0 } else { 1.1_f64.powf((over / LOOSENING_INTERVAL).floor().min(10.0) + 1.0).min(2.0) }
 }
 
-/// Solves the normal equations with the ridge for what is not fixed. `None` where no finite solution is found.
+/// Solves the normal equations with a ridge towards the prior. `fixed` times keep their value. `None`: no finite solution.
 fn solve(curve: &Curve, fixed: [Option<f64>; 3]) -> Option<[f64; 3]> {
     let n = curve.normal.map(f64::from);
     let mut rows = [[n[0], n[1], n[2]], [n[1], n[3], n[4]], [n[2], n[4], n[5]]];
     let mut right = curve.right.map(f64::from);
-    // The prior weighs as much as three samples, one for each time.
+    // The prior weighs as much as three samples, one per time.
     let ridge = (n[0] + n[3] + n[5]) / curve.weight.get();
     let ridge = if ridge.is_finite() && ridge > 0.0 { ridge } else { 1.0 };
     for (i, (row, right)) in rows.iter_mut().zip(&mut right).enumerate() {
@@ -260,14 +281,14 @@ fn solve(curve: &Curve, fixed: [Option<f64>; 3]) -> Option<[f64; 3]> {
             *right = value;
         }
     }
-    // Cramer's rule. The matrix is positive definite but for the fixed rows.
+    // Cramer's rule. The matrix is positive definite except for the fixed rows.
     let all = determinant(rows);
-    let found = [0, 1, 2].map(|i| {
+    let solution = [0, 1, 2].map(|i| {
         let mut replaced = rows;
         replaced.iter_mut().zip(right).for_each(|(row, right)| row[i] = right);
         determinant(replaced) / all
     });
-    found.iter().all(|x| x.is_finite()).then_some(found)
+    solution.iter().all(|x| x.is_finite()).then_some(solution)
 }
 
 fn determinant([a, b, c]: [[f64; 3]; 3]) -> f64 {

@@ -1,67 +1,74 @@
-//! Where the arrivals go: least squares over the last five minutes of steps.
+//! Forecast of the arrival rate: least squares over the steps of the last five minutes.
 
 use super::arrivals::{STEP, rate};
 use crate::units::count;
 
 /// Fewest steps of a trend.
-const FEWEST: usize = 4;
-/// Steps that have to rise, too: two minutes.
-const RECENT: usize = 8;
-/// A trend counts where its t-value is above this.
-const SIGNIFICANT: f64 = 2.0;
-/// How far a forecast goes beyond what arrives.
-const FURTHEST: f64 = 1.5;
-/// A trend is steep where its t-value is above this, and it adds this share within the horizon.
+const MIN_STEPS: usize = 4;
+/// Last steps that must rise as well: two minutes.
+const RECENT_STEPS: usize = 8;
+/// t-value above which a trend counts.
+const SIGNIFICANT_T: f64 = 2.0;
+/// Greatest ratio of forecast to present arrival rate.
+const MAX_GROWTH: f64 = 1.5;
+/// A trend is steep above this t-value if it adds more than this share within the horizon.
 const STEEP_T: f64 = 3.0;
 const STEEP_SHARE: f64 = 0.3;
-/// Residuals of a perfect line would make t infinite.
-const MOST_T: f64 = 1000.0;
+/// Bound of the t-value, which is infinite for a perfect line.
+const MAX_T: f64 = 1000.0;
 
-/// What arrives and what is expected to, in requests a second.
+/// Present and expected arrival rate, in requests per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Traffic {
-    /// Now.
+pub(super) struct ArrivalForecast {
+    /// Present rate.
     pub(super) arrivals: f64,
-    /// At the end of the horizon.
-    pub(super) forecast: f64,
-    /// Change in a second.
+    /// Expected rate at the end of the horizon.
+    pub(super) expected: f64,
+    /// Slope of the rate, requests per second squared.
     pub(super) slope: f64,
-    /// How sure that is.
-    pub(super) t: f64,
-    /// Seconds until a replica that is asked for now has made a difference.
+    /// t-value of the slope.
+    pub(super) t_value: f64,
+    /// Time from a scale-up decision until the new replica takes load, seconds.
     pub(super) horizon: f64,
 }
 
-impl Traffic {
-    /// A replica more should be warm.
+impl ArrivalForecast {
+    /// True if arrivals rise so steeply that a warm spare replica helps.
     pub(super) fn is_steep(&self) -> bool {
-        self.t > STEEP_T && self.slope * self.horizon > STEEP_SHARE * self.arrivals
+        self.t_value > STEEP_T && self.slope * self.horizon > STEEP_SHARE * self.arrivals
     }
 }
 
-/// By the requests that arrived in each step. `None` where none has been counted.
-pub(super) fn traffic(all: &[f64], horizon: f64) -> Option<Traffic> {
-    let (minute, half) = (rate(all, 60.0)?, rate(all, 30.0)?);
+/// Forecasts the arrival rate from the requests of each step, oldest first. `None`: no steps.
+///
+/// The present rate is that of the last minute, or of the last 30 s if that exceeds it by more than a standard deviation
+/// of a Poisson process.
+pub(super) fn forecast_arrivals(steps: &[f64], horizon: f64) -> Option<ArrivalForecast> {
+    let (minute, half) = (rate(steps, 60.0)?, rate(steps, 30.0)?);
     let arrivals = minute.max(half - (half / 30.0).sqrt()).max(0.0);
-    let Slope { slope, t } = slope(all);
-    // After a step the whole window rises for minutes, and the last of it does not.
-    let recent = self::slope(&all[all.len().saturating_sub(RECENT)..]);
+    let Trend { slope, t_value } = trend(steps);
+    // After a jump the whole window rises for minutes, but its last steps do not.
+    let recent = trend(&steps[steps.len().saturating_sub(RECENT_STEPS)..]);
     let rise = slope.min(recent.slope).max(0.0);
-    let ahead = if t > SIGNIFICANT { (arrivals + rise * horizon).min(FURTHEST * arrivals) } else { arrivals };
-    Some(Traffic { arrivals, forecast: ahead.max(arrivals), slope, t, horizon })
+    let expected = if t_value > SIGNIFICANT_T {
+        (arrivals + rise * horizon).min(MAX_GROWTH * arrivals)
+    } else {
+        arrivals
+    };
+    Some(ArrivalForecast { arrivals, expected: expected.max(arrivals), slope, t_value, horizon })
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Slope {
-    /// Requests a second in a second.
+struct Trend {
+    /// Requests per second squared.
     slope: f64,
-    t: f64,
+    t_value: f64,
 }
 
-/// The slope and its t-value; both 0 where there are too few steps.
-fn slope(steps: &[f64]) -> Slope {
-    if steps.len() < FEWEST {
-        return Slope::default();
+/// Slope of the rate over the steps by least squares, and its t-value. Both are 0 for fewer than [`MIN_STEPS`].
+fn trend(steps: &[f64]) -> Trend {
+    if steps.len() < MIN_STEPS {
+        return Trend::default();
     }
     let n = count(steps.len());
     let at = |i: usize| (count(i) - (n - 1.0) / 2.0) * STEP;
@@ -71,6 +78,6 @@ fn slope(steps: &[f64]) -> Slope {
     let slope = values().map(|(i, y)| at(i) * (y - mean)).sum::<f64>() / spread;
     let residuals: f64 = values().map(|(i, y)| (y - mean - slope * at(i)).powi(2)).sum();
     let error = (residuals / (n - 2.0) / spread).sqrt();
-    let t = if slope == 0.0 { 0.0 } else { (slope / error).clamp(-MOST_T, MOST_T) };
-    if slope.is_finite() && t.is_finite() { Slope { slope, t } } else { Slope::default() }
+    let t_value = if slope == 0.0 { 0.0 } else { (slope / error).clamp(-MAX_T, MAX_T) };
+    if slope.is_finite() && t_value.is_finite() { Trend { slope, t_value } } else { Trend::default() }
 }

@@ -1,9 +1,9 @@
-//! The table of examples of the specification, row by row: thresholds 0.80 / 5 / 0.10 / 3; queue 0, all ready, no HPA,
-//! bounds or kept decision unless said.
+//! Examples of the specification: thresholds 0.80 / 5 / 0.10 / 3. Unless a row says otherwise: queue 0, all replicas ready,
+//! no HPA, no bounds, no earlier decision.
 
 pub(super) const ROWS: &str = "
 example: mean spare .045 | a: 2 kv=.75,.76 | a 2->3 SpareBelowTarget meanSpareKv=0.045
-example: 1 replica would bear 1.0 | a: 2 kv=.50,.50 | a 2->2 NoChange meanSpareKv=0.3
+example: 1 replica would have a load of 1.0 | a: 2 kv=.50,.50 | a 2->2 NoChange meanSpareKv=0.3
 example: 10 replicas, tolerance 0.1 | a: 10 hpa=0.1 kv=.72 | a 10->12 SpareBelowTarget
 example: 9 replicas, tolerance 0.1 | a: 9 hpa=0.1 kv=.72 | a 9->10 SpareBelowTarget
 example: .40 * 10/8 = .50 | a: 10 hpa=0.1 kv=.40 | a 10->8 ScaleDownSafe

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::subject;
+use super::variant_of;
 use crate::decide;
 use crate::snapshot::Mode;
 use crate::tests::generate::any_case;
@@ -12,12 +12,11 @@ proptest! {
     fn targets_stay_within_their_bounds(case in any_case()) {
         for decision in decide(&case).decisions {
             let (target, bounds) = (decision.target(), decision.bounds);
-            let mode = subject(&case, &decision).mode;
-            // What a person paused stays as it was; a model that sleeps is not woken by a minimum; and GPUs that are
-            // not there raise nobody to it.
-            let asleep = decision.model_at_zero && target == 0;
-            let held_back = decision.limited_by.is_some() && target >= decision.current && target < bounds.min;
-            if mode != Mode::Paused && !asleep && !held_back {
+            let mode = variant_of(&case, &decision).mode;
+            // Paused targets stay, a minimum does not wake a model, and missing GPUs prevent a minimum.
+            let is_at_zero = decision.model_at_zero && target == 0;
+            let is_limited = decision.limited_by.is_some() && target >= decision.current && target < bounds.min;
+            if mode != Mode::Paused && !is_at_zero && !is_limited {
                 prop_assert_eq!(bounds.clamp(target), target, "{:?}", decision);
             }
         }
@@ -45,13 +44,13 @@ proptest! {
         case.config.scale_to_zero_default = false;
         let decisions = decide(&case).decisions;
         for model in &case.models {
-            let by_program_alone = model.variants.iter().all(|v| v.mode == Mode::Auto);
-            let awake = model.variants.iter().any(|v| v.current > 0);
+            let is_auto = model.variants.iter().all(|v| v.mode == Mode::Auto);
+            let has_replicas = model.variants.iter().any(|v| v.current > 0);
             let allowed = model.variants.iter().any(|v| v.max != Some(0));
             let of_model = decisions.iter().filter(|d| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id));
-            // The one that is kept may be on a variant that grows for it, which takes a GPU.
+            // The kept replica may need a GPU on another variant.
             let limited = of_model.clone().any(|d| d.limited_by.is_some());
-            if by_program_alone && awake && allowed && !limited {
+            if is_auto && has_replicas && allowed && !limited {
                 prop_assert!(of_model.map(|d| u64::from(d.target())).sum::<u64>() > 0, "{:?}", decisions);
             }
         }

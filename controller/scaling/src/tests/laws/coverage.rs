@@ -1,4 +1,4 @@
-//! The generated snapshots meet every rule, so that no law holds of nothing.
+//! The generated snapshots produce every reason, so that no law is empty.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const CODES: [&str; 34] = [
 ];
 
 #[test]
-fn every_reason_comes_up() {
+fn every_reason_occurs() {
     const CASES: usize = 3000;
     let mut runner = TestRunner::deterministic();
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
@@ -32,16 +32,16 @@ fn every_reason_comes_up() {
                 Warning::SettingsDropped { .. } => "warning SettingsDropped",
                 Warning::AcceleratorNotInInventory { .. } => "warning AcceleratorNotInInventory",
                 Warning::NothingWakesIt { .. } => "warning NothingWakesIt",
-                Warning::SignalLacking { .. } => "warning SignalLacking",
+                Warning::SignalMissing { .. } => "warning SignalMissing",
             };
             *found.entry(kind).or_default() += 1;
         }
     }
     println!("{found:#?}");
     let codes: Vec<&str> = found.keys().copied().filter(|code| !code.starts_with("warning")).collect();
-    let mut want = CODES;
-    want.sort_unstable();
-    assert_eq!(codes, want);
-    // Rare ones must still be met often enough in a law of 10,000 cases.
+    let mut expected = CODES;
+    expected.sort_unstable();
+    assert_eq!(codes, expected);
+    // Rare reasons must occur often enough in a law of 10,000 cases.
     assert!(found.values().all(|times| *times >= 10), "{found:#?}");
 }

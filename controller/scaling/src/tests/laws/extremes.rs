@@ -1,14 +1,14 @@
-//! Whatever a snapshot may hold, nothing that is no finite number gets out of a cycle.
+//! Every figure of an outcome is finite, for every valid snapshot.
 
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use wva_crds::GoDuration;
 
-use super::{same, text};
+use super::{assert_same, text};
 use crate::snapshot::{
-    AnalyzerName, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, Pending, QueueFigures, Remembered,
-    Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
+    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Mode, Model, Pending,
+    QueueFigures, Replica, SaturationEntry, SchedulerQueue, Snapshot, Variant,
 };
 use crate::tests::generate::{Case, figure};
 use crate::units::Amount;
@@ -31,7 +31,7 @@ fn count() -> impl Strategy<Value = u32> {
 }
 
 fn age() -> impl Strategy<Value = GoDuration> {
-    // The longest is what 64 bits of nanoseconds hold, as Go has it.
+    // The longest duration of Go: 64 bits of nanoseconds.
     prop::sample::select(&[0, 60, 601, 9_223_372_036][..]).prop_map(GoDuration::from_secs)
 }
 
@@ -129,7 +129,7 @@ fn extreme_case() -> impl Strategy<Value = Case> {
                 variants,
                 ..Model::default()
             };
-            let of_kind = |k2: &Vec<Amount>| Remembered {
+            let bounds = |k2: &Vec<Amount>| ComputeBounds {
                 namespace: "ns".to_owned(),
                 model_id: "m".to_owned(),
                 accelerator: "H100".to_owned(),
@@ -142,14 +142,14 @@ fn extreme_case() -> impl Strategy<Value = Case> {
                 inventory: stock.map(|limit| [("H100".to_owned(), Inventory { limit, used: 0 })].into()),
                 ..Config::default()
             };
-            let remembered = remembered.first().map(of_kind).into_iter().collect();
+            let remembered = remembered.first().map(bounds).into_iter().collect();
             Case(Snapshot { now: None, config, remembered, models: vec![model], ..Snapshot::default() })
         },
     )
 }
 
-/// A number that is not finite is `null` in JSON, and a word in a sentence.
-pub(super) fn finite(outcome: &Outcome) -> bool {
+/// True if all figures are finite. Others are `null` in JSON, and `inf` or `NaN` in a text.
+pub(super) fn is_finite(outcome: &Outcome) -> bool {
     let figures = outcome.decisions.iter().flat_map(|decision| &decision.steps).all(|step| {
         let step = serde_json::to_value(step).unwrap();
         let whole = |figure: &serde_json::Value| !figure.is_null();
@@ -163,16 +163,16 @@ pub(super) fn finite(outcome: &Outcome) -> bool {
 
 proptest! {
     #[test]
-    fn nothing_infinite_gets_out(case in extreme_case()) {
+    fn figures_are_finite(case in extreme_case()) {
         let outcome = decide(&case);
         prop_assert_eq!(outcome.decisions.len(), case.models[0].variants.len());
-        prop_assert!(finite(&outcome), "{}", text(&outcome));
+        prop_assert!(is_finite(&outcome), "{}", text(&outcome));
     }
 
     #[test]
-    fn what_is_extreme_decides_the_same_from_a_file(case in extreme_case()) {
+    fn extreme_snapshots_decide_the_same_from_a_file(case in extreme_case()) {
         let json = serde_json::to_string(&case.0).unwrap();
         let read = Snapshot::read(&mut serde_json::Deserializer::from_str(&json)).unwrap();
-        same(&decide(&read), &decide(&case))?;
+        assert_same(&decide(&read), &decide(&case))?;
     }
 }

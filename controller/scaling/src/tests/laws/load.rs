@@ -1,4 +1,4 @@
-//! More load never means fewer replicas, and where by rule that ends.
+//! More load never means fewer replicas, and the exceptions of the rules.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,14 +8,14 @@ use crate::snapshot::{AnalyzerName, Mode, QueueFigures, SchedulerQueue, Snapshot
 use crate::tests::fixture::snapshot;
 use crate::tests::generate::{Case, case_of, figure};
 
-/// Two shares each of KV and of queue, and on which side of the thresholds.
+/// Two shares of KV, two shares of the queue, and the side of the thresholds.
 type Loads = Vec<(f64, f64, f64, f64, bool)>;
 
 fn loads() -> impl Strategy<Value = Loads> {
     vec((0.0..1.0_f64, 0.0..1.0_f64, 0.0..1.0_f64, 0.0..1.0_f64, prop::bool::weighted(0.2)), 12)
 }
 
-/// The first model alone with some of its variants, under less and under more load.
+/// The first model with some of its variants, under less and under more load.
 fn pair(
     case: Case,
     variants: usize,
@@ -38,13 +38,13 @@ fn total(snapshot: &Snapshot) -> u64 {
     decide(snapshot).decisions.iter().map(|decision| u64::from(decision.target())).sum()
 }
 
-/// The lesser of two shares, or the greater.
+/// The smaller of two shares, or the greater one.
 fn share(one: f64, other: f64, more: bool) -> f64 {
     if more { one.max(other) } else { one.min(other) }
 }
 
-/// Every replica stays on its side of the thresholds of .8 and 5.
-fn within_the_sides(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
+/// Changes the load without moving a replica across the thresholds of .8 and 5.
+fn within_thresholds(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
     let replicas = snapshot.models.iter_mut().flat_map(|m| &mut m.variants).flat_map(|v| &mut v.replicas);
     for (replica, (kv, other_kv, queue, other_queue, saturated)) in replicas.zip(loads.iter().cycle()) {
         let (kv, queue) = (share(*kv, *other_kv, more), share(*queue, *other_queue, more));
@@ -54,10 +54,9 @@ fn within_the_sides(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
     }
 }
 
-/// Queues and KV rise below the queue's threshold; at a queue that is full KV stays, and the queue rises; and more
-/// waits in the scheduler.
+/// Changes queues and KV below the queue threshold, only the queue of replicas with a full queue, and the scheduler queue.
 fn within_the_queue(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
-    within_the_sides(snapshot, loads, more);
+    within_thresholds(snapshot, loads, more);
     let replicas = snapshot.models.iter_mut().flat_map(|m| &mut m.variants).flat_map(|v| &mut v.replicas);
     for (replica, (kv, _, queue, other_queue, full)) in replicas.zip(loads.iter().cycle()) {
         if *full {
@@ -75,18 +74,18 @@ fn within_the_queue(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
 }
 
 proptest! {
-    /// While no replica crosses a threshold: crossing takes it out of the averages.
+    /// Without crossing a threshold, because that takes a replica out of the means.
     #[test]
-    fn percentages_give_no_fewer_for_more(case in case_of(AnalyzerName::Percentage), loads in loads()) {
-        let (calm, busy) = pair(case, 1, &loads, within_the_sides);
+    fn percentage_targets_do_not_fall_with_load(case in case_of(AnalyzerName::Percentage), loads in loads()) {
+        let (calm, busy) = pair(case, 1, &loads, within_thresholds);
         prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
     }
 
-    /// The same of all variants of a model together, where the load does not choose among them: their HPAs may act on
-    /// steps of different size.
+    /// The sum over the variants, with costs that fix the choice of the variant: their HPAs may act on steps of different
+    /// size.
     #[test]
-    fn percentages_give_no_fewer_to_all_for_more(case in case_of(AnalyzerName::Percentage), loads in loads()) {
-        let (mut calm, mut busy) = pair(case, 3, &loads, within_the_sides);
+    fn the_sum_of_percentage_targets_does_not_fall_with_load(case in case_of(AnalyzerName::Percentage), loads in loads()) {
+        let (mut calm, mut busy) = pair(case, 3, &loads, within_thresholds);
         for snapshot in [&mut calm, &mut busy] {
             snapshot.config.inventory = None;
             for (variant, cost) in snapshot.models[0].variants.iter_mut().zip([7.0, 5.0, 6.0]) {
@@ -96,25 +95,25 @@ proptest! {
         prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
     }
 
-    /// While no queue of a replica becomes full, and where it is full its KV use stays: what a full replica has in use
-    /// is taken for all it can hold, and that may be more than was counted on before.
+    /// Without filling the queue of a replica, and without changing the KV use at a full queue: that use counts as the
+    /// capacity, which may be more than assumed before.
     #[test]
-    fn tokens_give_no_fewer_for_more(case in case_of(AnalyzerName::Token), loads in loads()) {
+    fn token_targets_do_not_fall_with_load(case in case_of(AnalyzerName::Token), loads in loads()) {
         let (calm, busy) = pair(case, 1, &loads, within_the_queue);
         prop_assert!(total(&calm) <= total(&busy), "calm {:?}busy {:?}", Case(calm), Case(busy));
     }
 }
 
 #[test]
-fn where_the_law_ends() {
+fn targets_may_fall_when_a_replica_crosses_a_threshold() {
     let target = |state: &str| decide(&snapshot(state)).decisions[0].target();
     let tokens = "tokens; each blocks=1000 in=512 out=128;";
-    // Percentages: the replica that crosses the line leaves the mean.
+    // Percentage: the replica that crosses the threshold leaves the mean.
     assert_eq!((target("a: 2 kv=.65,.79"), target("a: 2 kv=.65,.80")), (3, 2));
-    // Tokens: the fifth request that waits shows that the replica holds 12,000 tokens, not 5,760.
+    // Token: the fifth waiting request shows a capacity of 12,000 tokens instead of 5,760.
     let waiting = |queue: u32| target(&format!("{tokens} a: 1 kv=.75 queue={queue} args=--max-num-seqs=10"));
     assert_eq!((waiting(4), waiting(5)), (3, 2));
-    // Tokens: at a full queue, twice in use is twice the capacity for the same requests that wait.
+    // Token: at a full queue, twice the use is twice the capacity for the same waiting requests.
     assert_eq!(
         (target(&format!("{tokens} a: 4 kv=.25 queue=5")), target(&format!("{tokens} a: 4 kv=.5 queue=5"))),
         (8, 7)

@@ -1,13 +1,13 @@
-//! The order of a snapshot's lists carries no meaning.
+//! The order of the lists of a snapshot has no meaning.
 
 use proptest::prelude::*;
 
-use super::same;
+use super::assert_same;
 use crate::decide;
 use crate::snapshot::Snapshot;
 use crate::tests::generate::any_case;
 
-/// Brings a list into an order that `seed` gives.
+/// Shuffles a list by a seed.
 fn shuffle<T>(list: &mut [T], seed: &mut u64) {
     for i in (1..list.len()).rev() {
         // Knuth's linear congruential generator.
@@ -34,6 +34,6 @@ fn shuffled(snapshot: &Snapshot, mut seed: u64) -> Snapshot {
 proptest! {
     #[test]
     fn order_does_not_matter(case in any_case(), seed: u64) {
-        same(&decide(&case), &decide(&shuffled(&case, seed)))?;
+        assert_same(&decide(&case), &decide(&shuffled(&case, seed)))?;
     }
 }

@@ -1,4 +1,4 @@
-//! What is only shown changes nothing that is decided, and it is what its analyzer would decide.
+//! A shadow analyzer changes no decision, and its shadow decision is the one that it would take.
 
 use proptest::prelude::*;
 
@@ -10,8 +10,12 @@ fn analyzers() -> impl Strategy<Value = AnalyzerName> {
     prop::sample::select(&[AnalyzerName::Percentage, AnalyzerName::Token, AnalyzerName::Throughput][..])
 }
 
-/// The same with another entry for all models.
-fn with(snapshot: &Snapshot, acting: Option<AnalyzerName>, shadow: Option<AnalyzerName>) -> Snapshot {
+/// The snapshot with other analyzers for all models.
+fn with_analyzers(
+    snapshot: &Snapshot,
+    acting: Option<AnalyzerName>,
+    shadow: Option<AnalyzerName>,
+) -> Snapshot {
     let mut snapshot = snapshot.clone();
     for entry in snapshot.config.saturation.values_mut() {
         entry.analyzer_name = acting.or(entry.analyzer_name);
@@ -26,31 +30,31 @@ fn before_the_mode(steps: &[Step]) -> Vec<Step> {
 
 proptest! {
     #[test]
-    fn what_is_only_shown_changes_nothing_that_is_decided(case in any_case(), shadow in analyzers()) {
+    fn a_shadow_changes_no_decision(case in any_case(), shadow in analyzers()) {
         let plain = decide(&case);
-        let mut beside = decide(&with(&case, None, Some(shadow)));
-        for decision in &mut beside.decisions {
+        let mut shadowed = decide(&with_analyzers(&case, None, Some(shadow)));
+        for decision in &mut shadowed.decisions {
             decision.shadow = None;
         }
-        prop_assert_eq!(plain.decisions, beside.decisions);
-        prop_assert_eq!(plain.next.variants, beside.next.variants);
-        prop_assert_eq!(plain.warnings, beside.warnings);
+        prop_assert_eq!(plain.decisions, shadowed.decisions);
+        prop_assert_eq!(plain.next.variants, shadowed.next.variants);
+        prop_assert_eq!(plain.warnings, shadowed.warnings);
     }
 
-    /// And what it learns is kept, so that it can take over at any moment.
+    /// The shadow analyzer keeps its memory, so that it can take over at any time.
     #[test]
-    fn what_is_shown_is_what_its_analyzer_would_decide(case in any_case(), shadow in analyzers()) {
-        let beside = decide(&with(&case, None, Some(shadow)));
-        let instead = decide(&with(&case, Some(shadow), None));
-        for (beside, instead) in beside.decisions.iter().zip(&instead.decisions) {
-            prop_assert_eq!(beside.shadow.is_some(), beside.analyzer != shadow);
-            if let Some(shown) = &beside.shadow {
-                prop_assert_eq!(&shown.steps, &before_the_mode(&instead.steps));
-                prop_assert_eq!(shown.target(), instead.decided());
+    fn a_shadow_decision_equals_that_of_its_analyzer(case in any_case(), shadow in analyzers()) {
+        let shadowed = decide(&with_analyzers(&case, None, Some(shadow)));
+        let acting = decide(&with_analyzers(&case, Some(shadow), None));
+        for (shadowed, acting) in shadowed.decisions.iter().zip(&acting.decisions) {
+            prop_assert_eq!(shadowed.shadow.is_some(), shadowed.analyzer != shadow);
+            if let Some(shadow) = &shadowed.shadow {
+                prop_assert_eq!(&shadow.steps, &before_the_mode(&acting.steps));
+                prop_assert_eq!(shadow.target(), acting.target_before_mode());
             }
         }
         if shadow == AnalyzerName::Throughput {
-            prop_assert_eq!(beside.next.learned, instead.next.learned);
+            prop_assert_eq!(shadowed.next.learned, acting.next.learned);
         }
     }
 }

@@ -258,7 +258,7 @@ fn with_speculation_tokens_are_counted_and_the_time_of_a_token_is_learnt() {
     let grown = |of: fn(&WorkSample) -> Amount| of(new).get() - of(old).get();
     let each = grown(|w| w.generated_tokens) / grown(|w| w.gaps);
     assert!((each - 4.0).abs() < 0.05, "{each} tokens for each latency that was observed");
-    let times = snapshot.learned[0].known(own).unwrap().times;
+    let times = snapshot.learned[0].speed_estimate(own).unwrap().times;
     let token = times.a.get() / 8.0 + times.b.get();
     assert!((token / (0.01 / 32.0) - 1.0).abs() < 0.2, "{token} s of the engine for a token");
 }

@@ -1,7 +1,7 @@
 //! Consecutive cycles: failing signals, changed maps, and state between cycles.
 
 use wva_scaling::decide;
-use wva_scaling::snapshot::Remembered;
+use wva_scaling::snapshot::ComputeBounds;
 
 use super::*;
 
@@ -146,8 +146,8 @@ async fn a_workload_of_an_undiscovered_kind_is_left_alone() {
 }
 
 /// A bound that the token analyzer observed for a model.
-fn observed(model: &str) -> Remembered {
-    Remembered {
+fn observed(model: &str) -> ComputeBounds {
+    ComputeBounds {
         namespace: "ns".to_owned(),
         model_id: model.to_owned(),
         accelerator: "H100".to_owned(),

@@ -1,21 +1,22 @@
-//! What keeps a variant from a step of several replicas, whichever analyzer asks for it.
+//! Obstacles to steps, shared by the analyzers that take several replicas at once.
 
 use crate::reason::Reason;
 use crate::view::{MetricsGap, ModelView, VariantView};
 
-/// What keeps a variant from growing.
-pub(super) fn obstacle(variant: &VariantView) -> Option<Reason> {
+/// Reason that keeps a variant from growing, if there is one.
+pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     if variant.stuck > 0 {
         return Some(Reason::Stuck { stuck: variant.stuck });
     }
     if let Some(refusal) = variant.refusal() {
         return Some(refusal);
     }
-    variant.bounds.max.filter(|_| variant.room() < variant.step_up()).map(|max| Reason::AtMaximum { max })
+    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.step_up());
+    max.map(|max| Reason::AtMaximum { max })
 }
 
-/// Why a step down is not taken, if so.
-pub(super) fn withheld(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
+/// Reason that keeps a variant from shrinking by `step` replicas, if there is one.
+pub(super) fn shrink_obstacle(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
     match model.metrics_gap() {
         Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
         Some(MetricsGap::Stale { stale }) => Some(Reason::MetricsStale { stale }),

@@ -1,16 +1,17 @@
-//! What is not seen takes no replica away, and percentages move one step at a time.
+//! Missing signals never scale down, and the percentage analyzer moves by one step at a time.
 
 use proptest::prelude::*;
 
-use super::{says, subject};
+use super::{has_reason, variant_of};
 use crate::snapshot::{AnalyzerName, Mode, Model, QueueFigures, SchedulerQueue, Snapshot, Variant};
 use crate::tests::generate::{any_case, case_of};
 use crate::units::{KvUsage, QueueLength};
 use crate::view::smallest_step;
-use crate::{Lacking, Warning, decide};
+use crate::{SignalGaps, Warning, decide};
 
-/// Written anew from the specification: fewer replicas report than are ready, or a sample is older than a minute.
-fn unseen(model: &Model) -> bool {
+/// Independent implementation of the specification: fewer replicas report than are ready, or a sample is older than a
+/// minute.
+fn has_gap(model: &Model) -> bool {
     let minutes = |n: u64| wva_crds::GoDuration::from_secs(60 * n);
     let known = |v: &Variant| {
         v.replicas.iter().filter(|r| (r.kv.is_some() || r.queue.is_some()) && r.age <= minutes(5)).count()
@@ -31,41 +32,41 @@ fn model_of<'a>(snapshot: &'a Snapshot, decision: &crate::Decision) -> &'a Model
 
 proptest! {
     #[test]
-    fn nothing_shrinks_that_is_not_seen(case in any_case()) {
+    fn a_model_with_a_gap_does_not_shrink(case in any_case()) {
         for decision in decide(&case).decisions {
-            // An earlier decision, an upper bound, and what a person set do not rest on samples.
-            let older = says(&decision, &["KeptDecision", "SafetyNet", "AtMaximum", "Paused", "Fixed"]);
-            if unseen(model_of(&case, &decision)) && !older {
+            // Earlier decisions, a maximum and a mode need no samples.
+            let needs_no_samples = has_reason(&decision, &["KeptDecision", "SafetyNet", "AtMaximum", "Paused", "Fixed"]);
+            if has_gap(model_of(&case, &decision)) && !needs_no_samples {
                 prop_assert!(decision.target() >= decision.current, "{:?}", decision);
             }
         }
     }
 
     #[test]
-    fn no_model_goes_to_zero_that_nothing_would_wake(case in any_case()) {
+    fn no_model_scales_to_zero_that_nothing_would_wake(case in any_case()) {
         let found = decide(&case);
-        let mut awake = (*case).clone();
-        for model in &mut awake.models {
+        let mut wakeable = (*case).clone();
+        for model in &mut wakeable.models {
             if model.scheduler_queue == SchedulerQueue::Absent {
                 model.scheduler_queue = SchedulerQueue::Known(QueueFigures::default());
             }
             model.wake_obstacle = None;
         }
-        let awake = decide(&awake).decisions;
-        for (decision, awake) in found.decisions.iter().zip(awake) {
+        let wakeable = decide(&wakeable).decisions;
+        for (decision, wakeable) in found.decisions.iter().zip(wakeable) {
             let model = model_of(&case, decision);
             let blocked = model.wake_obstacle.is_some() || model.scheduler_queue == SchedulerQueue::Absent;
-            prop_assert!(!(blocked && says(decision, &["NoRequests"])), "{:?}", decision);
-            // And none leaves 0 for that.
+            prop_assert!(!(blocked && has_reason(decision, &["NoRequests"])), "{:?}", decision);
+            // The obstacle does not wake a model either.
             if decision.model_at_zero && case.config.inventory.is_none() {
-                prop_assert_eq!(decision.target(), awake.target());
+                prop_assert_eq!(decision.target(), wakeable.target());
             }
         }
     }
 
-    /// And it is said of each variant that counts one.
+    /// A warning counts the replicas of each variant.
     #[test]
-    fn a_signal_that_is_lacking_is_0(case in any_case()) {
+    fn a_missing_signal_counts_as_0_with_a_warning(case in any_case()) {
         let found = decide(&case);
         let mut filled = (*case).clone();
         for replica in filled.models.iter_mut().flat_map(|m| &mut m.variants).flat_map(|v| &mut v.replicas) {
@@ -74,25 +75,25 @@ proptest! {
                 replica.queue = replica.queue.or(Some(QueueLength::default()));
             }
         }
-        let said: u32 = found.warnings.iter().map(|warning| match warning {
-            Warning::SignalLacking { replicas, .. } => *replicas,
+        let warned: u32 = found.warnings.iter().map(|warning| match warning {
+            Warning::SignalMissing { replicas, .. } => *replicas,
             _ => 0,
         }).sum();
-        let lacking: u32 = found.decisions.iter().map(|d| d.lacking.kv + d.lacking.queue).sum();
-        prop_assert_eq!(said, lacking);
+        let missing: u32 = found.decisions.iter().map(|d| d.signal_gaps.kv + d.signal_gaps.queue).sum();
+        prop_assert_eq!(warned, missing);
         let mut same = decide(&filled);
-        for (decision, of) in same.decisions.iter_mut().zip(&found.decisions) {
-            prop_assert_eq!(decision.lacking, Lacking::default());
-            decision.lacking = of.lacking;
+        for (decision, original) in same.decisions.iter_mut().zip(&found.decisions) {
+            prop_assert_eq!(decision.signal_gaps, SignalGaps::default());
+            decision.signal_gaps = original.signal_gaps;
         }
         prop_assert_eq!(same.decisions, found.decisions);
         prop_assert_eq!(same.next, found.next);
     }
 
     #[test]
-    fn percentages_move_by_their_step(case in case_of(AnalyzerName::Percentage)) {
+    fn percentage_analyzer_moves_by_one_step(case in case_of(AnalyzerName::Percentage)) {
         for decision in decide(&case).decisions {
-            let variant = subject(&case, &decision);
+            let variant = variant_of(&case, &decision);
             let tolerance = variant.hpa_tolerance.unwrap_or_default();
             let step = |tolerance: f64| {
                 if variant.hpa_tolerance.is_none() { 1 } else { smallest_step(decision.current, tolerance) }
@@ -107,12 +108,12 @@ proptest! {
             }
             let others = ["KeptDecision", "SafetyNet", "AtMaximum", "AtMinimum", "NoRequests", "Paused", "Fixed"];
             let woken = ["RequestsWaiting", "WakeHold", "MinimumKept"];
-            if !says(&decision, &others) && !says(&decision, &woken) {
+            if !has_reason(&decision, &others) && !has_reason(&decision, &woken) {
                 prop_assert!(decision.target() <= decision.current.saturating_add(up), "{:?}", decision);
                 prop_assert!(decision.target() >= decision.current.saturating_sub(down), "{:?}", decision);
             }
-            if says(&decision, &woken) && variant.mode == Mode::Auto && decision.current == 0 && decision.bounds.min <= 1 {
-                prop_assert!(decision.target() <= 1 || says(&decision, &others), "{:?}", decision);
+            if has_reason(&decision, &woken) && variant.mode == Mode::Auto && decision.current == 0 && decision.bounds.min <= 1 {
+                prop_assert!(decision.target() <= 1 || has_reason(&decision, &others), "{:?}", decision);
             }
         }
     }

@@ -1,32 +1,35 @@
-//! The token analyzer: counts the tokens that are in use or wait against those the replicas hold, and takes as many
-//! steps at once as are lacking or spare. It knows hardware of different size.
+//! The token analyzer: compares the tokens in use or waiting with the capacity of the replicas, and adds or removes several
+//! replicas at once. It supports hardware of different sizes.
 
-mod fill;
+mod optimize;
 
-use super::engine::EngineArgs;
-use super::{Learnt, Observation, Verdict};
+use super::engine_args::EngineArgs;
+use super::{AnalyzerState, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
 use crate::units::{at_least, count, finite};
 use crate::view::{Draft, ModelView, Sample, VariantView};
 
-/// Observations that count, of each kind.
+/// Observations of each kind that count.
 pub(crate) const OBSERVATIONS: usize = 10;
 
-/// A model's tokens, and the capacity of each of its variants.
+/// Tokens of a model, and the capacity of each of its variants.
 pub(super) struct TokenVerdict {
     demand: f64,
     supply: f64,
     anticipated: f64,
-    /// Tokens a replica of each variant holds, in order of the view.
+    /// Capacity of a replica of each variant in tokens, in order of the view.
     per_replica: Vec<f64>,
-    /// Something waits, or may wait, whose size nothing tells, so no replica is taken.
-    unsized_queue: bool,
-    learnt: Learnt,
+    /// True if requests of unknown size wait, or may wait. It forbids scale-down.
+    has_unsized_queue: bool,
+    state: AnalyzerState,
 }
 
-/// Reads the signals of a model.
+/// Analyzes the signals of a model.
+///
+/// # Errors
+/// `NoMetrics` if no replica reports, `NoCapacity` if the capacity of a replica is unknown.
 pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> {
     let samples = || model.variants.iter().flat_map(|v| &v.counted);
     if samples().next().is_none() {
@@ -36,56 +39,57 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     let input = mean(samples().filter_map(|s| s.replica.mean_input).map(f64::from));
     let output = mean(samples().filter_map(|s| s.replica.mean_output).map(f64::from));
     let hit_rate = mean(samples().filter_map(|s| s.replica.prefix_hit_rate).map(f64::from)).unwrap_or(0.0);
-    let mut learnt = Learnt::default();
+    let mut state = AnalyzerState::default();
     let mut demand: f64 = 0.0;
     let engines: Vec<_> = model.variants.iter().map(|v| EngineArgs::parse(&v.variant.engine_args)).collect();
     for (variant, engine) in model.variants.iter().zip(&engines) {
         let mut capacities = Vec::with_capacity(variant.counted.len());
         for sample in &variant.counted {
-            let shape = Shape {
+            let shape = ReplicaShape {
                 capacity: capacity(variant, sample, engine)?,
-                // Its own, else the mean over the replicas that have it, which are all others.
+                // A replica without its own mean uses the mean of the others.
                 input: sample.replica.mean_input.map(f64::from).or(input),
                 output: sample.replica.mean_output.map(f64::from).or(output),
             };
             let in_use = (sample.kv * shape.capacity).round();
             demand = finite(demand + in_use + sample.queue * shape.input.unwrap_or(0.0));
-            capacities.push(effective(model, variant, sample, engine, shape, in_use, &mut learnt.observed));
+            let observed = &mut state.observed;
+            capacities.push(effective_capacity(model, variant, sample, engine, shape, in_use, observed));
         }
-        // What is measured before any replica is ready tells less than what ready ones showed.
+        // Measurements before any replica is ready are less reliable than the remembered capacity.
         let remembered = variant.variant.remembered_capacity.map(f64::from).filter(|_| variant.ready == 0);
-        learnt.capacities.push(remembered.or_else(|| median(capacities)));
+        state.capacities.push(remembered.or_else(|| median(capacities)));
     }
     if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
         let prompts = finite((queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0)));
         demand = finite(demand + prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0));
     }
     let per_replica: Vec<f64> =
-        (0..model.variants.len()).map(|i| per_replica(model, &learnt, &engines, i)).collect();
+        (0..model.variants.len()).map(|i| per_replica(model, &state, &engines, i)).collect();
     let sum = |replicas: fn(&VariantView) -> u32| -> f64 {
         finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
     };
-    let unknown = model.model.scheduler_queue == SchedulerQueue::Unknown;
-    let waits = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
+    let is_unknown = model.model.scheduler_queue == SchedulerQueue::Unknown;
+    let has_waiting = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
     Ok(TokenVerdict {
         demand,
         supply: sum(|v| v.ready),
         anticipated: sum(|v| v.ready.saturating_add(v.pending)),
-        unsized_queue: unknown || (input.is_none() && waits),
+        has_unsized_queue: is_unknown || (input.is_none() && has_waiting),
         per_replica,
-        learnt,
+        state,
     })
 }
 
-/// The size of a replica and of its requests, in tokens.
+/// KV cache size of a replica, and mean input and output of its requests, in tokens.
 #[derive(Clone, Copy)]
-struct Shape {
+struct ReplicaShape {
     capacity: f64,
     input: Option<f64>,
     output: Option<f64>,
 }
 
-/// Tokens of KV cache of one replica: its own figure, else the median of its variant's others, else its arguments'.
+/// KV cache size of a replica in tokens: its own metric, else the median of its variant, else its arguments.
 fn capacity(variant: &VariantView, sample: &Sample, engine: &EngineArgs) -> Result<f64, AnalysisError> {
     let reported = |s: &Sample| {
         Some(s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get())
@@ -97,22 +101,26 @@ fn capacity(variant: &VariantView, sample: &Sample, engine: &EngineArgs) -> Resu
         .ok_or_else(|| AnalysisError::NoCapacity { pod: sample.replica.pod.clone() })
 }
 
-/// What a replica can really hold: the lesser of the memory's bound and the compute's.
-fn effective(
+/// Usable capacity of a replica in tokens: `min(k1, k2)`.
+///
+/// - `k1`, the memory bound: KV cache size times `kvCacheThreshold`.
+/// - `k2`, the compute bound: tokens in use at a full queue, else the mean of earlier observations, else
+///   [`derived_compute_bound`], else `k1`.
+fn effective_capacity(
     model: &ModelView,
     variant: &VariantView,
     sample: &Sample,
     engine: &EngineArgs,
-    shape: Shape,
+    shape: ReplicaShape,
     in_use: f64,
     observed: &mut Vec<Observation>,
 ) -> f64 {
     let k1 = shape.capacity * model.settings.kv_cache_threshold;
     let bucket = shape.output.map(bucket);
-    // Of one that is not known nobody can say what else is like it.
+    // Observations on an unresolved accelerator are not remembered: others of that name may be different hardware.
     let accelerator = variant.variant.accelerator.as_deref();
-    let full = at_least(sample.queue, model.settings.queue_length_threshold) && in_use > 0.0;
-    let k2 = if full {
+    let is_full = at_least(sample.queue, model.settings.queue_length_threshold) && in_use > 0.0;
+    let k2 = if is_full {
         let kind = accelerator.zip(bucket);
         observed.extend(kind.map(|(accelerator, output)| Observation {
             accelerator: accelerator.to_owned(),
@@ -121,31 +129,35 @@ fn effective(
         }));
         in_use
     } else {
-        let remembered =
-            accelerator.zip(bucket).and_then(|(accelerator, output)| remembered(model, accelerator, output));
-        remembered.or_else(|| derived(engine, shape)).unwrap_or(k1)
+        let remembered = accelerator
+            .zip(bucket)
+            .and_then(|(accelerator, output)| mean_observed(model, accelerator, output));
+        remembered.or_else(|| derived_compute_bound(engine, shape)).unwrap_or(k1)
     };
     k1.min(k2)
 }
 
-/// The mean of the last observations of earlier cycles.
-fn remembered(model: &ModelView, accelerator: &str, output: OutputBucket) -> Option<f64> {
-    let of_kind = model.remembered.iter().find(|r| r.accelerator == accelerator && r.output == output)?;
-    let last = of_kind.k2.len().saturating_sub(OBSERVATIONS);
-    mean(of_kind.k2[last..].iter().map(|k2| k2.get()))
+/// Mean of the compute bounds that earlier cycles observed, in tokens.
+fn mean_observed(model: &ModelView, accelerator: &str, output: OutputBucket) -> Option<f64> {
+    let bounds = model.remembered.iter().find(|r| r.accelerator == accelerator && r.output == output)?;
+    let first = bounds.k2.len().saturating_sub(OBSERVATIONS);
+    mean(bounds.k2[first..].iter().map(|k2| k2.get()))
 }
 
-/// The compute bound as the arguments and the requests' shape tell it.
-fn derived(engine: &EngineArgs, shape: Shape) -> Option<f64> {
+/// Compute bound in tokens, derived from the arguments and the request shape: `k2 = n * (I + O / 2)` with
+/// `n = min(B * O / (I + O), S)`. `I` and `O` are the mean input and output tokens, `B` is `--max-num-batched-tokens` and
+/// `S` is `--max-num-seqs`.
+fn derived_compute_bound(engine: &EngineArgs, shape: ReplicaShape) -> Option<f64> {
     let (input, output) = (shape.input.unwrap_or(0.0), shape.output?);
     if input + output <= 0.0 {
         return None;
     }
     let running = (engine.batched_tokens() * output / (input + output)).min(engine.max_seqs);
-    // Requests that generate nothing have no bound of this kind.
+    // Requests without output have no such bound.
     Some(running * (input + output / 2.0)).filter(|k2| *k2 > 0.0)
 }
 
+/// Bucket of the mean output tokens per request.
 fn bucket(output: f64) -> OutputBucket {
     if output < 100.0 {
         OutputBucket::Short
@@ -156,21 +168,21 @@ fn bucket(output: f64) -> OutputBucket {
     }
 }
 
-/// Tokens a replica of a variant holds: as measured now or before, else as a compatible variant's, else as bounded by
-/// its arguments.
-fn per_replica(model: &ModelView, learnt: &Learnt, engines: &[EngineArgs], i: usize) -> f64 {
+/// Capacity of a replica of a variant in tokens: measured now or before, else that of a compatible variant, else
+/// `--max-num-batched-tokens`.
+fn per_replica(model: &ModelView, state: &AnalyzerState, engines: &[EngineArgs], i: usize) -> f64 {
     let known = |i: usize| {
-        learnt.capacities[i].or_else(|| model.variants[i].variant.remembered_capacity.map(f64::from))
+        state.capacities[i].or_else(|| model.variants[i].variant.remembered_capacity.map(f64::from))
     };
     let own = model.variants[i].variant;
     let compatible = || {
         (0..model.variants.len()).filter(|j| *j != i).find_map(|j| {
             let other = model.variants[j].variant;
-            let alike = own.accelerator.is_some()
+            let is_compatible = own.accelerator.is_some()
                 && own.accelerator == other.accelerator
                 && own.gpus_per_replica == other.gpus_per_replica
                 && engines[i] == engines[j];
-            known(j).filter(|_| alike)
+            known(j).filter(|_| is_compatible)
         })
     };
     known(i).or_else(compatible).unwrap_or_else(|| engines[i].batched_tokens())
@@ -181,7 +193,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| finite(sum) / count(n))
 }
 
-/// The middle value; of an even number, the mean of the middle two.
+/// Median; of an even number of values, the mean of the middle two.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -192,12 +204,12 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl TokenVerdict {
-    /// Tokens that are lacking.
+    /// Missing capacity in tokens: `demand / scaleUpThreshold - anticipated`, at least 0.
     fn required(&self, model: &ModelView) -> f64 {
         (finite(self.demand / model.settings.scale_up_threshold) - self.anticipated).max(0.0)
     }
 
-    /// Tokens that are spare.
+    /// Spare capacity in tokens: `supply - demand / scaleDownBoundary`, at least 0.
     fn spare_tokens(&self, model: &ModelView) -> f64 {
         (self.supply - finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
     }
@@ -225,15 +237,15 @@ impl Verdict for TokenVerdict {
         }
     }
 
-    fn propose(&self, model: &ModelView, barred: &[bool], ledger: &Ledger) -> Vec<Draft> {
-        fill::propose(self, model, barred, ledger)
+    fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
+        optimize::propose(self, model, excluded, ledger)
     }
 
     fn order(&self, model: &ModelView) -> Vec<usize> {
-        fill::by_cost_of_capacity(self, model)
+        optimize::by_cost_of_capacity(self, model)
     }
 
-    fn into_learnt(self: Box<Self>) -> Learnt {
-        self.learnt
+    fn into_state(self: Box<Self>) -> AnalyzerState {
+        self.state
     }
 }

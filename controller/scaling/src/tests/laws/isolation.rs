@@ -1,10 +1,10 @@
-//! One model never changes another's targets, but by the GPUs it takes.
+//! A model changes the targets of another one only by taking GPUs.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use crate::limit::key;
+use crate::limit::accelerator_key;
 use crate::snapshot::{Model, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, decide};
@@ -15,18 +15,18 @@ fn decisions_of(snapshot: &Snapshot, model: &Model) -> Vec<Decision> {
 }
 
 fn accelerators(model: &Model) -> BTreeSet<String> {
-    model.variants.iter().filter_map(|v| v.accelerator.as_deref()).map(key).collect()
+    model.variants.iter().filter_map(|v| v.accelerator.as_deref()).map(accelerator_key).collect()
 }
 
-/// The models that compete with the first one for GPUs, with those that compete with them.
+/// Models that compete with the first one for GPUs, directly or through other models.
 fn rivals(models: &[Model]) -> Vec<Model> {
-    let mut wanted = accelerators(&models[0]);
+    let mut competing = accelerators(&models[0]);
     let mut rivals = BTreeSet::from([0]);
-    // Each round adds a model at least, so that as many rounds as models are enough.
+    // Each round adds at least one model, so one round per model is enough.
     for _ in models {
         for (i, model) in models.iter().enumerate() {
-            if !accelerators(model).is_disjoint(&wanted) {
-                wanted.extend(accelerators(model));
+            if !accelerators(model).is_disjoint(&competing) {
+                competing.extend(accelerators(model));
                 rivals.insert(i);
             }
         }
@@ -36,7 +36,7 @@ fn rivals(models: &[Model]) -> Vec<Model> {
 
 proptest! {
     #[test]
-    fn without_an_inventory_each_model_is_alone(case in any_case()) {
+    fn models_are_independent_without_an_inventory(case in any_case()) {
         let mut all = case.0;
         all.config.inventory = None;
         for model in &all.models {
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn with_an_inventory_rivals_alone_matter(case in any_case()) {
+    fn only_rivals_matter_with_an_inventory(case in any_case()) {
         let first = &case.models[0];
         let rivals = Snapshot { models: rivals(&case.models), ..case.0.clone() };
         prop_assert_eq!(decisions_of(&rivals, first), decisions_of(&case, first));

@@ -1,8 +1,8 @@
-//! The same situation once more, with its own result as the last target, changes no decision.
+//! A second cycle with unchanged signals, and the first result as its last target, changes no decision.
 
 use proptest::prelude::*;
 
-use super::says;
+use super::has_reason;
 use crate::snapshot::{AnalyzerName, Mode, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, Outcome, VariantKey, decide};
@@ -10,18 +10,18 @@ use crate::{Decision, Outcome, VariantKey, decide};
 const UP: [&str; 2] = ["SpareBelowTarget", "AllSaturated"];
 const DOWN: [&str; 1] = ["ScaleDownSafe"];
 
-/// The snapshot of a cycle right after, in which nothing has happened yet.
+/// Snapshot of the next cycle without any change of the signals.
 ///
-/// What the token analyzer observed is left out: it bounds the replicas of later cycles that are not full themselves,
-/// so by rule a second cycle may count on less than the first did.
-fn once_more(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
+/// New observations of the token analyzer are left out: they bound the capacity of other replicas, so a second cycle may
+/// count on less capacity.
+fn next_cycle(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
     let mut next = snapshot.clone();
     for model in &mut next.models {
         for variant in &mut model.variants {
             let key = VariantKey { namespace: model.namespace.clone(), name: variant.name.clone() };
             let state = outcome.next.variants[&key];
             variant.desired = Some(state.desired);
-            variant.desired_age = Some(state.age_after(std::time::Duration::ZERO, variant.current));
+            variant.desired_age = Some(state.desired_age_after(std::time::Duration::ZERO, variant.current));
             variant.remembered_capacity = state.capacity.map(crate::tests::generate::figure);
         }
     }
@@ -36,39 +36,39 @@ fn once_more(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
 }
 
 proptest! {
-    /// Where a person holds a variant back, what it would get is not booked, and may be gone the next time.
+    /// In mode `auto` only: other modes book no GPUs, so these may be gone in the second cycle.
     #[test]
-    fn a_model_of_one_variant_stays_with_its_target(case in any_case()) {
+    fn a_single_variant_keeps_its_target(case in any_case()) {
         let mut case = case.0;
         case.models.iter_mut().for_each(|model| model.variants.truncate(1));
         let first = decide(&case);
-        let second = decide(&once_more(&case, &first));
+        let second = decide(&next_cycle(&case, &first));
         for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto) {
             prop_assert_eq!(one.target(), other.target(), "{}{}", crate::trace::render(&first), crate::trace::render(&second));
         }
     }
 
-    /// By rule, a variant whose decision is kept takes no part, so that with percentages the next variant may take the
-    /// next step; but what was decided stays, and whoever joins goes the same way.
+    /// A variant with a held decision takes no step, so with the percentage analyzer the next variant may take one. Earlier
+    /// decisions stay, and the next variant moves in the same direction.
     #[test]
-    fn what_was_decided_stays_while_other_variants_join(case in any_case()) {
+    fn decisions_stay_while_other_variants_join(case in any_case()) {
         let mut case = case.0;
-        // What joins may take GPUs that another model's token analyzer counted on.
+        // A joining variant may take GPUs that the token analyzer of another model counts on.
         case.config.inventory = None;
         let first = decide(&case);
-        let second = decide(&once_more(&case, &first));
+        let second = decide(&next_cycle(&case, &first));
         for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto) {
             let traces = || format!("{}{}", crate::trace::render(&first), crate::trace::render(&second));
-            let by_percentages = one.analyzer == AnalyzerName::Percentage || says(one, &["SignalsMissing"]);
-            if one.target() != one.current || !by_percentages {
+            let is_percentage = one.analyzer == AnalyzerName::Percentage || has_reason(one, &["SignalsMissing"]);
+            if one.target() != one.current || !is_percentage {
                 prop_assert_eq!(one.target(), other.target(), "{}", traces());
             }
             let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&one.namespace, &one.model_id);
-            let went = |codes: &[&str]| first.decisions.iter().filter(of_model).any(|d| says(d, codes));
+            let moved = |codes: &[&str]| first.decisions.iter().filter(of_model).any(|d| has_reason(d, codes));
             if other.target() > one.target() {
-                prop_assert!(says(other, &UP) && !went(&DOWN), "{}", traces());
+                prop_assert!(has_reason(other, &UP) && !moved(&DOWN), "{}", traces());
             } else if other.target() < one.target() {
-                prop_assert!(says(other, &DOWN) && !went(&UP), "{}", traces());
+                prop_assert!(has_reason(other, &DOWN) && !moved(&UP), "{}", traces());
             }
         }
     }

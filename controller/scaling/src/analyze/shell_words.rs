@@ -1,8 +1,8 @@
-//! Words and numbers as a vLLM server's command line has them. An argument of a pod template may be one word, or a
-//! whole script for `sh -c`; both are read as a shell would, but for what only a running shell knows.
+//! Words and numbers of a vLLM command line. An argument of a pod template may be one word or a script for `sh -c`. Both
+//! are split like in a shell, but variables are not expanded.
 
-/// The words of one argument: parted by space and the shell's operators, with quotes taken off and comments left out.
-pub(super) fn words(argument: &str) -> Vec<String> {
+/// Splits one argument at whitespace and shell operators, and removes quotes and comments.
+pub(super) fn split_shell_words(argument: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -10,7 +10,7 @@ pub(super) fn words(argument: &str) -> Vec<String> {
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(open), _) if c == open => quote = None,
-            // A backslash within double quotes stays before most characters; none of them is in a flag we read.
+            // Within double quotes a shell keeps most backslashes; the flags we read contain none.
             (None | Some('"'), '\\') => match chars.next() {
                 Some('\n') | None => {}
                 Some(escaped) => word.get_or_insert_default().push(escaped),
@@ -31,11 +31,12 @@ pub(super) fn words(argument: &str) -> Vec<String> {
     words
 }
 
-/// A whole number above 0. vLLM also takes `8k` (thousands, with a fraction: `25.6k`) and `8K` (of 1024, whole).
-pub(super) fn whole(text: &str) -> Option<f64> {
+/// Parses a whole number above 0. Like vLLM it accepts `8k` (factor 1000, fractions allowed: `25.6k`) and `8K` (factor
+/// 1024, whole).
+pub(super) fn parse_vllm_integer(text: &str) -> Option<f64> {
     let (digits, factor) = match text.char_indices().next_back()? {
-        (at, suffix @ ('k' | 'm' | 'g' | 't')) => (&text[..at], power(1000.0, suffix)),
-        (at, suffix @ ('K' | 'M' | 'G' | 'T')) => (&text[..at], power(1024.0, suffix)),
+        (at, suffix @ ('k' | 'm' | 'g' | 't')) => (&text[..at], power_of_suffix(1000.0, suffix)),
+        (at, suffix @ ('K' | 'M' | 'G' | 'T')) => (&text[..at], power_of_suffix(1024.0, suffix)),
         _ => (text, 1.0),
     };
     let fraction_allowed = text.ends_with(['k', 'm', 'g', 't']);
@@ -45,7 +46,7 @@ pub(super) fn whole(text: &str) -> Option<f64> {
     Some((number * factor).trunc()).filter(|n| *n > 0.0 && n.is_finite())
 }
 
-fn power(base: f64, suffix: char) -> f64 {
+fn power_of_suffix(base: f64, suffix: char) -> f64 {
     base.powi(match suffix.to_ascii_lowercase() {
         'k' => 1,
         'm' => 2,
@@ -59,8 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_falls_into_the_words_a_shell_sees() {
-        for (argument, want) in [
+    fn splits_scripts_like_a_shell() {
+        for (argument, expected) in [
             ("--max-num-seqs=64", &["--max-num-seqs=64"][..]),
             ("", &[]),
             ("exec vllm serve m  --a 1", &["exec", "vllm", "serve", "m", "--a", "1"]),
@@ -75,13 +76,13 @@ mod tests {
             ("{\"a\": 1}", &["{a:", "1}"]),
             ("tail\\", &["tail"]),
         ] {
-            assert_eq!(words(argument), want, "{argument}");
+            assert_eq!(split_shell_words(argument), expected, "{argument}");
         }
     }
 
     #[test]
-    fn numbers_have_the_suffixes_of_vllm() {
-        for (text, want) in [
+    fn parses_suffixes_of_vllm() {
+        for (text, expected) in [
             ("8192", Some(8192.0)),
             ("8k", Some(8000.0)),
             ("25.6k", Some(25_600.0)),
@@ -103,7 +104,7 @@ mod tests {
             ("8kk", None),
             ("1.2.3k", None),
         ] {
-            assert_eq!(whole(text).map(f64::to_bits), want.map(f64::to_bits), "{text}");
+            assert_eq!(parse_vllm_integer(text).map(f64::to_bits), expected.map(f64::to_bits), "{text}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The token analyzer and its optimizer: demand, supply, and who gives or takes how many replicas. A replica holds
-//! 12,800 tokens; a request that waits asks for 512.
+//! The token analyzer: demand, supply, and the choice of variants. A replica holds 12,800 tokens, and a waiting request
+//! needs 512.
 
 pub(super) const ROWS: &str = "
 given: tokens; each blocks=1000 in=512 out=128
@@ -15,21 +15,21 @@ twice the bytes | waiting 10 80000; a: 1 kv=.775 | a 1->4 DemandAboveSupply dema
 the scheduler's queue in requests | waiting 10; a: 1 kv=.775 | a 1->2 DemandAboveSupply demand=18800
 the scheduler's queue without means | waiting 10 400; a: 1 kv=.1 in=- out=- | a 1->1 NoChange demand=1700
 plain means for the scheduler's queue | waiting 10; a: 2 kv=.5 in=100,200 out=30,50 | a 2->2 NoChange demand=17900
-what the prefix cache answers is no demand | waiting 10 40000; a: 1 kv=.775 hit=.5 | a 1->2 DemandAboveSupply demand=18680
+prompts found in the prefix cache are not demand | waiting 10 40000; a: 1 kv=.775 hit=.5 | a 1->2 DemandAboveSupply demand=18680
 the mean of the hit rates that are known | waiting 10 40000; a: 3 kv=.5 hit=.2,.4,- | a 3->3 NoChange demand=32280
-a scheduler that cannot be asked | model schedulerQueue: null; a: 1 kv=.775 | a 1->2 DemandAboveSupply demand=12400
-where a queue cannot be asked, something may wait | model schedulerQueue: null; a: 3 kv=0 | a 3->3 NoChange
-# Supply, and what is on its way.
-what loads is anticipated | a: 6 ready=4 kv=.9 queue=4 | a 6->7 DemandAboveSupply demand=65792 supply=51200 anticipated=76800
+a scheduler queue that is unknown | model schedulerQueue: null; a: 1 kv=.775 | a 1->2 DemandAboveSupply demand=12400
+no scale-down while the scheduler queue is unknown | model schedulerQueue: null; a: 3 kv=0 | a 3->3 NoChange
+# Supply, and pending replicas.
+starting replicas are anticipated | a: 6 ready=4 kv=.9 queue=4 | a 6->7 DemandAboveSupply demand=65792 supply=51200 anticipated=76800
 enough is anticipated | a: 7 ready=4 kv=.9 queue=4 | a 7->7 NoChange required=0
-what is stuck is not anticipated | a: 7 ready=4 pending=11m/starting,11m/starting,11m/starting kv=.9 queue=4 | a 7->7 Stuck anticipated=51200
+stuck replicas are not anticipated | a: 7 ready=4 pending=11m/starting,11m/starting,11m/starting kv=.9 queue=4 | a 7->7 Stuck anticipated=51200
 # Up.
 demand just at the threshold | a: 1 kv=.68 | a 1->1 NoChange demand=10880 required=0
 demand just above it | a: 1 kv=.6801 | a 1->2 DemandAboveSupply demand=10882
 a threshold of its own | tokens scaleUpThreshold: 1; a: 2 kv=.71 queue=2 | a 2->2 NoChange demand=24768
 several at once | a: 4 kv=.9 queue=4 | a 4->7 DemandAboveSupply required=26202.3529
-no decision is kept | a: 4 desired=9 kv=.9 queue=4 | a 4->7 DemandAboveSupply
-and none that would shrink | a: 4 desired=2 kv=.9 queue=4 | a 4->7 DemandAboveSupply
+an earlier scale-up does not hold | a: 4 desired=9 kv=.9 queue=4 | a 4->7 DemandAboveSupply
+an earlier scale-down does not hold | a: 4 desired=2 kv=.9 queue=4 | a 4->7 DemandAboveSupply
 rounded up to what the HPA acts on | a: 20 hpa=.1 kv=.69 | a 20->23 DemandAboveSupply
 more than what the HPA acts on | a: 4 hpa=.1 kv=.9 queue=4 | a 4->7 DemandAboveSupply
 the rest goes to the next | a: 4 cost=10 max=5 kv=.9 queue=4; b: 0 cost=20 capacity=12800 | a 4->5 DemandAboveSupply AtMaximum; b 0->2 DemandAboveSupply
@@ -45,14 +45,14 @@ below its minimum, and it grows | a: 1 min=4 kv=.9 | a 1->4 DemandAboveSupply At
 supply just at the boundary | a: 2 kv=.28 | a 2->1 SupplyAboveDemand demand=8960 spare=12800
 supply just below it | a: 2 kv=.2801 | a 2->2 NoChange demand=8964
 a boundary of its own | tokens scaleDownBoundary: 0.5; a: 2 kv=.28 | a 2->2 NoChange spare=7680
-nothing is asked: the last stays | a: 3 kv=0 | a 3->1 SupplyAboveDemand
-one that is alone stays | a: 1 kv=0 | a 1->1 NoChange
-the dearest first | a: 2 cost=10 kv=.1; b: 2 cost=20 kv=.1 | a 2->1 SupplyAboveDemand; b 2->0 SupplyAboveDemand
+without demand the last one stays | a: 3 kv=0 | a 3->1 SupplyAboveDemand
+a single replica stays | a: 1 kv=0 | a 1->1 NoChange
+the most expensive first | a: 2 cost=10 kv=.1; b: 2 cost=20 kv=.1 | a 2->1 SupplyAboveDemand; b 2->0 SupplyAboveDemand
 equal cost: by name | a: 2 kv=.1; b: 2 kv=.1 | a 2->0 SupplyAboveDemand; b 2->1 SupplyAboveDemand
 down to its minimum, the rest from the next | a: 2 cost=10 kv=.1; b: 2 cost=20 min=1 kv=.1 | a 2->0 SupplyAboveDemand; b 2->1 SupplyAboveDemand
-a dearer one that serves stays while the cheaper one loads | a: 1 ready=0 cost=10; b: 1 cost=20 kv=0 | a 1->1 NoChange; b 1->1 NoChange
+a more expensive one that serves stays while the cheaper one starts | a: 1 ready=0 cost=10; b: 1 cost=20 kv=0 | a 1->1 NoChange; b 1->1 NoChange
 the cheapest is the last | a: 1 cost=10 kv=0; b: 1 cost=20 kv=0 | a 1->1 NoChange; b 1->0 SupplyAboveDemand
-what loads is not taken back | a: 4 ready=2 kv=0 | a 4->2 SupplyAboveDemand
+starting replicas are not removed | a: 4 ready=2 kv=0 | a 4->2 SupplyAboveDemand
 a step the HPA would ignore | a: 20 hpa=.1 kv=.5 | a 20->20 WithinTolerance step=2 tolerance=0.1
 a step the HPA acts on | a: 20 hpa=.1 kv=.45 | a 20->17 SupplyAboveDemand
 a scrape gap | a: 2 cost=10 kv=.1; b: 2 cost=20 pods=1 kv=.1 | a 2->2 ScrapeGap; b 2->2 ScrapeGap ready=4 reporting=3

@@ -1,32 +1,32 @@
-//! What the arguments of a vLLM server say about its capacity. Arguments that are not given have vLLM's defaults.
+//! Arguments of a vLLM server that bound its capacity, with vLLM's defaults.
 
-use super::words::{whole, words};
+use super::shell_words::{parse_vllm_integer, split_shell_words};
 
-/// The arguments that bound a replica. Two replicas on like hardware whose arguments are equal hold as many tokens.
+/// Arguments that bound the capacity of a replica. Replicas with equal arguments on equal hardware have the same capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EngineArgs {
     /// `--num-gpu-blocks-override`.
     blocks_override: Option<f64>,
-    /// `--block-size`, tokens a block holds.
+    /// `--block-size`, tokens per block.
     block_size: f64,
-    /// `--max-num-seqs`, requests that run at once.
+    /// `--max-num-seqs`, concurrent sequences.
     pub(super) max_seqs: f64,
     max_batched_tokens: Option<f64>,
     max_model_len: Option<f64>,
     chunked_prefill: bool,
     v1: bool,
-    // No formula has these; they tell whether two variants are alike.
+    // No formula uses the following; they only decide whether two variants are compatible.
     gpu_memory_utilization: f64,
     kv_cache_dtype: String,
     tensor_parallel_size: f64,
     enforce_eager: bool,
 }
 
-/// Of the words of a vLLM server's command, arguments and environment those that bound its capacity, in one spelling;
-/// what has vLLM's default is left out, and so is all else: keys and tokens among them are nobody's business.
+/// Extracts the capacity arguments from the command, arguments and environment of a vLLM server, in one spelling and
+/// without defaults. All other words are dropped, because they may contain secrets.
 #[must_use]
 pub fn engine_arguments(words: &[String]) -> Vec<String> {
-    EngineArgs::parse(words).words()
+    EngineArgs::parse(words).to_words()
 }
 
 impl Default for EngineArgs {
@@ -49,11 +49,11 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Reads words as a pod template gives them: `--k v`, `--k=v`, `-` and `_` alike, whole command lines as `sh -c`
-    /// takes them, and `VLLM_USE_V1=0`. What it does not know it passes over; of one flag given twice the last counts.
+    /// Parses the words of a pod template: `--k v`, `--k=v`, `-` for `_`, scripts of `sh -c`, and `VLLM_USE_V1=0`. Unknown
+    /// flags are ignored. The last of several equal flags counts.
     pub(super) fn parse(args: &[String]) -> Self {
         let mut engine = Self::default();
-        let words: Vec<String> = args.iter().flat_map(|arg| words(arg)).collect();
+        let words: Vec<String> = args.iter().flat_map(|arg| split_shell_words(arg)).collect();
         for (i, word) in words.iter().enumerate() {
             if let Some(value) = word.strip_prefix("VLLM_USE_V1=") {
                 engine.v1 = value != "0";
@@ -68,10 +68,10 @@ impl EngineArgs {
         engine
     }
 
-    /// Takes over one flag. A value that vLLM would refuse changes nothing.
+    /// Sets one flag. Values that vLLM rejects are ignored.
     fn set(&mut self, name: &str, value: Option<&str>) {
-        let number = || value.and_then(whole);
-        // A switch may stand alone: then the next word is another flag, or a path.
+        let number = || value.and_then(parse_vllm_integer);
+        // A switch may have no value; then the next word is another flag or a path.
         let on = !value.is_some_and(|v| v.eq_ignore_ascii_case("false"));
         match name {
             "num-gpu-blocks-override" => self.blocks_override = number().or(self.blocks_override),
@@ -100,24 +100,24 @@ impl EngineArgs {
         }
     }
 
-    /// The arguments that differ from vLLM's defaults, in one spelling. Reading them gives the same again.
-    fn words(&self) -> Vec<String> {
-        let plain = Self::default();
+    /// Arguments that differ from vLLM's defaults, in one spelling. [`Self::parse`] reads them back.
+    fn to_words(&self) -> Vec<String> {
+        let default = Self::default();
         let number = |flag: &str, value: Option<f64>, default: Option<f64>| {
             value.filter(|_| value != default).map(|v| format!("--{flag}={v}"))
         };
         let switch = |word: &str, on: bool| on.then(|| word.to_owned());
-        let of = |flag: &str, value: f64, default: f64| number(flag, Some(value), Some(default));
+        let required = |flag: &str, value: f64, default: f64| number(flag, Some(value), Some(default));
         let dtype = self.kv_cache_dtype.clone();
         [
             number("num-gpu-blocks-override", self.blocks_override, None),
-            of("block-size", self.block_size, plain.block_size),
-            of("max-num-seqs", self.max_seqs, plain.max_seqs),
+            required("block-size", self.block_size, default.block_size),
+            required("max-num-seqs", self.max_seqs, default.max_seqs),
             number("max-num-batched-tokens", self.max_batched_tokens, None),
             number("max-model-len", self.max_model_len, None),
-            of("gpu-memory-utilization", self.gpu_memory_utilization, plain.gpu_memory_utilization),
-            of("tensor-parallel-size", self.tensor_parallel_size, plain.tensor_parallel_size),
-            Some(dtype).filter(|d| *d != plain.kv_cache_dtype).map(|d| format!("--kv-cache-dtype={d}")),
+            required("gpu-memory-utilization", self.gpu_memory_utilization, default.gpu_memory_utilization),
+            required("tensor-parallel-size", self.tensor_parallel_size, default.tensor_parallel_size),
+            Some(dtype).filter(|d| *d != default.kv_cache_dtype).map(|d| format!("--kv-cache-dtype={d}")),
             switch("--enable-chunked-prefill", self.chunked_prefill),
             switch("--enforce-eager", self.enforce_eager),
             switch("VLLM_USE_V1=0", !self.v1),
@@ -127,7 +127,7 @@ impl EngineArgs {
         .collect()
     }
 
-    /// Most tokens of one step of the engine.
+    /// `--max-num-batched-tokens`: most tokens of an engine step. Without the flag: vLLM's default for the engine version.
     pub(super) fn batched_tokens(&self) -> f64 {
         self.max_batched_tokens.unwrap_or(match (self.v1, self.chunked_prefill) {
             (true, _) => 8192.0,
@@ -136,7 +136,7 @@ impl EngineArgs {
         })
     }
 
-    /// Tokens of KV cache, where the arguments set them.
+    /// KV cache size in tokens, if `--num-gpu-blocks-override` sets it.
     pub(super) fn kv_tokens(&self) -> Option<f64> {
         self.blocks_override.map(|blocks| blocks * self.block_size)
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_every_spelling() {
+    fn parses_every_spelling() {
         check(&[], 8192.0, 256.0, None);
         check(&["--max-num-seqs=64", "--max_num_batched_tokens", "4096"], 4096.0, 64.0, None);
         check(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_a_shell_would_run() {
+    fn parses_shell_scripts() {
         check(&["VLLM_USE_V1=0 exec vllm serve m --max-model-len=4096"], 4096.0, 256.0, None);
         check(&["export VLLM_USE_V1=\"0\"; vllm serve m --max-model-len '4096'"], 4096.0, 256.0, None);
         check(&["vllm serve \"my model\" --max-num-seqs=\"64\""], 8192.0, 64.0, None);
@@ -195,28 +195,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_down_means_the_same_and_tells_no_secret() {
+    fn normalized_words_are_equivalent_and_contain_no_secret() {
         let script = "export HF_TOKEN=secret VLLM_USE_V1=0; vllm serve m --api-key secret --max_num_seqs 64 \
                       --num-gpu-blocks-override=1000 --block-size 32 --max-num-batched-tokens=8k --max-model-len 4096 \
                       -tp 2 --gpu-memory-utilization .85 --kv-cache-dtype fp8 --enforce-eager \
                       --enable-chunked-prefill True";
         let words = engine_arguments(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
-        let want = [
+        let expected = [
             "--num-gpu-blocks-override=1000", "--block-size=32", "--max-num-seqs=64",
             "--max-num-batched-tokens=8000", "--max-model-len=4096", "--gpu-memory-utilization=0.85",
             "--tensor-parallel-size=2", "--kv-cache-dtype=fp8", "--enable-chunked-prefill",
             "--enforce-eager", "VLLM_USE_V1=0",
         ];
-        assert_eq!(words, want);
+        assert_eq!(words, expected);
         assert_eq!(EngineArgs::parse(&words), EngineArgs::parse(&[script.to_owned()]));
         assert_eq!(engine_arguments(&words), words);
         assert_eq!(engine_arguments(&["--max-num-seqs=256".to_owned()]), [""; 0]);
         let odd = engine_arguments(&["--kv-cache-dtype".to_owned(), "'fp8 --max-num-seqs=1'".to_owned()]);
-        assert_eq!(odd, [""; 0], "no name of a type");
+        assert_eq!(odd, [""; 0], "not the name of a type");
     }
 
     #[test]
-    fn arguments_are_alike_that_mean_the_same() {
+    fn equivalent_arguments_are_equal() {
         let parse = |text: &str| EngineArgs::parse(&[text.to_owned()]);
         for (one, other) in [
             ("", "--block-size 16 --kv-cache-dtype auto --gpu-memory-utilization=0.90 --port 8000"),

@@ -1,0 +1,53 @@
+//! Analysis by role. If pods serve only a part of a request, the variants of each role are analyzed by themselves: idle
+//! decode pods cannot replace saturated prefill pods.
+
+use std::collections::BTreeMap;
+
+use super::Verdict;
+use crate::limit::Ledger;
+use crate::view::{Draft, ModelView};
+
+/// Verdict on one role.
+struct RoleVerdict {
+    /// Indices of its variants in the view of the model.
+    variants: Vec<usize>,
+    verdict: Box<dyn Verdict>,
+}
+
+/// Verdicts on all roles of a model.
+pub(super) struct RoleVerdicts(Vec<RoleVerdict>);
+
+/// Runs `analyze_role` on the variants of each role.
+pub(super) fn analyze(
+    model: &ModelView,
+    analyze_role: impl Fn(&ModelView) -> Box<dyn Verdict>,
+) -> RoleVerdicts {
+    let mut roles: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+    for (i, view) in model.variants.iter().enumerate() {
+        roles.entry(view.variant.role).or_default().push(i);
+    }
+    let verdict = |variants: Vec<usize>| {
+        let verdict = analyze_role(&model.subset(&variants));
+        RoleVerdict { variants, verdict }
+    };
+    RoleVerdicts(roles.into_values().map(verdict).collect())
+}
+
+impl Verdict for RoleVerdicts {
+    /// Spare capacity of the role with the least.
+    fn spare(&self) -> f64 {
+        self.0.iter().map(|role| role.verdict.spare()).fold(f64::INFINITY, f64::min)
+    }
+
+    fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
+        let mut drafts: Vec<Draft> = model.variants.iter().map(|v| Draft::new(v.current)).collect();
+        for RoleVerdict { variants, verdict } in &self.0 {
+            let excluded: Vec<bool> = variants.iter().map(|i| excluded[*i]).collect();
+            let proposed = verdict.propose(&model.subset(variants), &excluded, ledger);
+            for (i, draft) in variants.iter().zip(proposed) {
+                drafts[*i] = draft;
+            }
+        }
+        drafts
+    }
+}

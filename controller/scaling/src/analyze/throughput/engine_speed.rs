@@ -1,0 +1,122 @@
+//! Throughput of a replica of each variant, from the learned step times of its engine.
+
+use super::arrivals;
+use super::capacity::{self, ConcurrencyLimits, RequestShape};
+use super::learning::{self, Times};
+use crate::analyze::engine_args::EngineArgs;
+use crate::snapshot::ThroughputMemory;
+use crate::units::{count, finite};
+use crate::view::{ModelView, Sample, VariantView};
+
+/// Share of the total throughput up to which a variant does not bound the concurrency of the others.
+const SMALL_SHARE: f64 = 0.1;
+
+/// Speed of the engine of a variant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EngineSpeed {
+    pub(super) times: Times,
+    pub(super) samples: f64,
+    /// Planned concurrent sequences.
+    pub(super) running: f64,
+    /// Engine time of a request, seconds.
+    pub(super) work: f64,
+    /// Inter-token gap, seconds.
+    pub(super) token_gap: f64,
+    /// Time to first token without queueing, seconds.
+    pub(super) time_to_first_token: f64,
+}
+
+/// Speed of the engine of each variant. The smallest concurrency of the fleet applies to all variants, because requests are
+/// spread evenly over replicas. Variants with a small share of the total throughput do not count: a small card says
+/// nothing about large ones.
+pub(super) fn engine_speeds(
+    model: &ModelView,
+    memory: &ThroughputMemory,
+    curves: &[usize],
+    shape: RequestShape,
+) -> Vec<EngineSpeed> {
+    let itl = model.settings.throughput.itl_slo.map(|ms| ms / 1000.0);
+    let each: Vec<(Times, f64)> = model
+        .variants
+        .iter()
+        .zip(curves)
+        .map(|(view, curve)| {
+            let times = learning::fitted_times(&memory.curves[*curve]);
+            let args = EngineArgs::parse(&view.variant.engine_args);
+            let limits =
+                ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs, itl };
+            (times, capacity::concurrency(times, shape, limits))
+        })
+        .collect();
+    let throughput = |(engine, view): (&(Times, f64), &VariantView)| {
+        let (times, running) = *engine;
+        f64::from(view.current) / capacity::work(times, shape, running).max(f64::MIN_POSITIVE)
+    };
+    let total: f64 = each.iter().zip(&model.variants).map(throughput).sum();
+    let serving = each.iter().zip(&model.variants).filter(|engine| throughput(*engine) > SMALL_SHARE * total);
+    let least = serving.map(|((_, running), _)| *running).fold(f64::INFINITY, f64::min);
+    let speed = |((times, running), curve): ((Times, f64), &usize)| {
+        let running = running.min(least);
+        EngineSpeed {
+            times,
+            samples: memory.curves[*curve].samples.get(),
+            running,
+            work: capacity::work(times, shape, running),
+            token_gap: capacity::token_gap(times, shape, running),
+            time_to_first_token: capacity::time_to_first_token(times, shape, running),
+        }
+    };
+    each.into_iter().zip(curves).map(speed).collect()
+}
+
+/// KV cache size of a replica in tokens: the smallest that a replica reports, else that of the arguments.
+fn kv_tokens(view: &VariantView, args: &EngineArgs) -> Option<f64> {
+    let reported = |s: &Sample| Some(s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get());
+    let each = view.counted.iter().filter_map(reported).filter(|t| *t > 0.0 && t.is_finite());
+    each.min_by(f64::total_cmp).or_else(|| args.kv_tokens())
+}
+
+/// Throughput of a replica of each variant, requests per second: `utilization * engines / work`, with the loosening of old
+/// curves. A variant without a learned curve is assumed proportional to its cost, relative to the cheapest variant of
+/// `learned`. While replicas are saturated, the observed throughput bounds the fitted one, but not below half of it.
+pub(super) fn replica_throughputs(
+    model: &ModelView,
+    memory: &ThroughputMemory,
+    curves: &[usize],
+    engines: &[EngineSpeed],
+    learned: &[usize],
+    saturated: bool,
+    shape: RequestShape,
+) -> Vec<f64> {
+    let fitted = |i: usize| {
+        let loosening = learning::loosening(&memory.curves[curves[i]]);
+        let engine = model.settings.throughput.planned_utilization() * loosening
+            / engines[i].work.max(f64::MIN_POSITIVE);
+        let fitted = finite(engines_per_replica(&model.variants[i]) * engine);
+        let observed = saturated.then(|| observed_throughput(&model.variants[i], memory, shape)).flatten();
+        observed.map_or(fitted, |observed| fitted.min(observed.max(fitted / 2.0)))
+    };
+    let by_cost = |i: usize| {
+        let cheapest = *learned.first()?;
+        let ratio = model.variants[i].cost() / model.variants[cheapest].cost();
+        Some(fitted(cheapest) * ratio).filter(|t| t.is_finite() && *t > 0.0)
+    };
+    let throughput =
+        |i: usize| if learned.contains(&i) { fitted(i) } else { by_cost(i).unwrap_or_else(|| fitted(i)) };
+    (0..model.variants.len()).map(|i| throughput(i).max(f64::MIN_POSITIVE)).collect()
+}
+
+/// Engines of a replica of a variant: the maximum, because a replica reports fewer while some of them start.
+pub(super) fn engines_per_replica(view: &VariantView) -> f64 {
+    view.counted.iter().map(|s| arrivals::engines(s.replica)).fold(1.0, f64::max)
+}
+
+/// Observed throughput of a replica of a variant by its generated tokens, requests per second.
+fn observed_throughput(view: &VariantView, memory: &ThroughputMemory, shape: RequestShape) -> Option<f64> {
+    let rate = |s: &Sample| {
+        let i = memory.pods.binary_search_by(|p| p.pod.as_str().cmp(&s.replica.pod)).ok()?;
+        memory.pods.get(i).filter(|p| p.steps > 1).map(|p| p.token_rate.get())
+    };
+    let rates: Vec<f64> = view.counted.iter().filter_map(rate).collect();
+    (!rates.is_empty()).then(|| finite(rates.iter().sum()) / count(rates.len()) / shape.output)
+}

@@ -1,0 +1,199 @@
+//! Targets of the throughput analyzer: variants with the cheapest throughput grow first, the most expensive ones shrink
+//! first. Every cycle starts from the current replicas, including pending ones.
+
+use super::ThroughputVerdict;
+use crate::Stage;
+use crate::analyze::Verdict;
+use crate::analyze::step_limits::{growth_obstacle, shrink_obstacle};
+use crate::limit::{Ledger, is_limited};
+use crate::reason::{Flow, Reason};
+use crate::units::{amount, below, finite, whole};
+use crate::view::{Draft, ModelView};
+
+/// Smallest missing throughput, requests per second: one replica covers it.
+const MIN_MISSING: f64 = 1e-6;
+
+/// Spare throughput, requests per second.
+#[derive(Clone, Copy)]
+struct Spare {
+    /// Beyond the present demand.
+    now: f64,
+    /// Beyond the peak of the hold time.
+    held: f64,
+}
+
+/// Replicas to remove from a variant.
+#[derive(Clone, Copy)]
+struct Removed {
+    /// Without the hold of earlier peaks.
+    without_hold: u32,
+    /// With it: the step that is taken.
+    with_hold: u32,
+}
+
+impl Verdict for ThroughputVerdict {
+    fn spare(&self) -> f64 {
+        if self.supply > 0.0 {
+            (self.supply - self.demand) / self.supply
+        } else if self.demand > 0.0 {
+            f64::NEG_INFINITY
+        } else {
+            0.0
+        }
+    }
+
+    fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
+        let mut drafts: Vec<Draft> = model.variants.iter().map(|v| Draft::new(v.current)).collect();
+        if below(self.supply, self.demand) || self.is_overloaded {
+            self.grow(model, excluded, ledger, &mut drafts);
+        } else if let Some(held) = self.held {
+            self.shrink(model, held, &mut drafts);
+        }
+        for (i, draft) in drafts.iter_mut().enumerate().filter(|(_, d)| d.steps.is_empty()) {
+            draft.note(Stage::Analyze, self.unchanged_reason(i));
+        }
+        drafts
+    }
+
+    fn order(&self, model: &ModelView) -> Vec<usize> {
+        // Rounded, so that the last bit does not decide between equal prices.
+        let cost = |i: usize| model.variants[i].cost();
+        let price = |i: usize| amount(cost(i) / self.per_replica[i]).get();
+        let mut order: Vec<usize> = (0..model.variants.len()).collect();
+        // Unlearned variants have the price of a learned one by assumption: then the cheaper replica comes first. The sort
+        // is stable, and the variants are sorted by name.
+        order.sort_by(|a, b| price(*a).total_cmp(&price(*b)).then(cost(*a).total_cmp(&cost(*b))));
+        order
+    }
+}
+
+impl ThroughputVerdict {
+    fn grow(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
+        let mut missing = self.demand - self.supply;
+        if self.is_overloaded {
+            // The saturated replicas are not enough, even if the fitted throughput says so.
+            missing = missing.max(MIN_MISSING);
+        }
+        let mut ledger = ledger.clone();
+        for i in self.order(model) {
+            let variant = &model.variants[i];
+            if !below(0.0, missing) || excluded[i] {
+                continue;
+            }
+            if let Some(reason) = growth_obstacle(variant) {
+                drafts[i].note(Stage::Analyze, reason);
+                continue;
+            }
+            // The tolerance keeps a quotient of 2.0000000001 at 2.
+            let requested = whole((missing / self.per_replica[i] - 1e-9).ceil()).max(variant.step_up());
+            let after = variant.current.saturating_add(requested);
+            drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
+            // Outside mode `auto` the variant adds nothing, so the next one grows too.
+            if !variant.is_auto() {
+                continue;
+            }
+            // Later stages cut the step to the maximum and to the free GPUs; the next variant gets the rest.
+            let mut granted = requested.min(variant.headroom());
+            if is_limited(model) {
+                granted = variant.grantable(granted, ledger.fits(variant));
+                ledger.book(variant, granted);
+            }
+            missing -= f64::from(granted) * self.per_replica[i];
+        }
+    }
+
+    /// Reason for growth: the first of arrivals, trend, warm spare and backlog that exceeds the supply.
+    fn growth_reason(&self, i: usize) -> Reason {
+        let flow = Box::new(self.flow(i));
+        if !self.is_learned {
+            return Reason::NotLearnt { flow };
+        }
+        let forecast = &self.forecast;
+        if below(self.supply, forecast.arrivals) {
+            Reason::ArrivalsAboveCapacity { flow }
+        } else if below(self.supply, forecast.expected) {
+            Reason::TrendAhead { flow }
+        } else if below(self.supply, forecast.expected + self.warm_spare) {
+            Reason::WarmSpare { flow }
+        } else {
+            Reason::Backlog { flow }
+        }
+    }
+
+    fn shrink(&self, model: &ModelView, held: f64, drafts: &mut [Draft]) {
+        let mut spare = Spare { now: self.supply - self.demand, held: self.supply - held.max(self.demand) };
+        let mut order = self.order(model);
+        order.reverse();
+        for i in order {
+            let removed = self.shrink_variant(model, i, spare, drafts);
+            if model.variants[i].is_auto() {
+                spare.now -= f64::from(removed.without_hold) * self.per_replica[i];
+                spare.held -= f64::from(removed.with_hold) * self.per_replica[i];
+            }
+        }
+    }
+
+    /// Removes replicas of a variant up to the spare throughput, or notes the obstacle.
+    fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removed {
+        let variant = &model.variants[i];
+        // A starting replica serves no request, so it does not count as the remaining one.
+        let serves = |(j, draft): (usize, &Draft)| {
+            let other = &model.variants[j];
+            j != i && other.replicas_after(draft.target()).min(other.ready) > 0
+        };
+        let is_last = !drafts.iter().enumerate().any(serves);
+        let floor = variant.bounds.min.max(u32::from(is_last));
+        let removable = variant.current.saturating_sub(floor).min(variant.ready);
+        let fits = |spare: f64| whole((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
+        let removed = Removed { without_hold: fits(spare.now), with_hold: fits(spare.held) };
+        if removed.with_hold == 0 {
+            if removed.without_hold > 0 {
+                let held = finite(self.held.unwrap_or_default() / self.per_replica[i]);
+                let flow = Box::new(self.flow(i));
+                drafts[i].note(Stage::Analyze, Reason::HeldPeak { held, flow });
+            }
+            return removed;
+        }
+        if let Some(reason) = shrink_obstacle(model, variant, removed.with_hold) {
+            drafts[i].note(Stage::Analyze, reason);
+            return Removed { with_hold: 0, ..removed };
+        }
+        let reason = Reason::CapacityAboveNeed { flow: Box::new(self.flow(i)) };
+        drafts[i].push(Stage::Analyze, variant.current - removed.with_hold, reason);
+        removed
+    }
+
+    fn unchanged_reason(&self, i: usize) -> Reason {
+        let flow = Box::new(self.flow(i));
+        if self.is_learned {
+            Reason::NoChange { load: None, tokens: None, flow: Some(flow) }
+        } else {
+            Reason::NotLearnt { flow }
+        }
+    }
+
+    fn flow(&self, i: usize) -> Flow {
+        let (forecast, engine, throughput) = (&self.forecast, &self.engines[i], self.per_replica[i]);
+        let first_token = engine.time_to_first_token + self.waiting_time;
+        let needed = if self.is_learned { forecast.expected } else { self.demand };
+        Flow {
+            arrivals: forecast.arrivals,
+            forecast: forecast.expected,
+            slope: forecast.slope,
+            slope_t: forecast.t_value,
+            horizon_seconds: forecast.horizon,
+            a: engine.times.a,
+            b: engine.times.b,
+            c: engine.times.c,
+            samples: engine.samples,
+            running: engine.running,
+            itl_ms: finite(1000.0 * engine.token_gap),
+            work: engine.work,
+            throughput: if self.is_learned { throughput } else { 0.0 },
+            ttft_ms: if self.is_learned { finite(1000.0 * first_token) } else { 0.0 },
+            ttft_slo_ms: self.ttft_slo,
+            need: finite(needed / throughput),
+            backlog: finite(self.backlog / throughput),
+        }
+    }
+}
