@@ -117,7 +117,7 @@ fn parse(c: &mut Criterion) {
     let mut group = c.benchmark_group("4,000 series");
     group.bench_function("as they arrive", |b| b.iter(|| rows(black_box(&*body)).unwrap()));
     group.bench_function("whole", |b| {
-        b.iter(|| serde_json::from_slice::<WholeAnswer>(black_box(&body)).unwrap())
+        b.iter(|| serde_json::from_slice::<WholeAnswer>(black_box(&body)).unwrap());
     });
     group.finish();
 }

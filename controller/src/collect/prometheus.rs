@@ -207,7 +207,7 @@ impl Prometheus {
         let attempts = async {
             match self.attempt(session, expression, sink()).await {
                 Err(QueryError::Unreachable { has_begun: false, .. }) => {
-                    tokio::time::sleep(pause()).await;
+                    tokio::time::sleep(retry_pause()).await;
                     self.attempt(session, expression, sink()).await
                 }
                 other => other,
@@ -253,7 +253,7 @@ impl Prometheus {
         // The reader ends when the sender is dropped.
         let reader = tokio::task::spawn_blocking(move || {
             let mut sink = sink;
-            answer::read(Body::new(chunks), &mut sink).map(|outline| (sink, outline))
+            answer::read(Body::new(chunks), &mut sink).map(|summary| (sink, summary))
         });
         let is_within_limit = forward(response, sender, self.limit).await;
         let read = reader.await.map_err(|e| unreadable(e.to_string(), false))?;
@@ -261,12 +261,12 @@ impl Prometheus {
         if !is_within_limit.map_err(|e| self.unreachable(e, true))? {
             return Err(QueryError::TooLong { url: url(), limit: self.limit });
         }
-        let (sink, outline) = read.map_err(|e| unreadable(e.to_string(), e.is_data()))?;
-        if outline.status != "success" || !outline.has_data {
-            let error = first_line(outline.error.as_bytes());
-            return Err(unreadable(format!("status {:?} without data {error}", outline.status), true));
+        let (sink, summary) = read.map_err(|e| unreadable(e.to_string(), e.is_data()))?;
+        if summary.status != "success" || !summary.has_data {
+            let error = first_line(summary.error.as_bytes());
+            return Err(unreadable(format!("status {:?} without data {error}", summary.status), true));
         }
-        Ok((sink, outline.partial.map(|text| first_line(text.as_bytes()))))
+        Ok((sink, summary.partial.map(|text| first_line(text.as_bytes()))))
     }
 
     /// Reads the error of an answer other than 200.
@@ -305,7 +305,7 @@ async fn forward(
 }
 
 /// A random pause, so that several clients do not retry together.
-fn pause() -> Duration {
+fn retry_pause() -> Duration {
     let random = u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default();
     SHORTEST_PAUSE + PAUSE_JITTER.mul_f64(f64::from(random) / 65536.0)
 }

@@ -160,7 +160,7 @@ impl Samples {
                 None => Some(&0.0),
             };
             let reported = reported.and_then(|age| Duration::try_from_secs_f64(age.max(0.0)).ok());
-            let Some(slot) = self.loads.entry(key).or_default().slot(signal) else { continue };
+            let Some(slot) = self.loads.entry(key).or_default().field_mut(signal) else { continue };
             let at = match (reported, &slot) {
                 (Some(age), _) => now.checked_sub(age).unwrap_or(now),
                 (None, Some(before)) => before.at.max(oldest),

@@ -113,12 +113,12 @@ impl Query {
         let select = Selector::new(scope, extra);
         let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
         match self {
-            Self::KvUsage => worst(&format!("max_over_time({}[1m])", select.metric(kv))),
-            Self::Queue => worst(&format!("max_over_time({}[1m])", select.metric(queue))),
+            Self::KvUsage => max_by_pod(&format!("max_over_time({}[1m])", select.metric(kv))),
+            Self::Queue => max_by_pod(&format!("max_over_time({}[1m])", select.metric(queue))),
             Self::SampleAge => any_signal(&[("kv", select.age(kv)), ("queue", select.age(queue))]),
             Self::Running => {
                 let running = "vllm:num_requests_running";
-                let [now, waiting] = [running, queue].map(|metric| sum(&select.metric(metric)));
+                let [now, waiting] = [running, queue].map(|metric| sum_by_pod(&select.metric(metric)));
                 any_signal(&[("running", now), ("waiting", waiting), ("age", select.age(running))])
             }
             Self::CacheConfig => {
@@ -232,12 +232,12 @@ impl Selector {
 
     /// Age of the newest scrape of each engine. An older duplicate may be of a Prometheus replica that has stopped.
     fn age(&self, metric: &str) -> String {
-        worst(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.metric(metric)))
+        max_by_pod(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.metric(metric)))
     }
 
     /// Mean of a histogram over all requests of a pod's engines.
     fn mean(&self, metric: &str) -> String {
-        let [total, count] = ["sum", "count"].map(|part| sum(&self.rate(&format!("{metric}_{part}"))));
+        let [total, count] = ["sum", "count"].map(|part| sum_by_pod(&self.rate(&format!("{metric}_{part}"))));
         format!("{total} / {count}")
     }
 
@@ -253,7 +253,7 @@ impl Selector {
     /// Rate of a counter with or without the suffix `_total`. A single selector would fail the query for all pods if
     /// one pod has both in the window, after an in-place update.
     fn rate_of_either(&self, metric: &str) -> String {
-        sum(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
+        sum_by_pod(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
     }
 }
 
@@ -264,12 +264,12 @@ pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine";
 /// Label of the outcome in request counters, which have one series per outcome.
 pub(super) const OUTCOME: &str = "finished_reason";
 
-fn worst(expression: &str) -> String {
+fn max_by_pod(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
 /// Sum over the engines of a pod, without duplicate scrapes.
-fn sum(expression: &str) -> String {
+fn sum_by_pod(expression: &str) -> String {
     format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
 }
 

@@ -72,7 +72,7 @@ fn log_map_change<E: MapEntry>(
             newEntries = new_entries,
             changes,
             "{}",
-            kind.updated()
+            kind.change_message()
         );
     }
     if let Some(after) = after {

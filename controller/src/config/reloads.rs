@@ -31,7 +31,7 @@ impl ConfigKind {
     }
 
     /// Log message of a change.
-    pub(super) const fn updated(self) -> &'static str {
+    pub(super) const fn change_message(self) -> &'static str {
         match self {
             Self::Main => runbook_lines::CONFIGURATION_UPDATED,
             Self::Saturation => runbook_lines::SATURATION_CONFIG_UPDATED,

@@ -105,6 +105,7 @@ impl Endpoint {
                     }
                     read_selector = self.read_selector(if is_missing { RETRY } else { REREAD });
                 }
+                // While the watch fails, the known pods stay.
                 Some(event) = pods.next() => if let Ok(event) = event {
                     writer.apply(&event);
                     if matches!(event, Event::InitDone) {

@@ -54,7 +54,7 @@ impl Sink for Vec<Series> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Outline {
+pub(crate) struct AnswerSummary {
     pub(crate) status: String,
     pub(crate) error: String,
     /// The answer has a result.
@@ -67,12 +67,12 @@ pub(crate) struct Outline {
 ///
 /// # Errors
 /// If it is not an answer to an instant query. The sink keeps the series before the error.
-pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<Outline, serde_json::Error> {
+pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummary, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, body));
-    let mut reader = Reader { sink, outline: Outline::default() };
+    let mut reader = Reader { sink, summary: AnswerSummary::default() };
     reader.deserialize(&mut deserializer)?;
     deserializer.end()?;
-    Ok(reader.outline)
+    Ok(reader.summary)
 }
 
 /// A body that arrives in chunks, for a blocking reader. It ends when the sender is dropped.
@@ -116,7 +116,7 @@ enum Field {
 /// Visitor of the answer, of its `data` and of the list of series. Its value is whether `data` was a complete vector.
 struct Reader<'a, S> {
     sink: &'a mut S,
-    outline: Outline,
+    summary: AnswerSummary,
 }
 
 impl<'de, S: Sink> DeserializeSeed<'de> for &mut Reader<'_, S> {
@@ -138,20 +138,20 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
         let (mut is_vector, mut has_result) = (false, false);
         while let Some(field) = map.next_key()? {
             match field {
-                Field::Status => self.outline.status = map.next_value()?,
-                Field::Error => self.outline.error = map.next_value()?,
+                Field::Status => self.summary.status = map.next_value()?,
+                Field::Error => self.summary.error = map.next_value()?,
                 Field::Warnings => {
-                    self.outline.partial =
-                        missing_series_warning(map.next_value()?).or(self.outline.partial.take());
+                    self.summary.partial =
+                        missing_series_warning(map.next_value()?).or(self.summary.partial.take());
                 }
                 // VictoriaMetrics.
                 Field::IsPartial if map.next_value()? => {
-                    self.outline.partial.get_or_insert_with(|| "isPartial is true".to_owned());
+                    self.summary.partial.get_or_insert_with(|| "isPartial is true".to_owned());
                 }
                 Field::IsPartial => {}
                 Field::Data => {
-                    self.outline.has_data = map.next_value_seed(&mut *self)?;
-                    if !self.outline.has_data {
+                    self.summary.has_data = map.next_value_seed(&mut *self)?;
+                    if !self.summary.has_data {
                         return Err(A::Error::custom("data without a vector"));
                     }
                 }

@@ -244,7 +244,7 @@ async fn warnings_mean_missing_series_except_annotations() {
 }
 
 /// Closes this many connections without an answer, then answers.
-async fn breaks_first(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+async fn start_flaky_server(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, taken) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
@@ -269,7 +269,7 @@ async fn breaks_first(times: usize) -> (SocketAddr, Arc<AtomicUsize>) {
 #[tokio::test]
 async fn retries_a_broken_connection_once() {
     for (times, answered, connections) in [(0, true, 1), (1, true, 2), (2, false, 2)] {
-        let (address, taken) = breaks_first(times).await;
+        let (address, taken) = start_flaky_server(times).await;
         let base_url = format!("http://{address}");
         let config = PrometheusConfig { base_url, ..PrometheusConfig::default() };
         let answer = Prometheus::new(config).unwrap().values("x").await;
@@ -310,7 +310,7 @@ fn debug_output_has_no_password() {
 #[tokio::test]
 async fn sends_the_token_and_reads_a_rotated_one() {
     let fake = FakePrometheus::start(FakeReply::no_series()).await;
-    let folder = Folder::new();
+    let folder = TempFolder::new();
     let token_path = Some(folder.path("token"));
     let client = Prometheus::new(PrometheusConfig { token_path, ..fake.config() }).unwrap();
     let missing = client.values("x").await.unwrap_err();
@@ -337,9 +337,9 @@ async fn sends_the_token_and_reads_a_rotated_one() {
 }
 
 /// A temporary folder of the test.
-pub(crate) struct Folder(std::path::PathBuf);
+pub(crate) struct TempFolder(std::path::PathBuf);
 
-impl Folder {
+impl TempFolder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("wva-collect-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
@@ -357,7 +357,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -82,7 +82,7 @@ impl PodLoad {
     }
 
     /// Field of a signal; `None` for ages.
-    pub(super) fn slot(&mut self, signal: Signal) -> Option<&mut Option<TimedValue>> {
+    pub(super) fn field_mut(&mut self, signal: Signal) -> Option<&mut Option<TimedValue>> {
         Some(match signal {
             Signal::KvUsage => &mut self.kv,
             Signal::Queue => &mut self.queue,

@@ -82,16 +82,16 @@ struct Condition {
 struct ContainerStatus {
     ready: bool,
     restart_count: i32,
-    state: Option<State>,
-    last_state: Option<State>,
+    state: Option<ContainerState>,
+    last_state: Option<ContainerState>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct State {
+struct ContainerState {
     waiting: Option<WaitingState>,
-    running: Option<Run>,
-    terminated: Option<Run>,
+    running: Option<ContainerRun>,
+    terminated: Option<ContainerRun>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -101,7 +101,7 @@ struct WaitingState {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Run {
+struct ContainerRun {
     started_at: Option<Time>,
     finished_at: Option<Time>,
 }
@@ -230,7 +230,7 @@ impl ContainerStatus {
         // In a crash loop the container runs between two pauses. These runs must not look like recoveries.
         let running = state.and_then(|s| s.running.as_ref()).and_then(|r| r.started_at.as_ref());
         let was_ready = running.zip(unready).is_some_and(|(started, unready)| started.0 < unready.0);
-        let ended = |state: Option<&State>| state.and_then(|s| s.terminated.clone());
+        let ended = |state: Option<&ContainerState>| state.and_then(|s| s.terminated.clone());
         let last = ended(state).or_else(|| ended(self.last_state.as_ref()));
         if self.ready || was_ready || self.restart_count < MIN_RESTARTS {
             return None;
@@ -243,7 +243,7 @@ impl ContainerStatus {
     }
 }
 
-impl Run {
+impl ContainerRun {
     fn length(&self) -> Option<Duration> {
         let (started, finished) = self.started_at.as_ref().zip(self.finished_at.as_ref())?;
         Duration::try_from(finished.0.duration_since(started.0)).ok()

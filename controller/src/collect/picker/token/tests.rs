@@ -32,7 +32,7 @@ fn account(name: &str) -> PickerToken {
     PickerToken::Account { namespace: "ns".to_owned(), name: name.to_owned() }
 }
 
-/// The header, renewed renewed in virtual time.
+/// The header, renewed in virtual time.
 struct RenewedToken(watch::Receiver<Option<HeaderValue>>, tokio::task::JoinHandle<()>);
 
 impl RenewedToken {

@@ -15,7 +15,7 @@ use super::*;
 struct Ca(rcgen::CertifiedIssuer<'static, rcgen::KeyPair>);
 
 /// A certificate and its key.
-struct Pair {
+struct CertAndKey {
     cert: rcgen::Certificate,
     key: rcgen::KeyPair,
 }
@@ -35,41 +35,41 @@ impl Ca {
         self.0.pem()
     }
 
-    fn issue(&self, name: &str) -> Pair {
+    fn issue(&self, name: &str) -> CertAndKey {
         let key = rcgen::KeyPair::generate().unwrap();
         let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        Pair { cert: params.signed_by(&key, &self.0).unwrap(), key }
+        CertAndKey { cert: params.signed_by(&key, &self.0).unwrap(), key }
     }
 }
 
 /// A Prometheus behind TLS.
-struct Secure {
+struct TlsPrometheus {
     fake: FakePrometheus,
-    tls: Arc<Identity>,
+    tls: Arc<ServerIdentity>,
 }
 
 /// Certificate of a server, and the server names that clients requested.
 #[derive(Debug)]
-struct Identity {
+struct ServerIdentity {
     key: Arc<CertifiedKey>,
     names: Mutex<Vec<Option<String>>>,
 }
 
-impl ResolvesServerCert for Identity {
+impl ResolvesServerCert for ServerIdentity {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         self.names.lock().unwrap().push(hello.server_name().map(str::to_owned));
         Some(Arc::clone(&self.key))
     }
 }
 
-impl Secure {
+impl TlsPrometheus {
     /// Serves a certificate of `ca` for `name`, and requires a client certificate of `clients`, if set.
     fn start(ca: &Ca, name: &str, clients: Option<&Ca>) -> Self {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let pair = ca.issue(name);
         let key = PrivateKeyDer::try_from(pair.key.serialize_der()).unwrap();
         let key = CertifiedKey::from_der(vec![pair.cert.der().clone()], key, &provider).unwrap();
-        let tls = Arc::new(Identity { key: Arc::new(key), names: Mutex::default() });
+        let tls = Arc::new(ServerIdentity { key: Arc::new(key), names: Mutex::default() });
         let verifier = clients.map_or_else(WebPkiClientVerifier::no_client_auth, |clients| {
             let mut roots = RootCertStore::empty();
             roots.add(clients.0.der().clone()).unwrap();
@@ -107,14 +107,14 @@ fn faults(client: &Prometheus) -> Vec<String> {
 
 #[tokio::test]
 async fn trusts_only_certificates_of_known_cas_for_the_host() {
-    let (ca, folder) = (Ca::new(), Folder::new());
+    let (ca, folder) = (Ca::new(), TempFolder::new());
     folder.write("ca.crt", ca.pem());
     folder.write("other.crt", Ca::new().pem());
     let trusted = |file: &str, config: PrometheusConfig| PrometheusConfig {
         ca_path: Some(folder.path(file)),
         ..config
     };
-    let server = Secure::start(&ca, "localhost", None);
+    let server = TlsPrometheus::start(&ca, "localhost", None);
     query(&Prometheus::new(trusted("ca.crt", server.config("localhost"))).unwrap()).await.unwrap();
     for (config, part) in [
         (trusted("other.crt", server.config("localhost")), "UnknownIssuer"),
@@ -132,9 +132,9 @@ async fn trusts_only_certificates_of_known_cas_for_the_host() {
 
 #[tokio::test]
 async fn requests_and_verifies_the_server_name() {
-    let (ca, folder) = (Ca::new(), Folder::new());
+    let (ca, folder) = (Ca::new(), TempFolder::new());
     folder.write("ca.crt", ca.pem());
-    let server = Secure::start(&ca, "prometheus.monitoring.svc", None);
+    let server = TlsPrometheus::start(&ca, "prometheus.monitoring.svc", None);
     let named = |host: &str, name: &str| {
         let (ca_path, server_name) = (Some(folder.path("ca.crt")), Some(name.to_owned()));
         Prometheus::new(PrometheusConfig { ca_path, server_name, ..server.config(host) })
@@ -160,15 +160,15 @@ async fn requests_and_verifies_the_server_name() {
 
 #[tokio::test]
 async fn sends_the_client_certificate_and_reloads_it() {
-    let (ca, clients, folder) = (Ca::new(), Ca::new(), Folder::new());
+    let (ca, clients, folder) = (Ca::new(), Ca::new(), TempFolder::new());
     folder.write("ca.crt", ca.pem());
-    let server = Secure::start(&ca, "localhost", Some(&clients));
+    let server = TlsPrometheus::start(&ca, "localhost", Some(&clients));
     let with = |identity: Option<ClientIdentity>| {
         let (ca_path, client_identity) = (Some(folder.path("ca.crt")), identity);
         Prometheus::new(PrometheusConfig { ca_path, client_identity, ..server.config("localhost") })
     };
     let files = || Some(ClientIdentity { cert: folder.path("tls.crt"), key: folder.path("tls.key") });
-    let put = |pair: &Pair| {
+    let put = |pair: &CertAndKey| {
         folder.write("tls.crt", pair.cert.pem());
         folder.write("tls.key", pair.key.serialize_pem());
     };
@@ -194,10 +194,10 @@ async fn sends_the_client_certificate_and_reloads_it() {
 
 #[tokio::test]
 async fn reloads_a_changed_ca_but_not_garbage() {
-    let (old, new, folder) = (Ca::new(), Ca::new(), Folder::new());
-    let before = Secure::start(&old, "localhost", None);
-    let after = Secure::start(&new, "localhost", None);
-    let client = |server: &Secure| {
+    let (old, new, folder) = (Ca::new(), Ca::new(), TempFolder::new());
+    let before = TlsPrometheus::start(&old, "localhost", None);
+    let after = TlsPrometheus::start(&new, "localhost", None);
+    let client = |server: &TlsPrometheus| {
         let ca_path = Some(folder.path("ca.crt"));
         Prometheus::new(PrometheusConfig { ca_path, ..server.config("localhost") })
     };
@@ -220,10 +220,10 @@ async fn reloads_a_changed_ca_but_not_garbage() {
 
 #[tokio::test]
 async fn slow_files_do_not_delay_a_round() {
-    let (ca, folder) = (Ca::new(), Folder::new());
+    let (ca, folder) = (Ca::new(), TempFolder::new());
     folder.write("ca.crt", ca.pem());
     folder.write("token", "one");
-    let server = Secure::start(&ca, "localhost", None);
+    let server = TlsPrometheus::start(&ca, "localhost", None);
     let (ca_path, token_path) = (Some(folder.path("ca.crt")), Some(folder.path("token")));
     let config = PrometheusConfig { ca_path, token_path, ..server.config("localhost") };
     let client = Prometheus::new(config).unwrap();
