@@ -54,7 +54,11 @@ fn options(instance: Option<&str>) -> ConfigurationOptions<'_> {
 }
 
 /// Creates copies of the policies that are bound to [`UNSEEN`] only. [`unbind`] deletes them.
-async fn bind(testbed: &Testbed, options: &ConfigurationOptions<'_>, part: &str) -> anyhow::Result<Vec<Value>> {
+async fn bind(
+    testbed: &Testbed,
+    options: &ConfigurationOptions<'_>,
+    part: &str,
+) -> anyhow::Result<Vec<Value>> {
     let mut copies = render_policies(options)["items"].as_array().cloned().context("no policies")?;
     // The other test binds the other part to the same namespace.
     copies.retain(|object| object["metadata"]["name"].as_str().is_some_and(|name| name.contains(part)));
@@ -326,7 +330,9 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let (stored, mut updates) = main_updates();
     updates.extend(respelled(&stored));
-    let copies = bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map").await?;
+    let copies =
+        bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map")
+            .await?;
     testbed.kubectl_with(&["create", "-f", "-"], &move_to_unseen(&stored).to_string()).await?.success()?;
     let mut changed = stored.clone();
     changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");

@@ -84,7 +84,7 @@ pub(crate) async fn main_map_changes_settings_at_run_time(cluster: &Cluster) -> 
     ensure!((ok, none) == (Some(1.0), Some(0.0)), "{ok:?} {none:?}");
     let wrong = json!({"GLOBAL_OPT_INTERVAL": "soon", "WVA_DECISION_HOLD": "8m"});
     wait_for_hold(cluster, &wrong, "8m0s").await?;
-    last_line(cluster, WRONG, |line| {
+    last_line(cluster, INVALID, |line| {
         line["key"] == "GLOBAL_OPT_INTERVAL" && line["problem"].to_string().contains("soon")
     })
     .await?;
