@@ -64,7 +64,7 @@ fn evaluate<S: Subject>(facts: &S) -> Verdict {
     let is_unchanged = facts.is_unchanged();
     let mut warnings = Vec::new();
     for rule in RULES.iter().filter(|r| r.kind != Kind::Mutate) {
-        let findings = facts.findings(rule).findings;
+        let findings = facts.findings(rule).all;
         if findings.is_empty() {
             continue;
         }
@@ -72,7 +72,7 @@ fn evaluate<S: Subject>(facts: &S) -> Verdict {
         let stored_findings = stored
             .as_ref()
             .filter(|_| !is_unchanged)
-            .map(|s| StoredFindings::new(s.findings(rule).findings, facts.leaves_unchanged(rule, s)));
+            .map(|s| StoredFindings::new(s.findings(rule).all, facts.leaves_unchanged(rule, s)));
         let (mut denied, mut warned) = (0, 0);
         for finding in findings {
             let is_old =

@@ -44,13 +44,13 @@ pub(crate) struct Finding {
 #[derive(Debug)]
 pub struct Findings {
     rule_field: &'static str,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) all: Vec<Finding>,
     pub(crate) patch: Vec<PatchOp>,
 }
 
 impl Findings {
     pub(crate) fn new(rule_field: &'static str) -> Self {
-        Self { rule_field, findings: Vec::new(), patch: Vec::new() }
+        Self { rule_field, all: Vec::new(), patch: Vec::new() }
     }
 
     /// Adds a finding: the rule's field has an invalid value.
@@ -84,21 +84,21 @@ impl Findings {
     }
 
     fn push(&mut self, field: String, found: Option<String>, other: String) {
-        if self.findings.len() < MAX_FINDINGS {
-            self.findings.push(Finding { field, found, other, remedy: String::new(), basis: None });
+        if self.all.len() < MAX_FINDINGS {
+            self.all.push(Finding { field, found, other, remedy: String::new(), basis: None });
         }
     }
 
     /// Sets the basis of the last finding.
     pub(crate) fn set_basis(&mut self, basis: impl Into<Value>) {
-        if let Some(last) = self.findings.last_mut() {
+        if let Some(last) = self.all.last_mut() {
             last.basis = Some(basis.into());
         }
     }
 
     /// Sets the remedy of the last finding.
     pub(crate) fn set_remedy(&mut self, remedy: impl Into<String>) {
-        if let Some(last) = self.findings.last_mut() {
+        if let Some(last) = self.all.last_mut() {
             last.remedy = remedy.into();
         }
     }

@@ -30,7 +30,7 @@ pub(crate) const ANNOTATIONS: Rule = Rule {
     message: "typo of {other}?",
     docs: "An annotation key differs from a known key in one or two letters. The annotation has no effect.",
     check: Check::Variant(|facts, out| {
-        find_typos(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out)
+        find_typos(facts, &["metadata", "annotations"], KNOWN_ANNOTATIONS, out);
     }),
     ..WARN
 };

@@ -5,7 +5,7 @@ use wva_scaling::snapshot::WakeObstacle;
 
 use super::*;
 
-/// FakeReply of Prometheus about model `m`.
+/// `FakeReply` of Prometheus about model `m`.
 #[derive(Clone, Copy)]
 struct ModelActivity {
     running: &'static str,
