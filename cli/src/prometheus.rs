@@ -108,7 +108,7 @@ mod tests {
     fn refuses_an_invalid_url_without_printing_its_password() {
         for url in ["ftp://user:pass@prometheus", "prometheus:9090", "http://"] {
             let error = client(url).err().map(|error| format!("{error:#}")).unwrap();
-            assert!(error.starts_with("--prometheus: found") && error.contains("http://"), "{error}");
+            assert!(error.starts_with("--prometheus: \"") && error.contains("http://"), "{error}");
             assert!(!error.contains("pass@"), "{error}");
         }
     }
