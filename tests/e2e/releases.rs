@@ -1,7 +1,7 @@
-//! Several releases side by side in one cluster, each with webhooks of its own: instance `a`, which injects its label,
-//! instance `b`, which requires it, and one without an instance. Each judges and manages what is its own, refuses it
-//! once, and stands in no other's way when it dies.
-//! A control plane of its own: the tests count the reviews of every release, and one release dies.
+//! Several releases in one cluster, each with webhooks of its own: instance `a`, which injects its label, instance `b`,
+//! which requires it, and one without an instance. Each judges and manages its own objects only, denies a violation
+//! once, and blocks no other when it dies.
+//! Why a control plane of its own: the tests count the reviews of each release, and freeze one release.
 
 mod judging;
 mod managing;
@@ -21,17 +21,17 @@ use crate::support::{DEADLINE, dry_run_create, get_object, merge_patch, valid_sp
 const LABEL: &str = "wva.llmd.ai/controller-instance";
 const ALLOWED: &str = "wva.llmd.ai/allow-instance-change";
 
-/// The cluster, and its three releases in the order of [`Releases::all`].
+/// Cluster with three releases, in the order of [`Releases::all`].
 struct Releases {
     testbed: Testbed,
     client: kube::Client,
     a: Install,
     b: Install,
-    /// The one without an instance. Its webhooks are asked first, since their names are.
+    /// The release without an instance. Its webhooks come first, by their names.
     plain: Install,
 }
 
-/// Options of a release. Those of an instance have webhooks that select by its label.
+/// Options of a release. With an instance, its webhooks select by its label.
 fn options(release: &str, instance: Option<(&str, InstancePolicy)>) -> InstallOptions {
     let mut options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva"));
     options.release = Some(release.to_owned());
@@ -66,14 +66,17 @@ fn options(release: &str, instance: Option<(&str, InstancePolicy)>) -> InstallOp
     options
 }
 
-fn release_a() -> InstallOptions {
+fn release_a_options() -> InstallOptions {
     options("wva-a", Some(("a", InstancePolicy::Inject)))
 }
 
 impl Releases {
     async fn start() -> anyhow::Result<Self> {
-        let options_of =
-            [release_a(), options("wva-b", Some(("b", InstancePolicy::Require))), options("plain", None)];
+        let options_of = [
+            release_a_options(),
+            options("wva-b", Some(("b", InstancePolicy::Require))),
+            options("plain", None),
+        ];
         let testbed = Testbed::start(Options { name: "releases".to_owned(), ..Options::default() }).await?;
         let a = Install::start(&testbed, &options_of[0]).await?;
         let b = Install::start(&testbed, &options_of[1]).await?;
@@ -85,14 +88,14 @@ impl Releases {
         [&self.a, &self.b, &self.plain]
     }
 
-    /// How many reviews each release has answered so far that have all of these labels.
-    async fn reviews(&self, labels: &[&str]) -> anyhow::Result<[i64; 3]> {
+    /// Counts the reviews with all of these labels that each release has answered so far.
+    async fn review_counts(&self, labels: &[&str]) -> anyhow::Result<[i64; 3]> {
         let mut counts = [0; 3];
         for (count, install) in counts.iter_mut().zip(self.all()) {
             let (status, text) = get(&format!("http://{}/metrics", install.address("metrics")?)).await?;
             ensure!(status == 200, "/metrics answered {status}");
-            let ours = text.lines().filter(|line| line.starts_with("wva_admission_reviews_total{"));
-            for line in ours.filter(|line| labels.iter().all(|label| line.contains(label))) {
+            let lines = text.lines().filter(|line| line.starts_with("wva_admission_reviews_total{"));
+            for line in lines.filter(|line| labels.iter().all(|label| line.contains(label))) {
                 let (_, value) = line.rsplit_once(' ').context("a line without a value")?;
                 *count += value.parse::<i64>()?;
             }
@@ -100,22 +103,22 @@ impl Releases {
         Ok(counts)
     }
 
-    /// How many reviews of variants each release answers because of one request.
-    async fn judged<T>(
+    /// Counts the reviews of variants that each release answers for one request.
+    async fn count_variant_reviews<T>(
         &self,
         request: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<(T, [i64; 3])> {
-        self.counted(&[r#"resource="variantautoscalings""#], request).await
+        self.count_reviews(&[r#"resource="variantautoscalings""#], request).await
     }
 
-    async fn counted<T>(
+    async fn count_reviews<T>(
         &self,
         labels: &[&str],
         request: impl Future<Output = anyhow::Result<T>>,
     ) -> anyhow::Result<(T, [i64; 3])> {
-        let before = self.reviews(labels).await?;
+        let before = self.review_counts(labels).await?;
         let answer = request.await?;
-        let mut counts = self.reviews(labels).await?;
+        let mut counts = self.review_counts(labels).await?;
         for (count, before) in counts.iter_mut().zip(before) {
             *count -= before;
         }
@@ -135,9 +138,9 @@ impl Releases {
         Ok(stored["metadata"]["labels"][LABEL].clone())
     }
 
-    /// Waits until `a` puts its label on objects of a namespace: the API server and the program learn by their watches
-    /// that the namespace is its own.
-    async fn until_injected(&self, namespace: &str) -> anyhow::Result<()> {
+    /// Waits until `a` injects its label into objects of a namespace: the API server and the program learn by their
+    /// watches that the namespace belongs to `a`.
+    async fn wait_until_injected(&self, namespace: &str) -> anyhow::Result<()> {
         eventually("the label to be injected", DEADLINE, async || {
             let answer =
                 dry_run_create(&self.client, namespace, &variant("probe", &valid_spec("probe"))).await?;
@@ -149,7 +152,7 @@ impl Releases {
     }
 
     /// Waits until a release publishes a target of 1 for a variant.
-    async fn until_published(&self, by: &Install, namespace: &str, name: &str) -> anyhow::Result<()> {
+    async fn wait_until_published(&self, by: &Install, namespace: &str, name: &str) -> anyhow::Result<()> {
         eventually(&format!("{namespace}/{name} to be published"), DEADLINE, async || {
             let labels = [("namespace", namespace), ("variant_name", name)];
             let series = by.series("wva_desired_replicas", &labels).await?;
@@ -159,8 +162,8 @@ impl Releases {
         .await
     }
 
-    /// A namespace that says whose it is.
-    async fn namespace_of(&self, instance: &str) -> anyhow::Result<String> {
+    /// Creates a namespace with the label of an instance.
+    async fn namespace_of_instance(&self, instance: &str) -> anyhow::Result<String> {
         let name = self.testbed.namespace(instance).await?;
         self.testbed
             .kubectl(&["label", "namespace", &name, &format!("{LABEL}={instance}")])
@@ -170,32 +173,32 @@ impl Releases {
     }
 }
 
-fn labelled(name: &str, instance: &str) -> Value {
+fn variant_of(name: &str, instance: &str) -> Value {
     let mut object = variant(name, &valid_spec(name));
     object["metadata"]["labels"] = json!({LABEL: instance});
     object
 }
 
-/// The same with two faults that the CRD alone does not see before a webhook does.
-fn faulty(mut object: Value) -> Value {
+/// Adds two violations that the CRD does not detect before a webhook does.
+fn with_violations(mut object: Value) -> Value {
     object["spec"]["variantCost"] = json!("$40");
     object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
     object
 }
 
-/// Fields of a refusal's causes, each as often as it is told.
-fn causes(status: &Status) -> Vec<&str> {
+/// Fields of the causes of a denial, sorted, with duplicates.
+fn cause_fields(status: &Status) -> Vec<&str> {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let mut fields: Vec<&str> = causes.map(|cause| cause.field.as_str()).collect();
     fields.sort_unstable();
     fields
 }
 
-const FAULTS: [&str; 2] = ["metadata.annotations[wva.llmd.ai/mode]", "spec.variantCost"];
+const VIOLATIONS: [&str; 2] = ["metadata.annotations[wva.llmd.ai/mode]", "spec.variantCost"];
 
 #[track_caller]
-fn refused(ran: &Ran, code: &str) -> anyhow::Result<()> {
-    ensure!(!ran.ok && ran.stderr.contains(&format!("[{code}]")), "{code} is not said: {ran:?}");
+fn assert_denied(ran: &Ran, code: &str) -> anyhow::Result<()> {
+    ensure!(!ran.ok && ran.stderr.contains(&format!("[{code}]")), "{code} is not reported: {ran:?}");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Maps of several releases: those of namespaces concern all of them, a main map one.
+//! ConfigMaps with several releases: all judge the maps of namespaces; each judges its own main map.
 
 use anyhow::ensure;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use wva_crds::names::{
 };
 use wva_testbed::eventually;
 
-use super::{Releases, refused};
+use super::{Releases, assert_denied};
 use crate::support::DEADLINE;
 
 fn map(name: &str, data: &Value, revision: &str) -> Value {
@@ -19,7 +19,7 @@ fn map(name: &str, data: &Value, revision: &str) -> Value {
 
 pub(super) async fn all_releases_agree_on_local_maps(releases: &Releases) -> anyhow::Result<()> {
     let refusals = [r#"resource="configmaps""#, r#"allowed="false""#];
-    let of_a = releases.namespace_of("a").await?;
+    let of_a = releases.namespace_of_instance("a").await?;
     for (name, entry, code) in [
         (SATURATION_MAP_NAMES[0], "kvCacheThreshhold: 0.5", Some("WVA-CM-022")),
         (SATURATION_MAP_NAMES[0], "kvCacheThreshold: 0.5\nkvSpareTrigger: 0.9", Some("WVA-CM-026")),
@@ -29,9 +29,9 @@ pub(super) async fn all_releases_agree_on_local_maps(releases: &Releases) -> any
     ] {
         let object = map(name, &json!({"default": entry}), "");
         let create = releases.create(&of_a, &object);
-        let (ran, reviews) = releases.counted(&refusals, create).await?;
+        let (ran, reviews) = releases.count_reviews(&refusals, create).await?;
         match code {
-            Some(code) => refused(&ran, code)?,
+            Some(code) => assert_denied(&ran, code)?,
             None => drop(ran.success()?),
         }
         assert_eq!(reviews, [i64::from(code.is_some()); 3], "{name} {entry}");
@@ -44,18 +44,19 @@ pub(super) async fn a_release_judges_only_its_own_main_map(releases: &Releases) 
     let systems = ["wva-a", "wva-b", "plain"].map(|release| format!("{release}-system"));
     for (own, system) in systems.iter().enumerate() {
         let wrong = map(MAIN_MAP_NAME, &json!({"V": "loud", "GLOBAL_OPT_INTERVAL": "60"}), "one");
-        let (ran, reviews) = releases.counted(&refusals, releases.create(system, &wrong)).await?;
-        refused(&ran, "WVA-CM-002")?;
+        let (ran, reviews) = releases.count_reviews(&refusals, releases.create(system, &wrong)).await?;
+        assert_denied(&ran, "WVA-CM-002")?;
         let mut wanted = [0; 3];
         wanted[own] = 1;
         assert_eq!(reviews, wanted, "{system}: {}", ran.stderr);
-        // The others say that they do not read it, and which one they read.
+        // The others warn that they do not read it, and name the map that they read.
         let fine = map(MAIN_MAP_NAME, &json!({"V": "2"}), "one");
-        let (ran, reviews) = releases.counted(&refusals, releases.create(system, &fine)).await?;
+        let (ran, reviews) = releases.count_reviews(&refusals, releases.create(system, &fine)).await?;
         ensure!(ran.ok && reviews == [0; 3], "{system}: {ran:?}");
         for other in systems.iter().filter(|other| *other != system) {
-            let told = format!("[WVA-CM-053] metadata.namespace: not read here: {other}/{MAIN_MAP_NAME} is");
-            ensure!(ran.stderr.contains(&told), "{system}: {told} is not said: {}", ran.stderr);
+            let warning =
+                format!("[WVA-CM-053] metadata.namespace: not read here: {other}/{MAIN_MAP_NAME} is");
+            ensure!(ran.stderr.contains(&warning), "{system}: {warning} is missing: {}", ran.stderr);
         }
         assert_eq!(ran.stderr.matches("WVA-CM-053").count(), 2, "{system}: {}", ran.stderr);
     }
