@@ -1,13 +1,13 @@
-//! Admission end to end: the program is installed on a real control plane and its webhooks judge what kubectl and
-//! clients send. One control plane and one install serve all tests; those that break the doors have them alone.
-//! A control plane of its own: the tests count what one program refuses, and freeze it.
+//! Admission end to end: the program runs on a real control plane, and its webhooks judge what kubectl and clients
+//! send. All tests share one control plane and one install. Tests that change the webhook configurations take a lock.
+//! Why a control plane of its own: the tests count the denials of one program, and freeze it.
 
 mod callers;
 mod client_ca;
+mod configurations;
 mod crd;
 mod differential;
 mod differential_maps;
-mod doors;
 mod frozen;
 mod guard;
 mod main_map;
@@ -35,27 +35,28 @@ use crate::support::{
     valid_spec, variant,
 };
 
-/// Longest wait for anything the program does by itself: seconds usually, with room for a loaded machine.
+/// Longest wait for an action of the program: most take seconds; the rest is for a loaded machine.
 const SOON: Duration = DEADLINE;
 /// Namespace of the objects that were stored before the program ran.
 const EARLY: &str = "early";
 const KINDS: [&str; 2] = ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"];
 
-/// The control plane, the program on it, and what was seen before the program ran.
+/// The control plane with the program, and the state before the program ran.
 struct Shared {
     testbed: Testbed,
     install: Install,
-    /// `rules` of all entries before the program ran.
+    /// `rules` of all webhooks before the program ran.
     rules_before: Vec<Value>,
-    /// What kubectl said to the objects of [`EARLY`].
+    /// Output of kubectl for the objects of [`EARLY`].
     early: Vec<Ran>,
 }
 
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
-/// Written by the tests that break the doors or the program, read by those that need them.
-static DOORS: RwLock<()> = RwLock::const_new(());
-/// Held by the tests that make the main map, or ask whether they may: there is one.
-static MAIN_MAP: Mutex<()> = Mutex::const_new(());
+/// Write-locked by tests that change the webhook configurations or stop the program, read-locked by tests that need
+/// them.
+static WEBHOOKS_LOCK: RwLock<()> = RwLock::const_new(());
+/// Held by tests that create the main map, or validate one: there is one name.
+static MAIN_MAP_LOCK: Mutex<()> = Mutex::const_new(());
 
 async fn shared() -> anyhow::Result<&'static Shared> {
     SHARED.get_or_try_init(start).await
@@ -87,57 +88,57 @@ async fn start() -> anyhow::Result<Shared> {
         early.push(create(&testbed, EARLY, &object).await?);
     }
     testbed.kubectl(&["create", "namespace", guard::NAMESPACE]).await?.success()?;
-    for object in guard::unseen() {
+    for object in guard::unjudged_objects() {
         create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
     let install = Install::start(&testbed, &install_options()).await?;
-    judged_again(&testbed).await?;
+    wait_until_judging(&testbed).await?;
     testbed.apply(&policy::manifests()?).await?;
     Ok(Shared { testbed, install, rules_before, early })
 }
 
-/// `kubectl create`, really.
+/// Runs `kubectl create`, without a dry run.
 async fn create(testbed: &Testbed, namespace: &str, object: &Value) -> anyhow::Result<Ran> {
     testbed.kubectl_with(&["create", "-n", namespace, "-f", "-"], &object.to_string()).await
 }
 
-/// `kubectl patch` of a variant, really.
+/// Patches a variant, without a dry run.
 async fn patch(testbed: &Testbed, namespace: &str, name: &str, change: &Value) -> anyhow::Result<Ran> {
     merge_patch(testbed, namespace, &format!("va/{name}"), change).await
 }
 
-/// Whether kubectl was refused, with all of these parts in what it printed.
-fn refused(ran: &Ran, parts: &[&str]) -> anyhow::Result<()> {
+/// Asserts that a request was denied, with all of these parts in the message.
+fn assert_denied(ran: &Ran, parts: &[&str]) -> anyhow::Result<()> {
     ensure!(!ran.ok, "admitted: {}", ran.stdout);
     ensure!(parts.iter().all(|part| ran.stderr.contains(part)), "{parts:?} are not in {}", ran.stderr);
     Ok(())
 }
 
-/// A webhook configuration as it is stored.
+/// Reads a webhook configuration.
 async fn configuration(testbed: &Testbed, kind: &str) -> anyhow::Result<Value> {
     get_object(testbed, &[kind, WEBHOOKS]).await
 }
 
-/// The entries of a webhook configuration.
+/// Reads the webhooks of a configuration.
 async fn entries(testbed: &Testbed, kind: &str) -> anyhow::Result<Vec<Value>> {
     let object = configuration(testbed, kind).await?;
     object["webhooks"].as_array().cloned().with_context(|| format!("{kind} has no entries: {object}"))
 }
 
-/// Waits until a fault that only the program can know is refused by it: the doors are open and it answers. The mutating
-/// configuration refuses variants; the validating one alone refuses maps with entries.
-async fn judged_again(testbed: &Testbed) -> anyhow::Result<()> {
+/// Waits until the program denies an invalid object: the webhooks are open and answer. The mutating configuration
+/// denies variants; only the validating one denies maps with entries.
+async fn wait_until_judging(testbed: &Testbed) -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let map =
         map_objects::map("default", SATURATION_MAP_NAMES[0], &json!({"default": "kvCacheThreshhold: 0.5"}));
-    eventually("the program to refuse a fault", SOON, async || {
+    eventually("the program to deny an invalid object", SOON, async || {
         let refused = dry_run_create(&client, "default", &invalid_variant("probe"))
             .await?
             .err()
             .context("it was admitted")?;
         ensure!(refused.message.contains("[WVA-VA-017]"), "{}", refused.message);
         let create = ["create", "--dry-run=server", "-f", "-"];
-        self::refused(&testbed.kubectl_with(&create, &map.to_string()).await?, &["[WVA-CM-022]"])
+        self::assert_denied(&testbed.kubectl_with(&create, &map.to_string()).await?, &["[WVA-CM-022]"])
     })
     .await
 }

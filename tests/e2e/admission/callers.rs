@@ -1,5 +1,5 @@
-//! What each of the callers of the rules says to an object, in one form, so that the differential tests can compare
-//! them: the code and the field of everything that refuses it.
+//! Verdicts of all callers of the rules in one form, for the differential tests: code and field of each violation that
+//! denies the object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,33 +15,34 @@ use wva_testbed::within;
 
 use crate::support::ApiAnswer;
 
-/// Codes and fields of what refuses an object; empty where it is admitted.
-pub(crate) type Faults = BTreeSet<(String, String)>;
+/// Codes and fields of the violations that deny an object; empty where it is admitted.
+pub(crate) type Violations = BTreeSet<(String, String)>;
 
 /// Longest run of `wva validate` over all cases of a test.
 const RUN: Duration = Duration::from_mins(3);
 
-/// What a verdict of the rules refuses.
-pub(crate) fn of_verdict(verdict: &Verdict) -> Faults {
+/// Violations in a verdict of the rules.
+pub(crate) fn violations_of_verdict(verdict: &Verdict) -> Violations {
     verdict.denials().map(|v| (v.code.to_owned(), v.field.clone())).collect()
 }
 
-/// The causes of a refusal by a webhook.
-pub(crate) fn of_status(status: &Status) -> Faults {
+/// Violations in a denial by a webhook.
+pub(crate) fn violations_of_status(status: &Status) -> Violations {
     let causes = status.details.iter().flat_map(|d| &d.causes);
     let code = |message: &str| Some(message.strip_prefix('[')?.split_once(']')?.0.to_owned());
     causes.filter_map(|c| Some((code(&c.message)?, c.field.clone()))).collect()
 }
 
-/// An answer as a person would tell it.
-pub(crate) fn told(answer: &ApiAnswer) -> String {
+/// An answer as text, for the log.
+pub(crate) fn describe_answer(answer: &ApiAnswer) -> String {
     match answer {
         Ok(_) => "accepted".to_owned(),
         Err(status) => format!("refused: {} {} {}", status.code, status.reason, status.message),
     }
 }
 
-/// A Deployment of the program, which says to `wva validate` what its maps are called and where the global ones are.
+/// A Deployment of the program: `wva validate` reads from it the names of the maps and the namespace of the global
+/// ones.
 pub(crate) fn deployment() -> Value {
     let env = [("CONFIG_MAP_NAME", "wva-variantautoscaling-config"), ("POD_NAMESPACE", SYSTEM)];
     let env: Vec<Value> = env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
@@ -51,16 +52,16 @@ pub(crate) fn deployment() -> Value {
     })
 }
 
-/// An object as JSON that is YAML too: which takes no control character as it is, where JSON takes some.
-pub(crate) fn text(object: &Value) -> String {
+/// An object as JSON that is also valid YAML: YAML allows no raw control characters.
+pub(crate) fn escaped_json(object: &Value) -> String {
     let escaped = |c: char| if c.is_control() { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
     object.to_string().chars().map(escaped).collect()
 }
 
-/// A directory of files, gone at the end of the test.
-pub(crate) struct Files(PathBuf);
+/// A directory of files that is removed at the end of the test.
+pub(crate) struct TempFiles(PathBuf);
 
-impl Files {
+impl TempFiles {
     pub(crate) fn new(name: &str) -> anyhow::Result<Self> {
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
@@ -78,61 +79,61 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for TempFiles {
     fn drop(&mut self) {
-        // What cannot be removed stays below the target directory.
+        // What cannot be removed stays in the target directory.
         drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
-/// What `wva validate` said.
+/// Findings of `wva validate`.
 pub(crate) struct Findings {
-    /// Every refusal, by file.
-    pub(crate) by_file: BTreeMap<String, Faults>,
-    /// Every refusal, by the name of the object.
-    pub(crate) by_name: BTreeMap<String, Faults>,
-    /// Objects in the files.
+    /// Denials by file.
+    pub(crate) by_file: BTreeMap<String, Violations>,
+    /// Denials by name of the object.
+    pub(crate) by_name: BTreeMap<String, Violations>,
+    /// Number of objects in the files.
     pub(crate) objects: u64,
 }
 
-/// One run of `wva validate` in the directory of these files.
-pub(crate) async fn validate(files: &Files, args: &[&str]) -> anyhow::Result<Findings> {
+/// Runs `wva validate` in the directory of these files.
+pub(crate) async fn validate(files: &TempFiles, args: &[&str]) -> anyhow::Result<Findings> {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
     command.args(["validate", "--format", "json"]).args(args).current_dir(&files.0).stdin(Stdio::null());
     let out = within("wva validate", RUN, command.kill_on_drop(true).output()).await?;
-    let told: Value = serde_json::from_slice(&out.stdout)
+    let report: Value = serde_json::from_slice(&out.stdout)
         .with_context(|| format!("no findings: {}", String::from_utf8_lossy(&out.stderr)))?;
     let mut findings = Findings { by_file: BTreeMap::new(), by_name: BTreeMap::new(), objects: 0 };
-    findings.objects = told["summary"]["objects"].as_u64().context("no count of objects")?;
-    let denied = told["summary"]["deny"].as_u64().context("no count of refusals")? > 0;
+    findings.objects = report["summary"]["objects"].as_u64().context("no count of objects")?;
+    let denied = report["summary"]["deny"].as_u64().context("no count of refusals")? > 0;
     ensure!(out.status.code() == Some(i32::from(denied)), "it ended with {}", out.status);
-    for finding in told["findings"].as_array().context("no findings")? {
-        let word = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-        if word("severity") == "deny" {
-            let fault = (word("code"), word("field"));
-            findings.by_file.entry(word("file")).or_default().insert(fault.clone());
-            findings.by_name.entry(word("name")).or_default().insert(fault);
+    for finding in report["findings"].as_array().context("no findings")? {
+        let text = |key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        if text("severity") == "deny" {
+            let fault = (text("code"), text("field"));
+            findings.by_file.entry(text("file")).or_default().insert(fault.clone());
+            findings.by_name.entry(text("name")).or_default().insert(fault);
         }
     }
     Ok(findings)
 }
 
-/// The disagreements between the rules and one run of `wva validate`, in which each object has a file of its own.
-/// Objects of one name are one object, so these do not share their targets.
+/// Disagreements between the rules and one run of `wva validate`, in which each object has a file of its own. Objects
+/// of one name count as one object, so they do not share their target.
 pub(crate) async fn judge_files(
     name: &str,
     objects: &[Value],
-    verdicts: &[Faults],
+    verdicts: &[Violations],
     stored: Option<&Value>,
 ) -> anyhow::Result<Vec<String>> {
-    let files = Files::new(name)?;
-    files.write("install.json", &text(&deployment()))?;
+    let files = TempFiles::new(name)?;
+    files.write("install.json", &escaped_json(&deployment()))?;
     for (number, object) in objects.iter().enumerate() {
-        files.write(&format!("{number}.json"), &text(object))?;
+        files.write(&format!("{number}.json"), &escaped_json(object))?;
     }
     let mut args = vec!["."];
     if let Some(stored) = stored {
-        files.write("stored", &text(stored))?;
+        files.write("stored", &escaped_json(stored))?;
         args.extend(["--against", "stored"]);
     }
     let found = validate(&files, &args).await?;
@@ -140,22 +141,22 @@ pub(crate) async fn judge_files(
     ensure!(read == sent, "{read} of {sent} objects were read");
     let mut wrong = Vec::new();
     for (number, (object, wanted)) in objects.iter().zip(verdicts).enumerate() {
-        let said = found.by_file.get(&format!("{number}.json")).cloned().unwrap_or_default();
-        if said != *wanted {
-            wrong.push(against(object, wanted, "wva validate", &format!("{said:?}")));
+        let reported = found.by_file.get(&format!("{number}.json")).cloned().unwrap_or_default();
+        if reported != *wanted {
+            wrong.push(describe_disagreement(object, wanted, "wva validate", &format!("{reported:?}")));
         }
     }
     Ok(wrong)
 }
 
-/// A disagreement, for people.
-pub(crate) fn against(object: &Value, wanted: &Faults, judge: &str, found: &str) -> String {
+/// A disagreement as text.
+pub(crate) fn describe_disagreement(object: &Value, wanted: &Violations, judge: &str, found: &str) -> String {
     format!("{object}\n  rules: {wanted:?}\n  {judge}: {found}")
 }
 
-/// The figures of a differential test, for people.
-#[expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the test")]
-pub(crate) fn figures<'f>(what: &str, callers: &str, verdicts: impl Iterator<Item = &'f Faults>) {
+/// Prints the figures of a differential test.
+#[expect(clippy::print_stdout, reason = "the figures are for the person who runs the test")]
+pub(crate) fn print_figures<'f>(what: &str, callers: &str, verdicts: impl Iterator<Item = &'f Violations>) {
     let (mut all, mut refused, mut codes) = (0, 0, BTreeSet::new());
     for faults in verdicts {
         all += 1;

@@ -1,6 +1,6 @@
-//! Who may ask the webhook: without a client CA a stranger's review is answered, and gets neither a value of the running
-//! process nor a user name into an event; with one, reviews of the API server alone are answered, and events name the
-//! user that it has authenticated.
+//! Callers of the webhook. Without a client CA, the review of a stranger is answered, but its answer contains no value
+//! of the running process and no event contains its user name. With a client CA, only the API server is answered, and
+//! events name the user that it has authenticated.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM};
 use wva_testbed::{Testbed, eventually};
 
 use super::map_objects::MAIN as MAP;
-use super::{DOORS, SOON, create, shared};
+use super::{SOON, WEBHOOKS_LOCK, create, shared};
 use crate::support::{events, read_ca, valid_spec, variant};
 
 const FORGED: &str = "system:admin-forged";
-/// Only the process under test knows them: of its main map, and of its environment.
+/// Values that only the process knows, from its main map and its environment.
 const RUNNING: [&str; 3] = ["pool=gold", "77s", "53s"];
 
 /// One release, and a stranger on the pod network.
@@ -30,7 +30,7 @@ impl Release<'_> {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
     }
 
-    /// What a stranger gets who sends the creation of another main map to the program itself.
+    /// Sends the creation of another main map to the program itself, as a stranger.
     async fn forge(&self, install: &Install) -> anyhow::Result<(u16, String)> {
         let port = install.address("admission")?.rsplit_once(':').context("no port")?.1.parse()?;
         let service = self.options.named(SERVICE);
@@ -50,13 +50,13 @@ impl Release<'_> {
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// The notes of the events about refused changes.
+    /// Messages of the events about denied changes.
     async fn notes(&self) -> anyhow::Result<Vec<String>> {
         let events = events(self.testbed, &self.namespace, "ImmutableConfigChangeRejected").await?;
         Ok(events.iter().map(|event| event["message"].to_string()).collect())
     }
 
-    /// Waits until there are so many.
+    /// Waits until there are exactly this many.
     async fn notes_of(&self, events: usize) -> anyhow::Result<Vec<String>> {
         eventually("the event of a refused change", SOON, async || {
             let notes = self.notes().await?;
@@ -70,13 +70,13 @@ impl Release<'_> {
 #[tokio::test(flavor = "multi_thread")]
 async fn user_names_and_events_come_from_verified_callers() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let mut options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva"));
     options.release = Some("callers".to_owned());
     let namespace = options.named(SYSTEM);
     options.judges = Some(namespace.clone());
-    let ours = [("WATCH_NAMESPACE", namespace.as_str()), ("LEADER_ELECTION_RENEW_DEADLINE", "53s")];
-    options.env.extend(ours.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let settings = [("WATCH_NAMESPACE", namespace.as_str()), ("LEADER_ELECTION_RENEW_DEADLINE", "53s")];
+    options.env.extend(settings.map(|(key, value)| (key.to_owned(), value.to_owned())));
     let mut release = Release { testbed, options, namespace };
     testbed.kubectl(&["create", "namespace", &release.namespace]).await?.success()?;
     let started_with = release.map(&json!({"WVA_NODE_SELECTOR": "pool=gold", "REST_CLIENT_TIMEOUT": "77s"}));
@@ -88,7 +88,7 @@ async fn user_names_and_events_come_from_verified_callers() -> anyhow::Result<()
     with_client_ca(&release).await
 }
 
-/// A forged review is answered, without a running value, and its user is in no event.
+/// A forged review is answered without running values, and no event has its user.
 async fn without_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     let install = Install::start(release.testbed, &release.options).await?;
     let (status, answer) = release.forge(&install).await?;
@@ -112,18 +112,18 @@ async fn without_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     install.stop().await
 }
 
-/// A forged review is refused. The API server's are answered, and events name the user of one.
+/// A forged review is denied. Reviews of the API server are answered, and events name the user.
 async fn with_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     let testbed = release.testbed;
     let install = Install::start(testbed, &release.options).await?;
-    let (status, told) = release.forge(&install).await?;
-    ensure!(status == 403 && told.contains("WVA_WEBHOOK_CLIENT_CA"), "{status} {told}");
+    let (status, answer) = release.forge(&install).await?;
+    ensure!(status == 403 && answer.contains("WVA_WEBHOOK_CLIENT_CA"), "{status} {answer}");
     let changed = json!({"data": {"WVA_NODE_SELECTOR": "pool=silver"}}).to_string();
     let patch = ["patch", "configmap", MAP, "-n", &release.namespace, "--type=merge", "-p", &changed];
     eventually("the API server to reach the program again", SOON, async || {
         let ran = testbed.kubectl(&[&patch[..], &["--dry-run=server"]].concat()).await?;
         ensure!(!ran.ok && ran.stderr.contains("[WVA-CM-001]"), "{ran:?}");
-        // One that is sent again leaves no second event.
+        // A repeated request creates no second event.
         let ran = testbed.kubectl(&patch).await?;
         ensure!(ran.stderr.contains("found \"pool=silver\", before \"pool=gold\""), "{ran:?}");
         Ok(())
@@ -137,7 +137,7 @@ async fn with_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     let count = install.series("wva_admission_reviews_total", &refused("403")).await?;
     ensure!(count == Some(1.0), "refused callers: {count:?}");
 
-    // Reviews of variants pass, too.
+    // Reviews of variants are answered too.
     create(testbed, &release.namespace, &variant("passes", &valid_spec("passes"))).await?.success()?;
     let passed = [("resource", "variantautoscalings"), ("allowed", "true"), ("code", "200")];
     let count = install.series("wva_admission_reviews_total", &passed).await?;

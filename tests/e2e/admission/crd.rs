@@ -1,5 +1,5 @@
-//! The CRD on a real API server: defaults, columns, server-side apply, and the manifests of llm-d WVA. What it refuses
-//! by itself is judged in `differential`.
+//! The CRD on a real API server: defaults, columns, server-side apply, and the manifests of llm-d WVA. `differential`
+//! tests what it denies by itself.
 
 use anyhow::{Context as _, ensure};
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn accepts_manifests_of_llm_d_wva() -> anyhow::Result<()> {
     let mut applied = 0;
     for file in std::fs::read_dir(repository_path("tests/fixtures/original"))? {
         let path = file?.path();
-        // The others are values of its chart.
+        // The other files are values of its chart.
         if path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with("chart-values-")) {
             let text = std::fs::read_to_string(&path)?;
             testbed.apply(&text).await.with_context(|| path.display().to_string())?;
@@ -49,7 +49,7 @@ async fn accepts_manifests_of_llm_d_wva() -> anyhow::Result<()> {
 async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let namespace = testbed.namespace("columns").await?;
-    // Another instance's, so that no controller writes its status.
+    // Another instance owns it, so no controller writes its status.
     let mut object = variant("llama", &valid_spec("llama-8b"));
     object["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
     create(testbed, &namespace, &object).await?.success()?;

@@ -1,5 +1,5 @@
-//! What was stored while no webhook answered, and what the CRD cannot refuse by itself: the running controller says of
-//! it what the webhook would have said, with the same codes, and leaves to others what the guard does not ask.
+//! Objects that were stored while no webhook answered, with violations that the CRD does not detect: the controller
+//! reports the same codes as the webhook, and does not check relations between objects.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use serde_json::{Value, json};
 use wva_rules::{Facts, apply_defaults, validate};
 use wva_testbed::eventually;
 
-use super::callers::{of_status, of_verdict};
+use super::callers::{violations_of_status, violations_of_verdict};
 use super::shared;
 use crate::support::{dry_run_create, find_condition, get_object, valid_spec, variant};
 
-/// Namespace of what no webhook has seen.
+/// Namespace of objects that no webhook has judged.
 pub(crate) const NAMESPACE: &str = "unseen";
-/// Longest wait for a condition: a cycle is two seconds.
+/// Longest wait for a condition: a cycle takes two seconds.
 const SOON: Duration = Duration::from_mins(3);
 
 /// Objects that are stored before the program runs.
-pub(crate) fn unseen() -> Vec<Value> {
+pub(crate) fn unjudged_objects() -> Vec<Value> {
     let with = |name: &str, mode: Option<&str>, accelerator: &str| {
         let mut object = variant(name, &valid_spec(name));
         object["metadata"]["labels"] = json!({"inference.optimization/acceleratorName": accelerator});
@@ -39,7 +39,7 @@ pub(crate) fn unseen() -> Vec<Value> {
     ]
 }
 
-/// Everything between brackets that looks like a code.
+/// Codes in brackets in a message.
 fn codes(text: &str) -> BTreeSet<String> {
     let parts = text.split('[').filter_map(|part| part.split_once(']'));
     parts.map(|(code, _)| code).filter(|code| code.starts_with("WVA-")).map(str::to_owned).collect()
@@ -48,22 +48,22 @@ fn codes(text: &str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn controller_reports_the_codes_of_the_webhook() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = super::DOORS.read().await;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     let elsewhere = testbed.namespace("seen").await?;
     let client = testbed.admin()?;
     let mut invalid = 0;
-    for mut object in unseen() {
+    for mut object in unjudged_objects() {
         let answer = dry_run_create(&client, &elsewhere, &object).await?;
         apply_defaults(&mut object);
-        let wanted = of_verdict(&validate(&Facts::new(&object)));
-        // The webhook alone knows of another one with this target only where that one stands.
-        let said = answer.err().map(|status| of_status(&status)).unwrap_or_default();
-        ensure!(said == wanted, "{object}\n  rules: {wanted:?}\n  webhook: {said:?}");
+        let wanted = violations_of_verdict(&validate(&Facts::new(&object)));
+        // The webhook reports a shared target only in the namespace of the other variant.
+        let reported = answer.err().map(|status| violations_of_status(&status)).unwrap_or_default();
+        ensure!(reported == wanted, "{object}\n  rules: {wanted:?}\n  webhook: {reported:?}");
 
         let name = object["metadata"]["name"].as_str().context("no name")?;
         let wanted: BTreeSet<String> = wanted.into_iter().map(|(code, _)| code).collect();
         let reason = match name {
-            // Two objects are no matter of the guard's: the older one is managed, the other is told.
+            // The guard judges single objects: the older of two is managed, the other reports the conflict.
             "twin" => "TargetConflict",
             "fine" => "DeploymentNotFound",
             _ => "InvalidConfiguration",
@@ -71,8 +71,8 @@ async fn controller_reports_the_codes_of_the_webhook() -> anyhow::Result<()> {
         eventually(&format!("{name} to have {reason} with {wanted:?}"), SOON, async || {
             let stored = get_object(testbed, &["va", name, "-n", NAMESPACE]).await?;
             let ready = find_condition(&stored, "Ready")?;
-            let said = codes(ready["message"].as_str().unwrap_or_default());
-            ensure!(said == wanted, "the codes are {said:?}: {ready}");
+            let reported = codes(ready["message"].as_str().unwrap_or_default());
+            ensure!(reported == wanted, "the codes are {reported:?}: {ready}");
             ensure!(ready["reason"] == reason && ready["status"] == "False", "{ready}");
             Ok(())
         })

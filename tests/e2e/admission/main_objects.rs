@@ -1,5 +1,5 @@
-//! The main maps of the differential test: every setting in both layouts with right and wrong texts, what is about
-//! several keys or about the shape, and what may take the place of a stored map.
+//! Main maps of the differential test: every setting in both layouts with valid and invalid values, violations about
+//! several keys or about the shape, and updates of a stored map.
 
 use serde_json::{Map, Value, json};
 use wva_crds::settings::{Kind, SETTINGS, Setting};
@@ -7,7 +7,7 @@ use wva_testbed::install::SYSTEM;
 
 use super::map_objects::{MAIN, MapCase, map, odd_keys};
 
-/// Texts for one setting, right and wrong ones.
+/// Valid and invalid values of a setting.
 fn texts(setting: &Setting) -> Vec<&'static str> {
     match setting.kind {
         Kind::Bool => vec!["true", "F", "yes", "2"],
@@ -29,7 +29,7 @@ fn texts(setting: &Setting) -> Vec<&'static str> {
     }
 }
 
-/// Texts of the entry `config.yaml`.
+/// Values of the entry `config.yaml`.
 const NESTED: [&str; 28] = [
     "", "~", "V", "V: [1]\n", "- V\n", "1: 2\n", "a: [1\n", "\tV: 1\n", "# nothing\n", "V: {a: b}\n",
     "V: 1\nV: 2\n", "V: null\n", "V: 0x10\n", "V: 1e3\n", "V: 1_0\n", "V: .inf\n", "LEADER_ELECT: yes\n",
@@ -38,7 +38,7 @@ const NESTED: [&str; 28] = [
     "GLOBAL_OPT_INTERVAL: 60s # a minute\n", "GLOBAL_OPT_INTERVAL: 1:30\n", "V: 2001-01-01\n",
 ];
 
-/// The `data` of main maps: each setting alone, flat and nested, then what is about several keys or about the shape.
+/// `data` of main maps: each setting alone, flat and nested, then several keys or wrong shapes.
 pub(crate) fn main_maps() -> Vec<Value> {
     let mut all = Vec::new();
     for setting in SETTINGS {
@@ -49,7 +49,7 @@ pub(crate) fn main_maps() -> Vec<Value> {
             all.push(json!({old: texts(setting)[0]}));
             all.push(json!({old: "not, right", setting.key: texts(setting)[0]}));
         }
-        // As a person writes it there: without quotes, so that YAML makes numbers and booleans of some.
+        // Without quotes, as people write it, so that YAML makes numbers and booleans of some values.
         let (first, last) = (texts(setting)[0], texts(setting)[texts(setting).len() - 1]);
         all.push(json!({"config.yaml": format!("{}: {first}\n", setting.key)}));
         all.push(json!({"config.yaml": format!("{}: {last}\n", setting.key), setting.key: first}));
@@ -84,14 +84,14 @@ pub(crate) fn main_maps() -> Vec<Value> {
     all
 }
 
-/// A main map, with the annotation that a restart comes with a change.
+/// A main map with the annotation that a restart follows.
 fn annotated(data: &Value, revision: Option<&str>) -> Value {
     let mut object = map(SYSTEM, MAIN, data);
     object["metadata"]["annotations"] = json!({"wva.llmd.ai/restart-revision": revision});
     object
 }
 
-/// The `data` of the stored map: every setting with its first text, as far as they fit together.
+/// `data` of the stored map: every setting with its first value, as far as they are consistent.
 fn stored_data() -> Map<String, Value> {
     let kept = SETTINGS.iter().filter(|s| s.in_map && !s.key.starts_with("LEADER_ELECTION_R"));
     let mut data: Map<String, Value> = kept.map(|s| (s.key.to_owned(), json!(texts(s)[0]))).collect();
@@ -107,8 +107,8 @@ fn stored_data() -> Map<String, Value> {
     data
 }
 
-/// The main map that updates are compared with, and what may take its place: each setting left out, changed, written
-/// otherwise; with and without the word that a restart comes with it.
+/// The stored main map, and its updates: each setting removed, changed, or written differently, with and without the
+/// annotation of a restart.
 pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
     let data = stored_data();
     let stored = annotated(&json!(data), Some("one"));
@@ -131,7 +131,7 @@ pub(crate) fn main_updates() -> (Value, Vec<MapCase>) {
         let last = texts(setting).last().copied();
         all.push(annotated(&with(&[(setting.key, last)]), Some("two")));
         all.push(annotated(&with(&[(setting.key, last)]), None));
-        // The same value in the other layout is no change.
+        // The same value in the other layout is not a change.
         let nested =
             format!("LEADER_ELECTION_RETRY_PERIOD: 20s\n{}: \"{}\"\n", setting.key, texts(setting)[0]);
         all.push(annotated(&with(&[(setting.key, None), ("config.yaml", Some(&nested))]), Some("one")));

@@ -1,12 +1,12 @@
-//! The ConfigMaps of the differential test: the main maps, every field of every kind of entry with good, wrong-typed,
-//! misspelt and impossible values, entries that inherit from each other, and mixtures of these that are the same in
-//! every run. Each where it is read, and where it is not.
+//! ConfigMaps of the differential test: the main maps, every field of every kind of entry with valid, wrong-typed,
+//! misspelt and impossible values, entries that inherit from each other, and mixtures that are the same in every run.
+//! Each where it is read, and where it is not.
 
 use serde_json::{Map, Value, json};
 use wva_testbed::install::SYSTEM;
 
 use super::main_objects::main_maps;
-use super::objects::next;
+use super::objects::next_random;
 
 /// Mixtures of each kind of map with entries.
 const MIXTURES: u64 = 60;
@@ -16,7 +16,7 @@ const SATURATION: &str = "wva-saturation-scaling-config";
 const SCALE_TO_ZERO: &str = "wva-model-scale-to-zero-config";
 const SERVICE_CLASSES: &str = "serviceclass";
 
-/// A map, complete with name and namespace.
+/// A map with name and namespace.
 pub(crate) struct MapCase(pub(crate) Value);
 
 impl MapCase {
@@ -29,7 +29,7 @@ impl MapCase {
     }
 }
 
-/// Keys that an API server takes and such as it does not, with a text that says little.
+/// Keys that an API server accepts and keys that it denies, each with this value.
 pub(crate) fn odd_keys(text: &str) -> Vec<Value> {
     let long = "k".repeat(253);
     let keys =
@@ -37,7 +37,7 @@ pub(crate) fn odd_keys(text: &str) -> Vec<Value> {
     keys.iter().map(|key| json!({*key: text})).collect()
 }
 
-/// Fields of an entry, each with texts of values: YAML, of which the first is right.
+/// Fields of an entry with YAML values, the first of which is valid.
 type Fields = &'static [(&'static str, &'static [&'static str])];
 
 const SHARE: &[&str] = &[
@@ -111,7 +111,7 @@ const LIST_FIELDS: Fields = &[
     ("slo-ttft", &["1"]),
 ];
 
-/// Texts that are no entries, or odd ones.
+/// Texts that are not entries, and unusual entries.
 const FORMS: &[&str] = &["", "null", "{}", "[]", "text", "7", "- a", "a: [1", "\ta: 1", "? a\n: b", "1: 2"];
 const LONG_FORMS: &[&str] = &[
     "# nothing",
@@ -136,7 +136,7 @@ fn entry(fields: &[(&str, &str)]) -> String {
     lines.concat()
 }
 
-/// The `data` of maps whose entries have these fields: each value in `default` and in an override, odd forms, and
+/// `data` of maps whose entries have these fields: each value in `default` and in an override, unusual forms, and
 /// mixtures of up to three entries.
 fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> {
     let mut all = Vec::new();
@@ -168,15 +168,19 @@ fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> 
     for _ in 0..MIXTURES {
         let mut data = Map::new();
         for key in ["default", "a", "b", "c"] {
-            if next(&mut state).is_multiple_of(2) {
+            if next_random(&mut state).is_multiple_of(2) {
                 continue;
             }
             let mut chosen: Vec<(&str, &str)> = if key == "default" { Vec::new() } else { needed.to_vec() };
             for (field, values) in fields {
-                if next(&mut state).is_multiple_of(4) && chosen.iter().all(|(known, _)| known != field) {
-                    // Mostly right ones, or nearly every mixture is refused.
-                    let pick =
-                        if next(&mut state).is_multiple_of(5) { next(&mut state) % values.len() } else { 0 };
+                if next_random(&mut state).is_multiple_of(4) && chosen.iter().all(|(known, _)| known != field)
+                {
+                    // Mostly valid ones, or nearly every mixture is denied.
+                    let pick = if next_random(&mut state).is_multiple_of(5) {
+                        next_random(&mut state) % values.len()
+                    } else {
+                        0
+                    };
                     chosen.push((field, values[pick]));
                 }
             }
@@ -187,7 +191,7 @@ fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> 
     all
 }
 
-/// Entries that are wrong, or right, only together.
+/// Entries that are invalid, or valid, only in combination.
 fn inherited() -> Vec<Value> {
     let (m, tokens) = ("model_id: m\n", "analyzerName: saturation\n");
     vec![
@@ -212,7 +216,7 @@ fn inherited() -> Vec<Value> {
 
 /// A map as it is sent.
 pub(crate) fn map(namespace: &str, name: &str, data: &Value) -> Value {
-    // Each main map says that a restart comes with it: the process knows what it was started with, files do not.
+    // Each main map states that a restart follows: the process knows the settings at start, files do not.
     let annotations = (name == MAIN).then(|| json!({"wva.llmd.ai/restart-revision": "differential"}));
     let mut object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
@@ -224,7 +228,7 @@ pub(crate) fn map(namespace: &str, name: &str, data: &Value) -> Value {
     object
 }
 
-/// All maps; `local` is a namespace that is not the controller's.
+/// All maps; `local` is a namespace other than the one of the controller.
 pub(crate) fn map_cases(local: &str) -> Vec<MapCase> {
     let mut all: Vec<Value> = main_maps().iter().map(|data| map(SYSTEM, MAIN, data)).collect();
     let saturation = [entry_maps(SATURATION_FIELDS, &[("model_id", "m")], 1), inherited()].concat();
@@ -260,13 +264,12 @@ pub(crate) fn map_cases(local: &str) -> Vec<MapCase> {
             all.push(map(SYSTEM, SERVICE_CLASSES, &json!({"serviceClasses": text})));
         }
     }
-    // Where nobody reads them, nothing about them is wrong.
+    // Maps that are not read are not judged.
     let broken = json!({"a": "kvCacheThreshold: x", "V": "loud"});
-    for name in
-        [MAIN, "capacity-scaling-config", "model-scale-to-zero-config", SERVICE_CLASSES, "somebody-elses"]
+    for name in [MAIN, "capacity-scaling-config", "model-scale-to-zero-config", SERVICE_CLASSES, "unrelated"]
     {
         all.push(map(local, name, &broken));
     }
-    all.push(map(SYSTEM, "somebody-elses", &broken));
+    all.push(map(SYSTEM, "unrelated", &broken));
     all.into_iter().map(MapCase).collect()
 }

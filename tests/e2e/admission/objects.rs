@@ -1,17 +1,17 @@
-//! The objects of the differential test: every value of each field in an otherwise good object, all pairs of bounds,
-//! parts of the wrong shape, and mixtures of the values that are the same in every run.
+//! Objects of the differential test: every value of each field in an otherwise valid object, all pairs of bounds, parts
+//! of the wrong shape, and mixtures that are the same in every run.
 
 use serde_json::{Map, Value, json};
 
-/// Mixtures beside the objects with one field changed.
+/// Mixtures in addition to the objects with one field changed.
 const MIXTURES: u64 = 300;
 
-/// Stands for a field that is not there.
+/// Marks a missing field.
 fn absent() -> Value {
     json!("(absent)")
 }
 
-/// These texts, and values that are no text or too long to write out.
+/// These texts, and other values.
 fn values(texts: &[&str], others: impl IntoIterator<Item = Value>) -> Vec<Value> {
     texts.iter().map(|text| json!(text)).chain(others).collect()
 }
@@ -55,7 +55,7 @@ fn models() -> Vec<Value> {
     ];
     let long_texts =
         ["meta-llama/Llama-3.1-8B", "\u{2029}\u{202f}", "\u{205f}\u{3000}", "\u{202e}a", "a'b\"c\\d{e}"];
-    // The longest ones in bytes, and one character more.
+    // The longest texts in bytes, and one character more.
     let long = [("m", 512), ("é", 256), ("🦙", 128)];
     let long = long.into_iter().flat_map(|(c, most)| [json!(c.repeat(most)), json!(c.repeat(most + 1))]);
     let odd = [json!(null), json!(7), json!(true), json!({}), absent()];
@@ -80,13 +80,13 @@ fn bounds() -> Vec<Value> {
     whole.chain([3.0, -0.0, 2.5, 1e20].map(|bound| json!(bound))).chain(odd).collect()
 }
 
-/// Labels and annotations, which no CRD can judge.
+/// Labels and annotations, which a CRD cannot validate.
 fn metadata() -> Vec<Value> {
     let label = |value: &str| json!({"labels": {"inference.optimization/acceleratorName": value}});
     let mode = |value: &str| json!({"annotations": {"wva.llmd.ai/mode": value}});
     let modes = ["auto", "recommend", "paused", "Auto", "", " auto"];
     let fixed = ["0", "2147483647", "2147483648", "", "-1", "+1", "1.0"];
-    // The first one stands for objects without metadata of their own.
+    // The first one marks objects without metadata of their own.
     let mut all = vec![absent()];
     all.extend(["H100", "L4", "H", ""].map(label));
     all.extend(modes.map(mode));
@@ -127,7 +127,7 @@ impl Fields {
     }
 }
 
-/// An object, and whether the CRD alone can know what is wrong with it.
+/// An object, and whether the CRD alone can detect its violations.
 pub(crate) struct Case {
     pub(crate) object: Value,
     pub(crate) crd_can_tell: bool,
@@ -145,8 +145,8 @@ fn case(number: usize, spec: &Value, metadata: &Value) -> Case {
     Case { object, crd_can_tell: *metadata == absent() }
 }
 
-/// The next of a row of numbers that is the same in every run (the constants are Knuth's).
-pub(crate) fn next(state: &mut u64) -> usize {
+/// Next number of a sequence that is the same in every run (constants by Knuth).
+pub(crate) fn next_random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from(*state >> 40).unwrap_or_default()
 }
@@ -180,20 +180,24 @@ pub(crate) fn cases() -> Vec<Case> {
     {
         add(&json!({"scaleTargetRef": target, "modelID": "m"}), &absent());
     }
-    // A field that does not exist is pruned; what it was meant to be is then missing, or not.
+    // An unknown field is pruned; the field that was meant is then missing, or not.
     add(&json!({"scaleTargetRef": {"name": "x"}, "modelId": "m"}), &absent());
     add(&json!({"scaleTargetRef": {"name": "x"}, "modelID": "m", "modelId": "m", "replicas": -1}), &absent());
     let mut state = 20_261_121;
     for _ in 0..MIXTURES {
-        // Mostly good values, so that about half of the mixtures have a fault and most of those one or two.
+        // Mostly valid values: about half of the mixtures have a violation, most of those one or two.
         let mut fields = Fields::good();
         for (field, pool) in pools.iter().enumerate() {
-            if next(&mut state).is_multiple_of(4) {
-                fields.0[field] = pool[next(&mut state) % pool.len()].clone();
+            if next_random(&mut state).is_multiple_of(4) {
+                fields.0[field] = pool[next_random(&mut state) % pool.len()].clone();
             }
         }
         let metadata = metadata();
-        let chosen = if next(&mut state).is_multiple_of(4) { next(&mut state) % metadata.len() } else { 0 };
+        let chosen = if next_random(&mut state).is_multiple_of(4) {
+            next_random(&mut state) % metadata.len()
+        } else {
+            0
+        };
         add(&fields.spec(), &metadata[chosen]);
     }
     all

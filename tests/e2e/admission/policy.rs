@@ -1,5 +1,5 @@
-//! The API server's own policies as one more judge. Copies of them are bound to `kube-system`, which no webhook sees:
-//! there they may refuse only what the webhook would, and must refuse every code that they claim.
+//! The ValidatingAdmissionPolicies as one more caller. Copies of them are bound to `kube-system`, which no webhook
+//! judges: they may deny only what the webhook denies, and must deny every code that they claim.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ use wva_rules::{
 use wva_testbed::{Testbed, eventually};
 use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_policies};
 
-use super::callers::{Faults, against, of_verdict, told};
+use super::callers::{Violations, describe_answer, describe_disagreement, violations_of_verdict};
 use super::differential::{is_cel_on_floats, judge_all, update};
-use super::differential_maps::faults;
+use super::differential_maps::violations;
 use super::main_objects::main_updates;
 use super::map_objects::{MAIN, MapCase};
 use super::objects::cases;
@@ -27,13 +27,13 @@ use crate::support::{
     ApiAnswer, await_answer, dry_run_create, repository_path, valid_spec, variant, variants_request,
 };
 
-/// The namespace that no webhook sees.
+/// A namespace that no webhook judges.
 const UNSEEN: &str = "kube-system";
 const INSTANCE: &str = "wva.llmd.ai/controller-instance";
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
 const MODE: &str = "wva.llmd.ai/mode";
 
-/// The policies of the repository.
+/// Reads the policies of the repository.
 pub(crate) fn manifests() -> anyhow::Result<String> {
     Ok(std::fs::read_to_string(repository_path("config/base/admission-policy.yaml"))?)
 }
@@ -53,7 +53,7 @@ fn options(instance: Option<&str>) -> ConfigurationOptions<'_> {
     }
 }
 
-/// Copies of the policies, bound to [`UNSEEN`] alone. Dropping them there is [`unbind`]'s.
+/// Creates copies of the policies that are bound to [`UNSEEN`] only. [`unbind`] deletes them.
 async fn bind(
     testbed: &Testbed,
     options: &ConfigurationOptions<'_>,
@@ -81,7 +81,7 @@ async fn unbind(testbed: &Testbed, copies: &[Value]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until the policies refuse a variant that only they can, or refuse it no longer.
+/// Waits until the policies deny a variant that only they can deny, or deny it no longer.
 async fn until_judged(client: &kube::Client, probe: &Value, judged: bool) -> anyhow::Result<()> {
     eventually("the policies to take effect", SOON, async || {
         let refused = dry_run_create(client, UNSEEN, probe).await?.is_err();
@@ -91,33 +91,37 @@ async fn until_judged(client: &kube::Client, probe: &Value, judged: bool) -> any
     .await
 }
 
-/// The disagreement of an answer with what the webhook would refuse.
-fn compare(object: &Value, wanted: &Faults, found: &ApiAnswer) -> Vec<String> {
+/// Disagreement of an answer with the verdict of the webhook.
+fn compare(object: &Value, wanted: &Violations, found: &ApiAnswer) -> Vec<String> {
     let refused = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"));
     let known = found.as_ref().err().is_some_and(|status| is_cel_on_floats(object, status));
     let agrees = match refused {
-        // It stops at the first.
+        // A policy stops at the first violation.
         Some(status) => {
             wanted.iter().any(|(code, field)| status.message.contains(&format!("{field}: [{code}]")))
         }
-        // What the CRD refuses comes to no policy.
+        // Objects that the CRD denies reach no policy.
         None => {
             known
                 || wanted.is_empty()
                 || wanted.iter().any(|(code, _)| !VARIANT_POLICY_CODES.contains(&code.as_str()))
         }
     };
-    if agrees { Vec::new() } else { vec![against(object, wanted, "policy", &told(found))] }
+    if agrees {
+        Vec::new()
+    } else {
+        vec![describe_disagreement(object, wanted, "policy", &describe_answer(found))]
+    }
 }
 
-/// What the webhook of an instance, or of none, refuses in a namespace that is its own.
-fn webhook_faults(instance: Option<&str>, stored: Option<&Value>, new: &Value) -> Faults {
+/// Violations that the webhook of an instance, or of none, reports in its own namespace.
+fn webhook_violations(instance: Option<&str>, stored: Option<&Value>, new: &Value) -> Violations {
     let label = |object: &Value| object["metadata"]["labels"][INSTANCE].as_str().map(str::to_owned);
     let sides: Vec<_> = stored.into_iter().chain([new]).map(label).collect();
     let selected =
         |label: &Option<String>| label.is_none() || (instance.is_some() && label.as_deref() == instance);
     if !sides.iter().any(selected) {
-        return Faults::new();
+        return Violations::new();
     }
     let mut object = new.clone();
     apply_defaults(&mut object);
@@ -130,7 +134,7 @@ fn webhook_faults(instance: Option<&str>, stored: Option<&Value>, new: &Value) -
         is_namespace_owned: instance.is_some(),
         ..Facts::new(&object)
     };
-    of_verdict(&validate(&facts))
+    violations_of_verdict(&validate(&facts))
 }
 
 /// Labels and annotations of new objects and of updates, with every kind of change of the instance label.
@@ -158,7 +162,7 @@ fn entries(of: &[(&str, Option<&str>)]) -> Value {
         .into()
 }
 
-/// All objects that the policies of one install judge, new and as updates of the stored ones.
+/// Judges all objects with the policies of one install, as new objects and as updates of the stored ones.
 async fn judge_variants(
     testbed: &Testbed,
     instance: Option<&'static str>,
@@ -166,7 +170,7 @@ async fn judge_variants(
 ) -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let mut judged = Vec::new();
-    // The policies judge metadata alone: one stored object is enough for the specs.
+    // The policies judge only metadata: one stored object is enough for the specs.
     let specs = cases().into_iter().map(|case| (case.object, &stored[..1]));
     let metadata = metadata().into_iter().enumerate().map(|(number, metadata)| {
         let mut object = variant(&format!("metadata-{number}"), &valid_spec("x"));
@@ -179,10 +183,10 @@ async fn judge_variants(
         judged.extend(stored.map(|s| (Some(s.clone()), object.clone())));
         judged.push((None, object));
     }
-    let verdicts: Vec<Faults> =
-        judged.iter().map(|(stored, new)| webhook_faults(instance, stored.as_ref(), new)).collect();
+    let verdicts: Vec<Violations> =
+        judged.iter().map(|(stored, new)| webhook_violations(instance, stored.as_ref(), new)).collect();
     let count = judged.len();
-    let own = |faults: &&Faults| {
+    let own = |faults: &&Violations| {
         !faults.is_empty() && faults.iter().all(|(c, _)| VARIANT_POLICY_CODES.contains(&c.as_str()))
     };
     let (refused, claimed) =
@@ -200,13 +204,13 @@ async fn judge_variants(
     });
     let wrong = judge_all(answers).await?;
     ensure!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), wrong.join("\n"));
-    report(&format!("VariantAutoscalings, instance {instance:?}"), count, refused, claimed);
+    print_summary(&format!("VariantAutoscalings, instance {instance:?}"), count, refused, claimed);
     Ok(())
 }
 
-/// The figures, for people.
-#[expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the test")]
-fn report(what: &str, count: usize, refused: usize, claimed: usize) {
+/// Prints the figures.
+#[expect(clippy::print_stdout, reason = "the figures are for the person who runs the test")]
+fn print_summary(what: &str, count: usize, refused: usize, claimed: usize) {
     println!(
         "{what}: {count}, {refused} refused by the webhook, {claimed} of them left to the policy, 0 disagreements"
     );
@@ -241,7 +245,7 @@ async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
     bad["metadata"]["annotations"] = json!({MODE: "never"});
     for instance in [None, Some("a")] {
         bad["metadata"]["labels"] = json!(instance.map(|i| json!({INSTANCE: i})));
-        // Variants with the label and those without have a binding each.
+        // Variants with and without the label have a binding each.
         let mut unlabelled = bad.clone();
         unlabelled["metadata"]["labels"] = Value::Null;
         let probes = [&bad, &unlabelled];
@@ -261,7 +265,7 @@ async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Further ways to write the values of the stored map, the same ones and others.
+/// Other spellings of the values of the stored map, equal and different.
 const SPELLINGS: [(&str, &[&str]); 5] = [
     (
         "REST_CLIENT_TIMEOUT",
@@ -279,9 +283,9 @@ const SPELLINGS: [(&str, &[&str]); 5] = [
     ("LEADER_ELECT", &["1", "t", "TRUE", "0", "F", "yes", "tRUE"]),
 ];
 
-/// What the policy claims of a verdict: changes of flat keys that no entry `config.yaml` speaks of.
-fn claims(wanted: &Faults, maps: [&Value; 2]) -> BTreeSet<String> {
-    let speaks = |key: &str| {
+/// Keys that the policy claims: changes of flat keys that `config.yaml` does not set.
+fn claims(wanted: &Violations, maps: [&Value; 2]) -> BTreeSet<String> {
+    let is_nested = |key: &str| {
         maps.iter().any(|map| map["data"][NESTED_ENTRY].as_str().is_some_and(|entry| entry.contains(key)))
     };
     let keys = wanted
@@ -291,7 +295,7 @@ fn claims(wanted: &Faults, maps: [&Value; 2]) -> BTreeSet<String> {
     let is_known = |key: &str| {
         let old = |s: &&Setting| s.old_keys().any(|old| old == key);
         let setting = Setting::by_key(key).or_else(|| wva_crds::settings::SETTINGS.iter().find(old));
-        setting.is_some_and(|s| !speaks(s.key) && !s.old_keys().any(speaks))
+        setting.is_some_and(|s| !is_nested(s.key) && !s.old_keys().any(is_nested))
     };
     keys.filter(|key| is_known(key)).map(str::to_owned).collect()
 }
@@ -306,18 +310,18 @@ fn respelled(stored: &Value) -> impl Iterator<Item = MapCase> {
     })
 }
 
-/// A map in the namespace that no webhook sees.
-fn moved(map: &Value) -> Value {
+/// Moves a map to the namespace that no webhook judges.
+fn move_to_unseen(map: &Value) -> Value {
     let mut map = map.clone();
     map["metadata"]["namespace"] = json!(UNSEEN);
     map
 }
 
-/// Asks to replace the stored map there, without storing it.
+/// Request to replace the stored map there in a dry run.
 fn replace_map(map: &Value) -> anyhow::Result<http::Request<Vec<u8>>> {
     let dry_run = PostParams { dry_run: true, ..PostParams::default() };
     let requests = Request::new(format!("/api/v1/namespaces/{UNSEEN}/configmaps"));
-    Ok(requests.replace(MAIN, &dry_run, moved(map).to_string().into_bytes())?)
+    Ok(requests.replace(MAIN, &dry_run, move_to_unseen(map).to_string().into_bytes())?)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -326,10 +330,8 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let (stored, mut updates) = main_updates();
     updates.extend(respelled(&stored));
-    let copies =
-        bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map")
-            .await?;
-    testbed.kubectl_with(&["create", "-f", "-"], &moved(&stored).to_string()).await?.success()?;
+    let copies = bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map").await?;
+    testbed.kubectl_with(&["create", "-f", "-"], &move_to_unseen(&stored).to_string()).await?.success()?;
     let mut changed = stored.clone();
     changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");
     eventually("the policy to take effect", SOON, async || {
@@ -340,7 +342,7 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let (mut refused, mut claimed, count) = (0, 0, updates.len());
     let mut judged = Vec::new();
     for case in updates {
-        let wanted = faults(&case, Some(&stored));
+        let wanted = violations(&case, Some(&stored));
         let claims = claims(&wanted, [&stored, &case.0]);
         refused += usize::from(!wanted.is_empty());
         claimed += usize::from(!claims.is_empty());
@@ -348,7 +350,11 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
         judged.push(async move {
             let found = await_answer(client.request(request)).await?;
             let agrees = agrees(&wanted, &claims, &found);
-            Ok(if agrees { Vec::new() } else { vec![against(&case.0, &wanted, "policy", &told(&found))] })
+            Ok(if agrees {
+                Vec::new()
+            } else {
+                vec![describe_disagreement(&case.0, &wanted, "policy", &describe_answer(&found))]
+            })
         });
     }
     let wrong = judge_all(judged).await;
@@ -357,29 +363,31 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let wrong = wrong?;
     ensure!(wrong.is_empty(), "{} disagreements:\n{}", wrong.len(), wrong.join("\n"));
     ensure!(claimed > 80, "{claimed} of {count} are left to the policy");
-    report("Main maps, updated", count, refused, claimed);
+    print_summary("Main maps, updated", count, refused, claimed);
     Ok(())
 }
 
-/// Whether the policy says of each key what the webhook says, and misses none that it claims.
-fn agrees(wanted: &Faults, claims: &BTreeSet<String>, found: &ApiAnswer) -> bool {
+/// Whether the policy reports for each key what the webhook reports, and all keys that it claims.
+fn agrees(wanted: &Violations, claims: &BTreeSet<String>, found: &ApiAnswer) -> bool {
     let Some(status) = found.as_ref().err().filter(|s| s.message.contains("ValidatingAdmissionPolicy"))
     else {
         return claims.is_empty();
     };
-    // So many changes that they fit in no message.
+    // Too many changes for one message.
     if status.message.contains(&format!("data: [{IMMUTABLE}]")) {
         return claims.len() > 9;
     }
     let parts = status.message.split(&format!(": [{IMMUTABLE}] ")).collect::<Vec<_>>();
-    let told: BTreeSet<&str> = parts[..parts.len() - 1]
+    let reported: BTreeSet<&str> = parts[..parts.len() - 1]
         .iter()
         .filter_map(|part| part.rsplit_once("data.").map(|(_, key)| key))
         .collect();
-    // A value that does not parse has a code of its own there.
+    // A value that does not parse has another code in the webhook.
     let known = |key: &&str| {
         let field = format!("data.{key}");
         wanted.iter().any(|(code, of)| *of == field && (code == IMMUTABLE || code == "WVA-CM-002"))
     };
-    !told.is_empty() && told.iter().all(known) && claims.iter().all(|key| told.contains(key.as_str()))
+    !reported.is_empty()
+        && reported.iter().all(known)
+        && claims.iter().all(|key| reported.contains(key.as_str()))
 }

@@ -1,12 +1,12 @@
-//! What a person sees: every fault at once, with code and field, whichever way the object was sent.
+//! What a user sees: every violation at once, with code and field, in every way to send the object.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
-use super::{DOORS, create, patch, shared};
+use super::{WEBHOOKS_LOCK, create, patch, shared};
 use crate::support::{dry_run_create, invalid_variant, valid_spec, variant};
 
-/// A variant with a fault in each part, and the code and field of each.
+/// A variant with a violation in each part, and the code and field of each.
 fn bad() -> (Value, [(&'static str, &'static str); 7]) {
     let spec = json!({
         "scaleTargetRef": {"kind": "DaemonSet", "name": "Llama_8B"}, "modelID": " ", "variantCost": "$40",
@@ -30,7 +30,7 @@ fn bad() -> (Value, [(&'static str, &'static str); 7]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_shows_every_violation_with_code_and_field() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("refused").await?;
     let (object, faults) = bad();
     for way in [
@@ -43,12 +43,12 @@ async fn kubectl_shows_every_violation_with_code_and_field() -> anyhow::Result<(
         let args = [way.as_slice(), &["-n", &namespace]].concat();
         let ran = testbed.kubectl_with(&args, &object.to_string()).await?;
         ensure!(!ran.ok, "{way:?} was admitted: {}", ran.stdout);
-        // The form in which the rule reference quotes it.
+        // The rule reference quotes it in this form.
         let head = "The VariantAutoscaling \"bad\" is invalid: \n";
         ensure!(ran.stderr.contains(head), "{way:?} does not begin with {head:?}:\n{}", ran.stderr);
         for (code, field) in faults {
             let fault = format!("\n* {field}: [{code}] found ");
-            ensure!(ran.stderr.contains(&fault), "{way:?} does not say {fault:?}:\n{}", ran.stderr);
+            ensure!(ran.stderr.contains(&fault), "{way:?} does not report {fault:?}:\n{}", ran.stderr);
         }
     }
     let stored = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "name"]).await?.success()?;
@@ -59,16 +59,16 @@ async fn kubectl_shows_every_violation_with_code_and_field() -> anyhow::Result<(
 #[tokio::test(flavor = "multi_thread")]
 async fn guide_quotes_the_output_of_kubectl() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("quoted").await?;
     let mut spec = valid_spec("llama-8b-h100");
     spec["modelID"] = json!(" ");
     spec["variantCost"] = json!("$40/h");
     let ran = create(testbed, &namespace, &variant("llama-8b-h100", &spec)).await?;
     let quoted = include_str!("../../../docs/admission.md");
-    let said: Vec<_> = ran.stderr.lines().filter(|line| !line.starts_with("Warning: ")).collect();
-    assert_eq!(said.len(), 3, "{}", ran.stderr);
-    for line in said {
+    let printed: Vec<_> = ran.stderr.lines().filter(|line| !line.starts_with("Warning: ")).collect();
+    assert_eq!(printed.len(), 3, "{}", ran.stderr);
+    for line in printed {
         ensure!(quoted.contains(line.trim_end()), "docs/admission.md does not quote: {line}");
     }
     Ok(())
@@ -77,7 +77,7 @@ async fn guide_quotes_the_output_of_kubectl() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn denial_has_one_cause_per_violation() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let (object, faults) = bad();
     let status =
         dry_run_create(&testbed.admin()?, "default", &object).await?.err().context("it was admitted")?;
@@ -89,7 +89,7 @@ async fn denial_has_one_cause_per_violation() -> anyhow::Result<()> {
     for ((found, text), (code, field)) in causes.iter().zip(faults) {
         assert_eq!(*found, field);
         assert!(text.starts_with(&format!("[{code}]")), "{text}");
-        // Argo CD and Flux show the message alone.
+        // Argo CD and Flux show only the message.
         assert!(status.message.contains(&format!("[{code}] {field}")), "{}", status.message);
     }
     Ok(())
@@ -98,21 +98,21 @@ async fn denial_has_one_cause_per_violation() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn admits_a_variant_before_its_target_exists() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("admitted").await?;
     let ran = create(testbed, &namespace, &variant("llama", &valid_spec("llama"))).await?;
     ensure!(ran.ok, "refused: {}", ran.stderr);
-    ensure!(ran.stderr.contains("Warning: [WVA-VA-054]"), "no word of the absent target: {}", ran.stderr);
+    ensure!(ran.stderr.contains("Warning: [WVA-VA-054]"), "no warning of the missing target: {}", ran.stderr);
     let get = ["get", "va", "llama", "-n", &namespace, "-o", "jsonpath={.spec.variantCost}"];
     assert_eq!(testbed.kubectl(&get).await?.success()?, "10.0");
     Ok(())
 }
 
-/// This install has no instance, so an object with the label is somebody else's.
+/// This install has no instance, so an object with the label belongs to another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn denies_removal_of_the_instance_label() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("instances").await?;
     let mut theirs = invalid_variant("theirs");
     theirs["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
@@ -126,7 +126,7 @@ async fn denies_removal_of_the_instance_label() -> anyhow::Result<()> {
     allowed["metadata"]["annotations"] = json!({"wva.llmd.ai/allow-instance-change": "true"});
     let admitted = patch(testbed, &namespace, "theirs", &allowed).await?;
     ensure!(admitted.ok, "refused: {}", admitted.stderr);
-    // The fault it came with is its former owner's, and known: a warning.
+    // The former owner admitted its violation, so it causes a warning.
     ensure!(admitted.stderr.contains("Warning: [WVA-VA-017]"), "no warning: {}", admitted.stderr);
 
     let hand_over = json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": "other"}}});

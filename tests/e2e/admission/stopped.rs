@@ -1,20 +1,23 @@
-//! No replica answers: what needs no context is refused all the same, by the API server's own policies and the CRD.
+//! No replica answers: the policies of the API server and the CRD still deny violations that need no context.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::install::{SYSTEM, WEBHOOKS};
 use wva_testbed::{Ran, Testbed, eventually};
 
-use super::frozen::Frozen;
+use super::frozen::FrozenProcess;
 use super::map_objects::{MAIN, map};
-use super::{DOORS, KINDS, MAIN_MAP, SOON, create, entries, judged_again, patch, refused, shared};
+use super::{
+    KINDS, MAIN_MAP_LOCK, SOON, WEBHOOKS_LOCK, assert_denied, create, entries, patch, shared,
+    wait_until_judging,
+};
 use crate::support::{valid_spec, variant};
 
 const ACCELERATOR: &str = "inference.optimization/acceleratorName";
 const MODE: &str = "wva.llmd.ai/mode";
 
-/// What becomes of requests while no webhook answers, and how long that takes to find out.
-async fn set_doors(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyhow::Result<()> {
+/// Sets the failure policy of variants and of maps, and the time-out.
+async fn set_failure_policies(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyhow::Result<()> {
     for kind in KINDS {
         let mut operations = Vec::new();
         for (number, entry) in entries(testbed, kind).await?.iter().enumerate() {
@@ -29,7 +32,7 @@ async fn set_doors(testbed: &Testbed, policies: [&str; 2], seconds: u32) -> anyh
     Ok(())
 }
 
-/// Twenty bad objects with the code of each.
+/// Twenty invalid objects with the code of each.
 fn bad_variants() -> Vec<(Value, &'static str)> {
     let modes = ["sometimes", "Auto", "AUTO", "", " auto", "paused ", "off", "recommend,paused"];
     let fixed = [
@@ -53,7 +56,7 @@ fn bad_variants() -> Vec<(Value, &'static str)> {
     modes.chain(accelerators).collect()
 }
 
-/// The main map, and twenty changes of it: each key given another value, and left out.
+/// The main map, and twenty changes of it: each key changed, and removed.
 fn immutable_changes() -> (Value, Vec<(Value, &'static str)>) {
     let keys = [
         ("PROMETHEUS_BASE_URL", "https://one:9090", "https://two:9090"),
@@ -93,9 +96,9 @@ async fn send(testbed: &Testbed, verb: &str, object: &Value) -> anyhow::Result<R
 async fn denies_violations_while_no_replica_answers() -> anyhow::Result<()> {
     let shared = shared().await?;
     let testbed = &shared.testbed;
-    let _alone = DOORS.write().await;
-    let _map = MAIN_MAP.lock().await;
-    judged_again(testbed).await?;
+    let _alone = WEBHOOKS_LOCK.write().await;
+    let _map = MAIN_MAP_LOCK.lock().await;
+    wait_until_judging(testbed).await?;
     let namespace = testbed.namespace("stopped").await?;
     create(testbed, &namespace, &variant("stored", &valid_spec("stored"))).await?.success()?;
     let mut theirs = variant("theirs", &valid_spec("theirs"));
@@ -104,13 +107,13 @@ async fn denies_violations_while_no_replica_answers() -> anyhow::Result<()> {
     let (map, changes) = immutable_changes();
     testbed.kubectl_with(&["create", "-f", "-"], &map.to_string()).await?.success()?;
 
-    set_doors(testbed, ["Ignore", "Ignore"], 1).await?;
-    let frozen = Frozen::freeze(shared.install.process())?;
+    set_failure_policies(testbed, ["Ignore", "Ignore"], 1).await?;
+    let frozen = FrozenProcess::freeze(shared.install.process())?;
     let outcome = Box::pin(judge(testbed, &namespace, &map, &changes)).await;
     drop(frozen);
-    set_doors(testbed, ["Fail", "Ignore"], 5).await?;
+    set_failure_policies(testbed, ["Fail", "Ignore"], 5).await?;
     testbed.kubectl(&["delete", "configmap", MAIN, "-n", SYSTEM]).await?.success()?;
-    judged_again(testbed).await?;
+    wait_until_judging(testbed).await?;
     outcome
 }
 
@@ -125,26 +128,26 @@ async fn judge(
     for (object, code) in &bad {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(namespace);
-        // The API server learns by its watch that the webhooks are ignored from now on.
+        // The API server learns of the failure policy by its watch.
         eventually("the policy to refuse it", SOON, async || {
             let ran = send(testbed, "create", &object).await?;
-            refused(&ran, &[&format!("[{code}]"), "ValidatingAdmissionPolicy"])
+            assert_denied(&ran, &[&format!("[{code}]"), "ValidatingAdmissionPolicy"])
         })
         .await?;
     }
-    // The CRD comes first with what it knows.
+    // The CRD denies first what it detects.
     let mut cost = variant("cost", &valid_spec("cost"));
     cost["spec"]["variantCost"] = json!("$40");
-    refused(&create(testbed, namespace, &cost).await?, &["spec.variantCost"])?;
+    assert_denied(&create(testbed, namespace, &cost).await?, &["spec.variantCost"])?;
     let unlabelled = json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": null}}});
-    refused(&patch(testbed, namespace, "theirs", &unlabelled).await?, &["[WVA-VA-014]"])?;
+    assert_denied(&patch(testbed, namespace, "theirs", &unlabelled).await?, &["[WVA-VA-014]"])?;
     for (changed, key) in changes {
         let ran = send(testbed, "replace", changed).await?;
-        refused(&ran, &[&format!("data.{key}: [WVA-CM-001]"), "restart-revision"])?;
+        assert_denied(&ran, &[&format!("data.{key}: [WVA-CM-001]"), "restart-revision"])?;
         ensure!(!ran.stderr.contains("hunter"), "a secret is shown: {}", ran.stderr);
     }
 
-    // What is right passes, and what is not theirs.
+    // Valid objects are admitted, and objects of other releases.
     patch(testbed, namespace, "stored", &json!({"spec": {"variantCost": "40"}})).await?.success()?;
     create(testbed, namespace, &variant("fresh", &valid_spec("fresh"))).await?.success()?;
     let mut mutable = map.clone();
@@ -158,16 +161,16 @@ async fn judge(
     other["metadata"]["name"] = json!("another-map");
     send(testbed, "create", &other).await?.success()?;
 
-    // Under `Fail` the answer is that of the webhook, which is asked first.
-    set_doors(testbed, ["Fail", "Fail"], 1).await?;
+    // With `Fail` the denial comes from the webhook, which is called first.
+    set_failure_policies(testbed, ["Fail", "Fail"], 1).await?;
     let (mut first, _) = bad.into_iter().next().context("no variant")?;
     first["metadata"]["namespace"] = json!(namespace);
     let (update, _) = changes.first().context("no change")?;
     eventually("the API server to know that webhooks may not be ignored", SOON, async || {
         let variant = send(testbed, "create", &first).await?;
-        refused(&variant, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
+        assert_denied(&variant, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
         let map = send(testbed, "replace", update).await?;
-        refused(&map, &["failed calling webhook \"main.configmap.llmd.ai\""])
+        assert_denied(&map, &["failed calling webhook \"main.configmap.llmd.ai\""])
     })
     .await
 }

@@ -1,15 +1,15 @@
-//! Updates of an object with an old fault, which was stored before the program ran: only what they change is refused.
-//! Updates of a good object are judged in `differential`.
+//! Updates of an object with an old violation, which was stored before the program ran: only new violations are denied.
+//! `differential` tests updates of a valid object.
 
 use anyhow::ensure;
 use serde_json::json;
 
-use super::{DOORS, EARLY, patch, shared};
+use super::{EARLY, WEBHOOKS_LOCK, patch, shared};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn warns_of_an_old_violation_until_it_changes() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let mode = |mode: &str| json!({"metadata": {"annotations": {"wva.llmd.ai/mode": mode}}});
     for untouched in [
         json!({"spec": {"variantCost": "40"}}),
@@ -20,7 +20,7 @@ async fn warns_of_an_old_violation_until_it_changes() -> anyhow::Result<()> {
         ensure!(admitted.ok, "{untouched} was refused: {}", admitted.stderr);
         ensure!(admitted.stderr.contains("Warning: [WVA-VA-017]"), "no warning: {}", admitted.stderr);
     }
-    // An old fault excuses neither another of its kind nor one elsewhere.
+    // An old violation excuses neither another of its kind nor one elsewhere.
     for (change, code) in
         [(mode("now-and-then"), "WVA-VA-017"), (json!({"spec": {"variantCost": "-1"}}), "WVA-VA-003")]
     {
@@ -29,6 +29,6 @@ async fn warns_of_an_old_violation_until_it_changes() -> anyhow::Result<()> {
     }
     patch(testbed, EARLY, "odd", &mode("paused")).await?.success()?;
     let back = patch(testbed, EARLY, "odd", &mode("sometimes")).await?;
-    ensure!(!back.ok, "a mended fault could come back");
+    ensure!(!back.ok, "a fixed violation could come back");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What kubectl prints about a variant that is admitted and would never do what its author means: each warning for the
-//! one thing that is wrong, and none where everything is right.
+//! Warnings of kubectl about a variant that is admitted but would not work: each for one problem, and none for a
+//! variant without problems.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::SYSTEM;
 use wva_testbed::{Ran, Testbed, eventually};
 
-use super::{DOORS, SOON, create, shared};
+use super::{SOON, WEBHOOKS_LOCK, create, shared};
 use crate::support::{apply_stand_in, variant};
 
-/// A kind that was absent is looked for every half minute; the rest is for a loaded machine.
+/// The program checks for missing kinds every half minute; the rest is for a loaded machine.
 const APPEARS: Duration = Duration::from_mins(3);
 
-/// A variant of its own model, at a cost of its own, without an accelerator label.
-fn of(target: &str) -> Value {
+/// A variant of its own model, at its own cost, without an accelerator label.
+fn variant_for(target: &str) -> Value {
     let spec = json!({"scaleTargetRef": {"name": target}, "modelID": target, "variantCost": "40"});
     variant(target, &spec)
 }
 
-/// The warnings in what kubectl printed.
+/// Warnings in the output of kubectl.
 fn warnings(ran: &Ran) -> Vec<&str> {
     ran.stderr.lines().filter_map(|line| line.strip_prefix("Warning: ")).collect()
 }
 
-/// The code each warning begins with.
+/// The code at the start of each warning.
 fn codes<'a>(warnings: &[&'a str]) -> BTreeSet<&'a str> {
     warnings.iter().map(|w| w.trim_start_matches('[').split(']').next().unwrap_or_default()).collect()
 }
 
-/// Waits until the caches of the program show what was made, so that the object gets these warnings and no others;
-/// then creates it for good. Gives what kubectl printed.
-async fn warned(
+/// Waits until a dry run gets exactly these warnings, which takes the caches of the program; then creates the object.
+/// Returns the output of kubectl.
+async fn create_with_warnings(
     testbed: &Testbed,
     namespace: &str,
     object: &Value,
@@ -54,7 +54,7 @@ async fn warned(
     Ok(ran)
 }
 
-/// Deployments on H100s, each with an HPA that follows a variant of its name.
+/// Creates Deployments on H100s, each with an HPA that follows a variant of its name.
 async fn workloads(testbed: &Testbed, namespace: &str, names: &[&str]) -> anyhow::Result<()> {
     for name in names {
         let fixture = VariantFixture::new(namespace, name).replicas(0);
@@ -66,26 +66,26 @@ async fn workloads(testbed: &Testbed, namespace: &str, names: &[&str]) -> anyhow
 #[tokio::test(flavor = "multi_thread")]
 async fn warns_of_each_problem_of_a_variant() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("warnings").await?;
     workloads(testbed, &namespace, &["right", "cheap"]).await?;
-    warned(testbed, &namespace, &of("right"), &[], SOON).await?;
+    create_with_warnings(testbed, &namespace, &variant_for("right"), &[], SOON).await?;
 
-    let mut cheap = of("cheap");
+    let mut cheap = variant_for("cheap");
     cheap["spec"]["modelID"] = json!("right");
     cheap["spec"]["variantCost"] = Value::Null;
-    let ran = warned(testbed, &namespace, &cheap, &["WVA-VA-062"], SOON).await?;
+    let ran = create_with_warnings(testbed, &namespace, &cheap, &["WVA-VA-062"], SOON).await?;
     ensure!(ran.stderr.contains("\"right\" sets its own"), "{}", ran.stderr);
 
     let unplaced = VariantFixture::new(&namespace, "unplaced");
     let anywhere = unplaced.deployment().replace("nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3", "");
     testbed.apply(&[anywhere, unplaced.autoscaler()].join("---\n")).await?;
-    warned(testbed, &namespace, &of("unplaced"), &["WVA-VA-055"], SOON).await?;
+    create_with_warnings(testbed, &namespace, &variant_for("unplaced"), &["WVA-VA-055"], SOON).await?;
 
     let lost = VariantFixture::new(&namespace, "lost");
     let autoscaler = lost.autoscaler().replace("variant_name: lost", "variant_name: found");
     testbed.apply(&[lost.deployment(), autoscaler].join("---\n")).await?;
-    let ran = warned(testbed, &namespace, &of("lost"), &["WVA-VA-064"], SOON).await?;
+    let ran = create_with_warnings(testbed, &namespace, &variant_for("lost"), &["WVA-VA-064"], SOON).await?;
     ensure!(ran.stderr.contains("variant_name=found"), "{}", ran.stderr);
     Ok(())
 }
@@ -93,15 +93,15 @@ async fn warns_of_each_problem_of_a_variant() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn warns_while_a_namespace_is_excluded() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("excluded").await?;
     workloads(testbed, &namespace, &["one", "two"]).await?;
     let annotate = ["annotate", "namespace", &namespace, "wva.llmd.ai/exclude=true"];
     testbed.kubectl(&annotate).await?.success()?;
-    let ran = warned(testbed, &namespace, &of("one"), &["WVA-VA-060"], SOON).await?;
+    let ran = create_with_warnings(testbed, &namespace, &variant_for("one"), &["WVA-VA-060"], SOON).await?;
     ensure!(ran.stderr.contains(&format!("\"{namespace}\" is excluded")), "{}", ran.stderr);
     testbed.kubectl(&["annotate", "namespace", &namespace, "wva.llmd.ai/exclude-"]).await?.success()?;
-    warned(testbed, &namespace, &of("two"), &[], SOON).await?;
+    create_with_warnings(testbed, &namespace, &variant_for("two"), &[], SOON).await?;
     Ok(())
 }
 
@@ -109,24 +109,24 @@ async fn warns_while_a_namespace_is_excluded() -> anyhow::Result<()> {
 async fn warns_until_a_scaled_object_reads_the_metric() -> anyhow::Result<()> {
     let shared = shared().await?;
     let testbed = &shared.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("unread").await?;
     let (unread, read) = (VariantFixture::new(&namespace, "unread"), VariantFixture::new(&namespace, "read"));
     testbed.apply(&[unread.deployment(), read.deployment()].join("---\n")).await?;
-    // The kind is absent, so nothing of it reads the metric.
-    warned(testbed, &namespace, &of("unread"), &["WVA-VA-063"], SOON).await?;
+    // The kind is not installed, so no ScaledObject reads the metric.
+    create_with_warnings(testbed, &namespace, &variant_for("unread"), &["WVA-VA-063"], SOON).await?;
     apply_stand_in(testbed, "scaledobjects").await?;
     let scaled = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": {"name": "read", "namespace": namespace},
         "spec": {"scaleTargetRef": {"name": "read"}, "triggers": [{"type": "prometheus", "metadata":
             {"query": "max(wva_desired_replicas{variant_name=\"read\"})", "threshold": "1"}}]}});
     testbed.apply(&scaled.to_string()).await?;
-    warned(testbed, &namespace, &of("read"), &[], APPEARS).await?;
-    eventually("one line that the kind is absent, and one that it is there", SOON, async || {
-        // All of it: `log()` is the end alone, and the differential tests are refused more than fits.
+    create_with_warnings(testbed, &namespace, &variant_for("read"), &[], APPEARS).await?;
+    eventually("one line that the kind is missing, and one that it is watched", SOON, async || {
+        // The whole log: `log()` is only its end.
         let log = std::fs::read_to_string(shared.install.process().log_path())?;
-        let told: Vec<&str> = log.lines().filter(|line| line.contains("scaledobjects.keda.sh")).collect();
-        ensure!(told.len() == 2, "{told:#?}");
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("scaledobjects.keda.sh")).collect();
+        ensure!(lines.len() == 2, "{lines:#?}");
         Ok(())
     })
     .await
@@ -135,22 +135,22 @@ async fn warns_until_a_scaled_object_reads_the_metric() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn names_the_global_map_in_use() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     let map = |name: &str| {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}, "data": {}})
             .to_string()
     };
     let first = "wva-model-scale-to-zero-config";
     testbed.kubectl_with(&["create", "-f", "-"], &map(first)).await?.success()?;
-    let told = format!("[WVA-CM-053] metadata.name: not read here: {first} is");
+    let warning = format!("[WVA-CM-053] metadata.name: not read here: {first} is");
     let shadowed = eventually("the map to be seen", SOON, async || {
         let args = ["create", "--dry-run=server", "-f", "-"];
         let ran = testbed.kubectl_with(&args, &map("model-scale-to-zero-config")).await?;
-        ensure!(ran.ok && ran.stderr.contains(&told), "{ran:?}");
+        ensure!(ran.ok && ran.stderr.contains(&warning), "{ran:?}");
         Ok(())
     })
     .await;
-    // The one that is read is not warned of.
+    // The map that is read causes no warning.
     let read = testbed.kubectl_with(&["replace", "--dry-run=server", "-f", "-"], &map(first)).await?;
     testbed.kubectl(&["delete", "configmap", first, "-n", SYSTEM]).await?.success()?;
     shadowed?;

@@ -1,5 +1,5 @@
-//! Manifests as people write them: kubectl and `wva validate` read one text and must come to one verdict. YAML has
-//! two versions and many corners, and what a text means is settled before any rule sees it.
+//! Manifests as people write them: kubectl and `wva validate` read one text and must agree. YAML has two versions and
+//! many special cases, and its meaning is decided before any rule runs.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use anyhow::ensure;
 use wva_crds::names::MAIN_MAP_NAME;
 use wva_testbed::install::SYSTEM;
 
-use super::callers::{Files, deployment, text, validate};
-use super::{DOORS, MAIN_MAP, shared};
+use super::callers::{TempFiles, deployment, escaped_json, validate};
+use super::{MAIN_MAP_LOCK, WEBHOOKS_LOCK, shared};
 
-/// Values of `spec.modelID`, `spec.variantCost`, `spec.minReplicas` and the mode, as they stand in a manifest.
+/// Values of `spec.modelID`, `spec.variantCost`, `spec.minReplicas` and the mode, as in a manifest.
 const SCALARS: &[&str] = &[
     "m", "yes", "on", "y", "true", "~", "null", "", "7", "0x1F", "010", "0o10", "1_000", "1e3", "1.5", ".5",
     "+1", "-1", ".inf", ".nan", "1:30", "\"7\"", "'7'", "\"\"", "' '", "!!str 7", "[7]", "{}", "&a 7", "*a",
@@ -21,7 +21,7 @@ const LONG_SCALARS: &[&str] = &[
     "|2-\n      7\n", "\"a\\\n      b\"",
 ];
 
-/// Documents of the main map, whole, as a person writes `data`.
+/// `data` of the main map as people write it.
 const DATA: &[&str] = &[
     "V: 2",
     "V: \"2\"",
@@ -74,14 +74,14 @@ fn maps() -> impl Iterator<Item = String> {
     DATA.iter().map(move |data| format!("{head}{annotations}data:\n  {data}\n"))
 }
 
-/// What kubectl said about each file that it or the API server refuses, by the number that is the file's name.
+/// Messages of kubectl about each file that it or the API server denies, by the number that is its name.
 fn refusals(stderr: &str) -> BTreeMap<usize, String> {
     let (mut all, mut number) = (BTreeMap::<usize, String>::new(), None);
     for piece in stderr.split(".yaml") {
         if let Some(number) = number {
             all.entry(number).or_default().push_str(piece);
         }
-        // Not every such name is that of a file: an entry of the main map has one, too.
+        // Not every such name is a file: the main map has an entry of this name.
         number = piece.rsplit('/').next().and_then(|name| name.parse().ok()).or(number);
     }
     all
@@ -90,18 +90,18 @@ fn refusals(stderr: &str) -> BTreeMap<usize, String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_and_wva_validate_agree_on_manifests() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _open = DOORS.read().await;
-    let _alone = MAIN_MAP.lock().await;
+    let _open = WEBHOOKS_LOCK.read().await;
+    let _alone = MAIN_MAP_LOCK.lock().await;
     let namespace = testbed.namespace("yaml").await?;
     let manifests: Vec<String> = variants(&namespace).into_iter().chain(maps()).collect();
-    let (files, install) = (Files::new("yaml")?, Files::new("yaml-install")?);
+    let (files, install) = (TempFiles::new("yaml")?, TempFiles::new("yaml-install")?);
     for (number, manifest) in manifests.iter().enumerate() {
         files.write(&format!("{number}.yaml"), manifest)?;
     }
-    let install = install.write("install.json", &text(&deployment()))?;
-    // Objects of one name are one object, so these do not share their target.
+    let install = install.write("install.json", &escaped_json(&deployment()))?;
+    // Objects of one name count as one object, so they do not share their target.
     let validated = validate(&files, &[".", &install.to_string_lossy()]).await?;
-    // A wrong type must reach the webhook, as it does from clients that know no schema.
+    // A wrong type must reach the webhook, as from clients without a schema.
     let folder = files.path().to_string_lossy();
     let create = ["create", "--dry-run=server", "--validate=false", "-f", &folder, "-o", "name"];
     let ran = testbed.kubectl(&create).await?;
@@ -111,16 +111,17 @@ async fn kubectl_and_wva_validate_agree_on_manifests() -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for (number, manifest) in manifests.iter().enumerate() {
         let denied = validated.by_file.get(&format!("{number}.yaml"));
-        let said = refused.get(&number);
-        // What kubectl cannot read, or the API server refuses by itself, has no code of ours.
-        let by_webhook = said.is_some_and(|said| said.contains("[WVA-"));
+        let message = refused.get(&number);
+        // Files that kubectl cannot read, or the API server denies, have no rule code.
+        let by_webhook = message.is_some_and(|message| message.contains("[WVA-"));
         let mut codes = denied.iter().flat_map(|faults| faults.iter());
-        let named = codes.all(|(code, _)| !by_webhook || said.is_some_and(|said| said.contains(code)));
-        if said.is_some() != denied.is_some() || !named {
-            wrong.push(format!("{manifest}  wva validate: {denied:?}\n  kubectl: {said:?}"));
+        let named =
+            codes.all(|(code, _)| !by_webhook || message.is_some_and(|message| message.contains(code)));
+        if message.is_some() != denied.is_some() || !named {
+            wrong.push(format!("{manifest}  wva validate: {denied:?}\n  kubectl: {message:?}"));
         }
     }
-    ensure!(wrong.is_empty(), "{} of {count} are read otherwise:\n{}", wrong.len(), wrong.join("\n"));
+    ensure!(wrong.is_empty(), "{} of {count} are read differently:\n{}", wrong.len(), wrong.join("\n"));
     ensure!(refused.len() > 50 && admitted > 50, "{} of {count} are refused", refused.len());
     Ok(())
 }

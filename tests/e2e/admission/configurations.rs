@@ -1,12 +1,11 @@
-//! The doors, which are the webhook configurations: closed until the program can answer, then open, and put right
-//! again whatever somebody does to them.
+//! The webhook configurations: without rules until the program can answer, then open, and repaired after every change.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::install::WEBHOOKS;
 use wva_testbed::{Testbed, eventually};
 
-use super::{DOORS, EARLY, KINDS, SOON, configuration, create, entries, judged_again, shared};
+use super::{EARLY, KINDS, SOON, WEBHOOKS_LOCK, configuration, create, entries, shared, wait_until_judging};
 use crate::support::{valid_spec, variant};
 
 const NAMES: [&[&str]; 2] =
@@ -16,22 +15,22 @@ const MAIN: &str = "main.configmap.llmd.ai";
 #[tokio::test(flavor = "multi_thread")]
 async fn admits_everything_before_the_program_runs() -> anyhow::Result<()> {
     let shared = shared().await?;
-    let _open = DOORS.read().await;
+    let _open = WEBHOOKS_LOCK.read().await;
     assert_eq!(shared.rules_before, [Value::Null, Value::Null, Value::Null, Value::Null, Value::Null]);
     for ran in &shared.early {
-        ensure!(ran.ok, "a door was open too early: {}", ran.stderr);
+        ensure!(ran.ok, "a webhook was open too early: {}", ran.stderr);
     }
-    // The same faults are refused now that it runs.
+    // The same violations are denied now that it runs.
     let refused = create(&shared.testbed, EARLY, &variant("third", &valid_spec("llama"))).await?;
     ensure!(!refused.ok && refused.stderr.contains("[WVA-VA-015]"), "{refused:?}");
     ensure!(refused.stderr.contains("\"first\""), "the oldest is not named: {}", refused.stderr);
-    judged_again(&shared.testbed).await
+    wait_until_judging(&shared.testbed).await
 }
 
-/// An entry as it must be: judged by somebody with a certificate.
-fn is_right(entry: &Value) -> anyhow::Result<()> {
-    let about_variants = entry["name"].as_str().is_some_and(|name| name.ends_with(".va.llmd.ai"));
-    let (group, version, resource) = if about_variants {
+/// Whether a webhook has its rules and a CA.
+fn check_webhook(entry: &Value) -> anyhow::Result<()> {
+    let is_about_variants = entry["name"].as_str().is_some_and(|name| name.ends_with(".va.llmd.ai"));
+    let (group, version, resource) = if is_about_variants {
         ("llmd.ai", "v1alpha1", "variantautoscalings")
     } else {
         ("", "v1", "configmaps")
@@ -45,19 +44,19 @@ fn is_right(entry: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until both configurations hold the entries of the manifests, all as they must be, and no other.
-async fn repaired(testbed: &Testbed, what: &str) -> anyhow::Result<()> {
+/// Waits until both configurations have exactly the webhooks of the manifests, with rules and CA.
+async fn wait_until_repaired(testbed: &Testbed, what: &str) -> anyhow::Result<()> {
     eventually(&format!("the repair after: {what}"), SOON, async || {
         for (kind, names) in KINDS.into_iter().zip(NAMES) {
             let found = entries(testbed, kind).await?;
             let found_names: Vec<_> = found.iter().filter_map(|e| e["name"].as_str()).collect();
             ensure!(found_names == names, "{kind} has {found_names:?}");
-            found.iter().try_for_each(is_right)?;
+            found.iter().try_for_each(check_webhook)?;
         }
         Ok(())
     })
     .await?;
-    judged_again(testbed).await
+    wait_until_judging(testbed).await
 }
 
 async fn json_patch(testbed: &Testbed, kind: &str, operations: &Value) -> anyhow::Result<()> {
@@ -66,7 +65,7 @@ async fn json_patch(testbed: &Testbed, kind: &str, operations: &Value) -> anyhow
     testbed.kubectl(&args).await?.success().map(|_| ())
 }
 
-/// The configuration as the chart renders it: without what the program adds.
+/// The configuration as the chart renders it, without the additions of the program.
 fn rendered(mut object: Value) -> Value {
     object["metadata"] = json!({"name": WEBHOOKS});
     for entry in object["webhooks"].as_array_mut().into_iter().flatten() {
@@ -83,8 +82,8 @@ fn rendered(mut object: Value) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn repairs_drift() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _alone = DOORS.write().await;
-    repaired(testbed, "the start").await?;
+    let _alone = WEBHOOKS_LOCK.write().await;
+    wait_until_repaired(testbed, "the start").await?;
     for kind in KINDS {
         let remove = |path: &str| json!([{"op": "remove", "path": format!("/webhooks/0/{path}")}]);
         for (what, operations) in [
@@ -96,12 +95,12 @@ async fn repairs_drift() -> anyhow::Result<()> {
             ),
         ] {
             json_patch(testbed, kind, &operations).await?;
-            repaired(testbed, &format!("{kind}: {what}")).await?;
+            wait_until_repaired(testbed, &format!("{kind}: {what}")).await?;
         }
         let object = rendered(configuration(testbed, kind).await?);
         testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;
         testbed.kubectl_with(&["create", "-f", "-"], &object.to_string()).await?.success()?;
-        repaired(testbed, &format!("{kind} deleted and created again")).await?;
+        wait_until_repaired(testbed, &format!("{kind} deleted and created again")).await?;
     }
     Ok(())
 }
@@ -109,23 +108,23 @@ async fn repairs_drift() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn does_not_add_a_removed_webhook() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
-    let _alone = DOORS.write().await;
+    let _alone = WEBHOOKS_LOCK.write().await;
     let [mutating, validating] = KINDS;
     let whole = rendered(configuration(testbed, validating).await?);
     json_patch(testbed, validating, &json!([{"op": "remove", "path": "/webhooks/0"}])).await?;
-    // A repair beside it shows that the program has looked at both since.
+    // The repair of the other configuration shows that the program has read both since.
     json_patch(testbed, mutating, &json!([{"op": "remove", "path": "/webhooks/0/rules"}])).await?;
     eventually("the repair of the other", SOON, async || {
         let entry = entries(testbed, mutating).await?.into_iter().next().context("no entry")?;
-        is_right(&entry)
+        check_webhook(&entry)
     })
     .await?;
     let left = entries(testbed, validating).await?;
     let left: Vec<_> = left.iter().filter_map(|e| e["name"].as_str()).collect();
     assert_eq!(left, &NAMES[1][1..]);
-    // The mutating one alone refuses as much.
-    judged_again(testbed).await?;
+    // The mutating webhook alone denies as much.
+    wait_until_judging(testbed).await?;
     testbed.kubectl(&["delete", validating, WEBHOOKS]).await?.success()?;
     testbed.kubectl_with(&["create", "-f", "-"], &whole.to_string()).await?.success()?;
-    repaired(testbed, "the entry put back").await
+    wait_until_repaired(testbed, "the entry put back").await
 }
