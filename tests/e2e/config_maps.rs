@@ -1,7 +1,7 @@
-//! The ConfigMaps on a real control plane: a change holds at once, the nearer map wins, what goes leaves
-//! what is below it, and a wrong entry takes nothing that was right.
-//! A control plane of its own: the program decides every ten minutes, so a change asked for what is seen sooner; and one
-//! without rights beyond a namespace.
+//! ConfigMaps on a real control plane: a change takes effect at once, the nearer map takes precedence, a deleted map
+//! falls back to the next layer, and an invalid entry keeps the last valid values.
+//! Why control planes of their own: the program decides every ten minutes, so an earlier effect comes from the change;
+//! and one program has no permissions beyond a namespace.
 
 mod main_map;
 
@@ -26,7 +26,7 @@ fn map(namespace: &str, name: &str, entries: &Value) -> String {
 }
 
 impl Cluster {
-    async fn local(&self, namespace: &str, entries: Value) -> anyhow::Result<()> {
+    async fn apply_saturation_map(&self, namespace: &str, entries: Value) -> anyhow::Result<()> {
         self.testbed.apply(&map(namespace, LOCAL_SATURATION_MAP_NAME, &entries)).await
     }
 
@@ -35,12 +35,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// The configuration of the last cycle.
+    /// Configuration of the last cycle.
     async fn config(&self) -> anyhow::Result<Value> {
         Ok(self.snapshot().await?["config"].take())
     }
 
-    /// A setting of the fixtures' model in a namespace, as the last cycle had it.
+    /// Setting of the fixtures' model in a namespace in the last cycle.
     async fn setting(&self, namespace: &str, field: &str) -> anyhow::Result<Value> {
         let config = self.config().await?;
         let model = format!("{namespace}/{}", VariantFixture::new(namespace, "any").model);
@@ -48,7 +48,7 @@ impl Cluster {
         Ok(entry.with_context(|| format!("no entry {model}"))?[field].clone())
     }
 
-    async fn holds(&self, namespace: &str, field: &str, want: f64) -> anyhow::Result<()> {
+    async fn wait_for_setting(&self, namespace: &str, field: &str, want: f64) -> anyhow::Result<()> {
         eventually(&format!("{field} in {namespace} to be {want}"), DEADLINE, async || {
             let found = self.setting(namespace, field).await?;
             ensure!(found.as_f64() == Some(want), "it is {found}");
@@ -57,20 +57,20 @@ impl Cluster {
         .await
     }
 
-    /// The lines of the program's log with this message, oldest first. All of the log: the first lines count, too.
+    /// Lines of the whole log with this message, oldest first.
     fn lines(&self, message: &str) -> Vec<Value> {
         let log = std::fs::read_to_string(self.install.process().log_path()).unwrap_or_default();
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.filter(|line| line["msg"] == message).collect()
     }
 
-    /// What the last line about a change of thresholds says.
+    /// Map and changes of the last line about a change of thresholds.
     fn last_change(&self) -> anyhow::Result<[Value; 2]> {
         let line = self.lines(UPDATED).pop().with_context(|| format!("no line {UPDATED:?}"))?;
         Ok(["map", "changes"].map(|key| line[key].clone()))
     }
 
-    /// How often maps of a kind were taken over without a fault, and with one.
+    /// Counts of valid and of invalid reloads of a kind of map.
     async fn reloads(&self, config: &str) -> anyhow::Result<[Option<f64>; 2]> {
         let of = async |result| {
             let labels = [("config", config), ("result", result)];
@@ -110,36 +110,38 @@ async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) 
     cluster.testbed.apply(&variant.all()).await?;
     load.wait_ready(1, DEADLINE).await?;
     let mut cost = 10;
-    eventually("the load to be measured", DEADLINE, async || {
+    eventually("metrics of the load", DEADLINE, async || {
         let va = cluster.variant(served, "served").await?;
         let (_, reason) = condition(&va, "MetricsAvailable")?;
-        let measured = reason == "MetricsFound" && target(&va) == Some(1);
-        if !measured {
-            // The cycle on this generation is over, and nothing else asks for one on a newer sample.
+        let has_metrics = reason == "MetricsFound" && target(&va) == Some(1);
+        if !has_metrics {
+            // The cycle of this generation is over, and a newer sample triggers none.
             cost += 1;
             let change = json!({"spec": {"variantCost": format!("{cost}.0")}});
             merge_patch(&cluster.testbed, served, "va/served", &change).await?.success()?;
         }
-        ensure!(measured, "{}", va["status"]);
+        ensure!(has_metrics, "{}", va["status"]);
         Ok(())
     })
     .await?;
     let none = cluster.lines(
         "No global saturation ConfigMap: the throughput analyzer decides with built-in settings, except in namespaces with a map",
     );
-    ensure!(none.len() == 1, "it is to be said once that there is no map: {none:?}");
-    ensure!(cluster.reloads("saturation").await? == [Some(0.0), Some(0.0)], "nothing came yet");
+    ensure!(none.len() == 1, "a missing map must be logged once: {none:?}");
+    ensure!(cluster.reloads("saturation").await? == [Some(0.0), Some(0.0)], "no map was read yet");
 
     let global = async |kv: f64| {
         let entries = json!({"default": format!("kvCacheThreshold: {kv}")});
         cluster.testbed.apply(&map(SYSTEM, SATURATION_MAP_NAMES[0], &entries)).await
     };
     global(0.65).await?;
-    cluster.wait_for(served, "served", "be decided on by the map", |va| target(va) == Some(2)).await?;
+    cluster
+        .wait_for(served, "served", "scale up by the threshold of the map", |va| target(va) == Some(2))
+        .await?;
     let title = format!("{SYSTEM}/{}", SATURATION_MAP_NAMES[0]);
     ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: unset -> 0.65")]);
     global(0.66).await?;
-    cluster.holds(served, "kvCacheThreshold", 0.66).await?;
+    cluster.wait_for_setting(served, "kvCacheThreshold", 0.66).await?;
     ensure!(cluster.last_change()? == [json!(title), json!("default.kvCacheThreshold: 0.65 -> 0.66")]);
     ensure!(
         cluster.reloads("saturation").await? == [Some(2.0), Some(0.0)],
@@ -151,16 +153,22 @@ async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) 
 
 async fn namespace_map_takes_precedence(cluster: &Cluster, served: &str, other: &str) -> anyhow::Result<()> {
     let model = VariantFixture::new(served, "any").model;
-    cluster.local(served, json!({"default": "kvCacheThreshold: 0.9"})).await?;
-    cluster.holds(served, "kvCacheThreshold", 0.9).await?;
+    cluster.apply_saturation_map(served, json!({"default": "kvCacheThreshold: 0.9"})).await?;
+    cluster.wait_for_setting(served, "kvCacheThreshold", 0.9).await?;
     let own = format!("model_id: {model}\nkvCacheThreshold: 0.91\nanalyzerName: saturation");
     cluster
-        .local(served, json!({"default": "kvCacheThreshold: 0.9\nqueueSpareTrigger: 4", "own": own}))
+        .apply_saturation_map(
+            served,
+            json!({"default": "kvCacheThreshold: 0.9\nqueueSpareTrigger: 4", "own": own}),
+        )
         .await?;
-    cluster.holds(served, "kvCacheThreshold", 0.91).await?;
+    cluster.wait_for_setting(served, "kvCacheThreshold", 0.91).await?;
     ensure!(cluster.setting(served, "queueSpareTrigger").await? == 4.0, "a field left out is inherited");
     ensure!(cluster.setting(served, "analyzerName").await? == "saturation", "the analyzer is another");
-    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.66, "the map is not for others");
+    ensure!(
+        cluster.setting(other, "kvCacheThreshold").await? == 0.66,
+        "the map applies to another namespace"
+    );
     Ok(())
 }
 
@@ -172,7 +180,7 @@ async fn deleted_map_falls_back_to_the_next_layer(
     let [first, _, last] = SATURATION_MAP_NAMES;
     cluster.testbed.apply(&map(SYSTEM, last, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
     let several = "Several global ConfigMaps of one kind exist: only the first is read; delete the others";
-    eventually("the map behind to be named", DEADLINE, async || {
+    eventually("the ignored map to be named", DEADLINE, async || {
         let lines = cluster.lines(several);
         ensure!(lines.len() == 1 && lines[0]["ignored"] == last, "{lines:?}");
         Ok(())
@@ -180,25 +188,22 @@ async fn deleted_map_falls_back_to_the_next_layer(
     .await?;
     ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.66, "only the first is read");
     cluster.delete(SYSTEM, first).await?;
-    cluster.holds(other, "kvCacheThreshold", 0.7).await?;
-    ensure!(
-        cluster.setting(served, "kvCacheThreshold").await? == 0.91,
-        "another map's settings went with it"
-    );
+    cluster.wait_for_setting(other, "kvCacheThreshold", 0.7).await?;
+    ensure!(cluster.setting(served, "kvCacheThreshold").await? == 0.91, "settings of another map were lost");
     cluster.delete(served, LOCAL_SATURATION_MAP_NAME).await?;
-    cluster.holds(served, "kvCacheThreshold", 0.7).await?;
+    cluster.wait_for_setting(served, "kvCacheThreshold", 0.7).await?;
     ensure!(cluster.setting(served, "analyzerName").await? == "", "the analyzer is the default again");
     cluster.delete(SYSTEM, last).await?;
-    cluster.holds(served, "kvCacheThreshold", 0.8).await
+    cluster.wait_for_setting(served, "kvCacheThreshold", 0.8).await
 }
 
 async fn opt_in_label_includes_a_namespace_without_variants(cluster: &Cluster) -> anyhow::Result<()> {
-    let names = ["nobody", "excluded", "opted-in"];
+    let names = ["unused", "excluded", "opted-in"];
     let mut namespaces = Vec::new();
     for name in names {
         namespaces.push(cluster.testbed.namespace(name).await?);
     }
-    let [nobody, excluded, opted_in] = &namespaces[..] else { anyhow::bail!("three namespaces") };
+    let [unused, excluded, opted_in] = &namespaces[..] else { anyhow::bail!("three namespaces") };
     cluster
         .testbed
         .kubectl(&["annotate", "namespace", excluded, "wva.llmd.ai/exclude=true"])
@@ -209,28 +214,28 @@ async fn opt_in_label_includes_a_namespace_without_variants(cluster: &Cluster) -
         cluster.testbed.kubectl(&label).await?.success()?;
     }
     cluster.testbed.apply(&VariantFixture::new(excluded, "any").variant()).await?;
-    for namespace in [nobody, excluded, opted_in] {
-        cluster.local(namespace, json!({"default": "kvCacheThreshold: 0.6"})).await?;
+    for namespace in [unused, excluded, opted_in] {
+        cluster.apply_saturation_map(namespace, json!({"default": "kvCacheThreshold: 0.6"})).await?;
     }
-    let told = |namespace: &str| {
+    let was_read = |namespace: &str| {
         let title = format!("{namespace}/{LOCAL_SATURATION_MAP_NAME}");
         cluster.lines(UPDATED).iter().any(|line| line["map"] == *title)
     };
     eventually("the map of the opted-in namespace to be read", DEADLINE, async || {
-        ensure!(told(opted_in), "it is not");
+        ensure!(was_read(opted_in), "it is not");
         Ok(())
     })
     .await?;
-    ensure!(!told(nobody) && !told(excluded), "a map was read that is nobody's matter");
+    ensure!(!was_read(unused) && !was_read(excluded), "a map was read that must be ignored");
     ensure!(
         cluster.setting(excluded, "kvCacheThreshold").await.is_err(),
         "an excluded namespace has settings"
     );
-    // The label alone makes the difference.
-    let label = ["label", "namespace", nobody, "wva.llmd.ai/config-enabled=true"];
+    // Only the label makes the difference.
+    let label = ["label", "namespace", unused, "wva.llmd.ai/config-enabled=true"];
     cluster.testbed.kubectl(&label).await?.success()?;
     eventually("the other one to be read, too", DEADLINE, async || {
-        ensure!(told(nobody), "it is not");
+        ensure!(was_read(unused), "it is not");
         Ok(())
     })
     .await
@@ -241,41 +246,41 @@ async fn invalid_entry_keeps_the_last_valid_value(
     served: &str,
     other: &str,
 ) -> anyhow::Result<()> {
-    // Nothing judges what is stored from here on.
+    // No webhook judges the objects from here on.
     let webhooks = "validatingwebhookconfiguration,mutatingwebhookconfiguration";
     cluster.testbed.kubectl(&["delete", webhooks, WEBHOOKS]).await?.success()?;
     cluster.testbed.kubectl(&["delete", "validatingadmissionpolicybinding", "--all"]).await?.success()?;
     let model = VariantFixture::new(served, "any").model;
     let entries = |default: &str, queue: u32| json!({"default": default, "own": format!("model_id: {model}\nqueueLengthThreshold: {queue}")});
     let stored = async |default: &str, queue: u32| {
-        eventually("the API server to ask nobody", DEADLINE, async || {
-            cluster.local(other, entries(default, queue)).await
+        eventually("the API server to call no webhook", DEADLINE, async || {
+            cluster.apply_saturation_map(other, entries(default, queue)).await
         })
         .await?;
-        cluster.holds(other, "queueLengthThreshold", queue.into()).await
+        cluster.wait_for_setting(other, "queueLengthThreshold", queue.into()).await
     };
     stored("kvCacheThreshold: 0.6", 6).await?;
     stored("kvCacheThreshold: high", 7).await?;
-    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.6, "the last good value went");
-    let line = cluster.lines(UNUSABLE).pop().context("nothing was said")?;
+    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.6, "the last valid value was lost");
+    let line = cluster.lines(UNUSABLE).pop().context("no such line")?;
     ensure!(line["entry"] == "default" && line["problem"].to_string().contains("kvCacheThreshold"), "{line}");
     let [_, invalid] = cluster.reloads("saturation").await?;
     ensure!(invalid == Some(1.0), "{invalid:?} changes were invalid");
     stored("kvCacheThreshold: 0.61", 8).await?;
-    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.61, "it was mended");
+    ensure!(cluster.setting(other, "kvCacheThreshold").await? == 0.61, "the fixed value is not in force");
 
-    // Where nothing was ever right the defaults decide, and the variant says so.
-    cluster.local(served, json!({"default": "kvCacheThreshold: high"})).await?;
+    // Without a valid value the defaults apply, and the variant reports it.
+    cluster.apply_saturation_map(served, json!({"default": "kvCacheThreshold: high"})).await?;
     let names_it = |va: &Value| {
         has_condition(va, "OptimizationReady", ("False", "InvalidConfiguration"))
             && va["status"].to_string().contains("kvCacheThreshold")
     };
-    cluster.wait_for(served, "served", "name the field that is wrong", names_it).await?;
-    cluster.holds(served, "kvCacheThreshold", 0.8).await
+    cluster.wait_for(served, "served", "name the invalid field", names_it).await?;
+    cluster.wait_for_setting(served, "kvCacheThreshold", 0.8).await
 }
 
-/// What the chart grants to an install that sees its own namespace alone.
-fn rights_in_one_namespace(system: &str) -> anyhow::Result<String> {
+/// Permissions that the chart grants to an install for its own namespace.
+fn permissions_in_one_namespace(system: &str) -> anyhow::Result<String> {
     let tools = Tools::named(&["helm"])?;
     let rendered = std::process::Command::new(tools.path("helm")?)
         .args(["template", "workload-variant-autoscaler"])
@@ -296,7 +301,7 @@ async fn chart_roles_suffice_for_one_namespace() -> anyhow::Result<()> {
     let testbed = Testbed::start(options).await?;
     Install::crd(&testbed).await?;
     let system = testbed.namespace("scoped").await?;
-    testbed.apply(&rights_in_one_namespace(&system)?).await?;
+    testbed.apply(&permissions_in_one_namespace(&system)?).await?;
     let account = "workload-variant-autoscaler-controller-manager";
     let kubeconfig = testbed.service_account_kubeconfig(&system, account).await?;
     let saturation = "workload-variant-autoscaler-wva-saturation-scaling-config";
@@ -315,7 +320,7 @@ async fn chart_roles_suffice_for_one_namespace() -> anyhow::Result<()> {
     let program = Path::new(env!("CARGO_BIN_EXE_wva"));
     let log = testbed.logs().join("wva.log");
     let process = Process::spawn("wva", program, &["run", "--webhook=false"], &env, &log)?;
-    // From the last name in order to the first, so that each of them comes into force.
+    // In reverse order of precedence, so that each of them takes effect.
     for map_name in SATURATION_MAP_NAMES.into_iter().rev().chain([saturation]) {
         testbed.apply(&map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
         let told = format!("\"map\":\"{system}/{map_name}\"");

@@ -1,6 +1,6 @@
-//! The testbed against itself: pods start and scale as in a cluster, Prometheus sees the emulated fleet, load falls
-//! as replicas come, faults do what they say, and nothing is left of a testbed whose program was killed.
-//! A control plane of its own: no program is installed, and its parts are stopped.
+//! The testbed itself: pods start and scale as in a cluster, Prometheus scrapes the emulated fleet, load falls as
+//! replicas are added, faults work, and a killed testbed leaves nothing behind.
+//! Why a control plane of its own: no program is installed, and its components are stopped.
 
 mod processes;
 mod restart;
@@ -26,9 +26,9 @@ const NAME: &str = "WVA_TEST_NAME";
 const POD_START: Duration = Duration::from_secs(2);
 
 static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
-/// Written by the test that stops the API server, read by the others.
+/// Write-locked by the test that stops the API server, read-locked by the others.
 static API_SERVER: RwLock<()> = RwLock::const_new(());
-/// Written by the test that breaks Prometheus, read by those that need it.
+/// Write-locked by the test that stops Prometheus, read-locked by those that need it.
 static PROMETHEUS: RwLock<()> = RwLock::const_new(());
 
 async fn testbed() -> anyhow::Result<&'static Testbed> {
@@ -40,7 +40,7 @@ fn deployment(namespace: &str, name: &str, replicas: u32) -> String {
     VariantFixture::new(namespace, name).replicas(replicas).deployment()
 }
 
-/// The same with another label of its pods.
+/// Adds a label to the pods of a Deployment.
 fn labelled(deployment: &str, label: &str, value: &str) -> String {
     deployment.replace(": served}", &format!(": served, {label}: '{value}'}}"))
 }
@@ -50,8 +50,8 @@ async fn scale(testbed: &Testbed, namespace: &str, name: &str, replicas: u32) ->
     testbed.kubectl(&["scale", "deployment", name, "-n", namespace, &replicas]).await?.success().map(|_| ())
 }
 
-/// Waits until the pods' JSON path comes out as `want`.
-async fn pods_show(testbed: &Testbed, namespace: &str, path: &str, want: &str) -> anyhow::Result<()> {
+/// Waits until a JSON path of the pods has this value.
+async fn wait_for_pods(testbed: &Testbed, namespace: &str, path: &str, want: &str) -> anyhow::Result<()> {
     eventually(&format!("{path} of the pods to be {want:?}"), SOON, async || {
         let path = format!("-o=jsonpath={path}");
         let got = testbed.kubectl(&["get", "pods", "-n", namespace, &path]).await?.success()?;
@@ -61,8 +61,12 @@ async fn pods_show(testbed: &Testbed, namespace: &str, path: &str, want: &str) -
     .await
 }
 
-/// Waits until the answer to a query satisfies `fits`.
-async fn query(testbed: &Testbed, expression: &str, fits: impl Fn(&[Sample]) -> bool) -> anyhow::Result<()> {
+/// Waits until `fits` is true of the answer to a query.
+async fn wait_for_samples(
+    testbed: &Testbed,
+    expression: &str,
+    fits: impl Fn(&[Sample]) -> bool,
+) -> anyhow::Result<()> {
     eventually(&format!("a fitting answer to {expression}"), SOON, async || {
         let samples = testbed.prometheus_query(expression).await?;
         ensure!(fits(&samples), "it is {samples:?}");
@@ -103,7 +107,7 @@ async fn load_per_replica_falls_as_replicas_are_added() -> anyhow::Result<()> {
     assert!(began.elapsed() >= POD_START, "a pod is not ready before its cold start is over");
     let model = VariantFixture::new(&namespace, "a").model;
     let kv = format!(r#"vllm:kv_cache_usage_perc{{namespace="{namespace}",model_name="{model}"}}"#);
-    query(testbed, &kv, |samples| {
+    wait_for_samples(testbed, &kv, |samples| {
         pods_of(samples) == two && samples.iter().all(|sample| (0.8..=1.0).contains(&sample.value))
     })
     .await?;
@@ -111,21 +115,23 @@ async fn load_per_replica_falls_as_replicas_are_added() -> anyhow::Result<()> {
     scale(testbed, &namespace, "a", 3).await?;
     let three = fleet.wait_ready(3, SOON).await?;
     assert!(two.iter().all(|pod| three.contains(pod)));
-    query(testbed, &kv, |samples| {
+    wait_for_samples(testbed, &kv, |samples| {
         pods_of(samples) == three && samples.iter().all(|sample| sample.value < 0.7)
     })
     .await?;
     let served = format!(r#"sum(rate(vllm:request_success_total{{namespace="{namespace}"}}[10s]))"#);
-    query(testbed, &served, |samples| samples.iter().any(|sample| (14.0..25.0).contains(&sample.value)))
-        .await?;
+    wait_for_samples(testbed, &served, |samples| {
+        samples.iter().any(|sample| (14.0..25.0).contains(&sample.value))
+    })
+    .await?;
 
     fleet.set_rate(60.0);
     let waiting = format!(r#"min(vllm:num_requests_waiting{{namespace="{namespace}"}})"#);
-    query(testbed, &waiting, |samples| samples.iter().any(|sample| sample.value > 5.0)).await?;
+    wait_for_samples(testbed, &waiting, |samples| samples.iter().any(|sample| sample.value > 5.0)).await?;
 
     scale(testbed, &namespace, "a", 1).await?;
     let one = fleet.wait_ready(1, SOON).await?;
-    query(testbed, &kv, |samples| pods_of(samples) == one).await
+    wait_for_samples(testbed, &kv, |samples| pods_of(samples) == one).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,25 +149,32 @@ async fn exported_values_and_faults_are_exact() -> anyhow::Result<()> {
     fleet.set_fixed_all(0.5, 3.0);
     fleet.set_fixed(&pods[1], 0.875, 7.0);
 
-    let near = |got: f64, want: f64| (got - want).abs() < 1e-9;
+    let is_near = |got: f64, want: f64| (got - want).abs() < 1e-9;
     for (pod, kv, waiting) in [(&pods[0], 0.5, 3.0), (&pods[1], 0.875, 7.0)] {
         for (name, want) in [("vllm:kv_cache_usage_perc", kv), ("vllm:num_requests_waiting", waiting)] {
             let series = format!(r#"{name}{{namespace="{namespace}",pod="{pod}"}}"#);
-            query(testbed, &series, |samples| samples.len() == 1 && near(samples[0].value, want)).await?;
+            wait_for_samples(testbed, &series, |samples| {
+                samples.len() == 1 && is_near(samples[0].value, want)
+            })
+            .await?;
         }
     }
     let of = |name: &str| format!(r#"{name}{{namespace="{namespace}",pod="{}"}}"#, pods[0]);
     fleet.set_fault(&pods[0], Some(ExportFault::NotANumber));
-    query(testbed, &of("vllm:kv_cache_usage_perc"), |samples| samples.iter().any(|s| s.value.is_nan()))
-        .await?;
+    wait_for_samples(testbed, &of("vllm:kv_cache_usage_perc"), |samples| {
+        samples.iter().any(|s| s.value.is_nan())
+    })
+    .await?;
     fleet.set_fault(&pods[0], Some(ExportFault::Empty));
-    query(testbed, &of("vllm:kv_cache_usage_perc"), <[Sample]>::is_empty).await?;
-    query(testbed, &of("up"), |samples| samples.len() == 1 && near(samples[0].value, 1.0)).await?;
+    wait_for_samples(testbed, &of("vllm:kv_cache_usage_perc"), <[Sample]>::is_empty).await?;
+    wait_for_samples(testbed, &of("up"), |samples| samples.len() == 1 && is_near(samples[0].value, 1.0))
+        .await?;
     fleet.set_fault(&pods[0], Some(ExportFault::Down));
-    query(testbed, &of("up"), |samples| samples.len() == 1 && near(samples[0].value, 0.0)).await?;
+    wait_for_samples(testbed, &of("up"), |samples| samples.len() == 1 && is_near(samples[0].value, 0.0))
+        .await?;
     fleet.set_fault(&pods[0], None);
-    query(testbed, &of("vllm:kv_cache_usage_perc"), |samples| {
-        samples.len() == 1 && near(samples[0].value, 0.5)
+    wait_for_samples(testbed, &of("vllm:kv_cache_usage_perc"), |samples| {
+        samples.len() == 1 && is_near(samples[0].value, 0.5)
     })
     .await
 }
@@ -196,17 +209,17 @@ async fn pods_crash_stay_pending_and_recover() -> anyhow::Result<()> {
     // No node has 9 GPUs.
     testbed.apply(&deployment(&namespace, "big", 1).replace("gpu: 1", "gpu: 9")).await?;
     let reason = r#"{.items[*].status.conditions[?(@.type=="PodScheduled")].reason}"#;
-    pods_show(testbed, &namespace, reason, "Unschedulable").await?;
+    wait_for_pods(testbed, &namespace, reason, "Unschedulable").await?;
     testbed.kubectl(&["delete", "deployment", "big", "-n", &namespace]).await?.success()?;
-    pods_show(testbed, &namespace, "{.items}", "[]").await?;
+    wait_for_pods(testbed, &namespace, "{.items}", "[]").await?;
 
     testbed.apply(&labelled(&deployment(&namespace, "ill", 1), CRASH_LOOP_LABEL, "true")).await?;
     let waiting = "{.items[*].status.containerStatuses[*].state.waiting.reason}";
-    pods_show(testbed, &namespace, waiting, "CrashLoopBackOff").await?;
+    wait_for_pods(testbed, &namespace, waiting, "CrashLoopBackOff").await?;
     let heal = format!("{CRASH_LOOP_LABEL}-");
     testbed.kubectl(&["label", "pods", "--all", "-n", &namespace, &heal]).await?.success()?;
     let ready = r#"{.items[*].status.conditions[?(@.type=="Ready")].status}"#;
-    pods_show(testbed, &namespace, ready, "True").await
+    wait_for_pods(testbed, &namespace, ready, "True").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,7 +244,7 @@ async fn a_label_sets_the_cold_start_of_a_pod() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The state letters of a process; empty where there is none, or only its corpse, which waits for init.
+/// State letters of a process; empty if it does not exist or is a zombie.
 fn state(pid: u32) -> anyhow::Result<String> {
     let out = Command::new("ps").args(["-o", "stat=", "-p", &pid.to_string()]).output()?;
     let stat = String::from_utf8_lossy(&out.stdout).trim().to_owned();
@@ -248,7 +261,7 @@ async fn runs_until_killed() -> anyhow::Result<()> {
         println!("{component}: pid {pid}");
     }
     println!("export KUBECONFIG={}\nThe control plane is up.", testbed.admin_kubeconfig().display());
-    // A handler, since a shell that starts the tests in the background has SIGINT ignored.
+    // A handler, because a shell that starts the tests in the background ignores SIGINT.
     tokio::signal::ctrl_c().await?;
     Ok(())
 }
@@ -257,9 +270,9 @@ async fn runs_until_killed() -> anyhow::Result<()> {
 async fn killed_testbed_leaves_no_processes_or_files() -> anyhow::Result<()> {
     let logs = testbed().await?.logs();
     for (signal, name) in [(Signal::Kill, "sigkill"), (Signal::Int, "sigint")] {
-        let log = logs.join(format!("{name}.log"));
+        let file = logs.join(format!("{name}.log"));
         let again = ["--exact", "control_plane::runs_until_killed", "--ignored", "--nocapture"];
-        let up = Process::spawn(name, &std::env::current_exe()?, &again, &[(NAME, name)], &log)?;
+        let up = Process::spawn(name, &std::env::current_exe()?, &again, &[(NAME, name)], &file)?;
         eventually("the second control plane", Duration::from_mins(5), async || {
             if let Some(status) = up.exited() {
                 bail!("it has ended: {status}\n{}", up.log_tail(20));
@@ -267,21 +280,21 @@ async fn killed_testbed_leaves_no_processes_or_files() -> anyhow::Result<()> {
             up.log().contains("The control plane is up").then_some(()).context("it is not up yet")
         })
         .await?;
-        let said = up.log();
+        let log = up.log();
         let pids: Vec<u32> =
-            said.lines().filter_map(|line| line.split_once(": pid ")?.1.parse().ok()).collect();
-        assert_eq!(pids.len(), 6, "{said}");
+            log.lines().filter_map(|line| line.split_once(": pid ")?.1.parse().ok()).collect();
+        assert_eq!(pids.len(), 6, "{log}");
         for &pid in &pids {
-            assert!(!state(pid)?.is_empty(), "{pid}: {said}");
+            assert!(!state(pid)?.is_empty(), "{pid}: {log}");
         }
         let kubeconfig =
-            said.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).context("none")?;
+            log.lines().find_map(|line| line.strip_prefix("export KUBECONFIG=")).context("none")?;
         let data = Path::new(kubeconfig).parent().context("a folder")?;
         assert!(data.exists());
         up.signal(signal)?;
         eventually(&format!("nothing to be left after {name}"), SOON, async || {
             for &pid in &pids {
-                ensure!(state(pid)?.is_empty(), "{pid} runs: {said}");
+                ensure!(state(pid)?.is_empty(), "{pid} runs: {log}");
             }
             ensure!(!data.exists(), "{} is still there", data.display());
             Ok(())

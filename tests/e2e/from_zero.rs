@@ -1,6 +1,6 @@
-//! Models at zero that requests wait for at an endpoint picker: who is woken, how fast, and what a picker that lies,
-//! hangs or is another's can do. Real kube-apiserver and HPA; the pickers are fakes.
-//! A control plane of its own: its audit log is read, and the program runs with two API groups of pools in turn.
+//! Scale from zero by requests that wait at an endpoint picker: which variant wakes, and faulty, hanging and foreign
+//! pickers. kube-apiserver and HPA are real, the pickers are fakes.
+//! Why a control plane of its own: the tests read its audit log, and the program runs with two API groups of pools.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, Manner, older_pool, pool};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
-/// The token for the metrics of pickers, as `echo hunter2` writes it into a Secret.
+/// Token for the metrics of pickers, as `echo hunter2` writes it into a Secret.
 const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
 
-/// How long a replica that is not ready counts as on its way.
+/// How long a replica that is not ready counts as pending.
 const PENDING_GRACE: Duration = Duration::from_secs(12);
 
 fn options() -> InstallOptions {
     let mut options = crate::support::install_options();
     let more = [
         ("WVA_PENDING_GRACE", format!("{}s", PENDING_GRACE.as_secs())),
-        // So that the minimum of an HPA says nothing about 0.
+        // Then the minimum of an HPA does not forbid 0.
         ("WVA_SCALE_TO_ZERO", "true".to_owned()),
     ];
     options.env.extend(more.map(|(key, value)| (key.to_owned(), value)));
@@ -43,34 +43,34 @@ async fn cluster() -> anyhow::Result<Cluster> {
     Ok(Cluster { testbed, install })
 }
 
-/// Variants at 0 of one model, and waits until they are at rest there.
+/// Creates variants of one model at 0 replicas, and waits until they are at rest.
 async fn at_zero(cluster: &Cluster, variants: &[&VariantFixture]) -> anyhow::Result<()> {
     for variant in variants {
         cluster.testbed.apply(&variant.all()).await?;
     }
     for VariantFixture { name, namespace, .. } in variants {
-        let rests = |va: &Value| {
+        let is_at_rest = |va: &Value| {
             has_condition(va, "MetricsAvailable", ("True", "ScaleFromZero"))
                 && has_condition(va, "OptimizationReady", ("True", "ScaleFromZeroMode"))
                 && target(va) == Some(0)
         };
-        cluster.wait_for(namespace, name, "be at rest at 0", rests).await?;
+        cluster.wait_for(namespace, name, "be at rest at 0", is_at_rest).await?;
     }
     Ok(())
 }
 
-/// Waits until a picker has been asked so many times more.
-async fn asked_again(picker: &FakePicker, times: u64) -> anyhow::Result<()> {
+/// Waits until a picker has received this many more requests.
+async fn wait_for_queries(picker: &FakePicker, times: u64) -> anyhow::Result<()> {
     let before = picker.asked().times;
-    eventually("a picker to be asked again", DEADLINE, async || {
+    eventually("another query of a picker", DEADLINE, async || {
         let asked = picker.asked().times - before;
-        ensure!(asked >= times, "it was asked {asked} times");
+        ensure!(asked >= times, "it was queried {asked} times");
         Ok(())
     })
     .await
 }
 
-/// A pool of a namespace with a fake endpoint picker at this address of loopback.
+/// Creates a pool with a fake endpoint picker at this loopback address.
 async fn picker(cluster: &Cluster, namespace: &str, address: u8) -> anyhow::Result<FakePicker> {
     let picker = FakePicker::start([127, 0, 0, address]).await?;
     cluster.testbed.apply(&pool(namespace, "epp")).await?;
@@ -93,7 +93,7 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(pickers_get_tokens_of_the_metrics_reader_only(&cluster)).await
 }
 
-/// Hostile pickers, another namespace's picker, a person's hold, and requests for another model.
+/// Hostile pickers, a picker of another namespace, mode recommend, and requests for another model.
 async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("hostile").await?;
     let theirs = cluster.testbed.namespace("theirs").await?;
@@ -101,32 +101,32 @@ async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> 
     let model = VariantFixture::new(&ns, "model").replicas(0);
     let neighbour = VariantFixture { model: "theirs".to_owned(), ..VariantFixture::new(&theirs, "model") };
     let neighbour = neighbour.replicas(0);
-    // Pickers of two models each: requests for another model wake none of them.
+    // Each picker has two models, so requests for another model wake neither.
     let second = VariantFixture { model: "second".to_owned(), ..VariantFixture::new(&ns, "second") };
     let second = second.replicas(0);
     let third = VariantFixture { namespace: theirs.clone(), ..second.clone() };
     at_zero(cluster, &[&model, &neighbour, &second, &third]).await?;
-    asked_again(&own, 1).await?;
+    wait_for_queries(&own, 1).await?;
     let tokens = own.asked().authorizations;
     ensure!(tokens.iter().eq(["Bearer hunter2"]), "the tokens were {tokens:?}");
 
-    // The same model waits at another namespace's picker, and another model at its own.
+    // Requests for the model wait at the picker of another namespace, and requests for another model at its own.
     other.queue(&model.model, 5.0);
-    own.queue("somebody/else", 5.0);
-    asked_again(&own, 4).await?;
-    asked_again(&other, 4).await?;
+    own.queue("other/model", 5.0);
+    wait_for_queries(&own, 4).await?;
+    wait_for_queries(&other, 4).await?;
     for manner in Manner::HOSTILE {
         own.behaves(manner);
-        // What was asked before may have been answered honestly.
-        asked_again(&own, 1).await?;
+        // An earlier request may have been answered honestly.
+        wait_for_queries(&own, 1).await?;
         own.queue(&model.model, 5.0);
-        asked_again(&own, 2).await?;
+        wait_for_queries(&own, 2).await?;
         let replicas = cluster.replicas(&ns, "model").await?;
         ensure!(replicas == 0, "it was woken by a picker that {manner:?}");
         own.queue(&model.model, 0.0);
-        // Else it would be asked ever more rarely.
+        // Otherwise it is queried ever more rarely.
         own.behaves(Manner::Later);
-        asked_again(&own, 1).await?;
+        wait_for_queries(&own, 1).await?;
     }
     a_flooding_picker_is_queried_rarely(&own, &other).await?;
     let name = ["annotate", "va", "model", "-n", &ns, "wva.llmd.ai/mode=recommend"];
@@ -135,40 +135,40 @@ async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> 
     own.queue(&model.model, 5.0);
     let recommended = |va: &Value| target(va) == Some(1) && va["status"]["actuation"]["applied"] == false;
     cluster.wait_for(&ns, "model", "be recommended to wake", recommended).await?;
-    asked_again(&own, 2).await?;
-    ensure!(cluster.replicas(&ns, "model").await? == 0, "a recommendation was carried out");
+    wait_for_queries(&own, 2).await?;
+    ensure!(cluster.replicas(&ns, "model").await? == 0, "a recommendation was applied");
     ensure!(cluster.replicas(&theirs, "model").await? == 0, "a neighbour was woken");
     cluster.testbed.kubectl(&["delete", "va", "model", "-n", &ns]).await?.success()?;
     cluster.testbed.kubectl(&["delete", "va", "model", "-n", &theirs]).await?.success().map(|_| ())
 }
 
-/// The honest picker of another namespace is asked many times between two requests to one that floods.
+/// The honest picker of another namespace is queried many times between two queries of a flooding one.
 async fn a_flooding_picker_is_queried_rarely(own: &FakePicker, other: &FakePicker) -> anyhow::Result<()> {
     own.behaves(Manner::Floods);
-    asked_again(own, 4).await?;
+    wait_for_queries(own, 4).await?;
     let before = other.asked().times;
-    asked_again(own, 1).await?;
+    wait_for_queries(own, 1).await?;
     let times = other.asked().times - before;
     ensure!(times >= 4, "the honest one was asked {times} times meanwhile");
     Ok(())
 }
 
-/// Two pods of one picker, of which one hangs, and two variants: signal, `/scale`, HPA, hold.
+/// One picker with two pods, one of which hangs, and two variants: signal, `/scale`, HPA, hold.
 async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("woken").await?;
     let (hung, picker) = (picker(cluster, &ns, 4).await?, FakePicker::start([127, 0, 0, 5]).await?);
     hung.behaves(Manner::Hangs);
     picker.pod(&cluster.testbed, &ns, "epp", "epp-1").await?;
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0").replicas(0);
-    let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
-    at_zero(cluster, &[&cheap, &dear]).await?;
-    asked_again(&picker, 2).await?;
+    let expensive = VariantFixture::new(&ns, "expensive").cost("80.0").replicas(0);
+    at_zero(cluster, &[&cheap, &expensive]).await?;
+    wait_for_queries(&picker, 2).await?;
 
     picker.queue(&cheap.model, 2.0);
     cluster.wait_for_replicas(&ns, "cheap", 1).await?;
-    ensure!(cluster.replicas(&ns, "dear").await? == 0, "the dearer variant was woken as well");
+    ensure!(cluster.replicas(&ns, "expensive").await? == 0, "the expensive variant was woken as well");
     status_was_written_before_scale(cluster, &ns).await?;
-    eventually("an event that says so", DEADLINE, async || {
+    eventually("the event", DEADLINE, async || {
         let events = cluster.events(&ns, "ScaledFromZero").await?;
         let [event] = &events[..] else { anyhow::bail!("{events:?}") };
         ensure!(event["type"] == "Normal" && event["involvedObject"]["name"] == "cheap", "{event}");
@@ -182,7 +182,7 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
         Ok(())
     })
     .await?;
-    // Nothing waits any more, the replica is ready, and nobody has measured it yet.
+    // No request waits, the replica is ready, and it has no metrics yet.
     picker.queue(&cheap.model, 0.0);
     eventually("the replica to be held", DEADLINE, async || {
         let deployment = get_object(&cluster.testbed, &["deployment/cheap", "-n", &ns]).await?;
@@ -202,7 +202,7 @@ async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result
     cluster.wait_for(&ns, "cheap", "be measured", measured).await.map(drop)
 }
 
-/// A status with the target of 1 was stored before `/scale` was written, and that once.
+/// A status with target 1 was stored before `/scale` was written, which happened once.
 async fn status_was_written_before_scale(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
     let (step, writes) = eventually("the audit log to have the step", DEADLINE, async || {
         let mut writes = cluster.testbed.audit()?;
@@ -211,10 +211,10 @@ async fn status_was_written_before_scale(cluster: &Cluster, ns: &str) -> anyhow:
         Ok((step.context("no step yet")?, writes))
     })
     .await?;
-    // In the order in which they were answered.
+    // In the order of the answers.
     let statuses = writes[..step].iter().filter(|w| w.resource == "variantautoscalings/status");
     let mut targets: Vec<_> = statuses.filter(|w| w.name == "cheap").filter_map(Write::target).collect();
-    // It may be written again for another reason.
+    // A status may be written again for another reason.
     targets.dedup();
     ensure!(targets == [0, 1], "the targets before the step were {targets:?}");
     let steps = writes.iter().filter(|w| w.resource.ends_with("/scale")).count();
@@ -222,48 +222,51 @@ async fn status_was_written_before_scale(cluster: &Cluster, ns: &str) -> anyhow:
     Ok(())
 }
 
-/// Waits until a picker is asked no more.
+/// Waits until a picker receives no requests.
 async fn wait_until_picker_is_idle(picker: &FakePicker) -> anyhow::Result<()> {
     let (mut last, mut since) = (picker.asked().times, tokio::time::Instant::now());
-    eventually("nobody to ask the picker for two seconds", DEADLINE, async || {
+    eventually("no query of the picker for two seconds", DEADLINE, async || {
         let now = picker.asked().times;
         if now != last {
             (last, since) = (now, tokio::time::Instant::now());
         }
-        ensure!(since.elapsed() >= Duration::from_secs(2), "it was asked {:?} ago", since.elapsed());
+        ensure!(since.elapsed() >= Duration::from_secs(2), "it was queried {:?} ago", since.elapsed());
         Ok(())
     })
     .await
 }
 
-/// The cheaper variant's pod finds no node.
+/// The pod of the cheap variant stays unscheduled.
 async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("stuck").await?;
     let picker = picker(cluster, &ns, 6).await?;
     let nowhere = "NVIDIA-B200".to_owned();
     let cheap = VariantFixture { gpu_product: nowhere, ..VariantFixture::new(&ns, "cheap") };
     let cheap = cheap.cost("40.0").replicas(0);
-    let dear = VariantFixture::new(&ns, "dear").cost("80.0").replicas(0);
-    at_zero(cluster, &[&cheap, &dear]).await?;
+    let expensive = VariantFixture::new(&ns, "expensive").cost("80.0").replicas(0);
+    at_zero(cluster, &[&cheap, &expensive]).await?;
     picker.queue(&cheap.model, 1.0);
     cluster.wait_for_replicas(&ns, "cheap", 1).await?;
-    cluster.wait_for_replicas(&ns, "dear", 1).await?;
+    cluster.wait_for_replicas(&ns, "expensive", 1).await?;
     let mut steps = cluster.testbed.audit()?;
     steps.retain(|w| w.namespace == ns && w.stored() && w.resource == "deployments/scale");
     let step = |name: &str| {
         let step = steps.iter().find(|w| w.name == name);
         step.with_context(|| format!("no step of {name}: {steps:?}"))
     };
-    // The API server cuts the time of a pod's creation to a whole second.
+    // The API server truncates the creation time of a pod to whole seconds.
     let apart = SignedDuration::try_from(PENDING_GRACE)? - SignedDuration::from_secs(1);
-    ensure!(step("dear")?.at >= step("cheap")?.at + apart, "the dearer one was woken at once: {steps:?}");
+    ensure!(
+        step("expensive")?.at >= step("cheap")?.at + apart,
+        "the expensive variant was woken at once: {steps:?}"
+    );
     cluster
         .wait_for(&ns, "cheap", "be stuck", |va| has_condition(va, "Ready", ("False", "Stuck")))
         .await
         .map(drop)
 }
 
-/// A request for an adapter, whose name no variant has, waits in the queue of a pool of one model.
+/// A request for an adapter, which no variant serves, waits in the queue of a pool with one model.
 async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("adapter").await?;
     let picker = picker(cluster, &ns, 11).await?;
@@ -294,7 +297,7 @@ async fn pickers_get_tokens_of_the_metrics_reader_only(cluster: &Cluster) -> any
     cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
     picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
     at_zero(cluster, &[&VariantFixture::new(&ns, "model").replicas(0)]).await?;
-    asked_again(&picker, 2).await?;
+    wait_for_queries(&picker, 2).await?;
     let tokens = picker.asked().authorizations;
     ensure!(tokens.len() == 1, "one token was expected, not {tokens:?}");
     for token in tokens {

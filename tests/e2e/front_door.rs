@@ -1,6 +1,6 @@
-//! What README.md and docs/getting-started/quickstart.md print, run as it is printed where nothing was prepared.
-//! A control plane of its own: a kubelet runs every pod, and there is nothing but what the commands make.
-#![expect(clippy::print_stdout, reason = "the transcript is what a person reads who runs the test")]
+//! The commands in README.md and docs/getting-started/quickstart.md, run as printed on an unprepared cluster.
+//! Why a control plane of its own: a kubelet runs every pod, and only the commands create objects.
+#![expect(clippy::print_stdout, reason = "the transcript is for the person who runs the test")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,17 +19,17 @@ const DEMO: &str = "wva-demo";
 /// Longest time for one command.
 const LONGEST: Duration = Duration::from_mins(8);
 
-/// Beginnings of commands that are not run, and what stands in for them.
-const ELSEWHERE: [(&str, &str); 6] = [
+/// Beginnings of commands that are not run, and their replacements.
+const REPLACED: [(&str, &str); 6] = [
     ("make ", "the tests' own commands"),
     ("kind ", "the cluster is the testbed"),
     ("docker ", "the kubelet runs the program of this build"),
-    ("helm repo add ", "charts of others cannot be had here"),
+    ("helm repo add ", "no chart repository is available here"),
     ("helm install prometheus ", "the testbed's Prometheus scrapes by the same annotations"),
     ("kubectl logs ", "the kubelet has no server for logs: they are read from its files"),
 ];
 
-/// The commands of a section's shell blocks, each on one line.
+/// Commands in the shell blocks of a section, one per line.
 fn commands(page: &str, section: &str) -> Vec<String> {
     let from = page.find(&format!("\n## {section}")).map_or("", |at| &page[at + 1..]);
     let text = from.split("\n## ").next().unwrap_or_default();
@@ -39,19 +39,19 @@ fn commands(page: &str, section: &str) -> Vec<String> {
 }
 
 /// A cluster with a Prometheus, as a reader of the pages has it.
-struct Visitor {
+struct Reader {
     testbed: Testbed,
     kubelet: Kubelet,
     /// `PATH` with kubectl and helm.
     path: String,
 }
 
-impl Visitor {
-    async fn arrive() -> anyhow::Result<Self> {
+impl Reader {
+    async fn start() -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             name: "front-door".to_owned(),
             nodes: vec![NodeGroup::of("cpu", 2, "none")],
-            // As the quick start's Prometheus and every cluster's HPA controller have it.
+            // As in the Prometheus of the quick start, and in the HPA controller of every cluster.
             scrape_interval: Duration::from_secs(15),
             hpa_sync: Duration::from_secs(15),
             kubelet: Some(Pods::Deployments),
@@ -64,13 +64,13 @@ impl Visitor {
         let mut folders: Vec<&Path> = folders.into_iter().flatten().collect();
         let own: Vec<PathBuf> = std::env::var_os("PATH").iter().flat_map(std::env::split_paths).collect();
         folders.extend(own.iter().map(PathBuf::as_path));
-        let path = std::env::join_paths(folders)?.into_string().ok().context("a PATH that is no text")?;
-        let visitor = Self { testbed, kubelet, path };
-        visitor.prometheus().await?;
-        Ok(visitor)
+        let path = std::env::join_paths(folders)?.into_string().ok().context("PATH is not UTF-8")?;
+        let reader = Self { testbed, kubelet, path };
+        reader.prometheus().await?;
+        Ok(reader)
     }
 
-    /// The Service that the Prometheus chart makes, in front of the testbed's.
+    /// Creates the Service of the Prometheus chart, in front of the Prometheus of the testbed.
     async fn prometheus(&self) -> anyhow::Result<()> {
         let url = self.testbed.prometheus_url()?;
         let port: u16 = url.rsplit_once(':').context("no port")?.1.parse()?;
@@ -82,12 +82,12 @@ impl Visitor {
         self.testbed.apply(&service.to_string()).await
     }
 
-    /// Types the commands of a section, as they stand there.
-    async fn types(&self, page: &str, section: &str) -> anyhow::Result<()> {
+    /// Runs the commands of a section as they are printed.
+    async fn run_commands(&self, page: &str, section: &str) -> anyhow::Result<()> {
         let commands = commands(page, section);
         ensure!(!commands.is_empty(), "no commands in {section:?}");
         for line in commands {
-            if let Some((_, instead)) = ELSEWHERE.iter().find(|(begin, _)| line.starts_with(begin)) {
+            if let Some((_, instead)) = REPLACED.iter().find(|(begin, _)| line.starts_with(begin)) {
                 println!("\n(not run: {instead})\n$ {line}");
                 continue;
             }
@@ -105,8 +105,8 @@ impl Visitor {
         Ok(())
     }
 
-    /// Waits until the example's variant has a target that its HPA follows.
-    async fn follows(&self) -> anyhow::Result<()> {
+    /// Waits until the HPA follows the target of the example.
+    async fn wait_for_hpa(&self) -> anyhow::Result<()> {
         eventually("the HPA to follow the variant", DEADLINE, async || {
             let hpa = get_object(&self.testbed, &["hpa", "llama-a100", "-n", DEMO]).await?;
             let metric = &hpa["status"]["currentMetrics"][0]["external"]["current"]["averageValue"];
@@ -124,7 +124,7 @@ impl Visitor {
         Ok(deployment["status"]["readyReplicas"].as_u64().unwrap_or(0))
     }
 
-    /// What the load has printed.
+    /// Lines that the load generator printed.
     async fn load(&self) -> anyhow::Result<Vec<Window>> {
         let pods = get_object(&self.testbed, &["pods", "-n", DEMO, "-l", "app=load"]).await?;
         let name = pods["items"][0]["metadata"]["name"].as_str().context("no load")?;
@@ -132,7 +132,7 @@ impl Visitor {
     }
 }
 
-/// A line of the load, of 10 s.
+/// A line of the load generator, about 10 s.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     rate: f64,
@@ -150,35 +150,35 @@ impl Window {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
-    let visitor = Visitor::arrive().await?;
-    visitor.types(README, "Install").await?;
-    visitor.follows().await?;
-    visitor.types(QUICK_START, "5. Watch").await?;
-    visitor.types(QUICK_START, "Remove it").await?;
+    let reader = Reader::start().await?;
+    reader.run_commands(README, "Install").await?;
+    reader.wait_for_hpa().await?;
+    reader.run_commands(QUICK_START, "5. Watch").await?;
+    reader.run_commands(QUICK_START, "Remove it").await?;
 
     let began = Instant::now();
     for section in ["1. A cluster", "2. Prometheus", "3. wva", "4. A model"] {
-        visitor.types(QUICK_START, section).await?;
+        reader.run_commands(QUICK_START, section).await?;
     }
     let grown = eventually("as many requests to be answered as arrive", 4 * DEADLINE, async || {
-        let windows = visitor.load().await?;
+        let windows = reader.load().await?;
         let answered: Vec<u32> = windows.iter().filter(|w| w.rate > 3.0).map(|w| w.answered).collect();
-        let ready = visitor.ready().await?;
+        let ready = reader.ready().await?;
         let (first, now) = (answered.iter().find(|n| **n > 0), answered.last());
-        // 40 arrive in 10 s; a Poisson process seldom has fewer than 30 then. One replica answers 14.
+        // 40 requests arrive in 10 s; a Poisson process rarely has fewer than 30. One replica answers 14.
         let has_grown = first.is_some_and(|n| *n < 20) && now.is_some_and(|n| *n >= 30);
         ensure!(has_grown && ready > 1, "{ready} replicas; answered in 10 s: {answered:?}");
         Ok(ready)
     });
-    let grown = grown.await.with_context(|| visitor.kubelet.evidence())?;
+    let grown = grown.await.with_context(|| reader.kubelet.evidence())?;
     println!(
         "\n{} s after the first command of the quick start: {grown} replicas",
         began.elapsed().as_secs()
     );
-    visitor.types(QUICK_START, "5. Watch").await?;
-    visitor.types(QUICK_START, "Remove it").await?;
+    reader.run_commands(QUICK_START, "5. Watch").await?;
+    reader.run_commands(QUICK_START, "Remove it").await?;
     eventually("nothing of both to be left", DEADLINE, async || {
-        let all = visitor.testbed.kubectl(&["get", "all", "-A", "-o", "name"]).await?.success()?;
+        let all = reader.testbed.kubectl(&["get", "all", "-A", "-o", "name"]).await?.success()?;
         let own = |name: &&str| name.contains("wva") || name.contains("llama");
         let left: Vec<&str> = all.lines().filter(own).collect();
         ensure!(left.is_empty(), "left after removal: {left:?}");

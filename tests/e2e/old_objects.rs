@@ -1,7 +1,7 @@
-//! Objects that earlier releases stored and today's schema would refuse. They stay listed, get a condition that names
-//! the fault, publish nothing, and delay no other: a good variant is managed as ever. And the CRD of llm-d WVA that is
-//! still installed, with which the program does what it can.
-//! A control plane of its own: it has other CRDs than this release's.
+//! Objects that earlier releases stored and the current schema denies: they stay listed, get a condition with the
+//! invalid field, publish nothing, and do not delay other variants. Also the CRD of llm-d WVA, with which the program
+//! works as far as it can.
+//! Why a control plane of its own: its CRDs are those of other releases.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::support::{
     repository_path, variant,
 };
 
-/// The CRD of a release that checked nothing.
+/// The CRD of a release without validation.
 fn lax(crd: &str) -> anyhow::Result<Value> {
     let mut crd: Value = serde_saphyr::from_str(crd).map_err(|e| anyhow::anyhow!("the CRD: {e}"))?;
     let schema =
@@ -25,7 +25,7 @@ fn lax(crd: &str) -> anyhow::Result<Value> {
 }
 
 /// Runs two cycles in which the status of a variant is not written.
-async fn writes_nothing(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<()> {
+async fn assert_no_status_write(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<()> {
     let version = async || {
         let va = cluster.variant(namespace, name).await?;
         anyhow::Ok(va["metadata"]["resourceVersion"].clone())
@@ -60,7 +60,7 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     let crd = std::fs::read_to_string(repository_path("crds/llmd.ai_variantautoscalings.yaml"))?;
     apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
     let namespace = testbed.namespace("old").await?;
-    // What is stored, and the field that its condition must name.
+    // Name and spec of the stored objects, and the field that the condition must name.
     let old = [
         ("without-target", json!({"modelID": "m"}), "spec.scaleTargetRef"),
         ("old-spelling", json!({"scaleTargetRef": {"name": "x"}, "modelId": "m"}), "spec.modelID"),
@@ -95,10 +95,10 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     assert_eq!(listed.lines().count(), old.len() + 1, "{listed}");
     // A write of the first cycles may still be on its way.
     eventually("two cycles that write nothing", DEADLINE, async || {
-        writes_nothing(&cluster, &namespace, "without-target").await
+        assert_no_status_write(&cluster, &namespace, "without-target").await
     })
     .await?;
-    // They can be fixed, and deleted.
+    // They can be fixed and deleted.
     let fix = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
     merge_patch(&cluster.testbed, &namespace, "va/without-target", &fix).await?.success()?;
     let waits = |va: &Value| has_condition(va, "Ready", ("False", "DeploymentNotFound"));
@@ -110,9 +110,9 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     works_with_the_crd_of_llm_d_wva(testbed).await
 }
 
-/// The same control plane with the CRD that llm-d WVA installs: Helm does not replace it.
+/// The same control plane with the CRD of llm-d WVA, which Helm does not replace.
 async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()> {
-    // No program answers reviews now, and the objects are of another schema.
+    // No program answers reviews now, and the objects have another schema.
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         testbed.kubectl(&["delete", kind, WEBHOOKS]).await?.success()?;
     }
@@ -130,24 +130,24 @@ async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()>
         Ok(())
     })
     .await?;
-    let namespace = cluster.testbed.namespace("original").await?;
+    let namespace = cluster.testbed.namespace("llm-d-wva").await?;
     let fixture = VariantFixture::new(&namespace, "kept");
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
-    eventually("the variant to be decided on", DEADLINE, async || {
+    eventually("a decision on the variant", DEADLINE, async || {
         let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "kept")]).await?;
         ensure!(desired == Some(1.0), "its series is {desired:?}");
         let status = cluster.variant(&namespace, "kept").await?["status"].take();
         let alloc = &status["desiredOptimizedAlloc"];
         ensure!(alloc["numReplicas"] == 1 && alloc["accelerator"] == "H100", "{status}");
         ensure!(alloc["lastRunTime"].is_string() && status["actuation"]["applied"] == true, "{status}");
-        ensure!(status["currentReplicas"].is_null(), "the CRD knows it: {status}");
+        ensure!(status["currentReplicas"].is_null(), "the CRD has no such field: {status}");
         ensure!(status["conditions"].as_array().is_some_and(|all| all.len() == 4), "{status}");
         Ok(())
     })
     .await?;
-    // A program that took for unwritten what the CRD drops would write it in each cycle.
+    // A program that reads the dropped fields as unwritten would write in each cycle.
     eventually("two cycles that write nothing", DEADLINE, async || {
-        writes_nothing(&cluster, &namespace, "kept").await
+        assert_no_status_write(&cluster, &namespace, "kept").await
     })
     .await?;
     cluster.install.stop().await

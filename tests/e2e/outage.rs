@@ -1,5 +1,5 @@
-//! Outages on a real control plane: Prometheus stopped, frozen and back, and the program restarted in between. No
-//! outage of Prometheus or of ours changes a target. A control plane of its own: its Prometheus stops.
+//! Outages of Prometheus, which stops, freezes and restarts, and a restart of the program meanwhile: no target changes.
+//! Why a control plane of its own: its Prometheus stops.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, get};
 use wva_testbed::{Component, Fleet, Options, Signal, Testbed, eventually};
 
-/// Ages of signals short enough to be outlived by a test.
+/// Short thresholds for the age of signals, so that a test outlasts them.
 const AGES: [(&str, &str); 3] = [
     ("PROMETHEUS_METRICS_CACHE_FRESH_THRESHOLD", "4s"),
     ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "6s"),
     ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "8s"),
 ];
 
-/// What has moved of target, replicas, series and external metric. An error: one of them could not be read.
-async fn moved(cluster: &Cluster, ns: &str) -> anyhow::Result<Option<String>> {
+/// Change of target, replicas, series or external metric, if any. An error means that a value could not be read.
+async fn changed_value(cluster: &Cluster, ns: &str) -> anyhow::Result<Option<String>> {
     let target = target(&cluster.variant(ns, "held").await?);
     if target != Some(2) {
         return Ok(Some(format!("the target became {target:?}")));
@@ -38,10 +38,15 @@ async fn moved(cluster: &Cluster, ns: &str) -> anyhow::Result<Option<String>> {
     Ok((metric != ["2"]).then(|| format!("the external metric is {metric:?}")))
 }
 
-/// Watches that nothing moves until a condition holds.
-async fn unmoved_until(cluster: &Cluster, ns: &str, when: &str, reason: (&str, &str)) -> anyhow::Result<()> {
+/// Waits for a condition, and fails as soon as a value changes.
+async fn wait_without_change(
+    cluster: &Cluster,
+    ns: &str,
+    when: &str,
+    reason: (&str, &str),
+) -> anyhow::Result<()> {
     let change = eventually(&format!("OptimizationReady to be {reason:?} {when}"), DEADLINE, async || {
-        let change = moved(cluster, ns).await?;
+        let change = changed_value(cluster, ns).await?;
         if change.is_some() {
             return Ok(change);
         }
@@ -65,10 +70,10 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let plane = Options { name: "outage".to_owned(), ..Options::default() };
     let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("outage").await?;
-    // The throughput analyzer gives nothing back at a load that completes no request.
+    // The throughput analyzer does not scale down while no request completes.
     cluster.testbed.apply(&saturation_map(&ns, "analyzerName: percentage")).await?;
 
-    // Load in the middle: saturated, one step up has been taken and is carried out, the next is blocked by the maximum.
+    // Medium load: one step up has been taken and applied, the maximum blocks the next.
     let variant = VariantFixture { max: 2, ..VariantFixture::new(&ns, "held") };
     let load = Fleet::start(&cluster.testbed, fleet_config(&ns))?;
     load.set_fixed_all(0.78, 0.0);
@@ -78,24 +83,25 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     load.wait_ready(2, DEADLINE).await?;
     // The external metrics API reads the status by a watch.
     eventually("everything to show 2", DEADLINE, async || {
-        let change = moved(&cluster, &ns).await?;
+        let change = changed_value(&cluster, &ns).await?;
         ensure!(change.is_none(), "{change:?}");
         Ok(())
     })
     .await?;
 
-    // Stopped: the load falls meanwhile, and nobody can see it.
+    // Stopped: the load falls meanwhile, unseen.
     cluster.testbed.prometheus_stop().await?;
     load.set_fixed_all(0.01, 0.0);
     safety_net_holds_target(&cluster, &ns).await?;
 
-    // Restarted in the dark: what it published before comes back from the status, and no other value before it.
+    // Restarted without Prometheus: the program takes the last target from the status, and publishes no other before
+    // it.
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
     let before = events(&testbed, &ns, "SafetyNetActivated").await?.len();
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
-    unmoved_until(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
+    wait_without_change(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
     eventually("the series to be back", DEADLINE, async || {
         let series = cluster.install.series("wva_desired_replicas", &[("namespace", &ns)]).await?;
         ensure!(series == Some(2.0), "it is {series:?}");
@@ -103,7 +109,7 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     })
     .await?;
 
-    // Back: the low load is seen, and now it may scale down.
+    // Back: the low load is seen, and the program may scale down.
     cluster.testbed.prometheus_start().await?;
     cluster.wait_for(&ns, "held", "follow its load again", |va| is_decided(va, 1)).await?;
     let now = cluster.events(&ns, "SafetyNetActivated").await?.len();
@@ -113,14 +119,14 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     stopped_cycles_end_series_and_fail_health(&cluster.testbed, &ns).await
 }
 
-/// Prometheus is stopped: conditions, the log and one event say that the last target is held.
+/// Prometheus is stopped: conditions, the log and one event report that the last target is held.
 async fn safety_net_holds_target(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
-    unmoved_until(cluster, ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
-    let says_so = |va: &Value| {
+    wait_without_change(cluster, ns, "while Prometheus is stopped", ("True", "SafetyNet")).await?;
+    let is_held = |va: &Value| {
         has_condition(va, "MetricsAvailable", ("False", "PrometheusError"))
             && has_condition(va, "Ready", ("True", "SafetyNet"))
     };
-    cluster.wait_for(ns, "held", "say that its target is held", says_so).await?;
+    cluster.wait_for(ns, "held", "report that its target is held", is_held).await?;
     let log = cluster.install.process().log();
     for line in [
         "Safety net activated: emitted fallback metrics",
@@ -136,7 +142,7 @@ async fn safety_net_holds_target(cluster: &Cluster, ns: &str) -> anyhow::Result<
     .await
 }
 
-/// Every query runs into its time-out, admission answers all the same, and SIGTERM is obeyed.
+/// Every query times out; admission still answers, and the program obeys SIGTERM.
 async fn frozen_prometheus_blocks_nothing(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
     cluster.testbed.pause(Component::Prometheus)?;
     let began = std::time::Instant::now();
@@ -149,7 +155,7 @@ async fn frozen_prometheus_blocks_nothing(cluster: &Cluster, ns: &str) -> anyhow
     cluster.testbed.resume(Component::Prometheus)
 }
 
-/// The engine hangs, and its replica goes on leading.
+/// The engine hangs while its replica keeps leading.
 async fn stopped_cycles_end_series_and_fail_health(testbed: &Testbed, ns: &str) -> anyhow::Result<()> {
     let freeze = testbed.logs().join("freeze");
     let mut options = install_options();

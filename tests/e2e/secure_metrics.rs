@@ -1,5 +1,6 @@
-//! Secure metrics on a real API server: `/metrics` over HTTPS with the certificate the program made itself, for those
-//! alone that the API server knows and allows. A control plane of its own: its API server stops.
+//! Secure metrics on a real API server: `/metrics` over HTTPS with the self-made certificate, only for callers that the
+//! API server authenticates and allows.
+//! Why a control plane of its own: its API server stops.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use wva_testbed::handshake::tls;
 use wva_testbed::install::Install;
 use wva_testbed::{Component, Options, Testbed, eventually};
 
-/// For an API server that starts again, or a review that is due.
+/// Longest wait for an API server that restarts, or for a review that is due.
 const OUTAGE: Duration = Duration::from_mins(3);
 const READER: &str = "
 {apiVersion: v1, kind: ServiceAccount, metadata: {name: scraper, namespace: default}}
@@ -51,7 +52,7 @@ impl Scraper<'_> {
         Ok(Scrape { status: answer.status().as_u16(), body: answer.text().await? })
     }
 
-    /// Requires this status, and metrics with 200 alone.
+    /// Asserts the status, and that only 200 has metrics.
     async fn expect(&self, what: &str, token: Option<&str>, wanted: u16) -> anyhow::Result<()> {
         let Scrape { status, body } = self.scrape(token).await?;
         ensure!(
@@ -74,7 +75,7 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     let mut options = install_options();
     options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));
     options.env.push(("ENABLE_HTTP2".to_owned(), "true".to_owned()));
-    // The debug build asks again after a second, not after a minute.
+    // The debug build repeats reviews after a second, not after a minute.
     options.env.push(("WVA_FAULT".to_owned(), "forget-reviews".to_owned()));
     let install = Install::start(&testbed, &options).await?;
     testbed.apply(READER).await?;
@@ -87,10 +88,10 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
         .build()?;
     let caller = Scraper { testbed: &testbed, install: &install, client };
     caller.expect("without a token", None, 401).await?;
-    caller.expect("with a token nobody issued", Some("made-up"), 401).await?;
+    caller.expect("with a made-up token", Some("made-up"), 401).await?;
     caller.expect("without the right", Some(&caller.token("stranger").await?), 403).await?;
     let (scraper, never_seen) = (caller.token("scraper").await?, caller.token("scraper").await?);
-    // The API server learns by its watch of the new rights.
+    // The API server learns of the new permissions by its watch.
     eventually("the rights to take effect", OUTAGE, async || {
         caller.expect("with the right", Some(&scraper), 200).await
     })
@@ -100,7 +101,7 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     testbed.stop(Component::Apiserver).await?;
     allowed_until_reviewed_again(&caller, &scraper).await?;
     caller.expect("after the first such review", Some(&scraper), 200).await?;
-    caller.expect("a token that was never seen", Some(&never_seen), 503).await?;
+    caller.expect("with a token that was not reviewed", Some(&never_seen), 503).await?;
     testbed.start_again(Component::Apiserver).await?;
     eventually("the token to be reviewed", OUTAGE, async || {
         let status = caller.scrape(Some(&never_seen)).await?.status;
@@ -110,11 +111,11 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     .await
 }
 
-/// A caller that was allowed is served while the API server is away, also when its review is due again.
+/// An allowed caller is served while the API server is away, also when its review is due.
 async fn allowed_until_reviewed_again(caller: &Scraper<'_>, token: &str) -> anyhow::Result<()> {
     eventually("a review that has no answer", OUTAGE, async || {
         let Scrape { status, body } = caller.scrape(Some(token)).await?;
-        // Not a failure to be tried again.
+        // This is a result, not a failure to retry.
         if status != 200 {
             return Ok(Err(format!("{status} {body}")));
         }

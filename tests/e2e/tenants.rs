@@ -1,6 +1,5 @@
-//! What a namespace cannot do to another, and what a second scrape or a warning of Prometheus cannot do to a figure: on
-//! a real control plane.
-//! A control plane of its own: Prometheus stands behind a proxy that changes its answers.
+//! Isolation of namespaces, and figures despite a second scrape or a warning of Prometheus, on a real control plane.
+//! Why a control plane of its own: Prometheus is behind a proxy that changes its answers.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,9 +13,9 @@ use wva_testbed::install::{Install, get};
 use wva_testbed::picker::{CRDS, FakePicker, Manner, pool};
 use wva_testbed::{Door, Fleet, Front, Options, Testbed, eventually, within};
 
-/// A request that a test ends.
-const FOR_EVER: Duration = Duration::from_hours(1);
-/// What a query layer says that lost a store.
+/// Duration of a request that the test ends.
+const ENDLESS: Duration = Duration::from_hours(1);
+/// Warning of a query layer that lost a store.
 const LOST: &str = "store b:10901: context deadline exceeded";
 
 /// The scale-to-zero map of a namespace.
@@ -63,7 +62,7 @@ impl Model {
     }
 }
 
-/// 19 variants with as many long retention periods: nine with a workload, the others without.
+/// 19 variants with a long retention period each: nine with a workload, the others without.
 fn many_periods(namespace: &str) -> String {
     let (mut entries, mut all) = (String::new(), Vec::new());
     for i in 0..19 {
@@ -87,9 +86,9 @@ fn many_periods(namespace: &str) -> String {
 async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> anyhow::Result<()> {
     let attacker = cluster.testbed.namespace("many-periods").await?;
     cluster.testbed.apply(&many_periods(&attacker)).await?;
-    cluster.wait_for(&attacker, "v0", "be decided on", |va| target(va).is_some()).await?;
+    cluster.wait_for(&attacker, "v0", "have a target", |va| target(va).is_some()).await?;
     let victim = Model::start(cluster, "victim", 21, 20).await?;
-    // Sooner than any wait: the attacker must not delay it either.
+    // A short limit: the other namespace must not delay it.
     within(
         "the victim's way to zero",
         Duration::from_mins(1),
@@ -98,13 +97,13 @@ async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> a
     .await
 }
 
-/// A second job scrapes the only server of a model: its figures and the target stay as they are.
+/// A second job scrapes the only server of a model: its figures and the target do not change.
 async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");
     let fleet = Fleet::start(&cluster.testbed, fleet_config(&namespace))?;
     fleet.set_fixed_all(0.2, 2.0);
-    fleet.send(FOR_EVER);
+    fleet.send(ENDLESS);
     let fixture = fixture.port(fleet.port());
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
     let pods = fleet.wait_ready(1, DEADLINE).await?;
@@ -139,7 +138,7 @@ async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Res
         cluster.wait_for_cycles(2).await?;
         let found = eventually("figures with a second scrape", DEADLINE, async || {
             let (queue, running, target) = figures().await?;
-            // A sample that is late on a busy machine lacks a figure, and changes none.
+            // A late sample on a busy machine lacks a figure, but changes none.
             ensure!(
                 queue.is_some() && running.is_some() && target.is_some(),
                 "{queue:?} {running:?} {target:?}"
@@ -152,13 +151,13 @@ async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Res
     Ok(())
 }
 
-/// The message of a variant's condition `MetricsAvailable`.
+/// Message of the condition `MetricsAvailable` of a variant.
 async fn metrics_message(cluster: &Cluster, namespace: &str) -> anyhow::Result<String> {
     let va = cluster.variant(namespace, "a").await?;
     Ok(find_condition(&va, "MetricsAvailable")?["message"].to_string())
 }
 
-/// What a real Prometheus notes about an expression is known by its beginning; returns a warning.
+/// Annotations of a real Prometheus about an expression are known by their beginning. Returns a warning.
 async fn annotations_begin_as_expected(cluster: &Cluster) -> anyhow::Result<&'static str> {
     let mut notes = Vec::new();
     for (query, kind, begin) in [
@@ -174,11 +173,11 @@ async fn annotations_begin_as_expected(cluster: &Cluster) -> anyhow::Result<&'st
     Ok(Box::leak(notes.pop().unwrap_or_default().into_boxed_str()))
 }
 
-/// A partial answer keeps a model from zero and is shown; a note about the expression is neither.
+/// A partial answer keeps a model from zero and is reported; a note about the expression is neither.
 async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Result<()> {
     let note = annotations_begin_as_expected(cluster).await?;
     let model = Model::start(cluster, "partial", 22, 8).await?;
-    // At once: a retention period is short.
+    // Immediately: the retention period is short.
     door.set(Front::Warns(LOST));
     eventually("the condition to show the warning", DEADLINE, async || {
         let message = metrics_message(cluster, &model.namespace).await?;

@@ -1,5 +1,5 @@
-//! What [`wva_testbed::Process`] promises: the program's own pid, signals and exit status, its log, and that nothing
-//! it started is left. The programs are small shell scripts.
+//! [`wva_testbed::Process`]: pid, signals and exit status of the program itself, its log, and no process left. The
+//! programs are small shell scripts.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn reports_exit_status_and_log_of_the_program() -> anyhow::Result<()> {
     assert_eq!(status.code(), Some(7));
     assert_eq!(process.log(), format!("hello {}\noops\nno input\n", process.pid()));
     assert_eq!(process.log_tail(1), "no input");
-    assert!(process.signal(Signal::Term).is_err(), "there is nobody to send it to");
+    assert!(process.signal(Signal::Term).is_err(), "it signals a process that has ended");
     Ok(())
 }
 

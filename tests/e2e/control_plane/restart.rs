@@ -1,5 +1,5 @@
-//! The control plane's own programs as faults: the API server and etcd stop, freeze and come back with their data;
-//! and the API server finds a program on loopback by way of a Service.
+//! Faults of the API server and etcd: they stop, freeze and restart with their data. The API server reaches a program
+//! on loopback through a Service.
 
 use anyhow::{Context as _, ensure};
 use tokio::io::AsyncReadExt as _;
@@ -11,10 +11,10 @@ use super::{API_SERVER, SOON, testbed};
 async fn api_server_reaches_loopback_and_restarts() -> anyhow::Result<()> {
     let testbed = testbed().await?;
     let _alone = API_SERVER.write().await;
-    let namespace = testbed.namespace("kept").await?;
+    let namespace = testbed.namespace("restart").await?;
     loopback(testbed, &namespace).await?;
 
-    // Aggregated API servers learn from here whom they may believe.
+    // Aggregated API servers read the CA of their callers from here.
     let path = r"-o=jsonpath={.data.requestheader-client-ca-file}{.data.requestheader-allowed-names}";
     let map = ["get", "configmap", "-n", "kube-system", "extension-apiserver-authentication", path];
     let trust = testbed.kubectl(&map).await?.success()?;
@@ -37,11 +37,11 @@ async fn api_server_reaches_loopback_and_restarts() -> anyhow::Result<()> {
     testbed.process(Component::Etcd)?.kill();
     testbed.start_again(Component::Etcd).await?;
     eventually("the API server to find its etcd again", SOON, async || get().await?.success()).await?;
-    // The controllers have found their way back too.
+    // The controllers work again too.
     testbed.namespace("new").await.map(|_| ())
 }
 
-/// A webhook by way of a loopback Service: the API server opens a TLS connection that asks for the Service's name.
+/// A webhook through a loopback Service: the API server opens a TLS connection with the name of the Service.
 async fn loopback(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();

@@ -1,4 +1,4 @@
-//! InferencePools of a kind that the cluster gets only later: the models they serve count from then on.
+//! InferencePools whose CRD is installed later: their models count from then on.
 
 use anyhow::ensure;
 use serde_json::json;
@@ -7,7 +7,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::picker::{CRDS, pool};
 
 use super::scraping::until_watched;
-use super::{SOON, cluster, cycle, status};
+use super::{SOON, cluster, status, wait_for_cycle};
 use crate::support::apply_crds;
 
 const UNWAKEABLE: &str = "no endpoint picker serves it";
@@ -21,9 +21,9 @@ async fn inference_pools_count_when_their_crd_comes_late() -> anyhow::Result<()>
         "metadata": {"namespace": ns, "name": "wva-model-scale-to-zero-config"}});
     let all = [to_zero.to_string(), fixture.deployment(), fixture.variant()].join("\n---\n");
     cluster.testbed.apply(&all).await?;
-    let says = async || anyhow::Ok(status(cluster, &ns, "idle").await?.to_string());
-    eventually("the variant to say that nothing would wake it", SOON, async || {
-        let status = says().await?;
+    let status_text = async || anyhow::Ok(status(cluster, &ns, "idle").await?.to_string());
+    eventually("the variant to report that nothing can wake it", SOON, async || {
+        let status = status_text().await?;
         ensure!(status.contains(UNWAKEABLE), "{status}");
         Ok(())
     })
@@ -32,10 +32,10 @@ async fn inference_pools_count_when_their_crd_comes_late() -> anyhow::Result<()>
     eventually("the kind to be served", SOON, async || cluster.testbed.apply(&pool(&ns, "picker")).await)
         .await?;
     until_watched(cluster, "inferencepools").await?;
-    // A pool alone is no reason for a cycle.
+    // A pool alone triggers no cycle.
     eventually("the pool to count", SOON, async || {
-        cycle(cluster, &ns).await?;
-        let status = says().await?;
+        wait_for_cycle(cluster, &ns).await?;
+        let status = status_text().await?;
         ensure!(!status.contains(UNWAKEABLE), "{status}");
         Ok(())
     })

@@ -1,15 +1,15 @@
-//! `/metrics` of a running process held against the list of the API, both ways: every name is there with exactly its
-//! labels, and no other is.
+//! `/metrics` of a running process against the list of the API, both ways: every metric exists with exactly its labels,
+//! and no other metric.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cluster, SOON, cluster, published, run};
+use super::{Cluster, SOON, cluster, run, wait_until_published};
 use anyhow::{Context as _, ensure};
 use wva_testbed::eventually;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::get;
 
-/// Name, type and labels, of a controller without an instance. Names of the process metrics are the library's.
+/// Name, type and labels, for a controller without an instance. The library defines the process metrics.
 const METRICS: [(&str, &str, &[&str]); 27] = [
     ("wva_desired_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
@@ -39,7 +39,7 @@ const METRICS: [(&str, &str, &[&str]); 27] = [
     ("process_threads", "gauge", &[]),
     ("process_virtual_memory_bytes", "gauge", &[]),
 ];
-/// What a label that is no name of an object may say.
+/// Allowed values of labels that are not names of objects.
 const CLOSED: [(&str, &[&str]); 5] = [
     ("direction", &["up", "down"]),
     ("result", &["ok", "degraded", "invalid"]),
@@ -48,7 +48,7 @@ const CLOSED: [(&str, &[&str]); 5] = [
     ("resource", &["variantautoscalings", "configmaps", "other"]),
 ];
 
-/// Type and names of labels of each metric, and the values of each label, of a page.
+/// Type and label names of each metric, and values of each label, of a page.
 #[derive(Default)]
 struct Page {
     types: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ struct Page {
 }
 
 impl Page {
-    async fn of(cluster: &Cluster) -> anyhow::Result<Self> {
+    async fn read(cluster: &Cluster) -> anyhow::Result<Self> {
         let (status, text) = get(&format!("http://{}/metrics", cluster.install.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}");
         let mut page = Self::default();
@@ -66,13 +66,13 @@ impl Page {
                 let (name, kind) = heading.split_once(' ').context("a type without a name")?;
                 page.types.insert(name.to_owned(), kind.to_owned());
             } else if !line.starts_with('#') {
-                page.series(line)?;
+                page.add_series(line)?;
             }
         }
         Ok(page)
     }
 
-    fn series(&mut self, line: &str) -> anyhow::Result<()> {
+    fn add_series(&mut self, line: &str) -> anyhow::Result<()> {
         let (series, _) = line.rsplit_once(' ').with_context(|| format!("no value: {line}"))?;
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let part = |end| {
@@ -81,7 +81,7 @@ impl Page {
         let name = ["_bucket", "_sum", "_count"].into_iter().find_map(part).unwrap_or(name);
         ensure!(self.types.contains_key(name), "a series without a type: {line}");
         let all = self.labels.entry(name.to_owned()).or_default();
-        // No value of these holds a comma or a quote.
+        // No label value contains a comma or a quote.
         for pair in labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty()) {
             let (label, value) = pair.split_once('=').with_context(|| format!("no label: {line}"))?;
             if label != "le" {
@@ -99,20 +99,23 @@ async fn metrics_match_the_documented_list() -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("metrics").await?;
     let fixture = VariantFixture::new(&ns, "counted");
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
-    published(cluster, &ns, "counted", 1).await?;
-    // A change of the target, so that it is counted.
+    wait_until_published(cluster, &ns, "counted", 1).await?;
+    // A change of the target, so that the counter exists.
     run(cluster, &["annotate", "va", "counted", "-n", &ns, "wva.llmd.ai/mode=fixed=2"]).await?;
-    published(cluster, &ns, "counted", 2).await?;
+    wait_until_published(cluster, &ns, "counted", 2).await?;
     let page = eventually("every metric to have a series", SOON, async || {
-        let page = Page::of(cluster).await?;
+        let page = Page::read(cluster).await?;
         let missing: Vec<_> = METRICS.iter().filter(|(name, ..)| !page.labels.contains_key(*name)).collect();
         ensure!(missing.is_empty(), "{missing:?}");
         Ok(page)
     })
     .await?;
-    let told = include_str!("../../../docs/reasons.md");
+    let documented = include_str!("../../../docs/reasons.md");
     for (name, labels) in &page.labels {
-        ensure!(name.starts_with("process_") || told.contains(&format!("`{name}`")), "{name} is in no doc");
+        ensure!(
+            name.starts_with("process_") || documented.contains(&format!("`{name}`")),
+            "{name} is in no doc"
+        );
         let known = METRICS.iter().find(|(known, ..)| known == name);
         let (_, kind, wanted) = known.with_context(|| format!("{name} is not in the API"))?;
         ensure!(page.types[name] == *kind, "{name} is a {}", page.types[name]);

@@ -1,22 +1,21 @@
-//! The ServiceMonitor of the controller's own metrics: of a kind that the cluster gets only later, and told of when it
-//! goes.
+//! The ServiceMonitor of the controller's own metrics, whose CRD is installed later: its deletion is reported.
 
-use super::{DEPLOYMENT, SOON, cluster, run, warn_of};
+use super::{DEPLOYMENT, SOON, are_warnings_about, cluster, run};
 use crate::support::{Cluster, apply_stand_in};
 use anyhow::ensure;
 use std::time::Duration;
 use wva_testbed::eventually;
 use wva_testbed::install::SYSTEM;
 
-/// A kind that is missing is looked for every half minute at the most; the rest is for a busy machine.
+/// The program checks for missing kinds every half minute at most; the rest is for a loaded machine.
 const APPEARS: Duration = Duration::from_mins(3);
 
-/// Waits until the program watches a kind that came later.
+/// Waits until the program watches a kind whose CRD came later.
 pub(super) async fn until_watched(cluster: &Cluster, kind: &str) -> anyhow::Result<()> {
     eventually(&format!("{kind} to be watched"), APPEARS, async || {
         let log = cluster.install.process().log();
-        let told = |line: &str| line.contains("Watching an optional kind") && line.contains(kind);
-        ensure!(log.lines().any(told), "not yet");
+        let is_it = |line: &str| line.contains("Watching an optional kind") && line.contains(kind);
+        ensure!(log.lines().any(is_it), "not yet");
         Ok(())
     })
     .await
@@ -40,13 +39,13 @@ async fn deleted_service_monitor_is_reported_on_the_deployment() -> anyhow::Resu
     for name in ["another", own.as_str()] {
         run(cluster, &["delete", "servicemonitor", name, "-n", SYSTEM]).await?;
     }
-    let told = eventually("the event ServiceMonitorDeleted", SOON, async || {
-        let told = cluster.events(SYSTEM, "ServiceMonitorDeleted").await?;
-        ensure!(!told.is_empty(), "none yet");
-        Ok(told)
+    let events = eventually("the event ServiceMonitorDeleted", SOON, async || {
+        let events = cluster.events(SYSTEM, "ServiceMonitorDeleted").await?;
+        ensure!(!events.is_empty(), "none yet");
+        Ok(events)
     })
     .await?;
-    ensure!(told.len() == 1 && warn_of(&told, "Deployment", DEPLOYMENT), "{told:?}");
-    ensure!(told[0]["message"].to_string().contains(&own), "{told:?}");
+    ensure!(events.len() == 1 && are_warnings_about(&events, "Deployment", DEPLOYMENT), "{events:?}");
+    ensure!(events[0]["message"].to_string().contains(&own), "{events:?}");
     Ok(())
 }

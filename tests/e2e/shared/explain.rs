@@ -45,7 +45,10 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
         Ok(explained)
     })
     .await?;
-    ensure!(!explained.contains("expensive"), "another variant is explained too:\n{explained}");
+    ensure!(
+        !explained.contains(&format!("{ns}/expensive")),
+        "another variant is explained too:\n{explained}"
+    );
 
     let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "missing"], "").await?;
     ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");

@@ -1,4 +1,4 @@
-//! One model with its servers, endpoint picker and whatever else scales it, on its way to zero and back.
+//! One model with servers, endpoint picker and autoscaler, on its way to zero and back.
 
 use std::time::Duration;
 
@@ -10,22 +10,22 @@ use wva_testbed::{Fleet, eventually};
 
 use crate::support::{Cluster, DEADLINE, find_condition, fleet_config, get_object, has_condition, target};
 
-/// How long nothing may have been asked of a model.
+/// Retention period.
 pub(super) const RETENTION: Duration = Duration::from_secs(8);
-/// A request outlives the retention period.
+/// Duration of a request, longer than the retention period.
 const REQUEST: Duration = Duration::from_secs(12);
 
-/// What else scales a workload.
+/// Autoscaler of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OtherScaler {
     Nothing,
-    /// An HPA that cannot say 0.
+    /// An HPA with `minReplicas: 1`.
     Hpa,
-    /// One that can.
+    /// An HPA with `minReplicas: 0`.
     HpaToZero,
-    /// A ScaledObject that may go to 0 (there is no KEDA that would).
+    /// A ScaledObject that may go to 0, without KEDA.
     ScaledObject,
-    /// Nothing, and the workload is a StatefulSet.
+    /// No autoscaler, and the workload is a StatefulSet.
     StatefulSet,
 }
 
@@ -43,7 +43,7 @@ impl OtherScaler {
         }
     }
 
-    /// The manifests of a variant.
+    /// Manifests of a variant.
     pub(super) fn manifests(self, fixture: &VariantFixture) -> String {
         let (name, ns) = (&fixture.name, &fixture.namespace);
         let scaled_object = format!(
@@ -77,7 +77,7 @@ spec: {{scaleTargetRef: {{name: {name}}}, minReplicaCount: 0, maxReplicaCount: 5
     }
 }
 
-/// Scale to zero for all models of a namespace.
+/// The scale-to-zero map of a namespace, for all models.
 fn map(namespace: &str) -> String {
     let retention = RETENTION.as_secs();
     format!(
@@ -92,33 +92,33 @@ data:
     )
 }
 
-/// One model under way.
+/// A model of a test.
 pub(super) struct Model<'a> {
     cluster: &'a Cluster,
     pub(super) scaler: OtherScaler,
     pub(super) namespace: String,
     pub(super) fleet: Fleet,
-    /// Without one that has flow control no model goes to zero.
+    /// No model goes to zero without a picker with flow control.
     _picker: Option<FakePicker>,
 }
 
-/// The servers of the model of a namespace, of which there are none yet.
+/// Starts the servers of the model of a namespace; it has no pods yet.
 pub(super) fn servers(cluster: &Cluster, namespace: &str) -> anyhow::Result<Fleet> {
     Fleet::start(&cluster.testbed, fleet_config(namespace))
 }
 
 impl<'a> Model<'a> {
-    /// With a request that its first pod runs from its first moment on, however late that is seen here.
+    /// Starts a model with a request that its first pod runs from its start.
     pub(super) async fn start(cluster: &'a Cluster, scaler: OtherScaler) -> anyhow::Result<Self> {
         let namespace = cluster.testbed.namespace(scaler.name()).await?;
         let fleet = servers(cluster, &namespace)?;
         fleet.send(REQUEST);
         let picker = picker(cluster, &namespace, Manner::Later).await?;
-        let model = Self::serve(cluster, scaler, namespace, fleet).await?;
+        let model = Self::deploy(cluster, scaler, namespace, fleet).await?;
         Ok(Self { _picker: Some(picker), ..model })
     }
 
-    pub(super) async fn serve(
+    pub(super) async fn deploy(
         cluster: &'a Cluster,
         scaler: OtherScaler,
         namespace: String,
@@ -131,7 +131,7 @@ impl<'a> Model<'a> {
         Ok(Self { cluster, scaler, namespace, fleet, _picker: None })
     }
 
-    /// Lines of the program's log with this message about the model's workload.
+    /// Lines of the program's log with this message about the model.
     pub(super) fn log_lines(&self, message: &str) -> anyhow::Result<Vec<Value>> {
         let log = std::fs::read_to_string(self.cluster.install.process().log_path())?;
         let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
@@ -149,20 +149,20 @@ impl<'a> Model<'a> {
         self.cluster.variant(&self.namespace, "a").await
     }
 
-    /// Waits for the model to be at rest at zero; the signal alone where somebody else acts on it.
-    pub(super) async fn goes_to_zero(&self) -> anyhow::Result<()> {
+    /// Waits for the model to be at rest at zero; only for the signal where another component scales it.
+    pub(super) async fn wait_for_zero(&self) -> anyhow::Result<()> {
         let left = u64::from(self.scaler == OtherScaler::ScaledObject);
         eventually(&format!("{} to go to zero", self.scaler.name()), DEADLINE, async || {
             let va = self.variant().await?;
             ensure!(target(&va) == Some(0), "{}", va["status"]);
             ensure!(self.replicas().await? == left, "{} replicas", self.replicas().await?);
-            let rests = [
+            let expected = [
                 ("MetricsAvailable", "ScaleFromZero"),
                 ("OptimizationReady", "ScaleFromZeroMode"),
                 ("Ready", "Ready"),
             ];
-            let rests = rests.iter().all(|(kind, reason)| has_condition(&va, kind, ("True", reason)));
-            ensure!(left > 0 || rests, "{}", va["status"]);
+            let is_at_rest = expected.iter().all(|(kind, reason)| has_condition(&va, kind, ("True", reason)));
+            ensure!(left > 0 || is_at_rest, "{}", va["status"]);
             Ok(())
         })
         .await
@@ -173,14 +173,14 @@ impl<'a> Model<'a> {
         self.fleet.pods().into_iter().map(|load| load.pod).collect()
     }
 
-    /// A request finds no replica, and a person scales the workload up: it stays up while it loads and while it serves.
-    pub(super) async fn is_woken(&self) -> anyhow::Result<()> {
+    /// A request waits, and a person scales the workload up: it stays up while it loads and while it serves.
+    pub(super) async fn wake(&self) -> anyhow::Result<()> {
         let scale = ["scale", &self.scaler.workload(), "-n", &self.namespace, "--replicas=1"];
         self.fleet.send(REQUEST);
         self.cluster.testbed.kubectl(&scale).await?.success()?;
         let name = self.scaler.name();
         eventually(&format!("{name} to be measured again"), DEADLINE, async || {
-            // An HPA that may say 0 can be sooner than the new target, and takes the replica back: the person tries again.
+            // An HPA that may go to 0 can be faster than the new target and remove the replica: the person tries again.
             if self.scaler == OtherScaler::HpaToZero && self.replicas().await? == 0 {
                 self.cluster.testbed.kubectl(&scale).await?.success()?;
             }
@@ -192,7 +192,7 @@ impl<'a> Model<'a> {
         })
         .await?;
         let what = format!("the request in {name}");
-        eventually(&what, DEADLINE, async || was_spared(&self.fleet, 1)).await
+        eventually(&what, DEADLINE, async || assert_completed(&self.fleet, 1)).await
     }
 }
 
@@ -205,8 +205,8 @@ pub(super) async fn picker(cluster: &Cluster, namespace: &str, manner: Manner) -
     Ok(picker)
 }
 
-/// A request of a fleet ran to its end on the pod that it began on.
-pub(super) fn was_spared(fleet: &Fleet, nth: usize) -> anyhow::Result<()> {
+/// Asserts that a request of a fleet ran to its end on the pod where it began.
+pub(super) fn assert_completed(fleet: &Fleet, nth: usize) -> anyhow::Result<()> {
     let all = fleet.requests();
     let request = all.get(nth).context("no request was sent")?;
     ensure!(request.ended.is_some() && request.begins == 1, "{request:?}");

@@ -1,4 +1,4 @@
-//! Steps that the program carries out itself, through the API server with its own rights.
+//! Steps that the program writes itself, with `WVA_ACTUATION=scale`.
 
 use anyhow::{Context as _, ensure};
 use wva_testbed::eventually;
@@ -7,15 +7,15 @@ use wva_testbed::fixtures::VariantFixture;
 use super::model::OtherScaler;
 use crate::support::{Cluster, DEADLINE, get_object};
 
-/// With `WVA_ACTUATION=scale`: a person fixes a number of replicas, and the program carries it out.
+/// A person fixes a number of replicas, and the program applies it.
 pub(super) async fn every_step(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("steps").await?;
-    // HPAs first: a cycle between a variant and its HPA would scale that variant here.
+    // HPAs first: in a cycle between variant and HPA the program would scale the variant.
     let all = manifests(&ns);
     let (hpas, others): (Vec<_>, Vec<_>) =
         all.split("---\n").partition(|manifest| manifest.contains("kind: HorizontalPodAutoscaler"));
     cluster.testbed.apply(&[hpas, others].concat().join("---\n")).await?;
-    for (workload, replicas, ours) in [
+    for (workload, replicas, by_wva) in [
         ("deployment/free", 3, true),
         ("statefulset/stateful", 2, true),
         ("leaderworkerset/group", 4, true),
@@ -27,13 +27,13 @@ pub(super) async fn every_step(cluster: &Cluster) -> anyhow::Result<()> {
             let object =
                 get_object(&cluster.testbed, &[workload, "-n", &ns, "--show-managed-fields"]).await?;
             ensure!(object["spec"]["replicas"] == replicas, "{}", object["spec"]["replicas"]);
-            let managers = object["metadata"]["managedFields"].as_array().context("nobody manages it")?;
-            ensure!(managers.iter().any(|m| m["manager"] == "wva") == ours, "{managers:?}");
+            let managers = object["metadata"]["managedFields"].as_array().context("no managed fields")?;
+            ensure!(managers.iter().any(|m| m["manager"] == "wva") == by_wva, "{managers:?}");
             Ok(())
         })
         .await?;
     }
-    // To zero as well, and at once: a person has looked.
+    // To zero as well, and at once, because a person asked for it.
     let annotate = ["annotate", "va/free", "-n", &ns, "--overwrite", "wva.llmd.ai/mode=fixed=0"];
     cluster.testbed.kubectl(&annotate).await?.success()?;
     cluster.wait_for_replicas(&ns, "free", 0).await
