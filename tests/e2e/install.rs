@@ -1,7 +1,7 @@
-//! Installs by real Helm, kubectl and `deploy/install.sh`, with a kubelet that runs what the objects say: each step once,
-//! all of it with `FULL=1` (`make test-install`).
-//! A control plane of its own: a kubelet runs the pods, and releases are installed and removed cluster-wide.
-#![expect(clippy::print_stdout, reason = "the rows are what a person reads who runs the tests")]
+//! Installs with real Helm, kubectl and `deploy/install.sh`, and a kubelet that runs the pods: each step once,
+//! everything with `FULL=1` (`make test-install`).
+//! Why a control plane of its own: releases are installed and removed cluster-wide.
+#![expect(clippy::print_stdout, reason = "the rows are for the person who runs the tests")]
 
 mod at_once;
 mod crds;
@@ -25,24 +25,24 @@ use tokio::sync::{Mutex, OnceCell};
 
 use crate::support::{is_full_run, program_path};
 
-/// Outlives each test: the site's kubelet and network are tasks.
+/// Lives longer than each test: kubelet and network of the site are tasks.
 #[expect(clippy::expect_used, reason = "no test of the site can run without it")]
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("threads for the site"));
 static SITE: OnceCell<Site> = OnceCell::const_new();
 /// Held by each test: all install the same release.
 static RELEASE: Mutex<()> = Mutex::const_new(());
 
-/// How much of each experiment is done.
+/// Extent of each experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// All of it, with Helm 4 and Helm 3: minutes.
+    /// Everything, with Helm 4 and Helm 3; takes minutes.
     Full,
     /// Each step once, with Helm 4.
     Short,
 }
 
 impl Extent {
-    /// This many times, or in a short run that many.
+    /// Number of turns in a full and in a short run.
     fn times(self, full: usize, short: usize) -> usize {
         if self == Self::Full { full } else { short }
     }
@@ -56,7 +56,7 @@ async fn site(group: &str) -> anyhow::Result<&'static Site> {
     SITE.get_or_try_init(async || Site::start(group, &program_path()).await).await
 }
 
-/// Runs the steps of an experiment on the site, which is the group's where it is the first, and cleans it for the next.
+/// Runs the steps of an experiment on the group's site, and cleans the site.
 pub(crate) fn run(
     group: &str,
     steps: impl AsyncFnOnce(&'static Site, Extent, &mut Table) -> anyhow::Result<()>,

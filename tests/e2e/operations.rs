@@ -1,7 +1,8 @@
 //! Certificates, leadership and supervision on a real control plane, a few turns of each experiment; all turns with
 //! `FULL=1` (`make test-faults`). `docs/operations-tests.md` has the figures.
-//! A control plane of its own: the audit log is read, and releases die. No Prometheus: nothing is decided by load.
-#![expect(clippy::print_stdout, reason = "the figures are what a person reads who runs the tests")]
+//! Why a control plane of its own: the audit log is read, and releases are killed. It has no Prometheus: nothing is
+//! decided by load.
+#![expect(clippy::print_stdout, reason = "the figures are for the person who runs the tests")]
 
 mod churn;
 mod cold;
@@ -30,13 +31,13 @@ use wva_testbed::{Options, Testbed};
 
 use crate::support::{Outcome, is_full_run, program_path};
 
-/// Longest wait for what is late, to say how late; in runs that are not full, what a busy machine may take.
+/// Longest wait for a late event, to report how late it is. Short runs also accept this much on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// The replicas of most experiments.
+/// Replicas of most experiments.
 const BOTH: [usize; 2] = [0, 1];
 
 static TESTBED: OnceCell<Testbed> = OnceCell::const_new();
-/// Held by each experiment on the release of `config/base`, of which there is one.
+/// Held by each experiment on the release of `config/base`, which can run once.
 static RELEASE: Mutex<()> = Mutex::const_new(());
 
 async fn testbed() -> anyhow::Result<&'static Testbed> {
@@ -57,7 +58,7 @@ async fn testbed() -> anyhow::Result<&'static Testbed> {
         .await
 }
 
-/// Two replicas of the program that are ready, behind webhooks that are open.
+/// Starts two replicas and waits until they are ready and the webhooks are open.
 async fn pair<'a>(testbed: &'a Testbed, options: InstallOptions, name: &str) -> anyhow::Result<Replicas<'a>> {
     let mut replicas = Replicas::install(testbed, options, name).await?;
     replicas.start_all(&BOTH).await?;
@@ -66,7 +67,7 @@ async fn pair<'a>(testbed: &'a Testbed, options: InstallOptions, name: &str) -> 
     Ok(replicas)
 }
 
-/// Times of one kind, and those that broke their contract.
+/// Durations of one kind, and those that broke the contract.
 #[derive(Default)]
 struct Times {
     all: Vec<Duration>,
@@ -74,8 +75,8 @@ struct Times {
 }
 
 impl Times {
-    /// Full runs judge the contract, since they have the machine for themselves. Other runs are patient, so that a busy
-    /// machine fails no test.
+    /// Full runs assert the contract, since they have the machine for themselves. Short runs accept more, so that a
+    /// busy machine fails no test.
     fn add(&mut self, what: &str, took: Duration, contract: Duration) {
         let bound = if is_full_run() { contract } else { contract.max(PATIENCE) };
         if took > bound {
@@ -85,12 +86,12 @@ impl Times {
     }
 }
 
-/// A few turns, or with `FULL=1` many.
+/// Number of turns: a few, or many with `FULL=1`.
 fn turns(few: u32, many: u32) -> u32 {
     if is_full_run() { many } else { few }
 }
 
-/// Runs an experiment on the release that all but one share.
+/// Runs an experiment on the release that most experiments share.
 async fn alone(
     experiment: impl AsyncFnOnce(&'static Testbed) -> anyhow::Result<Outcome>,
 ) -> anyhow::Result<()> {
@@ -107,8 +108,8 @@ async fn cold_install_makes_one_ca() -> anyhow::Result<()> {
     alone(async |testbed| cold::cold_install(testbed, &program_path(), turns(3, 100)).await).await
 }
 
-/// It takes as long as a certificate lives, so it runs beside the others, as a release of its own. Its name makes it the
-/// first to be started.
+/// It takes as long as a certificate lives, so it runs in parallel, as a release of its own. Its name makes it the
+/// first test.
 #[tokio::test(flavor = "multi_thread")]
 async fn ca_rotations_fail_no_review() -> anyhow::Result<()> {
     let lasts = Duration::from_secs(turns(75, 600).into());
@@ -171,7 +172,7 @@ async fn cluster_works_while_no_replica_runs() -> anyhow::Result<()> {
     .await
 }
 
-/// What did not hold of reviews that all had to get the right verdict; in full runs in their turn.
+/// Faults of reviews that must all get the right verdict, in full runs on time.
 fn faults(tally: &Tally) -> Vec<String> {
     let mut faults = tally.faults();
     if is_full_run() && tally.was_held_back() {
@@ -181,7 +182,7 @@ fn faults(tally: &Tally) -> Vec<String> {
 }
 
 impl fmt::Display for Times {
-    /// The middle and the longest one.
+    /// Median and maximum.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut sorted = self.all.clone();
         sorted.sort_unstable();

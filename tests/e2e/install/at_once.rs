@@ -1,5 +1,5 @@
-//! Installs with the VariantAutoscaling in the same release, as a new user does it: nothing of a webhook may refuse the
-//! release's own objects, however early they come.
+//! Installs with the VariantAutoscaling in the same release, as a new user does: no webhook may deny the objects of the
+//! release, however early they come.
 
 use anyhow::ensure;
 

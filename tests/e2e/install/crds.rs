@@ -1,5 +1,5 @@
-//! The CRD and its upgrade: the original's CRD is there, with objects stored by it, and Helm leaves it as it is. The
-//! program says so; the documented command replaces it; nothing that was stored is lost.
+//! The CRD and its upgrade. The CRD of llm-d WVA is installed, with stored objects, and Helm does not change it. The
+//! program reports it, the documented command replaces it, and the stored objects remain.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use crate::support::{apply_stand_in, get_object, merge_patch, valid_spec, varian
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, eventually};
 
-/// Field of our CRD that the original's does not have.
+/// Field of our CRD that the one of llm-d WVA lacks.
 const NEW_FIELD: &str =
     "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.minReplicas.type}";
-/// Flags that let Helm 4 adopt a CRD that something else has applied.
+/// Flags that let Helm 4 adopt a CRD of another owner.
 const TAKE_OVER: &[&str] = &["--take-ownership", "--force-conflicts"];
-/// Longest wait for a line in the log.
-const TOLD: Duration = Duration::from_mins(3);
+/// Longest wait for a log line.
+const REPORTED: Duration = Duration::from_mins(3);
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
-    table.step("the original's CRD, with an object stored by it", Box::pin(original(site))).await;
+    table.step("the CRD of llm-d WVA, with a stored object", Box::pin(store_object(site))).await;
     table.step("install on top of it", Box::pin(install(site, &helm))).await;
     table.step("the CRD is replaced by the documented command", Box::pin(replaced(site))).await;
     table.step("wva crd | kubectl apply changes nothing more", Box::pin(printed(site))).await;
@@ -37,14 +37,14 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn original(site: &Site) -> anyhow::Result<String> {
+async fn store_object(site: &Site) -> anyhow::Result<String> {
     apply_stand_in(&site.testbed, "variantautoscalings-v0.5").await?;
     let mut object = variant("stored", &valid_spec("stored"));
     object["metadata"]["namespace"] = json!(MODELS);
     object["metadata"]["labels"] = json!({"inference.optimization/acceleratorName": "H100"});
     object["spec"]["variantCost"] = json!("40.0");
     object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
-    eventually("the object to be stored", TOLD, async || site.testbed.apply(&object.to_string()).await)
+    eventually("the object to be stored", REPORTED, async || site.testbed.apply(&object.to_string()).await)
         .await?;
     Ok("stored".to_owned())
 }
@@ -53,27 +53,27 @@ async fn install(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let refused = site.helm(helm, &["--set", NO_PROMETHEUS]).await?;
     ensure!(
         !refused.ok && refused.stderr.contains("failed to install CRD"),
-        "Helm 4 took the CRD over: {refused:?}"
+        "Helm 4 replaced the CRD: {refused:?}"
     );
     site.helm(helm, &["--set", NO_PROMETHEUS, "--skip-crds"]).await?.success()?;
     site.healthy().await?;
     let field = site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await?;
     ensure!(field.is_empty(), "Helm replaced the CRD: it has minReplicas");
     let pods = site.pods().await?;
-    eventually("the program to say that the CRD is old", TOLD, async || {
-        let told = |pod: &String| site.log(pod).to_lowercase().contains("crd");
-        ensure!(pods.iter().any(told), "no log names the CRD");
+    eventually("the program to report the old CRD", REPORTED, async || {
+        let is_named = |pod: &String| site.log(pod).to_lowercase().contains("crd");
+        ensure!(pods.iter().any(is_named), "no log names the CRD");
         Ok(())
     })
     .await?;
-    Ok("Helm 4 refuses to change it; with --skip-crds everything works, and the log says that it is old"
+    Ok("Helm 4 refuses to change it; with --skip-crds everything works, and the log reports the old CRD"
         .to_owned())
 }
 
 async fn replaced(site: &Site) -> anyhow::Result<String> {
     let crds = format!("{}/crds", chart());
     site.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", &crds]).await?;
-    eventually("the new field", TOLD, async || {
+    eventually("the new field", REPORTED, async || {
         ensure!(site.kubectl(&["get", "crd", CRD, "-o", NEW_FIELD]).await? == "integer", "it is not there");
         Ok(())
     })
@@ -89,7 +89,7 @@ async fn replaced(site: &Site) -> anyhow::Result<String> {
 async fn printed(site: &Site) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new(site.wva());
     command.arg("crd");
-    let crd = wva_testbed::run("wva crd", command, "", TOLD).await?.success()?;
+    let crd = wva_testbed::run("wva crd", command, "", REPORTED).await?.success()?;
     let args = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
     let version = "jsonpath={.metadata.generation}";
     let before = site.kubectl(&["get", "crd", CRD, "-o", version]).await?;
@@ -118,10 +118,10 @@ async fn into_result(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("both were there, and nothing else but Lease and CA".to_owned())
 }
 
-/// `crds.install` on top of the CRD of llm-d WVA: refused without the flag that takes it over.
+/// `crds.install` on top of the CRD of llm-d WVA: denied without the flags.
 async fn taken_over(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.kubectl(&["delete", "crd", CRD]).await?;
-    original(site).await?;
+    store_object(site).await?;
     let install = ["--set", NO_PROMETHEUS, "--set", "crds.install=true", "--skip-crds"];
     let refused = site.helm(helm, &install).await?;
     ensure!(!refused.ok && refused.stderr.contains("invalid ownership metadata"), "{refused:?}");
@@ -133,12 +133,12 @@ async fn taken_over(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("refused, taken over with the flags of the documentation, and the stored object is there".to_owned())
 }
 
-/// An older release of this chart, whose CRD does not know the new field.
+/// Makes an older release of this chart, whose CRD lacks the new field.
 async fn older_chart(site: &Site) -> anyhow::Result<String> {
     let folder = site.testbed.data().join("older-release");
     let mut copy = tokio::process::Command::new("cp");
     copy.arg("-r").arg(Helm::chart()).arg(&folder);
-    wva_testbed::run("cp -r", copy, "", TOLD).await?.success()?;
+    wva_testbed::run("cp -r", copy, "", REPORTED).await?.success()?;
     let crd = folder.join("crds/llmd.ai_variantautoscalings.yaml");
     let text = std::fs::read_to_string(&crd)?.replace("minReplicas", "earlierReplicas");
     std::fs::write(&crd, text)?;
@@ -158,7 +158,7 @@ async fn upgraded(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     into_result(site, helm).await
 }
 
-/// A stand-in for the chart of llm-d WVA: its Deployment, which selects pods by fewer labels than ours.
+/// Makes a stand-in for the chart of llm-d WVA: its Deployment, which selects pods by fewer labels.
 fn other_chart(site: &Site) -> anyhow::Result<String> {
     let folder = site.testbed.data().join("llm-d-wva");
     std::fs::create_dir_all(folder.join("templates"))?;
@@ -174,7 +174,7 @@ fn other_chart(site: &Site) -> anyhow::Result<String> {
     Ok(folder.to_str().context("the path is not UTF-8")?.to_owned())
 }
 
-/// It is refused before anything is changed, and works after the command of the refusal.
+/// The upgrade is refused before any change, and works after the command in the message.
 async fn upgrade(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     helm.run(&["install", RELEASE, &other_chart(site)?, "-n", SYSTEM]).await?.success()?;
     pools(site).await?;

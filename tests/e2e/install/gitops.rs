@@ -1,5 +1,5 @@
-//! The render as GitOps tools handle it: the same every time, valid by its schemas, applied again and again by two
-//! managers while the program rotates its certificates, and never in conflict or out of step.
+//! The rendered chart with GitOps tools: it is deterministic, valid by its schemas, and can be applied repeatedly by
+//! two managers while the program rotates its certificates, without conflict or drift.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::{Extent, Site, Table};
 use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::{Helm, eventually};
 
-/// The shortest life a CA may have, so that rotations come while the render is applied.
+/// Shortest lifetimes, so that rotations happen between applies.
 const SHORT_LIVES: &str = "wva.settings.WVA_CA_LIFETIME=1m,wva.settings.WVA_CERT_LIFETIME=1m";
-/// Longest wait for a rotation: it comes at two thirds of a life, and is looked for each minute.
+/// Longest wait for a rotation: it comes at two thirds of the lifetime, checked every minute.
 const ROTATED: Duration = Duration::from_mins(6);
 /// Longest wait for the schema of a new CRD.
 const PUBLISHED: Duration = Duration::from_mins(3);
-/// Who applies.
+/// Field managers.
 const MANAGERS: [&str; 2] = ["argocd-controller", "kustomize-controller"];
 
 pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
@@ -38,17 +38,17 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     Ok(())
 }
 
-/// The chart as `helm template` renders it.
+/// Renders the chart with `helm template`.
 pub(super) async fn render(helm: &Helm, args: &[&str]) -> anyhow::Result<String> {
     let template = ["template", RELEASE, &chart(), "-n", SYSTEM, "--no-hooks"];
     let values = ["--set", NO_PROMETHEUS, "--set", MODEL];
     helm.run(&[&template[..], &values, args].concat()).await?.success()
 }
 
-/// The documents of a render.
+/// Documents of a render.
 pub(super) fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
     let documents: Vec<Value> =
-        serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("the render is no YAML: {e}"))?;
+        serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("the render is not YAML: {e}"))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
@@ -72,13 +72,13 @@ async fn two_renders(site: &Site, extent: Extent) -> anyhow::Result<String> {
     Ok(seen.join(", "))
 }
 
-/// Has the API server judge every part of the render. A field that its schemas do not have is an error.
+/// Validates the render on the API server. Unknown fields are errors.
 async fn conforms(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.kubectl(&["apply", "--server-side", "-f", &format!("{}/crds", chart())]).await?;
     let parts = "wva.externalMetrics.enabled=true,networkPolicy.enabled=true,wva.prometheus.monitoringNamespace=monitoring";
     let rendered = render(helm, &["--set", parts]).await?;
     let create = ["create", "--dry-run=server", "--validate=strict", "-f", "-"];
-    // The schema of a new CRD comes a moment after it.
+    // The schema of a new CRD is published some time after it.
     let created = eventually("the API server to take the render", PUBLISHED, async || {
         site.testbed.kubectl_with(&create, &rendered).await?.success()
     });
@@ -96,7 +96,7 @@ async fn apply(site: &Site, render: &str, manager: &str) -> anyhow::Result<()> {
     let args = ["apply", "--server-side", &manager, "-f", "-"];
     let mut ran = site.testbed.kubectl_with(&args, render).await?;
     if !ran.ok && ran.stderr.contains("no matches for kind") {
-        // The CRD is in the same render, and kubectl has asked for all kinds before.
+        // The render contains the CRD, and kubectl has read the kinds before.
         ran = site.testbed.kubectl_with(&args, render).await?;
     }
     ran.success().map(drop)
@@ -109,11 +109,11 @@ async fn rotated(site: &Site) -> anyhow::Result<String> {
     };
     let before = bundle().await?;
     eventually("another caBundle", ROTATED, async || {
-        ensure!(bundle().await? != before, "it is the same");
+        ensure!(bundle().await? != before, "it has not changed");
         Ok(())
     })
     .await?;
-    Ok("it is another".to_owned())
+    Ok("it has changed".to_owned())
 }
 
 async fn applied_often(site: &Site, helm: &Helm, times: usize) -> anyhow::Result<String> {
@@ -145,7 +145,7 @@ async fn no_drift(site: &Site, helm: &Helm) -> anyhow::Result<String> {
 
 async fn deleted(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let render = render(helm, &["--set", SHORT_LIVES]).await?;
-    // The Secret with a token goes with its service account.
+    // The token Secret is deleted with its service account.
     let args = ["delete", "--ignore-not-found", "--timeout=150s", "-f", "-"];
     site.testbed.kubectl_with(&args, &render).await?.success()?;
     site.leftovers().await?;

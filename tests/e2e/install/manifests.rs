@@ -1,4 +1,4 @@
-//! The ways to install without typing Helm commands: the Kustomize base with its component, and `deploy/install.sh`.
+//! Installs without Helm commands: the Kustomize base with its components, and `deploy/install.sh`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use wva_testbed::install::{METRICS_READER, RELEASE, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
 use wva_testbed::{Helm, Ran, eventually};
 
-/// Longest wait for the external metrics API and for namespaces that go.
+/// Longest wait for the external metrics API and for deleted namespaces.
 const SOON: Duration = Duration::from_mins(3);
-/// Longest run of the script: it waits for the release.
+/// Longest run of the script, which waits for the release.
 const SCRIPT: Duration = Duration::from_mins(8);
 
-/// The CRD of ServiceMonitors.
+/// CRD of ServiceMonitors.
 const SERVICE_MONITORS: &str = include_str!("../../fixtures/stand-ins/servicemonitors.yaml");
 /// Components of the overlay.
 const COMPONENTS: [&str; 2] = ["external-metrics", "prometheus"];
@@ -28,7 +28,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     let helm = Helm::new(&site.testbed, "helm").await?;
     table.step("install.sh", Box::pin(script(site, &helm))).await;
     table.step("install.sh again, with an instance", Box::pin(script_again(site, &helm))).await;
-    table.step("install.sh with a value that is none", Box::pin(script_refuses(site, &helm))).await;
+    table.step("install.sh with an invalid value", Box::pin(script_refuses(site, &helm))).await;
     table.step("install.sh --uninstall", Box::pin(script_uninstalls(site, &helm))).await;
     table.step("kubectl apply -k of an overlay, with external metrics", Box::pin(base(site))).await;
     table
@@ -40,7 +40,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A folder of the repository.
+/// Absolute path of a folder of the repository.
 fn repository(path: &str) -> anyhow::Result<PathBuf> {
     let path = crate::support::repository_path(path);
     path.canonicalize().with_context(|| format!("there is no {}", path.display()))
@@ -53,7 +53,7 @@ async fn install_sh(site: &Site, helm: &Helm, env: &[(&str, &str)], args: &[&str
     wva_testbed::run("install.sh", command, "", SCRIPT).await
 }
 
-/// The HPA's windows, up and down, and the instance that it selects by.
+/// Stabilization windows of the HPA, up and down, and its instance selector.
 async fn window(site: &Site) -> anyhow::Result<String> {
     let path = "jsonpath={.spec.behavior.scaleUp.stabilizationWindowSeconds}/{.spec.behavior.scaleDown.stabilizationWindowSeconds}/{.spec.metrics[0].external.metric.selector.matchLabels.controller_instance}";
     site.kubectl(&["-n", MODELS, "get", "hpa", &format!("{RELEASE}-hpa"), "-o", path]).await
@@ -104,11 +104,11 @@ async fn script_uninstalls(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("nothing left but CRD, Lease and CA".to_owned())
 }
 
-/// An overlay as `docs/install.md` shows it, with components of `config`.
+/// Writes an overlay as in `docs/install.md`, with components of `config`.
 fn overlay(site: &Site, components: &[&str]) -> anyhow::Result<PathBuf> {
     let folder = site.testbed.data().join("overlay");
     std::fs::create_dir_all(&folder)?;
-    // Kustomize wants paths that are relative to the file.
+    // Kustomize needs paths relative to the file.
     let up = "../".repeat(folder.canonicalize()?.components().count() - 1);
     let relative = |path: PathBuf| format!("{up}{}", path.to_string_lossy().trim_start_matches('/'));
     let base = relative(repository("config/base")?);
@@ -141,12 +141,12 @@ async fn base(site: &Site) -> anyhow::Result<String> {
     Ok("everything works, and the external metrics API answers".to_owned())
 }
 
-/// The CRDs of InferencePools.
+/// Installs the CRDs of InferencePools.
 pub(super) async fn pools(site: &Site) -> anyhow::Result<()> {
     apply_crds(&site.testbed, CRDS).await
 }
 
-/// Takes these CRDs away.
+/// Deletes these CRDs.
 pub(super) async fn no_pools(site: &Site) -> anyhow::Result<()> {
     site.testbed.kubectl_with(&["delete", "-f", "-"], CRDS).await?.success().map(drop)
 }
@@ -156,7 +156,7 @@ async fn apply(site: &Site, components: &[&str]) -> anyhow::Result<()> {
     site.kubectl(&["apply", "--server-side", "-k", &folder.to_string_lossy()]).await.map(drop)
 }
 
-/// The ServiceMonitor selects the Service of the metrics, and names a port, a token and a CA that are there.
+/// Checks that the ServiceMonitor selects the metrics Service, and names an existing port, token and CA.
 async fn scraped(site: &Site) -> anyhow::Result<()> {
     let get = async |kind: &str, name: &str| -> anyhow::Result<Value> {
         get_object(&site.testbed, &[kind, name, "-n", SYSTEM]).await
@@ -176,15 +176,15 @@ async fn scraped(site: &Site) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every container has the token of the controller's own account at the usual place, as in a cluster.
+/// Every container has the token of the controller at the usual path, as in a cluster.
 pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
     let picker = FakePicker::start([127, 0, 0, 9]).await?;
     let ns = site.testbed.namespace("pickers").await?;
     site.testbed.apply(&pool(&ns, "epp")).await?;
     picker.pod(&site.testbed, &ns, "epp", "epp-0").await?;
     site.testbed.apply(&VariantFixture::new(&ns, "model").replicas(0).all()).await?;
-    eventually("the picker to be asked", SOON, async || {
-        ensure!(picker.asked().times > 3, "it was asked {} times", picker.asked().times);
+    eventually("queries of the picker", SOON, async || {
+        ensure!(picker.asked().times > 3, "it was queried {} times", picker.asked().times);
         Ok(())
     })
     .await?;
@@ -197,7 +197,7 @@ pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
     Ok("no other token, and no request without one".to_owned())
 }
 
-/// What the log says where only the Deployment is changed.
+/// Checks the log where only the Deployment has another name.
 async fn other_names_forbidden(site: &Site) -> anyhow::Result<String> {
     let rows = [
         ("LEADER_ELECTION_ID=my-election-id", "Cannot compete for the Lease"),
@@ -230,7 +230,7 @@ async fn other_names(site: &Site) -> anyhow::Result<String> {
     let value = r#"{"data":{"PROMETHEUS_BASE_URL":"http://127.0.0.1:10"}}"#;
     let patch =
         ["-n", SYSTEM, "patch", "configmap", "my-config", "--dry-run=server", "--type=merge", "-p", value];
-    // A replica that ends answers for some seconds, and judges the map of the old name alone.
+    // A terminating replica answers for some seconds, and judges only the map of the old name.
     eventually("the other map to be judged", SOON, async || {
         let refused = site.testbed.kubectl(&patch).await?;
         ensure!(!refused.ok && refused.stderr.contains("WVA-CM-001"), "it is not: {refused:?}");

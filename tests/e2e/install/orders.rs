@@ -1,4 +1,4 @@
-//! The parts of the render in random orders: whoever applies them, and tries again what fails, ends in the same place.
+//! Applies the parts of the render in random orders: with retries, every order leads to the same state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::site::CRD;
 use super::{Extent, Site, Table};
 use wva_testbed::{Helm, eventually};
 
-/// Longest wait for everything that was tried again to be applied.
+/// Longest wait for all parts to be applied.
 const APPLIED: Duration = Duration::from_mins(3);
 
 pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
@@ -35,7 +35,7 @@ pub(super) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     Ok(())
 }
 
-/// The documents of the render by the part they belong to.
+/// Documents of the render by part.
 fn parts(render: &str) -> anyhow::Result<BTreeMap<&'static str, Vec<Value>>> {
     let mut parts = BTreeMap::<_, Vec<Value>>::new();
     for document in documents(render)? {
@@ -52,7 +52,7 @@ fn parts(render: &str) -> anyhow::Result<BTreeMap<&'static str, Vec<Value>>> {
     Ok(parts)
 }
 
-/// An order that depends on its number alone.
+/// An order that depends only on its number.
 fn order(mut names: Vec<&'static str>, number: u64) -> Vec<&'static str> {
     let mut state = number;
     for last in (1..names.len()).rev() {
@@ -66,7 +66,7 @@ fn order(mut names: Vec<&'static str>, number: u64) -> Vec<&'static str> {
     names
 }
 
-/// Applies part after part, those that were refused again in the next round; how many rounds it took.
+/// Applies the parts in rounds until none is denied. Returns the number of rounds.
 async fn apply(site: &Site, parts: &BTreeMap<&str, Vec<Value>>, order: &[&str]) -> anyhow::Result<usize> {
     let (mut left, mut rounds) = (order.to_vec(), 0);
     eventually("every part to be applied", APPLIED, async || {
@@ -106,7 +106,7 @@ async fn delete(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Resu
     site.forget().await
 }
 
-/// What is stored of the render, without what the API server and its controllers add, or the program by design.
+/// Stored state of the render, without additions of the API server, its controllers and the program.
 async fn state(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Result<String> {
     let all: Vec<Value> = parts.values().flatten().cloned().collect();
     let stored =
@@ -114,16 +114,16 @@ async fn state(site: &Site, parts: &BTreeMap<&str, Vec<Value>>) -> anyhow::Resul
     let stored: Value = serde_json::from_str(&stored)?;
     let mut objects: Vec<String> = Vec::new();
     for mut object in stored["items"].as_array().cloned().unwrap_or_default() {
-        bare(&mut object);
+        normalize(&mut object);
         objects.push(object.to_string());
     }
     objects.sort_unstable();
     Ok(objects.join("\n"))
 }
 
-/// Takes away what differs between two installs of the same.
-fn bare(object: &mut Value) {
-    const OF_ONE_INSTALL: [&str; 12] = [
+/// Removes what differs between two equal installs.
+fn normalize(object: &mut Value) {
+    const INSTALL_SPECIFIC: [&str; 12] = [
         "uid",
         "resourceVersion",
         "creationTimestamp",
@@ -139,14 +139,14 @@ fn bare(object: &mut Value) {
     ];
     match object {
         Value::Object(map) => {
-            map.retain(|key, _| !OF_ONE_INSTALL.contains(&key.as_str()));
-            // The token that the control plane makes for a Secret.
+            map.retain(|key, _| !INSTALL_SPECIFIC.contains(&key.as_str()));
+            // The token that the control plane creates for a Secret.
             if map.get("type").and_then(Value::as_str) == Some("kubernetes.io/service-account-token") {
                 map.remove("data");
             }
-            map.values_mut().for_each(bare);
+            map.values_mut().for_each(normalize);
         }
-        Value::Array(list) => list.iter_mut().for_each(bare),
+        Value::Array(list) => list.iter_mut().for_each(normalize),
         _ => {}
     }
 }

@@ -1,4 +1,4 @@
-//! An upgrade from the chart of an earlier commit of this repository, `PREVIOUS`, as users of that release do it.
+//! Upgrade from the chart of an earlier commit, `PREVIOUS`, as its users do it.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use super::{Extent, Table};
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, eventually};
 
-/// A cycle of the default interval, with room.
+/// Longest wait for a cycle of the default interval.
 const CYCLES: Duration = Duration::from_mins(5);
 const CHART: &str = "charts/workload-variant-autoscaler";
 
@@ -50,7 +50,7 @@ pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     Ok(())
 }
 
-/// Writes the chart of a commit below a folder.
+/// Extracts the chart of a commit into a folder.
 fn extract(commit: &str, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)?;
     let script = format!("git archive \"$0\" {CHART} | tar -x -C \"$1\"");

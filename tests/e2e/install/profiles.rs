@@ -1,5 +1,4 @@
-//! The operator alone in a namespace that nothing prepared, and each values file that the chart ships, as upgrades of one
-//! release.
+//! The operator alone in a new namespace, and each values file of the chart, as upgrades of one release.
 
 use anyhow::ensure;
 use serde_json::Value;
@@ -9,17 +8,17 @@ use super::{Extent, Table};
 use wva_testbed::Helm;
 use wva_testbed::install::{RELEASE, SYSTEM};
 
-/// A values file, and what must hold with it.
+/// A values file, and its expected results.
 struct Profile {
     file: &'static str,
-    /// Values in addition to the file.
+    /// Additional values.
     further: &'static [&'static str],
     replicas: usize,
-    /// The address of Prometheus in the main map.
+    /// Address of Prometheus in the main map.
     prometheus: &'static str,
-    /// The analyzer that the default entry names.
+    /// Analyzer of the default entry.
     analyzer: &'static str,
-    /// Windows of the HPA, up and down.
+    /// Stabilization windows of the HPA, up and down.
     windows: &'static str,
 }
 
@@ -70,7 +69,7 @@ const PROFILES: [Profile; 5] = [
     },
 ];
 
-/// The path of a values file of the chart.
+/// Path of a values file of the chart.
 pub(super) fn profile(file: &str) -> String {
     Helm::chart().join(file).to_string_lossy().into_owned()
 }
@@ -88,7 +87,7 @@ pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
     Ok(())
 }
 
-/// Nothing is there before: Helm makes the namespace. Without a model the release has no variant, HPA or Service of one.
+/// Helm creates the namespace. Without a model the release has no variant, HPA or Service of one.
 async fn operator(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.kubectl(&["delete", "namespace", SYSTEM, "--timeout=150s"]).await?;
     let args = ["--create-namespace", "--set", NO_PROMETHEUS, "--set", NO_MODEL];
@@ -99,7 +98,7 @@ async fn operator(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     let found = site.kubectl(&["-n", MODELS, "get", kinds, "-l", &release, "-o", "name"]).await?;
     ensure!(found.is_empty(), "objects of a model are there: {found}");
     site.kubectl(&["get", "crd", super::site::CRD]).await?;
-    Ok("two replicas answer reviews, and there is no object of a model".to_owned())
+    Ok("two replicas answer reviews, and no object of a model exists".to_owned())
 }
 
 async fn works(site: &Site, helm: &Helm, wanted: &Profile) -> anyhow::Result<String> {
@@ -127,7 +126,7 @@ async fn works(site: &Site, helm: &Helm, wanted: &Profile) -> anyhow::Result<Str
 
 async fn uninstalled(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     site.uninstall(helm).await?;
-    // With the labels that the site gave it.
+    // The site created it with labels.
     site.kubectl(&["delete", "namespace", SYSTEM, "--timeout=150s"]).await?;
     site.namespaces().await?;
     site.leftovers().await?;

@@ -1,5 +1,5 @@
-//! The original chart's README, command by command, as far as they concern this program and this machine can run them:
-//! `docs/install.md` has the table with the rest.
+//! The README of the chart of llm-d WVA, command by command, as far as they concern this program and can run here:
+//! `docs/install.md` lists the rest.
 
 use anyhow::ensure;
 
@@ -10,7 +10,7 @@ use crate::support::get_object;
 use wva_testbed::Helm;
 use wva_testbed::install::{RELEASE, SYSTEM};
 
-/// The defaults of llm-d WVA's chart, which its documents mean by `values.yaml`. Passed first with each command.
+/// Defaults of the chart of llm-d WVA, which its documents call `values.yaml`. Passed first to each command.
 const COMPATIBLE: &str = "values-llm-d-wva.yaml";
 
 pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
@@ -30,18 +30,18 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One example of the README, and what it must lead to.
+/// An example of the README, and its expected result.
 struct Example {
     name: &'static str,
     args: Vec<String>,
-    /// As kubectl names it.
+    /// Namespace and name for kubectl.
     object: [&'static str; 3],
     path: &'static str,
     holds: String,
 }
 
 impl Example {
-    /// Values that set both windows of the HPA.
+    /// Sets both stabilization windows of the HPA.
     fn windows(name: &'static str, seconds: u32) -> Self {
         let set =
             |way| ["--set".to_owned(), format!("hpa.behavior.{way}.stabilizationWindowSeconds={seconds}")];
@@ -54,7 +54,7 @@ impl Example {
         }
     }
 
-    /// A values file of the chart and further values, which show in the main config map.
+    /// A values file and further values, with their result in the main config map.
     fn values(name: &'static str, file: &str, further: &[&str], path: &'static str, holds: &str) -> Self {
         let file = profile(file);
         let further = further.iter().flat_map(|value| ["--set".to_owned(), (*value).to_owned()]);
@@ -114,7 +114,7 @@ metadata:
         Ok("applied".to_owned())
     }
 
-    /// Settings that nobody names are the README's own: OpenShift's Thanos, which is not here.
+    /// Other settings are those of the README: Thanos of OpenShift, which is not available here.
     async fn openshift(&self) -> anyhow::Result<String> {
         let ca = format!("wva.prometheus.caCert={}", self.site.testbed.ca().display());
         let values = "va.accelerator=L40S,llmd.modelID=unsloth/Meta-Llama-3.1-8B";

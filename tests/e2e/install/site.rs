@@ -1,5 +1,5 @@
-//! A control plane to install on, as a person would find it: a model server's namespace and workload are there, and
-//! nothing of this program. What an install must lead to, and what it may leave behind, is said here once.
+//! A control plane for installs: it has the namespace and workload of a model server, and nothing of this program. Also
+//! the checks of a working install and of its leftovers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,29 +16,29 @@ use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Ran, Testbed, eventua
 
 use crate::support::{dry_run_create, external_metric, get_object, invalid_variant};
 
-/// Namespace of the model server, by the defaults of llm-d WVA's chart.
+/// Namespace of the model server, a default of the chart of llm-d WVA.
 pub(super) const MODELS: &str = "llm-d-autoscaler";
-/// Its workload.
+/// Workload of the model server.
 const WORKLOAD: &str = "ms-inference-scheduling-llm-d-modelservice-decode";
-/// Values that name this model.
+/// Values with this model.
 pub(super) const MODEL: &str = "llmd.namespace=llm-d-autoscaler,llmd.modelName=ms-inference-scheduling-llm-d-modelservice,llmd.modelID=unsloth/Meta-Llama-3.1-8B";
-/// Values that name no model.
+/// Values without a model.
 pub(super) const NO_MODEL: &str = "llmd.namespace=,llmd.modelName=,llmd.modelID=";
-/// The variant that the chart renders.
+/// Variant of the chart.
 pub(super) const VARIANT: &str = "workload-variant-autoscaler-va";
-/// The main config map.
+/// Main config map.
 pub(super) const MAIN_MAP: &str = "workload-variant-autoscaler-variantautoscaling-config";
-/// The controller's Deployment.
+/// Deployment of the controller.
 pub(super) const MANAGER: &str = "workload-variant-autoscaler-controller-manager";
-/// The Secret with the CA that the program makes.
+/// Secret with the CA of the program.
 const CA_SECRET: &str = "workload-variant-autoscaler-webhook-service-ca";
-/// The CRD.
+/// CRD.
 pub(super) const CRD: &str = "variantautoscalings.llmd.ai";
-/// The pod of `helm test`, which stays until the next test.
+/// Pod of `helm test`, which stays until the next test.
 const TEST_POD: &str = "workload-variant-autoscaler-test";
-/// A Prometheus at which nobody listens: the program says so, and goes on.
+/// A Prometheus address without a server: the program logs it, and continues.
 pub(super) const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:9";
-/// Longest wait for an install to work.
+/// Longest wait for a working install.
 const UP: Duration = Duration::from_mins(3);
 
 /// Path of the chart.
@@ -48,7 +48,7 @@ pub(super) fn chart() -> String {
 
 /// The control plane with its kubelet.
 pub(crate) struct Site {
-    /// The control plane.
+    /// Control plane.
     pub(crate) testbed: Testbed,
     kubelet: Kubelet,
     wva: PathBuf,
@@ -74,8 +74,8 @@ impl Site {
         Ok(site)
     }
 
-    /// Makes the namespaces where they are missing, with all that belongs to a new one. The controller's takes pods of the
-    /// restricted Pod Security Standard alone.
+    /// Creates the namespaces where they are missing. The controller's namespace enforces the restricted Pod Security
+    /// Standard.
     pub(super) async fn namespaces(&self) -> anyhow::Result<()> {
         for (namespace, level) in [(MODELS, "privileged"), (SYSTEM, "restricted")] {
             let labels = json!({"pod-security.kubernetes.io/enforce": level});
@@ -93,22 +93,22 @@ impl Site {
         .await
     }
 
-    /// The program that is installed.
+    /// Path of the installed program.
     pub(super) fn wva(&self) -> &Path {
         &self.wva
     }
 
-    /// What the pods' logs and the kubelet say.
+    /// Logs of the pods and the kubelet.
     pub(crate) fn evidence(&self) -> String {
         self.kubelet.evidence()
     }
 
-    /// All that a pod wrote.
+    /// Log of a pod.
     pub(super) fn log(&self, pod: &str) -> String {
         self.kubelet.log(pod)
     }
 
-    /// Runs kubectl, which has to succeed.
+    /// Runs kubectl, which must succeed.
     pub(super) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         self.testbed.kubectl(args).await?.success()
     }
@@ -119,7 +119,7 @@ impl Site {
         helm.run(&[&install[..], &["--set", MODEL], args].concat()).await
     }
 
-    /// Takes the release away, and all that it leaves on purpose.
+    /// Uninstalls the release, and deletes what an uninstall keeps.
     pub(super) async fn remove(&self, helm: &Helm) -> anyhow::Result<String> {
         self.uninstall(helm).await?;
         self.leftovers().await?;
@@ -135,13 +135,13 @@ impl Site {
         .await
     }
 
-    /// Takes the release away.
+    /// Uninstalls the release.
     pub(super) async fn uninstall(&self, helm: &Helm) -> anyhow::Result<()> {
         let ran = helm.run(&["uninstall", RELEASE, "-n", SYSTEM, "--wait", "--timeout=4m"]).await?;
         ran.success().map(drop)
     }
 
-    /// Runs `helm test`; how it ended, and what its pod wrote.
+    /// Runs `helm test`. Returns its result and the log of its pod.
     pub(super) async fn test(&self, helm: &Helm) -> anyhow::Result<(Ran, String)> {
         let before = self.log(TEST_POD).len();
         let ran = helm.run(&["test", RELEASE, "-n", SYSTEM, "--timeout=4m"]).await?;
@@ -149,25 +149,25 @@ impl Site {
         Ok((ran, log))
     }
 
-    /// Waits until all that an install brings works: every replica is there, both webhook configurations are open, a good
-    /// object is admitted, a bad one is refused by its rule, and the variant and its HPA are stored.
+    /// Waits until the install works: all replicas run, both webhook configurations are open, a valid object is
+    /// admitted, an invalid one is denied by its rule, and the variant and its HPA are stored.
     pub(super) async fn healthy(&self) -> anyhow::Result<()> {
         self.controller_works().await?;
         self.objects_are_stored().await
     }
 
-    /// The variant and its HPA are stored.
+    /// Checks that the variant and its HPA are stored.
     pub(super) async fn objects_are_stored(&self) -> anyhow::Result<()> {
         self.kubectl(&["-n", MODELS, "get", "va", VARIANT]).await?;
         self.kubectl(&["-n", MODELS, "get", "hpa", &format!("{RELEASE}-hpa")]).await.map(drop)
     }
 
-    /// The same without the variant and its HPA.
+    /// Waits until the controller works, without variant and HPA.
     pub(super) async fn controller_works(&self) -> anyhow::Result<()> {
         self.replicas_work(2).await
     }
 
-    /// The same with this number of replicas.
+    /// Waits until the controller works with this number of replicas.
     pub(super) async fn replicas_work(&self, count: usize) -> anyhow::Result<()> {
         let wanted = [count; 3].map(|count| count.to_string()).join("/");
         eventually("the install to work", UP, async || {
@@ -181,7 +181,7 @@ impl Site {
         .with_context(|| self.evidence())
     }
 
-    /// Whether both webhook configurations have rules.
+    /// Checks that both webhook configurations have rules.
     async fn webhooks_are_open(&self) -> anyhow::Result<()> {
         for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
             let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
@@ -191,13 +191,13 @@ impl Site {
         Ok(())
     }
 
-    /// Whether reviews of variants with these labels are answered: a fault that the CRD does not know is refused by its
-    /// rule.
+    /// Checks that reviews of variants with these labels are answered: a violation that the CRD does not detect is
+    /// denied by its rule.
     pub(super) async fn judges(&self, namespace: &str, labels: &Value) -> anyhow::Result<()> {
         let client = self.testbed.admin()?;
         let mut object = invalid_variant("probe");
         object["metadata"]["labels"] = labels.clone();
-        // The original's CRD wants it.
+        // The CRD of llm-d WVA requires it.
         object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
         let refused = dry_run_create(&client, namespace, &object).await?.err();
         let refused = refused.context("a bad variant is not refused")?;
@@ -208,7 +208,7 @@ impl Site {
         Ok(())
     }
 
-    /// The controller's pods, which change with a rollout alone; without those that end.
+    /// Pods of the controller that are not terminating. They change only by a rollout.
     pub(super) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
         let args = ["-n", SYSTEM, "pods", "-l", "control-plane=controller-manager"];
         let pods = get_object(&self.testbed, &args).await?;
@@ -217,19 +217,19 @@ impl Site {
         Ok(stay.filter_map(|metadata| metadata["name"].as_str()).map(str::to_owned).collect())
     }
 
-    /// How often containers of the present pods were started again.
+    /// Restarts of the containers of all pods.
     pub(super) async fn restarts(&self) -> anyhow::Result<u32> {
         let path = "jsonpath={.items[*].status.containerStatuses[*].restartCount}";
         let counts = self.kubectl(&["-n", SYSTEM, "get", "pods", "-o", path]).await?;
         counts.split_whitespace().map(|count| Ok(count.parse::<u32>()?)).sum()
     }
 
-    /// What is in the cluster now that was not there before the first install, but for what stays on purpose: the CRD, the
-    /// Lease, the Secret with the CA, and the pod of a test.
+    /// Checks that the cluster has no new objects since before the first install, apart from those that an uninstall
+    /// keeps: CRD, Lease, the Secret with the CA, and the pod of a test.
     pub(super) async fn leftovers(&self) -> anyhow::Result<()> {
         let stays = [
             format!("customresourcedefinition.apiextensions.k8s.io//{CRD}"),
-            // The API server's own, for the CRD.
+            // The API server creates it for the CRD.
             format!("apiservice.apiregistration.k8s.io//{VERSION}.{GROUP}"),
             format!("lease.coordination.k8s.io/{SYSTEM}/{LEASE_NAME}"),
             format!("secret/{SYSTEM}/{CA_SECRET}"),
@@ -245,7 +245,7 @@ impl Site {
         .await
     }
 
-    /// Every object of the cluster that does not come and go by itself.
+    /// All lasting objects of the cluster.
     async fn objects(&self) -> anyhow::Result<BTreeSet<String>> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list", "-o", "name"]).await?;
         let passing = ["events", "events.events.k8s.io", "componentstatuses", "endpoints"];
@@ -256,7 +256,7 @@ impl Site {
             let fields: Vec<&str> = line.split('|').collect();
             let [kind, version, namespace, name] = fields[..] else { return None };
             let group = version.split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
-            // A model server's own objects, and the node's heartbeat.
+            // Objects of the model server, and the heartbeat of the node.
             let own =
                 name.starts_with(WORKLOAD) || namespace == "kube-node-lease" || group == ".metrics.k8s.io";
             (!own).then(|| format!("{}{group}/{namespace}/{name}", kind.to_lowercase()))
@@ -264,7 +264,7 @@ impl Site {
         Ok(list.lines().filter_map(name).collect())
     }
 
-    /// Takes away whatever an experiment has left: nothing of the next one rests on it.
+    /// Deletes everything that an experiment left: the next one must not depend on it.
     pub(super) async fn clean(&self) -> anyhow::Result<()> {
         let helm = Helm::new(&self.testbed, "helm").await?;
         let release = helm.run(&["status", RELEASE, "-n", SYSTEM]).await?;
@@ -275,13 +275,13 @@ impl Site {
         self.kubectl(&["delete", "crd", CRD, "--ignore-not-found"]).await.map(drop)
     }
 
-    /// Takes away the Leases of instances, which carry the release's name.
+    /// Deletes the Leases of instances, which contain the name of the release.
     pub(super) async fn leases_gone(&self) -> anyhow::Result<()> {
         let lease = format!("lease/{LEASE_NAME}-{RELEASE}");
         self.kubectl(&["-n", SYSTEM, "delete", &lease, "--ignore-not-found"]).await.map(drop)
     }
 
-    /// Takes away what an uninstall leaves in the namespace, as its documentation says.
+    /// Deletes what an uninstall keeps in the namespace, as its documentation describes.
     pub(super) async fn forget(&self) -> anyhow::Result<()> {
         let all = [format!("lease/{LEASE_NAME}"), format!("secret/{CA_SECRET}"), format!("pod/{TEST_POD}")];
         let [lease, secret, pod] = &all;

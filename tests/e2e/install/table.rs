@@ -1,4 +1,4 @@
-//! The rows an experiment prints, and what of them was not as it must be.
+//! Table of the steps of an experiment, and its faults.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::support::Outcome;
 /// Longest time for one step: more than all waits of any step.
 const LONGEST: Duration = Duration::from_mins(15);
 
-/// A table that is printed while it grows.
+/// A table that is printed row by row.
 pub(crate) struct Table {
     rows: usize,
     faults: Vec<String>,
@@ -17,17 +17,17 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty one; each row is told when its step is done.
+    /// Prints the heading.
     pub(crate) fn new() -> Self {
-        println!("step | as it must be | time | what was seen");
+        println!("step | passed | time | result");
         Self { rows: 0, faults: Vec::new(), began: Instant::now() }
     }
 
-    /// Does a step, which returns what was seen; the next steps are done whatever becomes of it.
+    /// Runs a step, which returns what was seen. A failure does not stop the next steps.
     pub(crate) async fn step(&mut self, name: &str, work: impl Future<Output = anyhow::Result<String>>) {
         let began = Instant::now();
         let done = tokio::time::timeout(LONGEST, work).await;
-        let done = done.unwrap_or_else(|_| Err(anyhow::anyhow!("it was not done in {LONGEST:?}")));
+        let done = done.unwrap_or_else(|_| Err(anyhow::anyhow!("it took longer than {LONGEST:?}")));
         let took = began.elapsed().as_secs_f64();
         self.rows += 1;
         match done {
@@ -39,16 +39,16 @@ impl Table {
         }
     }
 
-    /// Something that is wrong beside the steps.
+    /// Adds a fault outside the steps.
     pub(crate) fn fault(&mut self, what: &str) {
         println!("FAULT: {what}");
         self.faults.push(what.to_owned());
     }
 
-    /// What the table says as a whole.
+    /// Summary of the table.
     pub(crate) fn outcome(self) -> Outcome {
         let figures = format!(
-            "{} steps, {} not as they must be, {} s",
+            "{} steps, {} failed, {} s",
             self.rows,
             self.faults.len(),
             self.began.elapsed().as_secs()

@@ -1,6 +1,6 @@
-//! The life of a release: from the original's values to ours, settings that take effect at once and settings that need a
-//! restart, a change that is refused, one that fails and is rolled back, rollback by hand, uninstall. With every Helm, and
-//! with its objects applied by the client and by the server.
+//! Lifecycle of a release: from the values of llm-d WVA to ours, settings that take effect at once and settings that
+//! need a restart, a denied change, a failed one that is rolled back, a manual rollback, and uninstall. With every
+//! Helm, and with client-side and server-side apply.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::support::repository_path;
 use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::{Helm, Ran, eventually};
 
-/// Longest wait for a setting to be read.
+/// Longest wait for a setting to take effect.
 const READ: Duration = Duration::from_mins(3);
 
 pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyhow::Result<()> {
     for &name in extent.helms() {
         let helm = Helm::new(&site.testbed, name).await?;
-        // Helm 3 knows no server-side apply.
+        // Helm 3 has no server-side apply.
         let ways: &[&[&str]] = match name {
             "helm" if extent == Extent::Full => &[&["--server-side=true"], &["--server-side=false"]],
             "helm" => &[&["--server-side=true"]],
@@ -27,13 +27,13 @@ pub(crate) async fn run(site: &Site, extent: Extent, table: &mut Table) -> anyho
         };
         for way in ways {
             let release = Release { site, helm: &helm, way };
-            Box::pin(release.life(table)).await;
+            Box::pin(release.run_all(table)).await;
         }
     }
     Ok(())
 }
 
-/// One release, handled in one way.
+/// One release with one way to apply.
 struct Release<'a> {
     site: &'a Site,
     helm: &'a Helm,
@@ -41,10 +41,10 @@ struct Release<'a> {
 }
 
 impl Release<'_> {
-    async fn life(&self, table: &mut Table) {
+    async fn run_all(&self, table: &mut Table) {
         let by = [&[self.helm.name()], self.way].concat().join(" ");
         let name = |what: &str| format!("{by}: {what}");
-        table.step(&name("install with the original's values"), Box::pin(self.install())).await;
+        table.step(&name("install with the values of llm-d WVA"), Box::pin(self.install())).await;
         table.step(&name("helm test without metrics"), Box::pin(self.test())).await;
         table.step(&name("upgrade to other values"), Box::pin(self.upgrade())).await;
         table
@@ -76,7 +76,7 @@ impl Release<'_> {
         Ok("the override is in the map".to_owned())
     }
 
-    /// Nobody serves the metric to the HPA here, and that is what has to be said.
+    /// No component serves the metric to the HPA here, which the test must report.
     async fn test(&self) -> anyhow::Result<String> {
         let (ran, log) = self.site.test(self.helm).await?;
         let broken = log.lines().find(|line| line.contains("BROKEN metric"));
@@ -104,8 +104,8 @@ impl Release<'_> {
             "pods were replaced for a setting that takes effect at once"
         );
         eventually("the interval to be in force", READ, async || {
-            let told = |pod: &String| self.site.log(pod).contains("17s");
-            ensure!(pods.iter().all(told), "not every replica's log tells of it");
+            let is_logged = |pod: &String| self.site.log(pod).contains("17s");
+            ensure!(pods.iter().all(is_logged), "not every replica has logged it");
             Ok(())
         })
         .await?;
@@ -116,10 +116,10 @@ impl Release<'_> {
         let patch = r#"{"data":{"PROMETHEUS_BASE_URL":"http://127.0.0.1:19"}}"#;
         let args = ["-n", SYSTEM, "patch", "configmap", MAIN_MAP, "--type=merge", "-p", patch];
         let ran = self.site.testbed.kubectl(&args).await?;
-        let said = ran.stderr.trim().to_owned();
-        ensure!(!ran.ok && said.contains("[WVA-CM-"), "it was not refused by a rule: {ran:?}");
-        ensure!(said.contains("PROMETHEUS_BASE_URL"), "the refusal does not name the key: {said}");
-        Ok(said.chars().take(120).collect::<String>() + " ...")
+        let message = ran.stderr.trim().to_owned();
+        ensure!(!ran.ok && message.contains("[WVA-CM-"), "it was not refused by a rule: {ran:?}");
+        ensure!(message.contains("PROMETHEUS_BASE_URL"), "the denial does not name the key: {message}");
+        Ok(message.chars().take(120).collect::<String>() + " ...")
     }
 
     async fn immutable(&self) -> anyhow::Result<String> {
@@ -163,7 +163,7 @@ impl Release<'_> {
         Ok("settings are those of the first revision".to_owned())
     }
 
-    /// What the README says of it: a change is refused until the map is deleted.
+    /// As the README describes: a change is denied until the map is deleted.
     async fn immutable_map(&self) -> anyhow::Result<String> {
         self.helm(&["--set", NO_PROMETHEUS, "--set", "wva.configMap.immutable=true"]).await?.success()?;
         let change = ["--reuse-values", "--set", "wva.reconcileInterval=23s"];

@@ -1,4 +1,4 @@
-//! A person's terminal: commands with their output, printed as a transcript.
+//! A terminal session: commands with their output, printed as a transcript.
 
 use std::process::Stdio;
 
@@ -8,7 +8,7 @@ use wva_testbed::{Testbed, eventually, within};
 
 use crate::support::{CommandOutput, DEADLINE, run_wva};
 
-/// The terminal.
+/// A terminal session.
 pub(crate) struct Session<'a> {
     pub(crate) testbed: &'a Testbed,
     pub(crate) namespace: String,
@@ -27,8 +27,8 @@ impl Session<'_> {
         Ok(run)
     }
 
-    /// Follows a command that prints again and again, until a line has come twice.
-    pub(crate) async fn twice(&self, args: &[&str], line: &str) -> anyhow::Result<()> {
+    /// Runs a command that prints repeatedly, until a line has come twice.
+    pub(crate) async fn wait_for_repetition(&self, args: &[&str], line: &str) -> anyhow::Result<()> {
         let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
         let mut child = command
             .args(args)
@@ -48,7 +48,7 @@ impl Session<'_> {
         .await
     }
 
-    /// Runs a command until its outcome is what is waited for, and prints that one.
+    /// Runs a command until its outcome is `wanted`, and prints that outcome.
     pub(crate) async fn until(
         &self,
         what: &str,
@@ -77,8 +77,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits until Prometheus has no target of a publisher any more.
-    pub(crate) async fn until_no_series(&self, pod: &str) -> anyhow::Result<()> {
+    /// Waits until Prometheus has no series of a publisher.
+    pub(crate) async fn wait_until_no_series(&self, pod: &str) -> anyhow::Result<()> {
         let query = format!("{{__name__=~\"(wva|inferno)_desired_replicas\",pod=\"{pod}\"}}");
         eventually(&format!("the series of {pod} to go"), DEADLINE, async || {
             let series = self.testbed.prometheus_query(&query).await?;
@@ -101,7 +101,7 @@ fn show(args: &[&str], run: &CommandOutput) {
     }
 }
 
-/// Begins a part of the transcript.
+/// Prints a heading.
 pub(crate) fn step(what: &str) {
     println!("\n== {what}");
 }

@@ -1,5 +1,5 @@
-//! Something to write about in each cycle: a variant whose Deployment is scaled up and down all the time, so that its
-//! status is never right for long.
+//! Work for each cycle: a variant whose Deployment is scaled up and down all the time, so that its status keeps
+//! changing.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_millis(1300);
 const CALL: Duration = Duration::from_secs(5);
 const NAME: &str = "churn";
 
-/// The variant. Dropping this lets it rest.
+/// The variant. Dropping this ends the scaling.
 pub(super) struct Churn {
     _running: JoinSet<()>,
 }
@@ -36,7 +36,7 @@ impl Churn {
                 beat.tick().await;
                 let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
                 let params = PatchParams::default();
-                // One that failed is made good by the next.
+                // The next patch makes up for a failed one.
                 let _ = within("scaling a Deployment", CALL, deployments.patch(NAME, &params, &patch)).await;
             }
         });

@@ -1,5 +1,5 @@
-//! A cold install, over and over: nothing of the program is there, and two replicas start at the same moment. Both want
-//! to make the CA; one must win, and both must serve by it.
+//! Repeated cold installs: two replicas start at the same moment without any object of the program. Both try to create
+//! the CA; one succeeds, and both use it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::trust::all_agree;
+use super::trust::check_agreement;
 use super::{BOTH, PATIENCE, Times};
 use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
@@ -15,7 +15,7 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
 const READY: Duration = Duration::from_secs(10);
-/// The same for what the contract says nothing about: that the doors open.
+/// Contract for the opening of the webhooks.
 const OPEN: Duration = Duration::from_secs(30);
 
 /// Installs two replicas `turns` times.
@@ -31,8 +31,9 @@ pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> a
         replicas.start_all(&BOTH).await?;
         replicas.wait_ready(&BOTH).await?;
         ready.add(&format!("turn {turn}: ready"), began.elapsed(), READY);
-        let agreed =
-            eventually("everybody to trust one CA", PATIENCE, async || all_agree(&replicas, &BOTH).await);
+        let agreed = eventually("all replicas and bundles to agree on one CA", PATIENCE, async || {
+            check_agreement(&replicas, &BOTH).await
+        });
         match agreed.await {
             Ok(_) => right.add(&format!("turn {turn}: one CA"), began.elapsed(), OPEN),
             Err(error) => faults.push(format!("turn {turn}: {error:#}")),
@@ -47,7 +48,8 @@ pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> a
     Ok(Outcome { figures, faults })
 }
 
-/// How many writes of Secrets in a namespace were stored since then: one CA is one write. Another release renews its own.
+/// Counts the stored writes of Secrets in a namespace since a time: one CA takes one write. Other releases renew their
+/// own.
 fn writes_of_secrets(testbed: &Testbed, namespace: &str, since: Timestamp) -> anyhow::Result<usize> {
     let mut writes = testbed.audit()?;
     writes.retain(|write| write.resource == "secrets" && write.namespace == namespace && write.stored());

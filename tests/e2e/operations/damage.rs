@@ -1,5 +1,5 @@
-//! What can be done to a CA that others must trust: its Secret or a `caBundle` deleted, emptied, filled with garbage,
-//! or replaced by the CA of somebody else.
+//! Damage to a CA that others must trust: its Secret or a `caBundle` is deleted, emptied, filled with garbage, or
+//! replaced by another CA.
 
 use std::time::Duration;
 
@@ -19,44 +19,44 @@ use wva_testbed::within;
 const CALL: Duration = Duration::from_secs(10);
 const CA_KEY_ENTRY: &str = "ca.key";
 
-/// What is damaged.
+/// Damaged object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
+pub(super) enum DamageTarget {
     Secret,
     Mutating,
     Validating,
     ApiService,
 }
 
-/// How.
+/// Kind of damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum How {
+pub(super) enum DamageKind {
     Deleted,
     Emptied,
     Garbage,
     AnotherCa,
 }
 
-impl How {
+impl DamageKind {
     pub(super) const ALL: [Self; 4] = [Self::Deleted, Self::Emptied, Self::Garbage, Self::AnotherCa];
 }
 
-impl Whose {
-    /// Whether kube-apiserver itself no longer knows whom to trust, so that reviews may fail until it is repaired.
+impl DamageTarget {
+    /// Whether kube-apiserver itself loses the CA, so that reviews may fail until the repair.
     pub(super) fn is_the_api_servers(self) -> bool {
         matches!(self, Self::Mutating | Self::Validating)
     }
 
-    /// Does it.
-    pub(super) async fn damage(self, how: How, replicas: &Replicas<'_>) -> anyhow::Result<()> {
+    /// Damages the object.
+    pub(super) async fn damage(self, kind: DamageKind, replicas: &Replicas<'_>) -> anyhow::Result<()> {
         match self {
-            Self::Secret => secret(how, replicas).await,
-            _ => bundle(self, how, replicas).await,
+            Self::Secret => secret(kind, replicas).await,
+            _ => bundle(self, kind, replicas).await,
         }
     }
 
-    /// Kind and base name of the object that carries the bundle.
-    fn carrier(self) -> (&'static str, &'static str) {
+    /// Kind and base name of the object with the bundle.
+    fn bundle_object(self) -> (&'static str, &'static str) {
         match self {
             Self::Mutating => ("mutatingwebhookconfiguration", WEBHOOKS),
             Self::ApiService => ("apiservice", API_SERVICE),
@@ -65,20 +65,20 @@ impl Whose {
     }
 }
 
-async fn secret(how: How, replicas: &Replicas<'_>) -> anyhow::Result<()> {
+async fn secret(kind: DamageKind, replicas: &Replicas<'_>) -> anyhow::Result<()> {
     let api = Api::<Secret>::namespaced(replicas.testbed().admin()?, &replicas.system());
     let name = secret_name(replicas);
-    let patch = match how {
-        How::Deleted => {
+    let patch = match kind {
+        DamageKind::Deleted => {
             within("deleting the Secret", CALL, api.delete(&name, &DeleteParams::default())).await?;
             return Ok(());
         }
-        How::Emptied => json!({"data": null}),
-        How::Garbage => {
+        DamageKind::Emptied => json!({"data": null}),
+        DamageKind::Garbage => {
             let entries = [CA_ENTRY, CA_KEY_ENTRY].map(|entry| (entry.to_owned(), json!("bm8gUEVNCg==")));
             json!({"data": entries.into_iter().collect::<serde_json::Map<_, _>>()})
         }
-        How::AnotherCa => {
+        DamageKind::AnotherCa => {
             let (cert, key) = another_ca()?;
             let text = |pem: String| ByteString(pem.into_bytes());
             json!({"data": {CA_ENTRY: text(cert), CA_KEY_ENTRY: text(key), "previous-ca.crt": null}})
@@ -89,17 +89,17 @@ async fn secret(how: How, replicas: &Replicas<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn bundle(whose: Whose, how: How, replicas: &Replicas<'_>) -> anyhow::Result<()> {
-    let value = match how {
-        How::Deleted => None,
-        How::Emptied => Some(json!("")),
-        // No API server takes what is no PEM at all, so the garbage is within one.
-        How::Garbage => Some(json!(ByteString(
+async fn bundle(target: DamageTarget, kind: DamageKind, replicas: &Replicas<'_>) -> anyhow::Result<()> {
+    let value = match kind {
+        DamageKind::Deleted => None,
+        DamageKind::Emptied => Some(json!("")),
+        // An API server denies a bundle that is not PEM, so the garbage is inside PEM.
+        DamageKind::Garbage => Some(json!(ByteString(
             b"-----BEGIN CERTIFICATE-----\nbm8gY2VydGlmaWNhdGU=\n-----END CERTIFICATE-----\n".to_vec()
         ))),
-        How::AnotherCa => Some(json!(ByteString(another_ca()?.0.into_bytes()))),
+        DamageKind::AnotherCa => Some(json!(ByteString(another_ca()?.0.into_bytes()))),
     };
-    let (kind, base) = whose.carrier();
+    let (kind, base) = target.bundle_object();
     let (testbed, name) = (replicas.testbed(), replicas.name(base));
     let stored = testbed.kubectl(&["get", kind, &name, "-o", "json"]).await?.success()?;
     let stored: Value = serde_json::from_str(&stored)?;
@@ -117,10 +117,10 @@ async fn bundle(whose: Whose, how: How, replicas: &Replicas<'_>) -> anyhow::Resu
     testbed.kubectl(&["patch", kind, &name, "--type=json", "-p", &operations]).await?.success().map(|_| ())
 }
 
-/// Certificate and key, PEM, of a CA that nobody here has made.
+/// Certificate and key, PEM, of an unknown CA.
 fn another_ca() -> anyhow::Result<(String, String)> {
     let mut params = CertificateParams::default();
-    params.distinguished_name.push(DnType::CommonName, "somebody-else");
+    params.distinguished_name.push(DnType::CommonName, "another-ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
     let key = KeyPair::generate().context("cannot make a key")?;

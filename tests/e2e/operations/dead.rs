@@ -1,5 +1,5 @@
-//! No replica is left, and the doors stand open onto nothing. What is not the program's business must go on: pods,
-//! config maps of others, namespaces; and a variant under deletion must be able to lose its finalizer.
+//! No replica runs, and the webhooks stay open. Requests that are not judged must work: pods, other config maps,
+//! namespaces; and a variant under deletion must be able to lose its finalizer.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,21 +13,21 @@ use wva_testbed::install::{API_SERVICE, InstallOptions, manifests};
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
-/// Longest wait for a namespace to go: its objects go first.
+/// Longest wait for the deletion of a namespace, whose objects go first.
 const GONE: Duration = Duration::from_mins(3);
-/// kube-apiserver asks an aggregated API every half minute whether it is there.
+/// kube-apiserver checks an aggregated API every half minute.
 const NOTICED: Duration = Duration::from_mins(4);
 
-/// Kills both replicas and does what must go on. Where `release` is `None` the dead program served the external metrics
-/// API too: Kubernetes keeps a namespace under deletion, empty, until every aggregated API answers or is deleted, so it
-/// must go once a replica is back.
+/// Kills both replicas and sends the requests that must work. Where `release` is `None`, the killed program also served
+/// the external metrics API. Kubernetes keeps a deleted namespace until every aggregated API answers or is removed, so
+/// it must go once a replica is back.
 pub(crate) async fn all_dead(
     testbed: &Testbed,
     wva: &Path,
     release: Option<&str>,
 ) -> anyhow::Result<Outcome> {
     let options = InstallOptions { release: release.map(str::to_owned), ..InstallOptions::quick(wva) };
-    // One that an earlier install left, served by nobody, would hold up every namespace.
+    // An APIService of an earlier install without a server would block every namespace deletion.
     testbed.kubectl(&["delete", "apiservice", API_SERVICE, "--ignore-not-found"]).await?.success()?;
     let mut replicas = pair(testbed, options, "dead").await?;
     let namespace = replicas.namespace().to_owned();
@@ -41,7 +41,7 @@ pub(crate) async fn all_dead(
     replicas.kill_all();
     let refused = create(testbed, &namespace, &held.replace("\"held\"", "\"new\"")).await;
     let refusal = refused.err().map(|error| format!("{error:#}")).unwrap_or_default();
-    ensure!(refusal.contains("failed calling webhook"), "the doors are not open onto nothing: {refusal}");
+    ensure!(refusal.contains("failed calling webhook"), "the webhooks are not open: {refusal}");
 
     let mut faults = Vec::new();
     let mut note = |what: &str, done: anyhow::Result<()>| {
@@ -56,8 +56,8 @@ pub(crate) async fn all_dead(
             .await
             .map(|()| "namespaces are emptied, and go once a replica serves the external metrics API again"),
     };
-    let told = gone.as_ref().map_or("namespaces do not go", |told| told);
-    let figures = format!("{} of 3 other kinds of objects go on; {told}", 3 - faults.len());
+    let result = gone.as_ref().map_or("namespaces do not go", |result| result);
+    let figures = format!("{} of 3 other kinds of objects go on; {result}", 3 - faults.len());
     faults.extend(gone.err().map(|error| format!("namespaces: {error:#}")));
     Ok(Outcome { figures, faults })
 }
@@ -87,7 +87,7 @@ async fn pod(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
         .map(|_| ())
 }
 
-/// A variant under deletion whose finalizer is taken away is gone.
+/// A variant under deletion is gone after its finalizer is removed.
 async fn finalizer(testbed: &Testbed, namespace: &str) -> anyhow::Result<()> {
     testbed.kubectl(&["delete", "va", "held", "-n", namespace, "--wait=false"]).await?.success()?;
     let without = r#"{"metadata": {"finalizers": null}}"#;
@@ -105,9 +105,9 @@ async fn namespaces(testbed: &Testbed) -> anyhow::Result<()> {
     gone(testbed, &name, GONE).await
 }
 
-/// The same where an aggregated API is served by nobody.
+/// The same while an aggregated API has no server.
 async fn emptied(testbed: &Testbed, replicas: &mut Replicas<'_>) -> anyhow::Result<()> {
-    eventually("kube-apiserver to notice that nobody serves the external metrics API", NOTICED, async || {
+    eventually("kube-apiserver to notice that the external metrics API has no server", NOTICED, async || {
         let available = manifests::metrics_api_available(testbed).await?;
         ensure!(available == "False", "it says {available:?}");
         Ok(())
@@ -125,7 +125,7 @@ async fn emptied(testbed: &Testbed, replicas: &mut Replicas<'_>) -> anyhow::Resu
     gone(testbed, &name, NOTICED).await
 }
 
-/// A new namespace that was told to go.
+/// Creates and deletes a namespace.
 async fn deleted_namespace(testbed: &Testbed) -> anyhow::Result<String> {
     let name = testbed.namespace("dead-and-gone").await?;
     testbed.kubectl(&["delete", "namespace", &name, "--wait=false"]).await?.success()?;

@@ -1,4 +1,4 @@
-//! Mode `files`: certificates that others make, here `wva certs make`, are served, put into the webhook configurations
+//! Mode `files`: mounted certificates, here from `wva certs make`, are served, written into the webhook configurations
 //! and the `APIService`, and replaced when they change; garbage changes nothing.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use wva_testbed::install::{InstallOptions, SERVICE, SYSTEM};
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually, run};
 
-/// The program looks at the files every 5 s, and at the webhooks every 10.
+/// The program reads the files every 5 s, and the webhooks every 10 s.
 const SOON: Duration = Duration::from_mins(3);
 
 pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
@@ -28,9 +28,9 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
     replicas.start(0).await?;
     replicas.wait_ready(&[0]).await?;
     replicas.wait_open().await?;
-    trusted(&replicas, &folder).await?;
+    wait_until_trusted(&replicas, &folder).await?;
     // The API server learns of the caBundle by its watch.
-    eventually("reviews to be answered", SOON, async || reviews_are_answered(&replicas).await).await?;
+    eventually("reviews to be answered", SOON, async || check_reviews(&replicas).await).await?;
     let secret = testbed.kubectl(&["get", "secret", &secret_name(&replicas), "-n", SYSTEM]).await?;
     ensure!(!secret.ok && secret.stderr.contains("NotFound"), "the program made a CA: {secret:?}");
 
@@ -40,24 +40,24 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
         Ok(())
     })
     .await?;
-    reviews_are_answered(&replicas).await.context("with garbage in the folder")?;
+    check_reviews(&replicas).await.context("with garbage in the folder")?;
 
     // The key last, so that the pair does not match for a moment.
     for file in ["ca.crt", "tls.crt", "tls.key"] {
         std::fs::copy(other.join(file), folder.join(file))?;
     }
-    trusted(&replicas, &other).await?;
+    wait_until_trusted(&replicas, &other).await?;
     eventually("reviews to be answered with the new pair", SOON, async || {
         let served = replicas.process(0)?.log().matches("Serving a new certificate").count();
         ensure!(served == 2, "{served} certificates were served");
-        reviews_are_answered(&replicas).await
+        check_reviews(&replicas).await
     })
     .await?;
-    Ok(Outcome { figures: "two certificates of others were served".to_owned(), ..Outcome::default() })
+    Ok(Outcome { figures: "two mounted certificates were served".to_owned(), ..Outcome::default() })
 }
 
-/// Waits until every `caBundle` holds the CA of this folder.
-async fn trusted(replicas: &Replicas<'_>, folder: &Path) -> anyhow::Result<()> {
+/// Waits until every `caBundle` has the CA of this folder.
+async fn wait_until_trusted(replicas: &Replicas<'_>, folder: &Path) -> anyhow::Result<()> {
     let ca = std::fs::read_to_string(folder.join("ca.crt"))?;
     eventually("every caBundle to hold the CA", SOON, async || {
         for ((name, _), bundle) in &Trust::read(replicas).await?.bundles {
@@ -68,8 +68,8 @@ async fn trusted(replicas: &Replicas<'_>, folder: &Path) -> anyhow::Result<()> {
     .await
 }
 
-/// One variant without a fault is admitted, and one with a fault that only the webhook knows is refused.
-async fn reviews_are_answered(replicas: &Replicas<'_>) -> anyhow::Result<()> {
+/// A valid variant is admitted, and a violation that only the webhook detects is denied.
+async fn check_reviews(replicas: &Replicas<'_>) -> anyhow::Result<()> {
     let client = replicas.testbed().admin()?;
     let admitted =
         dry_run_create(&client, replicas.namespace(), &variant("good", &valid_spec("good"))).await?;

@@ -1,5 +1,5 @@
-//! A leader that cannot lead: frozen past its lease and woken again, cut off from kube-apiserver, or without its Lease.
-//! The audit log tells who wrote what and when: nothing may come from the old leader once its lease is over.
+//! A leader that cannot lead: frozen past its lease and continued, cut off from kube-apiserver, or without its Lease.
+//! The audit log shows who wrote what and when: the old leader must not write after its lease.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,30 +19,30 @@ use wva_testbed::replicas::{LEASE, LEASE_NAME, Replicas};
 use wva_testbed::{Signal, Testbed, eventually, within};
 
 const CALL: Duration = Duration::from_secs(10);
-/// The contract: how long after the lease somebody else leads.
+/// Contract: how long after the lease another replica leads.
 const SLACK: Duration = Duration::from_secs(5);
-/// A new leader is watched until it has written this often, for what the old one does beside it.
+/// The test watches a new leader until it has written this often, for late writes of the old one.
 const WRITES: usize = 4;
 
-/// What happens to a leader.
+/// Fault of a leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Frozen,
     CutOff,
     LeaseDeleted,
-    /// Cut off, and what it had sent by then arrives when the link is healed.
+    /// Cut off; requests that it had sent arrive when the link is healed.
     CutOffLate,
 }
 
 impl Fault {
-    /// Whether nothing may come late. What a leader has sent while its lease was good cannot be called back, where a
-    /// network keeps it for that long: this is measured, and `docs/operations-tests.md` says what follows from it.
+    /// Whether late writes are faults. Requests sent during the lease cannot be recalled when a network delays them:
+    /// they are measured only. `docs/operations-tests.md` has the consequences.
     fn judged(self) -> bool {
         self != Self::CutOffLate
     }
 }
 
-/// Does each fault `turns` times to the leader of two replicas; with `late` the one that is measured and not judged too.
+/// Causes each fault `turns` times; with `late` also the one that is measured only.
 pub(crate) async fn leadership(
     testbed: &Testbed,
     wva: &Path,
@@ -56,16 +56,20 @@ pub(crate) async fn leadership(
     for fault in all.into_iter().filter(|fault| late || fault.judged()) {
         let (mut times, mut after) = (Times::default(), 0);
         for _ in 0..turns {
-            let seen =
+            let effect =
                 one(&replicas, fault).await.with_context(|| format!("{fault:?}: {}", replicas.evidence()))?;
-            times.add(&format!("{fault:?}: taken over"), seen.took, LEASE + SLACK);
-            after += seen.late.len();
+            times.add(&format!("{fault:?}: taken over"), effect.took, LEASE + SLACK);
+            after += effect.late.len();
             if !fault.judged() {
                 continue;
             }
-            faults.extend(seen.late.iter().map(|write| format!("{fault:?}: the old leader wrote {write:?}")));
+            faults
+                .extend(effect.late.iter().map(|write| format!("{fault:?}: the old leader wrote {write:?}")));
             faults.extend(
-                seen.beside.iter().map(|write| format!("{fault:?}: beside the new leader: {write:?}")),
+                effect
+                    .overlapping
+                    .iter()
+                    .map(|write| format!("{fault:?}: after the first write of the new leader: {write:?}")),
             );
         }
         figures.push(format!("{fault:?}: led again after {times}, {after} late writes"));
@@ -74,32 +78,32 @@ pub(crate) async fn leadership(
     Ok(Outcome { figures: format!("{turns} each: {}", figures.join("; ")), faults })
 }
 
-/// What one fault led to.
-struct Seen {
-    /// From the fault until somebody led.
+/// Effect of one fault.
+struct FaultEffect {
+    /// Time from the fault until a replica leads.
     took: Duration,
-    /// Writes of the old leader after its lease was over.
+    /// Writes of the old leader after the end of its lease.
     late: Vec<Write>,
-    /// Writes of the old leader after the first one of the new.
-    beside: Vec<Write>,
+    /// Writes of the old leader after the first write of the new one.
+    overlapping: Vec<Write>,
 }
 
-async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<Seen> {
+async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<FaultEffect> {
     let old = eventually("one leader", PATIENCE, async || the_leader(replicas).await).await?;
-    let writes = acts_of(replicas, old, Timestamp::now());
+    let writes = writes_by(replicas, old, Timestamp::now());
     eventually("the leader to write", PATIENCE, async || writes(1)).await?;
     let (began, since) = (Instant::now(), Timestamp::now());
-    harm(replicas, old, fault).await?;
-    let new = eventually("somebody to lead", PATIENCE, async || holder(replicas, fault, old).await).await?;
+    cause(replicas, old, fault).await?;
+    let new = eventually("a new leader", PATIENCE, async || holder(replicas, fault, old).await).await?;
     let took = began.elapsed();
-    let acts = acts_of(replicas, new, since);
+    let acts = writes_by(replicas, new, since);
     if new != old {
         eventually("the new leader to write", PATIENCE, async || acts(1)).await?;
     }
-    mend(replicas, old, fault)?;
-    let woken = acts_of(replicas, new, Timestamp::now());
+    end_fault(replicas, old, fault)?;
+    let woken = writes_by(replicas, new, Timestamp::now());
     eventually("the new leader to go on writing", PATIENCE, async || woken(WRITES)).await?;
-    eventually("one leader beside a follower", PATIENCE, async || {
+    eventually("one leader and one follower", PATIENCE, async || {
         let leader = the_leader(replicas).await?;
         ensure!(leader == new, "wva-{leader} leads, and wva-{new} took over");
         Ok(())
@@ -107,14 +111,18 @@ async fn one(replicas: &Replicas<'_>, fault: Fault) -> anyhow::Result<Seen> {
     .await?;
     replicas.wait_ready(&BOTH).await?;
     if new == old {
-        return Ok(Seen { took, late: Vec::new(), beside: Vec::new() });
+        return Ok(FaultEffect { took, late: Vec::new(), overlapping: Vec::new() });
     }
     let all = replicas.testbed().audit()?;
     let (old, new) = (replicas.credential(old)?, replicas.credential(new)?);
-    Ok(Seen { took, late: after_expiry(&all, old, new, since)?, beside: beside(&all, old, new, since) })
+    Ok(FaultEffect {
+        took,
+        late: after_expiry(&all, old, new, since)?,
+        overlapping: overlapping(&all, old, new, since),
+    })
 }
 
-async fn harm(replicas: &Replicas<'_>, leader: usize, fault: Fault) -> anyhow::Result<()> {
+async fn cause(replicas: &Replicas<'_>, leader: usize, fault: Fault) -> anyhow::Result<()> {
     match fault {
         Fault::Frozen => replicas.signal(leader, Signal::Stop),
         Fault::CutOff | Fault::CutOffLate => {
@@ -125,8 +133,8 @@ async fn harm(replicas: &Replicas<'_>, leader: usize, fault: Fault) -> anyhow::R
     }
 }
 
-/// Ends what [`harm`] has begun.
-fn mend(replicas: &Replicas<'_>, old: usize, fault: Fault) -> anyhow::Result<()> {
+/// Ends the fault.
+fn end_fault(replicas: &Replicas<'_>, old: usize, fault: Fault) -> anyhow::Result<()> {
     match fault {
         Fault::Frozen => replicas.signal(old, Signal::Cont)?,
         Fault::CutOff => replicas.heal(old),
@@ -136,7 +144,7 @@ fn mend(replicas: &Replicas<'_>, old: usize, fault: Fault) -> anyhow::Result<()>
     Ok(())
 }
 
-/// The replica that says that it leads, where it is one and the Lease says the same.
+/// The only replica that leads, where the Lease agrees.
 async fn the_leader(replicas: &Replicas<'_>) -> anyhow::Result<usize> {
     let mut leaders = Vec::new();
     for index in BOTH {
@@ -149,7 +157,7 @@ async fn the_leader(replicas: &Replicas<'_>) -> anyhow::Result<usize> {
     Ok(leaders[0])
 }
 
-/// Who leads after the fault: another one than before, but for a deleted Lease, which the old one may make again.
+/// The leader after the fault: another replica, or possibly the same one after a deleted Lease.
 async fn holder(replicas: &Replicas<'_>, fault: Fault, old: usize) -> anyhow::Result<usize> {
     let name = lease_holder(replicas).await?;
     let index = BOTH.into_iter().find(|index| name == format!("wva-{index}"));
@@ -162,11 +170,11 @@ async fn holder(replicas: &Replicas<'_>, fault: Fault, old: usize) -> anyhow::Re
 async fn lease_holder(replicas: &Replicas<'_>) -> anyhow::Result<String> {
     let leases = Api::<Lease>::namespaced(replicas.testbed().admin()?, &replicas.system());
     let lease = within("reading the Lease", CALL, leases.get(LEASE_NAME)).await?;
-    lease.spec.and_then(|spec| spec.holder_identity).context("nobody holds the Lease")
+    lease.spec.and_then(|spec| spec.holder_identity).context("the Lease has no holder")
 }
 
-/// Whether a replica has written so often since then; its Lease does not count.
-fn acts_of<'a>(
+/// Check that a replica has written this often since a time, apart from its Lease.
+fn writes_by<'a>(
     replicas: &'a Replicas<'_>,
     index: usize,
     since: Timestamp,
@@ -174,21 +182,22 @@ fn acts_of<'a>(
     move |wanted| {
         let credential = replicas.credential(index)?;
         let writes = replicas.testbed().audit()?;
-        let count = writes.iter().filter(|write| acts(write, credential) && write.at >= since).count();
+        let count =
+            writes.iter().filter(|write| is_leader_write(write, credential) && write.at >= since).count();
         ensure!(count >= wanted, "wva-{index} wrote {count} times");
         Ok(())
     }
 }
 
-/// Whether it changed something that only a leader changes. An event is news of what was so when it was sent: one that
-/// was on its way may arrive at any time.
-fn acts(write: &Write, credential: &str) -> bool {
+/// Whether a write changes something that only a leader changes. Events do not count: they report the past and may
+/// arrive at any time.
+fn is_leader_write(write: &Write, credential: &str) -> bool {
     write.credential == credential
         && write.stored()
         && !["leases", "events"].contains(&write.resource.as_str())
 }
 
-/// Writes that kube-apiserver got from `old` after its lease was over: counted from its last renewal before `new` took
+/// Writes that kube-apiserver received from `old` after its lease, which starts at its last renewal before `new` took
 /// the Lease.
 fn after_expiry(all: &[Write], old: &str, new: &str, fault: Timestamp) -> anyhow::Result<Vec<Write>> {
     let leases = all.iter().filter(|write| write.resource == "leases" && write.stored());
@@ -198,14 +207,18 @@ fn after_expiry(all: &[Write], old: &str, new: &str, fault: Timestamp) -> anyhow
     let taken = taken.context("the new leader never wrote the Lease")?;
     let last = leases.filter(|write| of(old, write)).map(|write| write.at).filter(|at| *at < taken).max();
     let over = last.context("the old leader never renewed its Lease")? + SignedDuration::try_from(LEASE)?;
-    Ok(all.iter().filter(|write| acts(write, old) && write.at > over).cloned().collect())
+    Ok(all.iter().filter(|write| is_leader_write(write, old) && write.at > over).cloned().collect())
 }
 
-/// Writes of `old` after the first one of `new` since the fault.
-fn beside(all: &[Write], old: &str, new: &str, since: Timestamp) -> Vec<Write> {
-    let first = all.iter().filter(|write| acts(write, new) && write.at > since).map(|write| write.at).min();
+/// Writes of `old` after the first write of `new` since the fault.
+fn overlapping(all: &[Write], old: &str, new: &str, since: Timestamp) -> Vec<Write> {
+    let first = all
+        .iter()
+        .filter(|write| is_leader_write(write, new) && write.at > since)
+        .map(|write| write.at)
+        .min();
     all.iter()
-        .filter(|write| acts(write, old) && first.is_some_and(|first| write.at > first))
+        .filter(|write| is_leader_write(write, old) && first.is_some_and(|first| write.at > first))
         .cloned()
         .collect()
 }
@@ -229,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_acts_after_the_lease_are_late() -> anyhow::Result<()> {
+    fn only_writes_after_the_lease_are_late() -> anyhow::Result<()> {
         let status = "variantautoscalings/status";
         let all = [
             write(100, "old", "leases")?,
@@ -242,7 +255,7 @@ mod tests {
         ];
         let fault = Timestamp::from_second(101)?;
         assert_eq!(after_expiry(&all, "old", "new", fault)?, all[5..6]);
-        assert_eq!(beside(&all, "old", "new", fault), all[5..6]);
+        assert_eq!(overlapping(&all, "old", "new", fault), all[5..6]);
         assert!(after_expiry(&all, "old", "other", fault).is_err());
         Ok(())
     }

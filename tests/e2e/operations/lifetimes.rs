@@ -1,5 +1,5 @@
-//! CA and serving certificates that live for a minute, the least that can be set, so that the CA is replaced every
-//! forty seconds or so, while reviews come in and handshakes are verified against what each `caBundle` carries.
+//! CA and serving certificates with the shortest lifetime, a minute: the CA is replaced about every forty seconds,
+//! while reviews arrive and handshakes are verified with each `caBundle`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,21 +16,21 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::reviews::Reviews;
 
 const LIFE: Duration = Duration::from_mins(1);
-/// Reviews a second.
+/// Reviews/s.
 const RATE: u32 = 50;
-/// Between two looks at bundles and certificates.
+/// Time between two checks of bundles and certificates.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the handshakes came to.
+/// Results of the handshakes.
 #[derive(Default)]
-struct Shaken {
+struct Handshakes {
     all: usize,
     failed: Vec<String>,
-    /// Every CA that the Secret held.
+    /// Every CA that the Secret had.
     authorities: BTreeSet<Vec<u8>>,
 }
 
-/// Keeps two replicas under reviews for this long; `release` where another release runs beside them.
+/// Sends reviews to two replicas for this long; `release` where another release runs in parallel.
 pub(crate) async fn lifetimes(
     testbed: &Testbed,
     wva: &Path,
@@ -44,24 +44,24 @@ pub(crate) async fn lifetimes(
     }
     let replicas = pair(testbed, options, "lifetimes").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
-    let shaken = shake_until(&replicas, Instant::now() + lasts).await;
+    let handshakes = run_handshakes(&replicas, Instant::now() + lasts).await;
     let tally = reviews.end().await?;
 
     let mut faults = super::faults(&tally);
-    if !shaken.failed.is_empty() {
-        let first = shaken.failed.iter().take(3).cloned().collect::<Vec<_>>().join(" / ");
-        faults.push(format!("{} handshakes failed: {first}", shaken.failed.len()));
+    if !handshakes.failed.is_empty() {
+        let first = handshakes.failed.iter().take(3).cloned().collect::<Vec<_>>().join(" / ");
+        faults.push(format!("{} handshakes failed: {first}", handshakes.failed.len()));
     }
     let wanted = usize::try_from(lasts.as_secs() / LIFE.as_secs())?;
-    let rotations = shaken.authorities.len().saturating_sub(1);
+    let rotations = handshakes.authorities.len().saturating_sub(1);
     if rotations < wanted {
         faults.push(format!("the CA was replaced {rotations} times only: {wanted} would show something"));
     }
     let figures = format!(
         "{} s: CA replaced {rotations} times; {} of {} handshakes and {} of {} reviews failed, {} invalid admitted",
         lasts.as_secs(),
-        shaken.failed.len(),
-        shaken.all,
+        handshakes.failed.len(),
+        handshakes.all,
         tally.failed,
         tally.sent(),
         tally.let_through
@@ -69,36 +69,36 @@ pub(crate) async fn lifetimes(
     Ok(Outcome { figures, faults })
 }
 
-async fn shake_until(replicas: &Replicas<'_>, end: Instant) -> Shaken {
-    let mut shaken = Shaken::default();
+async fn run_handshakes(replicas: &Replicas<'_>, end: Instant) -> Handshakes {
+    let mut handshakes = Handshakes::default();
     let mut beat = tokio::time::interval(LOOK_AGAIN);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while Instant::now() < end {
         beat.tick().await;
-        let Some(trust) = read(replicas, &mut shaken).await else { continue };
-        let (all, mut failed) = trust.shake(replicas, &BOTH).await;
-        shaken.all += all;
+        let Some(trust) = read(replicas, &mut handshakes).await else { continue };
+        let (all, mut failed) = trust.run_handshakes(replicas, &BOTH).await;
+        handshakes.all += all;
         if failed.is_empty() {
             continue;
         }
-        // What was read may have been replaced before the handshake: then the new bundle is the one that counts.
-        let Some(now) = read(replicas, &mut shaken).await else { continue };
+        // The bundle may have been replaced before the handshake: then the new bundle counts.
+        let Some(now) = read(replicas, &mut handshakes).await else { continue };
         if now.bundles != trust.bundles {
-            failed = now.shake(replicas, &BOTH).await.1;
+            failed = now.run_handshakes(replicas, &BOTH).await.1;
         }
-        shaken.failed.extend(failed);
+        handshakes.failed.extend(failed);
     }
-    shaken
+    handshakes
 }
 
-async fn read(replicas: &Replicas<'_>, shaken: &mut Shaken) -> Option<Trust> {
+async fn read(replicas: &Replicas<'_>, handshakes: &mut Handshakes) -> Option<Trust> {
     match Trust::read(replicas).await {
         Ok(trust) => {
-            shaken.authorities.extend(trust.ca.clone());
+            handshakes.authorities.extend(trust.ca.clone());
             Some(trust)
         }
         Err(error) => {
-            shaken.failed.push(format!("{error:#}"));
+            handshakes.failed.push(format!("{error:#}"));
             None
         }
     }

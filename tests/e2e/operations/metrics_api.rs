@@ -1,5 +1,5 @@
-//! The external metrics API of a leader, of a follower, and of a replica while nobody leads: an HPA may be sent to any of
-//! them, and must read the same.
+//! The external metrics API of a leader, of a follower, and of a replica without a leader: an HPA may reach any of them
+//! and must read the same.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
 const NAME: &str = "served";
-/// What a person has fixed, so that every answer is known beforehand.
+/// A fixed target, so that every answer is known.
 const TARGET: &str = "3";
-/// Longest wait for a leader to decide.
+/// Longest wait for a decision.
 const DECIDED: Duration = Duration::from_mins(3);
-/// Answers that must have come while nobody led: a lease takes longer than so many questions.
+/// Least number of answers without a leader: a lease lasts longer than so many requests.
 const LEADERLESS: usize = 10;
 
-/// Asks both of two replicas, kills the leader, and asks the other one until it leads.
+/// Queries both of two replicas, kills the leader, and queries the other one until it leads.
 pub(crate) async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
     let mut replicas = pair(testbed, InstallOptions::quick(wva), "metrics-api").await?;
     let fixture = VariantFixture::new(replicas.namespace(), NAME);
@@ -42,37 +42,37 @@ pub(crate) async fn metrics_api(testbed: &Testbed, wva: &Path) -> anyhow::Result
     let (leader, follower) = roles(&replicas).await?;
     let expected = items(&replicas, leader).await?;
     let mut faults = Vec::new();
-    let mut note = |who: &str, said: &Value| {
-        if *said != expected {
-            faults.push(format!("{who} says {said}, and the leader {expected}"));
+    let mut note = |replica: &str, answer: &Value| {
+        if *answer != expected {
+            faults.push(format!("{replica} answers {answer}, and the leader {expected}"));
         }
     };
     note("a follower", &items(&replicas, follower).await?);
     replicas.kill(leader)?;
     let mut leaderless = 0;
-    // A new leader changes nothing either: it is asked a few times more.
+    // The answers of a new leader are the same: it is queried a few times more.
     let mut led = 0;
     while led < LEADERLESS {
-        let said = items(&replicas, follower).await?;
+        let answer = items(&replicas, follower).await?;
         if replicas.leads(follower).await? == Some(true) {
             led += 1;
-            note("the new leader", &said);
+            note("the new leader", &answer);
         } else {
             leaderless += 1;
-            note("a replica without a leader", &said);
+            note("a replica without a leader", &answer);
         }
     }
     if leaderless < LEADERLESS {
-        faults.push(format!("only {leaderless} answers came while nobody led"));
+        faults.push(format!("only {leaderless} answers came without a leader"));
     }
     let figures = format!(
-        "a follower, {leaderless} answers while nobody led and {led} of the new leader: {} differ",
+        "a follower, {leaderless} answers without a leader and {led} of the new leader: {} differ",
         faults.len()
     );
     Ok(Outcome { figures, faults })
 }
 
-/// Who leads, and who does not.
+/// Leader and follower.
 async fn roles(replicas: &Replicas<'_>) -> anyhow::Result<(usize, usize)> {
     eventually("one leader", DECIDED, async || match [replicas.leads(0).await?, replicas.leads(1).await?] {
         [Some(true), Some(false)] => Ok((0, 1)),
@@ -82,7 +82,7 @@ async fn roles(replicas: &Replicas<'_>) -> anyhow::Result<(usize, usize)> {
     .await
 }
 
-/// What a replica itself answers, but for the time.
+/// Answer of a replica itself, without the time.
 async fn items(replicas: &Replicas<'_>, index: usize) -> anyhow::Result<Value> {
     let (port, namespace) = (replicas.port(index, "external metrics")?, replicas.namespace());
     let url = format!(

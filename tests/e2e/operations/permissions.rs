@@ -1,5 +1,6 @@
-//! What the program may not do. Every end-to-end test runs with the service account of `config/base/rbac.yaml`, which
-//! proves that it may do what it must. Here a token of it is refused what the administrator is allowed.
+//! Permissions that the program must not have. Every end-to-end test runs with the service account of
+//! `config/base/rbac.yaml`, which shows that its permissions suffice. Here its token is denied requests that the
+//! administrator may send.
 
 use std::path::Path;
 use std::time::Duration;
@@ -73,7 +74,7 @@ fn secrets_and_maps(namespace: &str) -> Vec<Attempt> {
         get(format!("{own}/configmaps")),
         get(format!("{own}/configmaps/other")),
         get(format!("/api/v1/{}", by_name("other"))),
-        // An older name, which the program reads in its own namespace alone.
+        // An older name, which the program reads only in its own namespace.
         get(format!("{other}/{}", by_name("capacity-scaling-config"))),
         post(format!("{own}/configmaps"), named()),
         post(format!("{other}/configmaps"), named()),
@@ -130,7 +131,7 @@ fn workloads(namespace: &str) -> Vec<Attempt> {
     ]
 }
 
-/// What it reads of the cluster's own objects it may not change.
+/// Cluster objects that the program reads and may not change.
 fn nodes_and_pods(namespace: &str) -> Vec<Attempt> {
     let (node, pod) = ("/api/v1/nodes/other", format!("/api/v1/namespaces/{namespace}/pods/other"));
     let free = json!({"status": {"allocatable": {"nvidia.com/gpu": "8"}}});
@@ -169,7 +170,7 @@ fn rights() -> Vec<Attempt> {
     ]
 }
 
-/// What the attempts are about, where the testbed has none.
+/// Objects of the attempts that the testbed does not have.
 fn objects(namespace: &str) -> String {
     let object = |version: &str, kind: &str, namespace: &str, name: &str| json!({"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": namespace}});
     let spec = json!({"containers": [{"name": "main", "image": "main"}]});
@@ -199,7 +200,7 @@ fn objects(namespace: &str) -> String {
     documents.join("\n---\n")
 }
 
-/// Makes requests with a token.
+/// Sends requests with a token.
 struct Caller {
     client: reqwest::Client,
     server: String,
@@ -207,8 +208,8 @@ struct Caller {
 }
 
 impl Caller {
-    /// Status and text of the answer. Nothing is stored.
-    async fn tries(&self, attempt: &Attempt, impersonate: bool) -> anyhow::Result<(u16, String)> {
+    /// Sends a request in a dry run. Returns status and body.
+    async fn send(&self, attempt: &Attempt, impersonate: bool) -> anyhow::Result<(u16, String)> {
         let method = reqwest::Method::from_bytes(attempt.method.as_bytes())?;
         let dry = if attempt.method == "GET" { "" } else { "?dryRun=All" };
         let mut request = self
@@ -229,7 +230,7 @@ impl Caller {
     }
 }
 
-/// The program and the administrator.
+/// Clients with the tokens of the program and of the administrator.
 async fn callers(testbed: &Testbed) -> anyhow::Result<(Caller, Caller)> {
     let ca = reqwest::Certificate::from_pem(&std::fs::read(testbed.ca())?)?;
     let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20));
@@ -239,9 +240,9 @@ async fn callers(testbed: &Testbed) -> anyhow::Result<(Caller, Caller)> {
     Ok((of(&testbed.service_account_token(SYSTEM, ACCOUNT).await?), of(testbed.admin_token())))
 }
 
-/// Tries all, as the program and as the administrator.
+/// Sends all attempts, as the program and as the administrator.
 pub(crate) async fn permissions(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
-    // Doors that are shut: no program runs, and the administrator's attempts must not wait for one.
+    // The webhooks are closed: no program runs, and the requests of the administrator must not wait for one.
     let replicas = Replicas::install(testbed, InstallOptions::quick(wva), "others").await?;
     let namespace = replicas.namespace();
     apply_crds(testbed, CRDS).await?;
@@ -249,13 +250,13 @@ pub(crate) async fn permissions(testbed: &Testbed, wva: &Path) -> anyhow::Result
     let (program, admin) = callers(testbed).await?;
 
     let own = get("/apis/llmd.ai/v1alpha1/variantautoscalings");
-    let (status, text) = program.tries(&own, false).await?;
-    ensure!(status == 200, "the token is no good: {status} {text}");
-    ensure!(program.tries(&own, true).await?.0 == 403, "it may impersonate");
-    ensure!(admin.tries(&own, true).await?.0 == 200, "the administrator may not impersonate");
+    let (status, text) = program.send(&own, false).await?;
+    ensure!(status == 200, "the token is not valid: {status} {text}");
+    ensure!(program.send(&own, true).await?.0 == 403, "it may impersonate");
+    ensure!(admin.send(&own, true).await?.0 == 200, "the administrator may not impersonate");
 
     let scale = format!("/apis/apps/v1/namespaces/{namespace}/deployments/llama/scale");
-    let (status, text) = program.tries(&patch(scale, json!({"spec": {"replicas": 0}})), false).await?;
+    let (status, text) = program.send(&patch(scale, json!({"spec": {"replicas": 0}})), false).await?;
     ensure!(status == 200, "it may not scale a Deployment: {status} {text}");
 
     let all = [
@@ -268,13 +269,13 @@ pub(crate) async fn permissions(testbed: &Testbed, wva: &Path) -> anyhow::Result
     .concat();
     for attempt in &all {
         let Attempt { method, path, .. } = attempt;
-        let (status, text) = program.tries(attempt, false).await?;
+        let (status, text) = program.send(attempt, false).await?;
         ensure!(status == 403, "the program: {method} {path} gave {status} {text}");
-        // A path that does not exist would be refused to the program for that.
-        let (status, text) = admin.tries(attempt, false).await?;
+        // The program would also be denied a path that does not exist.
+        let (status, text) = admin.send(attempt, false).await?;
         ensure!((200..300).contains(&status), "the administrator: {method} {path} gave {status} {text}");
     }
-    // The experiments that follow have no main map.
+    // The other experiments expect no main map.
     testbed.kubectl(&["delete", "configmap", MAIN_MAP_NAME, "-n", SYSTEM]).await?.success()?;
     let figures =
         format!("{} attempts, all refused to the program, and not to the administrator", all.len() + 1);
@@ -292,18 +293,23 @@ fn rbac_rules_have_no_wildcard_and_a_reason_each() -> anyhow::Result<()> {
     for (at, rule) in rules {
         count += 1;
         let before = at.checked_sub(1).and_then(|before| lines.get(before)).copied().unwrap_or_default();
-        // One need may take two rules, since a create cannot be bound to a name: the words above the first are for both.
-        let same_need =
+        // One purpose may take two rules, since a create cannot be bound to a name: the comment above the first is for
+        // both.
+        let is_same_purpose =
             at >= 3 && before.trim_start().starts_with("verbs: [create") && lines[at - 3] == *rule;
-        // A role of one rule says it at its head.
-        let at_the_head = before == "rules:" && begins_with_comment(&lines[..at]);
-        ensure!(before.starts_with('#') || same_need || at_the_head, "line {}: no word why: {rule}", at + 1);
+        // A role with one rule has the comment at its head.
+        let is_at_the_head = before == "rules:" && begins_with_comment(&lines[..at]);
+        ensure!(
+            before.starts_with('#') || is_same_purpose || is_at_the_head,
+            "line {}: no comment: {rule}",
+            at + 1
+        );
     }
     ensure!(count > 10, "only {count} rules were found: has the layout changed?");
     Ok(())
 }
 
-/// Whether the document that these lines end in begins with a comment.
+/// Whether the document at the end of these lines begins with a comment.
 fn begins_with_comment(lines: &[&str]) -> bool {
     let begin = lines.iter().rposition(|line| *line == "---").map_or(0, |at| at + 1);
     lines.get(begin).is_some_and(|line| line.starts_with('#'))

@@ -1,6 +1,5 @@
-//! Damage to the CA and how fast it is repaired: the Secret and each `caBundle`, in every way there is, while reviews
-//! come in. Reviews may fail only where kube-apiserver itself was told to trust nobody, or somebody else, and until
-//! that is repaired.
+//! DamageRecord to the CA and the time to repair it: the Secret and each `caBundle`, in every way, while reviews arrive.
+//! Reviews may fail only where kube-apiserver has no CA or a wrong one, and until the repair.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,8 +7,8 @@ use std::time::Duration;
 use anyhow::ensure;
 use tokio::time::Instant;
 
-use super::damage::{How, Whose};
-use super::trust::all_agree;
+use super::damage::{DamageKind, DamageTarget};
+use super::trust::check_agreement;
 use super::{BOTH, PATIENCE, Times, pair};
 use crate::support::Outcome;
 use wva_testbed::install::InstallOptions;
@@ -17,26 +16,26 @@ use wva_testbed::replicas::Replicas;
 use wva_testbed::reviews::{Reviews, Tally};
 use wva_testbed::{Testbed, eventually};
 
-/// Reviews a second.
+/// Reviews/s.
 const RATE: u32 = 20;
-/// The contract.
+/// Contract for a repair.
 const REPAIRED: Duration = Duration::from_secs(15);
-/// Valid reviews that are admitted after a repair before it counts as heard of: kube-apiserver learns of a repaired
+/// Valid reviews that are admitted after a repair before it counts as noticed: kube-apiserver learns of a repaired
 /// configuration by its watch.
-const HEARD_BY: u64 = 3;
-/// Reviews that are admitted before the Secret is damaged, 12 s of them: a replica that has just started takes a good
-/// Secret as it is.
+const NOTICED_AFTER: u64 = 3;
+/// Reviews that are admitted before the Secret is damaged, 12 s: a replica that has just started accepts a valid Secret
+/// as it is.
 const SERVED: u64 = 120;
 
-/// A damage and the time in which reviews may fail for it, if any.
-struct Damage {
+/// A damage and the time in which reviews may fail.
+struct DamageRecord {
     what: String,
     begin: Instant,
     end: Instant,
     excuse: bool,
 }
 
-/// Does each damage `turns` times to two replicas.
+/// Causes each damage `turns` times on two replicas.
 pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
     let replicas = pair(testbed, InstallOptions::quick(wva), "repair").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
@@ -48,19 +47,19 @@ pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow:
             })
             .await?;
         }
-        for how in How::ALL {
-            let (mut repaired, mut heard) = (Times::default(), Times::default());
+        for kind in DamageKind::ALL {
+            let (mut repaired, mut noticed) = (Times::default(), Times::default());
             for turn in 0..turns {
-                let whose = target(bundle, turn);
-                let (damage, took) = damaged(&replicas, &reviews, whose, how).await?;
+                let target = target(bundle, turn);
+                let (damage, took) = damage_and_repair(&replicas, &reviews, target, kind).await?;
                 repaired.add(&damage.what, took, REPAIRED);
                 let reviewed = (damage.end - damage.begin).saturating_sub(took);
-                heard.add(&format!("{}: reviews", damage.what), reviewed, REPAIRED);
+                noticed.add(&format!("{}: reviews", damage.what), reviewed, REPAIRED);
                 damages.push(damage);
             }
             let what = if bundle { "caBundle" } else { "Secret" };
-            figures.push(format!("{what} {how:?} {repaired}"));
-            faults.extend(repaired.late.into_iter().chain(heard.late));
+            figures.push(format!("{what} {kind:?} {repaired}"));
+            faults.extend(repaired.late.into_iter().chain(noticed.late));
         }
     }
     let tally = reviews.end().await?;
@@ -73,46 +72,51 @@ pub(crate) async fn repair(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow:
     Ok(Outcome { figures: format!("{turns} each: {}", figures.join("; ")), faults })
 }
 
-fn target(bundle: bool, turn: u32) -> Whose {
+fn target(bundle: bool, turn: u32) -> DamageTarget {
     match (bundle, turn % 3) {
-        (false, _) => Whose::Secret,
-        (true, 0) => Whose::Validating,
-        (true, 1) => Whose::Mutating,
-        (true, _) => Whose::ApiService,
+        (false, _) => DamageTarget::Secret,
+        (true, 0) => DamageTarget::Validating,
+        (true, 1) => DamageTarget::Mutating,
+        (true, _) => DamageTarget::ApiService,
     }
 }
 
-/// Whether so many valid reviews were admitted.
+/// Checks that this many valid reviews were admitted.
 fn admitted(reviews: &Reviews, wanted: u64) -> anyhow::Result<()> {
     let admitted = reviews.so_far().admitted;
     ensure!(admitted >= wanted, "{admitted} reviews were admitted, and {wanted} are wanted");
     Ok(())
 }
 
-/// Does one damage, waits until everybody trusts one CA again, and how long that took; then until reviews are admitted.
-async fn damaged(
+/// Causes one damage, waits for the repair and then for admitted reviews. Returns the damage and the time to the
+/// repair.
+async fn damage_and_repair(
     replicas: &Replicas<'_>,
     reviews: &Reviews,
-    whose: Whose,
-    how: How,
-) -> anyhow::Result<(Damage, Duration)> {
-    let what = format!("{whose:?} {how:?}");
-    eventually("everybody to trust one CA", PATIENCE, async || all_agree(replicas, &BOTH).await).await?;
+    target: DamageTarget,
+    kind: DamageKind,
+) -> anyhow::Result<(DamageRecord, Duration)> {
+    let what = format!("{target:?} {kind:?}");
+    eventually("all replicas and bundles to agree on one CA", PATIENCE, async || {
+        check_agreement(replicas, &BOTH).await
+    })
+    .await?;
     let begin = Instant::now();
-    whose.damage(how, replicas).await?;
-    eventually(&format!("the repair: {what}"), PATIENCE, async || all_agree(replicas, &BOTH).await).await?;
+    target.damage(kind, replicas).await?;
+    eventually(&format!("the repair: {what}"), PATIENCE, async || check_agreement(replicas, &BOTH).await)
+        .await?;
     let took = begin.elapsed();
-    let heard = reviews.so_far().admitted + HEARD_BY;
-    eventually("reviews to be admitted again", PATIENCE, async || admitted(reviews, heard)).await?;
-    Ok((Damage { what, begin, end: Instant::now(), excuse: whose.is_the_api_servers() }, took))
+    let noticed = reviews.so_far().admitted + NOTICED_AFTER;
+    eventually("reviews to be admitted again", PATIENCE, async || admitted(reviews, noticed)).await?;
+    Ok((DamageRecord { what, begin, end: Instant::now(), excuse: target.is_the_api_servers() }, took))
 }
 
-/// How many reviews failed with an excuse; those without one, and wrong verdicts, are faults.
-fn judge(tally: &Tally, damages: &[Damage], faults: &mut Vec<String>) -> u64 {
+/// Counts the failed reviews with an excuse; failures without one, and wrong verdicts, are faults.
+fn judge(tally: &Tally, damages: &[DamageRecord], faults: &mut Vec<String>) -> u64 {
     let mut excused = 0;
     let mut without = Vec::new();
     for failure in &tally.failures {
-        let during = |damage: &&Damage| damage.begin <= failure.at && failure.sent <= damage.end;
+        let during = |damage: &&DamageRecord| damage.begin <= failure.at && failure.sent <= damage.end;
         match damages.iter().find(during) {
             Some(damage) if damage.excuse => excused += 1,
             Some(damage) => without.push(format!("({}) {}", damage.what, failure.text)),
@@ -138,7 +142,7 @@ mod tests {
     fn excuses_only_failures_during_a_damage() {
         let at = |seconds: u64, base: Instant| base + Duration::from_secs(seconds);
         let base = Instant::now();
-        let damage = |what: &str, begin, end, excuse| Damage {
+        let damage = |what: &str, begin, end, excuse| DamageRecord {
             what: what.to_owned(),
             begin: at(begin, base),
             end: at(end, base),

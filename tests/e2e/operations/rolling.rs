@@ -1,5 +1,5 @@
-//! Rolling restarts as the chart's Deployment does them (maxSurge 1, maxUnavailable 0): a new replica is started, and
-//! once it is ready an old one gets its SIGTERM; nobody waits for the old one to end.
+//! Rolling restarts as with the chart's Deployment (maxSurge 1, maxUnavailable 0): a new replica starts; once it is
+//! ready an old one gets SIGTERM, and the restart does not wait for its end.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -14,20 +14,20 @@ use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::{Connections, Replicas};
 use wva_testbed::reviews::Reviews;
 
-/// Reviews a second.
+/// Reviews/s.
 const RATE: u32 = 50;
-/// Pods that there are at once at most: two that serve, one that comes, and those that are going.
+/// Maximum number of pods: two that serve, one that starts, and those that end.
 const PODS: usize = 6;
 
-/// The pods that were told to end, the first one first.
+/// Pods that got SIGTERM, the first one first.
 #[derive(Default)]
-struct Leaving {
+struct TerminatingPods {
     pods: VecDeque<usize>,
     faults: Vec<String>,
 }
 
-impl Leaving {
-    /// Waits for the one that was told first.
+impl TerminatingPods {
+    /// Waits for the end of the first one.
     async fn first_gone(&mut self, replicas: &mut Replicas<'_>) -> anyhow::Result<()> {
         let Some(index) = self.pods.pop_front() else { return Ok(()) };
         let status = replicas.ended(index).await?;
@@ -38,13 +38,13 @@ impl Leaving {
     }
 }
 
-/// Above it a run says nothing where reviews failed: an idle connection that a replica closes was closed for the API server
-/// only after this time, and HTTP/1.1 has no answer to a review that is sent meanwhile.
+/// A run with failed reviews counts only if the machine paused for less than this. A replica closes idle connections,
+/// and with a longer pause the API server may send a review on a closed one, which HTTP/1.1 cannot answer.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Runs until one of them counts.
+/// Most runs until one counts.
 const RUNS: u32 = 4;
 
-/// Restarts both of two replicas `turns` times; once more where the machine was short of CPU and reviews failed.
+/// Restarts both of two replicas `turns` times; again if the machine was short of CPU and reviews failed.
 pub(crate) async fn rolling_restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<Outcome> {
     let mut outcome = Outcome::default();
     for _ in 0..RUNS {
@@ -82,26 +82,25 @@ async fn restart(testbed: &Testbed, wva: &Path, turns: u32) -> anyhow::Result<(O
     Ok((Outcome { figures, faults }, pause))
 }
 
-/// Replaces one replica after the other, `times` in all, and waits for the ends of the old ones; what was wrong with
-/// these.
+/// Replaces one replica after the other, `times` in all, and waits for the ends of the old ones. Returns their faults.
 async fn roll(replicas: &mut Replicas<'_>, times: u32) -> anyhow::Result<Vec<String>> {
     let mut serving = VecDeque::from([0, 1]);
-    let mut leaving = Leaving::default();
+    let mut terminating = TerminatingPods::default();
     for _ in 0..times {
-        if serving.len() + leaving.pods.len() >= PODS {
-            leaving.first_gone(replicas).await?;
+        if serving.len() + terminating.pods.len() >= PODS {
+            terminating.first_gone(replicas).await?;
         }
-        let there = |index: &usize| serving.contains(index) || leaving.pods.contains(index);
+        let there = |index: &usize| serving.contains(index) || terminating.pods.contains(index);
         let Some(new) = (0..PODS).find(|index| !there(index)) else { continue };
         replicas.start(new).await?;
         replicas.wait_ready(&[new]).await?;
         serving.push_back(new);
         let Some(old) = serving.pop_front() else { continue };
         replicas.terminate(old)?;
-        leaving.pods.push_back(old);
+        terminating.pods.push_back(old);
     }
-    while !leaving.pods.is_empty() {
-        leaving.first_gone(replicas).await?;
+    while !terminating.pods.is_empty() {
+        terminating.first_gone(replicas).await?;
     }
-    Ok(leaving.faults)
+    Ok(terminating.faults)
 }

@@ -1,5 +1,5 @@
-//! Every task that must run, ended and panicked from inside, each in a process of its own: the process must go with it, and say
-//! so by its exit status, rather than stay ready but dead. Only a debug build can be told to do that to itself.
+//! Every required task is ended and panicked from inside, each in a process of its own: the process must exit with an
+//! error, rather than stay ready without the task. Only debug builds have this fault.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -16,24 +16,24 @@ use wva_testbed::install::InstallOptions;
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
 
-/// The setting by which a debug build harms itself.
+/// Setting of a debug build for a fault.
 const SETTING: &str = "WVA_FAULT";
-/// When it does, after it has started.
+/// Time of the fault after the start.
 const DELAY: Duration = Duration::from_secs(1);
-/// The contract, from the fault on.
+/// Contract: time from the fault to the exit.
 const ENDS: Duration = Duration::from_secs(5);
-/// Processes that are harmed side by side.
+/// Concurrent processes.
 const AT_ONCE: usize = 4;
 
-/// Ends and panics every task there is, each in a process of its own.
+/// Ends and panics every task, each in a process of its own.
 pub(crate) async fn killed_tasks(testbed: &Testbed, wva: &Path) -> anyhow::Result<Outcome> {
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "tasks").await?;
     let tasks = tasks(&mut replicas).await?;
-    let harm: Vec<String> =
+    let all: Vec<String> =
         tasks.iter().flat_map(|task| [format!("end:{task}"), format!("panic:{task}")]).collect();
     let (mut times, mut faults) = (Times::default(), Vec::new());
-    for some in harm.chunks(AT_ONCE) {
-        for (fault, (took, wrong)) in some.iter().zip(killed(&mut replicas, some).await?) {
+    for some in all.chunks(AT_ONCE) {
+        for (fault, (took, wrong)) in some.iter().zip(run_faults(&mut replicas, some).await?) {
             times.add(fault, took, ENDS);
             faults.extend(wrong);
         }
@@ -43,7 +43,7 @@ pub(crate) async fn killed_tasks(testbed: &Testbed, wva: &Path) -> anyhow::Resul
     Ok(Outcome { figures, faults })
 }
 
-/// The names of all tasks, as the program lists them.
+/// Names of all tasks, as the program lists them.
 async fn tasks(replicas: &mut Replicas<'_>) -> anyhow::Result<Vec<String>> {
     replicas.set(0, SETTING, "list").await?;
     replicas.start(0).await?;
@@ -61,8 +61,8 @@ async fn tasks(replicas: &mut Replicas<'_>) -> anyhow::Result<Vec<String>> {
     Ok(tasks)
 }
 
-/// Starts one process for each; how long after its fault it ended, and what was wrong with that.
-async fn killed(
+/// Starts one process for each fault. Returns the time from fault to exit, and the failure, if any.
+async fn run_faults(
     replicas: &mut Replicas<'_>,
     harm: &[String],
 ) -> anyhow::Result<Vec<(Duration, Option<String>)>> {
@@ -75,7 +75,7 @@ async fn killed(
     let ends = harm.iter().enumerate().map(|(index, fault)| async move {
         let process = shared.process(index)?;
         let ended = process.wait_exit(PATIENCE).await;
-        let took = Timestamp::now().duration_since(harmed(&process.log())?);
+        let took = Timestamp::now().duration_since(fault_time(&process.log())?);
         let took = Duration::try_from(took).unwrap_or_default();
         anyhow::Ok((took, judge(fault, ended.ok())))
     });
@@ -84,8 +84,8 @@ async fn killed(
     Ok(judged)
 }
 
-/// When the fault came, as the process announces it: how long it took to start does not count.
-fn harmed(log: &str) -> anyhow::Result<Timestamp> {
+/// Time of the fault, which the process announces: its start-up time does not count.
+fn fault_time(log: &str) -> anyhow::Result<Timestamp> {
     let mut lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let line = lines.find(|line| line["msg"] == "Injecting a fault into a task");
     let announced: Timestamp =
@@ -93,7 +93,7 @@ fn harmed(log: &str) -> anyhow::Result<Timestamp> {
     Ok(announced + DELAY)
 }
 
-/// What is wrong with an end, if anything; `None` for one that did not come.
+/// Failure of an exit, if any; `None` stands for a process that still runs.
 fn judge(fault: &str, ended: Option<ExitStatus>) -> Option<String> {
     match ended {
         None => Some(format!("{fault}: the process goes on")),

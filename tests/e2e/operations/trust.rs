@@ -1,5 +1,4 @@
-//! Whether all who must trust one CA do: what the Secret holds, what each `caBundle` carries, and which certificates
-//! the replicas serve, looked at together.
+//! Agreement on one CA: the Secret, each `caBundle`, and the certificates of the replicas, checked together.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,11 +22,11 @@ const CALL: Duration = Duration::from_secs(10);
 /// Entry of the Secret with the CA that signs.
 pub(super) const CA_ENTRY: &str = "ca.crt";
 
-/// What is to be trusted, at one moment.
+/// CA and bundles at one moment.
 pub(super) struct Trust {
-    /// The CA of the Secret, DER; `None` where there is none that can be read.
+    /// CA of the Secret, DER; `None` where it is missing or invalid.
     pub(super) ca: Option<Vec<u8>>,
-    /// PEM of each `caBundle`, by whose it is and the endpoint it is for; empty where there is none.
+    /// PEM of each `caBundle`, by its owner and endpoint; empty where it is missing.
     pub(super) bundles: BTreeMap<(String, &'static str), Vec<u8>>,
 }
 
@@ -62,8 +61,8 @@ impl Trust {
         Ok(Self { ca, bundles })
     }
 
-    /// Whether every `caBundle` holds the CA of the Secret, and nothing that is no certificate.
-    pub(super) fn agrees(&self) -> anyhow::Result<()> {
+    /// Checks that every `caBundle` contains the CA of the Secret, and only certificates.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
         let ca = self.ca.as_ref().context("the Secret holds no CA")?;
         ensure!(self.bundles.len() >= 4, "only {} webhooks", self.bundles.len());
         for ((name, _), bundle) in &self.bundles {
@@ -74,22 +73,26 @@ impl Trust {
         Ok(())
     }
 
-    /// Shakes hands with these replicas, by each bundle; how many handshakes, and those that failed.
-    pub(super) async fn shake(&self, replicas: &Replicas<'_>, indexes: &[usize]) -> (usize, Vec<String>) {
+    /// Runs TLS handshakes with these replicas for each bundle. Returns their number and the failures.
+    pub(super) async fn run_handshakes(
+        &self,
+        replicas: &Replicas<'_>,
+        indexes: &[usize],
+    ) -> (usize, Vec<String>) {
         let name = format!("{}.{}.svc", replicas.name(SERVICE), replicas.system());
         let mut failed = Vec::new();
-        // Most bundles are the same: one handshake for all of these.
+        // Most bundles are equal: one handshake for all of these.
         let mut different: BTreeMap<(&str, &[u8]), &str> = BTreeMap::new();
-        for ((whose, what), bundle) in &self.bundles {
-            different.insert((what, bundle), whose);
+        for ((owner, what), bundle) in &self.bundles {
+            different.insert((what, bundle), owner);
         }
-        for (&(what, bundle), whose) in &different {
+        for (&(what, bundle), owner) in &different {
             for &index in indexes {
-                let shaken = match replicas.port(index, what) {
+                let result = match replicas.port(index, what) {
                     Ok(port) => handshake(port, &name, bundle).await,
                     Err(error) => Err(error),
                 };
-                failed.extend(shaken.err().map(|error| format!("wva-{index} by {whose}: {error:#}")));
+                failed.extend(result.err().map(|error| format!("wva-{index} by {owner}: {error:#}")));
             }
         }
         (different.len() * indexes.len(), failed)
@@ -100,11 +103,11 @@ pub(super) fn secret_name(replicas: &Replicas<'_>) -> String {
     format!("{}-ca", replicas.name(SERVICE))
 }
 
-/// Whether Secret, bundles and certificates of these replicas fit together now.
-pub(super) async fn all_agree(replicas: &Replicas<'_>, indexes: &[usize]) -> anyhow::Result<Trust> {
+/// Checks that Secret, bundles and certificates of these replicas agree now.
+pub(super) async fn check_agreement(replicas: &Replicas<'_>, indexes: &[usize]) -> anyhow::Result<Trust> {
     let trust = Trust::read(replicas).await?;
-    trust.agrees()?;
-    let (_, failed) = trust.shake(replicas, indexes).await;
+    trust.check()?;
+    let (_, failed) = trust.run_handshakes(replicas, indexes).await;
     ensure!(failed.is_empty(), "{}", failed.join("; "));
     Ok(trust)
 }

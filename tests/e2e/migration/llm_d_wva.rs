@@ -1,5 +1,5 @@
-//! A fake of the original: its Deployment by the name of its image, whose pods never run, and a page of its series that
-//! Prometheus scrapes as it would scrape the original's.
+//! A fake of llm-d WVA: a Deployment with its image, whose pods never run, and a page of its series that Prometheus
+//! scrapes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,14 +18,14 @@ const NAME: &str = "original-controller-manager";
 type Page = Arc<Mutex<Option<BTreeMap<String, u32>>>>;
 
 /// A running fake.
-pub(crate) struct Original {
+pub(crate) struct LlmdWva {
     page: Page,
     namespace: String,
     server: tokio::task::JoinHandle<()>,
 }
 
-impl Original {
-    /// Publishes 1 for both variants.
+impl LlmdWva {
+    /// Starts it with a target of 1 for both variants.
     pub(crate) async fn start(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
         let container =
             json!({"name": "manager", "image": "ghcr.io/llm-d/llm-d-workload-variant-autoscaler:v0.8.0"});
@@ -37,15 +37,15 @@ impl Original {
         let page: Page = Arc::default();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let address: SocketAddr = listener.local_addr()?;
-        let (shown, of) = (page.clone(), namespace.to_owned());
-        let router = Router::new().route("/metrics", get(async move || text(&shown, &of)));
+        let (shared, of) = (page.clone(), namespace.to_owned());
+        let router = Router::new().route("/metrics", get(async move || render(&shared, &of)));
         let server = tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         let labels =
             [("namespace", NAMESPACE), ("pod", "original-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         testbed.scrape("original", &address.to_string(), "/metrics", &BTreeMap::from(labels))?;
-        let original = Self { page, namespace: namespace.to_owned(), server };
-        original.publish();
-        Ok(original)
+        let fake = Self { page, namespace: namespace.to_owned(), server };
+        fake.publish();
+        Ok(fake)
     }
 
     fn publish(&self) {
@@ -54,12 +54,12 @@ impl Original {
     }
 
     /// Publishes this target.
-    pub(crate) fn says(&self, variant: &str, replicas: u32) {
+    pub(crate) fn set_target(&self, variant: &str, replicas: u32) {
         let mut page = self.page.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(targets) = page.as_mut() {
             targets.insert(variant.to_owned(), replicas);
         }
-        println!("# the original says {replicas} of {}/{variant}", self.namespace);
+        println!("# llm-d WVA: target {replicas} for {}/{variant}", self.namespace);
     }
 
     /// `kubectl scale --replicas=0`.
@@ -77,7 +77,7 @@ impl Original {
     }
 }
 
-impl Drop for Original {
+impl Drop for LlmdWva {
     fn drop(&mut self) {
         self.server.abort();
     }
@@ -91,13 +91,13 @@ async fn scale(testbed: &Testbed, replicas: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The series as the original's releases wrote them.
-fn text(page: &Page, namespace: &str) -> String {
+/// Series as releases of llm-d WVA wrote them.
+fn render(page: &Page, namespace: &str) -> String {
     let page = page.lock().unwrap_or_else(PoisonError::into_inner);
     let mut text = String::new();
     for metric in ["wva_desired_replicas", "inferno_desired_replicas"] {
         for (variant, replicas) in page.iter().flatten() {
-            // A String never refuses to grow.
+            // Writing to a String never fails.
             let _ = writeln!(
                 text,
                 "{metric}{{accelerator_type=\"H100\",namespace=\"{namespace}\",variant_name=\"{variant}\"}} {replicas}"
