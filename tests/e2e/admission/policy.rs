@@ -330,7 +330,9 @@ async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let client = testbed.admin()?;
     let (stored, mut updates) = main_updates();
     updates.extend(respelled(&stored));
-    let copies = bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map").await?;
+    let copies =
+        bind(testbed, &ConfigurationOptions { namespace: UNSEEN, ..options(Some("maps")) }, "main-map")
+            .await?;
     testbed.kubectl_with(&["create", "-f", "-"], &move_to_unseen(&stored).to_string()).await?.success()?;
     let mut changed = stored.clone();
     changed["data"]["REST_CLIENT_TIMEOUT"] = json!("1s");
