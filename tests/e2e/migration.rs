@@ -37,7 +37,7 @@ async fn migrates_from_llm_d_wva_and_back() -> anyhow::Result<()> {
     migrate_objects(&session).await?;
     let install = run_side_by_side(&session, &llm_d_wva).await?;
     cut_over(&session, &llm_d_wva).await?;
-    doctor::broken_links_are_wait_for_broken_link(&session, &fleet).await?;
+    doctor::name_broken_links(&session, &fleet).await?;
     roll_back(&session, &llm_d_wva).await?;
     install.stop().await
 }

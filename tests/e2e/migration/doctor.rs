@@ -7,10 +7,7 @@ use wva_testbed::Fleet;
 use super::session::{Session, step};
 
 /// Each link is fixed again, and the chain works at the end.
-pub(crate) async fn broken_links_are_wait_for_broken_link(
-    session: &Session<'_>,
-    fleet: &Fleet,
-) -> anyhow::Result<()> {
+pub(crate) async fn name_broken_links(session: &Session<'_>, fleet: &Fleet) -> anyhow::Result<()> {
     step("Links are broken one by one");
     break_selector(session).await?;
     break_scrape(session, fleet).await?;
@@ -51,7 +48,7 @@ async fn break_selector(session: &Session<'_>) -> anyhow::Result<()> {
     wait_for_broken_link(
         session,
         "metric",
-        &["HPA llama-h100 gets no value", "variant_name=llama-b200; actual: llama-h100"],
+        &["HPA llama-h100 gets no value", "variant_name=llama-b200; here: llama-h100"],
     )
     .await?;
     session.kubectl(&[&hpa[..], &[&patch("llama-h100")]].concat()).await

@@ -25,7 +25,7 @@ pub(crate) async fn cold_install(testbed: &Testbed, wva: &Path, turns: u32) -> a
     for turn in 0..turns {
         if turn > 0 {
             replicas.kill_all();
-            replicas.anew().await?;
+            replicas.reset().await?;
         }
         let (began, since) = (Instant::now(), Timestamp::now());
         replicas.start_all(&BOTH).await?;

@@ -63,12 +63,12 @@ impl<'a> Replicas<'a> {
         let balancer = Balancer::start(PROPAGATION).await?;
         let (pods, running) = (Vec::new(), BTreeMap::new());
         let replicas = Self { testbed, options, namespace, account, balancer, pods, running };
-        replicas.anew().await?;
+        replicas.reset().await?;
         Ok(replicas)
     }
 
     /// Takes away what replicas left: CA, Lease, and the opening of the doors, which are applied again.
-    pub async fn anew(&self) -> anyhow::Result<()> {
+    pub async fn reset(&self) -> anyhow::Result<()> {
         let (webhooks, secret) = (self.name(WEBHOOKS), format!("{}-ca", self.name(SERVICE)));
         let mut doors = vec![
             format!("mutatingwebhookconfiguration/{webhooks}"),
