@@ -102,7 +102,7 @@ async fn denies_invalid_maps(testbed: &Testbed) -> anyhow::Result<()> {
 async fn denies_with_one_event(testbed: &Testbed) -> anyhow::Result<Ran> {
     let changed = map(&json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "20s"}), None);
     let refusal = send(testbed, &["apply"], &changed).await?;
-    assert_denied(&refusal, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] found \"20s\", before \"1m\""])?;
+    assert_denied(&refusal, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] changed from \"1m\" to \"20s\""])?;
     eventually("the event of the refusal", SOON, async || {
         let events = events(testbed, SYSTEM, DENIED_EVENT).await?;
         let [event] = events.as_slice() else { anyhow::bail!("{} events", events.len()) };

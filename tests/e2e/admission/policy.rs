@@ -1,4 +1,4 @@
-//! The ValidatingAdmissionPolicies as one more caller. Copies of them are bound to `kube-system`, which no webhook
+//! The `ValidatingAdmissionPolicies` as one more caller. Copies of them are bound to `kube-system`, which no webhook
 //! judges: they may deny only what the webhook denies, and must deny every code that they claim.
 
 use std::collections::BTreeSet;

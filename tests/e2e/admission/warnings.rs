@@ -142,7 +142,7 @@ async fn names_the_global_map_in_use() -> anyhow::Result<()> {
     };
     let first = "wva-model-scale-to-zero-config";
     testbed.kubectl_with(&["create", "-f", "-"], &map(first)).await?.success()?;
-    let warning = format!("[WVA-CM-053] metadata.name: not read here: {first} is");
+    let warning = format!("[WVA-CM-053] metadata.name: not read; wva reads {first}");
     let shadowed = eventually("the map to be seen", SOON, async || {
         let args = ["create", "--dry-run=server", "-f", "-"];
         let ran = testbed.kubectl_with(&args, &map("model-scale-to-zero-config")).await?;

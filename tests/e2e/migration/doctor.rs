@@ -48,7 +48,7 @@ async fn break_selector(session: &Session<'_>) -> anyhow::Result<()> {
     wait_for_broken_link(
         session,
         "metric",
-        &["HPA llama-h100 gets no value", "variant_name=llama-b200; here: llama-h100"],
+        &["HPA llama-h100 gets no value", "variant_name=llama-b200; actual: llama-h100"],
     )
     .await?;
     session.kubectl(&[&hpa[..], &[&patch("llama-h100")]].concat()).await

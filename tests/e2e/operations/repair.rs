@@ -1,4 +1,4 @@
-//! DamageRecord to the CA and the time to repair it: the Secret and each `caBundle`, in every way, while reviews arrive.
+//! `DamageRecord` to the CA and the time to repair it: the Secret and each `caBundle`, in every way, while reviews arrive.
 //! Reviews may fail only where kube-apiserver has no CA or a wrong one, and until the repair.
 
 use std::path::Path;

@@ -54,7 +54,9 @@ pub(super) async fn each_release_judges_its_own_variants(releases: &Releases) ->
     ensure!(answer.is_ok() && reviews == [0; 3], "{answer:?} {reviews:?}");
     for (install, own) in releases.all().into_iter().zip(["of-a", "of-b", "without-owner"]) {
         let log = install.process().log();
-        let denials = log.lines().filter(|line| line.contains("Refused a VariantAutoscaling"));
+        let denials = log
+            .lines()
+            .filter(|line| line.contains("Admission denied") && line.contains("VariantAutoscaling"));
         let names: BTreeSet<String> = denials
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .filter_map(|line| Some(line["name"].as_str()?.to_owned()))

@@ -55,7 +55,7 @@ pub(super) async fn a_release_judges_only_its_own_main_map(releases: &Releases) 
         ensure!(ran.ok && reviews == [0; 3], "{system}: {ran:?}");
         for other in systems.iter().filter(|other| *other != system) {
             let warning =
-                format!("[WVA-CM-053] metadata.namespace: not read here: {other}/{MAIN_MAP_NAME} is");
+                format!("[WVA-CM-053] metadata.namespace: not read; wva reads {other}/{MAIN_MAP_NAME}");
             ensure!(ran.stderr.contains(&warning), "{system}: {warning} is missing: {}", ran.stderr);
         }
         assert_eq!(ran.stderr.matches("WVA-CM-053").count(), 2, "{system}: {}", ran.stderr);

@@ -176,6 +176,13 @@ impl<'a> Model<'a> {
     /// A request waits, and a person scales the workload up: it stays up while it loads and while it serves.
     pub(super) async fn wake(&self) -> anyhow::Result<()> {
         let scale = ["scale", &self.scaler.workload(), "-n", &self.namespace, "--replicas=1"];
+        // A pod of a StatefulSet that is still terminating has the name of the next one, and would take the request.
+        eventually(&format!("the pods of {} to be gone", self.scaler.name()), DEADLINE, async || {
+            let pods = self.pods();
+            ensure!(pods.is_empty(), "{pods:?}");
+            Ok(())
+        })
+        .await?;
         self.fleet.send(REQUEST);
         self.cluster.testbed.kubectl(&scale).await?.success()?;
         let name = self.scaler.name();
