@@ -51,7 +51,7 @@ async fn explains_a_decision_and_replays_it_offline() -> anyhow::Result<()> {
     );
 
     let run = run_wva(&cluster.testbed, &["explain", "-n", &ns, "missing"], "").await?;
-    ensure!(run.code == 1 && run.stderr.contains("no such VariantAutoscaling"), "{run:?}");
+    ensure!(run.code == 1 && run.stderr.contains("does not manage that VariantAutoscaling"), "{run:?}");
 
     cycles_are_recorded_and_replayed(cluster).await?;
     snapshot_leads_to_the_same_decisions(cluster).await
