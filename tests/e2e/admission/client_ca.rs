@@ -125,7 +125,7 @@ async fn with_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
         ensure!(!ran.ok && ran.stderr.contains("[WVA-CM-001]"), "{ran:?}");
         // A repeated request creates no second event.
         let ran = testbed.kubectl(&patch).await?;
-        ensure!(ran.stderr.contains("found \"pool=silver\", before \"pool=gold\""), "{ran:?}");
+        ensure!(ran.stderr.contains("changed from \"pool=gold\" to \"pool=silver\""), "{ran:?}");
         Ok(())
     })
     .await?;

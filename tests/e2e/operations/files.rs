@@ -36,7 +36,7 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
 
     std::fs::write(folder.join("tls.crt"), "garbage")?;
     eventually("the garbage to be reported", SOON, async || {
-        ensure!(replicas.process(0)?.log().contains("cannot be used: put a certificate there"), "not yet");
+        ensure!(replicas.process(0)?.log().contains("Invalid certificate files"), "not yet");
         Ok(())
     })
     .await?;
