@@ -10,6 +10,7 @@ use crate::support::{dry_run_create, patch_status, repository_path, valid_spec, 
 #[tokio::test(flavor = "multi_thread")]
 async fn fills_in_defaults() -> anyhow::Result<()> {
     let client = shared().await?.testbed.admin()?;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     let spec = json!({"scaleTargetRef": {"name": "x"}, "modelID": "m"});
     let stored = dry_run_create(&client, "default", &variant("short", &spec)).await?;
     let stored = stored.map_err(|status| anyhow::anyhow!("refused: {}", status.message))?;
@@ -24,6 +25,7 @@ async fn fills_in_defaults() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn accepts_manifests_of_llm_d_wva() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     for namespace in ["llm-inference", "your-namespace", "llm-d-sim"] {
         testbed.kubectl(&["create", "namespace", namespace]).await?.success()?;
     }
@@ -48,6 +50,7 @@ async fn accepts_manifests_of_llm_d_wva() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("columns").await?;
     // Another instance owns it, so no controller writes its status.
     let mut object = variant("llama", &valid_spec("llama-8b"));
@@ -72,6 +75,7 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_appliers_share_defaulted_fields() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     let namespace = testbed.namespace("appliers").await?;
     let object = variant("shared", &valid_spec("llama"));
     let mut explicit = object.clone();

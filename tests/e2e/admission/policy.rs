@@ -219,6 +219,7 @@ fn print_summary(what: &str, count: usize, refused: usize, claimed: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn policy_agrees_with_webhook_on_variants() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     let client = testbed.admin()?;
     testbed.kubectl(&["label", "namespace", UNSEEN, &format!("{INSTANCE}=a")]).await?.success()?;
     let mut stored = Vec::new();
@@ -327,6 +328,7 @@ fn replace_map(map: &Value) -> anyhow::Result<http::Request<Vec<u8>>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn policy_agrees_with_webhook_on_the_main_map() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
+    let _open = super::WEBHOOKS_LOCK.read().await;
     let client = testbed.admin()?;
     let (stored, mut updates) = main_updates();
     updates.extend(respelled(&stored));

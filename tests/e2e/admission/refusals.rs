@@ -47,7 +47,7 @@ async fn kubectl_shows_every_violation_with_code_and_field() -> anyhow::Result<(
         let head = "The VariantAutoscaling \"bad\" is invalid: \n";
         ensure!(ran.stderr.contains(head), "{way:?} does not begin with {head:?}:\n{}", ran.stderr);
         for (code, field) in faults {
-            let fault = format!("\n* {field}: [{code}] found ");
+            let fault = format!("\n* {field}: [{code}] ");
             ensure!(ran.stderr.contains(&fault), "{way:?} does not report {fault:?}:\n{}", ran.stderr);
         }
     }
