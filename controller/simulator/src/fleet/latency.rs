@@ -54,6 +54,23 @@ impl Buckets {
     }
 }
 
+impl Buckets {
+    /// Observations above a bound, with those of the bucket that holds it in proportion.
+    fn above(&self, bound: f64) -> f64 {
+        let mut above = 0.0;
+        for (i, count) in self.counts.iter().enumerate() {
+            let lower = if i == 0 { 0.0 } else { self.bounds[i - 1] };
+            let share = match self.bounds.get(i) {
+                Some(upper) if bound >= *upper => 0.0,
+                Some(upper) if bound > lower => (upper - bound) / (upper - lower),
+                _ => 1.0,
+            };
+            above += share * real(*count);
+        }
+        above
+    }
+}
+
 /// Both histograms at one time.
 #[derive(Clone, Debug)]
 struct Histograms {
@@ -84,6 +101,15 @@ pub struct LatencyQuantiles {
     pub tpot: Option<f64>,
 }
 
+/// Requests since the beginning, by their first tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FirstTokens {
+    /// All whose latency was observed.
+    pub requests: f64,
+    /// Those of them later than an objective.
+    pub late: f64,
+}
+
 impl Default for Latencies {
     fn default() -> Self {
         let histograms = Histograms { ttft: Buckets::new(&TTFT_BOUNDS), tpot: Buckets::new(&TPOT_BOUNDS) };
@@ -107,6 +133,14 @@ impl Latencies {
             self.scrapes.pop_front();
         }
         self.scrapes.push_back(Scrape { at, histograms: self.histograms.clone() });
+    }
+
+    /// What the newest scrape shows against an objective in seconds.
+    #[must_use]
+    pub fn first_tokens(&self, objective: f64) -> FirstTokens {
+        let Some(newest) = self.scrapes.back() else { return FirstTokens::default() };
+        let ttft = &newest.histograms.ttft;
+        FirstTokens { requests: real(ttft.counts.iter().sum()), late: ttft.above(objective) }
     }
 
     /// The quantiles of the requests that ended between the first and the last scrape after a time.

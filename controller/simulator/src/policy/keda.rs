@@ -164,7 +164,7 @@ impl Proposes for Keda {
 
     fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
         let sum = |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|pod| of(&pod)).sum::<f64>();
-        let queued = || seen.queue().map_or(0.0, |(size, _)| real(size as u64));
+        let queued = || seen.queue().map_or(0.0, |queue| real(queue.requests as u64));
         let waiting = || queued() + sum(|pod| real(pod.newest().waiting as u64));
         let running = || sum(|pod| real((pod.newest().waiting + pod.newest().running) as u64));
         let object = &self.object;
