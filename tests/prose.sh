@@ -3,6 +3,7 @@
 #
 #   tests/prose.sh [PATH...]           what is found, as file:line
 #   tests/prose.sh --count [PATH...]   how much is found in each top folder
+# shellcheck disable=SC2016 # awk programs
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 count=
