@@ -129,7 +129,7 @@ impl CaTask {
         let name = &self.config.secret_name;
         match event {
             Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret)) => {
-                self.check_secret(&secret)
+                self.check_secret(&secret);
             }
             Ok(watcher::Event::Delete(_)) => {
                 tracing::warn!(secret = %name, "CA Secret deleted; restoring it");

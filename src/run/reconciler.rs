@@ -40,10 +40,10 @@ impl Process {
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let picker_config =
             PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
-        let watches = watched.facts.watches.clone();
+        let picker_watches = watched.facts.watches.clone();
         let (poller, pickers) = PickerPoller::new(
             self.clients.client.clone(),
-            watches,
+            picker_watches,
             watched.pools,
             reader.clone(),
             picker_config,

@@ -352,9 +352,9 @@ async fn ignores_outdated_events_of_the_watch() {
     set.next = Some(late.clone());
     after.data = Some(set.to_secret_data());
     task.check_secret(&after);
-    let published = String::from_utf8(bundle.borrow().to_vec()).unwrap();
-    assert!(published.contains(late.cert().pem()), "the new CA is trusted");
-    assert!(published.len() > trusted_before, "the removed CA stays trusted");
+    let bundle_text = String::from_utf8(bundle.borrow().to_vec()).unwrap();
+    assert!(bundle_text.contains(late.cert().pem()), "the new CA is trusted");
+    assert!(bundle_text.len() > trusted_before, "the removed CA stays trusted");
 }
 
 #[test]
