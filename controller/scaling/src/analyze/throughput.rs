@@ -10,6 +10,7 @@ mod peaks;
 mod prompts;
 mod proposals;
 mod queueing;
+mod queues;
 mod roles;
 mod trend;
 
@@ -21,14 +22,13 @@ use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
 use self::arrivals::{EngineInterval, STEP};
 use self::capacity::RequestShape;
-use self::engine_speed::{EngineSpeed, engine_speeds, engines_per_replica, replica_throughputs};
+use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_throughputs};
+use self::queues::{backlog_rate, waiting_requests, waiting_time};
 use self::roles::RoleIndices;
 use self::trend::ArrivalForecast;
 use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
-use crate::snapshot::{
-    Curve, Replica, Role, SchedulerQueue, SpeedEstimate, StepTimes, ThroughputMemory, Variant,
-};
+use crate::snapshot::{Curve, Replica, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
 use crate::units::{Amount, amount, count, finite, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
@@ -57,8 +57,6 @@ const CURVE_RETENTION: f64 = 86_400.0;
 /// A new leader does not shrink for this time, in seconds, or for `hold` if that is shorter: it does not know earlier
 /// peaks.
 const WATCH: f64 = 300.0;
-/// Waiting requests of a replica that are not a backlog.
-const NORMAL_QUEUE: f64 = 2.0;
 
 /// Need of the model and throughput of its variants. Rates are in requests per second.
 pub(super) struct ThroughputVerdict {
@@ -234,12 +232,6 @@ fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     }
 }
 
-/// Waiting requests of a replica in its newest scrape; without counters, the maximum of the last minute.
-fn waiting_requests(sample: &Sample) -> f64 {
-    let newest = sample.replica.work.iter().min_by_key(|w| w.age);
-    newest.map_or(sample.queue, |w| w.waiting.get())
-}
-
 /// Share of the counted replicas that satisfy the predicate, 0 to 1.
 fn share_of_replicas(model: &ModelView, predicate: impl Fn(&Sample) -> bool) -> f64 {
     let all = model.variants.iter().map(|v| v.counted.len()).sum();
@@ -295,8 +287,8 @@ fn whole_verdict(
     }
     let settings = &model.settings.throughput;
     let utilization = settings.planned_utilization();
-    let per_replica =
-        replica_throughputs(model, memory, curves, &engines, &learned, saturated, shape, utilization);
+    let known = LearnedEngines { memory, curves, engines: &engines, learned: &learned };
+    let per_replica = replica_throughputs(model, &known, saturated, shape, utilization);
     let backlog = backlog_rate(model, &engines, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
     let bursts = demand.burst_floor(stay(&engines[reference], shape));
@@ -365,43 +357,6 @@ fn all_have_counters(model: &ModelView) -> bool {
     let fresh = model.config.metrics_age.fresh;
     let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
     model.variants.iter().flat_map(|v| &v.counted).all(has_scrape)
-}
-
-/// Throughput that drains the queues within `drain` seconds, requests per second. The queue of a replica adds at most the
-/// throughput of one replica.
-fn backlog_rate(model: &ModelView, engines: &[EngineSpeed], per_replica: &[f64], drain: f64) -> f64 {
-    finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
-}
-
-/// Throughput that drains the queue of the endpoint picker within `drain` seconds, requests per second.
-fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
-    match model.model.scheduler_queue {
-        SchedulerQueue::Known(queue) => finite(queue.size.get() / drain),
-        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
-    }
-}
-
-/// Throughput that drains the queues of the replicas within `drain` seconds, requests per second.
-fn pod_backlog_rate(model: &ModelView, engines: &[EngineSpeed], per_replica: &[f64], drain: f64) -> f64 {
-    let mut sum = 0.0;
-    for ((view, engine), rate) in model.variants.iter().zip(engines).zip(per_replica) {
-        let work = engine.work / engines_per_replica(view);
-        let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
-        sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
-    }
-    finite(sum)
-}
-
-/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
-/// throughput `full` until then.
-fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
-    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
-    let at_picker = match model.model.scheduler_queue {
-        SchedulerQueue::Known(queue) => queue.size.get(),
-        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
-    };
-    let queue = at_pods + at_picker + (forecast.expected - full) * forecast.horizon;
-    finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
 }
 
 /// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to completions,

@@ -93,19 +93,29 @@ fn kv_tokens(view: &VariantView, args: &EngineArgs) -> Option<f64> {
     each.min_by(f64::total_cmp).or_else(|| args.kv_tokens())
 }
 
+/// The engines of a model, and what is learned of them.
+#[derive(Clone, Copy)]
+pub(super) struct LearnedEngines<'a> {
+    pub(super) memory: &'a ThroughputMemory,
+    /// Curve index of each variant.
+    pub(super) curves: &'a [usize],
+    /// Speed of the engine of each variant.
+    pub(super) engines: &'a [EngineSpeed],
+    /// Variants with a learned curve, the cheapest first.
+    pub(super) learned: &'a [usize],
+}
+
 /// Throughput of a replica of each variant, requests per second: `utilization * engines / work`, with the loosening of old
 /// curves. A variant without a learned curve is assumed proportional to its cost, relative to the cheapest variant of
 /// `learned`. While replicas are saturated, the observed throughput bounds the fitted one, but not below half of it.
 pub(super) fn replica_throughputs(
     model: &ModelView,
-    memory: &ThroughputMemory,
-    curves: &[usize],
-    engines: &[EngineSpeed],
-    learned: &[usize],
+    known: &LearnedEngines<'_>,
     saturated: bool,
     shape: RequestShape,
     utilization: f64,
 ) -> Vec<f64> {
+    let LearnedEngines { memory, curves, engines, learned } = *known;
     let fitted = |i: usize| {
         let loosening = learning::loosening(&memory.curves[curves[i]]);
         let engine = utilization * loosening / engines[i].work.max(f64::MIN_POSITIVE);

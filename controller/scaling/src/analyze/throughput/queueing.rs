@@ -8,7 +8,7 @@ use crate::units::finite;
 const LATE: f64 = 0.01;
 /// Share of the first token's objective that is left for waiting at least, however long the steps take.
 const LEAST_SLACK: f64 = 0.1;
-/// Share of a prefill pod's time to plan with where there is no objective to the first token.
+/// Share of a prefill pod's time to plan with, without an objective for the first token.
 const WITHOUT_OBJECTIVE: f64 = 0.7;
 /// Standard deviations of the number of running sequences for which there are places: 95 % of the time.
 const SPREAD: f64 = 1.65;

@@ -3,12 +3,14 @@
 
 use super::bursts::{self, Stay};
 use super::capacity::RequestShape;
-use super::engine_speed::{EngineSpeed, engine_speeds, engines_per_replica, replica_throughputs};
+use super::engine_speed::{
+    EngineSpeed, LearnedEngines, engine_speeds, engines_per_replica, replica_throughputs,
+};
 use super::queueing::{Part, slack};
+use super::queues::{pod_backlog_rate, queue_drain_rate};
 use super::{
     Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_pending, has_watched, is_saturated,
-    learning, peaks, pod_backlog_rate, queue_drain_rate, total_throughput, unlearned_verdict,
-    wants_warm_spare,
+    learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
 };
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
 use crate::snapshot::{Role, ThroughputMemory};
@@ -187,17 +189,12 @@ impl<'a> RoleView<'a> {
         // With this bound `most` needs exactly the engines of the part, whatever the rounding.
         let bound = if engines > 1.0 { 0.999 * most / (engines - 1.0) } else { f64::INFINITY };
         let per_engine = (part.rate(engines) / engines).min(bound);
-        let per_replica = replica_throughputs(
-            &self.view,
-            memory,
-            &self.curves,
-            &self.engines,
-            &self.learned,
-            // Generated tokens show the throughput of decode only.
-            self.is_saturated && self.role == Role::Decode,
-            demand.shape,
-            finite(per_engine * reference.work),
-        );
+        let known =
+            LearnedEngines { memory, curves: &self.curves, engines: &self.engines, learned: &self.learned };
+        // Generated tokens show the throughput of decode only.
+        let saturated = self.is_saturated && self.role == Role::Decode;
+        let utilization = finite(per_engine * reference.work);
+        let per_replica = replica_throughputs(&self.view, &known, saturated, demand.shape, utilization);
         let settings = &model.settings.throughput;
         let forecast = demand.forecast;
         let keeps_warm_spare =
