@@ -14,8 +14,10 @@ SEEDS   ?= 30
 vpath %.yaml tests/scenarios tests/scenarios/attacks
 SCENARIOS := $(wildcard tests/scenarios/*.yaml tests/scenarios/attacks/*.yaml)
 POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
+# The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
+TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate compare-decisions test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate bench-traces compare-decisions test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -79,9 +81,19 @@ bench-simulate: ## Simulate a week of 6 million requests on one core within its 
 bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), and write tables and plot of docs/policy.md and docs/simulate.md; an hour, with -j2 half
 	$(CARGO) build --release --bin wva
 	@$(MAKE) --no-print-directory $(POLICY_RESULTS)
-	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- $(RESULTS) docs
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- policies $(RESULTS) docs
 
 $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
+	@mkdir -p $(@D)
+	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
+	@mv $@.part $@
+
+bench-traces: ## Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/traffic.md; two minutes once it is built
+	$(CARGO) build --release --bin wva
+	@$(MAKE) --no-print-directory $(TRACE_RESULTS)
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- traffic $(RESULTS)/traces docs
+
+$(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wildcard tests/traces/*.gz) $(TARGET)/release/wva
 	@mkdir -p $(@D)
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
 	@mv $@.part $@

@@ -67,7 +67,7 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     // The throughput analyzer keeps learning while the percentage analyzer decides.
     let (result, learned) = throughput::analyze(model);
     let (verdict, fallback) = match result {
-        Ok(verdict) if !model.is_at_zero() => (Box::new(verdict) as Box<dyn Verdict>, None),
+        Ok(verdict) if !model.is_at_zero() => (verdict, None),
         Err(missing) if !model.is_at_zero() => (analyze_by_percentage(model), missing),
         _ => (Box::new(IdleVerdict) as Box<dyn Verdict>, None),
     };

@@ -154,6 +154,12 @@ pub enum Reason {
         #[serde(flatten)]
         flow: Box<Flow>,
     },
+    /// Bursts recur, and the current replicas would serve the next one late.
+    RecurringBursts {
+        /// Counted requests.
+        #[serde(flatten)]
+        flow: Box<Flow>,
+    },
     /// One spare replica is kept warm while arrivals rise steeply.
     WarmSpare {
         /// Counted requests.
@@ -259,6 +265,7 @@ impl Reason {
             | Self::TrendAhead { flow }
             | Self::Backlog { flow }
             | Self::WarmSpare { flow }
+            | Self::RecurringBursts { flow }
             | Self::HeldPeak { flow, .. }
             | Self::CapacityAboveNeed { flow }
             | Self::NotLearnt { flow } => Some(flow),

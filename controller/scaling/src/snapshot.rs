@@ -2,6 +2,7 @@
 //! file of `wva decide`. All times are ages, because the crate has no clock.
 
 mod config;
+mod lateness;
 mod mode;
 mod read;
 mod wake;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wva_crds::GoDuration;
 
 pub use config::{Config, Inventory, MetricsAge};
+pub use lateness::Lateness;
 pub use mode::{Mode, ModeError};
 pub use read::SnapshotError;
 pub use wake::WakeObstacle;
@@ -100,6 +102,9 @@ pub struct Model {
     /// Time since a pod of the model started. `None`: longer than the retention period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_pod_start: Option<GoDuration>,
+    /// First tokens against their objective. `None`: no objective, or no histogram.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness: Option<Lateness>,
     /// Variants. Each name is listed once.
     #[serde(default)]
     pub variants: Vec<Variant>,

@@ -1,5 +1,6 @@
-//! Writes the tables and the plot of docs/policy.md and docs/simulate.md from the results that `make bench-policies` has
-//! kept, so that nobody copies a figure by hand. A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+//! Writes the tables of pages from the results that make has kept, so that no figure is copied by hand: `policies` those
+//! of docs/policy.md and docs/simulate.md with the plot (`make bench-policies`), `traffic` that of docs/traffic.md
+//! (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
 
 #![expect(clippy::print_stdout, reason = "what was written is said")]
 
@@ -37,6 +38,24 @@ const BEFORE: [Column<'static>; 4] = [
     Column { policy: "fixed", title: "fixed" },
     Column { policy: "oracle", title: "oracle" },
 ];
+/// Recorded traffic, in the order of the page.
+const RECORDED: [&str; 6] =
+    ["azure-conv", "azure-code", "azure-code-relaxed", "mooncake-conv", "servegen-r1", "servegen-m-large"];
+/// What recorded traffic is measured under.
+const TRAFFIC: [Column<'static>; 12] = [
+    Column { policy: "percentage", title: "percentage" },
+    Column { policy: "token", title: "token" },
+    Column { policy: "throughput", title: "throughput" },
+    Column { policy: "throughput, objectives", title: "throughput, objectives" },
+    Column { policy: "throughput, objectives, 15 s", title: "throughput, objectives, 15 s" },
+    Column { policy: "llm-d WVA, 60 s", title: "llm-d WVA, 60 s" },
+    COLUMNS[3],
+    Column { policy: "KEDA llm-d queue", title: "KEDA queue" },
+    Column { policy: "KEDA llm-d token-aware", title: "KEDA token-aware" },
+    Column { policy: "KEDA llm-d slo-aware", title: "KEDA slo-aware" },
+    Column { policy: "fixed best", title: "fixed best" },
+    BEFORE[3],
+];
 const FIGURES: [(&str, &str, usize); 8] = [
     ("attainment", "in SLO %", 2),
     ("ttftP99", "TTFT p99 s", 2),
@@ -51,11 +70,25 @@ const FIGURES: [(&str, &str, usize); 8] = [
 const GOAL: f64 = 99.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args_os().skip(1).map(PathBuf::from);
-    let (Some(folder), Some(docs)) = (arguments.next(), arguments.next()) else {
-        return Err("give the folder of the results and that of the pages".into());
-    };
-    let (traces, attacks) = (read(&folder, &TRACES)?, read(&folder, &ATTACKS)?);
+    let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    match arguments.as_slice() {
+        [pages, results, docs] if pages == "policies" => policies(results, docs),
+        [pages, results, docs] if pages == "traffic" => traffic(results, docs),
+        _ => Err("give policies or traffic, the folder of the results and that of the pages".into()),
+    }
+}
+
+fn traffic(results: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
+    let recorded = read(results, &RECORDED, "make bench-traces")?;
+    let recorded = Vec::from_iter(&recorded);
+    let table = attainment(&recorded, &TRAFFIC);
+    println!("{table}");
+    write(&docs.join("traffic.md"), &BTreeMap::from([("traffic", seeds(&recorded) + &table)]))
+}
+
+fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
+    let read = |names| read(folder, names, "make bench-policies");
+    let (traces, attacks) = (read(&TRACES)?, read(&ATTACKS)?);
     let (traces, attacks) = (Vec::from_iter(&traces), Vec::from_iter(&attacks));
     let all = [traces.clone(), attacks.clone()].concat();
     let page = BTreeMap::from([
@@ -76,11 +109,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn read(folder: &Path, names: &[&str]) -> Result<Vec<Scenario>, Box<dyn Error>> {
+fn read(folder: &Path, names: &[&str], maker: &str) -> Result<Vec<Scenario>, Box<dyn Error>> {
     let mut scenarios = Vec::new();
     for name in names {
         let file = folder.join(name).with_extension("json");
-        let failed = |e: &dyn Error| format!("{}: {e}: `make bench-policies` makes it", file.display());
+        let failed = |e: &dyn Error| format!("{}: {e}: `{maker}` makes it", file.display());
         let text = fs::read_to_string(&file).map_err(|e| failed(&e))?;
         let results: Results = serde_json::from_str(&text).map_err(|e| failed(&e))?;
         scenarios.extend(results.scenarios);

@@ -4,6 +4,7 @@
 
 pub(crate) mod batch;
 pub mod engine;
+pub mod latency;
 pub mod replica;
 mod route;
 pub mod server;
@@ -18,6 +19,7 @@ use rand_distr::{Distribution, StandardUniform};
 use rand_pcg::Pcg64Mcg;
 
 use self::engine::Engine;
+use self::latency::Latencies;
 use self::replica::{Phase, Replica};
 use self::server::{Finished, Request, Server};
 use self::variant::{Front, Role, ScrapeFaults, SlowStart, Stock, Variant};
@@ -66,6 +68,7 @@ pub struct Fleet {
     queue: VecDeque<Request>,
     /// Requests whose prompts are computed, and which wait for a replica that generates.
     handed: VecDeque<Request>,
+    latencies: Latencies,
     turn: usize,
     serial: u64,
     random: Pcg64Mcg,
@@ -87,6 +90,7 @@ impl Fleet {
             next: Vec::new(),
             queue: VecDeque::new(),
             handed: VecDeque::new(),
+            latencies: Latencies::default(),
             turn: 0,
             serial: 0,
             random: stream(seed, Stream::Replicas),
@@ -156,6 +160,12 @@ impl Fleet {
         self.front.flow_control.is_some()
     }
 
+    /// Latencies of its requests, as scraped.
+    #[must_use]
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
     /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: there is no limit.
     #[must_use]
     pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<GpuStock> {
@@ -198,8 +208,9 @@ impl Fleet {
         }
     }
 
-    /// Notes what a scrape of every ready replica shows, as far as it is not lost.
+    /// Notes what a scrape of the picker and of every ready replica shows, as far as the latter is not lost.
     pub fn scrape(&mut self, now: f64) {
+        self.latencies.scrape(now);
         let ScrapeFaults { lost, late } = self.front.scrapes;
         for replica in self.replicas.iter_mut().filter(|r| r.is_ready()) {
             let (luck, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
@@ -302,6 +313,7 @@ impl Fleet {
             let computed = events.finished.served.drain(before..).map(|served| served.request);
             self.handed.extend(computed);
         }
+        events.finished.served[before..].iter().for_each(|served| self.latencies.observe(served));
     }
 
     /// Its container dies and starts anew on the same node.

@@ -4,7 +4,9 @@
 mod activity;
 pub mod autoscaler;
 pub mod fixed;
+pub mod hindsight;
 pub mod hpa;
+pub mod keda;
 pub mod oracle;
 pub mod original;
 mod seen;

@@ -57,7 +57,8 @@ fn rows(section: &Section) -> Vec<Vec<String>> {
     header.extend(with_ratio.then(|| RATIO.to_owned()));
     let mut rows = vec![header];
     for study in &section.studies {
-        let mut row = vec![study.policy.clone()];
+        let size = study.best_size.map(|size| format!(", {size}"));
+        let mut row = vec![study.policy.clone() + &size.unwrap_or_default()];
         row.extend(FIGURES.iter().enumerate().map(|(i, f)| cell(study.mean(i), f.digits)));
         row.extend(study.ratio().map(|ratio| cell(ratio, 2)));
         rows.push(row);
@@ -97,6 +98,9 @@ pub fn json(sections: &[Section]) -> Value {
         let figures = FIGURES.iter().enumerate().map(|(i, f)| (f.key.to_owned(), mean(study.mean(i))));
         let mut object = Map::from_iter([("name".to_owned(), Value::from(study.policy.clone()))]);
         object.insert("figures".to_owned(), Value::Object(figures.collect()));
+        if let Some(size) = study.best_size {
+            object.insert("bestSize".to_owned(), size.into());
+        }
         if let Some(ratio) = study.ratio() {
             object.insert("costByOracle".to_owned(), mean(ratio));
         }

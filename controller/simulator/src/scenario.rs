@@ -21,6 +21,7 @@ use crate::fleet::variant::Role;
 use crate::policy::Policy;
 use crate::policy::autoscaler::Hpas;
 use crate::policy::fixed::Schedule;
+use crate::policy::keda::Keda;
 use crate::policy::original::Original;
 use crate::policy::wva::Wva;
 use crate::run::Setting;
@@ -157,11 +158,12 @@ impl Spec {
                 policy.hpa.is_some(),
                 policy.keda.is_some(),
                 policy.fixed.is_some(),
+                policy.fixed_best.is_some(),
                 policy.oracle.is_some(),
             ];
             if kinds.iter().filter(|k| **k).count() != 1 {
                 let problem = format!(
-                    "{:?} has to be of one kind: give one of wva, original, hpa, keda, fixed and oracle",
+                    "{:?} has to be of one kind: give one of wva, original, hpa, keda, fixed, fixedBest and oracle",
                     policy.name
                 );
                 return Err(ScenarioError::new(format!("policies[{i}]"), problem));
@@ -171,6 +173,18 @@ impl Spec {
             if let Some((name, _)) = unknown {
                 let problem = format!("no variant is called {name:?}: name one of `variants`");
                 return Err(ScenarioError::new(format!("policies[{i}].fixed"), problem));
+            }
+            if policy.keda.as_ref().is_some_and(|object| object.resolve().is_none()) {
+                let problem =
+                    "found no trigger: give one at least of like, waiting, running, prefill, kv and latency";
+                return Err(ScenarioError::new(format!("policies[{i}].keda"), problem));
+            }
+            if policy.fixed_best.is_some() && self.variants.len() != 1 {
+                let problem = format!(
+                    "found {} variants: the best size in hindsight is known of one; use fixed",
+                    self.variants.len()
+                );
+                return Err(ScenarioError::new(format!("policies[{i}].fixedBest"), problem));
             }
         }
         Ok(())
@@ -202,8 +216,8 @@ fn unique<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(),
 }
 
 impl spec::Policy {
-    /// The policy, ready for a run. `None` for the oracle, whose plan is made of the requests
-    /// ([`crate::policy::oracle::plan`]).
+    /// The policy, ready for a run. `None` for those that are made of the requests: the oracle
+    /// ([`crate::policy::oracle::plan`]) and the best fixed size ([`crate::policy::hindsight::best_size`]).
     #[must_use]
     pub fn build(&self, setting: &Setting) -> Option<Box<dyn Policy>> {
         let variants = &setting.variants;
@@ -216,8 +230,8 @@ impl spec::Policy {
         if let Some(metrics) = &self.hpa {
             return Some(Box::new(Hpas::new(metrics.clone(), variants)));
         }
-        if let Some(threshold) = &self.keda {
-            return Some(Box::new(Hpas::new(threshold.clone(), variants)));
+        if let Some(object) = &self.keda {
+            return Some(Box::new(Hpas::new(Keda::new(object, setting.objectives), variants)));
         }
         let fixed = self.fixed.as_ref()?;
         let replicas = variants.iter().map(|v| fixed.get(&v.name).copied().unwrap_or(0));

@@ -3,16 +3,18 @@
 use rand_distr::{Distribution, StandardUniform};
 
 use crate::measure::{FIGURES, Figures, Tally};
-use crate::policy::oracle;
+use crate::policy::{hindsight, oracle};
 use crate::random::{Stream, stream};
 use crate::run::run;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, spec};
 
 /// A policy's runs.
 #[derive(Clone, Debug)]
 pub struct Study {
     /// Its name.
     pub policy: String,
+    /// The replicas of a fleet whose size was chosen in hindsight.
+    pub best_size: Option<u32>,
     /// The figures of each seed.
     pub figures: Vec<Figures>,
     /// Cost by that of the clairvoyant plan, for each seed; empty where the scenario has none.
@@ -43,26 +45,42 @@ pub fn study(scenario: &Scenario, seeds: u64, mut progress: impl FnMut(&str, u64
     for policy in &scenario.policies {
         let mut figures = Vec::new();
         let mut first = None;
+        progress(&policy.name, 1, done / total);
+        // One size for all seeds: a fleet is not bought again for each.
+        let best_size = policy.fixed_best.map(|_| hindsight::best_size(&scenario.setting, 1));
         for seed in 1..=seeds {
             progress(&policy.name, seed, done / total);
-            let tally = match policy.build(&scenario.setting) {
-                Some(mut built) => run(&scenario.setting, &mut *built, seed, |share| {
-                    progress(&policy.name, seed, (done + share) / total);
-                }),
-                None => oracle::plan(&scenario.setting, seed).1,
-            };
+            let tally = one_run(scenario, policy, best_size, seed, |share| {
+                progress(&policy.name, seed, (done + share) / total);
+            });
             figures.push(tally.figures(&steps));
             first.get_or_insert(tally);
             done += 1.0;
         }
         let first = first.unwrap_or_else(|| Tally::new(scenario.setting.objectives));
-        studies.push(Study { policy: policy.name.clone(), figures, ratios: Vec::new(), first });
+        let policy = policy.name.clone();
+        studies.push(Study { policy, best_size, figures, ratios: Vec::new(), first });
     }
     compare(scenario, &mut studies);
     studies
 }
 
-/// Costs by those of the clairvoyant plan.
+fn one_run(
+    scenario: &Scenario,
+    policy: &spec::Policy,
+    best_size: Option<u32>,
+    seed: u64,
+    progress: impl FnMut(f64),
+) -> Tally {
+    let setting = &scenario.setting;
+    match (policy.build(setting), best_size) {
+        (Some(mut built), _) => run(setting, &mut *built, seed, progress),
+        (None, Some(size)) => hindsight::run_fixed(setting, size, seed),
+        (None, None) => oracle::plan(setting, seed).1,
+    }
+}
+
+/// Costs by those of the oracle.
 fn compare(scenario: &Scenario, studies: &mut [Study]) {
     let Some(oracle) = scenario.policies.iter().position(|p| p.oracle.is_some()) else { return };
     let Some(cost) = FIGURES.iter().position(|f| f.key == "cost") else { return };

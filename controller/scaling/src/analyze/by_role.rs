@@ -8,10 +8,10 @@ use crate::limit::Ledger;
 use crate::view::{Draft, ModelView};
 
 /// Verdict on one role.
-struct RoleVerdict {
+pub(super) struct RoleVerdict {
     /// Indices of its variants in the view of the model.
-    variants: Vec<usize>,
-    verdict: Box<dyn Verdict>,
+    pub(super) variants: Vec<usize>,
+    pub(super) verdict: Box<dyn Verdict>,
 }
 
 /// Verdicts on all roles of a model.
@@ -31,6 +31,12 @@ pub(super) fn analyze(
         RoleVerdict { variants, verdict }
     };
     RoleVerdicts(roles.into_values().map(verdict).collect())
+}
+
+impl RoleVerdicts {
+    pub(super) fn new(roles: impl Into<Vec<RoleVerdict>>) -> Self {
+        Self(roles.into())
+    }
 }
 
 impl Verdict for RoleVerdicts {

@@ -2,11 +2,16 @@
 //! the arrival rate needs, before queues and KV caches fill. Its memory is a part of the snapshot and of the outcome.
 
 mod arrivals;
+mod bursts;
 mod capacity;
 mod engine_speed;
 mod learning;
 mod peaks;
+mod prompts;
 mod proposals;
+mod queueing;
+mod queues;
+mod roles;
 mod trend;
 
 #[cfg(test)]
@@ -17,10 +22,13 @@ use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
 use self::arrivals::{EngineInterval, STEP};
 use self::capacity::RequestShape;
-use self::engine_speed::{EngineSpeed, engine_speeds, engines_per_replica, replica_throughputs};
+use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_throughputs};
+use self::queues::{backlog_rate, waiting_requests, waiting_time};
+use self::roles::RoleIndices;
 use self::trend::ArrivalForecast;
+use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
-use crate::snapshot::{Curve, Replica, SchedulerQueue, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
+use crate::snapshot::{Curve, Replica, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
 use crate::units::{Amount, amount, count, finite, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
@@ -46,8 +54,9 @@ const MAX_UNLEARNED_GROWTH: f64 = 4.0;
 /// Time for which the curve of hardware or arguments that no variant has is kept, seconds: a rollback within a day
 /// finds it again.
 const CURVE_RETENTION: f64 = 86_400.0;
-/// Waiting requests of a replica that are not a backlog.
-const NORMAL_QUEUE: f64 = 2.0;
+/// A new leader does not shrink for this time, in seconds, or for `hold` if that is shorter: it does not know earlier
+/// peaks.
+const WATCH: f64 = 300.0;
 
 /// Need of the model and throughput of its variants. Rates are in requests per second.
 pub(super) struct ThroughputVerdict {
@@ -62,6 +71,8 @@ pub(super) struct ThroughputVerdict {
     engines: Vec<EngineSpeed>,
     /// Throughput to drain the queues.
     backlog: f64,
+    /// Throughput that is kept because bursts recur. 0: none do.
+    bursts: f64,
     /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
     waiting_time: f64,
     /// Objective of the time to first token, milliseconds.
@@ -75,11 +86,23 @@ pub(super) struct ThroughputVerdict {
     is_learned: bool,
 }
 
+/// What a model has to serve.
+struct Demand {
+    forecast: ArrivalForecast,
+    shape: RequestShape,
+    /// Longest cold start of its variants, seconds.
+    cold_start: f64,
+    /// Arrivals in each step, oldest first.
+    per_step: Vec<f64>,
+    /// Whether recurring bursts count.
+    bursts_count: bool,
+}
+
 /// Analyzes a model and updates its memory.
 ///
 /// # Errors
 /// `SignalsMissing` if the percentage analyzer can decide instead, `None` if no analyzer can.
-pub(super) fn analyze(model: &ModelView) -> (Result<ThroughputVerdict, Option<Reason>>, ThroughputMemory) {
+pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Reason>>, ThroughputMemory) {
     let mut memory = model.learned.cloned().unwrap_or_else(|| ThroughputMemory {
         model_id: model.model.model_id.clone(),
         namespace: model.model.namespace.clone(),
@@ -88,32 +111,54 @@ pub(super) fn analyze(model: &ModelView) -> (Result<ThroughputVerdict, Option<Re
     let (passed, intervals) = arrivals::update(model, &mut memory);
     let curves = update_curves(model, &mut memory, &intervals, passed);
     update_request_lengths(model, &mut memory);
-    let is_saturated =
-        |s: &Sample| waiting_requests(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
-    let saturated = share_of_replicas(model, is_saturated) > SATURATED_SHARE;
-    memory.saturated = match (saturated, memory.saturated) {
+    let roles = RoleIndices::new(model);
+    let (saturated, decode_saturated) = match &roles {
+        Some(roles) => {
+            (is_saturated(&model.subset(&roles.prefill)), is_saturated(&model.subset(&roles.decode)))
+        }
+        None => (is_saturated(model), false),
+    };
+    let steps = whole(passed / STEP);
+    memory.saturated = saturated_steps(saturated, memory.saturated, steps);
+    memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
+    let verdict = check_signals(model, &memory, roles.as_ref())
+        .and_then(|()| build_verdict(model, &mut memory, &curves, saturated, roles).ok_or(None));
+    (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
+}
+
+/// True if most replicas are saturated.
+fn is_saturated(model: &ModelView) -> bool {
+    let is_full = |s: &Sample| waiting_requests(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
+    share_of_replicas(model, is_full) > SATURATED_SHARE
+}
+
+/// Consecutive saturated steps, `passed` steps after `before`.
+fn saturated_steps(is_saturated: bool, before: u32, passed: u32) -> u32 {
+    match (is_saturated, before) {
         (false, _) => 0,
         // The saturation began at an unknown moment of the last step.
         (true, 0) => 1,
-        (true, before) => before.saturating_add(whole(passed / STEP)),
-    };
-    let verdict = check_signals(model, &memory)
-        .and_then(|()| build_verdict(model, &mut memory, &curves, saturated).ok_or(None));
-    (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
+        (true, before) => before.saturating_add(passed),
+    }
 }
 
 /// Checks that the analyzer has its signals.
 ///
 /// # Errors
 /// The missing signal, or `None` if no replica reports.
-fn check_signals(model: &ModelView, memory: &ThroughputMemory) -> Result<(), Option<MissingSignal>> {
+fn check_signals(
+    model: &ModelView,
+    memory: &ThroughputMemory,
+    roles: Option<&RoleIndices>,
+) -> Result<(), Option<MissingSignal>> {
     if model.variants.iter().all(|v| v.counted.is_empty()) {
         return Err(None);
     }
-    if model.variants.iter().any(|v| v.variant.role.is_some()) {
+    if roles.is_none() && model.variants.iter().any(|v| v.variant.role.is_some()) {
         return Err(Some(MissingSignal::WholeRequests));
     }
-    if memory.arrivals.is_empty() || !has_counters(model) {
+    let all_roles_report = roles.is_none_or(|roles| roles.all_report(model));
+    if memory.arrivals.is_empty() || !has_counters(model) || !all_roles_report {
         return Err(Some(MissingSignal::Counters));
     }
     let has_lengths = memory.output.is_some_and(|output| output.get() > 0.0);
@@ -123,11 +168,12 @@ fn check_signals(model: &ModelView, memory: &ThroughputMemory) -> Result<(), Opt
 /// True if the fallback must not scale down: a new leader does not know earlier peaks, and lost counters may come back
 /// while the memory has their pods.
 pub(super) fn blocks_fallback_scale_down(model: &ModelView, learned: &ThroughputMemory) -> bool {
-    if has_counters(model) {
-        learned.watched < model.settings.throughput.hold
-    } else {
-        !learned.pods.is_empty()
-    }
+    if has_counters(model) { !has_watched(model, learned) } else { !learned.pods.is_empty() }
+}
+
+/// True if arrivals have been counted for long enough to scale down.
+fn has_watched(model: &ModelView, memory: &ThroughputMemory) -> bool {
+    seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(WATCH)
 }
 
 /// Updates the curves with the work of the replicas. Returns the curve index of each variant.
@@ -137,7 +183,7 @@ fn update_curves(
     intervals: &[EngineInterval],
     passed: f64,
 ) -> Vec<usize> {
-    let matches = |c: &Curve, v: &VariantView| learning::matches(c, v.accelerator(), &v.variant.engine_args);
+    let matches = |c: &Curve, v: &VariantView| is_curve_of(c, v.variant);
     memory
         .curves
         .retain(|c| seconds(c.quiet) <= CURVE_RETENTION || model.variants.iter().any(|v| matches(c, v)));
@@ -146,7 +192,7 @@ fn update_curves(
         let curve = memory.curves.iter().position(|c| matches(c, view)).unwrap_or_else(|| {
             let variant = view.variant;
             let new = learning::new_curve(view.accelerator(), &variant.engine_args, variant.speed_estimate);
-            memory.curves.push(new);
+            memory.curves.push(Curve { role: variant.role, ..new });
             memory.curves.len() - 1
         });
         of_variant.push(curve);
@@ -157,10 +203,15 @@ fn update_curves(
     of_variant
 }
 
+/// True if a curve belongs to the accelerator, the arguments and the role of a variant.
+fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
+    let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
+    curve.role == variant.role && learning::matches(curve, accelerator, &variant.engine_args)
+}
+
 /// Learned step times of a variant. `None`: too few samples.
 pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> Option<SpeedEstimate> {
-    let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
-    let matches = |c: &&Curve| learning::matches(c, accelerator, &variant.engine_args);
+    let matches = |c: &&Curve| is_curve_of(c, variant);
     let curve = learned.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
     let [a, b, c] = learning::fitted_times(curve).to_array().map(amount);
     Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
@@ -168,7 +219,9 @@ pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> O
 
 /// Updates the mean request lengths, if replicas report both.
 fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
-    let samples = || model.variants.iter().flat_map(|v| &v.counted).map(|s| s.replica);
+    // A prefill pod generates one token of each request.
+    let variants = || model.variants.iter().filter(|v| v.variant.role != Some(Role::Prefill));
+    let samples = || variants().flat_map(|v| &v.counted).map(|s| s.replica);
     let mean = |length: fn(&Replica) -> Option<Amount>| {
         let reported = || samples().filter_map(length).map(f64::from);
         let n = reported().count();
@@ -177,12 +230,6 @@ fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     if let (Some(input), Some(output)) = (mean(|r| r.mean_input), mean(|r| r.mean_output)) {
         (memory.input, memory.output) = (Some(input), Some(output));
     }
-}
-
-/// Waiting requests of a replica in its newest scrape; without counters, the maximum of the last minute.
-fn waiting_requests(sample: &Sample) -> f64 {
-    let newest = sample.replica.work.iter().min_by_key(|w| w.age);
-    newest.map_or(sample.queue, |w| w.waiting.get())
 }
 
 /// Share of the counted replicas that satisfy the predicate, 0 to 1.
@@ -203,46 +250,80 @@ fn build_verdict(
     memory: &mut ThroughputMemory,
     curves: &[usize],
     saturated: bool,
-) -> Option<ThroughputVerdict> {
-    let start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
-    let forecast = trend::forecast_arrivals(&arrivals::per_step(memory), start + REACTION)?;
+    roles: Option<RoleIndices>,
+) -> Option<Box<dyn Verdict>> {
+    let cold_start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
+    let per_step = arrivals::per_step(memory);
+    let forecast = trend::forecast_arrivals(&per_step, cold_start + REACTION)?;
     let shape = RequestShape {
         input: memory.input.map_or(0.0, f64::from),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
     };
+    memory.bursts_count = bursts::count_now(model.model.lateness, memory.bursts_count);
+    let demand = Demand { forecast, shape, cold_start, per_step, bursts_count: memory.bursts_count };
+    Some(match roles {
+        Some(roles) => Box::new(roles::build_verdicts(model, memory, curves, roles, &demand)),
+        None => Box::new(whole_verdict(model, memory, curves, saturated, &demand)?),
+    })
+}
+
+/// Verdict on a model whose pods serve whole requests. `None`: the model has no variant.
+fn whole_verdict(
+    model: &ModelView,
+    memory: &mut ThroughputMemory,
+    curves: &[usize],
+    saturated: bool,
+    demand: &Demand,
+) -> Option<ThroughputVerdict> {
+    let Demand { forecast, shape, .. } = *demand;
     let engines = engine_speeds(model, memory, curves, shape);
     let reference = *model.by_cost().first()?;
     let has_replicas = |i: &usize| model.variants[*i].current > 0;
     let is_learned = |i: &usize| learning::is_learned(&memory.curves[curves[*i]]);
     let learned: Vec<usize> = model.by_cost().into_iter().filter(is_learned).collect();
     if !learned.iter().any(has_replicas) {
-        return Some(unlearned_verdict(model, memory, forecast, engines));
+        let is_overloaded = memory.saturated >= SATURATED_STEPS;
+        return Some(unlearned_verdict(model, memory, forecast, engines, is_overloaded));
     }
-    let per_replica = replica_throughputs(model, memory, curves, &engines, &learned, saturated, shape);
     let settings = &model.settings.throughput;
+    let utilization = settings.planned_utilization();
+    let known = LearnedEngines { memory, curves, engines: &engines, learned: &learned };
+    let per_replica = replica_throughputs(model, &known, saturated, shape, utilization);
     let backlog = backlog_rate(model, &engines, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
-    let peak = peaks::record(memory, finite(forecast.expected / unit), seconds(settings.hold));
+    let bursts = demand.burst_floor(stay(&engines[reference], shape));
+    let expected = forecast.expected.max(bursts);
+    let peak = peaks::record(memory, finite(expected / unit), seconds(settings.hold));
     // Scale-down needs a full hold time of history, counters of every replica, and replicas that are not saturated.
-    let may_shrink = memory.watched >= settings.hold && all_have_counters(model) && !saturated;
-    let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, start);
+    let may_shrink = has_watched(model, memory) && all_have_counters(model) && !saturated;
+    let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
     let supply = total_throughput(model, &per_replica);
     Some(ThroughputVerdict {
         supply,
-        waiting_time: waiting_time(model, forecast, supply / settings.planned_utilization()),
+        waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
-        demand: finite(forecast.expected + backlog.min(forecast.expected) + warm_spare),
+        demand: finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
         warm_spare,
         // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
         held: may_shrink.then(|| finite((peak * unit).max(forecast.expected + backlog))),
         is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
         is_learned: true,
         backlog: backlog.min(forecast.expected),
+        bursts,
         forecast,
         per_replica,
         engines,
     })
+}
+
+/// How a request occupies an engine.
+fn stay(engine: &EngineSpeed, shape: RequestShape) -> bursts::Stay {
+    let prompt_share = shape.input * engine.times.c / engine.work.max(f64::MIN_POSITIVE);
+    bursts::Stay {
+        decode_seconds: finite(shape.output * engine.token_gap),
+        prompt_share: prompt_share.clamp(0.0, 1.0),
+    }
 }
 
 fn has_pending(model: &ModelView) -> bool {
@@ -278,33 +359,6 @@ fn all_have_counters(model: &ModelView) -> bool {
     model.variants.iter().flat_map(|v| &v.counted).all(has_scrape)
 }
 
-/// Throughput that drains the queues within `drain` seconds, requests per second. The queue of a replica adds at most the
-/// throughput of one replica.
-fn backlog_rate(model: &ModelView, engines: &[EngineSpeed], per_replica: &[f64], drain: f64) -> f64 {
-    let mut sum = 0.0;
-    for ((view, engine), rate) in model.variants.iter().zip(engines).zip(per_replica) {
-        let work = engine.work / engines_per_replica(view);
-        let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
-        sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
-    }
-    if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
-        sum += queue.size.get() / drain;
-    }
-    finite(sum)
-}
-
-/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
-/// throughput `full` until then.
-fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
-    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
-    let at_picker = match model.model.scheduler_queue {
-        SchedulerQueue::Known(queue) => queue.size.get(),
-        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
-    };
-    let queue = at_pods + at_picker + (forecast.expected - full) * forecast.horizon;
-    finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
-}
-
 /// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to completions,
 /// or by half if nothing completes. Rates are in replicas instead of requests per second.
 fn unlearned_verdict(
@@ -312,6 +366,7 @@ fn unlearned_verdict(
     memory: &ThroughputMemory,
     forecast: ArrivalForecast,
     engines: Vec<EngineSpeed>,
+    is_overloaded: bool,
 ) -> ThroughputVerdict {
     let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
     let hot = share_of_replicas(model, is_hot) > 0.5;
@@ -329,11 +384,12 @@ fn unlearned_verdict(
         per_replica,
         engines,
         backlog: 0.0,
+        bursts: 0.0,
         waiting_time: 0.0,
         ttft_slo: None,
         warm_spare: 0.0,
         held: None,
-        is_overloaded: hot && memory.saturated >= SATURATED_STEPS && !has_pending(model),
+        is_overloaded: hot && is_overloaded && !has_pending(model),
         is_learned: false,
     }
 }

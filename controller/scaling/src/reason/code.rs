@@ -27,6 +27,7 @@ impl Reason {
             Self::TrendAhead { .. } => "TrendAhead",
             Self::Backlog { .. } => "Backlog",
             Self::WarmSpare { .. } => "WarmSpare",
+            Self::RecurringBursts { .. } => "RecurringBursts",
             Self::HeldPeak { .. } => "HeldPeak",
             Self::NotLearnt { .. } => "NotLearnt",
             Self::SignalsMissing { .. } => "SignalsMissing",

@@ -43,6 +43,14 @@ pub struct Flow {
     pub need: f64,
     /// Replicas needed to drain the queue.
     pub backlog: f64,
+    /// Replicas needed for bursts that recur. 0: none do.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub bursts: f64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl fmt::Display for Flow {
@@ -62,6 +70,9 @@ impl fmt::Display for Flow {
         )?;
         if self.backlog > 0.0 {
             write!(f, " + {} for the backlog", short(self.backlog))?;
+        }
+        if self.bursts > self.need {
+            write!(f, ", {} for recurring bursts", short(self.bursts))?;
         }
         let Some(objective) = self.ttft_slo_ms else { return Ok(()) };
         write!(

@@ -43,6 +43,7 @@ impl Reason {
             Self::ArrivalsAboveCapacity { .. } => "arrival rate exceeds capacity",
             Self::TrendAhead { .. } => "forecast arrival rate exceeds capacity",
             Self::Backlog { .. } => "more replicas needed to drain the queue",
+            Self::RecurringBursts { .. } => "bursts recur, and the next one would be served late",
             Self::WarmSpare { .. } => "one spare replica kept warm while arrivals rise",
             Self::CapacityAboveNeed { .. } => "fewer replicas are enough",
             _ => return None,
@@ -64,6 +65,7 @@ impl Reason {
             | Self::TrendAhead { flow }
             | Self::Backlog { flow }
             | Self::WarmSpare { flow }
+            | Self::RecurringBursts { flow }
             | Self::CapacityAboveNeed { flow } => Some(flow),
             _ => None,
         }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 
-use super::Variant;
+use super::{Role, Variant};
 use crate::units::Amount;
 
 /// One scrape of a pod: counters since the start of its server, and its present requests.
@@ -76,6 +76,12 @@ pub struct ThroughputMemory {
     /// Consecutive steps in which most replicas were saturated.
     #[serde(default)]
     pub saturated: u32,
+    /// The same of the decode pods, if pods serve a part of each request.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub decode_saturated: u32,
+    /// Whether recurring bursts counted in the last cycle.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bursts_count: bool,
     /// Peaks of the need, greatest and oldest first.
     #[serde(default)]
     pub needs: Vec<NeedPeak>,
@@ -85,6 +91,11 @@ pub struct ThroughputMemory {
     /// Fitted step times of each kind of hardware.
     #[serde(default)]
     pub curves: Vec<Curve>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(steps: &u32) -> bool {
+    *steps == 0
 }
 
 impl ThroughputMemory {
@@ -137,6 +148,9 @@ pub struct Curve {
     /// Arguments of the engine, separated by spaces.
     #[serde(default)]
     pub engine_args: String,
+    /// Part of a request that its pods serve. `None`: whole requests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
     /// Prior step times. They move if measurements differ much.
     pub prior: StepTimes,
     /// Upper triangle of the normal equations, row by row, in units of the prior.

@@ -105,7 +105,8 @@ fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
 /// Parameters of a memory of the throughput analyzer, one minute after its last step.
 fn learned() -> impl Strategy<Value = (f64, f64, u32, u64, f64)> {
     let arrivals = prop::sample::select(&[0.0, 3.0, 15.0, 60.0][..]);
-    let rising = prop::sample::select(&[0.0, 0.0, 0.3, 3.0][..]);
+    // Below 0: a burst in every fourth step.
+    let rising = prop::sample::select(&[0.0, 0.0, 0.3, 3.0, -1.0][..]);
     let samples = prop::sample::select(&[0_u32, 3, 4, 200][..]);
     let watched = prop::sample::select(&[60_u64, 600][..]);
     (arrivals, rising, samples, watched, prop::sample::select(&[0.0, 2.0, 9.0][..]))
@@ -138,7 +139,12 @@ fn learned_of(
         age: GoDuration::from_secs(60),
         watched: GoDuration::from_secs(watched),
         arrivals: (0..12_u32)
-            .map(|i| crate::units::amount(arrivals + f64::from(i) * rising * arrivals / 12.0))
+            .map(|i| match i % 4 {
+                _ if rising >= 0.0 => arrivals + f64::from(i) * rising * arrivals / 12.0,
+                0 => 8.0 * arrivals,
+                _ => 0.0,
+            })
+            .map(crate::units::amount)
             .collect(),
         needs: vec![NeedPeak { age: GoDuration::from_secs(100), replicas: figure(need) }],
         pods,

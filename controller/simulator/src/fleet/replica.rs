@@ -40,6 +40,8 @@ pub struct Sample {
     pub waiting: usize,
     /// Requests in the batch.
     pub running: usize,
+    /// Prompt tokens to compute for the requests without a first token.
+    pub prompt_backlog: u64,
     /// Counters.
     pub counters: Counters,
 }
@@ -117,6 +119,7 @@ impl Replica {
             kv: self.server.kv_usage(now),
             waiting: self.server.waiting(),
             running: self.server.running(),
+            prompt_backlog: self.server.prompt_backlog(),
             counters: self.server.counters(now),
         });
     }

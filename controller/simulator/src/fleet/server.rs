@@ -135,6 +135,14 @@ impl Server {
         self.waiting.len()
     }
 
+    /// Prompt tokens to compute for the requests that have no token yet: of each all, until its first token.
+    #[must_use]
+    pub fn prompt_backlog(&self) -> u64 {
+        let admitted = self.prefilling.iter().map(|(sequence, _)| sequence);
+        let without = self.waiting.iter().chain(admitted).filter(|s| s.first_token.is_none());
+        without.map(|s| self.engine.computed(s.request.input)).sum()
+    }
+
     /// Share of the KV cache in use at a time, 0..=1.
     #[must_use]
     pub fn kv_usage(&self, now: f64) -> f64 {

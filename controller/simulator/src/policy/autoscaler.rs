@@ -1,4 +1,4 @@
-//! Autoscalers of Kubernetes without any help: an HPA on the pods' own metrics, and KEDA's threshold on what waits.
+//! HPAs without any help: one for each variant, on metrics of its pods.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::entries::{Amount, PositiveFraction};
@@ -19,17 +19,6 @@ pub struct PodMetrics {
     pub behavior: Behavior,
 }
 
-/// KEDA's Prometheus scaler: the sum of what waits, by a threshold for each replica.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Threshold {
-    /// Waiting requests a replica.
-    pub waiting: Amount,
-    /// The behavior of the HPA that KEDA makes.
-    #[serde(default)]
-    pub behavior: Behavior,
-}
-
 /// One HPA for each variant.
 pub struct Hpas<M> {
     metrics: M,
@@ -40,6 +29,8 @@ pub struct Hpas<M> {
 pub trait Proposes {
     /// The behavior of the HPAs.
     fn behavior(&self) -> &Behavior;
+    /// Takes in what is seen, once before all proposals of a sync.
+    fn observe(&mut self, _seen: &Seen<'_>) {}
     /// The replicas that a variant should have.
     fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32;
 }
@@ -56,6 +47,7 @@ impl<M: Proposes> Hpas<M> {
 impl<M: Proposes> Policy for Hpas<M> {
     fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
         let Self { metrics, hpas } = self;
+        metrics.observe(seen);
         let each = hpas.iter_mut().enumerate().map(|(variant, hpa)| {
             let current = seen.current(variant);
             // At 0 an HPA switches itself off.
@@ -106,17 +98,6 @@ fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
     }
     let asked = whole((rebalanced * pods).ceil());
     if ratio < 1.0 { asked.min(current) } else { asked.max(current) }
-}
-
-impl Proposes for Threshold {
-    fn behavior(&self) -> &Behavior {
-        &self.behavior
-    }
-
-    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
-        let waiting: f64 = seen.pods(variant).map(|p| real(p.newest().waiting as u64)).sum();
-        external_value(hpa, seen.current(variant), waiting, self.waiting.get())
-    }
 }
 
 /// The replicas that an external metric asks for, at so much of it for each.

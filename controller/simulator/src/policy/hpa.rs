@@ -148,6 +148,10 @@ impl Hpa {
     fn stabilize(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
         let up = f64::from(self.behavior.scale_up.stabilization_window_seconds);
         let down = f64::from(self.behavior.scale_down.stabilization_window_seconds);
+        // What a workload has when the HPA first sees it counts as a recommendation, so that a window is waited for.
+        if self.recommended.is_empty() {
+            self.recommended.push_back((now, current));
+        }
         self.recommended.push_back((now, recommended));
         self.recommended.retain(|(at, _)| now - at <= up.max(down));
         let within = |window: f64| {

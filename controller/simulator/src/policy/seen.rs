@@ -2,6 +2,7 @@
 //! The queues and caches themselves are behind the scrapes.
 
 use crate::fleet::engine::real;
+use crate::fleet::latency::{FirstTokens, LatencyQuantiles};
 use crate::fleet::replica::{Phase, Replica, Sample};
 use crate::fleet::variant::Variant;
 use crate::fleet::{Fleet, GpuStock};
@@ -91,6 +92,18 @@ impl<'a> Seen<'a> {
             let tokens = queue.iter().map(|r| f64::from(r.input)).sum();
             PickerQueue { requests: queue.len(), tokens }
         })
+    }
+
+    /// Quantiles of the latencies of requests that ended within the last seconds, as an endpoint picker shows them.
+    #[must_use]
+    pub fn latencies(&self, seconds: f64, share: f64) -> LatencyQuantiles {
+        self.fleet.latencies().quantiles(self.now - seconds, share)
+    }
+
+    /// First tokens against an objective in seconds, since the beginning.
+    #[must_use]
+    pub fn first_tokens(&self, objective: f64) -> FirstTokens {
+        self.fleet.latencies().first_tokens(objective)
     }
 
     /// GPUs of an accelerator. `None`: no limit is known.

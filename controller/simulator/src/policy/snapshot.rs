@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    GpuCount, HpaTolerance, Model, Pending, PendingState, QueueFigures, Replica, Role, SchedulerQueue,
-    Variant, WorkSample,
+    GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica, Role,
+    SchedulerQueue, Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
@@ -39,7 +39,13 @@ pub(super) struct Memory {
 }
 
 /// The model with all its variants.
-pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, activity: &Activity) -> Model {
+pub(super) fn model(
+    seen: &Seen<'_>,
+    memory: &[Memory],
+    behavior: &Behavior,
+    activity: &Activity,
+    lateness: Option<Lateness>,
+) -> Model {
     let queue = seen.queue().map_or(SchedulerQueue::Absent, |PickerQueue { requests, tokens }| {
         // Four bytes a token, as the analyzer reads it back.
         let (size, bytes) = (amount(real(requests as u64)), amount(4.0 * tokens));
@@ -54,6 +60,7 @@ pub(super) fn model(seen: &Seen<'_>, memory: &[Memory], behavior: &Behavior, act
         tracked_for: Some(seconds(seen.now)),
         since_activity: Some(seconds(activity.idle(seen.now))),
         since_pod_start: seen.youngest().map(seconds),
+        lateness,
         variants: memory.iter().enumerate().map(|(v, m)| variant(seen, v, *m, behavior)).collect(),
     }
 }

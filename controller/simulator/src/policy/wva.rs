@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZero;
 use wva_scaling::snapshot::{
-    ComputeBounds, Config, Inventory, SaturationEntry, ScaleToZeroEntry, ThroughputMemory,
+    ComputeBounds, Config, Inventory, Lateness, SaturationEntry, ScaleToZeroEntry, ThroughputMemory,
 };
 use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
 
@@ -18,6 +18,7 @@ use super::hpa::{Behavior, Hpa};
 use super::snapshot::{Desired, Memory, NAMESPACE, model};
 use super::{Policy, Seen, is_due};
 use crate::fleet::GpuStock;
+use crate::fleet::latency::FirstTokens;
 use crate::fleet::variant::Variant;
 
 /// Settings of the program and of the HPA behind it.
@@ -74,6 +75,8 @@ pub struct Wva {
     learned: Vec<ThroughputMemory>,
     /// When it learnt that, in seconds.
     learned_at: f64,
+    /// First tokens against the objective, where there is one.
+    first_tokens: Option<TokenTracker>,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
     activity: Activity,
@@ -103,6 +106,7 @@ impl Wva {
             remembered: Vec::new(),
             learned: Vec::new(),
             learned_at: 0.0,
+            first_tokens: settings.saturation.ttft_slo.map(|slo| TokenTracker::new(f64::from(slo) / 1000.0)),
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
             activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
@@ -115,7 +119,8 @@ impl Wva {
         let memory = (0..self.keys.len()).map(|v| self.memory(seen, v)).collect::<Vec<_>>();
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
-        let model = model(seen, &memory, &self.settings.behavior, &self.activity);
+        let lateness = self.first_tokens.as_ref().map(|tracker| tracker.lateness);
+        let model = model(seen, &memory, &self.settings.behavior, &self.activity, lateness);
         let elapsed = Duration::from_secs_f64((seen.now - self.learned_at).max(0.0));
         let learned = self.learned.iter().map(|l| l.clone().aged_by(elapsed)).collect();
         Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
@@ -185,9 +190,35 @@ impl Wva {
     }
 }
 
+/// Follows the histogram of first tokens.
+struct TokenTracker {
+    /// Seconds.
+    objective: f64,
+    counted: FirstTokens,
+    at: f64,
+    lateness: Lateness,
+}
+
+impl TokenTracker {
+    fn new(objective: f64) -> Self {
+        Self { objective, counted: FirstTokens::default(), at: 0.0, lateness: Lateness::default() }
+    }
+
+    fn observe(&mut self, seen: &Seen<'_>) {
+        let now = seen.first_tokens(self.objective);
+        let elapsed = Duration::from_secs_f64((seen.now - self.at).max(0.0));
+        let (requests, late) = (now.requests - self.counted.requests, now.late - self.counted.late);
+        self.lateness = self.lateness.after(elapsed, requests, late);
+        (self.counted, self.at) = (now, seen.now);
+    }
+}
+
 impl Policy for Wva {
     fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
         self.activity.look(seen);
+        if let Some(tracker) = &mut self.first_tokens {
+            tracker.observe(seen);
+        }
         let waits = seen.queue().is_some_and(|queue| queue.requests > 0);
         let at_zero = (0..self.keys.len()).all(|v| seen.current(v) == 0);
         if is_due(seen.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {

@@ -32,6 +32,7 @@ pub struct Scenario {
 struct Policy {
     name: String,
     figures: BTreeMap<String, Figure>,
+    best_size: Option<u32>,
     cost_by_oracle: Option<Figure>,
 }
 
@@ -95,7 +96,8 @@ fn header(titles: &[String]) -> String {
     row(titles.iter().cloned()) + "|" + &"---|".repeat(titles.len()) + "\n"
 }
 
-/// Requests in SLO of each scenario under each policy, and in brackets the cost by the plan's. The most is in bold.
+/// Requests in SLO of each scenario under each policy, and in brackets the cost by the oracle's. The most is in bold. A
+/// size that was chosen in hindsight stands before them.
 #[must_use]
 pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
     let titles = std::iter::once("trace").chain(columns.iter().map(|c| c.title)).map(str::to_owned);
@@ -108,7 +110,9 @@ pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
             let shown = kept(c).text(1);
             // What cannot be told apart in the table is not told apart.
             let shown = if most - mean < 0.05 { format!("**{shown}**") } else { shown };
-            format!("{shown} ({ratio:.2})")
+            let size = scenario.policy(c.policy).and_then(|p| p.best_size);
+            let size = size.map_or_else(String::new, |size| format!("{size}: "));
+            format!("{size}{shown} ({ratio:.2})")
         };
         table += &row(std::iter::once(scenario.title.clone()).chain(columns.iter().map(cell)));
     }
@@ -243,6 +247,12 @@ mod tests {
         assert_eq!(
             attainment(&[&one], &COLUMNS),
             "| trace | first | second |\n|---|---|---|\n| x<y | 90.0 ±0.5 (1.20) | **95.2 ±0.5** (1.50) |\n"
+        );
+        let mut sized = scenario((90.0, 95.25), (120.0, 150.0));
+        sized.policies[0].best_size = Some(8);
+        assert!(
+            attainment(&[&sized], &COLUMNS)
+                .ends_with("| x<y | 8: 90.0 ±0.5 (1.20) | **95.2 ±0.5** (1.50) |\n")
         );
         let missing = [Column { policy: "c", title: "third" }];
         assert_eq!(attainment(&[&one], &missing).lines().last(), Some("| x<y | - |"));

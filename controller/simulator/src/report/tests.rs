@@ -15,7 +15,9 @@ policies:
 - {name: original, original: {interval: 30s}}
 - {name: hpa, hpa: {waiting: 5, kv: 0.7}}
 - {name: keda, keda: {waiting: 5}}
+- {name: blueprint, keda: {like: llm-d-slo-aware}}
 - {name: two, fixed: {a: 2}}
+- {name: best, fixedBest: {}}
 - {name: oracle, oracle: {}}
 ";
     let scenario = Spec::read(&tree(text).unwrap()).unwrap().scenario(None).unwrap();
@@ -35,9 +37,10 @@ fn the_same_seed_gives_the_same_bytes() {
 fn table_json_and_page_tell_of_every_policy() {
     let sections = sections();
     let (table, json, page) = (table(&sections), json(&sections), html(&sections));
-    for name in ["ours", "original", "hpa", "keda", "two", "oracle"] {
+    for name in ["ours", "original", "hpa", "keda", "blueprint", "two", "best", "oracle"] {
         assert!(table.lines().any(|l| l.starts_with(name)), "{name}:\n{table}");
-        assert!(page.contains(&format!("<td>{name}</td>")), "{name}");
+        let shown = if name == "best" { "best, 1" } else { name };
+        assert!(page.contains(&format!("<td>{shown}</td>")), "{shown}:\n{table}");
         let policies = json.pointer("/scenarios/0/policies").and_then(Value::as_array).unwrap();
         assert!(policies.iter().any(|p| p["name"] == name), "{name}: {json}");
     }
@@ -45,7 +48,7 @@ fn table_json_and_page_tell_of_every_policy() {
     for foreign in ["http:", "https:", "<script", "src="] {
         assert!(!page.contains(foreign), "{foreign}: the page stands alone");
     }
-    let oracle = json.pointer("/scenarios/0/policies/5/costByOracle/mean").and_then(Value::as_f64).unwrap();
+    let oracle = json.pointer("/scenarios/0/policies/7/costByOracle/mean").and_then(Value::as_f64).unwrap();
     assert!((oracle - 1.0).abs() < 1e-12);
 }
 
@@ -60,4 +63,5 @@ fn figures_are_in_the_order_they_must_be() {
     assert!(of("oracle", "attainment") >= 99.0, "{}", of("oracle", "attainment"));
     assert!((of("two", "gpuHours") - (0.25 * 2.0)).abs() < 0.02, "{}", of("two", "gpuHours"));
     assert!(of("two", "moves") <= 1.0);
+    assert!(of("best", "attainment") >= 99.0, "{}", of("best", "attainment"));
 }

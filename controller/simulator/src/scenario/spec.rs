@@ -6,7 +6,7 @@ use wva_crds::entries::{Amount, Fraction, PositiveDuration, PositiveFraction};
 use wva_scaling::units::Cost;
 
 use crate::fleet::variant::{Role, Router};
-use crate::policy::{autoscaler, original, wva};
+use crate::policy::{autoscaler, keda, original, wva};
 use crate::traffic::trace::Layout;
 
 /// A scenario file.
@@ -282,11 +282,13 @@ pub struct Policy {
     pub original: Option<original::Settings>,
     /// An HPA on the pods' metrics.
     pub hpa: Option<autoscaler::PodMetrics>,
-    /// KEDA's threshold on waiting requests.
-    pub keda: Option<autoscaler::Threshold>,
+    /// KEDA's triggers on metrics of the pool.
+    pub keda: Option<keda::ScaledObject>,
     /// A fixed number of replicas, by variant.
     pub fixed: Option<std::collections::BTreeMap<String, u32>>,
-    /// The clairvoyant plan.
+    /// A fixed number of replicas, the best one in hindsight.
+    pub fixed_best: Option<Nothing>,
+    /// The oracle.
     pub oracle: Option<Nothing>,
 }
 

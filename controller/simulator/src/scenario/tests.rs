@@ -43,7 +43,9 @@ fn a_text_that_is_no_scenario_is_told_in_one_line() {
 fn faults_name_field_value_and_remedy() {
     let faults = r#"
 fixed: {a: 2} | fixed: {c: 2} | policies[1].fixed: no variant is called "c": name one of `variants`
-fixed: {a: 2} | fixed: {a: 2}, hpa: {} | policies[1]: "two" has to be of one kind: give one of wva, original, hpa, keda, fixed and oracle
+fixed: {a: 2} | fixed: {a: 2}, hpa: {} | policies[1]: "two" has to be of one kind: give one of wva, original, hpa, keda, fixed, fixedBest and oracle
+fixed: {a: 2} | keda: {} | policies[1].keda: found no trigger: give one at least of like, waiting, running, prefill, kv and latency
+fixed: {a: 2} | fixedBest: {} | policies[1].fixedBest: found 2 variants: the best size in hindsight is known of one; use fixed
 name: two | name: ours | policies[1].name: "ours" is listed twice: give each a name of its own
 like: qwen3-32b-a100 | like: gpt | variants[1].engine.like: found "gpt", which is no engine: name one of qwen3-32b-h100, qwen3-32b-a100, guide-a100
 maxSeqs: 8 | maxSeqs: 0 | variants[1].engine.maxSeqs: found 0: give 1 or more

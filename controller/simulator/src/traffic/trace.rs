@@ -1,8 +1,9 @@
-//! Traces as they are published: Azure's LLM inference traces and `BurstGPT` as CSV, Mooncake as JSON lines. Times are
-//! moved so that the first request arrives at 0.
+//! Traces as they are published: Azure's LLM inference traces and `BurstGPT` as CSV, Mooncake as JSON lines; each also packed
+//! by gzip. Times are moved so that the first request arrives at 0.
 
-use std::io::BufRead;
+use std::io::{BufRead, BufReader};
 
+use flate2::bufread::MultiGzDecoder;
 use serde::Deserialize;
 
 use crate::fleet::server::Request;
@@ -58,11 +59,27 @@ pub enum TraceError {
     },
 }
 
-/// Reads a trace; with a model, only its requests. They need not be in order of time.
+/// Reads a trace, packed or not; with a model, only its requests. They need not be in order of time.
 ///
 /// # Errors
 /// The first thing that is wrong, with its line and field.
-pub fn read(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<Vec<Request>, TraceError> {
+pub fn read(
+    mut input: impl BufRead,
+    layout: Layout,
+    model: Option<&str>,
+) -> Result<Vec<Request>, TraceError> {
+    let start = input.fill_buf().map_err(|e| TraceError::Line { line: 1, problem: e.to_string() })?;
+    if start.starts_with(&GZIP) {
+        requests(BufReader::new(MultiGzDecoder::new(input)), layout, model)
+    } else {
+        requests(input, layout, model)
+    }
+}
+
+/// The first bytes of a file that is packed by gzip.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+fn requests(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<Vec<Request>, TraceError> {
     let mut requests = match layout {
         Layout::Azure => azure(input)?,
         Layout::BurstGpt => burst_gpt(input, model)?,
@@ -181,6 +198,11 @@ fn value(line: u64, field: &'static str, found: &str, wanted: &'static str) -> T
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
 
     fn requests(text: &str, layout: Layout, model: Option<&str>) -> Vec<(f64, u32, u32)> {
@@ -213,6 +235,37 @@ mod tests {
     fn mooncake_lines() {
         let text = "{\"timestamp\": 27482, \"input_length\": 6955, \"output_length\": 52, \"hash_ids\": [46]}\n\n{\"timestamp\": 30535, \"input_length\": 6472, \"output_length\": 26, \"hash_ids\": []}\n";
         assert_eq!(requests(text, Layout::Mooncake, None), [(0.0, 6955, 52), (3.053, 6472, 26)]);
+    }
+
+    fn packed(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn reads_packed_traces_of_one_or_several_parts() {
+        let lines = |from: u32, to: u32| {
+            let line =
+                |i| format!("{{\"timestamp\": {i}000, \"input_length\": {i}, \"output_length\": 2}}\n");
+            (from..to).map(line).collect::<String>()
+        };
+        let plain = read(lines(1, 5000).as_bytes(), Layout::Mooncake, None).unwrap();
+        assert_eq!(read(&*packed(&lines(1, 5000)), Layout::Mooncake, None).unwrap(), plain);
+        let parts = [packed(&lines(1, 1000)), packed(&lines(1000, 5000))].concat();
+        assert_eq!(read(&*parts, Layout::Mooncake, None).unwrap(), plain);
+    }
+
+    #[test]
+    fn refuses_a_packed_trace_that_is_cut_off() {
+        let mut cut = packed(&"2023-11-16 18:17:03.97,5,5\n".repeat(1000));
+        cut.truncate(cut.len() - 20);
+        let error = read(&*cut, Layout::Azure, None).unwrap_err();
+        assert!(matches!(error, TraceError::Column { .. } | TraceError::Line { .. }), "{error}");
+        let mut cut = packed("{\"timestamp\": 1, \"input_length\": 1, \"output_length\": 2}\n");
+        cut.truncate(cut.len() - 4);
+        let error = read(&*cut, Layout::Mooncake, None).unwrap_err().to_string();
+        assert_eq!(error, "line 2: unexpected end of file");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! are spread over the steps between them, so pods may be scraped at different moments. Arrivals after the last scrape of a
 //! pod are assumed until its next scrape. A restarted server counts from 0, and a pod that is gone adds nothing.
 
-use crate::snapshot::{PodHistory, Replica, SchedulerQueue, ThroughputMemory, WorkSample};
+use crate::snapshot::{PodHistory, Replica, Role, SchedulerQueue, ThroughputMemory, WorkSample};
 use crate::units::{Amount, amount, count, finite, seconds, span, whole};
 use crate::view::ModelView;
 
@@ -44,6 +44,8 @@ pub(super) struct EngineInterval {
     /// Inter-token gaps.
     pub(super) gaps: f64,
     pub(super) gap_seconds: f64,
+    /// True if requests waited at the start and at the end.
+    pub(super) is_queueing: bool,
 }
 
 /// Adds the steps since the last cycle to the memory. Returns their total length in seconds, and the intervals of warm
@@ -62,11 +64,12 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
     let steps = (elapsed / STEP + 1e-6).floor();
     let passed = steps * STEP;
     let rest = (elapsed - passed).max(0.0);
-    let usual = per_step(memory).last().map_or(0.0, |n| n / count(memory.pods.len().max(1)));
+    let usual = per_step(memory).last().map_or(0.0, |n| n / count(receiving_pods(model, memory).max(1)));
     let mut counter = StepCounter {
         steps: whole(steps),
         rest,
         usual: (!is_new).then_some(usual),
+        receives: model.variants.iter().map(|v| v.variant.role != Some(Role::Decode)).collect(),
         arrived: [0.0; STEPS],
         completed: [0.0; WARM_UP_STEPS],
         intervals: Vec::new(),
@@ -176,6 +179,12 @@ fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps
     memory.queued = Some(queue.size);
 }
 
+/// Remembered pods at which requests arrive. Decode pods take them over from prefill pods.
+fn receiving_pods(model: &ModelView, memory: &ThroughputMemory) -> usize {
+    let decode = model.variants.iter().filter(|v| v.variant.role == Some(Role::Decode));
+    memory.pods.len().saturating_sub(decode.map(|v| v.variant.replicas.len()).sum())
+}
+
 /// Appends `new` steps, and adds the counts to the steps. `counted` is newest first.
 fn append_steps(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     let new = (new as usize).min(counted.len());
@@ -213,6 +222,8 @@ struct StepCounter {
     rest: f64,
     /// Arrivals of a usual pod per step. `None`: no earlier step is known, so the counters of pods have an unknown age.
     usual: Option<f64>,
+    /// Whether requests arrive at the pods of each variant. Decode pods take them over from prefill pods.
+    receives: Vec<bool>,
     /// Arrivals, newest step first.
     arrived: [f64; STEPS],
     /// Completions, newest step first.
@@ -234,7 +245,7 @@ impl StepCounter {
         for ago in (0..moments).rev() {
             let Some((sample, age)) = self.newest(&replica.work, f64::from(ago) * STEP) else { continue };
             match &mut known {
-                None => known = Some(self.first_sample(&replica.pod, sample, age)),
+                None => known = Some(self.first_sample(&replica.pod, sample, age, variant)),
                 Some(pod) if age <= seconds(pod.last.age) - SAME_SCRAPE => {
                     let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, engines(replica));
                     self.intervals.extend(interval);
@@ -252,8 +263,8 @@ impl StepCounter {
     }
 
     /// Starts the history of a pod. Its arrivals since the start of its server count in one step.
-    fn first_sample(&mut self, pod: &str, sample: &WorkSample, age: f64) -> PodHistory {
-        let arrived = self.usual.map_or(0.0, |usual| {
+    fn first_sample(&mut self, pod: &str, sample: &WorkSample, age: f64, variant: usize) -> PodHistory {
+        let arrived = self.usual.filter(|_| self.receives[variant]).map_or(0.0, |usual| {
             let credible = (NEWCOMER_RATIO * usual).max(NEWCOMER_REQUESTS);
             // Running and waiting requests of an older pod arrived at an unknown time, too.
             let is_older = sample.completed.get() > credible;
@@ -288,7 +299,8 @@ impl StepCounter {
             let before = if is_restarted { 0.0 } else { of(&old) };
             (of(sample) - before).max(0.0) / length
         };
-        let (arrived, completed) = (grown(&all), grown(&|s| s.completed.get()));
+        let (arrived, completed) =
+            if self.receives[variant] { (grown(&all), grown(&|s| s.completed.get())) } else { (0.0, 0.0) };
         let ages = Ages { from, to: age };
         spread_over_steps(&mut self.arrived, arrived, ages);
         spread_over_steps(&mut self.completed, completed, ages);
@@ -310,6 +322,7 @@ impl StepCounter {
             prefill_seconds: grown(|s| s.prefill_seconds),
             gaps: grown(|s| s.gaps),
             gap_seconds: grown(|s| s.gap_seconds),
+            is_queueing: old.waiting.get() > 0.0 && sample.waiting.get() > 0.0,
         };
         pod.token_rate = amount(interval.generated * engines / length);
         (pod.steps as usize > WARM_UP_STEPS && length <= 8.0 * STEP).then_some(interval)

@@ -42,6 +42,18 @@ pub(super) fn concurrency(times: Times, shape: RequestShape, limits: Concurrency
     kv.min(limits.max_seqs).min(itl).max(1.0)
 }
 
+/// Prompts that a step of a prefill pod computes at once, at least 1. `batch` is the number of prompt tokens of a step.
+pub(super) fn prompts_at_once(shape: RequestShape, limits: ConcurrencyLimits, batch: f64) -> f64 {
+    let input = shape.input.max(1.0);
+    let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / input);
+    (batch / input).max(1.0).min(kv).min(limits.max_seqs).max(1.0)
+}
+
+/// Engine time of a prompt at a prefill pod that computes `at_once` prompts in a step, seconds.
+pub(super) fn prompt_work(times: Times, shape: RequestShape, at_once: f64) -> f64 {
+    finite(shape.input * times.c + times.b + times.a / at_once)
+}
+
 /// Engine time of a request with `running` concurrent sequences, seconds: `I * c + O * (b + a / running)`.
 pub(super) fn work(times: Times, shape: RequestShape, running: f64) -> f64 {
     finite(shape.input * times.c + shape.output * (times.b + times.a / running))

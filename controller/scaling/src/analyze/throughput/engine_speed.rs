@@ -4,7 +4,7 @@ use super::arrivals;
 use super::capacity::{self, ConcurrencyLimits, RequestShape};
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
-use crate::snapshot::ThroughputMemory;
+use crate::snapshot::{Role, ThroughputMemory};
 use crate::units::{count, finite};
 use crate::view::{ModelView, Sample, VariantView};
 
@@ -40,33 +40,50 @@ pub(super) fn engine_speeds(
         .variants
         .iter()
         .zip(curves)
-        .map(|(view, curve)| {
-            let times = learning::fitted_times(&memory.curves[*curve]);
-            let args = EngineArgs::parse(&view.variant.engine_args);
-            let limits =
-                ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs, itl };
-            (times, capacity::concurrency(times, shape, limits))
-        })
+        .map(|(view, curve)| concurrency(view, learning::fitted_times(&memory.curves[*curve]), shape, itl))
         .collect();
     let throughput = |(engine, view): (&(Times, f64), &VariantView)| {
         let (times, running) = *engine;
-        f64::from(view.current) / capacity::work(times, shape, running).max(f64::MIN_POSITIVE)
+        f64::from(view.current) / work(view, times, shape, running).max(f64::MIN_POSITIVE)
     };
     let total: f64 = each.iter().zip(&model.variants).map(throughput).sum();
     let serving = each.iter().zip(&model.variants).filter(|engine| throughput(*engine) > SMALL_SHARE * total);
     let least = serving.map(|((_, running), _)| *running).fold(f64::INFINITY, f64::min);
-    let speed = |((times, running), curve): ((Times, f64), &usize)| {
+    let speed = |(((times, running), curve), view): (((Times, f64), &usize), &VariantView)| {
         let running = running.min(least);
         EngineSpeed {
             times,
             samples: memory.curves[*curve].samples.get(),
             running,
-            work: capacity::work(times, shape, running),
+            work: work(view, times, shape, running),
             token_gap: capacity::token_gap(times, shape, running),
             time_to_first_token: capacity::time_to_first_token(times, shape, running),
         }
     };
-    each.into_iter().zip(curves).map(speed).collect()
+    each.into_iter().zip(curves).zip(&model.variants).map(speed).collect()
+}
+
+/// Step times and planned concurrency of the engine of a variant.
+fn concurrency(view: &VariantView, times: Times, shape: RequestShape, itl: Option<f64>) -> (Times, f64) {
+    let args = EngineArgs::parse(&view.variant.engine_args);
+    let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs, itl };
+    match view.variant.role {
+        Some(Role::Prefill) => (times, capacity::prompts_at_once(shape, limits, args.batched_tokens())),
+        Some(Role::Decode) => {
+            // It computes no prompts.
+            let times = Times { c: 0.0, ..times };
+            (times, capacity::concurrency(times, shape, limits))
+        }
+        None => (times, capacity::concurrency(times, shape, limits)),
+    }
+}
+
+/// Engine time of the part of a request that a variant serves, seconds.
+fn work(view: &VariantView, times: Times, shape: RequestShape, running: f64) -> f64 {
+    match view.variant.role {
+        Some(Role::Prefill) => capacity::prompt_work(times, shape, running),
+        _ => capacity::work(times, shape, running),
+    }
 }
 
 /// KV cache size of a replica in tokens: the smallest that a replica reports, else that of the arguments.
@@ -76,22 +93,32 @@ fn kv_tokens(view: &VariantView, args: &EngineArgs) -> Option<f64> {
     each.min_by(f64::total_cmp).or_else(|| args.kv_tokens())
 }
 
+/// The engines of a model, and what is learned of them.
+#[derive(Clone, Copy)]
+pub(super) struct LearnedEngines<'a> {
+    pub(super) memory: &'a ThroughputMemory,
+    /// Curve index of each variant.
+    pub(super) curves: &'a [usize],
+    /// Speed of the engine of each variant.
+    pub(super) engines: &'a [EngineSpeed],
+    /// Variants with a learned curve, the cheapest first.
+    pub(super) learned: &'a [usize],
+}
+
 /// Throughput of a replica of each variant, requests per second: `utilization * engines / work`, with the loosening of old
 /// curves. A variant without a learned curve is assumed proportional to its cost, relative to the cheapest variant of
 /// `learned`. While replicas are saturated, the observed throughput bounds the fitted one, but not below half of it.
 pub(super) fn replica_throughputs(
     model: &ModelView,
-    memory: &ThroughputMemory,
-    curves: &[usize],
-    engines: &[EngineSpeed],
-    learned: &[usize],
+    known: &LearnedEngines<'_>,
     saturated: bool,
     shape: RequestShape,
+    utilization: f64,
 ) -> Vec<f64> {
+    let LearnedEngines { memory, curves, engines, learned } = *known;
     let fitted = |i: usize| {
         let loosening = learning::loosening(&memory.curves[curves[i]]);
-        let engine = model.settings.throughput.planned_utilization() * loosening
-            / engines[i].work.max(f64::MIN_POSITIVE);
+        let engine = utilization * loosening / engines[i].work.max(f64::MIN_POSITIVE);
         let fitted = finite(engines_per_replica(&model.variants[i]) * engine);
         let observed = saturated.then(|| observed_throughput(&model.variants[i], memory, shape)).flatten();
         observed.map_or(fitted, |observed| fitted.min(observed.max(fitted / 2.0)))

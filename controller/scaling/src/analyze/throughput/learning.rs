@@ -2,7 +2,9 @@
 //! squares on the normal equations, in units of the prior, so that the three times have equal weight.
 
 use super::arrivals::EngineInterval;
-use crate::snapshot::{Curve, SpeedEstimate, StepTimes};
+use super::prompts::prompt_equation;
+use crate::analyze::engine_args::EngineArgs;
+use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes};
 use crate::units::{Amount, amount, finite, seconds, span};
 
 /// Prior of `a`, `b` and `c`: 25 ms, 0.23 ms, 0.1 ms.
@@ -20,12 +22,12 @@ const RESET_WEIGHT: f64 = 0.2;
 const RATIO_WEIGHT: f64 = 0.25;
 /// Seconds to which every sample is scaled, so that all hardware has the same weight: samples of busy engines, and of
 /// single requests.
-const BUSY_SCALE: f64 = 15.0;
-const SINGLE_SCALE: f64 = 7.5;
+pub(super) const BUSY_SCALE: f64 = 15.0;
+pub(super) const SINGLE_SCALE: f64 = 7.5;
 /// Bound of a residual (Huber loss), in scaled seconds.
 const HUBER: f64 = 5.0;
 /// Smallest measured time that counts, seconds.
-const MIN_MEASURED: f64 = 0.001;
+pub(super) const MIN_MEASURED: f64 = 0.001;
 /// Mean running sequences from which an engine counts as busy.
 const BUSY: f64 = 3.0;
 /// Smallest number of running sequences at both ends of a busy interval.
@@ -53,12 +55,12 @@ impl Times {
 }
 
 /// One equation of the fit: `measured = coefficients * (a, b, c)`.
-struct Equation {
+pub(super) struct Equation {
     /// Measured time, seconds.
-    measured: f64,
-    coefficients: [f64; 3],
+    pub(super) measured: f64,
+    pub(super) coefficients: [f64; 3],
     /// Weight, as seconds to which the equation is scaled.
-    scale: f64,
+    pub(super) scale: f64,
 }
 
 impl Equation {
@@ -119,7 +121,18 @@ pub(super) fn update<'a>(
     elapsed: f64,
 ) {
     let fitted = fitted_times(curve);
-    let equations = intervals.flat_map(|interval| equations(interval, fitted));
+    let batch = (curve.role == Some(Role::Prefill))
+        .then(|| EngineArgs::parse(std::slice::from_ref(&curve.engine_args)).batched_tokens());
+    let is_decode = curve.role == Some(Role::Decode);
+    let equations = intervals.flat_map(|interval| match batch {
+        Some(batch) => [prompt_equation(interval, batch), None],
+        // vLLM counts the whole prompt at the decode pod, which computes one token of it.
+        None if is_decode => {
+            equations(&EngineInterval { prompt: 0.0, prefill_seconds: 0.0, ..*interval }, fitted)
+        }
+        None => equations(interval, fitted),
+    });
+    let equations = equations.flatten();
     // A hanging engine uses time without work, which says nothing about a step.
     let equations: Vec<Equation> = equations.filter(|equation| equation.expected(fitted) > 0.0).collect();
     if equations.is_empty() {
@@ -167,11 +180,11 @@ fn change_prior(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
 }
 
 /// Equations of one interval: one of a busy engine, up to two of an engine with single requests.
-fn equations(interval: &EngineInterval, fitted: Times) -> impl Iterator<Item = Equation> {
+fn equations(interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] {
     let running = f64::midpoint(interval.running_before, interval.running_after);
     let least = interval.running_before.min(interval.running_after);
     let changed = (interval.running_after - interval.running_before).abs();
-    let equations = if running < BUSY {
+    if running < BUSY {
         let is_usable = |e: &Equation| e.measured > MIN_MEASURED && e.coefficients[0] > 0.0;
         let tokens = Some(token_equation(interval, running, fitted));
         [prefill_equation(interval, running).filter(is_usable), tokens.filter(is_usable)]
@@ -179,8 +192,7 @@ fn equations(interval: &EngineInterval, fitted: Times) -> impl Iterator<Item = E
         [Some(busy_equation(interval, running)), None]
     } else {
         [None, None]
-    };
-    equations.into_iter().flatten()
+    }
 }
 
 /// Equation of all steps of a busy engine, in the share of the time with at least one running request.

@@ -115,6 +115,8 @@ impl ThroughputVerdict {
             Reason::TrendAhead { flow }
         } else if below(self.supply, forecast.expected + self.warm_spare) {
             Reason::WarmSpare { flow }
+        } else if below(self.supply, self.bursts) {
+            Reason::RecurringBursts { flow }
         } else {
             Reason::Backlog { flow }
         }
@@ -194,6 +196,7 @@ impl ThroughputVerdict {
             ttft_slo_ms: self.ttft_slo,
             need: finite(needed / throughput),
             backlog: finite(self.backlog / throughput),
+            bursts: finite(self.bursts / throughput),
         }
     }
 }

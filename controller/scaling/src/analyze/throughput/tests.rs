@@ -35,6 +35,7 @@ fn busy(truth: Times, running: f64, input_by_output: f64) -> EngineInterval {
         prefill_seconds: 0.0,
         gaps: 0.0,
         gap_seconds: 0.0,
+        is_queueing: false,
     }
 }
 
@@ -53,6 +54,7 @@ fn calm(truth: Times, running: f64, input: f64) -> EngineInterval {
         prefill_seconds: truth.a + truth.b * running + truth.c * input,
         gaps,
         gap_seconds: gaps * step / (1.0 - truth.c * input / 15.0),
+        is_queueing: false,
     }
 }
 

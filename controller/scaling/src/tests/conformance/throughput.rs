@@ -53,7 +53,7 @@ without a step of a new leader, no scale-down | a: 4 kv=.1 | a 4->4 SignalsMissi
 without any counters the percentage analyzer scales down | a: 4 kv=.1 wait=- | a 4->3 SignalsMissing ScaleDownSafe
 without a step the percentage analyzer scales up | a: 2 kv=.75 | a 2->3 SignalsMissing SpareBelowTarget missing=counters
 pods that serve a part of a request | learned 10; a: 2 role=prefill kv=.75 | a 2->3 SignalsMissing SpareBelowTarget missing=wholeRequests
-each part by itself, though the other is idle | learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode kv=.05 | a 2->3 SignalsMissing SpareBelowTarget; b 4->3 SignalsMissing ScaleDownSafe
+each part by itself, though the other is idle | learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode kv=.05 | a 2->3 NotLearnt; b 4->4 NotLearnt
 a part that does not report keeps its target, and the other goes on | learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode desired=5 age=301s | a 2->3 SignalsMissing SpareBelowTarget; b 4->5 SignalsMissing SafetyNet
 pods that serve whole requests are a group of their own | learned 10; a: 2 role=prefill kv=.75; b: 2 role=decode kv=.5; c: 2 kv=.5 | a 2->3 SignalsMissing SpareBelowTarget; b 2->2 SignalsMissing; c 2->2 SignalsMissing
 no metrics | learned 10; a: 2 desired=4 age=301s | a 2->4 SafetyNet cause=noMetrics

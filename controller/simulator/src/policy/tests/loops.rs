@@ -9,27 +9,27 @@ use crate::fleet::engine::StepTokens;
 use crate::fleet::server::Request;
 use crate::fleet::variant::{Front, Role, Router, ScrapeFaults, Variant, test_variant};
 use crate::fleet::{Events, Fleet};
-use crate::policy::autoscaler::{Hpas, PodMetrics, Threshold};
+use crate::policy::autoscaler::{Hpas, PodMetrics};
 use crate::policy::hpa::Behavior;
 use crate::policy::original::{self, Original};
 use crate::policy::wva::{self, Wva};
 use crate::policy::{Policy, SYNC, Seen};
 
 /// Servers of two places at once and a cache that is never full, which start within 100 s.
-fn variant(name: &str, cost: f64, initial: u32) -> Variant {
+pub(super) fn variant(name: &str, cost: f64, initial: u32) -> Variant {
     let mut variant = Variant { name: name.to_owned(), cost, initial, min: 0, ..test_variant() };
     variant.engine.kv_blocks = 100_000_000;
     variant
 }
 
-struct World {
+pub(super) struct World {
     fleet: Fleet,
-    variants: Vec<Variant>,
+    pub(super) variants: Vec<Variant>,
     now: f64,
 }
 
 impl World {
-    fn new(variants: Vec<Variant>, flow_control: bool) -> Self {
+    pub(super) fn new(variants: Vec<Variant>, flow_control: bool) -> Self {
         let limits = crate::fleet::variant::Saturation { queue: 5, kv: 0.8 };
         let front = Front {
             router: Router::LeastLoaded,
@@ -45,7 +45,7 @@ impl World {
     }
 
     /// Requests that take `tokens` steps of 10 ms each.
-    fn arrive(&mut self, count: usize, tokens: u32) {
+    pub(super) fn arrive(&mut self, count: usize, tokens: u32) {
         for _ in 0..count {
             let request = Request { arrived: self.now, input: 10, output: tokens };
             self.fleet.arrive(request, self.now, &mut Events::default());
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Scrapes, and asks a policy every 15 s, for so many of these; the replicas after each.
-    fn run(&mut self, policy: &mut dyn Policy, times: usize) -> Vec<Vec<u32>> {
+    pub(super) fn run(&mut self, policy: &mut dyn Policy, times: usize) -> Vec<Vec<u32>> {
         let mut events = Events::default();
         let each = (0..times).map(|_| {
             for next in [self.now + SYNC / 2.0, self.now + SYNC] {
@@ -75,14 +75,14 @@ impl World {
 }
 
 /// A behavior that lets everything through at once.
-fn free() -> Behavior {
+pub(super) fn free() -> Behavior {
     Behavior {
         scale_up: crate::policy::hpa::Rules::default(),
         scale_down: crate::policy::hpa::Rules::default(),
     }
 }
 
-const FOR_EVER: u32 = 10_000_000;
+pub(super) const FOR_EVER: u32 = 10_000_000;
 
 #[test]
 fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
@@ -141,15 +141,6 @@ fn a_pod_without_a_value_keeps_an_hpa_from_going_too_far() {
     // around, so nothing happens.
     let replicas = world.run(&mut policy, 6);
     assert_eq!(replicas, vec![vec![3]; 6]);
-}
-
-#[test]
-fn keda_takes_the_sum_and_leaves_zero_to_others() {
-    let mut world = World::new(vec![variant("a", 10.0, 2), variant("b", 10.0, 0)], false);
-    world.arrive(24, FOR_EVER);
-    let metrics = Threshold { waiting: 5.0.try_into().unwrap(), behavior: free() };
-    let mut policy = Hpas::new(metrics, &world.variants);
-    assert_eq!(world.run(&mut policy, 1), [[4, 0]]);
 }
 
 fn to_zero() -> wva::Settings {

@@ -1,0 +1,63 @@
+//! Waiting requests, at the replicas and at the endpoint picker.
+
+use super::engine_speed::{EngineSpeed, engines_per_replica};
+use super::trend::ArrivalForecast;
+use crate::snapshot::SchedulerQueue;
+use crate::units::finite;
+use crate::view::{ModelView, Sample};
+
+/// Waiting requests of a replica that are not a backlog.
+const NORMAL_QUEUE: f64 = 2.0;
+
+/// Waiting requests of a replica in its newest scrape; without counters, the maximum of the last minute.
+pub(super) fn waiting_requests(sample: &Sample) -> f64 {
+    let newest = sample.replica.work.iter().min_by_key(|w| w.age);
+    newest.map_or(sample.queue, |w| w.waiting.get())
+}
+
+/// Throughput that drains the queues within `drain` seconds, requests per second. The queue of a replica adds at most the
+/// throughput of one replica.
+pub(super) fn backlog_rate(
+    model: &ModelView,
+    engines: &[EngineSpeed],
+    per_replica: &[f64],
+    drain: f64,
+) -> f64 {
+    finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
+}
+
+/// Throughput that drains the queue of the endpoint picker within `drain` seconds, requests per second.
+pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
+    match model.model.scheduler_queue {
+        SchedulerQueue::Known(queue) => finite(queue.size.get() / drain),
+        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
+    }
+}
+
+/// Throughput that drains the queues of the replicas within `drain` seconds, requests per second.
+pub(super) fn pod_backlog_rate(
+    model: &ModelView,
+    engines: &[EngineSpeed],
+    per_replica: &[f64],
+    drain: f64,
+) -> f64 {
+    let mut sum = 0.0;
+    for ((view, engine), rate) in model.variants.iter().zip(engines).zip(per_replica) {
+        let work = engine.work / engines_per_replica(view);
+        let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
+        sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
+    }
+    finite(sum)
+}
+
+/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
+/// throughput `full` until then.
+pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
+    let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
+    let at_picker = match model.model.scheduler_queue {
+        SchedulerQueue::Known(queue) => queue.size.get(),
+        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
+    };
+    let queue = at_pods + at_picker + (forecast.expected - full) * forecast.horizon;
+    finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
+}

@@ -1,0 +1,234 @@
+//! KEDA: triggers on metrics of a pool, and the HPA that KEDA creates for them. Each trigger has a target for each
+//! replica, and the HPA takes the greatest proposal. KEDA's `pollingInterval` and `cooldownPeriod` count only at zero
+//! replicas, from which nothing is activated here.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use wva_crds::entries::Amount;
+
+use super::Seen;
+use super::autoscaler::{Proposes, external_value};
+use super::hpa::{Behavior, Hpa, Limit, LimitKind, Rules};
+use crate::fleet::engine::real;
+use crate::measure::Objectives;
+
+/// What a `ScaledObject` says: triggers, each with its target for a replica, and the behavior of the HPA.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ScaledObject {
+    /// A blueprint that gives what is left out here.
+    pub like: Option<Blueprint>,
+    /// Requests that wait, in front of the fleet and at the pods.
+    pub waiting: Option<Amount>,
+    /// Requests that were sent to the pods and have not ended.
+    pub running: Option<Amount>,
+    /// Prompts to be computed.
+    pub prefill: Option<PrefillBacklog>,
+    /// KV cache use, summed over the pods.
+    pub kv: Option<Amount>,
+    /// Whether [`replicas_for_latency`] is a trigger.
+    pub latency: Option<bool>,
+    /// The behavior of the HPA.
+    pub behavior: Option<Behavior>,
+}
+
+/// A trigger on the prompt tokens of requests that have no token yet, as time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PrefillBacklog {
+    /// Seconds for each replica.
+    pub seconds: Amount,
+    /// Prompt tokens that a replica computes in a second.
+    pub tokens_per_second: Amount,
+}
+
+/// The blueprints of llm-d for autoscaling by KEDA, with the values they ship: `guides/workload-autoscaling` of
+/// llm-d/llm-d.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Blueprint {
+    /// Queue and running requests, with windows as long as a start: the default of the guide.
+    /// `keda-epp/optimized-baseline/overlays/k8s/queue/scaledobject.yaml` at 057abb4a.
+    #[serde(rename = "llm-d-queue")]
+    Queue,
+    /// Seconds of prompts to compute, and KV cache; calibrated for Qwen3-32B on H100.
+    /// `keda-epp-token-aware/optimized-baseline/base/scaledobject.yaml` at 04c0115b.
+    #[serde(rename = "llm-d-token-aware")]
+    TokenAware,
+    /// Latencies by their objectives. `README.slo-aware.md` at d38c9f0c, and `slo-aware/scaledobject.yaml` and
+    /// `slo-aware/prometheus-rule.yaml` in the fork zetxqx/llm-d at c397e679.
+    #[serde(rename = "llm-d-slo-aware")]
+    SloAware,
+}
+
+impl Blueprint {
+    fn scaled_object(self) -> ScaledObject {
+        match self {
+            Self::Queue => ScaledObject {
+                waiting: Some(Amount::constant(1.0)),
+                running: Some(Amount::constant(16.0)),
+                behavior: Some(Behavior { scale_up: DOUBLE.after(300), scale_down: DOUBLE.after(300) }),
+                ..ScaledObject::default()
+            },
+            Self::TokenAware => ScaledObject {
+                prefill: Some(PrefillBacklog {
+                    seconds: Amount::constant(1.5),
+                    tokens_per_second: Amount::constant(15_928.0),
+                }),
+                kv: Some(Amount::constant(0.8)),
+                behavior: Some(Behavior {
+                    scale_up: pods(1, 180).after(0),
+                    scale_down: pods(1, 300).after(300),
+                }),
+                ..ScaledObject::default()
+            },
+            Self::SloAware => {
+                let double = Limit { period_seconds: 60, ..DOUBLE };
+                let mut scale_up = double.after(30);
+                scale_up.policies.push(pods(4, 60));
+                ScaledObject {
+                    latency: Some(true),
+                    behavior: Some(Behavior { scale_up, scale_down: pods(1, 120).after(180) }),
+                    ..ScaledObject::default()
+                }
+            }
+        }
+    }
+}
+
+const DOUBLE: Limit = Limit { kind: LimitKind::Percent, value: 100, period_seconds: 15 };
+
+fn pods(value: u32, period_seconds: u32) -> Limit {
+    Limit { kind: LimitKind::Pods, value, period_seconds }
+}
+
+impl Limit {
+    /// Rules of this limit alone.
+    fn after(self, stabilization_window_seconds: u32) -> Rules {
+        Rules { stabilization_window_seconds, policies: vec![self], ..Rules::default() }
+    }
+}
+
+impl ScaledObject {
+    /// What it says with its blueprint. `None`: it has no trigger.
+    #[must_use]
+    pub fn resolve(&self) -> Option<Self> {
+        let base = self.like.map(Blueprint::scaled_object).unwrap_or_default();
+        let resolved = Self {
+            like: None,
+            waiting: self.waiting.or(base.waiting),
+            running: self.running.or(base.running),
+            prefill: self.prefill.or(base.prefill),
+            kv: self.kv.or(base.kv),
+            latency: self.latency.or(base.latency),
+            behavior: self.behavior.clone().or(base.behavior).or_else(|| Some(Behavior::default())),
+        };
+        let amounts = [resolved.waiting, resolved.running, resolved.kv];
+        let any = amounts.iter().any(Option::is_some)
+            || resolved.prefill.is_some()
+            || resolved.latency == Some(true);
+        any.then_some(resolved)
+    }
+}
+
+/// The metrics of a pool under a [`ScaledObject`].
+pub struct Keda {
+    object: ScaledObject,
+    behavior: Behavior,
+    saturation: Saturation,
+}
+
+impl Keda {
+    /// The metrics of a pool that is held to objectives.
+    #[must_use]
+    pub fn new(object: &ScaledObject, objectives: Objectives) -> Self {
+        let object = object.resolve().unwrap_or_default();
+        let behavior = object.behavior.clone().unwrap_or_default();
+        Self { object, behavior, saturation: Saturation { objectives, samples: VecDeque::new() } }
+    }
+
+    fn latency_replicas(&self, seen: &Seen<'_>, variant: usize) -> f64 {
+        let (replicas, ready) = (seen.current(variant), seen.ready(variant));
+        replicas_for_latency(self.saturation.mean(), f64::from(replicas), f64::from(ready))
+    }
+}
+
+impl Proposes for Keda {
+    fn behavior(&self) -> &Behavior {
+        &self.behavior
+    }
+
+    fn observe(&mut self, seen: &Seen<'_>) {
+        self.saturation.observe(seen);
+    }
+
+    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
+        let sum = |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|pod| of(&pod)).sum::<f64>();
+        let queued = || seen.queue().map_or(0.0, |queue| real(queue.requests as u64));
+        let waiting = || queued() + sum(|pod| real(pod.newest().waiting as u64));
+        let running = || sum(|pod| real((pod.newest().waiting + pod.newest().running) as u64));
+        let object = &self.object;
+        let proposals = [
+            object.waiting.map(|target| (waiting(), target.get())),
+            object.running.map(|target| (running(), target.get())),
+            object.prefill.map(|target| {
+                let tokens = sum(|pod| real(pod.newest().prompt_backlog));
+                (tokens / target.tokens_per_second.get(), target.seconds.get())
+            }),
+            object.kv.map(|target| (sum(|pod| pod.newest().kv), target.get())),
+            object.latency.filter(|on| *on).map(|_| (self.latency_replicas(seen, variant), 1.0)),
+        ];
+        let current = seen.current(variant);
+        let ask = |(value, target)| external_value(hpa, current, value, target);
+        proposals.into_iter().flatten().map(ask).max().unwrap_or(current)
+    }
+}
+
+/// The 90th percentiles of the latencies by their objectives: the greater of both, at most 2, as a mean over 45 s of
+/// what recording rules compute each 15 s from rates over a minute.
+struct Saturation {
+    objectives: Objectives,
+    samples: VecDeque<f64>,
+}
+
+impl Saturation {
+    const QUANTILE: f64 = 0.9;
+    const RATE_SECONDS: f64 = 60.0;
+    const MOST: f64 = 2.0;
+    /// Samples within 45 s.
+    const SAMPLES: usize = 3;
+
+    fn observe(&mut self, seen: &Seen<'_>) {
+        let latency = seen.latencies(Self::RATE_SECONDS, Self::QUANTILE);
+        // Without traffic it is 0.
+        let ttft = latency.ttft.unwrap_or(0.0) / self.objectives.ttft;
+        let tpot = latency.tpot.unwrap_or(0.0) / self.objectives.itl;
+        if self.samples.len() == Self::SAMPLES {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(ttft.max(tpot).min(Self::MOST));
+    }
+
+    fn mean(&self) -> f64 {
+        self.samples.iter().sum::<f64>() / real(self.samples.len().max(1) as u64)
+    }
+}
+
+/// Above this saturation replicas are added.
+const UP: f64 = 0.55;
+/// Below this saturation replicas are taken away.
+const DOWN: f64 = 0.4;
+
+/// The replicas that llm-d's law asks for at a saturation: latency by its objective. Replicas that are not ready count as
+/// if they took their share of the load already, but only where replicas are added.
+#[must_use]
+pub fn replicas_for_latency(saturation: f64, replicas: f64, ready: f64) -> f64 {
+    if saturation > UP {
+        let credit = if ready > 0.0 && ready < replicas { ready / replicas } else { 1.0 };
+        replicas + (replicas * (saturation * credit / UP - 1.0)).ceil()
+    } else if saturation < DOWN {
+        replicas - (replicas * (1.0 - saturation / DOWN)).floor()
+    } else {
+        replicas
+    }
+}
