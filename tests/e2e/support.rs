@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
-use wva_testbed::{FleetConfig, NodeGroup, Options, Ran, Testbed, eventually, within};
+use wva_testbed::{CommandOutput, FleetConfig, NodeGroup, Options, Testbed, eventually, within};
 
 pub(crate) use self::objects::{
     ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, valid_spec, variant,
@@ -242,7 +242,7 @@ pub(crate) async fn merge_patch(
     namespace: &str,
     object: &str,
     change: &Value,
-) -> anyhow::Result<Ran> {
+) -> anyhow::Result<CommandOutput> {
     let change = change.to_string();
     testbed.kubectl(&["patch", object, "-n", namespace, "--type=merge", "-p", &change]).await
 }

@@ -12,7 +12,7 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, Options};
 
 use crate::command::say;
-use crate::seen::Seen;
+use crate::variants::VariantState;
 use stage::{PATIENCE, Stage};
 
 /// Requests a second at rest: two replicas are a quarter full.
@@ -104,7 +104,7 @@ async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> any
     let fleet = Fleet::start(&stage.testbed, cheap.fleet())?;
     stage
         .follow("both replicas ready and their metrics seen", async |now| {
-            let seen = |v: &Seen| v.ready == 1 && v.target == Some(1) && v.is_measured();
+            let seen = |v: &VariantState| v.ready == 1 && v.target == Some(1) && v.is_measured();
             ensure!(now.len() == 2 && now.iter().all(seen), "not both yet");
             Ok(())
         })

@@ -21,11 +21,11 @@ use wva_testbed::install::{Install, InstallOptions, SYSTEM};
 use wva_testbed::{Options, Testbed, eventually};
 
 use self::abuse::Abuse;
-use self::client::Door;
+use self::client::WebhookAddress;
 use crate::command::say;
 use crate::report::{Report, mib};
 use crate::usage::{Usage, files_limit, open_files, peak_during};
-use crate::vegeta::{Attack, Measured, Vegeta};
+use crate::vegeta::{Attack, AttackResult, Vegeta};
 
 /// Resident memory that bad input may drive the program to, in KiB.
 const BOUND_KIB: u64 = 128 * 1024;
@@ -53,13 +53,13 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "faults".to_owned(), ..Options::default() }).await?;
     let install = Install::start(&testbed, &InstallOptions::quick(wva)).await?;
     let vegeta = Vegeta::new(&testbed, &install, testbed.data()).await?;
-    let door = Door::new(vegeta.port, &vegeta.ca)?;
+    let webhook = WebhookAddress::new(vegeta.port, &vegeta.ca)?;
     let valid = abuse::valid();
-    client::is_admitted(&door, abuse::VALIDATE, &valid).await?;
+    client::is_admitted(&webhook, abuse::VALIDATE, &valid).await?;
     let pid = install.process().pid();
     let before = open_files(pid)?;
 
-    let site = Site { door, vegeta, valid, pid };
+    let site = Site { webhook, vegeta, valid, pid };
     let mut report = Report::default();
     say("abuse | clients | answered | valid reviews: p99 kept / new, success | RSS at most")?;
     site.phase(&mut report, "nothing", &[], ALONE).await?;
@@ -71,7 +71,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     site.phase(&mut report, "all at once", &abuses, TOGETHER).await?;
 
     check_process(&mut report, &install, before).await?;
-    client::is_admitted(&site.door, abuse::VALIDATE, &site.valid).await?;
+    client::is_admitted(&site.webhook, abuse::VALIDATE, &site.valid).await?;
     let namespace = testbed.namespace("faults").await?;
     let refused = testbed.apply(&VariantFixture::new(&namespace, "bad").cost("-1").variant()).await;
     ensure!(refused.is_err(), "the API server no longer asks the webhook");
@@ -106,14 +106,14 @@ async fn check_process(report: &mut Report, install: &Install, before: usize) ->
 /// Valid reviews that were sent all the while.
 struct Load {
     /// Over connections that stay.
-    kept: Measured,
+    kept: AttackResult,
     /// Over new connections.
-    new: Measured,
+    new: AttackResult,
 }
 
 /// The program under test and what is sent to it.
 struct Site {
-    door: Door,
+    webhook: WebhookAddress,
     vegeta: Vegeta,
     valid: Value,
     pid: u32,
@@ -149,7 +149,7 @@ impl Site {
             let end = Instant::now() + time.saturating_sub(Duration::from_secs(2));
             let mut crowd = JoinSet::new();
             for abuse in abuses {
-                crowd.spawn(abused(abuse.clone(), self.door.clone(), end, outcomes.clone()));
+                crowd.spawn(abused(abuse.clone(), self.webhook.clone(), end, outcomes.clone()));
             }
             let bound = end + Duration::from_mins(1);
             tokio::select! {
@@ -162,14 +162,14 @@ impl Site {
         let outcomes = outcomes.lock().clone();
         let answered: Vec<String> = outcomes.iter().map(|(what, n)| format!("{n} x {what}")).collect();
         let clients: usize = abuses.iter().map(|a| a.clients).sum();
-        let shown = |of: &Measured| {
+        let shown = |of: &AttackResult| {
             format!("{:.1} ms, {:.2} % of {}", of.latencies.p99, of.success * 100.0, of.requests)
         };
         let (kept_shown, new_shown) = (shown(&kept), shown(&new));
         let answered = answered.join(", ");
         say(&format!("{name} | {clients} | {answered} | {kept_shown} / {new_shown} | {}", mib(peak)))?;
         for (which, measured) in [("kept", &kept), ("new", &new)] {
-            let Measured { success, status_codes, errors, .. } = measured;
+            let AttackResult { success, status_codes, errors, .. } = measured;
             report.require(*success >= 1.0, || {
                 format!("{name}: reviews over {which} connections failed: {status_codes} {errors}")
             });
@@ -182,7 +182,7 @@ impl Site {
 }
 
 /// All clients of one abuse. None that has not begun by the end begins.
-async fn abused(abuse: Abuse, door: Door, end: Instant, told: Arc<Mutex<Outcomes>>) {
+async fn abused(abuse: Abuse, webhook: WebhookAddress, end: Instant, told: Arc<Mutex<Outcomes>>) {
     let turns = Arc::new(Semaphore::new(abuse.at_once));
     let mut clients = JoinSet::new();
     for _ in 0..abuse.clients {
@@ -191,12 +191,12 @@ async fn abused(abuse: Abuse, door: Door, end: Instant, told: Arc<Mutex<Outcomes
         if Instant::now() >= end {
             break;
         }
-        let (act, door, told) = (abuse.act.clone(), door.clone(), told.clone());
+        let (action, webhook, told) = (abuse.action.clone(), webhook.clone(), told.clone());
         clients.spawn(async move {
             let tell = |what| {
                 *told.lock().entry(what).or_default() += 1;
             };
-            client::run(&door, &act, end, || drop(turn), tell).await;
+            client::run(&webhook, &action, end, || drop(turn), tell).await;
         });
         while clients.try_join_next().is_some() {}
     }

@@ -20,8 +20,8 @@ use wva_testbed::{Options, Testbed, eventually};
 
 use crate::command::{SOON, say};
 use crate::report::{Report, percentile};
-use crate::seen::follow;
 use crate::usage::Usage;
+use crate::variants::follow;
 
 /// Namespaces with a picker each.
 const PICKERS: u8 = 4;
@@ -40,7 +40,7 @@ const MOST_SCRAPES: f64 = 8.0;
 const MOST_CORES: f64 = 0.02;
 
 /// A namespace and its picker.
-struct Place {
+struct PickerNamespace {
     namespace: String,
     picker: FakePicker,
 }
@@ -55,23 +55,23 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
     let testbed = Testbed::start(options).await?;
     testbed.apply(CRDS).await?;
     let install = Install::start(&testbed, &InstallOptions::new(wva)).await?;
-    let mut places = Vec::new();
+    let mut sites = Vec::new();
     for number in 1..=PICKERS {
         let namespace = testbed.namespace("zero").await?;
         let picker = FakePicker::start([127, 0, 1, number]).await?;
         testbed.apply(&pool(&namespace, "epp")).await?;
         picker.pod(&testbed, &namespace, "epp", "epp-0").await?;
-        places.push(Place { namespace, picker });
+        sites.push(PickerNamespace { namespace, picker });
     }
     let mut report = Report::default();
     let mut waits = Vec::new();
     for round in 0..ROUNDS {
-        at_zero(&testbed, &install, &places, round).await?;
+        at_zero(&testbed, &install, &sites, round).await?;
         if round == 0 {
-            calm(&install, &places, &mut report).await?;
+            calm(&install, &sites, &mut report).await?;
         }
-        waits.extend(wakes(&testbed, &places, round).await?);
-        remove(&testbed, &places).await?;
+        waits.extend(wakes(&testbed, &sites, round).await?);
+        remove(&testbed, &sites).await?;
     }
     ensure!(!waits.is_empty(), "no model was woken");
     let [half, most, last] = [50, 99, 100].map(|percent| percentile(&waits, percent));
@@ -86,8 +86,13 @@ fn model(round: usize, number: usize) -> String {
 }
 
 /// Creates the models of a round, and waits until they have been decided on.
-async fn at_zero(testbed: &Testbed, install: &Install, places: &[Place], round: usize) -> anyhow::Result<()> {
-    for Place { namespace, .. } in places {
+async fn at_zero(
+    testbed: &Testbed,
+    install: &Install,
+    sites: &[PickerNamespace],
+    round: usize,
+) -> anyhow::Result<()> {
+    for PickerNamespace { namespace, .. } in sites {
         let models = (0..MODELS).map(|number| {
             let name = model(round, number);
             let fixture = VariantFixture { model: name.clone(), ..VariantFixture::new(namespace, &name) };
@@ -97,11 +102,11 @@ async fn at_zero(testbed: &Testbed, install: &Install, places: &[Place], round: 
         testbed.apply(&models.collect::<Vec<_>>().join("---\n")).await?;
     }
     let last = model(round, MODELS - 1);
-    for Place { namespace, picker } in places {
+    for PickerNamespace { namespace, picker } in sites {
         let labels = [("namespace", namespace.as_str()), ("variant_name", last.as_str())];
-        eventually("the models to be at zero and their picker to be asked", SOON, async || {
+        eventually("the models to be at zero and their picker to be queried", SOON, async || {
             ensure!(install.series("wva_desired_replicas", &labels).await? == Some(0.0), "{last} is not yet");
-            ensure!(picker.asked().times > 0, "the picker was not asked yet");
+            ensure!(picker.scrapes().count > 0, "the picker was not queried yet");
             Ok(())
         })
         .await?;
@@ -109,8 +114,8 @@ async fn at_zero(testbed: &Testbed, install: &Install, places: &[Place], round: 
     Ok(())
 }
 
-async fn remove(testbed: &Testbed, places: &[Place]) -> anyhow::Result<()> {
-    for Place { namespace, .. } in places {
+async fn remove(testbed: &Testbed, sites: &[PickerNamespace]) -> anyhow::Result<()> {
+    for PickerNamespace { namespace, .. } in sites {
         let all = ["delete", "variantautoscaling,deployment", "--all", "-n", namespace, "--wait=false"];
         testbed.kubectl(&all).await?.success()?;
     }
@@ -118,15 +123,15 @@ async fn remove(testbed: &Testbed, places: &[Place]) -> anyhow::Result<()> {
 }
 
 /// What it costs to watch, while nothing waits.
-async fn calm(install: &Install, places: &[Place], report: &mut Report) -> anyhow::Result<()> {
-    let asked = || places.iter().map(|place| place.picker.asked().times).sum::<u64>();
+async fn calm(install: &Install, sites: &[PickerNamespace], report: &mut Report) -> anyhow::Result<()> {
+    let count_scrapes = || sites.iter().map(|site| site.picker.scrapes().count).sum::<u64>();
     let pid = install.process().pid();
-    let (before, usage, began) = (asked(), Usage::of(pid)?, Instant::now());
+    let (before, usage, began) = (count_scrapes(), Usage::of(pid)?, Instant::now());
     tokio::time::sleep(CALM).await;
     let span = began.elapsed();
     let cores = Usage::of(pid)?.cores_since(&usage, span);
-    let scrapes = f64::from(u32::try_from(asked() - before)?) / span.as_secs_f64();
-    say(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * places.len(), span.as_secs()))?;
+    let scrapes = f64::from(u32::try_from(count_scrapes() - before)?) / span.as_secs_f64();
+    say(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * sites.len(), span.as_secs()))?;
     // A request more or less at the edges of the span.
     let most = MOST_SCRAPES + f64::from(PICKERS) / span.as_secs_f64();
     report.at_most("scrapes a second", scrapes, most, |n| format!("{n:.2}"))?;
@@ -134,20 +139,20 @@ async fn calm(install: &Install, places: &[Place], report: &mut Report) -> anyho
 }
 
 /// Wakes each model of a round at a moment of its own; how long each took.
-async fn wakes(testbed: &Testbed, places: &[Place], round: usize) -> anyhow::Result<Vec<Duration>> {
-    let all = places.iter().enumerate().map(|(place_number, place)| async move {
-        let (_watching, steps) = follow_steps(testbed, &place.namespace)?;
+async fn wakes(testbed: &Testbed, sites: &[PickerNamespace], round: usize) -> anyhow::Result<Vec<Duration>> {
+    let all = sites.iter().enumerate().map(|(site_number, site)| async move {
+        let (_watching, steps) = follow_steps(testbed, &site.namespace)?;
         // Random, and the same in every run.
-        let mut random = Pcg64::seed_from_u64(u64::try_from(round * places.len() + place_number)?);
+        let mut random = Pcg64::seed_from_u64(u64::try_from(round * sites.len() + site_number)?);
         let models = (0..MODELS).map(|number| {
             let (steps, moment) = (steps.clone(), ROUND.mul_f64(random.random()));
             async move {
                 let name = model(round, number);
                 tokio::time::sleep(moment).await;
-                place.picker.queue(&name, 1.0);
+                site.picker.queue(&name, 1.0);
                 let visible = Instant::now();
                 let step = seen(steps, &name).await?;
-                place.picker.queue(&name, 0.0);
+                site.picker.queue(&name, 0.0);
                 anyhow::Ok(step.saturating_duration_since(visible))
             }
         });

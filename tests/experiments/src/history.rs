@@ -8,7 +8,7 @@ use kube::Api;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
-use crate::seen::follow;
+use crate::variants::follow;
 
 /// When a workload had how many replicas, since it is watched.
 #[derive(Clone, Default)]

@@ -9,10 +9,10 @@ mod from_zero;
 mod history;
 mod outages;
 mod report;
-mod seen;
 mod side_by_side;
 mod throughput;
 mod usage;
+mod variants;
 mod vegeta;
 mod zero;
 

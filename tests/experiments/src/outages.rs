@@ -1,7 +1,7 @@
 //! Outages of Prometheus, each for minutes, while the load falls and nobody can see it: nothing may be scaled down, the
 //! conditions have to say so, and all has to go on afterwards. Prints a row for each kind.
 
-mod watched;
+mod model;
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use wva_testbed::install::{Install, InstallOptions};
-use wva_testbed::{Component, Door, ExportFault, Front, Options, Testbed};
+use wva_testbed::{Component, ExportFault, FaultProxy, Options, ProxyMode, Testbed};
 
-use self::watched::{Row, Watched};
+use self::model::{OutageModel, Row};
 use crate::command::say;
 use crate::report::Report;
 
@@ -100,9 +100,9 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
     })
     .await?;
     let behind = testbed.prometheus_url()?;
-    let door = Door::open(behind.strip_prefix("http://").context("an URL without a scheme")?).await?;
+    let proxy = FaultProxy::open(behind.strip_prefix("http://").context("an URL without a scheme")?).await?;
     let options =
-        InstallOptions::new(wva).with(&[("PROMETHEUS_BASE_URL", door.url().as_str())]).with(&SETTINGS);
+        InstallOptions::new(wva).with(&[("PROMETHEUS_BASE_URL", proxy.url().as_str())]).with(&SETTINGS);
     let install = Install::start(&testbed, &options).await?;
 
     say(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
@@ -110,7 +110,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
         "outage | scale-downs | gaps in the series | reported after | safety net after | back after | scaled down after | kept",
     )?;
     let mut report = Report::default();
-    let all = of_pods.iter().map(|kind| Watched::start(&testbed, &install, *kind));
+    let all = of_pods.iter().map(|kind| OutageModel::start(&testbed, &install, *kind));
     let models = try_join_all(all).await?;
     let rows =
         try_join_all(models.iter().map(|model| model.suffer(lasts, async |on| model.of_pods(on)))).await?;
@@ -119,37 +119,37 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
     }
     drop(models);
     for kind in of_prometheus {
-        let model = Watched::start(&testbed, &install, kind).await?;
-        let row = model.suffer(lasts, async |on| of_prometheus_is(kind, on, &testbed, &door).await).await?;
+        let model = OutageModel::start(&testbed, &install, kind).await?;
+        let row = model.suffer(lasts, async |on| of_prometheus_is(kind, on, &testbed, &proxy).await).await?;
         row.judge(kind, &mut report)?;
     }
     report.end()
 }
 
 /// Begins an outage of Prometheus, or ends it.
-async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, door: &Door) -> anyhow::Result<()> {
+async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, proxy: &FaultProxy) -> anyhow::Result<()> {
     match (kind, on) {
         (Kind::Down, true) => testbed.prometheus_stop().await,
         (Kind::Down, false) => testbed.prometheus_start().await,
         (Kind::Frozen, true) => testbed.pause(Component::Prometheus),
         (Kind::Frozen, false) => testbed.resume(Component::Prometheus),
         (kind, on) => {
-            door.set(match kind {
-                _ if !on => Front::Open,
-                Kind::Unavailable => Front::Unavailable,
-                Kind::Hung => Front::Hung,
-                _ => Front::Empty,
+            proxy.set(match kind {
+                _ if !on => ProxyMode::Open,
+                Kind::Unavailable => ProxyMode::Unavailable,
+                Kind::Hung => ProxyMode::Hung,
+                _ => ProxyMode::Empty,
             });
             Ok(())
         }
     }
 }
 
-impl Watched<'_> {
+impl OutageModel<'_> {
     /// Begins an outage of this model's pods, or ends it.
     fn of_pods(&self, on: bool) -> anyhow::Result<()> {
         let pods = self.fleet.pods();
-        ensure!(pods.len() == Watched::REPLICAS, "{} pods are there", pods.len());
+        ensure!(pods.len() == OutageModel::REPLICAS, "{} pods are there", pods.len());
         let (share, fault) = match self.kind {
             Kind::NotANumber => (pods.len(), ExportFault::NotANumber),
             Kind::Half => (pods.len() / 2, ExportFault::Down),

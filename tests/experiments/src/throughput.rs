@@ -1,7 +1,7 @@
 //! The throughput analyzer over an emulated fleet whose engine is known: load and prompts change in steps, the trace tells
 //! why the target moves, and what was learnt is held against the truth. Prints both as they come, and a table at the end.
 
-mod told;
+mod decision;
 mod truth;
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Engine, Fleet, FleetConfig, Options, Testbed};
 
-use self::told::Told;
+use self::decision::LearnedDecision;
 use self::truth::{BELIEVED, ENGINE, OUTPUT, Truth};
 use crate::command::say;
 use crate::report::Report;
@@ -74,8 +74,8 @@ struct Row {
     rose: Option<Duration>,
     /// Most requests that waited, at all pods together.
     queue: f64,
-    /// What was told last.
-    told: Option<Told>,
+    /// The newest decision.
+    decision: Option<LearnedDecision>,
 }
 
 /// Goes through all steps within `lasts`; fails where a bound was missed.
@@ -152,7 +152,7 @@ impl Model {
             last_target: before,
             rose: None,
             queue: 0.0,
-            told: None,
+            decision: None,
         };
         while began.elapsed() < lasts {
             let waiting: f64 = self.fleet.pods().iter().map(|pod| pod.waiting).sum();
@@ -165,18 +165,18 @@ impl Model {
                     row.rose.get_or_insert(began.elapsed());
                 }
                 row.last_target = new.target;
-                row.told = Some(new);
+                row.decision = Some(new);
             }
             tokio::time::sleep(LOOK).await;
         }
-        if let Some(told) = &row.told {
-            self.note(&format!("at its end: {}", told.trace))?;
+        if let Some(decision) = &row.decision {
+            self.note(&format!("at its end: {}", decision.trace))?;
         }
         Ok(row)
     }
 
-    async fn look(&self) -> anyhow::Result<Option<Told>> {
-        told::look(self.install.address("debug")?, &self.namespace, NAME).await
+    async fn look(&self) -> anyhow::Result<Option<LearnedDecision>> {
+        decision::read(self.install.address("debug")?, &self.namespace, NAME).await
     }
 
     fn note(&self, what: &str) -> anyhow::Result<()> {
@@ -196,14 +196,14 @@ fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
         row.judge(before, report);
         before = row.rate;
     }
-    let last = rows.iter().rev().find_map(|row| row.told.as_ref()).context("nothing was ever decided")?;
+    let last = rows.iter().rev().find_map(|row| row.decision.as_ref()).context("nothing was ever decided")?;
     times(last, report)
 }
 
 /// Prints what was learnt in the end, and judges it. What a sequence and what a token of a prompt cost
 /// can be told apart only as far as mixes differ, so each time has to be nearer than what was believed at first; what is
 /// planned with is the work of a request, and that has to be right at every mix there was.
-fn times(last: &Told, report: &mut Report) -> anyhow::Result<()> {
+fn times(last: &LearnedDecision, report: &mut Report) -> anyhow::Result<()> {
     say(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
     let of = |engine: Engine| [engine.a, engine.b, engine.c];
     let (truth, first, learnt) = (of(ENGINE), of(BELIEVED), of(last.times));
@@ -228,7 +228,7 @@ fn times(last: &Told, report: &mut Report) -> anyhow::Result<()> {
 impl Row {
     /// Seconds that a request keeps an engine busy, as it is believed and as it is.
     fn work(&self) -> Option<(f64, f64)> {
-        Some((self.truth.work(self.told.as_ref()?.times), self.truth.work(ENGINE)))
+        Some((self.truth.work(self.decision.as_ref()?.times), self.truth.work(ENGINE)))
     }
 
     fn rose(&self) -> String {
@@ -239,7 +239,8 @@ impl Row {
     fn line(&self) -> String {
         let Self { rate, prompt, first_target: from, last_target: to, queue, .. } = self;
         let (needed, rose) = (self.truth.needed(*rate), self.rose());
-        let counted = self.told.as_ref().map_or("-".to_owned(), |told| format!("{:.1}", told.arrivals));
+        let counted =
+            self.decision.as_ref().map_or("-".to_owned(), |decision| format!("{:.1}", decision.arrivals));
         let work = self.work().map_or("- | - | -".to_owned(), |(learnt, truth)| {
             format!("{:.1} ms | {:.1} ms | {}", 1e3 * learnt, 1e3 * truth, percent(learnt, truth))
         });
@@ -257,12 +258,12 @@ impl Row {
         });
         let target = self.last_target;
         report.require(target >= needed, || format!("{at} the target was {target} in the end, not {needed}"));
-        let Some(told) = &self.told else {
+        let Some(decision) = &self.decision else {
             return report.require(false, || format!("{at} no decision was made"));
         };
-        let is_counted = off(told.arrivals, self.rate) <= ARRIVALS;
-        report.require(is_counted, || format!("{at} {:.1} req/s were counted", told.arrivals));
-        if let Some((learnt, truth)) = self.work().filter(|_| told.is_learnt()) {
+        let is_counted = off(decision.arrivals, self.rate) <= ARRIVALS;
+        report.require(is_counted, || format!("{at} {:.1} req/s were counted", decision.arrivals));
+        if let Some((learnt, truth)) = self.work().filter(|_| decision.is_learnt()) {
             let by = percent(learnt, truth);
             report
                 .require(off(learnt, truth) <= WORK, || format!("{at} the work of a request is off by {by}"));

@@ -37,7 +37,7 @@ pub(crate) struct Attack<'a> {
 
 /// What vegeta measured.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Measured {
+pub(crate) struct AttackResult {
     pub(crate) requests: f64,
     pub(crate) rate: f64,
     /// Share of answers with code 200, 0..=1.
@@ -80,7 +80,7 @@ impl Vegeta {
     }
 
     /// Sends the bodies round robin until the time is over.
-    pub(crate) async fn attack(&self, attack: &Attack<'_>) -> anyhow::Result<Measured> {
+    pub(crate) async fn attack(&self, attack: &Attack<'_>) -> anyhow::Result<AttackResult> {
         let Attack { name, paths, bodies, rate, lasts, flags } = attack;
         let mut targets = String::new();
         for (i, body) in bodies.iter().enumerate() {

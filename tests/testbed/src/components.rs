@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 
 use crate::Signal;
-use crate::ports::Reserved;
+use crate::ports::PortReservation;
 use crate::process::Process;
 use crate::wait::eventually;
 
@@ -81,13 +81,13 @@ pub(crate) struct Running {
     log: PathBuf,
     plan: Plan,
     ports: Vec<u16>,
-    now: Mutex<Now>,
+    state: Mutex<RunState>,
 }
 
-struct Now {
+struct RunState {
     process: Arc<Process>,
     /// The ports, held while the program is stopped so that it finds them free again.
-    held: Vec<Reserved>,
+    held: Vec<PortReservation>,
 }
 
 impl Running {
@@ -101,21 +101,21 @@ impl Running {
     ) -> anyhow::Result<Self> {
         let log = logs.join(format!("{component}.log"));
         for attempt in 1.. {
-            let held = (0..ports).map(|_| Reserved::any()).collect::<anyhow::Result<Vec<_>>>()?;
-            let numbers: Vec<u16> = held.iter().map(Reserved::port).collect();
+            let held = (0..ports).map(|_| PortReservation::any()).collect::<anyhow::Result<Vec<_>>>()?;
+            let numbers: Vec<u16> = held.iter().map(PortReservation::port).collect();
             let plan = plan(&numbers);
-            held.into_iter().for_each(Reserved::release);
+            held.into_iter().for_each(PortReservation::release);
             let process = Process::spawn(component.name(), program, &plan.args, &[], &log)?;
             match serves(&process, &plan.ready).await? {
                 Ok(()) => {
-                    let now = Mutex::new(Now { process: Arc::new(process), held: Vec::new() });
+                    let state = Mutex::new(RunState { process: Arc::new(process), held: Vec::new() });
                     return Ok(Self {
                         component,
                         program: program.to_owned(),
                         log,
                         plan,
                         ports: numbers,
-                        now,
+                        state,
                     });
                 }
                 Err(_)
@@ -133,7 +133,7 @@ impl Running {
     }
 
     pub(crate) fn process(&self) -> Arc<Process> {
-        self.now.lock().process.clone()
+        self.state.lock().process.clone()
     }
 
     /// Ends it (SIGTERM, then SIGKILL) and holds its ports: connections are refused until it is started again.
@@ -148,10 +148,10 @@ impl Running {
         }
         let what = format!("the ports of the stopped {}", self.component);
         let held = eventually(&what, ENDS_WITHIN, async || {
-            self.ports.iter().map(|&port| Reserved::exactly(port)).collect::<anyhow::Result<Vec<_>>>()
+            self.ports.iter().map(|&port| PortReservation::exactly(port)).collect::<anyhow::Result<Vec<_>>>()
         })
         .await?;
-        self.now.lock().held = held;
+        self.state.lock().held = held;
         Ok(())
     }
 
@@ -161,16 +161,16 @@ impl Running {
             bail!("{} runs already: stop it first", self.component);
         }
         let process = {
-            let mut now = self.now.lock();
-            now.held.drain(..).for_each(Reserved::release);
-            now.process = Arc::new(Process::spawn(
+            let mut state = self.state.lock();
+            state.held.drain(..).for_each(PortReservation::release);
+            state.process = Arc::new(Process::spawn(
                 self.component.name(),
                 &self.program,
                 &self.plan.args,
                 &[],
                 &self.log,
             )?);
-            now.process.clone()
+            state.process.clone()
         };
         match serves(&process, &self.plan.ready).await? {
             Ok(()) => Ok(()),
@@ -240,7 +240,7 @@ mod tests {
         let serving = format!("http://{}", server.local_addr()?);
         let answers =
             tokio::spawn(async move { axum::serve(server, axum::Router::new().fallback(|| async {})).await });
-        let closed = Reserved::any()?;
+        let closed = PortReservation::any()?;
         let attempts = Cell::new(0);
         let running = launch(name, |_| {
             attempts.set(attempts.get() + 1);
@@ -272,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn any_other_death_is_reported_at_once_with_the_log() -> anyhow::Result<()> {
-        let closed = Reserved::any()?;
+        let closed = PortReservation::any()?;
         let url = format!("http://127.0.0.1:{}", closed.port());
         let attempts = Cell::new(0);
         let launched = launch("death", |_| {

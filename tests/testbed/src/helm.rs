@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::testbed::access::{Ran, run};
+use crate::testbed::access::{CommandOutput, run};
 use crate::{Testbed, Tools};
 
 /// Longer than any `--timeout` that is given to it.
@@ -45,8 +45,8 @@ impl Helm {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/workload-variant-autoscaler")
     }
 
-    /// Runs it for at most five minutes; its failure is part of [`Ran`].
-    pub async fn run(&self, args: &[&str]) -> anyhow::Result<Ran> {
+    /// Runs it for at most five minutes; its failure is part of [`CommandOutput`].
+    pub async fn run(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
         let mut command = tokio::process::Command::new(&self.program);
         for home in ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"] {
             command.env(home, &self.home);

@@ -25,7 +25,7 @@ const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
 
 /// How the fake answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum PickerBehavior {
     /// As a picker of the first releases does: `inference_extension_*`, by `model_name`.
     #[default]
     Earlier,
@@ -47,35 +47,35 @@ pub enum Manner {
     Refuses,
 }
 
-impl Manner {
-    /// Those in which nothing that the fake says may count.
+impl PickerBehavior {
+    /// Behaviors in which no answer of the fake may count.
     pub const HOSTILE: [Self; 6] =
         [Self::Hangs, Self::NotANumber, Self::Floods, Self::Garbage, Self::Redirects, Self::Refuses];
 }
 
 /// What was asked of it so far.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
+pub struct ReceivedScrapes {
     /// How often.
-    pub times: u64,
+    pub count: u64,
     /// Every Authorization header; an empty text for a request without one.
     pub authorizations: BTreeSet<String>,
 }
 
 #[derive(Default)]
-struct Says {
-    manner: Manner,
+struct PickerState {
+    behavior: PickerBehavior,
     /// Requests that wait, by model.
     queues: BTreeMap<String, f64>,
     /// The InferencePool that it picks for.
     pool: String,
-    asked: Asked,
+    scrapes: ReceivedScrapes,
 }
 
 /// A running fake; dropping it ends it.
 pub struct FakePicker {
     address: SocketAddr,
-    says: Arc<Mutex<Says>>,
+    state: Arc<Mutex<PickerState>>,
     _serving: JoinSet<()>,
 }
 
@@ -87,16 +87,16 @@ impl FakePicker {
             .await
             .with_context(|| format!("no port at {address} for a fake picker"))?;
         let address = listener.local_addr().context("a fake picker has no address")?;
-        let says = Arc::<Mutex<Says>>::default();
+        let state = Arc::<Mutex<PickerState>>::default();
         let app = Router::new()
             .route("/metrics", get(metrics))
             .route("/elsewhere", get(elsewhere))
-            .with_state(says.clone());
+            .with_state(state.clone());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { address, says, _serving: serving })
+        Ok(Self { address, state, _serving: serving })
     }
 
     /// `host:port` of its metrics.
@@ -106,17 +106,17 @@ impl FakePicker {
 
     /// From now on so many requests wait for a model, and can be seen.
     pub fn queue(&self, model: &str, waiting: f64) {
-        self.says.lock().queues.insert(model.to_owned(), waiting);
+        self.state.lock().queues.insert(model.to_owned(), waiting);
     }
 
     /// From now on it answers like this.
-    pub fn behaves(&self, manner: Manner) {
-        self.says.lock().manner = manner;
+    pub fn set_behavior(&self, behavior: PickerBehavior) {
+        self.state.lock().behavior = behavior;
     }
 
     /// What was asked of it.
-    pub fn asked(&self) -> Asked {
-        self.says.lock().asked.clone()
+    pub fn scrapes(&self) -> ReceivedScrapes {
+        self.state.lock().scrapes.clone()
     }
 
     /// Makes it pod `name` of the picker `picker`. Nobody runs the pod: its address is written where a kubelet would
@@ -128,7 +128,7 @@ impl FakePicker {
         picker: &str,
         name: &str,
     ) -> anyhow::Result<()> {
-        picker.clone_into(&mut self.says.lock().pool);
+        picker.clone_into(&mut self.state.lock().pool);
         let (ip, port) = (self.address.ip(), self.address.port());
         let pod = format!(
             "apiVersion: v1
@@ -201,60 +201,61 @@ spec: {{selector: {{{PICKER_LABEL}: {picker}}}, ports: [{{name: grpc, port: 9002
     )
 }
 
-async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Response<Body> {
-    let (manner, honest) = {
-        let mut says = says.lock();
-        says.asked.times += 1;
+async fn metrics(State(state): State<Arc<Mutex<PickerState>>>, headers: HeaderMap) -> Response<Body> {
+    let (behavior, honest) = {
+        let mut state = state.lock();
+        state.scrapes.count += 1;
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        says.asked.authorizations.insert(token.unwrap_or_default().to_owned());
-        (says.manner, page(says.manner, &says))
+        state.scrapes.authorizations.insert(token.unwrap_or_default().to_owned());
+        (state.behavior, page(state.behavior, &state))
     };
-    match manner {
-        Manner::Hangs => std::future::pending().await,
-        Manner::Floods => text(StatusCode::OK, "go_goroutines 12\n".repeat(600_000) + &honest),
-        Manner::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
-        Manner::Redirects => {
+    match behavior {
+        PickerBehavior::Hangs => std::future::pending().await,
+        PickerBehavior::Floods => text(StatusCode::OK, "go_goroutines 12\n".repeat(600_000) + &honest),
+        PickerBehavior::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
+        PickerBehavior::Redirects => {
             let mut answer = text(StatusCode::FOUND, String::new());
             answer.headers_mut().insert(header::LOCATION, header::HeaderValue::from_static("/elsewhere"));
             answer
         }
-        Manner::Refuses => text(StatusCode::FORBIDDEN, honest),
-        Manner::Earlier | Manner::Later | Manner::NotANumber | Manner::NoFlowControl => {
-            text(StatusCode::OK, honest)
-        }
+        PickerBehavior::Refuses => text(StatusCode::FORBIDDEN, honest),
+        PickerBehavior::Earlier
+        | PickerBehavior::Later
+        | PickerBehavior::NotANumber
+        | PickerBehavior::NoFlowControl => text(StatusCode::OK, honest),
     }
 }
 
-async fn elsewhere(State(says): State<Arc<Mutex<Says>>>) -> Response<Body> {
-    let honest = page(Manner::Earlier, &says.lock());
+async fn elsewhere(State(state): State<Arc<Mutex<PickerState>>>) -> Response<Body> {
+    let honest = page(PickerBehavior::Earlier, &state.lock());
     text(StatusCode::OK, honest)
 }
 
 /// Families and labels of gateway-api-inference-extension and of llm-d-router. A family without series is not shown.
-fn page(manner: Manner, says: &Says) -> String {
+fn page(behavior: PickerBehavior, state: &PickerState) -> String {
     let mut page = "go_goroutines 12\n".to_owned();
-    let (name, label, pool) = match manner {
+    let (name, label, pool) = match behavior {
         // Its saturation detector shows this with and without flow control.
-        Manner::NoFlowControl => {
+        PickerBehavior::NoFlowControl => {
             return page + "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0\n";
         }
-        Manner::Later => {
+        PickerBehavior::Later => {
             let _ = writeln!(
                 page,
                 "llm_d_epp_flow_control_pool_saturation{{inference_pool=\"{}\",stage=\"effective\"}} 1",
-                says.pool
+                state.pool
             );
-            ("llm_d_epp", "target_model_name", format!(",inference_pool=\"{}\"", says.pool))
+            ("llm_d_epp", "target_model_name", format!(",inference_pool=\"{}\"", state.pool))
         }
-        manner => {
-            if manner != Manner::NotANumber {
+        behavior => {
+            if behavior != PickerBehavior::NotANumber {
                 page += "inference_extension_flow_control_dispatch_cycle_duration_seconds_count 7\n";
             }
             ("inference_extension", "model_name", String::new())
         }
     };
-    for (model, waiting) in &says.queues {
-        for (priority, waiting) in shown(manner, *waiting) {
+    for (model, waiting) in &state.queues {
+        for (priority, waiting) in shown(behavior, *waiting) {
             let labels = format!("fairness_id=\"default\",priority=\"{priority}\"{pool},{label}=\"{model}\"");
             let _ = writeln!(page, "{name}_flow_control_queue_size{{{labels}}} {waiting}");
         }
@@ -263,9 +264,11 @@ fn page(manner: Manner, says: &Says) -> String {
 }
 
 /// Values by priority.
-fn shown(manner: Manner, waiting: f64) -> Vec<(u8, String)> {
-    match manner {
-        Manner::NotANumber => vec![(0, "NaN".to_owned()), (1, "+Inf".to_owned()), (2, format!("-{waiting}"))],
+fn shown(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)> {
+    match behavior {
+        PickerBehavior::NotANumber => {
+            vec![(0, "NaN".to_owned()), (1, "+Inf".to_owned()), (2, format!("-{waiting}"))]
+        }
         _ => vec![(0, waiting.to_string())],
     }
 }

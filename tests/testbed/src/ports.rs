@@ -15,19 +15,19 @@ const ATTEMPTS: u16 = 100;
 
 /// A loopback port that was free a moment ago, for a program that wants a number.
 pub fn free_port() -> anyhow::Result<u16> {
-    let reserved = Reserved::any()?;
+    let reserved = PortReservation::any()?;
     let port = reserved.port();
     reserved.release();
     Ok(port)
 }
 
 /// A loopback port that nobody else can bind while this value lives. Connections to it are refused.
-pub(crate) struct Reserved {
+pub(crate) struct PortReservation {
     socket: TcpSocket,
     port: u16,
 }
 
-impl Reserved {
+impl PortReservation {
     /// Reserves a port that the system gives to no outgoing connection: one that stands for a moment between two listeners
     /// of a program must not be lost to such.
     pub(crate) fn any() -> anyhow::Result<Self> {

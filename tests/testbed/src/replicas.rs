@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 
-use self::balancer::{Balancer, Endpoint, Served};
+use self::balancer::{Balancer, Endpoint, ServicePort};
 use self::link::Link;
 use crate::install::manifests::{self, Ports};
 use crate::install::program::Program;
@@ -81,8 +81,8 @@ impl<'a> Replicas<'a> {
         self.delete(&["-n".to_owned(), self.system(), format!("secret/{secret}")]).await?;
         self.delete_lease().await?;
         let external_metrics =
-            self.options.serves_metrics_api().then(|| self.balancer.port(Served::ExternalMetrics));
-        let ports = Ports { admission: self.balancer.port(Served::Admission), external_metrics };
+            self.options.serves_metrics_api().then(|| self.balancer.port(ServicePort::ExternalMetrics));
+        let ports = Ports { admission: self.balancer.port(ServicePort::Admission), external_metrics };
         manifests::doors(self.testbed, &self.options, ports).await
     }
 

@@ -11,7 +11,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
-use super::load::{Expect, Load, P99_BOUND, RATE};
+use super::load::{ExpectedAnswer, Load, P99_BOUND, RATE};
 use super::pairs::{self, Pairs};
 use super::stored::{EACH, VARIANTS, store};
 use super::{review, write_json};
@@ -128,9 +128,9 @@ async fn load(testbed: &Testbed, install: &Install, namespaces: &[String]) -> an
     };
     let mut loads = Vec::new();
     for (name, reviews, expect) in [
-        ("admitted", reviews(review::good), Expect::Verdict("200")),
-        ("refused", reviews(review::bad), Expect::Verdict("422")),
-        ("floor", reviews(review::good), Expect::NotFound),
+        ("admitted", reviews(review::good), ExpectedAnswer::Verdict("200")),
+        ("refused", reviews(review::bad), ExpectedAnswer::Verdict("422")),
+        ("floor", reviews(review::good), ExpectedAnswer::NotFound),
     ] {
         say(&format!("sending {RATE} reviews a second: {name}"))?;
         loads.push(Load::send(&vegeta, install, name, &reviews, expect).await?);

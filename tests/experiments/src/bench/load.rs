@@ -9,7 +9,7 @@ use wva_testbed::install::Install;
 use super::review::PATHS;
 use crate::report::{Report, mib};
 use crate::usage::{Machine, Usage, peak_during};
-use crate::vegeta::{Attack, Latencies, Measured, Vegeta};
+use crate::vegeta::{Attack, AttackResult, Latencies, Vegeta};
 
 /// Reviews a second.
 pub(super) const RATE: u32 = 2000;
@@ -22,7 +22,7 @@ const RESIDENT_BOUND: u64 = 32 * 1024;
 
 /// What the program makes of the requests of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Expect {
+pub(super) enum ExpectedAnswer {
     /// A review of each, with this code as the verdict.
     Verdict(&'static str),
     /// Nothing: no such path is served. What that takes is the floor of generator, TLS and machine.
@@ -33,8 +33,8 @@ pub(super) enum Expect {
 #[derive(Debug)]
 pub(super) struct Load {
     name: &'static str,
-    expect: Expect,
-    measured: Measured,
+    expect: ExpectedAnswer,
+    measured: AttackResult,
     before: Usage,
     /// The most resident memory of the program while it lasted, KiB.
     during: u64,
@@ -50,9 +50,9 @@ impl Load {
         install: &Install,
         name: &'static str,
         bodies: &[Value],
-        expect: Expect,
+        expect: ExpectedAnswer,
     ) -> anyhow::Result<Self> {
-        let paths = if expect == Expect::NotFound { ["/floor", "/ground"] } else { PATHS };
+        let paths = if expect == ExpectedAnswer::NotFound { ["/floor", "/ground"] } else { PATHS };
         let attack = Attack { name, paths: &paths, bodies, rate: RATE, lasts: LASTS, flags: &[] };
         let pid = install.process().pid();
         let (judged, before, machine) = (judged(install, expect).await?, Usage::of(pid)?, Machine::now()?);
@@ -61,7 +61,7 @@ impl Load {
         let judged = self::judged(install, expect).await? - judged;
         let sent = measured.requests;
         ensure!(
-            judged >= sent || expect == Expect::NotFound,
+            judged >= sent || expect == ExpectedAnswer::NotFound,
             "of {sent} reviews {judged} got {expect:?}: the load shows nothing"
         );
         Ok(Self { name, expect, measured, before, during, after, machine })
@@ -87,12 +87,12 @@ impl Load {
 
     pub(super) fn report(&self, report: &mut Report) -> anyhow::Result<()> {
         let Self { name, measured, before, during, after, machine, .. } = self;
-        let Measured { rate, success, latencies: Latencies { p50, p90, p99, max }, .. } = measured;
+        let AttackResult { rate, success, latencies: Latencies { p50, p90, p99, max }, .. } = measured;
         let success = success * 100.0;
         let figure = format!(
             "{rate:.0}/s  success {success:.2} %  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  max {max:.2} ms"
         );
-        if self.expect == Expect::NotFound {
+        if self.expect == ExpectedAnswer::NotFound {
             Report::note(name, format!("{figure}  no path, no review: the floor"))?;
         } else {
             let kept = *p99 <= P99_BOUND && success >= 100.0;
@@ -106,8 +106,8 @@ impl Load {
 }
 
 /// How many reviews the program has answered with this verdict so far.
-async fn judged(install: &Install, expect: Expect) -> anyhow::Result<f64> {
-    let Expect::Verdict(code) = expect else { return Ok(0.0) };
+async fn judged(install: &Install, expect: ExpectedAnswer) -> anyhow::Result<f64> {
+    let ExpectedAnswer::Verdict(code) = expect else { return Ok(0.0) };
     let labels = [("operation", "CREATE"), ("resource", "variantautoscalings"), ("code", code)];
     Ok(install.series("wva_admission_reviews_total", &labels).await?.unwrap_or(0.0))
 }

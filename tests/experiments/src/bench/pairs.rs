@@ -79,7 +79,7 @@ pub(super) async fn measure(
     let mut before = None;
     for i in 0..WARM_UP + PAIRS {
         if i == WARM_UP {
-            before = Some(Spent::so_far(testbed, install).await?);
+            before = Some(ReviewDurations::so_far(testbed, install).await?);
         }
         // Each goes first in turn: the watches that tell of a create make work for the next call.
         for which in if i % 2 == 0 { [0, 1] } else { [1, 0] } {
@@ -95,7 +95,7 @@ pub(super) async fn measure(
         }
     }
     let before = before.context("no pair was measured")?;
-    let spent = Spent::so_far(testbed, install).await?;
+    let spent = ReviewDurations::so_far(testbed, install).await?;
     let [judged, unjudged] =
         took.map(|took| [50, 99].map(|percent| percentile(&took, percent).as_secs_f64() * 1e3));
     Ok(Pairs {
@@ -126,13 +126,13 @@ impl Sum {
 }
 
 /// What reviews took so far, by both sides' own clocks.
-struct Spent {
+struct ReviewDurations {
     mutating: Sum,
     validating: Sum,
     reviews: Sum,
 }
 
-impl Spent {
+impl ReviewDurations {
     async fn so_far(testbed: &Testbed, install: &Install) -> anyhow::Result<Self> {
         let text = testbed.kubectl(&["get", "--raw", "/metrics"]).await?.success()?;
         let own = install.metrics().await?;

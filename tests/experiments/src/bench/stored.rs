@@ -14,7 +14,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::Install;
 use wva_testbed::{NodeGroup, Options, Testbed, eventually, within};
 
-use super::exporter::{Exporter, Served};
+use super::exporter::{Exporter, ServingPod};
 
 /// Namespaces, and variants in each.
 const NAMESPACES: usize = 20;
@@ -108,7 +108,7 @@ fn model(i: usize) -> String {
     format!("meta-llama/Llama-{i}")
 }
 
-async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<Served>> {
+async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<ServingPod>> {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let all = within("listing pods", CALL, api.list(&ListParams::default())).await?;
     let ready = |pod: &Pod| {
@@ -118,7 +118,7 @@ async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Ve
     let served = |pod: Pod| {
         let variant = pod.metadata.labels?.remove("app")?;
         let i = variant.strip_prefix("variant-")?.parse().ok()?;
-        Some(Served { pod: pod.metadata.name?, model: model(i) })
+        Some(ServingPod { pod: pod.metadata.name?, model: model(i) })
     };
     Ok(all.items.into_iter().filter(ready).filter_map(served).collect())
 }

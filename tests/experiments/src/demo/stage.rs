@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use wva_testbed::{Options, Testbed, eventually, run};
 
 use crate::command::say;
-use crate::seen::{Seen, variants};
+use crate::variants::{VariantState, variants};
 
 /// Longest wait for anything that has to happen; most takes seconds, a scale-down a minute (see step 8).
 pub(super) const PATIENCE: Duration = Duration::from_secs(150);
@@ -104,9 +104,9 @@ impl Stage {
     pub(super) async fn follow(
         &self,
         what: &str,
-        mut holds: impl AsyncFnMut(&[Seen]) -> anyhow::Result<()>,
+        mut holds: impl AsyncFnMut(&[VariantState]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut last: Vec<Seen> = Vec::new();
+        let mut last: Vec<VariantState> = Vec::new();
         eventually(what, PATIENCE, async || {
             let now = variants(&self.testbed, "demo").await?;
             for seen in &now {

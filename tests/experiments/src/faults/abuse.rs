@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::client::Act;
+use super::client::ClientAction;
 
 pub(super) const VALIDATE: &str = "/validate-llmd-ai-v1alpha1-variantautoscaling";
 pub(super) const MUTATE: &str = "/mutate-llmd-ai-v1alpha1-variantautoscaling";
@@ -14,7 +14,7 @@ pub(super) const CONFIG_MAP: &str = "/validate-v1-configmap";
 #[derive(Clone, Debug)]
 pub(super) struct Abuse {
     pub(super) name: &'static str,
-    pub(super) act: Act,
+    pub(super) action: ClientAction,
     /// Clients in all.
     pub(super) clients: usize,
     /// Of these, how many connect at a time; a client that sends bodies counts until it has its answers.
@@ -53,13 +53,17 @@ fn header(length: usize) -> String {
 /// All of them, in the order in which they are tried.
 pub(super) fn all(namespace: &str) -> Vec<Abuse> {
     let post = |name, path, bodies: Vec<Vec<u8>>, clients, at_once| {
-        let act =
-            Act::Post { path, content_type: "application/json", bodies: Arc::new(bodies), chunked: false };
-        Abuse { name, act, clients, at_once }
+        let action = ClientAction::Post {
+            path,
+            content_type: "application/json",
+            bodies: Arc::new(bodies),
+            chunked: false,
+        };
+        Abuse { name, action, clients, at_once }
     };
     let chunked = Abuse {
         name: "8 MiB without a length",
-        act: Act::Post {
+        action: ClientAction::Post {
             path: MUTATE,
             content_type: "text/html; charset=utf-16",
             bodies: Arc::new(vec![vec![b' '; 8 << 20]]),
@@ -68,7 +72,7 @@ pub(super) fn all(namespace: &str) -> Vec<Abuse> {
         clients: 20,
         at_once: 4,
     };
-    let slow = |name, act, clients| Abuse { name, act, clients, at_once: 64 };
+    let slow = |name, action, clients| Abuse { name, action, clients, at_once: 64 };
     let whole = [header(valid().to_string().len()), valid().to_string()].concat();
     vec![
         post("no AdmissionReview", VALIDATE, no_reviews(), 100, 8),
@@ -78,27 +82,29 @@ pub(super) fn all(namespace: &str) -> Vec<Abuse> {
         post("nested deep", MUTATE, nested(), 40, 4),
         post("a hundred times its size", VALIDATE, bombs(), 10, 4),
         post("ConfigMap YAML", CONFIG_MAP, maps(namespace), 4, 4),
-        slow("slow headers", Act::Drip(text("POST /validate HTTP/1.1\r\nX-Slow: ")), 2000),
-        slow("slow bodies", Act::Drip(text(header(1000) + "{")), 2000),
+        slow("slow headers", ClientAction::Drip(text("POST /validate HTTP/1.1\r\nX-Slow: ")), 2000),
+        slow("slow bodies", ClientAction::Drip(text(header(1000) + "{")), 2000),
         Abuse {
             name: "half of 7 MiB, then nothing",
-            act: Act::Hold(Arc::new([header(7 << 20).into_bytes(), vec![b' '; 3 << 20]].concat())),
+            action: ClientAction::Hold(Arc::new(
+                [header(7 << 20).into_bytes(), vec![b' '; 3 << 20]].concat(),
+            )),
             clients: 200,
             at_once: 16,
         },
         Abuse {
             name: "a header of 1 MiB",
-            act: Act::Hold(text(format!("POST / HTTP/1.1\r\nX-Long: {}", "x".repeat(1 << 20)))),
+            action: ClientAction::Hold(text(format!("POST / HTTP/1.1\r\nX-Long: {}", "x".repeat(1 << 20)))),
             clients: 200,
             at_once: 16,
         },
-        slow("idle connections", Act::Hold(text("")), 5000),
-        slow("idle after a review", Act::Drip(text(&whole)), 1000),
-        slow("nothing for a handshake", Act::Unshaken(b""), 2000),
-        slow("half a handshake", Act::Unshaken(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 2000),
-        slow("reset after the handshake", Act::Reset(text("")), 1000),
-        slow("reset in the body", Act::Reset(text(header(1000) + "{")), 1000),
-        slow("reset before the answer", Act::Reset(text(&whole)), 1000),
+        slow("idle connections", ClientAction::Hold(text("")), 5000),
+        slow("idle after a review", ClientAction::Drip(text(&whole)), 1000),
+        slow("nothing for a handshake", ClientAction::NoHandshake(b""), 2000),
+        slow("half a handshake", ClientAction::NoHandshake(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 2000),
+        slow("reset after the handshake", ClientAction::Reset(text("")), 1000),
+        slow("reset in the body", ClientAction::Reset(text(header(1000) + "{")), 1000),
+        slow("reset before the answer", ClientAction::Reset(text(&whole)), 1000),
     ]
 }
 

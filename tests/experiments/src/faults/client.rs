@@ -22,7 +22,7 @@ const DRIP: Duration = Duration::from_millis(500);
 
 /// What a client does.
 #[derive(Clone, Debug)]
-pub(super) enum Act {
+pub(super) enum ClientAction {
     /// Sends each of these bodies, and reads the answers.
     Post { path: &'static str, content_type: &'static str, bodies: Arc<Vec<Vec<u8>>>, chunked: bool },
     /// Sends these bytes after the handshake, then one more every half second until it is closed or time is up.
@@ -30,19 +30,19 @@ pub(super) enum Act {
     /// Sends these bytes after the handshake, and then nothing.
     Hold(Arc<Vec<u8>>),
     /// Sends these bytes in place of a handshake, and then nothing.
-    Unshaken(&'static [u8]),
+    NoHandshake(&'static [u8]),
     /// Sends these bytes and resets the connection.
     Reset(Arc<Vec<u8>>),
 }
 
 /// Where clients connect, and the CA that they trust.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct WebhookAddress {
     address: SocketAddr,
     tls: TlsConnector,
 }
 
-impl Door {
+impl WebhookAddress {
     /// The admission port on loopback; `ca` is PEM.
     pub(super) fn new(port: u16, ca: &[u8]) -> anyhow::Result<Self> {
         Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), tls: connector(ca, &[])? })
@@ -52,7 +52,7 @@ impl Door {
         Ok(timeout(ANSWER, TcpStream::connect(self.address)).await.context("no connection in time")??)
     }
 
-    async fn shaken(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+    async fn connect_tls(&self) -> anyhow::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from("localhost")?;
         let tcp = self.tcp().await?;
         Ok(timeout(ANSWER, self.tls.connect(name, tcp)).await.context("no handshake in time")??)
@@ -62,39 +62,39 @@ impl Door {
 /// Does it, at most until `end`, and calls `told` with each outcome: a status, or what became of the connection.
 /// `ready` is called once the connection stands, which lets the next client connect.
 pub(super) async fn run(
-    door: &Door,
-    act: &Act,
+    webhook: &WebhookAddress,
+    action: &ClientAction,
     end: Instant,
     ready: impl FnOnce(),
     mut told: impl FnMut(String),
 ) {
-    match act {
-        Act::Post { path, content_type, bodies, chunked } => {
+    match action {
+        ClientAction::Post { path, content_type, bodies, chunked } => {
             for body in bodies.iter() {
-                let answer = post(door, path, content_type, body, *chunked).await;
+                let answer = post(webhook, path, content_type, body, *chunked).await;
                 told(answer.map_or_else(str::to_owned, |answer| status(&answer)));
             }
             ready();
         }
-        Act::Unshaken(bytes) => {
-            let stream = door.tcp().await;
+        ClientAction::NoHandshake(bytes) => {
+            let stream = webhook.tcp().await;
             ready();
             let Ok(mut stream) = stream else { return told("not connected".to_owned()) };
             let _ = stream.write_all(bytes).await;
             told(until_closed(&mut stream, end).await);
         }
-        Act::Drip(bytes) | Act::Hold(bytes) => {
-            let stream = door.shaken().await;
+        ClientAction::Drip(bytes) | ClientAction::Hold(bytes) => {
+            let stream = webhook.connect_tls().await;
             ready();
             let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
             let _ = timeout_at(end, stream.write_all(bytes)).await;
-            told(match act {
-                Act::Drip(_) => drip_until_closed(&mut stream, end).await,
+            told(match action {
+                ClientAction::Drip(_) => drip_until_closed(&mut stream, end).await,
                 _ => until_closed(&mut stream, end).await,
             });
         }
-        Act::Reset(bytes) => {
-            let stream = door.shaken().await;
+        ClientAction::Reset(bytes) => {
+            let stream = webhook.connect_tls().await;
             ready();
             let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
             let _ = timeout(ANSWER, stream.write_all(bytes)).await;
@@ -132,13 +132,13 @@ async fn drip_until_closed(stream: &mut TlsStream<TcpStream>, end: Instant) -> S
 
 /// One request; the answer, or what became of the connection.
 async fn post(
-    door: &Door,
+    webhook: &WebhookAddress,
     path: &str,
     content_type: &str,
     body: &[u8],
     chunked: bool,
 ) -> Result<Vec<u8>, &'static str> {
-    let mut stream = door.shaken().await.map_err(|_| "closed in the handshake")?;
+    let mut stream = webhook.connect_tls().await.map_err(|_| "closed in the handshake")?;
     let length = if chunked {
         "Transfer-Encoding: chunked".to_owned()
     } else {
@@ -175,8 +175,8 @@ fn status(answer: &[u8]) -> String {
 }
 
 /// Fails unless the server judges this review, and admits its object.
-pub(super) async fn is_admitted(door: &Door, path: &str, review: &Value) -> anyhow::Result<()> {
-    let answer = post(door, path, "application/json", review.to_string().as_bytes(), false).await;
+pub(super) async fn is_admitted(webhook: &WebhookAddress, path: &str, review: &Value) -> anyhow::Result<()> {
+    let answer = post(webhook, path, "application/json", review.to_string().as_bytes(), false).await;
     let answer = String::from_utf8(answer.map_err(anyhow::Error::msg)?)?;
     ensure!(answer.contains("\"allowed\":true"), "the valid review is not admitted: {answer}");
     Ok(())

@@ -18,11 +18,11 @@ use wva_testbed::replicas::{LEASE, Replicas};
 use wva_testbed::{Testbed, eventually};
 
 use super::Plan;
-use super::outages::Served;
-use super::steady::Steady;
+use super::outages::PickerModel;
+use super::steady::SteadyVariant;
 use crate::command::{SOON, say};
 use crate::report::{Report, percentile};
-use crate::seen::follow;
+use crate::variants::follow;
 
 /// Models that are to take the same step at the same time: one dead leader leaves several of them between.
 const MODELS: usize = 5;
@@ -50,7 +50,7 @@ struct Tally {
 /// A control plane under experiment.
 struct Bench<'a> {
     replicas: Replicas<'a>,
-    served: Vec<Served<'a>>,
+    served: Vec<PickerModel<'a>>,
     signals: Signals,
 }
 
@@ -68,8 +68,8 @@ pub(super) async fn run(
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
     replicas.wait_open().await?;
-    let steady = Steady::start(testbed).await?;
-    let served = try_join_all((0..MODELS).map(|i| Served::start(testbed, i, plan.seed))).await?;
+    let steady = SteadyVariant::start(testbed).await?;
+    let served = try_join_all((0..MODELS).map(|i| PickerModel::start(testbed, i, plan.seed))).await?;
     let (_watching, signals) = follow_targets(testbed)?;
     let mut bench = Bench { replicas, served, signals };
     bench.all_have(0).await?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use wva_testbed::picker::Manner;
+use wva_testbed::picker::PickerBehavior;
 use wva_testbed::{Testbed, eventually};
 
 use super::lane::Lane;
@@ -50,12 +50,12 @@ pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan, report: &mut R
 }
 
 /// A model with a picker.
-pub(super) struct Served<'a> {
+pub(super) struct PickerModel<'a> {
     pub(super) lane: Lane<'a>,
     pub(super) model: String,
 }
 
-impl<'a> Served<'a> {
+impl<'a> PickerModel<'a> {
     /// One that Prometheus does not scrape.
     async fn unscraped(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let lane = Lane::start(testbed, LANES + number, seed).await?;
@@ -89,8 +89,8 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
     // On a busy machine one may be at zero before the last is there.
     let began = Instant::now();
     let all = try_join_all((0..PICKERS).map(async |i| match i {
-        0..UNSCRAPED => Served::unscraped(testbed, i, plan.seed).await,
-        _ => Served::start(testbed, i, plan.seed).await,
+        0..UNSCRAPED => PickerModel::unscraped(testbed, i, plan.seed).await,
+        _ => PickerModel::start(testbed, i, plan.seed).await,
     }));
     let all = all.await?;
     // With its picker in sight each goes to zero.
@@ -104,7 +104,7 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
     tokio::time::sleep(Duration::from_secs(1)).await;
     let down = Instant::now();
     for served in awake.iter().chain(&asleep) {
-        served.lane.picker.behaves(Manner::Hangs);
+        served.lane.picker.set_behavior(PickerBehavior::Hangs);
     }
     tokio::time::sleep(plan.outage / 2).await;
     for served in &asleep {
@@ -114,7 +114,7 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
     let zeroed = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_some()).count();
     let up = Instant::now();
     for served in awake.iter().chain(&asleep) {
-        served.lane.picker.behaves(Manner::Later);
+        served.lane.picker.set_behavior(PickerBehavior::Later);
     }
     let woken = try_join_all(asleep.iter().map(|served| woken_after(served, up))).await?;
     let up_still = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_none());
@@ -131,7 +131,7 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
 }
 
 /// How long after a moment a model got a replica.
-async fn woken_after(served: &Served<'_>, since: Instant) -> anyhow::Result<Duration> {
+async fn woken_after(served: &PickerModel<'_>, since: Instant) -> anyhow::Result<Duration> {
     let at = eventually(&format!("{} to be woken", served.lane.namespace()), SOON, async || {
         served.lane.history().first_since(since, |replicas| replicas > 0).context("it is at 0")
     })

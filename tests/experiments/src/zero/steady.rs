@@ -15,13 +15,13 @@ use crate::history::History;
 const REPLICAS: u32 = 3;
 
 /// The variant, while it is watched.
-pub(super) struct Steady {
+pub(super) struct SteadyVariant {
     history: History,
     _watching: JoinSet<()>,
     _fleet: Fleet,
 }
 
-impl Steady {
+impl SteadyVariant {
     /// Waits until its HPA follows the target.
     pub(super) async fn start(testbed: &Testbed) -> anyhow::Result<Self> {
         let namespace = testbed.namespace("steady").await?;

@@ -10,13 +10,13 @@ use wva_testbed::{Testbed, eventually};
 
 use super::lane::IdleModel;
 use crate::command::{SOON, say};
-use crate::seen::{objects, variants_of};
+use crate::variants::{objects, variants_of};
 
 /// The request that the turn begins with.
 const REQUEST: Duration = Duration::from_secs(3);
 
 /// What is looked at, and said when it changes.
-struct Watched<'a> {
+struct TimelineRecorder<'a> {
     testbed: &'a Testbed,
     namespace: &'a str,
     began: Instant,
@@ -28,19 +28,19 @@ struct Watched<'a> {
 pub(super) async fn one_turn(testbed: &Testbed) -> anyhow::Result<()> {
     let IdleModel { namespace, fleet, .. } = &IdleModel::start(testbed, "turn").await?;
     let (began, events) = (Instant::now(), BTreeSet::new());
-    let mut watched = Watched { testbed, namespace, began, last: String::new(), events };
-    watched.note(&format!("a request that runs for {} s", REQUEST.as_secs()))?;
+    let mut recorder = TimelineRecorder { testbed, namespace, began, last: String::new(), events };
+    recorder.note(&format!("a request that runs for {} s", REQUEST.as_secs()))?;
     fleet.send(REQUEST);
-    watched.until("target 0 replicas 0 ready 0 HPA False/ScalingDisabled").await?;
+    recorder.until("target 0 replicas 0 ready 0 HPA False/ScalingDisabled").await?;
     say(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)?;
-    watched.note("a request that finds no replica, and kubectl scale --replicas=1")?;
+    recorder.note("a request that finds no replica, and kubectl scale --replicas=1")?;
     fleet.send(REQUEST);
     testbed.kubectl(&["scale", "deployment/a", "-n", namespace, "--replicas=1"]).await?.success()?;
-    watched.until("target 1 replicas 1 ready 1 HPA True/ValidMetricFound").await?;
+    recorder.until("target 1 replicas 1 ready 1 HPA True/ValidMetricFound").await?;
     say(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)
 }
 
-impl Watched<'_> {
+impl TimelineRecorder<'_> {
     fn note(&self, what: &str) -> anyhow::Result<()> {
         say(&format!("{:>6.1} s  {what}", self.began.elapsed().as_secs_f64()))
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{Node, Ports, files, network, ran};
 use crate::Process;
-use crate::ports::Reserved;
+use crate::ports::PortReservation;
 
 /// The image's user, by the Dockerfile.
 const USER: &str = "65532";
@@ -40,16 +40,16 @@ fn namespaces() -> Vec<&'static str> {
 }
 
 /// A container whose files are laid out, ready to be started any number of times.
-pub(super) struct Prepared {
+pub(super) struct PreparedContainer {
     root: PathBuf,
     mounts: Vec<(PathBuf, String)>,
     volumes: Vec<files::Volume>,
     ports: Ports,
-    held: Vec<Reserved>,
+    held: Vec<PortReservation>,
     proxy: network::Proxy,
 }
 
-impl Prepared {
+impl PreparedContainer {
     /// Lays out the root file system and the mounts of the pod's container in `folder`.
     pub(super) async fn new(
         node: &Arc<Node>,
@@ -101,7 +101,7 @@ impl Prepared {
     /// Finds a port of loopback for each port of the container.
     fn take_ports(&mut self, container: &Container) -> anyhow::Result<()> {
         for port in container.ports.iter().flatten() {
-            let local = Reserved::any()?;
+            let local = PortReservation::any()?;
             self.ports.insert(u16::try_from(port.container_port)?, local.port());
             self.held.push(local);
         }
@@ -148,7 +148,7 @@ impl Prepared {
         }
         args.push(self.root.to_string_lossy().into_owned());
         args.extend(command);
-        self.held.drain(..).for_each(Reserved::release);
+        self.held.drain(..).for_each(PortReservation::release);
         Process::spawn(name, Path::new("unshare"), &args, &[], &node.log(name))
     }
 

@@ -1,4 +1,4 @@
-//! The life of one pod: made, started, probed, started again when it ends, told to end, gone.
+//! The lifecycle of one pod: made, started, probed, started again when it ends, asked to end, gone.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::container::Prepared;
+use super::container::PreparedContainer;
 use super::probe::Probe;
 use super::status::{State, Status, delete, is_absent};
 use super::{LOOK, Node};
@@ -31,14 +31,14 @@ struct Running {
 }
 
 /// One pod, and how far it has come.
-struct Life {
+struct PodLifecycle {
     node: Arc<Node>,
     uid: String,
     ip: Ipv4Addr,
     folder: PathBuf,
-    prepared: Option<Prepared>,
+    prepared: Option<PreparedContainer>,
     running: Option<Running>,
-    told: Option<Status>,
+    reported: Option<Status>,
     restarts: u32,
     last_code: Option<i32>,
     /// Not started before then.
@@ -50,12 +50,12 @@ struct Life {
 /// Looks after a pod until it is gone.
 pub(super) async fn run(node: Arc<Node>, uid: String) {
     let now = Instant::now();
-    let mut life = Life {
+    let mut lifecycle = PodLifecycle {
         ip: node.new_ip(),
         folder: node.data.join(&uid),
         prepared: None,
         running: None,
-        told: None,
+        reported: None,
         restarts: 0,
         last_code: None,
         pause: now,
@@ -65,26 +65,26 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
         node,
     };
     loop {
-        let newest = life.node.pods.lock().get(&life.uid).cloned();
+        let newest = lifecycle.node.pods.lock().get(&lifecycle.uid).cloned();
         // Taken away by force: its container goes with it.
         let Some(pod) = newest else { break };
         let name = pod.metadata.name.clone().unwrap_or_default();
-        match life.step(&pod).await {
+        match lifecycle.step(&pod).await {
             Ok(true) => {
-                life.node.troubles.lock().remove(&name);
+                lifecycle.node.troubles.lock().remove(&name);
             }
             Ok(false) => break,
             Err(error) if is_absent(&error) => {}
             Err(error) => {
-                life.node.troubles.lock().insert(name, format!("{error:#}"));
+                lifecycle.node.troubles.lock().insert(name, format!("{error:#}"));
             }
         }
         sleep(LOOK).await;
     }
-    life.node.addresses.lock().remove(&life.ip);
+    lifecycle.node.addresses.lock().remove(&lifecycle.ip);
 }
 
-impl Life {
+impl PodLifecycle {
     /// One look at the pod and its process; false once it is over.
     async fn step(&mut self, pod: &Pod) -> anyhow::Result<bool> {
         if pod.metadata.deletion_timestamp.is_some() {
@@ -110,7 +110,7 @@ impl Life {
             self.refresh(pod).await?;
             self.state()
         };
-        self.tell(pod, state).await?;
+        self.report(pod, state).await?;
         Ok(true)
     }
 
@@ -141,7 +141,7 @@ impl Life {
         }
         if self.prepared.is_none() {
             std::fs::create_dir_all(&self.folder)?;
-            let prepared = Prepared::new(&self.node, pod, container, &self.folder).await?;
+            let prepared = PreparedContainer::new(&self.node, pod, container, &self.folder).await?;
             self.node.addresses.lock().insert(self.ip, prepared.ports().clone());
             self.prepared = Some(prepared);
         }
@@ -194,14 +194,14 @@ impl Life {
         }
     }
 
-    async fn tell(&mut self, pod: &Pod, state: State) -> anyhow::Result<()> {
+    async fn report(&mut self, pod: &Pod, state: State) -> anyhow::Result<()> {
         let ready = self.running.as_ref().is_some_and(|running| running.ready);
         let status = Status { ip: self.ip, state, ready, restarts: self.restarts, last_code: self.last_code };
-        if self.told.as_ref() == Some(&status) {
+        if self.reported.as_ref() == Some(&status) {
             return Ok(());
         }
-        status.tell(&self.node, pod).await?;
-        self.told = Some(status);
+        status.report(&self.node, pod).await?;
+        self.reported = Some(status);
         Ok(())
     }
 

@@ -35,7 +35,7 @@ pub(super) struct Status {
 
 impl Status {
     /// Writes it.
-    pub(super) async fn tell(&self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
+    pub(super) async fn report(&self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
         let patch = json!({"status": self.as_json(pod)});
         let (pods, name) = api(node, pod);
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));

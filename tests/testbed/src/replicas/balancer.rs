@@ -29,7 +29,7 @@ const TICK: Duration = Duration::from_millis(10);
 
 /// What a replica serves by way of the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
+pub(crate) enum ServicePort {
     Admission,
     ExternalMetrics,
 }
@@ -44,7 +44,7 @@ pub(crate) struct Endpoint {
 }
 
 #[derive(Debug)]
-struct Known {
+struct EndpointState {
     endpoint: Endpoint,
     ready: bool,
     /// From when on nothing new is sent to it: it was told to end.
@@ -64,7 +64,7 @@ pub struct Connections {
 
 #[derive(Debug, Default)]
 struct Shared {
-    endpoints: Mutex<BTreeMap<String, Known>>,
+    endpoints: Mutex<BTreeMap<String, EndpointState>>,
     led: AtomicU64,
     nowhere: AtomicU64,
     refused: AtomicU64,
@@ -93,31 +93,37 @@ impl Balancer {
         };
         let ((admission, reviews), (external_metrics, metrics)) = (listen().await?, listen().await?);
         let mut running = JoinSet::new();
-        for (listener, served) in [(reviews, Served::Admission), (metrics, Served::ExternalMetrics)] {
+        for (listener, port_kind) in
+            [(reviews, ServicePort::Admission), (metrics, ServicePort::ExternalMetrics)]
+        {
             let shared = shared.clone();
-            running.spawn(accept(listener, CONNECTIONS, move |client| lead(client, shared.clone(), served)));
+            running
+                .spawn(accept(listener, CONNECTIONS, move |client| lead(client, shared.clone(), port_kind)));
         }
         running.spawn(poll(shared.clone()));
         running.spawn(measure_pauses(shared.clone()));
         Ok(Self { shared, admission, external_metrics, propagation, _running: running })
     }
 
-    pub(crate) fn port(&self, served: Served) -> u16 {
-        match served {
-            Served::Admission => self.admission,
-            Served::ExternalMetrics => self.external_metrics,
+    pub(crate) fn port(&self, port_kind: ServicePort) -> u16 {
+        match port_kind {
+            ServicePort::Admission => self.admission,
+            ServicePort::ExternalMetrics => self.external_metrics,
         }
     }
 
     /// A new pod, or one that was started again. Nothing is sent to it until it is ready.
     pub(crate) fn add(&self, pod: &str, endpoint: Endpoint) {
-        self.shared.endpoints.lock().insert(pod.to_owned(), Known { endpoint, ready: false, gone: None });
+        self.shared
+            .endpoints
+            .lock()
+            .insert(pod.to_owned(), EndpointState { endpoint, ready: false, gone: None });
     }
 
     /// A pod was told to end: from now on its readiness no longer counts, and soon nothing new is sent to it.
     pub(crate) fn leaves(&self, pod: &str) {
-        if let Some(known) = self.shared.endpoints.lock().get_mut(pod) {
-            known.gone.get_or_insert(Instant::now() + self.propagation);
+        if let Some(state) = self.shared.endpoints.lock().get_mut(pod) {
+            state.gone.get_or_insert(Instant::now() + self.propagation);
         }
     }
 
@@ -140,14 +146,14 @@ impl Balancer {
 
 impl Shared {
     /// The port of a random one of those to which new connections are led.
-    fn choose(&self, served: Served) -> Option<u16> {
+    fn choose(&self, port_kind: ServicePort) -> Option<u16> {
         let now = Instant::now();
         let endpoints = self.endpoints.lock();
-        let led = endpoints.values().filter(|known| known.ready && known.gone.is_none_or(|gone| now < gone));
+        let led = endpoints.values().filter(|state| state.ready && state.gone.is_none_or(|gone| now < gone));
         let ports: Vec<u16> = led
-            .filter_map(|known| match served {
-                Served::Admission => Some(known.endpoint.admission),
-                Served::ExternalMetrics => known.endpoint.external_metrics,
+            .filter_map(|state| match port_kind {
+                ServicePort::Admission => Some(state.endpoint.admission),
+                ServicePort::ExternalMetrics => state.endpoint.external_metrics,
             })
             .collect();
         // Each hasher of the standard library begins with keys of its own.
@@ -157,9 +163,9 @@ impl Shared {
 }
 
 /// Leads one connection to a replica, until either end closes it. One that nobody takes is reset.
-async fn lead(mut client: TcpStream, shared: Arc<Shared>, served: Served) {
+async fn lead(mut client: TcpStream, shared: Arc<Shared>, port_kind: ServicePort) {
     let count = |what: &AtomicU64| what.fetch_add(1, Ordering::Relaxed);
-    let Some(port) = shared.choose(served) else {
+    let Some(port) = shared.choose(port_kind) else {
         count(&shared.nowhere);
         let _ = client.set_zero_linger();
         return;
@@ -191,8 +197,8 @@ async fn poll(shared: Arc<Shared>) {
     loop {
         let looked: Vec<(String, String)> = {
             let endpoints = shared.endpoints.lock();
-            let stay = endpoints.iter().filter(|(_, known)| known.gone.is_none());
-            stay.map(|(pod, known)| (pod.clone(), known.endpoint.health.clone())).collect()
+            let stay = endpoints.iter().filter(|(_, state)| state.gone.is_none());
+            stay.map(|(pod, state)| (pod.clone(), state.endpoint.health.clone())).collect()
         };
         let mut looks = JoinSet::new();
         for (pod, health) in looked {
@@ -206,9 +212,9 @@ async fn poll(shared: Arc<Shared>) {
             let Ok((pod, health, ready)) = looked else { continue };
             let mut endpoints = shared.endpoints.lock();
             // It may have been told to end, or another may have its name, since it was asked.
-            let known = endpoints.get_mut(&pod).filter(|known| known.endpoint.health == health);
-            if let Some(known) = known.filter(|known| known.gone.is_none()) {
-                known.ready = ready;
+            let state = endpoints.get_mut(&pod).filter(|state| state.endpoint.health == health);
+            if let Some(state) = state.filter(|state| state.gone.is_none()) {
+                state.ready = ready;
             }
         }
         sleep(LOOK_AGAIN).await;
@@ -223,10 +229,10 @@ mod tests {
         let balancer = Balancer::start(propagation).await?;
         let endpoint = Endpoint { admission: 7, external_metrics: None, health: "127.0.0.1:9".to_owned() };
         balancer.add("wva-0", endpoint);
-        assert_eq!(balancer.shared.choose(Served::Admission), None, "it is not ready yet");
-        balancer.shared.endpoints.lock().values_mut().for_each(|known| known.ready = true);
-        assert_eq!(balancer.shared.choose(Served::Admission), Some(7));
-        assert_eq!(balancer.shared.choose(Served::ExternalMetrics), None);
+        assert_eq!(balancer.shared.choose(ServicePort::Admission), None, "it is not ready yet");
+        balancer.shared.endpoints.lock().values_mut().for_each(|state| state.ready = true);
+        assert_eq!(balancer.shared.choose(ServicePort::Admission), Some(7));
+        assert_eq!(balancer.shared.choose(ServicePort::ExternalMetrics), None);
         Ok(balancer)
     }
 
@@ -235,7 +241,7 @@ mod tests {
         for (propagation, chosen) in [(Duration::from_hours(1), Some(7)), (Duration::ZERO, None)] {
             let balancer = with_one_ready(propagation).await?;
             balancer.leaves("wva-0");
-            assert_eq!(balancer.shared.choose(Served::Admission), chosen, "{propagation:?}");
+            assert_eq!(balancer.shared.choose(ServicePort::Admission), chosen, "{propagation:?}");
         }
         Ok(())
     }
@@ -243,7 +249,8 @@ mod tests {
     #[tokio::test]
     async fn a_connection_that_nobody_takes_is_closed_and_counted() -> anyhow::Result<()> {
         let balancer = Balancer::start(Duration::ZERO).await?;
-        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(Served::Admission))).await?;
+        let mut client =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(ServicePort::Admission))).await?;
         let read = tokio::io::AsyncReadExt::read_u8(&mut client);
         assert!(timeout(Duration::from_secs(10), read).await?.is_err());
         assert_eq!(balancer.connections(), Connections { led: 0, nowhere: 1, refused: 0 });

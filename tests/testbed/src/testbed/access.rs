@@ -22,13 +22,13 @@ const FOLLOWS: Duration = Duration::from_mins(3);
 
 /// What a command said.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ran {
+pub struct CommandOutput {
     pub ok: bool,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     /// Its standard output if it succeeded.
     pub fn success(self) -> anyhow::Result<String> {
         if !self.ok {
@@ -54,13 +54,13 @@ impl Testbed {
         &self.ca
     }
 
-    /// Runs kubectl with all rights for at most three minutes; its failure is part of [`Ran`].
-    pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<Ran> {
+    /// Runs kubectl with all rights for at most three minutes; its failure is part of [`CommandOutput`].
+    pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
         self.kubectl_with(args, "").await
     }
 
     /// Runs kubectl with all rights and this text on its standard input.
-    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<Ran> {
+    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
         let mut command = tokio::process::Command::new(self.tools.path("kubectl")?);
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
@@ -158,7 +158,7 @@ pub async fn run(
     mut command: tokio::process::Command,
     input: &str,
     limit: Duration,
-) -> anyhow::Result<Ran> {
+) -> anyhow::Result<CommandOutput> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -175,7 +175,7 @@ pub async fn run(
         child.wait_with_output().await
     };
     let out = within(what, limit, run).await?;
-    Ok(Ran {
+    Ok(CommandOutput {
         ok: out.status.success(),
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&out.stderr).into_owned(),

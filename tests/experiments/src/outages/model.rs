@@ -9,7 +9,7 @@ use wva_testbed::install::{self, Install};
 use wva_testbed::{Fleet, Testbed, eventually};
 
 use super::Kind;
-use crate::seen::{Seen, variants};
+use crate::variants::{VariantState, variants};
 
 const LOOK: Duration = Duration::from_secs(1);
 const SETTLES_WITHIN: Duration = Duration::from_mins(3);
@@ -17,8 +17,8 @@ const SETTLES_WITHIN: Duration = Duration::from_mins(3);
 const COMES_BACK_WITHIN: Duration = Duration::from_mins(3);
 const NAME: &str = "held";
 
-/// A model that is watched.
-pub(super) struct Watched<'a> {
+/// A model during an outage.
+pub(super) struct OutageModel<'a> {
     pub(super) kind: Kind,
     pub(super) fleet: Fleet,
     testbed: &'a Testbed,
@@ -45,13 +45,13 @@ pub(super) struct Row {
     pub(super) scaled_down: Option<Duration>,
 }
 
-/// One look.
-struct Look {
-    seen: Seen,
+/// State of the model at one moment.
+struct Observation {
+    seen: VariantState,
     series: Option<f64>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> OutageModel<'a> {
     /// Replicas that it has, and needs until the load falls.
     pub(super) const REPLICAS: usize = 4;
 
@@ -66,15 +66,20 @@ impl<'a> Watched<'a> {
         let fleet = Fleet::start(testbed, variant.fleet())?;
         fleet.set_fixed_all(0.65, 0.0);
         testbed.apply(&variant.all()).await?;
-        let watched = Self { kind, fleet, testbed, install, namespace };
-        watched.fleet.wait_ready(Self::REPLICAS, SETTLES_WITHIN).await?;
+        let model = Self { kind, fleet, testbed, install, namespace };
+        model.fleet.wait_ready(Self::REPLICAS, SETTLES_WITHIN).await?;
         eventually("the model to be measured and at rest", SETTLES_WITHIN, async || {
-            let look = watched.look().await?;
-            ensure!(look.is_whole() && look.is_steady(), "series {:?}, {}", look.series, look.optimization());
+            let observation = model.observe().await?;
+            ensure!(
+                observation.is_whole() && observation.is_steady(),
+                "series {:?}, {}",
+                observation.series,
+                observation.optimization()
+            );
             Ok(())
         })
         .await?;
-        Ok(watched)
+        Ok(model)
     }
 
     /// Goes through one outage, which `turn(true)` begins and `turn(false)` ends.
@@ -88,13 +93,13 @@ impl<'a> Watched<'a> {
         self.fleet.set_fixed_all(0.01, 0.0);
         let mut row = Row { reason_seen: self.kind != Kind::Half, ..Row::default() };
         while began.elapsed() < lasts {
-            let look = self.look().await?;
-            row.scale_downs += usize::from(look.is_lower());
-            row.gaps += usize::from(!look.is_steady());
-            if !look.seen.is_measured() {
+            let observation = self.observe().await?;
+            row.scale_downs += usize::from(observation.is_lower());
+            row.gaps += usize::from(!observation.is_steady());
+            if !observation.seen.is_measured() {
                 row.reported.get_or_insert(began.elapsed());
             }
-            if look.optimization() == "SafetyNet" {
+            if observation.optimization() == "SafetyNet" {
                 row.safety_net.get_or_insert(began.elapsed());
             }
             row.reason_seen |= self.kind == Kind::Half && self.is_held_back().await?;
@@ -103,11 +108,11 @@ impl<'a> Watched<'a> {
         turn(false).await?;
         let ended = Instant::now();
         while ended.elapsed() < COMES_BACK_WITHIN && row.scaled_down.is_none() {
-            let look = self.look().await?;
-            if look.is_whole() {
+            let observation = self.observe().await?;
+            if observation.is_whole() {
                 row.back.get_or_insert(ended.elapsed());
             }
-            if look.is_lower() {
+            if observation.is_lower() {
                 row.scaled_down.get_or_insert(ended.elapsed());
             }
             tokio::time::sleep(LOOK).await;
@@ -115,10 +120,10 @@ impl<'a> Watched<'a> {
         Ok(row)
     }
 
-    async fn look(&self) -> anyhow::Result<Look> {
+    async fn observe(&self) -> anyhow::Result<Observation> {
         let seen = variants(self.testbed, &self.namespace).await?.pop().context("the variant is gone")?;
         let labels = [("namespace", self.namespace.as_str()), ("variant_name", NAME)];
-        Ok(Look { seen, series: self.install.series("wva_desired_replicas", &labels).await? })
+        Ok(Observation { seen, series: self.install.series("wva_desired_replicas", &labels).await? })
     }
 
     /// The last decision says that it did not shrink for want of metrics.
@@ -132,9 +137,9 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Look {
+impl Observation {
     fn is_lower(&self) -> bool {
-        let before = Watched::REPLICAS as u64;
+        let before = OutageModel::REPLICAS as u64;
         self.seen.replicas < before || self.seen.target.is_some_and(|target| target < before)
     }
 
@@ -145,7 +150,7 @@ impl Look {
     /// The series has the value of before.
     fn is_steady(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a handful of replicas")]
-        let before = Watched::REPLICAS as f64;
+        let before = OutageModel::REPLICAS as f64;
         self.series.is_some_and(|value| (value - before).abs() < 1e-9)
     }
 

@@ -1,4 +1,4 @@
-//! A door in front of Prometheus: bytes go through, or an answer of its own is given in place of Prometheus's. For
+//! A proxy in front of Prometheus: bytes go through, or an answer of its own is given in place of Prometheus's. For
 //! outages that a real Prometheus cannot be told to have.
 
 use std::net::SocketAddr;
@@ -10,9 +10,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What the door does.
+/// What the proxy does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
+pub enum ProxyMode {
     /// Everything goes through. A Prometheus that does not listen ends the connection.
     Open,
     /// Every request is answered with 503.
@@ -26,19 +26,19 @@ pub enum Front {
     Warns(&'static str),
 }
 
-/// A door; dropping it closes it.
-pub struct Door {
+/// A proxy; dropping it closes it.
+pub struct FaultProxy {
     address: SocketAddr,
-    mode: Arc<watch::Sender<Front>>,
+    mode: Arc<watch::Sender<ProxyMode>>,
     _serving: JoinSet<()>,
 }
 
-impl Door {
-    /// Opens a door to the server at `to`, `HOST:PORT`.
+impl FaultProxy {
+    /// Opens a proxy to the server at `to`, `HOST:PORT`.
     pub async fn open(to: &str) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the door")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the proxy")?;
         let address = listener.local_addr()?;
-        let mode = Arc::new(watch::Sender::new(Front::Open));
+        let mode = Arc::new(watch::Sender::new(ProxyMode::Open));
         let (to, modes) = (to.to_owned(), mode.subscribe());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
@@ -63,27 +63,29 @@ impl Door {
     }
 
     /// What it does from now on; connections end that began before.
-    pub fn set(&self, mode: Front) {
+    pub fn set(&self, mode: ProxyMode) {
         self.mode.send_replace(mode);
     }
 }
 
-async fn pass(mut stream: TcpStream, to: &str, mode: Front) -> std::io::Result<()> {
+async fn pass(mut stream: TcpStream, to: &str, mode: ProxyMode) -> std::io::Result<()> {
     let answer = match mode {
-        Front::Open => {
+        ProxyMode::Open => {
             let mut server = TcpStream::connect(to).await?;
             tokio::io::copy_bidirectional(&mut stream, &mut server).await?;
             return Ok(());
         }
-        Front::Hung => return std::future::pending().await,
-        Front::Unavailable => http("503 Service Unavailable", "down for maintenance"),
-        Front::Empty => http("200 OK", r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#),
-        Front::Warns(warning) => {
+        ProxyMode::Hung => return std::future::pending().await,
+        ProxyMode::Unavailable => http("503 Service Unavailable", "down for maintenance"),
+        ProxyMode::Empty => {
+            http("200 OK", r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#)
+        }
+        ProxyMode::Warns(warning) => {
             let request = request(&mut stream).await?;
             http("200 OK", &warned(to, &request, warning).await?)
         }
     };
-    if !matches!(mode, Front::Warns(_)) {
+    if !matches!(mode, ProxyMode::Warns(_)) {
         request(&mut stream).await?;
     }
     stream.write_all(answer.as_bytes()).await?;

@@ -14,7 +14,7 @@ use wva_testbed::Testbed;
 
 /// A variant with the objects of its name.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct VariantState {
     pub(crate) name: String,
     pub(crate) target: Option<u64>,
     pub(crate) replicas: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Seen {
     autoscaler: Value,
 }
 
-impl Seen {
+impl VariantState {
     /// A field of a condition of the variant, empty where there is none.
     pub(crate) fn condition(&self, kind: &str, field: &str) -> &str {
         condition(&self.variant, kind, field)
@@ -54,12 +54,12 @@ pub(crate) async fn objects(testbed: &Testbed, namespace: &str, kinds: &str) -> 
 }
 
 /// The variants of a namespace.
-pub(crate) async fn variants(testbed: &Testbed, namespace: &str) -> anyhow::Result<Vec<Seen>> {
+pub(crate) async fn variants(testbed: &Testbed, namespace: &str) -> anyhow::Result<Vec<VariantState>> {
     Ok(variants_of(&objects(testbed, namespace, "va,deploy,hpa").await?))
 }
 
 /// The variants among these objects.
-pub(crate) fn variants_of(objects: &[Value]) -> Vec<Seen> {
+pub(crate) fn variants_of(objects: &[Value]) -> Vec<VariantState> {
     let of = |kind: &str, name: &Value| {
         let mut found = objects.iter().filter(|o| o["kind"] == kind && o["metadata"]["name"] == *name);
         found.next().cloned().unwrap_or_default()
@@ -67,7 +67,7 @@ pub(crate) fn variants_of(objects: &[Value]) -> Vec<Seen> {
     let seen = |variant: &Value| {
         let name = &variant["metadata"]["name"];
         let deployment = of("Deployment", name);
-        Seen {
+        VariantState {
             name: name.as_str().unwrap_or_default().to_owned(),
             target: variant["status"]["desiredOptimizedAlloc"]["numReplicas"].as_u64(),
             replicas: deployment["spec"]["replicas"].as_u64().unwrap_or_default(),

@@ -9,7 +9,7 @@ use wva_testbed::install::get;
 const ENOUGH: f64 = 4.0;
 
 /// One decision.
-pub(super) struct Told {
+pub(super) struct LearnedDecision {
     pub(super) target: u64,
     /// The step of the analyzer, as `wva explain` prints it.
     pub(super) trace: String,
@@ -20,14 +20,18 @@ pub(super) struct Told {
     pub(super) samples: f64,
 }
 
-impl Told {
+impl LearnedDecision {
     pub(super) fn is_learnt(&self) -> bool {
         self.samples >= ENOUGH
     }
 }
 
 /// The newest decision; `None` where there is none yet, another analyzer made it, or a cycle ran meanwhile.
-pub(super) async fn look(address: &str, namespace: &str, name: &str) -> anyhow::Result<Option<Told>> {
+pub(super) async fn read(
+    address: &str,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<Option<LearnedDecision>> {
     let url = format!("http://{address}/explain?namespace={namespace}&name={name}");
     let (status, text) = get(&url).await?;
     if status != 200 {
@@ -49,7 +53,7 @@ pub(super) async fn look(address: &str, namespace: &str, name: &str) -> anyhow::
     let figure =
         |name: &str| figures[name].as_f64().with_context(|| format!("no figure {name} in {figures}"));
     let trace = text.lines().map(str::trim).find(|line| line.starts_with("analyze "));
-    Ok(Some(Told {
+    Ok(Some(LearnedDecision {
         target: decision["target"].as_u64().context("a decision without a target")?,
         trace: trace.unwrap_or_default().to_owned(),
         arrivals: figure("arrivals")?,
