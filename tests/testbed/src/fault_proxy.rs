@@ -1,5 +1,5 @@
-//! A proxy in front of Prometheus: bytes go through, or an answer of its own is given in place of Prometheus's. For
-//! outages that a real Prometheus cannot be told to have.
+//! Proxy in front of Prometheus that passes bytes through or answers by itself. It simulates outages that a real
+//! Prometheus cannot produce.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,23 +10,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What the proxy does.
+/// Behavior of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyMode {
-    /// Everything goes through. A Prometheus that does not listen ends the connection.
+    /// Passes everything through. If Prometheus does not listen, the connection ends.
     Open,
-    /// Every request is answered with 503.
+    /// Answers every request with 503.
     Unavailable,
-    /// Every query is answered with an empty vector.
+    /// Answers every query with an empty vector.
     Empty,
-    /// Requests are taken and never answered.
+    /// Accepts requests and never answers.
     Hung,
-    /// Everything goes through, and every answer carries this warning as well: the fake of a query layer that lost a
-    /// store.
+    /// Passes everything through and adds this warning to every answer, like a query layer that lost a store.
     Warns(&'static str),
 }
 
-/// A proxy; dropping it closes it.
+/// A running proxy; drop it to stop.
 pub struct FaultProxy {
     address: SocketAddr,
     mode: Arc<watch::Sender<ProxyMode>>,
@@ -34,7 +33,7 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Opens a proxy to the server at `to`, `HOST:PORT`.
+    /// Starts a proxy to the server at `to`, `HOST:PORT`.
     pub async fn open(to: &str) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the proxy")?;
         let address = listener.local_addr()?;
@@ -57,12 +56,12 @@ impl FaultProxy {
         Ok(Self { address, mode, _serving: serving })
     }
 
-    /// Its URL.
+    /// URL of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it does from now on; connections end that began before.
+    /// Changes the mode; open connections end.
     pub fn set(&self, mode: ProxyMode) {
         self.mode.send_replace(mode);
     }
@@ -92,7 +91,7 @@ async fn pass(mut stream: TcpStream, to: &str, mode: ProxyMode) -> std::io::Resu
     stream.shutdown().await
 }
 
-/// Reads a request to its end: the client would take an answer that comes before it for a broken connection.
+/// Reads a whole request. A client treats an answer before the end of its request as a broken connection.
 async fn request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut read = Vec::new();
     let mut wanted = usize::MAX;
@@ -113,9 +112,9 @@ async fn request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// What the server at `to` answers to a request, with a warning.
+/// Answer of the server at `to` with an added warning.
 async fn warned(to: &str, request: &[u8], warning: &str) -> std::io::Result<String> {
-    // The answer to an older client comes in one piece and ends with the connection.
+    // An HTTP/1.0 client gets the answer in one piece, and the connection ends.
     let request = String::from_utf8_lossy(request).replacen("HTTP/1.1", "HTTP/1.0", 1);
     let mut server = TcpStream::connect(to).await?;
     server.write_all(request.as_bytes()).await?;

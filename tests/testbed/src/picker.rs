@@ -1,5 +1,5 @@
-//! A fake endpoint picker: an HTTP server with the flow-control metrics of one, on an address of loopback of its own, and
-//! the objects by which the program finds it. It can do what no picker should.
+//! Fake endpoint picker: an HTTP server with flow-control metrics on its own loopback address, and the objects by
+//! which the program finds it. It can also misbehave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,61 +18,61 @@ use tokio::task::JoinSet;
 use crate::fixtures::MODEL_LABEL;
 use crate::testbed::Testbed;
 
-/// The CRDs of InferencePools of both API groups.
+/// CRDs of InferencePools of both API groups.
 pub const CRDS: &str = include_str!("../../fixtures/stand-ins/inferencepools.yaml");
-/// Label of the pods of a picker.
+/// Label of a picker's pods.
 const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
 
 /// How the fake answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PickerBehavior {
-    /// As a picker of the first releases does: `inference_extension_*`, by `model_name`.
+    /// Metrics of the first releases: `inference_extension_*`, by `model_name`.
     #[default]
     Earlier,
-    /// As one of today does: `llm_d_epp_*`, by `target_model_name` and `inference_pool`.
+    /// Metrics of current releases: `llm_d_epp_*`, by `target_model_name` and `inference_pool`.
     Later,
-    /// As one without the feature gate `flowControl` does, which is the default.
+    /// Metrics without the feature gate `flowControl`, which is the default.
     NoFlowControl,
-    /// It takes the request and never answers.
+    /// Accepts requests and never answers.
     Hangs,
-    /// Its queues are NaN, infinite or negative.
+    /// Queues are NaN, infinite or negative.
     NotANumber,
-    /// Its queues stand at the end of 10 MB.
+    /// Queues are at the end of 10 MB.
     Floods,
-    /// It answers with a page that is none, in which the metrics stand all the same.
+    /// An HTML page that contains the metrics.
     Garbage,
-    /// It sends whoever asks to another page, with the metrics.
+    /// Redirects to another page, which has the metrics.
     Redirects,
-    /// It refuses.
+    /// Answers 403.
     Refuses,
 }
 
 impl PickerBehavior {
-    /// Behaviors in which no answer of the fake may count.
+    /// Behaviors whose metrics must be ignored.
     pub const HOSTILE: [Self; 6] =
         [Self::Hangs, Self::NotANumber, Self::Floods, Self::Garbage, Self::Redirects, Self::Refuses];
 }
 
-/// What was asked of it so far.
+/// Requests received.
 #[derive(Clone, Debug, Default)]
 pub struct ReceivedScrapes {
-    /// How often.
+    /// Number of requests.
     pub count: u64,
-    /// Every Authorization header; an empty text for a request without one.
+    /// Every Authorization header; empty for a request without one.
     pub authorizations: BTreeSet<String>,
 }
 
 #[derive(Default)]
 struct PickerState {
     behavior: PickerBehavior,
-    /// Requests that wait, by model.
+    /// Waiting requests, by model.
     queues: BTreeMap<String, f64>,
-    /// The InferencePool that it picks for.
+    /// InferencePool of the picker.
     pool: String,
     scrapes: ReceivedScrapes,
 }
 
-/// A running fake; dropping it ends it.
+/// A running fake; drop it to stop.
 pub struct FakePicker {
     address: SocketAddr,
     state: Arc<Mutex<PickerState>>,
@@ -80,7 +80,7 @@ pub struct FakePicker {
 }
 
 impl FakePicker {
-    /// Serves its metrics at some port of this address.
+    /// Serves its metrics on a free port of this address.
     pub async fn start(address: impl Into<IpAddr>) -> anyhow::Result<Self> {
         let address = SocketAddr::new(address.into(), 0);
         let listener = tokio::net::TcpListener::bind(address)
@@ -99,28 +99,28 @@ impl FakePicker {
         Ok(Self { address, state, _serving: serving })
     }
 
-    /// `host:port` of its metrics.
+    /// `host:port` of the metrics.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// From now on so many requests wait for a model, and can be seen.
+    /// Sets the number of waiting requests of a model.
     pub fn queue(&self, model: &str, waiting: f64) {
         self.state.lock().queues.insert(model.to_owned(), waiting);
     }
 
-    /// From now on it answers like this.
+    /// Changes the behavior.
     pub fn set_behavior(&self, behavior: PickerBehavior) {
         self.state.lock().behavior = behavior;
     }
 
-    /// What was asked of it.
+    /// Requests received so far.
     pub fn scrapes(&self) -> ReceivedScrapes {
         self.state.lock().scrapes.clone()
     }
 
-    /// Makes it pod `name` of the picker `picker`. Nobody runs the pod: its address is written where a kubelet would
-    /// write it.
+    /// Creates pod `name` of the picker `picker`. No kubelet runs it: this function writes the address into its
+    /// status.
     pub async fn pod(
         &self,
         testbed: &Testbed,
@@ -152,12 +152,12 @@ spec:
     }
 }
 
-/// An InferencePool of all pods of the fixtures in a namespace, and the Service of its picker, both of this name.
+/// InferencePool of all fixture pods in a namespace, and the Service of its picker, both with this name.
 pub fn pool(namespace: &str, picker: &str) -> String {
     pool_of_ranks(namespace, picker, &[8000])
 }
 
-/// The same with a port for each rank in a pod.
+/// The same with one port per rank in a pod.
 pub fn pool_of_ranks(namespace: &str, picker: &str, ports: &[u16]) -> String {
     let ports: Vec<String> = ports.iter().map(|port| format!("{{number: {port}}}")).collect();
     let ports = ports.join(", ");
@@ -175,7 +175,7 @@ spec:
     )
 }
 
-/// The same as the API group before has it.
+/// The same in the older API group.
 pub fn older_pool(namespace: &str, picker: &str) -> String {
     format!(
         "apiVersion: inference.networking.x-k8s.io/v1alpha2
@@ -231,11 +231,11 @@ async fn elsewhere(State(state): State<Arc<Mutex<PickerState>>>) -> Response<Bod
     text(StatusCode::OK, honest)
 }
 
-/// Families and labels of gateway-api-inference-extension and of llm-d-router. A family without series is not shown.
+/// Families and labels of gateway-api-inference-extension and of llm-d-router. Families without series are left out.
 fn page(behavior: PickerBehavior, state: &PickerState) -> String {
     let mut page = "go_goroutines 12\n".to_owned();
     let (name, label, pool) = match behavior {
-        // Its saturation detector shows this with and without flow control.
+        // The saturation detector exports this with and without flow control.
         PickerBehavior::NoFlowControl => {
             return page + "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0\n";
         }
@@ -276,7 +276,7 @@ fn shown(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)> {
 fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut answer = Response::new(Body::from(text));
     *answer.status_mut() = status;
-    // Prometheus reads nothing that does not say what it is.
+    // Prometheus requires a content type.
     let kind = header::HeaderValue::from_static("text/plain; version=0.0.4");
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);
     answer

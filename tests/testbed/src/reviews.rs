@@ -1,6 +1,6 @@
-//! Steady reviews by way of kube-apiserver: server-side dry-run creates of a variant without a fault and of one with a
-//! fault that the program alone can know, in turn, at a fixed rate whatever becomes of them. No request is repeated,
-//! so that each review that fails is seen.
+//! Steady reviews through kube-apiserver: server-side dry-run creates, alternately of a valid variant and of one with
+//! a fault that only the webhook detects. The rate is fixed and requests are not retried, so that every failed review
+//! is counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{Testbed, eventually};
 
-/// Reviews under way at once: five seconds of them, by when kube-apiserver gives up on a webhook. One more is not sent.
+/// Limit of pending reviews: five seconds' worth, when kube-apiserver gives up on a webhook. More are skipped.
 const AT_ONCE: usize = 256;
-/// One of so many may be held back for that, or the load was not what it had to be.
+/// Largest share of skipped reviews, as 1 in this number; with more, the load was too low.
 const HELD_BACK: u64 = 100;
-/// Longest wait for an answer: more than two webhooks of 5 s.
+/// Time limit of an answer: more than two webhooks of 5 s.
 const ANSWER: Duration = Duration::from_secs(15);
-/// How many of the failures are kept with their words.
+/// Number of failures kept with their messages.
 const KEPT: usize = 10_000;
-/// How many different words of failed reviews are told.
+/// Number of different failure messages reported.
 const SAID: usize = 5;
-/// The rule that the wrong variant breaks. No CRD can know it: annotations have no schema.
+/// Rule that the invalid variant violates. No CRD schema covers annotations.
 const RULE: &str = "[WVA-VA-017]";
-/// Longest wait until the doors work for the first time.
+/// Time limit until the webhooks work for the first time.
 const WORK: Duration = Duration::from_mins(1);
 
 /// A review that failed.
@@ -35,24 +35,24 @@ const WORK: Duration = Duration::from_mins(1);
 pub struct Failure {
     pub sent: Instant,
     pub at: Instant,
-    /// What kube-apiserver said.
+    /// Message of kube-apiserver.
     pub text: String,
 }
 
-/// What became of the reviews.
+/// Counts of reviews by outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Valid variants that were admitted.
+    /// Valid variants admitted.
     pub admitted: u64,
-    /// Wrong variants that were refused, by the rule's code.
+    /// Invalid variants denied with the rule's code.
     pub refused: u64,
-    /// Wrong variants that were admitted.
+    /// Invalid variants admitted.
     pub let_through: u64,
-    /// Reviews that got no verdict.
+    /// Reviews without a verdict.
     pub failed: u64,
-    /// The failed ones, the first 10,000 of them.
+    /// Failed reviews, up to 10,000.
     pub failures: Vec<Failure>,
-    /// Reviews that were not sent in their turn, since too many waited for an answer.
+    /// Reviews skipped because too many were pending.
     pub held_back: u64,
 }
 
@@ -61,7 +61,7 @@ impl Tally {
         self.admitted + self.refused + self.let_through + self.failed
     }
 
-    /// What did not hold, where every review had to get the right verdict.
+    /// Describes violations where every review had to get the right verdict.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.let_through > 0 {
@@ -76,7 +76,7 @@ impl Tally {
         faults
     }
 
-    /// Whether too many reviews were not sent in their turn: answers or this machine were slow.
+    /// Whether too many reviews were skipped: answers or this machine were slow.
     pub fn was_held_back(&self) -> bool {
         self.held_back * HELD_BACK > self.sent()
     }
@@ -96,7 +96,7 @@ impl Tally {
     }
 }
 
-/// The different things that were said of failed reviews, and how often.
+/// Different messages of failed reviews, and their counts.
 fn words(failures: &[Failure]) -> String {
     let mut said: BTreeMap<&str, u32> = BTreeMap::new();
     for failure in failures {
@@ -117,7 +117,7 @@ enum Verdict {
     Failed(String),
 }
 
-/// What is sent, and where.
+/// Requests to send, and their address.
 #[derive(Clone)]
 struct Target {
     client: reqwest::Client,
@@ -126,7 +126,7 @@ struct Target {
     namespace: String,
 }
 
-/// Reviews under way. Dropping it ends them.
+/// Running reviews. Drop to stop.
 pub struct Reviews {
     tally: Arc<Mutex<Tally>>,
     stop: watch::Sender<()>,
@@ -134,8 +134,8 @@ pub struct Reviews {
 }
 
 impl Reviews {
-    /// Sends `rate` reviews a second for this namespace from now on, of which half are of a wrong variant. Before it
-    /// begins it waits until both get the right verdict.
+    /// Sends `rate` reviews per second in this namespace, half of them of an invalid variant. Starts once both get
+    /// the right verdict.
     pub async fn start(testbed: &Testbed, namespace: &str, rate: u32) -> anyhow::Result<Self> {
         let target = Target::new(testbed, namespace)?;
         eventually("reviews to be answered", WORK, async || {
@@ -155,12 +155,12 @@ impl Reviews {
         Ok(Self { tally, stop, running })
     }
 
-    /// What became of those that were answered so far.
+    /// Counts of the answered reviews so far.
     pub fn so_far(&self) -> Tally {
         self.tally.lock().clone()
     }
 
-    /// Sends no more, and waits for the answers to those under way.
+    /// Stops sending, and waits for pending answers.
     pub async fn end(self) -> anyhow::Result<Tally> {
         self.stop.send_replace(());
         let Self { tally, mut running, .. } = self;
@@ -177,7 +177,7 @@ async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: 
     let mut wrong = false;
     loop {
         tokio::select! {
-            // An error means that whoever wants them is gone.
+            // An error means that the receiver is gone.
             _ = stopped.changed() => break,
             _ = beat.tick() => {}
         }
@@ -200,7 +200,7 @@ async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: 
 impl Target {
     fn new(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
         let pem = std::fs::read(testbed.ca()).context("cannot read the CA of kube-apiserver")?;
-        // HTTP/1.1: as many connections as there are reviews under way.
+        // HTTP/1.1 opens as many connections as there are pending reviews.
         let client = reqwest::Client::builder()
             .no_proxy()
             .http1_only()
@@ -266,7 +266,7 @@ mod tests {
         assert!(matches!(judge(201, "{}", false), Verdict::Admitted));
         assert!(matches!(judge(201, "{}", true), Verdict::LetThrough));
         assert!(matches!(judge(422, refusal, true), Verdict::Refused));
-        // The same words about the valid one, or a failed call about the wrong one, are no verdict.
+        // Neither this message about the valid variant nor a failed call about the invalid one is a verdict.
         assert!(matches!(judge(422, refusal, false), Verdict::Failed(_)));
         let failed = r#"{"message": "failed calling webhook: EOF"}"#;
         let Verdict::Failed(text) = judge(500, failed, true) else { panic!("it is no verdict") };

@@ -1,11 +1,11 @@
-//! Waiting for a condition with a deadline. Everything the testbed waits for goes through here, so that no wait is
-//! without an end and every one that ends badly says what was awaited and what was seen last.
+//! Waits for a condition with a deadline. All waits of the testbed use this module, so that every wait ends, and an
+//! error says what was expected and what was observed last.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-/// Time between two looks at a condition: short against anything awaited here, long enough not to load two cores.
+/// Poll interval: short against all waits, long enough for two cores.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Calls `probe` until it succeeds, at most for `deadline`. `what` completes the sentence "waited for ...".
@@ -33,7 +33,7 @@ pub async fn eventually<T>(
     }
 }
 
-/// Runs one call with a time limit: kube's client repeats a request by itself and would wait for minutes.
+/// Runs one call with a time limit: kube's client retries by itself, for minutes.
 pub async fn within<T, E: Into<anyhow::Error>>(
     what: &str,
     limit: Duration,

@@ -1,4 +1,4 @@
-//! The lifecycle of one pod: made, started, probed, started again when it ends, asked to end, gone.
+//! Lifecycle of one pod: start, probe, restart, terminate, delete.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use super::status::{State, Status, delete, is_absent};
 use super::{LOOK, Node};
 use crate::{Process, Signal};
 
-/// Before a container that ended is started again: a tenth of a kubelet's first pause.
+/// Delay before a restart: a tenth of a kubelet's first back-off.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two readings of mounted config maps and secrets: a kubelet needs up to a minute.
+/// Refresh interval of mounted config maps and secrets; a kubelet needs up to a minute.
 const REFRESH: Duration = Duration::from_secs(2);
 
-/// A container that runs.
+/// A running container.
 struct Running {
     process: Process,
     since: Timestamp,
@@ -30,7 +30,7 @@ struct Running {
     ready: bool,
 }
 
-/// One pod, and how far it has come.
+/// A pod and its current state.
 struct PodLifecycle {
     node: Arc<Node>,
     uid: String,
@@ -41,13 +41,13 @@ struct PodLifecycle {
     reported: Option<Status>,
     restarts: u32,
     last_code: Option<i32>,
-    /// Not started before then.
+    /// No start before this time.
     pause: Instant,
     refreshed: Instant,
     ended: Option<i32>,
 }
 
-/// Looks after a pod until it is gone.
+/// Runs a pod until it is deleted.
 pub(super) async fn run(node: Arc<Node>, uid: String) {
     let now = Instant::now();
     let mut lifecycle = PodLifecycle {
@@ -66,7 +66,7 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
     };
     loop {
         let newest = lifecycle.node.pods.lock().get(&lifecycle.uid).cloned();
-        // Taken away by force: its container goes with it.
+        // Deleted by force: the container ends with it.
         let Some(pod) = newest else { break };
         let name = pod.metadata.name.clone().unwrap_or_default();
         match lifecycle.step(&pod).await {
@@ -85,7 +85,7 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
 }
 
 impl PodLifecycle {
-    /// One look at the pod and its process; false once it is over.
+    /// Checks the pod and its process once; returns false when the pod is gone.
     async fn step(&mut self, pod: &Pod) -> anyhow::Result<bool> {
         if pod.metadata.deletion_timestamp.is_some() {
             self.end(pod).await?;
@@ -114,10 +114,10 @@ impl PodLifecycle {
         Ok(true)
     }
 
-    /// Takes note of a container that has ended.
+    /// Records the exit of a container.
     fn reap(&mut self, restart_policy: Option<&str>) {
         let Some(status) = self.running.as_ref().and_then(|running| running.process.exited()) else { return };
-        // A signal has no code of its own: what a shell says of it is far from 0, and that is what counts.
+        // A signal has no exit code: any code other than 0 will do.
         let code = status.code().unwrap_or(128);
         self.running = None;
         self.last_code = Some(code);
@@ -166,7 +166,7 @@ impl PodLifecycle {
         self.running.as_ref().map_or(waiting, |running| State::Running { since: running.since })
     }
 
-    /// Readiness is what the probe says; without liveness the container is started again.
+    /// Readiness follows the probe. A failed liveness probe kills the container, which then restarts.
     async fn probe(&mut self) -> anyhow::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
         if let Some(readiness) = &mut running.readiness

@@ -1,6 +1,6 @@
-//! A stand-in for kube-proxy and `EndpointSlices`: the one port to which the Service leads. Each new connection goes to
-//! a random replica among those that are ready, as far as the cluster has heard: readiness is polled, and that a
-//! replica is going away is learnt a settable time after its SIGTERM. Connections that stand are never moved.
+//! Replaces kube-proxy and `EndpointSlices`: the port of the Service. Each new connection goes to a random ready
+//! replica. Readiness is polled; a terminating replica stays in rotation for a configurable time after SIGTERM. Open
+//! connections never move.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -19,27 +19,27 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::accept::accept;
 use crate::components::http_client;
 
-/// More connections than kube-apiserver opens to a webhook under test.
+/// Above the number of connections of kube-apiserver to a webhook.
 const CONNECTIONS: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(2);
-/// Time between two looks at readiness: shorter than a kubelet's, so that a rolling restart is over sooner.
+/// Readiness poll interval: shorter than a kubelet's, to make rolling restarts faster.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a replica serves by way of the Service.
+/// Port of the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServicePort {
     Admission,
     ExternalMetrics,
 }
 
-/// One replica as the cluster knows it.
+/// Addresses of one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) admission: u16,
     pub(crate) external_metrics: Option<u16>,
-    /// Address of its health endpoint.
+    /// Address of the health endpoint.
     pub(crate) health: String,
 }
 
@@ -47,14 +47,14 @@ pub(crate) struct Endpoint {
 struct EndpointState {
     endpoint: Endpoint,
     ready: bool,
-    /// From when on nothing new is sent to it: it was told to end.
+    /// Time after which a terminating replica gets no new connections.
     gone: Option<Instant>,
 }
 
-/// What became of connections.
+/// Counts of connections by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Led to a replica.
+    /// Forwarded to a replica.
     pub led: u64,
     /// No replica was ready.
     pub nowhere: u64,
@@ -71,7 +71,7 @@ struct Shared {
     longest_pause_ms: AtomicU64,
 }
 
-/// The balancer. Dropping it ends all connections through it.
+/// The balancer. Drop it to end all connections through it.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     shared: Arc<Shared>,
@@ -83,7 +83,7 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// One without endpoints, which takes a replica out of rotation `propagation` after it was told to end.
+    /// Starts without endpoints. A terminating replica leaves the rotation after `propagation`.
     pub(crate) async fn start(propagation: Duration) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let listen = async || {
@@ -112,7 +112,7 @@ impl Balancer {
         }
     }
 
-    /// A new pod, or one that was started again. Nothing is sent to it until it is ready.
+    /// Adds a new or restarted pod. It gets connections once it is ready.
     pub(crate) fn add(&self, pod: &str, endpoint: Endpoint) {
         self.shared
             .endpoints
@@ -120,19 +120,19 @@ impl Balancer {
             .insert(pod.to_owned(), EndpointState { endpoint, ready: false, gone: None });
     }
 
-    /// A pod was told to end: from now on its readiness no longer counts, and soon nothing new is sent to it.
+    /// Marks a pod as terminating: its readiness no longer counts, and it leaves the rotation after `propagation`.
     pub(crate) fn leaves(&self, pod: &str) {
         if let Some(state) = self.shared.endpoints.lock().get_mut(pod) {
             state.gone.get_or_insert(Instant::now() + self.propagation);
         }
     }
 
-    /// A pod that is no more.
+    /// Removes a pod.
     pub(crate) fn remove(&self, pod: &str) {
         self.shared.endpoints.lock().remove(pod);
     }
 
-    /// The longest time for which it led nothing, because this process was given no CPU.
+    /// Longest time without forwarding, caused by a lack of CPU.
     pub(crate) fn longest_pause(&self) -> Duration {
         Duration::from_millis(self.shared.longest_pause_ms.load(Ordering::Relaxed))
     }
@@ -145,7 +145,7 @@ impl Balancer {
 }
 
 impl Shared {
-    /// The port of a random one of those to which new connections are led.
+    /// Port of a random endpoint in rotation.
     fn choose(&self, port_kind: ServicePort) -> Option<u16> {
         let now = Instant::now();
         let endpoints = self.endpoints.lock();
@@ -156,13 +156,13 @@ impl Shared {
                 ServicePort::ExternalMetrics => state.endpoint.external_metrics,
             })
             .collect();
-        // Each hasher of the standard library begins with keys of its own.
+        // Each hasher of the standard library has its own random keys.
         let random = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or_default();
         ports.get(random % ports.len().max(1)).copied()
     }
 }
 
-/// Leads one connection to a replica, until either end closes it. One that nobody takes is reset.
+/// Forwards one connection to a replica until either end closes it. Resets it if no replica accepts it.
 async fn lead(mut client: TcpStream, shared: Arc<Shared>, port_kind: ServicePort) {
     let count = |what: &AtomicU64| what.fetch_add(1, Ordering::Relaxed);
     let Some(port) = shared.choose(port_kind) else {
@@ -181,7 +181,7 @@ async fn lead(mut client: TcpStream, shared: Arc<Shared>, port_kind: ServicePort
     let _ = copy_bidirectional(&mut client, &mut replica).await;
 }
 
-/// A kernel's proxy never pauses; this one does where the machine is short of CPU.
+/// Measures the pauses of this process: unlike a kernel's proxy, it needs CPU time.
 async fn measure_pauses(shared: Arc<Shared>) {
     loop {
         let before = Instant::now();
@@ -191,7 +191,7 @@ async fn measure_pauses(shared: Arc<Shared>) {
     }
 }
 
-/// Looks at the readiness of all again and again.
+/// Polls the readiness of all endpoints.
 async fn poll(shared: Arc<Shared>) {
     let Ok(client) = http_client(None) else { return };
     loop {
@@ -211,7 +211,7 @@ async fn poll(shared: Arc<Shared>) {
         while let Some(looked) = looks.join_next().await {
             let Ok((pod, health, ready)) = looked else { continue };
             let mut endpoints = shared.endpoints.lock();
-            // It may have been told to end, or another may have its name, since it was asked.
+            // Since the request, the pod may be terminating, or another may have its name.
             let state = endpoints.get_mut(&pod).filter(|state| state.endpoint.health == health);
             if let Some(state) = state.filter(|state| state.gone.is_none()) {
                 state.ready = ready;

@@ -1,4 +1,4 @@
-//! Starts the programs of one testbed: files they need first, then the command lines of [`plans`].
+//! Starts the programs of one testbed: first their files, then the command lines of [`plans`].
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{Data, Options, audit, plans, prometheus};
 use crate::components::{Component, Plan, Running};
 use crate::tools::Tools;
 
-/// Settings and folders that all programs of a testbed share.
+/// Settings and folders of all programs of a testbed.
 pub(super) struct Launcher<'a> {
     pub(super) options: &'a Options,
     pub(super) data: &'a Data,
@@ -58,7 +58,7 @@ impl Launcher<'_> {
         self.launch(Component::Prometheus, 1, plan).await.map(Some)
     }
 
-    /// Starts a program on this many free ports and waits until it serves.
+    /// Starts a program on this number of free ports and waits until it serves.
     async fn launch(
         &self,
         component: Component,
