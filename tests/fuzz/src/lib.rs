@@ -182,7 +182,7 @@ pub fn entries(bytes: &[u8]) {
         is_read::<ServiceClassList>(text),
     ];
     assert_eq!(read.len(), Kind::ALL.len());
-    assert!(yaml || read == [false; 4], "{text:?} is no YAML and was read");
+    assert!(yaml || read == [false; 4], "{text:?} is not YAML and was read");
     let data =
         BTreeMap::from([("serviceClasses".to_owned(), text.to_owned()), ("a".to_owned(), text.to_owned())]);
     let _ = ServiceClassMap::read(&data);

@@ -126,7 +126,7 @@ impl Running {
         bail!("{component} ended while starting {ATTEMPTS} times in a row; see {}", log.display())
     }
 
-    /// Ports in the order that the plan received them.
+    /// Ports in the order passed to the command line.
     pub(crate) fn port(&self, index: usize) -> u16 {
         self.ports.get(index).copied().unwrap_or_default()
     }

@@ -41,7 +41,7 @@ pub async fn tls(
 pub fn connector(bundle: &[u8], protocols: &[&str]) -> anyhow::Result<TlsConnector> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
-        roots.add(certificate.context("a caBundle is no PEM")?).context("a caBundle holds no CA")?;
+        roots.add(certificate.context("a caBundle is not PEM")?).context("a caBundle holds no CA")?;
     }
     ensure!(!roots.is_empty(), "a caBundle is empty");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

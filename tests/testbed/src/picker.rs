@@ -135,7 +135,7 @@ impl FakePicker {
 kind: Pod
 metadata: {{name: {name}, namespace: {namespace}, labels: {{{PICKER_LABEL}: {picker}}}}}
 spec:
-  schedulerName: nobody
+  schedulerName: none
   containers:
   - name: epp
     image: epp

@@ -251,7 +251,7 @@ impl<'a> Replicas<'a> {
 
     /// Id of the replica's token in the audit log.
     pub fn credential(&self, index: usize) -> anyhow::Result<&str> {
-        Ok(&self.pods.get(index).with_context(|| format!("there is no wva-{index}"))?.credential)
+        Ok(&self.pods.get(index).with_context(|| format!("replica wva-{index} does not exist"))?.credential)
     }
 
     /// Connections through the Service so far.

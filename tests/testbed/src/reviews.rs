@@ -269,7 +269,7 @@ mod tests {
         // Neither this message about the valid variant nor a failed call about the invalid one is a verdict.
         assert!(matches!(judge(422, refusal, false), Verdict::Failed(_)));
         let failed = r#"{"message": "failed calling webhook: EOF"}"#;
-        let Verdict::Failed(text) = judge(500, failed, true) else { panic!("it is no verdict") };
+        let Verdict::Failed(text) = judge(500, failed, true) else { panic!("expected a failed review") };
         assert_eq!(text, "500: failed calling webhook: EOF");
     }
 

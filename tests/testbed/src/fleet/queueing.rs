@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_comes_takes_the_new_requests_and_the_queue_drains() {
+    fn new_replica_drains_the_queue() {
         let mut model = after(SERVICE, 1, 7.0, 10);
         let queued = waiting(&model);
         assert!(queued > 5.0, "5 of 7 requests per second are served, the rest waits: {queued}");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_beside_a_request_slows_it_down_and_its_input_is_counted_when_it_begins_and_ends() {
+    fn engine_slows_with_load_and_counts_input_at_start_and_end() {
         // At 3 requests per second, n requests run n / 3 s each, which equals 1 + 0.2 n: 7.5. Late ends add an
         // eighth.
         let service = Service { run_time: 1.0, per_running: 0.2, ..SERVICE };
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn without_replicas_requests_wait_at_the_gateway_up_to_the_limit() {
+    fn requests_wait_at_gateway_up_to_limit_without_replicas() {
         let model = after(SERVICE, 0, 3.0, 20);
         assert!((model.gateway() - 40.0).abs() < 1e-9 && (model.rejected - 20.0).abs() < 1e-9, "{model:?}");
     }

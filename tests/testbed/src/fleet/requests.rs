@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_runs_and_ends_and_begins_anew_where_its_pod_goes() {
+    fn request_restarts_when_its_pod_is_removed() {
         let (mut requests, begin) = (Requests::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let figures = |requests: &Requests, pod: &str| {

@@ -125,5 +125,5 @@ fn read(path: &str) -> anyhow::Result<String> {
 
 /// Documents of a YAML text.
 fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
-    serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("a manifest is no YAML: {e}"))
+    serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("a manifest is not YAML: {e}"))
 }

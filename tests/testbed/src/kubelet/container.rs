@@ -203,7 +203,7 @@ impl PreparedContainer {
 /// Volume of the pod with this name.
 fn declared<'a>(pod: &'a Pod, name: &str) -> anyhow::Result<&'a Volume> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.find(|volume| volume.name == name).with_context(|| format!("there is no volume {name:?}"))
+    volumes.find(|volume| volume.name == name).with_context(|| format!("the pod declares no volume {name:?}"))
 }
 
 /// Value of a variable. A missing optional one is empty, which the program treats as unset.
@@ -220,7 +220,7 @@ async fn value_of(node: &Node, pod: &Pod, variable: &EnvVar) -> anyhow::Result<S
         bail!("env {}: only fieldRef, configMapKeyRef and secretKeyRef are supported", variable.name);
     };
     match found.and_then(|mut data| data.remove(key)) {
-        Some(value) => String::from_utf8(value).with_context(|| format!("env {} is no text", variable.name)),
+        Some(value) => String::from_utf8(value).with_context(|| format!("env {} is not UTF-8", variable.name)),
         None if optional == Some(true) => Ok(String::new()),
         None => bail!("env {}: there is no key {key:?} where it points", variable.name),
     }

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_nobody_takes_is_closed_and_counted() -> anyhow::Result<()> {
+    async fn unaccepted_connection_is_closed_and_counted() -> anyhow::Result<()> {
         let balancer = Balancer::start(Duration::ZERO).await?;
         let mut client =
             TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(ServicePort::Admission))).await?;

@@ -93,7 +93,7 @@ impl Testbed {
 }
 
 fn write(line: &str) -> anyhow::Result<Write> {
-    let record: Value = serde_json::from_str(line).context("a line of the audit log is no JSON")?;
+    let record: Value = serde_json::from_str(line).context("a line of the audit log is not JSON")?;
     let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let resource = [text("/objectRef/resource"), text("/objectRef/subresource")].join("/");
     let credential = "/user/extra/authentication.kubernetes.io~1credential-id/0";
