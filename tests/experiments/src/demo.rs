@@ -1,5 +1,5 @@
-//! The demo: the main job on a real control plane, step by step, with what happened and why. It checks what it shows,
-//! and fails with the step that did not happen.
+//! The demo: the main use case on a real control plane, step by step, with explanations. It checks what it shows, and
+//! fails at the step that did not happen.
 
 mod stage;
 
@@ -15,9 +15,9 @@ use crate::command::say;
 use crate::variants::VariantState;
 use stage::{PATIENCE, Stage};
 
-/// Requests a second at rest: two replicas are a quarter full.
+/// Base load, requests per second: two replicas are a quarter full.
 const REST: f64 = 5.0;
-/// Requests a second at the peak: two replicas are nearly full, three are half full.
+/// Peak load, requests per second: two replicas are nearly full, three are half full.
 const PEAK: f64 = 17.5;
 /// A VariantAutoscaling with four faults.
 const BAD: &str = "apiVersion: llmd.ai/v1alpha1
@@ -29,7 +29,7 @@ spec:
   variantCost: \"$40\"
 ";
 
-/// The percentage analyzer decides: the emulated fleet has no times of steps, from which the throughput analyzer learns.
+/// Uses the percentage analyzer: the emulated fleet has no step times for the throughput analyzer to learn.
 const ANALYZER: &str = "apiVersion: v1
 kind: ConfigMap
 metadata: {name: wva-saturation-scaling-config, namespace: demo}
@@ -39,7 +39,7 @@ data: {default: 'analyzerName: percentage'}
 /// All objects that the demo shows.
 const OBJECTS: [&str; 4] = ["get", "va,hpa,deploy", "-n", "demo"];
 
-/// Shows everything; with `keep` it stays until a signal.
+/// Runs all steps; with `keep`, everything stays until a signal.
 pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::Result<()> {
     let about = "etcd, kube-apiserver, kube-controller-manager (with the HPA), kube-scheduler and Prometheus are the real\nprograms. Nodes and pods are kwok's, and vLLM is emulated: those two cannot run here.";
     let options = Options { name: "demo".to_owned(), pod_start, ..Options::default() };
@@ -75,7 +75,7 @@ pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::
     std::future::pending().await
 }
 
-/// What the program publishes for a variant.
+/// Published series of a variant.
 async fn desired(install: &Install, variant: &str) -> anyhow::Result<Option<f64>> {
     install.series("wva_desired_replicas", &[("variant_name", variant)]).await
 }
@@ -172,7 +172,7 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
     stage.kubectl(&OBJECTS).await
 }
 
-/// The running controller tells its last cycle; the file it hands out is decided again.
+/// The running controller explains its last cycle; `wva decide` repeats it from the exported file.
 async fn explain(stage: &mut Stage, install: &Install, wva: &Path) -> anyhow::Result<()> {
     stage.step("The decision is explained, and decided again", "The running controller tells the steps of its last cycle and hands out the snapshot behind it; `wva decide` comes to\nthe same targets from the file, without any cluster.")?;
     let file = stage.testbed.data().join("snapshot.json");

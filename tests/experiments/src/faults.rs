@@ -1,6 +1,6 @@
-//! Throws bad input of every kind at the admission port of the real program on a real control plane, first one kind
-//! after another and then all at once, while vegeta sends valid reviews to the same port. What must hold stands in
-//! `docs/robustness.md`: no panic, bounded memory, and valid reviews answered in time.
+//! Sends invalid input of every kind to the admission port of the real program on a real control plane, first one
+//! kind at a time and then all at once, while vegeta sends valid reviews. `docs/robustness.md` lists what must hold:
+//! no panic, bounded memory, and timely answers to valid reviews.
 
 mod abuse;
 mod client;
@@ -27,23 +27,23 @@ use crate::report::{Report, mib};
 use crate::usage::{Usage, files_limit, open_files, peak_during};
 use crate::vegeta::{Attack, AttackResult, Vegeta};
 
-/// Resident memory that bad input may drive the program to, in KiB.
+/// Maximum resident memory of the program, KiB.
 const BOUND_KIB: u64 = 128 * 1024;
-/// 99 of 100 valid reviews are answered within this, over connections that stay.
+/// Maximum 99th percentile of valid reviews over keep-alive connections.
 const P99: Duration = Duration::from_millis(100);
-/// How long one kind of abuse is kept up, and all of them together.
+/// Duration of each kind of abuse, and of all of them together.
 const ALONE: Duration = Duration::from_secs(12);
 const TOGETHER: Duration = Duration::from_secs(40);
-/// Open files this program needs for the clients of all abuses at once.
+/// File descriptors that this program needs for the clients of all abuses at once.
 const FILES: u64 = 18_000;
 
-/// Valid reviews a second over connections that stay, and over new ones.
+/// Valid reviews per second over keep-alive connections, and over new ones.
 const KEPT_RATE: u32 = 200;
 const NEW_RATE: u32 = 20;
 
 type Outcomes = BTreeMap<String, usize>;
 
-/// Runs all of it and prints one row for each; fails where something did not hold.
+/// Runs all abuses and prints one row for each; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let files = files_limit()?;
     ensure!(
@@ -79,7 +79,8 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     say("all of it held")
 }
 
-/// The process still runs, without panics, and gives memory and files back. `before`: open files at the start.
+/// Checks that the process still runs, without panics, and has released memory and files. `before`: open files at the
+/// start.
 async fn check_process(report: &mut Report, install: &Install, before: usize) -> anyhow::Result<()> {
     let pid = install.process().pid();
     let log = std::fs::read_to_string(install.process().log_path()).context("cannot read the log of wva")?;
@@ -92,7 +93,7 @@ async fn check_process(report: &mut Report, install: &Install, before: usize) ->
     }
     let peak = Usage::of(pid)?.peak;
     let mut after = 0;
-    // What vegeta and the API server keep open may differ by a few.
+    // Connections of vegeta and of the API server may differ by a few.
     let settled = eventually("the open files to go back", Duration::from_secs(30), async || {
         after = open_files(pid)?;
         ensure!(after <= before + 20, "{before} before, {after} now");
@@ -103,15 +104,15 @@ async fn check_process(report: &mut Report, install: &Install, before: usize) ->
     report.at_most("resident, at most since the start", peak, BOUND_KIB, mib)
 }
 
-/// Valid reviews that were sent all the while.
+/// Results of the valid reviews.
 struct Load {
-    /// Over connections that stay.
+    /// Over keep-alive connections.
     kept: AttackResult,
     /// Over new connections.
     new: AttackResult,
 }
 
-/// The program under test and what is sent to it.
+/// The program under test and its load.
 struct Site {
     webhook: WebhookAddress,
     vegeta: Vegeta,
@@ -120,7 +121,7 @@ struct Site {
 }
 
 impl Site {
-    /// Valid reviews over connections that stay, and over new ones.
+    /// Sends valid reviews over keep-alive connections, and over new ones.
     async fn load(&self, lasts: Duration) -> anyhow::Result<Load> {
         let attack = async |name: &'static str, rate: u32, keepalive: &'static str| {
             let flags = [keepalive, "-http2=false", "-max-workers=200", "-max-connections=16"];
@@ -134,7 +135,7 @@ impl Site {
         Ok(Load { kept, new })
     }
 
-    /// Keeps abuses up for a while, next to the load; prints the row.
+    /// Runs abuses for a while, in addition to the load; prints the row.
     async fn phase(
         &self,
         report: &mut Report,
@@ -144,7 +145,7 @@ impl Site {
     ) -> anyhow::Result<()> {
         let outcomes: Arc<Mutex<Outcomes>> = Arc::default();
         let crowding = async {
-            // The load has its connections before the abuse begins.
+            // The load opens its connections before the abuse begins.
             client::pause().await;
             let end = Instant::now() + time.saturating_sub(Duration::from_secs(2));
             let mut crowd = JoinSet::new();
@@ -181,12 +182,12 @@ impl Site {
     }
 }
 
-/// All clients of one abuse. None that has not begun by the end begins.
+/// Runs all clients of one abuse. No client starts after the end.
 async fn abused(abuse: Abuse, webhook: WebhookAddress, end: Instant, told: Arc<Mutex<Outcomes>>) {
     let turns = Arc::new(Semaphore::new(abuse.at_once));
     let mut clients = JoinSet::new();
     for _ in 0..abuse.clients {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { break };
         if Instant::now() >= end {
             break;

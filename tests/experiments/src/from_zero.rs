@@ -1,5 +1,5 @@
-//! Waking under load: how long it takes from a queue that can be seen to the step, over hundreds of wakes, and what the
-//! watching costs while a hundred models are at zero. Prints a row for each and fails where a bound is missed.
+//! Wakes under load: the time from a visible queue to the step, over hundreds of wakes, and the cost of scraping
+//! pickers while a hundred models are at zero. Prints rows and fails if a bound is exceeded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,18 +23,18 @@ use crate::report::{Report, percentile};
 use crate::usage::Usage;
 use crate::variants::follow;
 
-/// Namespaces with a picker each.
+/// Number of namespaces with a picker each.
 const PICKERS: u8 = 4;
-/// Models of each that are at zero at the same time.
+/// Models per namespace that are at zero at the same time.
 const MODELS: usize = 25;
-/// Rounds in which each of these models is woken once.
+/// Rounds that wake each model once.
 const ROUNDS: usize = 5;
-/// The wakes of a round begin within this time.
+/// All wakes of a round begin within this time.
 const ROUND: Duration = Duration::from_secs(20);
-/// How long the watching is measured.
+/// Duration of the measurement at rest.
 const CALM: Duration = Duration::from_mins(1);
 
-/// What must hold.
+/// Bounds: time of a wake, scrapes per second, and cores.
 const SLOWEST: Duration = Duration::from_secs(1);
 const MOST_SCRAPES: f64 = 8.0;
 const MOST_CORES: f64 = 0.02;
@@ -45,12 +45,12 @@ struct PickerNamespace {
     picker: FakePicker,
 }
 
-/// When each Deployment was first seen with a replica.
+/// Time at which each Deployment was first observed with a replica.
 type Steps = BTreeMap<String, Instant>;
 
 /// Runs both measurements with this program.
 pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
-    // Without nodes: what is woken waits for one, and costs nothing.
+    // Without nodes: pods of woken models stay pending and use no resources.
     let options = Options { name: "from-zero-run".to_owned(), nodes: Vec::new(), ..Options::default() };
     let testbed = Testbed::start(options).await?;
     testbed.apply(CRDS).await?;
@@ -85,7 +85,7 @@ fn model(round: usize, number: usize) -> String {
     format!("model-{round}-{number}")
 }
 
-/// Creates the models of a round, and waits until they have been decided on.
+/// Creates the models of a round, and waits until they are at zero.
 async fn at_zero(
     testbed: &Testbed,
     install: &Install,
@@ -122,7 +122,7 @@ async fn remove(testbed: &Testbed, sites: &[PickerNamespace]) -> anyhow::Result<
     Ok(())
 }
 
-/// What it costs to watch, while nothing waits.
+/// Measures the cost of scraping while no request waits.
 async fn calm(install: &Install, sites: &[PickerNamespace], report: &mut Report) -> anyhow::Result<()> {
     let count_scrapes = || sites.iter().map(|site| site.picker.scrapes().count).sum::<u64>();
     let pid = install.process().pid();
@@ -132,17 +132,17 @@ async fn calm(install: &Install, sites: &[PickerNamespace], report: &mut Report)
     let cores = Usage::of(pid)?.cores_since(&usage, span);
     let scrapes = f64::from(u32::try_from(count_scrapes() - before)?) / span.as_secs_f64();
     say(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * sites.len(), span.as_secs()))?;
-    // A request more or less at the edges of the span.
+    // Tolerates one scrape more or less per picker at the edges of the span.
     let most = MOST_SCRAPES + f64::from(PICKERS) / span.as_secs_f64();
     report.at_most("scrapes a second", scrapes, most, |n| format!("{n:.2}"))?;
     report.at_most("of a core", cores, MOST_CORES, |share| format!("{:.2} %", 100.0 * share))
 }
 
-/// Wakes each model of a round at a moment of its own; how long each took.
+/// Wakes each model of a round at a random moment; returns the time each took.
 async fn wakes(testbed: &Testbed, sites: &[PickerNamespace], round: usize) -> anyhow::Result<Vec<Duration>> {
     let all = sites.iter().enumerate().map(|(site_number, site)| async move {
         let (_watching, steps) = follow_steps(testbed, &site.namespace)?;
-        // Random, and the same in every run.
+        // Seeded: the same in every run.
         let mut random = Pcg64::seed_from_u64(u64::try_from(round * sites.len() + site_number)?);
         let models = (0..MODELS).map(|number| {
             let (steps, moment) = (steps.clone(), ROUND.mul_f64(random.random()));
@@ -161,7 +161,7 @@ async fn wakes(testbed: &Testbed, sites: &[PickerNamespace], round: usize) -> an
     Ok(futures::future::try_join_all(all).await?.concat())
 }
 
-/// Waits until a Deployment was seen with a replica.
+/// Waits until a Deployment has a replica.
 async fn seen(mut steps: watch::Receiver<Steps>, name: &str) -> anyhow::Result<Instant> {
     let waited = tokio::time::timeout(SOON, steps.wait_for(|steps| steps.contains_key(name))).await;
     let steps = waited.with_context(|| format!("{name} was not woken in {SOON:?}"))?;
@@ -169,7 +169,7 @@ async fn seen(mut steps: watch::Receiver<Steps>, name: &str) -> anyhow::Result<I
     steps.get(name).copied().context("the condition waited for")
 }
 
-/// Notes when Deployments of a namespace are first seen with a replica.
+/// Records when each Deployment of a namespace first has a replica.
 fn follow_steps(testbed: &Testbed, namespace: &str) -> anyhow::Result<(JoinSet<()>, watch::Receiver<Steps>)> {
     let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, namespace);
     let (sender, receiver) = watch::channel(Steps::new());

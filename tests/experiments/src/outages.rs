@@ -1,5 +1,5 @@
-//! Outages of Prometheus, each for minutes, while the load falls and nobody can see it: nothing may be scaled down, the
-//! conditions have to say so, and all has to go on afterwards. Prints a row for each kind.
+//! Outages of Prometheus, each for minutes, while the load falls unobserved. Nothing may scale down, the conditions
+//! must report the outage, and scaling must resume afterwards. Prints a row for each kind.
 
 mod model;
 
@@ -15,7 +15,7 @@ use self::model::{OutageModel, Row};
 use crate::command::say;
 use crate::report::Report;
 
-/// Time between two cycles; all other times of the program are in the proportion of its defaults to 60 s.
+/// Cycle interval. Other times of the program keep the ratio of their defaults to 60 s.
 const INTERVAL: Duration = Duration::from_secs(15);
 const SETTINGS: [(&str, &str); 6] = [
     ("GLOBAL_OPT_INTERVAL", "15s"),
@@ -25,34 +25,34 @@ const SETTINGS: [(&str, &str); 6] = [
     ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "30s"),
     ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "75s"),
 ];
-/// Age beyond which a value counts no more.
+/// Age from which a value is ignored.
 const STALE: Duration = Duration::from_secs(30);
 
-/// What goes wrong.
+/// Kind of outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Prometheus does not run.
     Down,
-    /// It answers 503.
+    /// Answers 503.
     Unavailable,
-    /// It takes requests and answers none.
+    /// Accepts requests and answers none.
     Hung,
-    /// It runs and is frozen: the kernel takes connections, and nobody answers.
+    /// Frozen process: the kernel accepts connections, and Prometheus never answers.
     Frozen,
-    /// It answers every query with nothing.
+    /// Answers every query with an empty result.
     Empty,
     /// The pods report NaN.
     NotANumber,
-    /// Scrapes of all pods fail, so that what there is grows old.
+    /// All scrapes of pods fail, so that the metrics become stale.
     Stale,
     /// Scrapes of half the pods fail.
     Half,
 }
 
 impl Kind {
-    /// What happens to Prometheus hits every model, and comes one after the other.
+    /// Faults of Prometheus affect every model, and run one after the other.
     const OF_PROMETHEUS: [Self; 5] = [Self::Down, Self::Unavailable, Self::Hung, Self::Frozen, Self::Empty];
-    /// What happens to pods is each model's own, and comes at once.
+    /// Faults of pods affect one model each, and run in parallel.
     const OF_PODS: [Self; 3] = [Self::NotANumber, Self::Stale, Self::Half];
 
     fn name(self) -> &'static str {
@@ -68,24 +68,24 @@ impl Kind {
         }
     }
 
-    /// When the conditions have to show it at the latest: two cycles after the program can know.
+    /// Time limit for the conditions to report it: two cycles after the program can detect it.
     fn reported_within(self) -> Option<Duration> {
         let cycles = INTERVAL * 2;
         match self {
             Self::Down | Self::Unavailable => Some(cycles),
-            // A query takes its time-out to fail.
+            // A query fails after its time-out.
             Self::Hung | Self::Frozen => Some(cycles + Duration::from_secs(10)),
-            // A value that is missing once is not an outage: it counts until it is stale.
+            // A missing value counts as an outage once the last one is stale.
             Self::Empty | Self::Stale => Some(cycles + STALE),
-            // The greatest value of the last minute is the one before, until all of that minute is NaN.
+            // The one-minute maximum is valid until all samples of the minute are NaN.
             Self::NotANumber => Some(cycles + STALE + Duration::from_mins(1)),
-            // The other half tells the load; that some are missing is the reason of each decision.
+            // The other half shows the load; the reason of each decision names the gap.
             Self::Half => None,
         }
     }
 }
 
-/// Runs all kinds, or those whose names hold `only`, each for `lasts`.
+/// Runs all kinds, or those whose names contain `only`, for `lasts` each.
 pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyhow::Result<()> {
     let wanted = |kinds: &[Kind]| -> Vec<Kind> {
         kinds.iter().copied().filter(|kind| only.is_none_or(|only| kind.name().contains(only))).collect()
@@ -126,7 +126,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
     report.end()
 }
 
-/// Begins an outage of Prometheus, or ends it.
+/// Begins or ends an outage of Prometheus.
 async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, proxy: &FaultProxy) -> anyhow::Result<()> {
     match (kind, on) {
         (Kind::Down, true) => testbed.prometheus_stop().await,
@@ -146,7 +146,7 @@ async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, proxy: &Fault
 }
 
 impl OutageModel<'_> {
-    /// Begins an outage of this model's pods, or ends it.
+    /// Begins or ends an outage of this model's pods.
     fn of_pods(&self, on: bool) -> anyhow::Result<()> {
         let pods = self.fleet.pods();
         ensure!(pods.len() == OutageModel::REPLICAS, "{} pods are there", pods.len());
@@ -161,11 +161,11 @@ impl OutageModel<'_> {
 }
 
 impl Row {
-    /// Prints it, and holds it to the bounds of its kind.
+    /// Prints the row, and checks the bounds of its kind.
     fn judge(&self, kind: Kind, report: &mut Report) -> anyhow::Result<()> {
         let seconds =
             |after: Option<Duration>| after.map_or("-".to_owned(), |d| format!("{} s", d.as_secs()));
-        // A look each second, and a round of queries that may just have begun.
+        // One poll per second, and a round of queries that may just have begun.
         let slack = Duration::from_secs(9);
         let is_within =
             |after: Option<Duration>, most: Duration| after.is_some_and(|after| after <= most + slack);

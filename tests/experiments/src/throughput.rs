@@ -1,5 +1,5 @@
-//! The throughput analyzer over an emulated fleet whose engine is known: load and prompts change in steps, the trace tells
-//! why the target moves, and what was learnt is held against the truth. Prints both as they come, and a table at the end.
+//! Throughput analyzer over an emulated fleet with a known engine. Load and prompts change in steps. The experiment
+//! prints why the target moves, and compares learned times with the truth in a table.
 
 mod decision;
 mod truth;
@@ -18,8 +18,8 @@ use self::truth::{BELIEVED, ENGINE, OUTPUT, Truth};
 use crate::command::say;
 use crate::report::Report;
 
-/// Requests a second, and the mean tokens of their prompts, one step after the other. Both change, for one mix does not
-/// show what a sequence costs and what a prompt does.
+/// Requests per second and mean prompt tokens, step by step. Both change: a single mix cannot separate the cost of a
+/// sequence from the cost of a prompt.
 const STEPS: [(f64, u32); 12] = [
     (6.0, 512),
     (24.0, 512),
@@ -36,24 +36,24 @@ const STEPS: [(f64, u32); 12] = [
 ];
 /// Cold start of a pod.
 const STARTS: Duration = Duration::from_secs(30);
-/// Time between two cycles, and between two rounds of queries.
+/// Interval of cycles, and of query rounds.
 const INTERVAL: &str = "15s";
 const LOOK: Duration = Duration::from_secs(3);
-/// The variant.
+/// Name of the variant.
 const NAME: &str = "learns";
 
-/// More requests are answered within the minute that they are averaged over, a round of queries and a cycle. Longer ones are
-/// within five minutes, which means are of: there the target at the end of the step counts.
+/// Time limit for more replicas: one-minute averages, a round of queries and a cycle. Longer prompts need up to five
+/// minutes, the window of means: there only the target at the end of the step counts.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
-/// What arrives is counted to this share.
+/// Maximum relative error of the arrival rate.
 const ARRIVALS: f64 = 0.1;
-/// What is kept free of a replica without an objective: where a request takes the engine longer than believed by more than
-/// this share, replicas that are planned full are overloaded.
+/// Maximum relative error of the work per request: the reserve of a replica without an objective. With a larger
+/// error, fully planned replicas are overloaded.
 const WORK: f64 = 0.15;
 
 /// A model under load.
 struct Model {
-    // In this order they are dropped, so that each ends before what it stands on.
+    // Drop order: each ends before what it depends on.
     fleet: Fleet,
     install: Install,
     _testbed: Testbed,
@@ -61,24 +61,24 @@ struct Model {
     began: Instant,
 }
 
-/// What one step showed.
+/// Results of one step.
 struct Row {
     rate: f64,
     prompt: u32,
     truth: Truth,
-    /// The target at its beginning.
+    /// Target at the beginning.
     first_target: u64,
-    /// The target at its end.
+    /// Target at the end.
     last_target: u64,
-    /// When the target first rose.
+    /// Time at which the target first rose.
     rose: Option<Duration>,
-    /// Most requests that waited, at all pods together.
+    /// Maximum of waiting requests, over all pods.
     queue: f64,
     /// The newest decision.
     decision: Option<LearnedDecision>,
 }
 
-/// Goes through all steps within `lasts`; fails where a bound was missed.
+/// Runs all steps within `lasts`; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     let model = Model::start(wva).await?;
     let each = lasts / u32::try_from(STEPS.len())?;
@@ -104,7 +104,7 @@ data: {entry}
     )
 }
 
-/// The emulated fleet at its first step.
+/// Emulated fleet at its first step.
 fn engines(variant: &VariantFixture) -> FleetConfig {
     let (rate, prompt_tokens) = STEPS[0];
     FleetConfig {
@@ -138,7 +138,7 @@ impl Model {
         Ok(Self { fleet, install, _testbed: testbed, namespace, began: Instant::now() })
     }
 
-    /// One step of the load, before which this was the target, and what comes of it.
+    /// Runs one step, before which the target was `before`.
     async fn step(&self, (rate, prompt): (f64, u32), before: u64, lasts: Duration) -> anyhow::Result<Row> {
         self.note(&format!("-- {rate} requests/s of {prompt} + {OUTPUT} tokens"))?;
         self.fleet.set_prompt_tokens(prompt)?;
@@ -185,7 +185,7 @@ impl Model {
     }
 }
 
-/// Prints what the steps showed, and then the times.
+/// Prints the table of steps, then the learned times.
 fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
     say(
         "\nreq/s | prompt | counted | target | needed | rose after | longest queue | work learnt | work true | off by",
@@ -200,9 +200,9 @@ fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
     times(last, report)
 }
 
-/// Prints what was learnt in the end, and judges it. What a sequence and what a token of a prompt cost
-/// can be told apart only as far as mixes differ, so each time has to be nearer than what was believed at first; what is
-/// planned with is the work of a request, and that has to be right at every mix there was.
+/// Prints and checks the learned times. Costs of a sequence and of a prompt token separate only as far as mixes
+/// differ, so each must be nearer to the truth than its initial value. Plans use the work of a request, which must be
+/// right at every mix.
 fn times(last: &LearnedDecision, report: &mut Report) -> anyhow::Result<()> {
     say(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
     let of = |engine: Engine| [engine.a, engine.b, engine.c];
@@ -226,7 +226,7 @@ fn times(last: &LearnedDecision, report: &mut Report) -> anyhow::Result<()> {
 }
 
 impl Row {
-    /// Seconds that a request keeps an engine busy, as it is believed and as it is.
+    /// Engine seconds per request, learned and true.
     fn work(&self) -> Option<(f64, f64)> {
         Some((self.truth.work(self.decision.as_ref()?.times), self.truth.work(ENGINE)))
     }
@@ -235,7 +235,7 @@ impl Row {
         self.rose.map_or("-".to_owned(), |after| format!("{} s", after.as_secs()))
     }
 
-    /// As the table shows it.
+    /// The row of the table.
     fn line(&self) -> String {
         let Self { rate, prompt, first_target: from, last_target: to, queue, .. } = self;
         let (needed, rose) = (self.truth.needed(*rate), self.rose());
@@ -247,7 +247,7 @@ impl Row {
         format!("{rate} | {prompt} | {counted} | {from} -> {to} | {needed} | {rose} | {queue:.0} | {work}")
     }
 
-    /// Judges it, where so many requests a second came before.
+    /// Checks the step; `before` is the rate of the previous one.
     fn judge(&self, before: f64, report: &mut Report) {
         let at = format!("at {} req/s of {} tokens", self.rate, self.prompt);
         let needed = self.truth.needed(self.rate);

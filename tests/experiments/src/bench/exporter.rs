@@ -1,5 +1,5 @@
-//! Metrics of thousands of emulated vLLM servers on a few pages, one a namespace: a page for each pod, as the fleet of
-//! the tests has it, would keep the machine busy with scrapes alone.
+//! Metrics of thousands of emulated vLLM servers, one page per namespace. A page per pod, as in the tests' fleet,
+//! would overload the machine with scrapes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,7 +20,7 @@ pub(super) struct ServingPod {
     pub(super) model: String,
 }
 
-/// A running exporter; dropping it ends it.
+/// A running exporter; drop it to stop.
 pub(super) struct Exporter {
     pub(super) address: String,
     pub(super) paths: Vec<String>,
@@ -49,8 +49,7 @@ impl Exporter {
     }
 }
 
-/// What vLLM shows, as far as the program reads it: a load at which nothing grows and nothing shrinks, and ten requests a
-/// second of 512 + 128 tokens.
+/// vLLM metrics that the program reads: a steady load without scaling, ten requests per second of 512 + 128 tokens.
 async fn page(State(state): State<Arc<ExporterState>>, Path(namespace): Path<String>) -> Response {
     let Some(served) = state.namespaces.get(&namespace) else {
         return StatusCode::NOT_FOUND.into_response();

@@ -1,6 +1,5 @@
-//! An idle program with 1,000 variants whose load does not change, with the intervals of an install: how soon after its
-//! start all are published, what it asks the API server for while nothing changes, and whether its memory stays what
-//! it is.
+//! An idle program with 1,000 variants under a constant load, with default intervals: time from start until all are
+//! published, API requests while nothing changes, and growth of memory.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,25 +17,25 @@ use crate::command::say;
 use crate::report::{Report, mib};
 use crate::usage::Usage;
 
-/// From complete caches to the series of all variants.
+/// Maximum time from synced caches to the series of all variants.
 const START_BOUND: Duration = Duration::from_secs(10);
-/// Requests a second besides watches and the Lease.
+/// Maximum requests per second, except watches and the Lease.
 const REQUESTS_BOUND: f64 = 1.0;
-/// How much more memory the last minute may take than the first, percent.
+/// Maximum growth of memory from the first to the last minute, percent.
 const GROWTH_BOUND: u64 = 5;
-/// Resident memory, KiB.
+/// Maximum resident memory, KiB.
 const RESIDENT_BOUND: u64 = 64 * 1024;
-/// Between two looks at the memory.
+/// Sampling interval of the memory.
 const LOOK: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Measures, prints, and fails where a bound is missed.
+/// Runs the bench; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     ensure!(lasts > 2 * MINUTE, "an idle time of {lasts:?} has no first and last minute: take 3m or more");
     say(&format!("starting a control plane and {VARIANTS} pods"))?;
     let options = Options {
         name: "bench-idle".to_owned(),
-        // HPAs that ask find out nothing new.
+        // Frequent HPA syncs would read the same value.
         hpa_sync: Duration::from_hours(1),
         audit: Audit::All,
         ..Options::default()
@@ -50,7 +49,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     report(&start, &idle)
 }
 
-/// How long the start took, from complete caches.
+/// Duration of the start, from synced caches.
 struct Start {
     published: Duration,
     /// Until the API server had the last status.
@@ -77,7 +76,7 @@ async fn start(testbed: &Testbed, install: &Install) -> anyhow::Result<Start> {
     Ok(Start { published: since(shown), written: since(written) })
 }
 
-/// By which object a status was written, and when; names are those of variants in many namespaces.
+/// Object and time of each status write; many namespaces have the same variant names.
 fn once(write: Write) -> ((String, String), Timestamp) {
     ((write.namespace, write.name), write.at)
 }
@@ -86,7 +85,7 @@ fn is_status(write: &Write) -> bool {
     write.resource == "variantautoscalings/status" && write.stored()
 }
 
-/// When the program's caches were complete, as its own log has it.
+/// Time at which the program logged that its caches had synced.
 fn synced(log: &str) -> anyhow::Result<Timestamp> {
     let line = log.lines().find(|line| line.contains("All watch caches are complete"));
     let line: serde_json::Value =
@@ -94,12 +93,12 @@ fn synced(log: &str) -> anyhow::Result<Timestamp> {
     line["ts"].as_str().context("a line without a time")?.parse().context("no time")
 }
 
-/// What was seen while nothing changed.
+/// Measurements while nothing changes.
 struct Idle {
     seconds: f64,
     /// Status writes after the first minute.
     statuses: usize,
-    /// Other requests after the first minute, by verb and resource, besides watches and the Lease.
+    /// Other requests after the first minute, by verb and resource, except watches and the Lease.
     requests: BTreeMap<String, usize>,
     /// Resident memory in KiB.
     resident: Resident,
@@ -112,7 +111,7 @@ struct Resident {
     first: u64,
     /// Mean of the last minute.
     last: u64,
-    /// The most at any time since the start.
+    /// Maximum since the start.
     most: u64,
 }
 
@@ -151,7 +150,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
     })
 }
 
-/// Prints the figures; fails where a bound was missed.
+/// Prints the figures; fails if a bound is exceeded.
 fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
     let mut report = Report::default();
     let Resident { first, last, most } = idle.resident;
@@ -161,7 +160,7 @@ fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
     report.at_most("from complete caches to all series", start.published, START_BOUND, seconds)?;
     Report::note("from complete caches to all statuses", seconds(start.written))?;
     report.at_most("status writes after the first minute", idle.statuses, 0, |n| n)?;
-    report.at_most("requests a second besides watches", requests, REQUESTS_BOUND, |n| format!("{n:.2}"))?;
+    report.at_most("requests per second, except watches", requests, REQUESTS_BOUND, |n| format!("{n:.2}"))?;
     Report::note("resident, mean of the first minute", mib(first))?;
     let most_at_last = first * (100 + GROWTH_BOUND) / 100;
     report.at_most("resident, mean of the last minute", last, most_at_last, mib)?;

@@ -1,4 +1,4 @@
-//! Reviews at a constant rate over kept-alive connections, and what the program takes meanwhile.
+//! Reviews at a constant rate over keep-alive connections, and the program's use of memory and processor meanwhile.
 
 use std::time::Duration;
 
@@ -11,40 +11,40 @@ use crate::report::{Report, mib};
 use crate::usage::{Machine, Usage, peak_during};
 use crate::vegeta::{Attack, AttackResult, Latencies, Vegeta};
 
-/// Reviews a second.
+/// Reviews per second.
 pub(super) const RATE: u32 = 2000;
-/// How long each load lasts.
+/// Duration of each load.
 const LASTS: Duration = Duration::from_secs(20);
-/// The slowest hundredth of the reviews takes at least this long, milliseconds.
+/// Maximum 99th percentile of the answer time, milliseconds.
 pub(super) const P99_BOUND: f64 = 2.0;
-/// Resident memory while reviews come at the full rate, KiB.
+/// Maximum resident memory at the full rate, KiB.
 const RESIDENT_BOUND: u64 = 32 * 1024;
 
-/// What the program makes of the requests of a load.
+/// Expected answer to the requests of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedAnswer {
-    /// A review of each, with this code as the verdict.
+    /// A verdict with this code for each review.
     Verdict(&'static str),
-    /// Nothing: no such path is served. What that takes is the floor of generator, TLS and machine.
+    /// 404, for a path that is not served: the base cost of generator, TLS and machine.
     NotFound,
 }
 
-/// What one load showed.
+/// Measurements of one load.
 #[derive(Debug)]
 pub(super) struct Load {
     name: &'static str,
     expect: ExpectedAnswer,
     measured: AttackResult,
     before: Usage,
-    /// The most resident memory of the program while it lasted, KiB.
+    /// Maximum resident memory of the program during the load, KiB.
     during: u64,
     after: Usage,
-    /// Share of the whole machine that was busy.
+    /// Busy share of the whole machine, 0..=1.
     machine: f64,
 }
 
 impl Load {
-    /// Sends these reviews round robin, to both paths in turn, and checks that the program makes of each what it should.
+    /// Sends these reviews round robin to both paths, and checks the answers.
     pub(super) async fn send(
         vegeta: &Vegeta,
         install: &Install,
@@ -67,7 +67,7 @@ impl Load {
         Ok(Self { name, expect, measured, before, during, after, machine })
     }
 
-    /// Cores the program kept busy.
+    /// Cores that the program kept busy.
     fn cores(&self) -> f64 {
         self.after.cores_since(&self.before, LASTS)
     }
@@ -105,7 +105,7 @@ impl Load {
     }
 }
 
-/// How many reviews the program has answered with this verdict so far.
+/// Number of reviews with this verdict so far.
 async fn judged(install: &Install, expect: ExpectedAnswer) -> anyhow::Result<f64> {
     let ExpectedAnswer::Verdict(code) = expect else { return Ok(0.0) };
     let labels = [("operation", "CREATE"), ("resource", "variantautoscalings"), ("code", code)];

@@ -1,5 +1,5 @@
-//! The cluster that is measured: namespaces full of variants, each with its Deployment and its HPA, and their pods with
-//! metrics where there are any.
+//! Cluster of the benches: namespaces full of variants, each with Deployment and HPA, and optionally pods with
+//! metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,18 +16,18 @@ use wva_testbed::{NodeGroup, Options, Testbed, eventually, within};
 
 use super::exporter::{Exporter, ServingPod};
 
-/// Namespaces, and variants in each.
+/// Number of namespaces, and of variants in each.
 const NAMESPACES: usize = 20;
 pub(super) const EACH: usize = 50;
-/// All variants.
+/// Total number of variants.
 pub(super) const VARIANTS: usize = NAMESPACES * EACH;
 
-/// A single object is stored in milliseconds; the machine may be busy.
+/// Time limit for storing one object, on a busy machine.
 const CALL: Duration = Duration::from_secs(30);
-/// How long thousands of pods may take to become ready on a busy machine.
+/// Time limit until thousands of pods are ready, on a busy machine.
 const PODS_WITHIN: Duration = Duration::from_mins(10);
 
-/// Makes the namespaces, stores these manifests in each, and gives their names.
+/// Creates the namespaces with these manifests in each; returns their names.
 pub(super) async fn store(
     testbed: &Testbed,
     manifests: impl Fn(&str) -> Vec<String>,
@@ -56,14 +56,14 @@ async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::R
     within("storing an object", CALL, api.create(&PostParams::default(), &object)).await.map(|_| ())
 }
 
-/// A control plane with a model for each variant, whose pods are ready and known to Prometheus.
+/// Control plane with a model for each variant; all pods are ready and scraped by Prometheus.
 pub(super) struct Serving {
     pub(super) testbed: Testbed,
     _exporter: Exporter,
 }
 
 impl Serving {
-    /// Starts it, with so many pods for each variant.
+    /// Starts it with this number of pods per variant.
     pub(super) async fn start(options: Options, replicas: u32) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::of("h100", 20, "NVIDIA-H100-80GB-HBM3") }],

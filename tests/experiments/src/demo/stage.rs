@@ -1,5 +1,4 @@
-//! How the demo talks: numbered steps with their times, commands with their output, and a line for each change while
-//! something is awaited.
+//! Output of the demo: numbered steps with times, commands with output, and a line for each change during a wait.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,15 +8,15 @@ use wva_testbed::{Options, Testbed, eventually, run};
 use crate::command::say;
 use crate::variants::{VariantState, variants};
 
-/// Longest wait for anything that has to happen; most takes seconds, a scale-down a minute (see step 8).
+/// Time limit of a wait. Most take seconds, a scale-down a minute (see step 8).
 pub(super) const PATIENCE: Duration = Duration::from_secs(150);
 
-/// The demo's output, and the control plane that it is about.
+/// Output of the demo, and its control plane.
 pub(super) struct Stage {
     pub(super) testbed: Testbed,
     began: Instant,
     step_began: Instant,
-    /// The steps so far.
+    /// Steps so far.
     steps: Vec<Step>,
 }
 
@@ -33,7 +32,7 @@ impl Step {
 }
 
 impl Stage {
-    /// Starts the control plane, which is the first step.
+    /// Starts the control plane, as the first step.
     pub(super) async fn start(about: &str, options: Options) -> anyhow::Result<Self> {
         let (began, first) = (Instant::now(), "A control plane");
         say(&format!("\n== 1. {first}\n{about}"))?;
@@ -55,7 +54,7 @@ impl Stage {
         self.step_began = Instant::now();
     }
 
-    /// Ends the last step and says how long each took.
+    /// Ends the last step and prints the duration of each.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.close();
         say("\n== Every step happened and was checked")?;
@@ -65,32 +64,32 @@ impl Stage {
         say(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))
     }
 
-    /// Output of a command, indented.
+    /// Indents the output of a command.
     pub(super) fn print(text: &str) -> anyhow::Result<()> {
         text.trim_end().lines().try_for_each(|line| say(&format!("    {line}")))
     }
 
-    /// What a command reads.
+    /// Prints the input of a command.
     pub(super) fn print_input(text: &str) -> anyhow::Result<()> {
         say("  $ kubectl apply -f - <<EOF")?;
         Self::print(text)?;
         say("  EOF")
     }
 
-    /// Runs kubectl and shows its output.
+    /// Runs kubectl and prints its output.
     pub(super) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<()> {
         say(&format!("  $ kubectl {}", args.join(" ")))?;
         Self::print(&self.testbed.kubectl(args).await?.success()?)
     }
 
-    /// Applies objects and shows what the API server says of them, warnings included.
+    /// Applies objects and prints the API server's answer, including warnings.
     pub(super) async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
         let ran = self.testbed.kubectl_with(&["apply", "-f", "-"], yaml).await?;
         Self::print(&ran.stderr)?;
         Self::print(&ran.success()?)
     }
 
-    /// Runs a command and shows its output.
+    /// Runs a command and prints its output.
     pub(super) async fn command(program: &Path, args: &[&str]) -> anyhow::Result<String> {
         say(&format!("  $ wva {}", args.join(" ")))?;
         let mut command = tokio::process::Command::new(program);
@@ -100,7 +99,7 @@ impl Stage {
         Ok(text)
     }
 
-    /// Waits for a condition on the variants and says each change on the way.
+    /// Waits for a condition on the variants and prints each change.
     pub(super) async fn follow(
         &self,
         what: &str,

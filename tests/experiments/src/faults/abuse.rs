@@ -1,4 +1,4 @@
-//! The table of abuses: what is sent, by how many clients, how many of which connect at a time.
+//! Kinds of abuse: what is sent, by how many clients, and how many of them connect at a time.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub(super) const CONFIG_MAP: &str = "/validate-v1-configmap";
 pub(super) struct Abuse {
     pub(super) name: &'static str,
     pub(super) action: ClientAction,
-    /// Clients in all.
+    /// Total number of clients.
     pub(super) clients: usize,
-    /// Of these, how many connect at a time; a client that sends bodies counts until it has its answers.
+    /// Number of clients that connect at a time. A client that sends bodies counts until it has its answers.
     pub(super) at_once: usize,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn review(group: &str, kind: &str, namespace: &str, object: &Value) -
         "kind": {"group": group, "version": "v1", "kind": kind}, "userInfo": {"username": "faults"}, "object": object}})
 }
 
-/// A variant without a fault.
+/// A valid variant.
 pub(super) fn valid() -> Value {
     let object = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {"name": "valid", "namespace": "default"},
@@ -50,7 +50,7 @@ fn header(length: usize) -> String {
     format!("POST {VALIDATE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
 }
 
-/// All of them, in the order in which they are tried.
+/// All kinds, in the order of the experiment.
 pub(super) fn all(namespace: &str) -> Vec<Abuse> {
     let post = |name, path, bodies: Vec<Vec<u8>>, clients, at_once| {
         let action = ClientAction::Post {
@@ -115,7 +115,7 @@ fn no_reviews() -> Vec<Vec<u8>> {
     bodies.push(old.to_string().into_bytes());
     bodies.push(review("", "Pod", "default", &json!({})).to_string().into_bytes());
     bodies.push((0..=255).collect());
-    // What a review of the right kind may hold that no API server sends.
+    // Reviews with contents that no API server sends.
     for object in [json!(null), json!([]), json!("x"), json!({"metadata": [], "spec": 1})] {
         bodies.push(review("llmd.ai", "VariantAutoscaling", "default", &object).to_string().into_bytes());
     }
@@ -158,7 +158,7 @@ fn bombs() -> Vec<Vec<u8>> {
     bodies
 }
 
-/// Texts of entries that a YAML parser may choke on, as entries of each map that is read.
+/// YAML texts that are hard to parse, as entries of each map that the program reads.
 pub(super) fn maps(namespace: &str) -> Vec<Vec<u8>> {
     let lines = |lines: Vec<String>| lines.concat();
     let laugh = |i: i32| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(","));

@@ -1,5 +1,5 @@
-//! One bad client: connects to the admission port, does what its abuse is, and reports how it was answered. It only ever
-//! talks to loopback, and it ends by itself.
+//! One abusive client: connects to the admission port on loopback, performs its action, and reports the outcome. It
+//! ends by itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,27 +15,28 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_testbed::handshake::connector;
 
-/// Longest wait for one answer: more than the server gives a review.
+/// Time limit of an answer: longer than the server's limit for a review.
 const ANSWER: Duration = Duration::from_secs(8);
 /// Pause between the bytes of a slow client.
 const DRIP: Duration = Duration::from_millis(500);
 
-/// What a client does.
+/// Action of a client.
 #[derive(Clone, Debug)]
 pub(super) enum ClientAction {
     /// Sends each of these bodies, and reads the answers.
     Post { path: &'static str, content_type: &'static str, bodies: Arc<Vec<Vec<u8>>>, chunked: bool },
-    /// Sends these bytes after the handshake, then one more every half second until it is closed or time is up.
+    /// Sends these bytes after the handshake, then one more every half second until the connection closes or time is
+    /// up.
     Drip(Arc<Vec<u8>>),
-    /// Sends these bytes after the handshake, and then nothing.
+    /// Sends these bytes after the handshake, then nothing.
     Hold(Arc<Vec<u8>>),
-    /// Sends these bytes in place of a handshake, and then nothing.
+    /// Sends these bytes instead of a handshake, then nothing.
     NoHandshake(&'static [u8]),
     /// Sends these bytes and resets the connection.
     Reset(Arc<Vec<u8>>),
 }
 
-/// Where clients connect, and the CA that they trust.
+/// Address of the admission port, and the CA that clients trust.
 #[derive(Clone)]
 pub(super) struct WebhookAddress {
     address: SocketAddr,
@@ -59,8 +60,8 @@ impl WebhookAddress {
     }
 }
 
-/// Does it, at most until `end`, and calls `told` with each outcome: a status, or what became of the connection.
-/// `ready` is called once the connection stands, which lets the next client connect.
+/// Performs the action, at most until `end`, and calls `told` with each outcome: a status, or what happened to the
+/// connection. `ready` is called once the connection is open, so that the next client connects.
 pub(super) async fn run(
     webhook: &WebhookAddress,
     action: &ClientAction,
@@ -99,7 +100,7 @@ pub(super) async fn run(
             let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
             let _ = timeout(ANSWER, stream.write_all(bytes)).await;
             let _ = timeout(ANSWER, stream.flush()).await;
-            // With no time to linger, closing sends RST.
+            // With zero linger time, closing sends RST.
             let reset = stream.get_ref().0.set_zero_linger();
             told(if reset.is_ok() { "reset by us" } else { "not reset" }.to_owned());
         }
@@ -108,7 +109,7 @@ pub(super) async fn run(
 
 const OPEN: &str = "still open at the end";
 
-/// Reads until the server closes; the status of its answer where it gave one.
+/// Reads until the server closes; returns the status of its answer, if any.
 async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Instant) -> String {
     let mut answer = [0; 64];
     match timeout_at(end, stream.read(&mut answer)).await {
@@ -118,7 +119,7 @@ async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Ins
     }
 }
 
-/// Sends a byte every half second until the server closes.
+/// Sends a byte every half second until the server closes the connection.
 async fn drip_until_closed(stream: &mut TlsStream<TcpStream>, end: Instant) -> String {
     while Instant::now() < end {
         let _ = timeout(DRIP, stream.write_all(b"x")).await;
@@ -130,7 +131,7 @@ async fn drip_until_closed(stream: &mut TlsStream<TcpStream>, end: Instant) -> S
     OPEN.to_owned()
 }
 
-/// One request; the answer, or what became of the connection.
+/// Sends one request; returns the answer, or what happened to the connection.
 async fn post(
     webhook: &WebhookAddress,
     path: &str,
@@ -158,7 +159,7 @@ async fn post(
         }
         stream.flush().await
     };
-    // A server that refuses a body by its size need not read it: its answer counts, not that it stopped reading.
+    // A server that rejects a body by its size may stop reading: only its answer counts.
     let _ = timeout(ANSWER, send).await;
     let mut answer = Vec::new();
     let read = timeout(ANSWER, (&mut stream).take(4 << 20).read_to_end(&mut answer)).await;
@@ -174,7 +175,7 @@ fn status(answer: &[u8]) -> String {
     code.map_or_else(|| "no HTTP".to_owned(), |code| String::from_utf8_lossy(code).into_owned())
 }
 
-/// Fails unless the server judges this review, and admits its object.
+/// Fails unless the server reviews this object and allows it.
 pub(super) async fn is_admitted(webhook: &WebhookAddress, path: &str, review: &Value) -> anyhow::Result<()> {
     let answer = post(webhook, path, "application/json", review.to_string().as_bytes(), false).await;
     let answer = String::from_utf8(answer.map_err(anyhow::Error::msg)?)?;
@@ -182,7 +183,7 @@ pub(super) async fn is_admitted(webhook: &WebhookAddress, path: &str, review: &V
     Ok(())
 }
 
-/// A pause that cannot be long.
+/// Waits for a short time.
 pub(super) async fn pause() {
     sleep(Duration::from_millis(500)).await;
 }

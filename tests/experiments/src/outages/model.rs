@@ -1,4 +1,4 @@
-//! One model during an outage: what its target, its Deployment, its series and its conditions do, looked at each second.
+//! One model during an outage: polls its target, Deployment, series and conditions each second.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::variants::{VariantState, variants};
 
 const LOOK: Duration = Duration::from_secs(1);
 const SETTLES_WITHIN: Duration = Duration::from_mins(3);
-/// Long enough to see it come back, however late.
+/// Long enough to observe a late recovery.
 const COMES_BACK_WITHIN: Duration = Duration::from_mins(3);
 const NAME: &str = "held";
 
@@ -26,22 +26,22 @@ pub(super) struct OutageModel<'a> {
     namespace: String,
 }
 
-/// What was seen. Times are since the outage began, or since its end.
+/// Observations; times since the outage began, or since its end.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    /// Looks at which the target, or the Deployment, was below what it was before.
+    /// Polls with the target or the Deployment below its earlier value.
     pub(super) scale_downs: usize,
-    /// Looks at which the series was not there, or had another value.
+    /// Polls with the series missing or changed.
     pub(super) gaps: usize,
-    /// `MetricsAvailable` was False.
+    /// `MetricsAvailable` became False.
     pub(super) reported: Option<Duration>,
-    /// `OptimizationReady` was `SafetyNet`.
+    /// `OptimizationReady` had the reason `SafetyNet`.
     pub(super) safety_net: Option<Duration>,
-    /// A decision named why nothing is scaled down.
+    /// A decision gave the reason for holding replicas.
     pub(super) reason_seen: bool,
-    /// Both were as before.
+    /// Both conditions recovered.
     pub(super) back: Option<Duration>,
-    /// The load that fell meanwhile was seen.
+    /// Scaled down for the load that fell during the outage.
     pub(super) scaled_down: Option<Duration>,
 }
 
@@ -52,10 +52,10 @@ struct Observation {
 }
 
 impl<'a> OutageModel<'a> {
-    /// Replicas that it has, and needs until the load falls.
+    /// Initial replicas, needed until the load falls.
     pub(super) const REPLICAS: usize = 4;
 
-    /// Starts a model at a load that needs all its replicas, and waits until that is known.
+    /// Starts a model at a load that needs all its replicas, and waits until the program has measured it.
     pub(super) async fn start(
         testbed: &'a Testbed,
         install: &'a Install,
@@ -82,7 +82,7 @@ impl<'a> OutageModel<'a> {
         Ok(model)
     }
 
-    /// Goes through one outage, which `turn(true)` begins and `turn(false)` ends.
+    /// Runs one outage, which `turn(true)` begins and `turn(false)` ends.
     pub(super) async fn suffer(
         &self,
         lasts: Duration,
@@ -126,7 +126,7 @@ impl<'a> OutageModel<'a> {
         Ok(Observation { seen, series: self.install.series("wva_desired_replicas", &labels).await? })
     }
 
-    /// The last decision says that it did not shrink for want of metrics.
+    /// Whether the last decision held replicas for lack of metrics.
     async fn is_held_back(&self) -> anyhow::Result<bool> {
         let address = self.install.address("debug")?;
         let url = format!("http://{address}/explain?format=json&namespace={}", self.namespace);
@@ -147,14 +147,14 @@ impl Observation {
         self.seen.condition("OptimizationReady", "reason")
     }
 
-    /// The series has the value of before.
+    /// Whether the series has its earlier value.
     fn is_steady(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a handful of replicas")]
         let before = OutageModel::REPLICAS as f64;
         self.series.is_some_and(|value| (value - before).abs() < 1e-9)
     }
 
-    /// The conditions of a model that is measured.
+    /// Whether the conditions are those of a measured model.
     fn is_whole(&self) -> bool {
         self.seen.is_measured() && self.optimization() == "SaturationOnlyMode"
     }

@@ -1,5 +1,5 @@
-//! One turn of one model down to zero and up again, as a person would see it: what the variant, its workload, its HPA and
-//! its pods say, and the events, each with the time since the request that began it.
+//! One turn of one model to zero and back: state of variant, workload, HPA and pods, and events, each with the time
+//! since the first request.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::lane::IdleModel;
 use crate::command::{SOON, say};
 use crate::variants::{objects, variants_of};
 
-/// The request that the turn begins with.
+/// Duration of the first request.
 const REQUEST: Duration = Duration::from_secs(3);
 
-/// What is looked at, and said when it changes.
+/// Polls the state and prints changes.
 struct TimelineRecorder<'a> {
     testbed: &'a Testbed,
     namespace: &'a str,
@@ -45,7 +45,7 @@ impl TimelineRecorder<'_> {
         say(&format!("{:>6.1} s  {what}", self.began.elapsed().as_secs_f64()))
     }
 
-    /// Looks until the state is this one.
+    /// Polls until the state begins with this text.
     async fn until(&mut self, wanted: &str) -> anyhow::Result<()> {
         eventually(wanted, SOON, async || {
             self.look().await?;

@@ -220,7 +220,9 @@ async fn value_of(node: &Node, pod: &Pod, variable: &EnvVar) -> anyhow::Result<S
         bail!("env {}: only fieldRef, configMapKeyRef and secretKeyRef are supported", variable.name);
     };
     match found.and_then(|mut data| data.remove(key)) {
-        Some(value) => String::from_utf8(value).with_context(|| format!("env {} is not UTF-8", variable.name)),
+        Some(value) => {
+            String::from_utf8(value).with_context(|| format!("env {} is not UTF-8", variable.name))
+        }
         None if optional == Some(true) => Ok(String::new()),
         None => bail!("env {}: there is no key {key:?} where it points", variable.name),
     }

@@ -37,7 +37,8 @@ impl Probe {
             IntOrString::String(name) => named(container, name)?,
         };
         let local = ports.get(&of_container);
-        let local = local.with_context(|| format!("the probe's port {of_container} is not a container port"))?;
+        let local =
+            local.with_context(|| format!("the probe's port {of_container} is not a container port"))?;
         let path = get.path.as_deref().unwrap_or("/");
         let seconds = |value: Option<i32>, default: u64| {
             Duration::from_secs(value.and_then(|value| value.try_into().ok()).unwrap_or(default))
