@@ -37,8 +37,8 @@ pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
         // Enough GPUs for all tests: the variants of a finished test keep their replicas.
         let nodes = vec![
-            NodeGroup::of("h100", 16, "NVIDIA-H100-80GB-HBM3"),
-            NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
+            NodeGroup::new("h100", 16, "NVIDIA-H100-80GB-HBM3"),
+            NodeGroup::new("a100", 4, "NVIDIA-A100-SXM4-80GB"),
         ];
         let options = Options { name: "shared".to_owned(), nodes, ..Options::default() };
         let cluster = Cluster::start(options, &self::install_options()).await?;

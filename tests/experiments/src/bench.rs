@@ -16,7 +16,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::command::say;
+use crate::command::print_line;
 
 /// Writes the figures as JSON and prints the path.
 fn write_json(path: &Path, figures: &Value) -> anyhow::Result<()> {
@@ -24,5 +24,5 @@ fn write_json(path: &Path, figures: &Value) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     std::fs::write(path, format!("{figures:#}\n"))
         .with_context(|| format!("cannot write {}", path.display()))?;
-    say(&format!("\nthe same as JSON: {}", path.display()))
+    print_line(&format!("\nthe same as JSON: {}", path.display()))
 }

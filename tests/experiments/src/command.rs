@@ -22,7 +22,7 @@ pub(crate) async fn until_signal(work: impl Future<Output = anyhow::Result<()>>)
 }
 
 /// Prints one line and flushes it.
-pub(crate) fn say(line: &str) -> anyhow::Result<()> {
+pub(crate) fn print_line(line: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").and_then(|()| out.flush()).context("cannot write to standard output")
 }

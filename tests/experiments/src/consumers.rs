@@ -12,7 +12,7 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::Report;
 
 /// Names of the consumers.
@@ -24,7 +24,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     ensure!(NAMES.iter().any(wanted), "none of {NAMES:?} has {only:?} in its name");
     let mut report = Report::default();
     for name in NAMES.into_iter().filter(|name| wanted(name)) {
-        say(&format!("\n== {name}"))?;
+        print_line(&format!("\n== {name}"))?;
         let ran = match name {
             "keda" => Box::pin(keda::run(wva, &mut report)).await,
             "cert-manager" => Box::pin(cert_manager::run(wva, &mut report)).await,
@@ -32,7 +32,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
         };
         // A failure of one does not stop the others.
         if let Err(error) = ran {
-            error.chain().try_for_each(|cause| say(&format!("{cause}")))?;
+            error.chain().try_for_each(|cause| print_line(&format!("{cause}")))?;
             report.row(name, error.root_cause(), "it runs to its end", false)?;
         }
     }

@@ -11,7 +11,7 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, Options};
 
-use crate::command::say;
+use crate::command::print_line;
 use crate::variants::VariantState;
 use stage::{PATIENCE, Stage};
 
@@ -65,13 +65,13 @@ pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::
     if !keep {
         return Ok(());
     }
-    say("\nEverything is left running, at rest. In another terminal:")?;
-    say(&format!("  export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
-    say(&format!("  alias kubectl={}", testbed.tools().path("kubectl")?.display()))?;
-    say(&format!("  Prometheus: {}", testbed.prometheus_url()?))?;
-    say(&format!("  metrics:    http://{}/metrics", install.address("metrics")?))?;
-    say(&format!("  explain:    wva explain --address {}", install.address("debug")?))?;
-    say("Ctrl-C ends it.")?;
+    print_line("\nEverything is left running, at rest. In another terminal:")?;
+    print_line(&format!("  export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
+    print_line(&format!("  alias kubectl={}", testbed.tools().path("kubectl")?.display()))?;
+    print_line(&format!("  Prometheus: {}", testbed.prometheus_url()?))?;
+    print_line(&format!("  metrics:    http://{}/metrics", install.address("metrics")?))?;
+    print_line(&format!("  explain:    wva explain --address {}", install.address("debug")?))?;
+    print_line("Ctrl-C ends it.")?;
     std::future::pending().await
 }
 
@@ -146,7 +146,10 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
     ensure!(first.as_deref() == Some(&["llama-a100".to_owned()]), "the first to grow was {first:?}");
     let desired = desired(install, "llama-a100").await?;
     ensure!(desired >= Some(2.0), "wva_desired_replicas is {desired:?}");
-    say(&format!("wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}", desired.unwrap_or_default()))?;
+    print_line(&format!(
+        "wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}",
+        desired.unwrap_or_default()
+    ))?;
     explain(stage, install, wva).await?;
 
     stage.step("The HPA carries it out", "It reads the target through the external metrics API and scales the Deployment. While the new replica loads its model,\nthe costlier variant helps out: a model is not left saturated for a cold start.")?;
@@ -168,7 +171,7 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
         .await?;
     fleet.wait_ready(3, PATIENCE).await?;
     let pods = fleet.pods();
-    say(&format!("{} replicas share the load now.", pods.len()))?;
+    print_line(&format!("{} replicas share the load now.", pods.len()))?;
     stage.kubectl(&OBJECTS).await
 }
 
@@ -183,12 +186,12 @@ async fn explain(stage: &mut Stage, install: &Install, wva: &Path) -> anyhow::Re
     let steps = |text: &str| -> Vec<String> {
         text.lines().filter(|l| l.contains(" -> ")).map(|l| l.trim().to_owned()).collect()
     };
-    let (told, again) = (steps(&explained), steps(&decided));
+    let (live, again) = (steps(&explained), steps(&decided));
     ensure!(
-        !told.is_empty() && told == again,
-        "the file gives other steps:\n{again:#?}\nthan the controller told:\n{told:#?}"
+        !live.is_empty() && live == again,
+        "the file gives other steps:\n{again:#?}\nthan the controller:\n{live:#?}"
     );
-    say("Same steps, same targets.")
+    print_line("Same steps, same targets.")
 }
 
 async fn fall(stage: &mut Stage, install: &Install, fleet: &Fleet) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ use wva_testbed::{Options, Testbed, eventually};
 
 use self::abuse::Abuse;
 use self::client::WebhookAddress;
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::{Report, mib};
 use crate::usage::{Usage, files_limit, open_files, peak_during};
 use crate::vegeta::{Attack, AttackResult, Vegeta};
@@ -61,7 +61,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
 
     let site = Site { webhook, vegeta, valid, pid };
     let mut report = Report::default();
-    say("abuse | clients | answered | valid reviews: p99 kept / new, success | RSS at most")?;
+    print_line("abuse | clients | answered | valid reviews: p99 kept / new, success | RSS at most")?;
     site.phase(&mut report, "nothing", &[], ALONE).await?;
     let wanted = |abuse: &Abuse| only.is_none_or(|only| abuse.name.contains(only));
     let abuses: Vec<Abuse> = abuse::all(SYSTEM).into_iter().filter(wanted).collect();
@@ -76,7 +76,7 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let refused = testbed.apply(&VariantFixture::new(&namespace, "bad").cost("-1").variant()).await;
     ensure!(refused.is_err(), "the API server no longer asks the webhook");
     report.end()?;
-    say("all of it held")
+    print_line("all of it held")
 }
 
 /// Checks that the process still runs, without panics, and has released memory and files. `before`: open files at the
@@ -86,12 +86,12 @@ async fn check_process(report: &mut Report, install: &Install, before: usize) ->
     let log = std::fs::read_to_string(install.process().log_path()).context("cannot read the log of wva")?;
     let bad: Vec<&str> =
         log.lines().filter(|l| l.contains("panicked") || l.contains("A review failed")).collect();
-    bad.iter().take(5).try_for_each(|line| say(line))?;
+    bad.iter().take(5).try_for_each(|line| print_line(line))?;
     report.at_most("panics and failed reviews in the log", bad.len(), 0, |n| n)?;
     if let Some(status) = install.process().exited() {
         bail!("wva ended with {status}: {}", install.process().log_tail(20));
     }
-    let peak = Usage::of(pid)?.peak;
+    let peak = Usage::read(pid)?.peak;
     let mut after = 0;
     // Connections of vegeta and of the API server may differ by a few.
     let settled = eventually("the open files to go back", Duration::from_secs(30), async || {
@@ -150,7 +150,7 @@ impl Site {
             let end = Instant::now() + time.saturating_sub(Duration::from_secs(2));
             let mut crowd = JoinSet::new();
             for abuse in abuses {
-                crowd.spawn(abused(abuse.clone(), self.webhook.clone(), end, outcomes.clone()));
+                crowd.spawn(run_abuse(abuse.clone(), self.webhook.clone(), end, outcomes.clone()));
             }
             let bound = end + Duration::from_mins(1);
             tokio::select! {
@@ -168,7 +168,7 @@ impl Site {
         };
         let (kept_shown, new_shown) = (shown(&kept), shown(&new));
         let answered = answered.join(", ");
-        say(&format!("{name} | {clients} | {answered} | {kept_shown} / {new_shown} | {}", mib(peak)))?;
+        print_line(&format!("{name} | {clients} | {answered} | {kept_shown} / {new_shown} | {}", mib(peak)))?;
         for (which, measured) in [("kept", &kept), ("new", &new)] {
             let AttackResult { success, status_codes, errors, .. } = measured;
             report.require(*success >= 1.0, || {
@@ -183,7 +183,7 @@ impl Site {
 }
 
 /// Runs all clients of one abuse. No client starts after the end.
-async fn abused(abuse: Abuse, webhook: WebhookAddress, end: Instant, told: Arc<Mutex<Outcomes>>) {
+async fn run_abuse(abuse: Abuse, webhook: WebhookAddress, end: Instant, outcomes: Arc<Mutex<Outcomes>>) {
     let turns = Arc::new(Semaphore::new(abuse.at_once));
     let mut clients = JoinSet::new();
     for _ in 0..abuse.clients {
@@ -192,12 +192,12 @@ async fn abused(abuse: Abuse, webhook: WebhookAddress, end: Instant, told: Arc<M
         if Instant::now() >= end {
             break;
         }
-        let (action, webhook, told) = (abuse.action.clone(), webhook.clone(), told.clone());
+        let (action, webhook, outcomes) = (abuse.action.clone(), webhook.clone(), outcomes.clone());
         clients.spawn(async move {
-            let tell = |what| {
-                *told.lock().entry(what).or_default() += 1;
+            let record = |what| {
+                *outcomes.lock().entry(what).or_default() += 1;
             };
-            client::run(&webhook, &action, end, || drop(turn), tell).await;
+            client::run(&webhook, &action, end, || drop(turn), record).await;
         });
         while clients.try_join_next().is_some() {}
     }

@@ -18,7 +18,7 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
 use wva_testbed::{Options, Testbed, eventually};
 
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, percentile};
 use crate::usage::Usage;
 use crate::variants::follow;
@@ -126,12 +126,12 @@ async fn remove(testbed: &Testbed, sites: &[PickerNamespace]) -> anyhow::Result<
 async fn calm(install: &Install, sites: &[PickerNamespace], report: &mut Report) -> anyhow::Result<()> {
     let count_scrapes = || sites.iter().map(|site| site.picker.scrapes().count).sum::<u64>();
     let pid = install.process().pid();
-    let (before, usage, began) = (count_scrapes(), Usage::of(pid)?, Instant::now());
+    let (before, usage, began) = (count_scrapes(), Usage::read(pid)?, Instant::now());
     tokio::time::sleep(CALM).await;
     let span = began.elapsed();
-    let cores = Usage::of(pid)?.cores_since(&usage, span);
+    let cores = Usage::read(pid)?.cores_since(&usage, span);
     let scrapes = f64::from(u32::try_from(count_scrapes() - before)?) / span.as_secs_f64();
-    say(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * sites.len(), span.as_secs()))?;
+    print_line(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * sites.len(), span.as_secs()))?;
     // Tolerates one scrape more or less per picker at the edges of the span.
     let most = MOST_SCRAPES + f64::from(PICKERS) / span.as_secs_f64();
     report.at_most("scrapes a second", scrapes, most, |n| format!("{n:.2}"))?;

@@ -26,7 +26,7 @@ use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 use wva_testbed::{Options, Testbed, Tools};
 
-use self::command::{duration, say, until_signal};
+use self::command::{duration, print_line, until_signal};
 
 /// Demo and experiments on a real control plane of plain processes
 #[derive(Parser)]
@@ -181,7 +181,7 @@ impl Task {
 
 fn tools() -> anyhow::Result<()> {
     for (name, path) in Tools::ready()?.all() {
-        say(&format!("{name}={}", path.display()))?;
+        print_line(&format!("{name}={}", path.display()))?;
     }
     Ok(())
 }
@@ -190,13 +190,13 @@ async fn up(options: Options) -> anyhow::Result<()> {
     let prometheus = options.with_prometheus;
     let testbed = Testbed::start(options).await?;
     for (component, pid) in testbed.pids() {
-        say(&format!("{component}: pid {pid}"))?;
+        print_line(&format!("{component}: pid {pid}"))?;
     }
     if prometheus {
-        say(&format!("Prometheus: {}", testbed.prometheus_url()?))?;
+        print_line(&format!("Prometheus: {}", testbed.prometheus_url()?))?;
     }
-    say(&format!("logs: {}", testbed.logs().display()))?;
-    say(&format!("export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
-    say("The control plane is up. Ctrl-C ends it.")?;
+    print_line(&format!("logs: {}", testbed.logs().display()))?;
+    print_line(&format!("export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
+    print_line("The control plane is up. Ctrl-C ends it.")?;
     std::future::pending().await
 }

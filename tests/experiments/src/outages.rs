@@ -12,7 +12,7 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Component, ExportFault, FaultProxy, Options, ProxyMode, Testbed};
 
 use self::model::{OutageModel, Row};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::Report;
 
 /// Cycle interval. Other times of the program keep the ratio of their defaults to 60 s.
@@ -105,8 +105,8 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
         InstallOptions::new(wva).with(&[("PROMETHEUS_BASE_URL", proxy.url().as_str())]).with(&SETTINGS);
     let install = Install::start(&testbed, &options).await?;
 
-    say(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
-    say(
+    print_line(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
+    print_line(
         "outage | scale-downs | gaps in the series | reported after | safety net after | back after | scaled down after | kept",
     )?;
     let mut report = Report::default();
@@ -174,7 +174,7 @@ impl Row {
         let kept = self.scale_downs == 0 && self.gaps == 0 && reported && back && self.reason_seen;
         let times = [self.reported, self.safety_net, self.back, self.scaled_down].map(seconds);
         let row = format!("{} | {} | {} | {}", kind.name(), self.scale_downs, self.gaps, times.join(" | "));
-        say(&format!("{row} | {}", if kept { "yes" } else { "NO" }))?;
+        print_line(&format!("{row} | {}", if kept { "yes" } else { "NO" }))?;
         report.require(kept, || row);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use crate::command::say;
+use crate::command::print_line;
 
 /// Exceeded bounds so far.
 #[derive(Debug, Default)]
@@ -16,7 +16,7 @@ pub(crate) struct Report {
 impl Report {
     /// Prints a figure without a bound.
     pub(crate) fn note(what: &str, figure: impl Display) -> anyhow::Result<()> {
-        say(&format!("  {what:<60} {figure}"))
+        print_line(&format!("  {what:<60} {figure}"))
     }
 
     /// Prints a figure with a bound.

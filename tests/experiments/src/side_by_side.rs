@@ -24,7 +24,7 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually, within};
 
 use self::judge::{Figures, History, Move};
-use crate::command::say;
+use crate::command::print_line;
 
 /// Releases, and the instance of each.
 const CONTROLLERS: [(&str, Option<&str>); 3] = [("wva-a", Some("a")), ("wva-b", Some("b")), ("plain", None)];
@@ -65,7 +65,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    say(&format!("{VARIANTS} variants move between {} controllers for {lasts:?}", CONTROLLERS.len()))?;
+    print_line(&format!("{VARIANTS} variants move between {} controllers for {lasts:?}", CONTROLLERS.len()))?;
     let end = Instant::now() + lasts;
     let moves = moves(&testbed, &namespace, &history, end);
     let scrapes = scrapes(&installs, &namespace, &history, end);

@@ -15,7 +15,7 @@ use wva_testbed::{Engine, Fleet, FleetConfig, Options, Testbed};
 
 use self::decision::LearnedDecision;
 use self::truth::{BELIEVED, ENGINE, OUTPUT, Truth};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::Report;
 
 /// Requests per second and mean prompt tokens, step by step. Both change: a single mix cannot separate the cost of a
@@ -147,7 +147,7 @@ impl Model {
         let mut row = Row {
             rate,
             prompt,
-            truth: Truth::of(prompt),
+            truth: Truth::new(prompt),
             first_target: before,
             last_target: before,
             rose: None,
@@ -157,7 +157,7 @@ impl Model {
         while began.elapsed() < lasts {
             let waiting: f64 = self.fleet.pods().iter().map(|pod| pod.waiting).sum();
             row.queue = row.queue.max(waiting + self.fleet.at_gateway());
-            if let Some(new) = self.look().await? {
+            if let Some(new) = self.read_decision().await? {
                 if new.target != row.last_target {
                     self.note(&format!("target {} -> {}; {}", row.last_target, new.target, new.trace))?;
                 }
@@ -175,24 +175,24 @@ impl Model {
         Ok(row)
     }
 
-    async fn look(&self) -> anyhow::Result<Option<LearnedDecision>> {
+    async fn read_decision(&self) -> anyhow::Result<Option<LearnedDecision>> {
         decision::read(self.install.address("debug")?, &self.namespace, NAME).await
     }
 
     fn note(&self, what: &str) -> anyhow::Result<()> {
         let seconds = self.began.elapsed().as_secs();
-        say(&format!("{:>3}:{:02}  {what}", seconds / 60, seconds % 60))
+        print_line(&format!("{:>3}:{:02}  {what}", seconds / 60, seconds % 60))
     }
 }
 
 /// Prints the table of steps, then the learned times.
 fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
-    say(
+    print_line(
         "\nreq/s | prompt | counted | target | needed | rose after | longest queue | work learnt | work true | off by",
     )?;
     let mut before = 0.0;
     for row in rows {
-        say(&row.line())?;
+        print_line(&row.line())?;
         row.judge(before, report);
         before = row.rate;
     }
@@ -204,19 +204,19 @@ fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
 /// differ, so each must be nearer to the truth than its initial value. Plans use the work of a request, which must be
 /// right at every mix.
 fn times(last: &LearnedDecision, report: &mut Report) -> anyhow::Result<()> {
-    say(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
+    print_line(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
     let of = |engine: Engine| [engine.a, engine.b, engine.c];
     let (truth, first, learnt) = (of(ENGINE), of(BELIEVED), of(last.times));
     for (i, name) in ["a", "b", "c"].into_iter().enumerate() {
         let by = percent(learnt[i], truth[i]);
         let [t, f, l] = [truth[i], first[i], learnt[i]].map(|seconds| format!("{:.4} ms", 1e3 * seconds));
-        say(&format!("{name} | {t} | {f} | {l} | {by}"))?;
+        print_line(&format!("{name} | {t} | {f} | {l} | {by}"))?;
         let is_nearer = off(learnt[i], truth[i]) < off(first[i], truth[i]);
         report.require(is_nearer, || format!("{name} is off by {by}, not nearer than at first"));
     }
     let prompts: BTreeSet<u32> = STEPS.into_iter().map(|(_, prompt)| prompt).collect();
     for prompt in prompts {
-        let (learnt, truth) = (Truth::of(prompt).work(last.times), Truth::of(prompt).work(ENGINE));
+        let (learnt, truth) = (Truth::new(prompt).work(last.times), Truth::new(prompt).work(ENGINE));
         report.require(off(learnt, truth) <= WORK, || {
             let by = percent(learnt, truth);
             format!("in the end the work of a request of {prompt} tokens is off by {by}")

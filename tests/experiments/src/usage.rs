@@ -24,7 +24,7 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// Reads the current usage.
-    pub(crate) fn of(pid: u32) -> anyhow::Result<Self> {
+    pub(crate) fn read(pid: u32) -> anyhow::Result<Self> {
         let process = process(pid)?;
         let (status, stat) = (process.status()?, process.stat()?);
         let field = |kib: Option<u64>| kib.context("a process without memory");
@@ -47,7 +47,7 @@ pub(crate) async fn peak_during<T>(pid: u32, work: impl Future<Output = T>) -> (
     let mut work = std::pin::pin!(work);
     let mut peak = 0;
     loop {
-        peak = peak.max(Usage::of(pid).map_or(0, |usage| usage.resident));
+        peak = peak.max(Usage::read(pid).map_or(0, |usage| usage.resident));
         if let Ok(done) = tokio::time::timeout(LOOK, &mut work).await {
             return (done, peak);
         }

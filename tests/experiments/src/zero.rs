@@ -22,7 +22,7 @@ use wva_testbed::{Options, Testbed};
 
 use self::figures::Figures;
 use self::lane::Lane;
-use crate::command::{duration, say};
+use crate::command::{duration, print_line};
 use crate::report::Report;
 
 /// Retention period: idle time before scale to zero.
@@ -94,9 +94,9 @@ async fn testbed(name: &str) -> anyhow::Result<Testbed> {
 
 /// Runs the turns to zero and back.
 async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut Report) -> anyhow::Result<()> {
-    say("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
+    print_line("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
     timeline::one_turn(testbed).await?;
-    say(&format!("\n== {} turns of {LANES} models at once, seed {}", plan.turns, plan.seed))?;
+    print_line(&format!("\n== {} turns of {LANES} models at once, seed {}", plan.turns, plan.seed))?;
     let clock = Clock::now();
     let lanes = (0..LANES).map(|i| Lane::start(testbed, i, plan.seed));
     let mut lanes = try_join_all(lanes).await?;
@@ -111,7 +111,7 @@ async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut R
     let blind = log.matches("Final check before scale to zero: some model servers cannot be queried").count();
     Report::note("steps that the last look at the servers held back", held)?;
     Report::note("last looks that did not show every server", blind)?;
-    say(&format!("({} s)", clock.instant.elapsed().as_secs()))
+    print_line(&format!("({} s)", clock.instant.elapsed().as_secs()))
 }
 
 /// The same moment on this program's clock and on the API server's.

@@ -181,7 +181,7 @@ impl Node {
     }
 
     /// Pods bound to a node, by UID.
-    async fn look(&self) -> anyhow::Result<BTreeMap<String, Pod>> {
+    async fn list_pods(&self) -> anyhow::Result<BTreeMap<String, Pod>> {
         let list = ListParams::default().labels(self.runs.selector());
         let pods = Api::<Pod>::all(self.client.clone());
         let found =
@@ -198,7 +198,7 @@ async fn watch(node: Arc<Node>) {
     let mut scraped = Value::Null;
     let mut known = BTreeSet::new();
     loop {
-        match node.look().await {
+        match node.list_pods().await {
             Ok(found) => {
                 known.retain(|uid| found.contains_key(uid));
                 let new: Vec<String> = found.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
@@ -231,7 +231,7 @@ fn label(name: &str) -> String {
 }
 
 /// Runs a helper program to its end.
-async fn ran(program: &Path, args: &[&str]) -> anyhow::Result<()> {
+async fn run_helper(program: &Path, args: &[&str]) -> anyhow::Result<()> {
     let mut command = tokio::process::Command::new(program);
     command.args(args);
     let what = format!("{} {args:?}", program.display());

@@ -28,7 +28,7 @@ pub struct NodeGroup {
 
 impl NodeGroup {
     /// `count` nodes of 8 GPUs of this product.
-    pub fn of(name: &str, count: u32, gpu_product: &str) -> Self {
+    pub fn new(name: &str, count: u32, gpu_product: &str) -> Self {
         Self { name: name.to_owned(), count, gpu_product: gpu_product.to_owned(), gpus: 8 }
     }
 

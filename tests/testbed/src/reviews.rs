@@ -98,11 +98,12 @@ impl Tally {
 
 /// Different messages of failed reviews, and their counts.
 fn words(failures: &[Failure]) -> String {
-    let mut said: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for failure in failures {
-        *said.entry(&failure.text).or_default() += 1;
+        *counts.entry(&failure.text).or_default() += 1;
     }
-    said.into_iter()
+    counts
+        .into_iter()
         .take(SAID)
         .map(|(text, times)| format!("{times} x {text}"))
         .collect::<Vec<_>>()

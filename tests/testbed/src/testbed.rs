@@ -75,8 +75,8 @@ impl Default for Options {
             name: "default".to_owned(),
             pod_start: Duration::from_secs(2),
             nodes: vec![
-                NodeGroup::of("h100", 4, "NVIDIA-H100-80GB-HBM3"),
-                NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
+                NodeGroup::new("h100", 4, "NVIDIA-H100-80GB-HBM3"),
+                NodeGroup::new("a100", 4, "NVIDIA-A100-SXM4-80GB"),
             ],
             scrape_interval: Duration::from_secs(1),
             hpa_sync: Duration::from_secs(2),

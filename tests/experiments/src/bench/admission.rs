@@ -15,7 +15,7 @@ use super::load::{ExpectedAnswer, Load, P99_BOUND, RATE};
 use super::pairs::{self, Pairs};
 use super::stored::{EACH, VARIANTS, store};
 use super::{review, write_json};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::Report;
 use crate::usage::{Machine, Usage};
 use crate::vegeta::Vegeta;
@@ -44,7 +44,7 @@ pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::
     // table shows both settings.
     for fsync in [false, true] {
         let name = if fsync { "bench-admission-fsync" } else { "bench-admission" };
-        say(&format!("starting a control plane ({name}) and storing {VARIANTS} variants"))?;
+        print_line(&format!("starting a control plane ({name}) and storing {VARIANTS} variants"))?;
         let options = Options {
             name: name.to_owned(),
             hpa_sync: Duration::from_mins(1),
@@ -61,7 +61,7 @@ pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::
             loads = load(&testbed, &install, &namespaces).await?;
             settle(&install).await?;
         }
-        say(&format!("creating variants in pairs, etcd {} the disk", waits(fsync)))?;
+        print_line(&format!("creating variants in pairs, etcd {} the disk", waits(fsync)))?;
         let namespace = namespaces.first().context("no namespace was made")?;
         pairs.push(pairs::measure(&testbed, &install, namespace, fsync).await?);
         install.stop().await?;
@@ -100,9 +100,9 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     .await?;
     let pid = install.process().pid();
     eventually("wva to come to rest", Duration::from_mins(3), async || {
-        let earlier = Usage::of(pid)?;
+        let earlier = Usage::read(pid)?;
         tokio::time::sleep(LOOK).await;
-        let cores = Usage::of(pid)?.cores_since(&earlier, LOOK);
+        let cores = Usage::read(pid)?.cores_since(&earlier, LOOK);
         ensure!(cores <= IDLE, "it keeps {cores:.2} cores busy");
         Ok(())
     })
@@ -117,7 +117,7 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     })
     .await;
     let note = if rest.is_ok() { "" } else { ": something else runs on it, so take the figures with care" };
-    say(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
+    print_line(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
 }
 
 /// Loads with valid variants, with invalid ones, and with a path that is not served.
@@ -132,7 +132,7 @@ async fn load(testbed: &Testbed, install: &Install, namespaces: &[String]) -> an
         ("refused", reviews(review::bad), ExpectedAnswer::Verdict("422")),
         ("floor", reviews(review::good), ExpectedAnswer::NotFound),
     ] {
-        say(&format!("sending {RATE} reviews a second: {name}"))?;
+        print_line(&format!("sending {RATE} reviews a second: {name}"))?;
         loads.push(Load::send(&vegeta, install, name, &reviews, expect).await?);
     }
     Ok(loads)
@@ -161,17 +161,17 @@ fn passes(criterion: &Path) -> anyhow::Result<Vec<(String, f64)>> {
 /// Prints the table; fails if a bound is exceeded.
 fn report(passes: &[(String, f64)], loads: &[Load], pairs: &[Pairs]) -> anyhow::Result<()> {
     let mut report = Report::default();
-    say("\nthe rules alone, one pass")?;
+    print_line("\nthe rules alone, one pass")?;
     for (name, micros) in passes {
         report.at_most(name, *micros, PASS_BOUND, |micros| format!("{micros:.2} µs"))?;
     }
-    say(&format!(
+    print_line(&format!(
         "\n{RATE} reviews a second over TLS, {VARIANTS} variants stored (bound p99 {P99_BOUND} ms)"
     ))?;
     for load in loads {
         load.report(&mut report)?;
     }
-    say("\ncreates through the API server, in pairs")?;
+    print_line("\ncreates through the API server, in pairs")?;
     for p in pairs {
         let with_p99 = |[p50, p99]: [f64; 2]| format!("{p50:.2} ms (p99 {p99:.2})");
         let what = format!("with webhooks to without, etcd {} the disk", waits(p.fsync));

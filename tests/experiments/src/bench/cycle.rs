@@ -13,7 +13,7 @@ use wva_testbed::{Options, eventually};
 
 use super::stored::{Serving, VARIANTS, count};
 use super::write_json;
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::{Report, mib, ms};
 use crate::usage::Usage;
 
@@ -37,7 +37,7 @@ const RESIDENT_BOUND: u64 = 64 * 1024;
 
 /// Runs the bench.
 pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
-    say(&format!("starting a control plane and {PODS} pods"))?;
+    print_line(&format!("starting a control plane and {PODS} pods"))?;
     let options =
         Options { name: "bench-cycle".to_owned(), hpa_sync: Duration::from_mins(10), ..Options::default() };
     let serving = Serving::start(options, REPLICAS).await?;
@@ -74,7 +74,7 @@ impl Timing {
 }
 
 async fn read(install: &Install) -> anyhow::Result<Reading> {
-    let usage = Usage::of(install.process().pid())?;
+    let usage = Usage::read(install.process().pid())?;
     let page = install.metrics().await?;
     let timing = |name: &str, labels: &[(&str, &str)]| -> anyhow::Result<Timing> {
         let part = |part: &str| {
@@ -101,7 +101,7 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
     .await?;
     // The first decisions write the statuses of a thousand variants.
     let begin = after_cycles(install, 3.0).await?;
-    say(&format!("measuring {ROUNDS} rounds and cycles"))?;
+    print_line(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
     let cycles = end.cycles.since(begin.cycles);
     let queries = end
@@ -166,7 +166,7 @@ impl Figures {
 
     fn report(&self) -> anyhow::Result<()> {
         let mut report = Report::default();
-        say(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY}", self.cycles))?;
+        print_line(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY}", self.cycles))?;
         for (name, timing) in &self.queries {
             Report::note(&format!("query {name}"), ms(timing.mean()))?;
         }

@@ -35,7 +35,7 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let Usage { resident, peak, .. } = Usage::of(install.process().pid())?;
+    let Usage { resident, peak, .. } = Usage::read(install.process().pid())?;
     let mut report = Report::default();
     let what = format!("resident, idle with {VARIANTS} variants");
     report.at_most(&what, resident, BOUND_KIB, mib)?;

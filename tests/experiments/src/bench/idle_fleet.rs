@@ -13,7 +13,7 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
 use super::stored::{Serving, VARIANTS, count};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::{Report, mib};
 use crate::usage::Usage;
 
@@ -32,7 +32,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Runs the bench; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     ensure!(lasts > 2 * MINUTE, "an idle time of {lasts:?} has no first and last minute: take 3m or more");
-    say(&format!("starting a control plane and {VARIANTS} pods"))?;
+    print_line(&format!("starting a control plane and {VARIANTS} pods"))?;
     let options = Options {
         name: "bench-idle".to_owned(),
         // Frequent HPA syncs would read the same value.
@@ -44,7 +44,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     let testbed = &serving.testbed;
     let install = Install::start(testbed, &InstallOptions::new(wva)).await?;
     let start = start(testbed, &install).await?;
-    say(&format!("idling for {lasts:?}"))?;
+    print_line(&format!("idling for {lasts:?}"))?;
     let idle = idle(testbed, &install, lasts).await?;
     report(&start, &idle)
 }
@@ -89,7 +89,7 @@ fn is_status(write: &Write) -> bool {
 fn synced(log: &str) -> anyhow::Result<Timestamp> {
     let line = log.lines().find(|line| line.contains("All watch caches are complete"));
     let line: serde_json::Value =
-        serde_json::from_str(line.context("the program does not say that its caches are complete")?)?;
+        serde_json::from_str(line.context("the log has no line about synced caches")?)?;
     line["ts"].as_str().context("a line without a time")?.parse().context("no time")
 }
 
@@ -118,12 +118,12 @@ struct Resident {
 async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::Result<Idle> {
     let (began, wall) = (Instant::now(), Timestamp::now());
     let pid = install.process().pid();
-    let first_usage = Usage::of(pid)?;
+    let first_usage = Usage::read(pid)?;
     let mut looks = Vec::new();
     let mut ticks = tokio::time::interval(LOOK);
     while began.elapsed() < lasts {
         ticks.tick().await;
-        looks.push((began.elapsed(), Usage::of(pid)?));
+        looks.push((began.elapsed(), Usage::read(pid)?));
     }
     let (_, last_usage) = looks.last().context("not looked at once")?;
     let mean = |within: &dyn Fn(Duration) -> bool| {
@@ -156,7 +156,7 @@ fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
     let Resident { first, last, most } = idle.resident;
     let requests = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
-    say(&format!("{VARIANTS} variants, a pod each"))?;
+    print_line(&format!("{VARIANTS} variants, a pod each"))?;
     report.at_most("from complete caches to all series", start.published, START_BOUND, seconds)?;
     Report::note("from complete caches to all statuses", seconds(start.written))?;
     report.at_most("status writes after the first minute", idle.statuses, 0, |n| n)?;
@@ -167,7 +167,7 @@ fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
     report.at_most("resident, at most since the start", most, RESIDENT_BOUND, mib)?;
     Report::note("cores in use", format!("{:.3}", idle.cores))?;
     for (what, times) in &idle.requests {
-        say(&format!("    {times:5} {what}"))?;
+        print_line(&format!("    {times:5} {what}"))?;
     }
     report.end()
 }

@@ -55,9 +55,9 @@ impl Load {
         let paths = if expect == ExpectedAnswer::NotFound { ["/floor", "/ground"] } else { PATHS };
         let attack = Attack { name, paths: &paths, bodies, rate: RATE, lasts: LASTS, flags: &[] };
         let pid = install.process().pid();
-        let (judged, before, machine) = (judged(install, expect).await?, Usage::of(pid)?, Machine::now()?);
+        let (judged, before, machine) = (judged(install, expect).await?, Usage::read(pid)?, Machine::now()?);
         let (measured, during) = peak_during(pid, vegeta.attack(&attack)).await;
-        let (measured, after, machine) = (measured?, Usage::of(pid)?, Machine::now()?.busy_since(machine));
+        let (measured, after, machine) = (measured?, Usage::read(pid)?, Machine::now()?.busy_since(machine));
         let judged = self::judged(install, expect).await? - judged;
         let sent = measured.requests;
         ensure!(

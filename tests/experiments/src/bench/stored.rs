@@ -66,7 +66,7 @@ impl Serving {
     /// Starts it with this number of pods per variant.
     pub(super) async fn start(options: Options, replicas: u32) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
-            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::of("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
+            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::new("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
             pod_start: Duration::from_secs(1),
             scrape_interval: Duration::from_secs(15),
             many_pods: true,

@@ -20,7 +20,7 @@ use self::install::{ACCOUNT, Keda};
 use self::model::{Access, MODEL, Model, NAMESPACE};
 use self::watch::Gaps;
 use super::programs::{established, seconds};
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, spread};
 
 const BOTH: [usize; 2] = [0, 1];
@@ -192,7 +192,7 @@ impl Stage<'_> {
     }
 
     /// A condition as one line.
-    async fn say_condition(&self, kind: &str, condition: &str) -> anyhow::Result<()> {
-        say(&format!("  {kind} {condition}: {}", self.model.condition(kind, condition).await?))
+    async fn print_condition(&self, kind: &str, condition: &str) -> anyhow::Result<()> {
+        print_line(&format!("  {kind} {condition}: {}", self.model.condition(kind, condition).await?))
     }
 }

@@ -29,7 +29,7 @@ impl Site {
     pub(super) async fn start(name: &str, wva: &Path) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             name: name.to_owned(),
-            nodes: vec![NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3")],
+            nodes: vec![NodeGroup::new("h100", 2, "NVIDIA-H100-80GB-HBM3")],
             with_prometheus: false,
             kubelet: Some(Pods::Controllers),
             ..Options::default()

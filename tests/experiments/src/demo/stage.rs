@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wva_testbed::{Options, Testbed, eventually, run};
 
-use crate::command::say;
+use crate::command::print_line;
 use crate::variants::{VariantState, variants};
 
 /// Time limit of a wait. Most take seconds, a scale-down a minute (see step 8).
@@ -35,7 +35,7 @@ impl Stage {
     /// Starts the control plane, as the first step.
     pub(super) async fn start(about: &str, options: Options) -> anyhow::Result<Self> {
         let (began, first) = (Instant::now(), "A control plane");
-        say(&format!("\n== 1. {first}\n{about}"))?;
+        print_line(&format!("\n== 1. {first}\n{about}"))?;
         let testbed = Testbed::start(options).await?;
         Ok(Self { testbed, began, step_began: began, steps: vec![Step::new(first)] })
     }
@@ -44,7 +44,7 @@ impl Stage {
     pub(super) fn step(&mut self, title: &str, about: &str) -> anyhow::Result<()> {
         self.close();
         self.steps.push(Step::new(title));
-        say(&format!("\n== {}. {title}\n{about}", self.steps.len()))
+        print_line(&format!("\n== {}. {title}\n{about}", self.steps.len()))
     }
 
     fn close(&mut self) {
@@ -57,28 +57,28 @@ impl Stage {
     /// Ends the last step and prints the duration of each.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.close();
-        say("\n== Every step happened and was checked")?;
+        print_line("\n== Every step happened and was checked")?;
         for (i, Step { title, took }) in self.steps.iter().enumerate() {
-            say(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
+            print_line(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
         }
-        say(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))
+        print_line(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))
     }
 
     /// Indents the output of a command.
     pub(super) fn print(text: &str) -> anyhow::Result<()> {
-        text.trim_end().lines().try_for_each(|line| say(&format!("    {line}")))
+        text.trim_end().lines().try_for_each(|line| print_line(&format!("    {line}")))
     }
 
     /// Prints the input of a command.
     pub(super) fn print_input(text: &str) -> anyhow::Result<()> {
-        say("  $ kubectl apply -f - <<EOF")?;
+        print_line("  $ kubectl apply -f - <<EOF")?;
         Self::print(text)?;
-        say("  EOF")
+        print_line("  EOF")
     }
 
     /// Runs kubectl and prints its output.
     pub(super) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<()> {
-        say(&format!("  $ kubectl {}", args.join(" ")))?;
+        print_line(&format!("  $ kubectl {}", args.join(" ")))?;
         Self::print(&self.testbed.kubectl(args).await?.success()?)
     }
 
@@ -91,7 +91,7 @@ impl Stage {
 
     /// Runs a command and prints its output.
     pub(super) async fn command(program: &Path, args: &[&str]) -> anyhow::Result<String> {
-        say(&format!("  $ wva {}", args.join(" ")))?;
+        print_line(&format!("  $ wva {}", args.join(" ")))?;
         let mut command = tokio::process::Command::new(program);
         command.args(args);
         let text = run("wva", command, "", Duration::from_secs(30)).await?.success()?;
@@ -114,7 +114,7 @@ impl Stage {
                     (b.target, b.replicas, b.ready) != (seen.target, seen.replicas, seen.ready)
                 }) {
                     let target = seen.target.map_or("-".to_owned(), |t| t.to_string());
-                    say(&format!(
+                    print_line(&format!(
                         "  {:>4} s  {}: target {target}, replicas {}, ready {}  {}",
                         self.began.elapsed().as_secs(),
                         seen.name,

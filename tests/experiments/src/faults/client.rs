@@ -60,36 +60,36 @@ impl WebhookAddress {
     }
 }
 
-/// Performs the action, at most until `end`, and calls `told` with each outcome: a status, or what happened to the
+/// Performs the action, at most until `end`, and calls `record` with each outcome: a status, or what happened to the
 /// connection. `ready` is called once the connection is open, so that the next client connects.
 pub(super) async fn run(
     webhook: &WebhookAddress,
     action: &ClientAction,
     end: Instant,
     ready: impl FnOnce(),
-    mut told: impl FnMut(String),
+    mut record: impl FnMut(String),
 ) {
     match action {
         ClientAction::Post { path, content_type, bodies, chunked } => {
             for body in bodies.iter() {
                 let answer = post(webhook, path, content_type, body, *chunked).await;
-                told(answer.map_or_else(str::to_owned, |answer| status(&answer)));
+                record(answer.map_or_else(str::to_owned, |answer| status(&answer)));
             }
             ready();
         }
         ClientAction::NoHandshake(bytes) => {
             let stream = webhook.tcp().await;
             ready();
-            let Ok(mut stream) = stream else { return told("not connected".to_owned()) };
+            let Ok(mut stream) = stream else { return record("not connected".to_owned()) };
             let _ = stream.write_all(bytes).await;
-            told(until_closed(&mut stream, end).await);
+            record(until_closed(&mut stream, end).await);
         }
         ClientAction::Drip(bytes) | ClientAction::Hold(bytes) => {
             let stream = webhook.connect_tls().await;
             ready();
-            let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
+            let Ok(mut stream) = stream else { return record("closed in the handshake".to_owned()) };
             let _ = timeout_at(end, stream.write_all(bytes)).await;
-            told(match action {
+            record(match action {
                 ClientAction::Drip(_) => drip_until_closed(&mut stream, end).await,
                 _ => until_closed(&mut stream, end).await,
             });
@@ -97,12 +97,12 @@ pub(super) async fn run(
         ClientAction::Reset(bytes) => {
             let stream = webhook.connect_tls().await;
             ready();
-            let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
+            let Ok(mut stream) = stream else { return record("closed in the handshake".to_owned()) };
             let _ = timeout(ANSWER, stream.write_all(bytes)).await;
             let _ = timeout(ANSWER, stream.flush()).await;
             // With zero linger time, closing sends RST.
             let reset = stream.get_ref().0.set_zero_linger();
-            told(if reset.is_ok() { "reset by us" } else { "not reset" }.to_owned());
+            record(if reset.is_ok() { "reset by us" } else { "not reset" }.to_owned());
         }
     }
 }

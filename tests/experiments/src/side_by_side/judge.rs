@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use wva_testbed::audit::Write;
 
 use super::{CONTROLLERS, DELAY, SCRAPE, name};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::{Report, spread};
 
 /// Controller that owns all variants at first.
@@ -139,7 +139,7 @@ impl Figures {
             ("statuses written by others than the owner", &self.foreign),
         ] {
             report.at_most(what, broken.len(), 0, |n| n)?;
-            broken.iter().take(20).try_for_each(|one| say(&format!("    {one}")))?;
+            broken.iter().take(20).try_for_each(|one| print_line(&format!("    {one}")))?;
         }
         report.end()
     }

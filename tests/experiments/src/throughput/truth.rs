@@ -25,7 +25,7 @@ pub(super) struct Truth {
 
 impl Truth {
     /// Requests with this number of prompt tokens.
-    pub(super) fn of(prompt: u32) -> Self {
+    pub(super) fn new(prompt: u32) -> Self {
         Self { input: f64::from(prompt), output: f64::from(OUTPUT) }
     }
 

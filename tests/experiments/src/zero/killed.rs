@@ -20,7 +20,7 @@ use wva_testbed::{Testbed, eventually};
 use super::Plan;
 use super::outages::PickerModel;
 use super::steady::SteadyVariant;
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, percentile};
 use crate::variants::follow;
 
@@ -61,7 +61,7 @@ pub(super) async fn run(
     plan: &Plan,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    say(&format!(
+    print_line(&format!(
         "\n== leaders killed between signal and step, {MODELS} models at once, leases of {LEASE:?}"
     ))?;
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "killed").await?;
@@ -168,7 +168,7 @@ impl Bench<'_> {
             for index in BOTH {
                 leaders.extend((self.replicas.leads(index).await? == Some(true)).then_some(index));
             }
-            ensure!(leaders.len() == 1, "{leaders:?} say that they lead");
+            ensure!(leaders.len() == 1, "{leaders:?} report that they lead");
             Ok(leaders[0])
         })
         .await

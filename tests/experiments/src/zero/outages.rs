@@ -10,7 +10,7 @@ use wva_testbed::{Testbed, eventually};
 
 use super::lane::Lane;
 use super::{LANES, Plan, RETENTION};
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, spread};
 
 /// Models with their own pickers. The first are awake at the outage, half of them with a picker that Prometheus does
@@ -23,7 +23,7 @@ const WOKEN: Duration = Duration::from_secs(5);
 
 /// Every model has a request that ends when Prometheus stops, and none afterwards.
 pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    say(&format!(
+    print_line(&format!(
         "\n== Prometheus down for {:?} around an idle period (retention {RETENTION:?})",
         plan.outage
     ))?;
@@ -85,7 +85,10 @@ impl<'a> PickerModel<'a> {
 /// Some models had a request just before their pickers fail; the others are at zero and receive requests during the
 /// outage.
 pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    say(&format!("\n== pickers down for {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
+    print_line(&format!(
+        "\n== pickers down for {:?} around an idle period (retention {RETENTION:?})",
+        plan.outage
+    ))?;
     // On a busy machine one may reach zero before the last has started.
     let began = Instant::now();
     let all = try_join_all((0..PICKERS).map(async |i| match i {

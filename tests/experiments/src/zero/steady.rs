@@ -33,8 +33,8 @@ impl SteadyVariant {
         fleet.wait_ready(usize::try_from(REPLICAS)?, SOON).await?;
         eventually("the HPA to follow", SOON, async || {
             let path = "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status}/{.status.desiredReplicas}";
-            let said = testbed.kubectl(&["get", "hpa/a", "-n", &namespace, "-o", path]).await?.success()?;
-            ensure!(said == format!("True/{REPLICAS}"), "{said}");
+            let actual = testbed.kubectl(&["get", "hpa/a", "-n", &namespace, "-o", path]).await?.success()?;
+            ensure!(actual == format!("True/{REPLICAS}"), "{actual}");
             Ok(())
         })
         .await?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use wva_testbed::{Testbed, eventually};
 
 use super::lane::IdleModel;
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::variants::{objects, variants_of};
 
 /// Duration of the first request.
@@ -32,30 +32,30 @@ pub(super) async fn one_turn(testbed: &Testbed) -> anyhow::Result<()> {
     recorder.note(&format!("a request that runs for {} s", REQUEST.as_secs()))?;
     fleet.send(REQUEST);
     recorder.until("target 0 replicas 0 ready 0 HPA False/ScalingDisabled").await?;
-    say(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)?;
+    print_line(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)?;
     recorder.note("a request that finds no replica, and kubectl scale --replicas=1")?;
     fleet.send(REQUEST);
     testbed.kubectl(&["scale", "deployment/a", "-n", namespace, "--replicas=1"]).await?.success()?;
     recorder.until("target 1 replicas 1 ready 1 HPA True/ValidMetricFound").await?;
-    say(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)
+    print_line(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)
 }
 
 impl TimelineRecorder<'_> {
     fn note(&self, what: &str) -> anyhow::Result<()> {
-        say(&format!("{:>6.1} s  {what}", self.began.elapsed().as_secs_f64()))
+        print_line(&format!("{:>6.1} s  {what}", self.began.elapsed().as_secs_f64()))
     }
 
     /// Polls until the state begins with this text.
     async fn until(&mut self, wanted: &str) -> anyhow::Result<()> {
         eventually(wanted, SOON, async || {
-            self.look().await?;
+            self.print_changes().await?;
             ensure!(self.last.starts_with(wanted), "{}", self.last);
             Ok(())
         })
         .await
     }
 
-    async fn look(&mut self) -> anyhow::Result<()> {
+    async fn print_changes(&mut self) -> anyhow::Result<()> {
         let objects = objects(self.testbed, self.namespace, "va,deploy,hpa,events").await?;
         let seen = variants_of(&objects).pop().context("the variant is gone")?;
         let now = format!(

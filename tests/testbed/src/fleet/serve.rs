@@ -36,7 +36,7 @@ pub(super) async fn run(
 ) {
     let ended = tokio::select! {
         () = end.cancelled() => Ok(()),
-        ended = look(shared, kube) => ended,
+        ended = refresh_pods(shared, kube) => ended,
         ended = serve(shared, listener) => ended,
         () = step(shared) => Ok(()),
     };
@@ -47,7 +47,7 @@ pub(super) async fn run(
 }
 
 /// Follows the pods. Keeps the last state while the API server does not answer.
-async fn look(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
+async fn refresh_pods(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(kube::Client::try_from(kube)?, &shared.config.namespace);
     let wanted = ListParams::default().labels(&shared.config.selector);
     let mut ticks = interval(LOOK);

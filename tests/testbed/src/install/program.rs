@@ -43,7 +43,7 @@ impl Program {
         let env: Vec<(&str, &str)> = env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let file = testbed.logs().join(format!("{log}.log"));
         let process = Process::spawn(log, &options.wva, &["run"], &env, &file)?;
-        let addresses = eventually("wva to say where it listens", UP, async || {
+        let addresses = eventually("wva to log its addresses", UP, async || {
             // Read before the log: a program that ends after this may still have logged its addresses.
             let exited = process.exited();
             match (addresses(&process.log(), options.serves_metrics_api()), exited) {

@@ -25,7 +25,7 @@ const SCRIPT: &str = include_str!("container.sh");
 pub(super) async fn supported() -> anyhow::Result<()> {
     let mut args = namespaces();
     args.push("true");
-    ran(Path::new("unshare"), &args).await.context(
+    run_helper(Path::new("unshare"), &args).await.context(
         "pods need mount namespaces: run as root, or allow user namespaces to this user (sysctl \
          kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0)",
     )
@@ -61,7 +61,7 @@ impl PreparedContainer {
         if !root.exists() {
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/image/rootfs.sh");
             let [wva, to] = [&node.wva, &root].map(|path| path.to_string_lossy().into_owned());
-            ran(&script, &[&wva, &to]).await?;
+            run_helper(&script, &[&wva, &to]).await?;
         }
         let mut prepared = Self {
             root,

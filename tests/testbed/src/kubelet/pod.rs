@@ -170,12 +170,12 @@ impl PodLifecycle {
     async fn probe(&mut self) -> anyhow::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
         if let Some(readiness) = &mut running.readiness
-            && let Some(ready) = readiness.look().await
+            && let Some(ready) = readiness.run_if_due().await
         {
             running.ready = ready;
         }
         if let Some(liveness) = &mut running.liveness
-            && liveness.look().await == Some(false)
+            && liveness.run_if_due().await == Some(false)
         {
             running.process.kill();
         }

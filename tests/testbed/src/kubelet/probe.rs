@@ -59,7 +59,7 @@ impl Probe {
     }
 
     /// Probes when due. Returns a new result after enough successes or failures in a row.
-    pub(super) async fn look(&mut self) -> Option<bool> {
+    pub(super) async fn run_if_due(&mut self) -> Option<bool> {
         let now = Instant::now();
         if now < self.next {
             return None;

@@ -141,7 +141,7 @@ mod tests {
         Ok((port, serving))
     }
 
-    async fn said(stream: &mut TcpStream, wait: Duration) -> Option<u8> {
+    async fn read_byte(stream: &mut TcpStream, wait: Duration) -> Option<u8> {
         timeout(wait, stream.read_u8()).await.ok().and_then(Result::ok)
     }
 
@@ -151,16 +151,16 @@ mod tests {
         let link = Link::to(server).await?;
         let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         old.write_u8(1).await?;
-        assert_eq!(said(&mut old, SOON).await, Some(1));
+        assert_eq!(read_byte(&mut old, SOON).await, Some(1));
         link.cut();
         old.write_u8(2).await?;
         let mut new = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         new.write_u8(3).await?;
-        assert_eq!(said(&mut old, SILENCE).await, None);
-        assert_eq!(said(&mut new, SILENCE).await, None);
+        assert_eq!(read_byte(&mut old, SILENCE).await, None);
+        assert_eq!(read_byte(&mut new, SILENCE).await, None);
         link.heal_and_deliver();
-        assert_eq!(said(&mut old, SOON).await, Some(2));
-        assert_eq!(said(&mut new, SOON).await, Some(3));
+        assert_eq!(read_byte(&mut old, SOON).await, Some(2));
+        assert_eq!(read_byte(&mut new, SOON).await, Some(3));
         Ok(())
     }
 
@@ -170,7 +170,7 @@ mod tests {
         let link = Link::to(server).await?;
         let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         old.write_u8(1).await?;
-        assert_eq!(said(&mut old, SOON).await, Some(1));
+        assert_eq!(read_byte(&mut old, SOON).await, Some(1));
         link.cut();
         old.write_u8(2).await?;
         link.heal();
@@ -178,7 +178,7 @@ mod tests {
         assert!(read.is_err(), "it came through: {read:?}");
         let mut new = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         new.write_u8(3).await?;
-        assert_eq!(said(&mut new, SOON).await, Some(3));
+        assert_eq!(read_byte(&mut new, SOON).await, Some(3));
         Ok(())
     }
 }

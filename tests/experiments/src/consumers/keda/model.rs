@@ -142,8 +142,8 @@ impl<'a> Model<'a> {
     ) -> anyhow::Result<Duration> {
         let began = Instant::now();
         eventually(&format!("{condition}={status} of the ScaledObject"), limit, async || {
-            let said = self.condition("scaledobject", condition).await?;
-            ensure!(said.starts_with(&format!("{status}/")), "{condition} is {said}");
+            let actual = self.condition("scaledobject", condition).await?;
+            ensure!(actual.starts_with(&format!("{status}/")), "{condition} is {actual}");
             Ok(())
         })
         .await?;

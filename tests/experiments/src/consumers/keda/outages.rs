@@ -8,7 +8,7 @@ use wva_testbed::run;
 
 use super::model::NAMESPACE;
 use super::{BOTH, LOW, Stage};
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::consumers::programs::seconds;
 use crate::report::Report;
 
@@ -71,7 +71,7 @@ pub(super) async fn without_prometheus(stage: &mut Stage<'_>, report: &mut Repor
         ("va", "MetricsAvailable"),
         ("va", "OptimizationReady"),
     ] {
-        stage.say_condition(kind, condition).await?;
+        stage.print_condition(kind, condition).await?;
     }
     let doctor = doctor(stage).await?;
     let path = stage.model.path_since(began);
@@ -96,7 +96,7 @@ async fn doctor(stage: &Stage<'_>) -> anyhow::Result<String> {
     command.env("KUBECONFIG", stage.testbed.admin_kubeconfig()).args(["doctor", "-n", NAMESPACE]);
     let ran = run("wva doctor", command, "", SOON).await.context("wva doctor did not end")?;
     for line in ran.stdout.lines().filter(|line| line.contains("ScaledObject") || line.contains("metrics")) {
-        say(&format!("  wva doctor: {}", line.trim()))?;
+        print_line(&format!("  wva doctor: {}", line.trim()))?;
     }
     Ok(ran.stdout)
 }
