@@ -13,7 +13,7 @@ use wva_testbed::{Fleet, Options};
 
 use crate::command::print_line;
 use crate::variants::VariantState;
-use stage::{PATIENCE, Stage};
+use stage::{Stage, WAIT_LIMIT};
 
 /// Base load, requests per second: two replicas are a quarter full.
 const REST: f64 = 5.0;
@@ -169,7 +169,7 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
             Ok(())
         })
         .await?;
-    fleet.wait_ready(3, PATIENCE).await?;
+    fleet.wait_ready(3, WAIT_LIMIT).await?;
     let pods = fleet.pods();
     print_line(&format!("{} replicas share the load now.", pods.len()))?;
     stage.kubectl(&OBJECTS).await

@@ -38,7 +38,7 @@ const STEPS: [(f64, u32); 12] = [
 const STARTS: Duration = Duration::from_secs(30);
 /// Interval of cycles, and of query rounds.
 const INTERVAL: &str = "15s";
-const LOOK: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 /// Name of the variant.
 const NAME: &str = "learns";
 
@@ -167,7 +167,7 @@ impl Model {
                 row.last_target = new.target;
                 row.decision = Some(new);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         if let Some(decision) = &row.decision {
             self.note(&format!("at its end: {}", decision.trace))?;

@@ -7,7 +7,7 @@ use procfs::process::{LimitValue, Process};
 use procfs::{CurrentSI as _, KernelStats};
 
 /// Sampling interval of a process's memory.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Resource usage of a process.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub(crate) async fn peak_during<T>(pid: u32, work: impl Future<Output = T>) -> (
     let mut peak = 0;
     loop {
         peak = peak.max(Usage::read(pid).map_or(0, |usage| usage.resident));
-        if let Ok(done) = tokio::time::timeout(LOOK, &mut work).await {
+        if let Ok(done) = tokio::time::timeout(POLL_INTERVAL, &mut work).await {
             return (done, peak);
         }
     }

@@ -124,9 +124,11 @@ impl Install {
             options.serves_metrics_api().then(|| program.port("external metrics")).transpose()?;
         let ports = Ports { admission: program.port("admission")?, external_metrics };
         let install = Self { options: options.clone(), program };
-        manifests::doors(testbed, options, ports).await.with_context(|| install.program.evidence())?;
+        manifests::apply_webhooks(testbed, options, ports)
+            .await
+            .with_context(|| install.program.evidence())?;
         install.wait_ready().await?;
-        install.wait_open(testbed).await?;
+        install.wait_webhooks(testbed).await?;
         Ok(install)
     }
 
@@ -139,14 +141,14 @@ impl Install {
 
     /// Waits until both webhook configurations and the APIService are registered, and kube-apiserver calls the
     /// webhooks.
-    async fn wait_open(&self, testbed: &Testbed) -> anyhow::Result<()> {
+    async fn wait_webhooks(&self, testbed: &Testbed) -> anyhow::Result<()> {
         eventually("wva to open its webhooks and its APIService", UP, async || {
-            manifests::webhooks_are_open(testbed, &self.options).await?;
+            manifests::check_webhooks_registered(testbed, &self.options).await?;
             if self.options.serves_metrics_api() {
                 let available = manifests::metrics_api_available(testbed).await?;
                 ensure!(available == "True", "the APIService is not available");
             }
-            manifests::webhooks_are_called(testbed, &self.options).await
+            manifests::check_webhooks_called(testbed, &self.options).await
         })
         .await
         .with_context(|| self.program.evidence())

@@ -55,7 +55,7 @@ impl Pods {
 }
 
 /// Poll interval of a pod and its process: shorter than every probe period.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Time limit of a helper program.
 const HELPER: Duration = Duration::from_mins(1);
 /// Time limit of an API call.
@@ -221,7 +221,7 @@ async fn watch(node: Arc<Node>) {
             }
         }
         while tasks.try_join_next().is_some() {}
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -70,20 +70,20 @@ impl<'a> Replicas<'a> {
     /// Removes CA and Lease of earlier replicas, and applies the webhook configurations without rules again.
     pub async fn reset(&self) -> anyhow::Result<()> {
         let (webhooks, secret) = (self.name(WEBHOOKS), format!("{}-ca", self.name(SERVICE)));
-        let mut doors = vec![
+        let mut registrations = vec![
             format!("mutatingwebhookconfiguration/{webhooks}"),
             format!("validatingwebhookconfiguration/{webhooks}"),
         ];
         if self.options.serves_metrics_api() {
-            doors.push(format!("apiservice/{API_SERVICE}"));
+            registrations.push(format!("apiservice/{API_SERVICE}"));
         }
-        self.delete(&doors).await?;
+        self.delete(&registrations).await?;
         self.delete(&["-n".to_owned(), self.system(), format!("secret/{secret}")]).await?;
         self.delete_lease().await?;
         let external_metrics =
             self.options.serves_metrics_api().then(|| self.balancer.port(ServicePort::ExternalMetrics));
         let ports = Ports { admission: self.balancer.port(ServicePort::Admission), external_metrics };
-        manifests::doors(self.testbed, &self.options, ports).await
+        manifests::apply_webhooks(self.testbed, &self.options, ports).await
     }
 
     /// Deletes the Lease, if there is one.
@@ -226,10 +226,10 @@ impl<'a> Replicas<'a> {
     }
 
     /// Waits until the webhooks are registered and kube-apiserver calls them.
-    pub async fn wait_open(&self) -> anyhow::Result<()> {
+    pub async fn wait_webhooks(&self) -> anyhow::Result<()> {
         eventually("the webhooks to be open", UP, async || {
-            manifests::webhooks_are_open(self.testbed, &self.options).await?;
-            manifests::webhooks_are_called(self.testbed, &self.options).await
+            manifests::check_webhooks_registered(self.testbed, &self.options).await?;
+            manifests::check_webhooks_called(self.testbed, &self.options).await
         })
         .await
         .with_context(|| self.evidence())

@@ -16,19 +16,19 @@ use tokio::time::{Instant, MissedTickBehavior};
 use crate::{Testbed, eventually};
 
 /// Limit of pending reviews: five seconds' worth, when kube-apiserver gives up on a webhook. More are skipped.
-const AT_ONCE: usize = 256;
+const MAX_PENDING: usize = 256;
 /// Largest share of skipped reviews, as 1 in this number; with more, the load was too low.
-const HELD_BACK: u64 = 100;
+const SKIPPED_ONE_IN: u64 = 100;
 /// Time limit of an answer: more than two webhooks of 5 s.
 const ANSWER: Duration = Duration::from_secs(15);
 /// Number of failures kept with their messages.
-const KEPT: usize = 10_000;
+const MAX_FAILURES: usize = 10_000;
 /// Number of different failure messages reported.
-const SAID: usize = 5;
+const MAX_MESSAGES: usize = 5;
 /// Rule that the invalid variant violates. No CRD schema covers annotations.
 const RULE: &str = "[WVA-VA-017]";
 /// Time limit until the webhooks work for the first time.
-const WORK: Duration = Duration::from_mins(1);
+const FIRST_VERDICT: Duration = Duration::from_mins(1);
 
 /// A review that failed.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ pub struct Tally {
     /// Failed reviews, up to 10,000.
     pub failures: Vec<Failure>,
     /// Reviews skipped because too many were pending.
-    pub held_back: u64,
+    pub skipped: u64,
 }
 
 impl Tally {
@@ -68,7 +68,7 @@ impl Tally {
             faults.push(format!("{} invalid objects were admitted", self.let_through));
         }
         if self.failed > 0 {
-            faults.push(format!("{} reviews failed: {}", self.failed, words(&self.failures)));
+            faults.push(format!("{} reviews failed: {}", self.failed, summarize_failures(&self.failures)));
         }
         if self.admitted == 0 || self.refused == 0 {
             faults.push("no valid or no invalid object was judged".to_owned());
@@ -77,18 +77,18 @@ impl Tally {
     }
 
     /// Whether too many reviews were skipped: answers or this machine were slow.
-    pub fn was_held_back(&self) -> bool {
-        self.held_back * HELD_BACK > self.sent()
+    pub fn has_skipped_too_many(&self) -> bool {
+        self.skipped * SKIPPED_ONE_IN > self.sent()
     }
 
-    fn take(&mut self, verdict: Verdict, sent: Instant) {
+    fn record(&mut self, verdict: Verdict, sent: Instant) {
         match verdict {
             Verdict::Admitted => self.admitted += 1,
             Verdict::Refused => self.refused += 1,
             Verdict::LetThrough => self.let_through += 1,
             Verdict::Failed(text) => {
                 self.failed += 1;
-                if self.failures.len() < KEPT {
+                if self.failures.len() < MAX_FAILURES {
                     self.failures.push(Failure { sent, at: Instant::now(), text });
                 }
             }
@@ -97,14 +97,14 @@ impl Tally {
 }
 
 /// Different messages of failed reviews, and their counts.
-fn words(failures: &[Failure]) -> String {
+fn summarize_failures(failures: &[Failure]) -> String {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for failure in failures {
         *counts.entry(&failure.text).or_default() += 1;
     }
     counts
         .into_iter()
-        .take(SAID)
+        .take(MAX_MESSAGES)
         .map(|(text, times)| format!("{times} x {text}"))
         .collect::<Vec<_>>()
         .join(" / ")
@@ -139,9 +139,9 @@ impl Reviews {
     /// the right verdict.
     pub async fn start(testbed: &Testbed, namespace: &str, rate: u32) -> anyhow::Result<Self> {
         let target = Target::new(testbed, namespace)?;
-        eventually("reviews to be answered", WORK, async || {
-            for wrong in [false, true] {
-                match target.review(wrong).await {
+        eventually("reviews to be answered", FIRST_VERDICT, async || {
+            for is_invalid in [false, true] {
+                match target.review(is_invalid).await {
                     Verdict::Admitted | Verdict::Refused => {}
                     other => anyhow::bail!("{other:?}"),
                 }
@@ -171,31 +171,31 @@ impl Reviews {
 }
 
 async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: watch::Receiver<()>) {
-    let mut beat = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
-    beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    let mut under_way = JoinSet::new();
-    let mut wrong = false;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let permits = Arc::new(Semaphore::new(MAX_PENDING));
+    let mut pending = JoinSet::new();
+    let mut is_invalid = false;
     loop {
         tokio::select! {
             // An error means that the receiver is gone.
             _ = stopped.changed() => break,
-            _ = beat.tick() => {}
+            _ = ticks.tick() => {}
         }
-        wrong = !wrong;
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tally.lock().held_back += 1;
+        is_invalid = !is_invalid;
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+            tally.lock().skipped += 1;
             continue;
         };
         let (target, tally, sent) = (target.clone(), tally.clone(), Instant::now());
-        under_way.spawn(async move {
-            let verdict = target.review(wrong).await;
-            tally.lock().take(verdict, sent);
-            drop(place);
+        pending.spawn(async move {
+            let verdict = target.review(is_invalid).await;
+            tally.lock().record(verdict, sent);
+            drop(permit);
         });
-        while under_way.try_join_next().is_some() {}
+        while pending.try_join_next().is_some() {}
     }
-    while under_way.join_next().await.is_some() {}
+    while pending.join_next().await.is_some() {}
 }
 
 impl Target {
@@ -218,22 +218,22 @@ impl Target {
         Ok(Self { client, url, token, namespace })
     }
 
-    async fn review(&self, wrong: bool) -> Verdict {
+    async fn review(&self, is_invalid: bool) -> Verdict {
         let request = self.client.post(&self.url).bearer_auth(&self.token);
-        let answer = match request.json(&variant(&self.namespace, wrong)).send().await {
+        let answer = match request.json(&variant(&self.namespace, is_invalid)).send().await {
             Ok(answer) => answer,
             Err(error) => return Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         };
         let status = answer.status().as_u16();
         match answer.text().await {
-            Ok(text) => judge(status, &text, wrong),
+            Ok(text) => judge(status, &text, is_invalid),
             Err(error) => Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         }
     }
 }
 
-fn judge(status: u16, text: &str, wrong: bool) -> Verdict {
-    match (status, wrong) {
+fn judge(status: u16, text: &str, is_invalid: bool) -> Verdict {
+    match (status, is_invalid) {
         (201, false) => Verdict::Admitted,
         (201, true) => Verdict::LetThrough,
         (422 | 403, true) if text.contains(RULE) => Verdict::Refused,
@@ -245,13 +245,13 @@ fn judge(status: u16, text: &str, wrong: bool) -> Verdict {
     }
 }
 
-fn variant(namespace: &str, wrong: bool) -> Value {
-    let name = if wrong { "wrong" } else { "right" };
+fn variant(namespace: &str, is_invalid: bool) -> Value {
+    let name = if is_invalid { "wrong" } else { "right" };
     json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {
             "name": name, "namespace": namespace,
-            "annotations": {"wva.llmd.ai/mode": if wrong { "sometimes" } else { "auto" }},
+            "annotations": {"wva.llmd.ai/mode": if is_invalid { "sometimes" } else { "auto" }},
         },
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "modelID": "m"},
     })
@@ -286,8 +286,8 @@ mod tests {
         tally.take(Verdict::Failed("EOF".to_owned()), Instant::now());
         assert_eq!(tally.faults(), ["1 invalid objects were admitted", "1 reviews failed: 1 x EOF"]);
         assert_eq!(tally.sent(), 4);
-        assert!(!tally.was_held_back());
-        tally.held_back = 1;
-        assert!(tally.was_held_back());
+        assert!(!tally.has_skipped_too_many());
+        tally.skipped = 1;
+        assert!(tally.has_skipped_too_many());
     }
 }

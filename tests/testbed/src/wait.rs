@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 
 /// Poll interval: short against all waits, long enough for two cores.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Calls `probe` until it succeeds, at most for `deadline`. `what` completes the sentence "waited for ...".
 pub async fn eventually<T>(
@@ -26,10 +26,10 @@ pub async fn eventually<T>(
                 );
             }
         }
-        if tokio::time::Instant::now() + LOOK_AGAIN >= end {
+        if tokio::time::Instant::now() + POLL_INTERVAL >= end {
             return Err(last.context(format!("waited {deadline:?} for {what}")));
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -34,7 +34,7 @@ const AT_REST: f64 = 0.15;
 /// Time limit for reaching rest. Afterwards the bench continues and reports how busy the machine is.
 const REST: Duration = Duration::from_mins(1);
 /// Measuring interval of the busy share.
-const LOOK: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Runs the bench.
 pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::Result<()> {
@@ -101,8 +101,8 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     let pid = install.process().pid();
     eventually("wva to come to rest", Duration::from_mins(3), async || {
         let earlier = Usage::read(pid)?;
-        tokio::time::sleep(LOOK).await;
-        let cores = Usage::read(pid)?.cores_since(&earlier, LOOK);
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let cores = Usage::read(pid)?.cores_since(&earlier, POLL_INTERVAL);
         ensure!(cores <= IDLE, "it keeps {cores:.2} cores busy");
         Ok(())
     })
@@ -110,7 +110,7 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     let mut busy = 0.0;
     let rest = eventually("the machine to come to rest", REST, async || {
         let earlier = Machine::now()?;
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         busy = Machine::now()?.busy_since(earlier);
         ensure!(busy <= AT_REST, "{:.0} % of it is busy", busy * 100.0);
         Ok(())

@@ -26,7 +26,7 @@ const GROWTH_BOUND: u64 = 5;
 /// Maximum resident memory, KiB.
 const RESIDENT_BOUND: u64 = 64 * 1024;
 /// Sampling interval of the memory.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// Runs the bench; fails if a bound is exceeded.
@@ -120,7 +120,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
     let pid = install.process().pid();
     let first_usage = Usage::read(pid)?;
     let mut looks = Vec::new();
-    let mut ticks = tokio::time::interval(LOOK);
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     while began.elapsed() < lasts {
         ticks.tick().await;
         looks.push((began.elapsed(), Usage::read(pid)?));

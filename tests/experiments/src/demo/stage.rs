@@ -9,7 +9,7 @@ use crate::command::print_line;
 use crate::variants::{VariantState, variants};
 
 /// Time limit of a wait. Most take seconds, a scale-down a minute (see step 8).
-pub(super) const PATIENCE: Duration = Duration::from_secs(150);
+pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(150);
 
 /// Output of the demo, and its control plane.
 pub(super) struct Stage {
@@ -106,7 +106,7 @@ impl Stage {
         mut holds: impl AsyncFnMut(&[VariantState]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut last: Vec<VariantState> = Vec::new();
-        eventually(what, PATIENCE, async || {
+        eventually(what, WAIT_LIMIT, async || {
             let now = variants(&self.testbed, "demo").await?;
             for seen in &now {
                 let before = last.iter().find(|l| l.name == seen.name);

@@ -11,7 +11,7 @@ use wva_testbed::{Fleet, Testbed, eventually};
 use super::Kind;
 use crate::variants::{VariantState, variants};
 
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SETTLES_WITHIN: Duration = Duration::from_mins(3);
 /// Long enough to observe a late recovery.
 const COMES_BACK_WITHIN: Duration = Duration::from_mins(3);
@@ -103,7 +103,7 @@ impl<'a> OutageModel<'a> {
                 row.safety_net.get_or_insert(began.elapsed());
             }
             row.reason_seen |= self.kind == Kind::Half && self.is_held_back().await?;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         turn(false).await?;
         let ended = Instant::now();
@@ -115,7 +115,7 @@ impl<'a> OutageModel<'a> {
             if observation.is_lower() {
                 row.scaled_down.get_or_insert(ended.elapsed());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(row)
     }

@@ -67,7 +67,7 @@ pub(super) async fn run(
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "killed").await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
+    replicas.wait_webhooks().await?;
     let steady = SteadyVariant::start(testbed).await?;
     let served = try_join_all((0..MODELS).map(|i| PickerModel::start(testbed, i, plan.seed))).await?;
     let (_watching, signals) = follow_targets(testbed)?;

@@ -24,7 +24,7 @@ use super::{ExportFault, GATEWAY, Shared};
 use crate::testbed::prometheus::write_targets;
 use crate::wait::within;
 
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(250);
 
 /// Runs until `end`.
@@ -50,7 +50,7 @@ pub(super) async fn run(
 async fn refresh_pods(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(kube::Client::try_from(kube)?, &shared.config.namespace);
     let wanted = ListParams::default().labels(&shared.config.selector);
-    let mut ticks = interval(LOOK);
+    let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
     let mut pages: BTreeMap<String, DropGuard> = BTreeMap::new();

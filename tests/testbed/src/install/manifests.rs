@@ -48,7 +48,7 @@ pub async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Res
 }
 
 /// Applies Service, webhook configurations and APIService with these ports.
-pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
+pub async fn apply_webhooks(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
     let [system, service] = [SYSTEM, SERVICE].map(|name| options.named(name));
     let admission = ports.admission;
     let service = format!(
@@ -81,7 +81,7 @@ pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) ->
 }
 
 /// Whether both webhook configurations have rules.
-pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+pub async fn check_webhooks_registered(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let webhooks = options.named(WEBHOOKS);
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
@@ -92,7 +92,7 @@ pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> a
 }
 
 /// Whether kube-apiserver calls the webhooks. It learns of a configuration by a watch, after it is stored.
-pub async fn webhooks_are_called(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+pub async fn check_webhooks_called(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let instance = options.env.iter().rfind(|(key, _)| key == "CONTROLLER_INSTANCE").map(|(_, value)| value);
     // The configurations of `config/base` select no instance.
     if instance.is_some() && options.webhooks.is_none() {

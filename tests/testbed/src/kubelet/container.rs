@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Volume};
 use serde_json::Value;
 
-use super::{Node, Ports, files, network, ran};
+use super::{Node, Ports, files, network, run_helper};
 use crate::Process;
 use crate::ports::PortReservation;
 

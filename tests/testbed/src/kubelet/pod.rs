@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::container::PreparedContainer;
 use super::probe::Probe;
 use super::status::{State, Status, delete, is_absent};
-use super::{LOOK, Node};
+use super::{Node, POLL_INTERVAL};
 use crate::{Process, Signal};
 
 /// Delay before a restart: a tenth of a kubelet's first back-off.
@@ -79,7 +79,7 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
                 lifecycle.node.troubles.lock().insert(name, format!("{error:#}"));
             }
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     lifecycle.node.addresses.lock().remove(&lifecycle.ip);
 }
@@ -215,7 +215,7 @@ impl PodLifecycle {
         let grace = pod.metadata.deletion_grace_period_seconds.and_then(|seconds| seconds.try_into().ok());
         let deadline = Instant::now() + Duration::from_secs(grace.unwrap_or(30));
         while running.process.exited().is_none() && Instant::now() < deadline {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         running.process.kill();
         Ok(())

@@ -23,8 +23,8 @@ use crate::components::http_client;
 const CONNECTIONS: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(2);
 /// Readiness poll interval: shorter than a kubelet's, to make rolling restarts faster.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const POLL_TIMEOUT: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
 /// Port of the Service.
@@ -202,7 +202,7 @@ async fn poll(shared: Arc<Shared>) {
         };
         let mut looks = JoinSet::new();
         for (pod, health) in looked {
-            let request = client.get(format!("http://{health}/readyz")).timeout(LOOK);
+            let request = client.get(format!("http://{health}/readyz")).timeout(POLL_TIMEOUT);
             looks.spawn(async move {
                 let ready = request.send().await.is_ok_and(|answer| answer.status().is_success());
                 (pod, health, ready)
@@ -217,7 +217,7 @@ async fn poll(shared: Arc<Shared>) {
                 state.ready = ready;
             }
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) const NAME: &str = "llama-h100";
 const WORKLOAD: &str = "llama-h100-decode";
 pub(super) const MODEL: &str = "unsloth/Meta-Llama-3.1-8B";
 /// Time limit of a change of replicas: signals are maxima over a minute.
-const PATIENCE: Duration = Duration::from_secs(200);
+const WAIT_LIMIT: Duration = Duration::from_secs(200);
 /// KEDA's polling interval and cooldown period, seconds. The sample has 15 and 240.
 const POLLING: u32 = 2;
 const COOLDOWN: u32 = 10;
@@ -90,7 +90,7 @@ impl<'a> Model<'a> {
     pub(super) async fn becomes(&self, replicas: i32) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let what = format!("{replicas} replicas of {WORKLOAD}");
-        eventually(&what, PATIENCE, async || {
+        eventually(&what, WAIT_LIMIT, async || {
             let now = self.history.now();
             ensure!(now == Some(replicas), "it has {now:?}");
             Ok(())

@@ -10,7 +10,7 @@ use super::model::{NAME, NAMESPACE};
 use crate::command::SOON;
 
 /// Poll interval.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Longest time without a target.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Gaps {
                 let mut longest = self.longest.lock();
                 *longest = longest.max(seen.elapsed());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
