@@ -279,11 +279,11 @@ mod tests {
         let mut tally = Tally::default();
         assert_eq!(tally.faults(), ["no valid or no invalid object was judged"]);
         for verdict in [Verdict::Admitted, Verdict::Refused] {
-            tally.take(verdict, Instant::now());
+            tally.record(verdict, Instant::now());
         }
         assert!(tally.faults().is_empty());
-        tally.take(Verdict::LetThrough, Instant::now());
-        tally.take(Verdict::Failed("EOF".to_owned()), Instant::now());
+        tally.record(Verdict::LetThrough, Instant::now());
+        tally.record(Verdict::Failed("EOF".to_owned()), Instant::now());
         assert_eq!(tally.faults(), ["1 invalid objects were admitted", "1 reviews failed: 1 x EOF"]);
         assert_eq!(tally.sent(), 4);
         assert!(!tally.has_skipped_too_many());
