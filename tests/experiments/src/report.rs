@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_sorted_times() {
+    fn percentiles_use_sorted_times() {
         let times: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
         let found = [0, 50, 99, 100].map(|percent| percentile(&times, percent).as_millis());
         assert_eq!(found, [1, 50, 99, 100]);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_bound_fails_the_experiment() -> anyhow::Result<()> {
+    fn missed_bound_fails_the_experiment() -> anyhow::Result<()> {
         let mut report = Report::default();
         report.row("kept", 1, "at most 2", true)?;
         report.at_most("kept too", 2, 2, |n| n)?;

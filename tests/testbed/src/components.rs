@@ -257,21 +257,21 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_tried_again_with_another() -> anyhow::Result<()> {
+    async fn retries_with_other_port_if_port_is_taken() -> anyhow::Result<()> {
         let taken = "echo listen: bind: address already in use; exit 1";
         assert_eq!(attempts_after("clash", 2, taken).await?, 3);
         Ok(())
     }
 
     #[tokio::test]
-    async fn a_start_that_kwok_lost_to_its_own_race_is_made_again() -> anyhow::Result<()> {
+    async fn retries_start_after_kwok_race() -> anyhow::Result<()> {
         let race = "echo fatal error: concurrent map writes; exit 2";
         assert_eq!(attempts_after("race", 1, race).await?, 2);
         Ok(())
     }
 
     #[tokio::test]
-    async fn any_other_death_is_reported_at_once_with_the_log() -> anyhow::Result<()> {
+    async fn reports_other_exit_at_once_with_log() -> anyhow::Result<()> {
         let closed = PortReservation::any()?;
         let url = format!("http://127.0.0.1:{}", closed.port());
         let attempts = Cell::new(0);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_right_token_is_let_through() {
+    fn authorizes_only_the_right_token() {
         let head = |header: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n");
         assert!(is_authorized(&head("authorization: Bearer right"), "right"));
         assert!(!is_authorized(&head("Authorization: Bearer wrong"), "right"));

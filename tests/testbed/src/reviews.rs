@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_judged_by_what_was_sent() {
+    fn judges_answer_by_validity_of_request() {
         let refusal = r#"{"message": "invalid: [WVA-VA-017] found sometimes"}"#;
         assert!(matches!(judge(201, "{}", false), Verdict::Admitted));
         assert!(matches!(judge(201, "{}", true), Verdict::LetThrough));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_faultless_only_where_every_verdict_was_right() {
+    fn tally_reports_every_wrong_verdict() {
         let mut tally = Tally::default();
         assert_eq!(tally.faults(), ["no valid or no invalid object was judged"]);
         for verdict in [Verdict::Admitted, Verdict::Refused] {

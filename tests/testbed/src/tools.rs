@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_script_are_read() {
+    fn parses_output_of_script() {
         let paths = parse("etcd=/c/etcd-1/etcd\n\nkwok=/c d/kwok=x\nno path here\n");
         let read: Vec<_> = paths.iter().map(|(name, path)| (name.as_str(), path.to_str().unwrap())).collect();
         assert_eq!(read, [("etcd", "/c/etcd-1/etcd"), ("kwok", "/c d/kwok=x")]);

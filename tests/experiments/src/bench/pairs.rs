@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_is_of_what_came_since() -> anyhow::Result<()> {
+    fn mean_covers_time_since_earlier_reading() -> anyhow::Result<()> {
         let before = Sum { seconds: 1.0, count: 10.0 };
         assert!((Sum { seconds: 1.5, count: 110.0 }.mean_since(&before)? - 5.0).abs() < 1e-9);
         assert!(before.mean_since(&before).is_err(), "nothing was measured");

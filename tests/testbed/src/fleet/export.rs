@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exposition_has_the_names_and_labels_of_vllm() {
+    fn exposition_has_names_and_labels_of_vllm() {
         let config =
             FleetConfig { generation_tokens: 50, num_gpu_blocks: 1024, ..FleetConfig::new("", "", "a\"b") };
         let replica = Replica {

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn more_replicas_never_mean_more_waiting() {
+    fn more_replicas_never_increase_the_queue() {
         for rate in [0.0, 1.0, 4.9, 5.1, 9.0, 12.0, 30.0, 100.0] {
             for seconds in [1, 5, 20, 90] {
                 let mut before: Option<(f64, f64)> = None;
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_is_lost_or_made_up() {
+    fn conserves_requests() {
         let mut model = Queueing::new(SERVICE);
         model.set_rate(9.0);
         let (mut completed_by_gone, mut seconds) = (0.0, 0.0);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_steps_and_rates_change_nothing() {
+    fn ignores_invalid_steps_and_rates() {
         let mut model = after(SERVICE, 2, 6.0, 9);
         let before = model.clone();
         for seconds in [0.0, -1.0, f64::NAN] {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_run_can_be_ended() {
+    fn ends_running_requests() {
         let (mut requests, begin) = (Requests::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         requests.send(Duration::MAX, &BTreeMap::new(), begin);

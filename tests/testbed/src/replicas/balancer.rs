@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_leaves_is_chosen_until_the_cluster_has_heard() -> anyhow::Result<()> {
+    async fn terminating_replica_stays_in_rotation_until_propagated() -> anyhow::Result<()> {
         for (propagation, chosen) in [(Duration::from_hours(1), Some(7)), (Duration::ZERO, None)] {
             let balancer = with_one_ready(propagation).await?;
             balancer.leaves("wva-0");

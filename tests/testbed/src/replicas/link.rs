@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_passes_a_cut_and_what_waited_passes_after_it() -> anyhow::Result<()> {
+    async fn cut_holds_bytes_until_healed() -> anyhow::Result<()> {
         let (server, _serving) = echo().await?;
         let link = Link::to(server).await?;
         let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_lost_never_arrives_and_new_connections_pass() -> anyhow::Result<()> {
+    async fn loses_bytes_in_flight_and_accepts_new_connections() -> anyhow::Result<()> {
         let (server, _serving) = echo().await?;
         let link = Link::to(server).await?;
         let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;

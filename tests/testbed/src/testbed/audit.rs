@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_named_by_its_id() -> anyhow::Result<()> {
+    fn reads_credential_id_from_token() -> anyhow::Result<()> {
         // {"jti":"a?b>c??"}, whose base64 contains both characters that differ in base64url.
         assert_eq!(credential_id("e30.eyJqdGkiOiJhP2I-Yz8_In0.sig")?, "JTI=a?b>c??");
         assert!(credential_id("opaque").is_err());
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_read_and_judged() -> anyhow::Result<()> {
+    fn parses_audit_line() -> anyhow::Result<()> {
         let line = |resource: &str, sub: &str, code: u16| {
             json!({
                 "verb": "patch", "requestReceivedTimestamp": "2026-11-21T20:00:00.123456Z",
