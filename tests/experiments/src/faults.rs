@@ -74,9 +74,9 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     client::is_admitted(&site.webhook, abuse::VALIDATE, &site.valid).await?;
     let namespace = testbed.namespace("faults").await?;
     let refused = testbed.apply(&VariantFixture::new(&namespace, "bad").cost("-1").variant()).await;
-    ensure!(refused.is_err(), "the API server no longer asks the webhook");
+    ensure!(refused.is_err(), "the API server no longer calls the webhook");
     report.end()?;
-    print_line("all of it held")
+    print_line("all checks passed")
 }
 
 /// Checks that the process still runs, without panics, and has released memory and files. `before`: open files at the

@@ -150,7 +150,7 @@ async fn main() -> ExitCode {
 impl Task {
     async fn run(self, wva: &Path) -> anyhow::Result<()> {
         let needs_none = matches!(self, Self::Tools | Self::Up { .. });
-        ensure!(needs_none || wva.exists(), "there is no {}: build it first", wva.display());
+        ensure!(needs_none || wva.exists(), "{} does not exist; build it first", wva.display());
         let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
             Self::Tools => Box::pin(std::future::ready(tools())),
             Self::Up { pod_start, name, no_prometheus, keep } => Box::pin(up(Options {

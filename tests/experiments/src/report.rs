@@ -54,7 +54,7 @@ impl Report {
     /// Fails if a bound was exceeded.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         let Self { missed } = self;
-        ensure!(missed.is_empty(), "{} bounds were missed:\n  {}", missed.len(), missed.join("\n  "));
+        ensure!(missed.is_empty(), "{} bounds were exceeded:\n  {}", missed.len(), missed.join("\n  "));
         Ok(())
     }
 }

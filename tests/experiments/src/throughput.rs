@@ -204,7 +204,7 @@ fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
 /// differ, so each must be nearer to the truth than its initial value. Plans use the work of a request, which must be
 /// right at every mix.
 fn times(last: &LearnedDecision, report: &mut Report) -> anyhow::Result<()> {
-    print_line(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
+    print_line(&format!("\ntime | true | at first | learned from {} samples | off by", last.samples))?;
     let of = |engine: Engine| [engine.a, engine.b, engine.c];
     let (truth, first, learnt) = (of(ENGINE), of(BELIEVED), of(last.times));
     for (i, name) in ["a", "b", "c"].into_iter().enumerate() {

@@ -68,7 +68,7 @@ pub(crate) fn files_limit() -> anyhow::Result<u64> {
 }
 
 fn process(pid: u32) -> anyhow::Result<Process> {
-    Process::new(i32::try_from(pid)?).with_context(|| format!("cannot look at process {pid}"))
+    Process::new(i32::try_from(pid)?).with_context(|| format!("cannot read process {pid}"))
 }
 
 /// Processor time of the whole machine so far, in ticks: busy, and total.

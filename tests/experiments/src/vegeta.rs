@@ -107,7 +107,7 @@ impl Vegeta {
         self.run(arguments.into_iter().chain(flags), *lasts + Duration::from_secs(30)).await?;
         let report = ["report".to_owned(), "-type=json".to_owned(), results.display().to_string()];
         let report = self.run(report, Duration::from_mins(1)).await?;
-        serde_json::from_slice(&report).context("vegeta's report is not the JSON that it should be")
+        serde_json::from_slice(&report).context("cannot parse vegeta's report")
     }
 
     async fn run(

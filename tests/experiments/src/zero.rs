@@ -109,8 +109,8 @@ async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut R
     let log = std::fs::read_to_string(install.process().log_path()).context("the program has no log")?;
     let held = log.matches("Scale to zero cancelled: a model server has a request").count();
     let blind = log.matches("Final check before scale to zero: some model servers cannot be queried").count();
-    Report::note("steps that the last look at the servers held back", held)?;
-    Report::note("last looks that did not show every server", blind)?;
+    Report::note("scale-to-zero steps cancelled by the final check", held)?;
+    Report::note("final checks that could not query every server", blind)?;
     print_line(&format!("({} s)", clock.instant.elapsed().as_secs()))
 }
 

@@ -326,9 +326,9 @@ impl Fleet {
             let state = shared.state.lock();
             let ready: Vec<String> = state.queueing.replicas().keys().cloned().collect();
             match &state.blind {
-                Some(why) => bail!("the pods cannot be seen: {why}"),
+                Some(why) => bail!("cannot list the pods: {why}"),
                 None if ready.len() == count => Ok(ready),
-                None => bail!("ready are {ready:?}"),
+                None => bail!("ready pods: {ready:?}"),
             }
         })
         .await

@@ -116,7 +116,7 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
         Ok(())
     })
     .await;
-    let note = if rest.is_ok() { "" } else { ": something else runs on it, so take the figures with care" };
+    let note = if rest.is_ok() { "" } else { ": other programs run on it, so the figures are unreliable" };
     print_line(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
 }
 

@@ -125,7 +125,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
         ticks.tick().await;
         looks.push((began.elapsed(), Usage::read(pid)?));
     }
-    let (_, last_usage) = looks.last().context("not looked at once")?;
+    let (_, last_usage) = looks.last().context("no memory sample")?;
     let mean = |within: &dyn Fn(Duration) -> bool| {
         let all: Vec<u64> = looks.iter().filter(|(at, _)| within(*at)).map(|(_, u)| u.resident).collect();
         all.iter().sum::<u64>() / u64::try_from(all.len()).unwrap_or(1).max(1)

@@ -93,7 +93,7 @@ impl Load {
             "{rate:.0}/s  success {success:.2} %  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  max {max:.2} ms"
         );
         if self.expect == ExpectedAnswer::NotFound {
-            Report::note(name, format!("{figure}  no path, no review: the floor"))?;
+            Report::note(name, format!("{figure}  404 without a review: the base cost"))?;
         } else {
             let kept = *p99 <= P99_BOUND && success >= 100.0;
             report.row(name, figure, &format!("p99 {P99_BOUND} ms, all answered"), kept)?;

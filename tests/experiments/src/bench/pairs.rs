@@ -120,7 +120,7 @@ impl Sum {
     /// Mean since an earlier reading, milliseconds.
     fn mean_since(&self, before: &Self) -> anyhow::Result<f64> {
         let count = self.count - before.count;
-        ensure!(count >= 1.0, "nothing was counted: the webhooks did not judge what they should have");
+        ensure!(count >= 1.0, "no review was counted: the API server did not call the webhooks");
         Ok((self.seconds - before.seconds) / count * 1e3)
     }
 }

@@ -120,7 +120,7 @@ impl Stage<'_> {
                     return Ok(index);
                 }
             }
-            anyhow::bail!("none leads")
+            anyhow::bail!("no replica leads")
         })
         .await
     }
@@ -188,7 +188,7 @@ impl Stage<'_> {
         let own = steps().filter(|w| w.user.ends_with(&format!(":{ACCOUNT}"))).count();
         let figures = format!("{own} of {}", steps().count());
         let kept = own == steps().count() && own >= path.len();
-        report.row("writes of /scale that are KEDA's", figures, "all: wva leaves the step to KEDA", kept)
+        report.row("writes of /scale that are KEDA's", figures, "all: wva writes no /scale", kept)
     }
 
     /// A condition as one line.

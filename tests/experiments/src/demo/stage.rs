@@ -57,7 +57,7 @@ impl Stage {
     /// Ends the last step and prints the duration of each.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.close();
-        print_line("\n== Every step happened and was checked")?;
+        print_line("\n== All steps completed and were checked")?;
         for (i, Step { title, took }) in self.steps.iter().enumerate() {
             print_line(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
         }

@@ -78,7 +78,7 @@ impl Program {
     /// Whether `/readyz` succeeds.
     pub async fn is_ready(&self) -> anyhow::Result<()> {
         let answer = get(&format!("http://{}/readyz", self.address("health")?)).await?;
-        ensure!(answer.0 == 200, "it says {answer:?}");
+        ensure!(answer.0 == 200, "/readyz answered {answer:?}");
         Ok(())
     }
 

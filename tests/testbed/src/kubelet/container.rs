@@ -224,7 +224,7 @@ async fn value_of(node: &Node, pod: &Pod, variable: &EnvVar) -> anyhow::Result<S
             String::from_utf8(value).with_context(|| format!("env {} is not UTF-8", variable.name))
         }
         None if optional == Some(true) => Ok(String::new()),
-        None => bail!("env {}: there is no key {key:?} where it points", variable.name),
+        None => bail!("env {}: the referenced object has no key {key:?}", variable.name),
     }
 }
 

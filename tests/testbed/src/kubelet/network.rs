@@ -102,7 +102,7 @@ async fn forward(mut stream: TcpStream, node: &Node, namespace: &str) -> anyhow:
         let head = within("reading a request", CONNECT, head(&mut stream)).await?;
         let line = String::from_utf8_lossy(&head).into_owned();
         let url = line.split(' ').nth(1).context("a request without a URL")?;
-        let url = reqwest::Url::parse(url).context("no absolute URL in a request to a proxy")?;
+        let url = reqwest::Url::parse(url).context("a proxy request without an absolute URL")?;
         let host = url.host_str().context("a URL without a host")?;
         let target = named(node, namespace, host, url.port_or_known_default().unwrap_or(80)).await?;
         let mut server = within("connecting", CONNECT, TcpStream::connect(target.as_str())).await?;

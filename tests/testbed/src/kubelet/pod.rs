@@ -93,7 +93,7 @@ impl PodLifecycle {
             return Ok(false);
         }
         let spec = pod.spec.as_ref().context("a pod without a spec")?;
-        ensure!(spec.containers.len() == 1, "a pod with one container alone is supported");
+        ensure!(spec.containers.len() == 1, "only pods with one container are supported");
         let container = &spec.containers[0];
         if self.ended.is_none() {
             self.reap(spec.restart_policy.as_deref());

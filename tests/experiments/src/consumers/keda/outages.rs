@@ -33,7 +33,7 @@ pub(super) async fn without_leader(stage: &mut Stage<'_>, report: &mut Report) -
         seconds(back)
     );
     let what = format!("no wva for {} s", gone.as_secs());
-    report.row(&what, figures, "0 changes of replicas, and Fallback says so", path.is_empty())
+    report.row(&what, figures, "0 changes of replicas, and condition Fallback is True", path.is_empty())
 }
 
 /// The same with KEDA's default, which treats a missing target as 0: proves that the row above can fail.
@@ -85,7 +85,7 @@ pub(super) async fn without_prometheus(stage: &mut Stage<'_>, report: &mut Repor
         seconds(back)
     );
     let what = format!("no Prometheus for {} s", gone.as_secs());
-    report.row(&what, figures, "0 changes of replicas, and Fallback says so", path.is_empty())?;
+    report.row(&what, figures, "0 changes of replicas, and condition Fallback is True", path.is_empty())?;
     let named = doctor.lines().any(|line| line.contains("ScaledObject") && line.contains("fallback"));
     report.row("wva doctor names the fallback", named, "a line about the ScaledObject", named)
 }
