@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::client::ClientAction;
+use super::client::ClientAction::{self, Drip, Hold, NoHandshake, Post, Reset};
 
 pub(super) const VALIDATE: &str = "/validate-llmd-ai-v1alpha1-variantautoscaling";
 pub(super) const MUTATE: &str = "/mutate-llmd-ai-v1alpha1-variantautoscaling";
@@ -53,17 +53,13 @@ fn header(length: usize) -> String {
 /// All kinds, in the order of the experiment.
 pub(super) fn all(namespace: &str) -> Vec<Abuse> {
     let post = |name, path, bodies: Vec<Vec<u8>>, clients, at_once| {
-        let action = ClientAction::Post {
-            path,
-            content_type: "application/json",
-            bodies: Arc::new(bodies),
-            chunked: false,
-        };
+        let action =
+            Post { path, content_type: "application/json", bodies: Arc::new(bodies), chunked: false };
         Abuse { name, action, clients, at_once }
     };
     let chunked = Abuse {
         name: "8 MiB without a length",
-        action: ClientAction::Post {
+        action: Post {
             path: MUTATE,
             content_type: "text/html; charset=utf-16",
             bodies: Arc::new(vec![vec![b' '; 8 << 20]]),
@@ -82,29 +78,27 @@ pub(super) fn all(namespace: &str) -> Vec<Abuse> {
         post("nested deep", MUTATE, nested(), 40, 4),
         post("a hundred times its size", VALIDATE, bombs(), 10, 4),
         post("ConfigMap YAML", CONFIG_MAP, maps(namespace), 4, 4),
-        slow("slow headers", ClientAction::Drip(text("POST /validate HTTP/1.1\r\nX-Slow: ")), 2000),
-        slow("slow bodies", ClientAction::Drip(text(header(1000) + "{")), 2000),
+        slow("slow headers", Drip(text("POST /validate HTTP/1.1\r\nX-Slow: ")), 2000),
+        slow("slow bodies", Drip(text(header(1000) + "{")), 2000),
         Abuse {
             name: "half of 7 MiB, then nothing",
-            action: ClientAction::Hold(Arc::new(
-                [header(7 << 20).into_bytes(), vec![b' '; 3 << 20]].concat(),
-            )),
+            action: Hold(Arc::new([header(7 << 20).into_bytes(), vec![b' '; 3 << 20]].concat())),
             clients: 200,
             at_once: 16,
         },
         Abuse {
             name: "a header of 1 MiB",
-            action: ClientAction::Hold(text(format!("POST / HTTP/1.1\r\nX-Long: {}", "x".repeat(1 << 20)))),
+            action: Hold(text(format!("POST / HTTP/1.1\r\nX-Long: {}", "x".repeat(1 << 20)))),
             clients: 200,
             at_once: 16,
         },
-        slow("idle connections", ClientAction::Hold(text("")), 5000),
-        slow("idle after a review", ClientAction::Drip(text(&whole)), 1000),
-        slow("nothing for a handshake", ClientAction::NoHandshake(b""), 2000),
-        slow("half a handshake", ClientAction::NoHandshake(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 2000),
-        slow("reset after the handshake", ClientAction::Reset(text("")), 1000),
-        slow("reset in the body", ClientAction::Reset(text(header(1000) + "{")), 1000),
-        slow("reset before the answer", ClientAction::Reset(text(&whole)), 1000),
+        slow("idle connections", Hold(text("")), 5000),
+        slow("idle after a review", Drip(text(&whole)), 1000),
+        slow("nothing for a handshake", NoHandshake(b""), 2000),
+        slow("half a handshake", NoHandshake(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 2000),
+        slow("reset after the handshake", Reset(text("")), 1000),
+        slow("reset in the body", Reset(text(header(1000) + "{")), 1000),
+        slow("reset before the answer", Reset(text(&whole)), 1000),
     ]
 }
 
