@@ -74,7 +74,7 @@ pub(crate) struct Plan {
 }
 
 /// A started program.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     component: Component,
     program: PathBuf,
     log: PathBuf,
@@ -89,7 +89,7 @@ struct RunState {
     held: Vec<PortReservation>,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts the program on `ports` free ports and waits until it serves.
     pub(crate) async fn launch(
         component: Component,
@@ -154,7 +154,7 @@ impl Running {
         Ok(())
     }
 
-    /// Restarts the program with the same ports and data, after [`Running::stop`] or a crash, and waits until it
+    /// Restarts the program with the same ports and data, after [`RunningProgram::stop`] or a crash, and waits until it
     /// serves.
     pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
         if self.process().exited().is_none() {
@@ -222,10 +222,10 @@ mod tests {
 
     use super::*;
 
-    async fn launch(name: &str, plan: impl Fn(&[u16]) -> Plan) -> anyhow::Result<Running> {
+    async fn launch(name: &str, plan: impl Fn(&[u16]) -> Plan) -> anyhow::Result<RunningProgram> {
         let logs = std::env::temp_dir().join(format!("wva-testbed-launch-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&logs);
-        let launched = Running::launch(Component::Kwok, Path::new("sh"), &logs, 1, plan).await;
+        let launched = RunningProgram::launch(Component::Kwok, Path::new("sh"), &logs, 1, plan).await;
         std::fs::remove_dir_all(&logs)?;
         launched
     }

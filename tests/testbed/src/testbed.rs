@@ -21,7 +21,7 @@ use kube::api::{ListParams, PostParams};
 
 use self::data::log_folder;
 use self::launcher::Launcher;
-use crate::components::{Component, Running};
+use crate::components::{Component, RunningProgram};
 use crate::kubelet::Pods;
 use crate::nodes::{NodeGroup, stages};
 use crate::process::Process;
@@ -96,7 +96,7 @@ impl Default for Options {
 /// runtimes of their own may share a static. It ends when dropped and when the process ends.
 pub struct Testbed {
     // Fields are dropped in this order: the programs end before their data goes.
-    running: BTreeMap<Component, Running>,
+    running: BTreeMap<Component, RunningProgram>,
     pub(crate) data: Data,
     pub(crate) tools: Tools,
     pub(crate) ca: PathBuf,
@@ -213,7 +213,7 @@ impl Testbed {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn running(&self, component: Component) -> anyhow::Result<&Running> {
+    pub(crate) fn running(&self, component: Component) -> anyhow::Result<&RunningProgram> {
         self.running.get(&component).with_context(|| format!("{component} is not part of this testbed"))
     }
 

@@ -11,7 +11,7 @@ use wva_testbed::install::program::series;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, eventually};
 
-use super::stored::{Serving, VARIANTS, count};
+use super::stored::{ServingCluster, VARIANTS, count};
 use super::write_json;
 use crate::command::print_line;
 use crate::report::{Report, mib, ms};
@@ -40,7 +40,7 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
     print_line(&format!("starting a control plane and {PODS} pods"))?;
     let options =
         Options { name: "bench-cycle".to_owned(), hpa_sync: Duration::from_mins(10), ..Options::default() };
-    let serving = Serving::start(options, REPLICAS).await?;
+    let serving = ServingCluster::start(options, REPLICAS).await?;
     let install = Install::start(&serving.testbed, &InstallOptions::every(wva, EVERY)).await?;
     let figures = measure(&install).await?;
     write_json(&folder.join("cycle.json"), &figures.json())?;

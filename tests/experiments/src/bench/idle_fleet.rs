@@ -12,7 +12,7 @@ use wva_testbed::audit::{Audit, Write};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
-use super::stored::{Serving, VARIANTS, count};
+use super::stored::{ServingCluster, VARIANTS, count};
 use crate::command::print_line;
 use crate::report::{Report, mib};
 use crate::usage::Usage;
@@ -40,7 +40,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
         audit: Audit::All,
         ..Options::default()
     };
-    let serving = Serving::start(options, 1).await?;
+    let serving = ServingCluster::start(options, 1).await?;
     let testbed = &serving.testbed;
     let install = Install::start(testbed, &InstallOptions::new(wva)).await?;
     let start = start(testbed, &install).await?;
@@ -50,13 +50,13 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
 }
 
 /// Duration of the start, from synced caches.
-struct Start {
+struct StartTimes {
     published: Duration,
     /// Until the API server had the last status.
     written: Duration,
 }
 
-async fn start(testbed: &Testbed, install: &Install) -> anyhow::Result<Start> {
+async fn start(testbed: &Testbed, install: &Install) -> anyhow::Result<StartTimes> {
     let shown = eventually("all variants to have a series", 3 * MINUTE, async || {
         let page = install.metrics().await?;
         let at = Timestamp::now();
@@ -73,7 +73,7 @@ async fn start(testbed: &Testbed, install: &Install) -> anyhow::Result<Start> {
     .await?;
     let synced = synced(&install.process().log())?;
     let since = |at: Timestamp| Duration::try_from(at.duration_since(synced)).unwrap_or_default();
-    Ok(Start { published: since(shown), written: since(written) })
+    Ok(StartTimes { published: since(shown), written: since(written) })
 }
 
 /// Object and time of each status write; many namespaces have the same variant names.
@@ -94,19 +94,19 @@ fn synced(log: &str) -> anyhow::Result<Timestamp> {
 }
 
 /// Measurements while nothing changes.
-struct Idle {
+struct IdleUsage {
     seconds: f64,
     /// Status writes after the first minute.
     statuses: usize,
     /// Other requests after the first minute, by verb and resource, except watches and the Lease.
     requests: BTreeMap<String, usize>,
     /// Resident memory in KiB.
-    resident: Resident,
+    resident: ResidentMemory,
     cores: f64,
 }
 
 /// Resident memory in KiB.
-struct Resident {
+struct ResidentMemory {
     /// Mean of the first minute.
     first: u64,
     /// Mean of the last minute.
@@ -115,7 +115,7 @@ struct Resident {
     most: u64,
 }
 
-async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::Result<Idle> {
+async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::Result<IdleUsage> {
     let (began, wall) = (Instant::now(), Timestamp::now());
     let pid = install.process().pid();
     let first_usage = Usage::read(pid)?;
@@ -130,7 +130,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
         let all: Vec<u64> = looks.iter().filter(|(at, _)| within(*at)).map(|(_, u)| u.resident).collect();
         all.iter().sum::<u64>() / u64::try_from(all.len()).unwrap_or(1).max(1)
     };
-    let resident = Resident {
+    let resident = ResidentMemory {
         first: mean(&|at| at < MINUTE),
         last: mean(&|at| at + MINUTE >= lasts),
         most: last_usage.peak,
@@ -141,7 +141,7 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
     for one in asked.iter().filter(|w| w.verb != "watch" && w.resource != "leases" && !is_status(w)) {
         *requests.entry(format!("{} {}", one.verb, one.resource)).or_default() += 1;
     }
-    Ok(Idle {
+    Ok(IdleUsage {
         seconds: lasts.saturating_sub(MINUTE).as_secs_f64(),
         statuses: asked.iter().filter(|w| is_status(w)).count(),
         requests,
@@ -151,9 +151,9 @@ async fn idle(testbed: &Testbed, install: &Install, lasts: Duration) -> anyhow::
 }
 
 /// Prints the figures; fails if a bound is exceeded.
-fn report(start: &Start, idle: &Idle) -> anyhow::Result<()> {
+fn report(start: &StartTimes, idle: &IdleUsage) -> anyhow::Result<()> {
     let mut report = Report::default();
-    let Resident { first, last, most } = idle.resident;
+    let ResidentMemory { first, last, most } = idle.resident;
     let requests = count(idle.requests.values().sum::<usize>() + idle.statuses) / idle.seconds;
     let seconds = |time: Duration| format!("{:.1} s", time.as_secs_f64());
     print_line(&format!("{VARIANTS} variants, a pod each"))?;

@@ -57,12 +57,12 @@ async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::R
 }
 
 /// Control plane with a model for each variant; all pods are ready and scraped by Prometheus.
-pub(super) struct Serving {
+pub(super) struct ServingCluster {
     pub(super) testbed: Testbed,
     _exporter: Exporter,
 }
 
-impl Serving {
+impl ServingCluster {
     /// Starts it with this number of pods per variant.
     pub(super) async fn start(options: Options, replicas: u32) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const REFRESH: Duration = Duration::from_secs(2);
 
 /// A running container.
-struct Running {
+struct RunningContainer {
     process: Process,
     since: Timestamp,
     liveness: Option<Probe>,
@@ -37,7 +37,7 @@ struct PodLifecycle {
     ip: Ipv4Addr,
     folder: PathBuf,
     prepared: Option<PreparedContainer>,
-    running: Option<Running>,
+    running: Option<RunningContainer>,
     reported: Option<Status>,
     restarts: u32,
     last_code: Option<i32>,
@@ -152,7 +152,8 @@ impl PodLifecycle {
             (probe(container.liveness_probe.as_ref())?, probe(container.readiness_probe.as_ref())?);
         ensure!(container.startup_probe.is_none(), "startupProbe is not supported");
         let ready = readiness.is_none();
-        self.running = Some(Running { process, since: Timestamp::now(), liveness, readiness, ready });
+        self.running =
+            Some(RunningContainer { process, since: Timestamp::now(), liveness, readiness, ready });
         Ok(self.state())
     }
 
