@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, OnceCell, RwLock};
 use wva_crds::names::SATURATION_MAP_NAMES;
 use wva_testbed::install::{Install, WEBHOOKS};
-use wva_testbed::{Options, Ran, Testbed, eventually};
+use wva_testbed::{CommandOutput, Options, Testbed, eventually};
 
 use crate::support::{
     DEADLINE, dry_run_create, get_object, install_options, invalid_variant, merge_patch, repository_path,
@@ -48,7 +48,7 @@ struct Shared {
     /// `rules` of all webhooks before the program ran.
     rules_before: Vec<Value>,
     /// Output of kubectl for the objects of [`EARLY`].
-    early: Vec<Ran>,
+    early: Vec<CommandOutput>,
 }
 
 static SHARED: OnceCell<Shared> = OnceCell::const_new();
@@ -98,17 +98,22 @@ async fn start() -> anyhow::Result<Shared> {
 }
 
 /// Runs `kubectl create`, without a dry run.
-async fn create(testbed: &Testbed, namespace: &str, object: &Value) -> anyhow::Result<Ran> {
+async fn create(testbed: &Testbed, namespace: &str, object: &Value) -> anyhow::Result<CommandOutput> {
     testbed.kubectl_with(&["create", "-n", namespace, "-f", "-"], &object.to_string()).await
 }
 
 /// Patches a variant, without a dry run.
-async fn patch(testbed: &Testbed, namespace: &str, name: &str, change: &Value) -> anyhow::Result<Ran> {
+async fn patch(
+    testbed: &Testbed,
+    namespace: &str,
+    name: &str,
+    change: &Value,
+) -> anyhow::Result<CommandOutput> {
     merge_patch(testbed, namespace, &format!("va/{name}"), change).await
 }
 
 /// Asserts that a request was denied, with all of these parts in the message.
-fn assert_denied(ran: &Ran, parts: &[&str]) -> anyhow::Result<()> {
+fn assert_denied(ran: &CommandOutput, parts: &[&str]) -> anyhow::Result<()> {
     ensure!(!ran.ok, "admitted: {}", ran.stdout);
     ensure!(parts.iter().all(|part| ran.stderr.contains(part)), "{parts:?} are not in {}", ran.stderr);
     Ok(())

@@ -13,7 +13,7 @@ use serde_json::Value;
 use wva_testbed::audit::{Audit, Write};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
-use wva_testbed::picker::{CRDS, FakePicker, Manner, older_pool, pool};
+use wva_testbed::picker::{CRDS, FakePicker, PickerBehavior, older_pool, pool};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
 /// Token for the metrics of pickers, as `echo hunter2` writes it into a Secret.
@@ -61,9 +61,9 @@ async fn at_zero(cluster: &Cluster, variants: &[&VariantFixture]) -> anyhow::Res
 
 /// Waits until a picker has received this many more requests.
 async fn wait_for_queries(picker: &FakePicker, times: u64) -> anyhow::Result<()> {
-    let before = picker.asked().times;
+    let before = picker.scrapes().count;
     eventually("another query of a picker", DEADLINE, async || {
-        let asked = picker.asked().times - before;
+        let asked = picker.scrapes().count - before;
         ensure!(asked >= times, "it was queried {asked} times");
         Ok(())
     })
@@ -107,7 +107,7 @@ async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> 
     let third = VariantFixture { namespace: theirs.clone(), ..second.clone() };
     at_zero(cluster, &[&model, &neighbour, &second, &third]).await?;
     wait_for_queries(&own, 1).await?;
-    let tokens = own.asked().authorizations;
+    let tokens = own.scrapes().authorizations;
     ensure!(tokens.iter().eq(["Bearer hunter2"]), "the tokens were {tokens:?}");
 
     // Requests for the model wait at the picker of another namespace, and requests for another model at its own.
@@ -115,23 +115,23 @@ async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> 
     own.queue("other/model", 5.0);
     wait_for_queries(&own, 4).await?;
     wait_for_queries(&other, 4).await?;
-    for manner in Manner::HOSTILE {
-        own.behaves(manner);
+    for behavior in PickerBehavior::HOSTILE {
+        own.set_behavior(behavior);
         // An earlier request may have been answered honestly.
         wait_for_queries(&own, 1).await?;
         own.queue(&model.model, 5.0);
         wait_for_queries(&own, 2).await?;
         let replicas = cluster.replicas(&ns, "model").await?;
-        ensure!(replicas == 0, "it was woken by a picker that {manner:?}");
+        ensure!(replicas == 0, "it was woken by a picker that {behavior:?}");
         own.queue(&model.model, 0.0);
         // Otherwise it is queried ever more rarely.
-        own.behaves(Manner::Later);
+        own.set_behavior(PickerBehavior::Later);
         wait_for_queries(&own, 1).await?;
     }
     a_flooding_picker_is_queried_rarely(&own, &other).await?;
     let name = ["annotate", "va", "model", "-n", &ns, "wva.llmd.ai/mode=recommend"];
     cluster.testbed.kubectl(&name).await?.success()?;
-    own.behaves(Manner::Later);
+    own.set_behavior(PickerBehavior::Later);
     own.queue(&model.model, 5.0);
     let recommended = |va: &Value| target(va) == Some(1) && va["status"]["actuation"]["applied"] == false;
     cluster.wait_for(&ns, "model", "be recommended to wake", recommended).await?;
@@ -144,11 +144,11 @@ async fn hostile_pickers_wake_no_model(cluster: &Cluster) -> anyhow::Result<()> 
 
 /// The honest picker of another namespace is queried many times between two queries of a flooding one.
 async fn a_flooding_picker_is_queried_rarely(own: &FakePicker, other: &FakePicker) -> anyhow::Result<()> {
-    own.behaves(Manner::Floods);
+    own.set_behavior(PickerBehavior::Floods);
     wait_for_queries(own, 4).await?;
-    let before = other.asked().times;
+    let before = other.scrapes().count;
     wait_for_queries(own, 1).await?;
-    let times = other.asked().times - before;
+    let times = other.scrapes().count - before;
     ensure!(times >= 4, "the honest one was asked {times} times meanwhile");
     Ok(())
 }
@@ -157,7 +157,7 @@ async fn a_flooding_picker_is_queried_rarely(own: &FakePicker, other: &FakePicke
 async fn cheapest_variant_is_woken_and_held(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("woken").await?;
     let (hung, picker) = (picker(cluster, &ns, 4).await?, FakePicker::start([127, 0, 0, 5]).await?);
-    hung.behaves(Manner::Hangs);
+    hung.set_behavior(PickerBehavior::Hangs);
     picker.pod(&cluster.testbed, &ns, "epp", "epp-1").await?;
     let cheap = VariantFixture::new(&ns, "cheap").on_a100().cost("40.0").replicas(0);
     let expensive = VariantFixture::new(&ns, "expensive").cost("80.0").replicas(0);
@@ -224,9 +224,9 @@ async fn status_was_written_before_scale(cluster: &Cluster, ns: &str) -> anyhow:
 
 /// Waits until a picker receives no requests.
 async fn wait_until_picker_is_idle(picker: &FakePicker) -> anyhow::Result<()> {
-    let (mut last, mut since) = (picker.asked().times, tokio::time::Instant::now());
+    let (mut last, mut since) = (picker.scrapes().count, tokio::time::Instant::now());
     eventually("no query of the picker for two seconds", DEADLINE, async || {
-        let now = picker.asked().times;
+        let now = picker.scrapes().count;
         if now != last {
             (last, since) = (now, tokio::time::Instant::now());
         }
@@ -270,7 +270,7 @@ async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::R
 async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("adapter").await?;
     let picker = picker(cluster, &ns, 11).await?;
-    picker.behaves(Manner::Later);
+    picker.set_behavior(PickerBehavior::Later);
     let model = VariantFixture::new(&ns, "model").replicas(0);
     at_zero(cluster, &[&model]).await?;
     picker.queue("adapter", 7.0);
@@ -280,7 +280,7 @@ async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) 
 async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("older").await?;
     let picker = FakePicker::start([127, 0, 0, 7]).await?;
-    picker.behaves(Manner::Later);
+    picker.set_behavior(PickerBehavior::Later);
     cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
     picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
     let model = VariantFixture::new(&ns, "model").replicas(0);
@@ -298,7 +298,7 @@ async fn pickers_get_tokens_of_the_metrics_reader_only(cluster: &Cluster) -> any
     picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
     at_zero(cluster, &[&VariantFixture::new(&ns, "model").replicas(0)]).await?;
     wait_for_queries(&picker, 2).await?;
-    let tokens = picker.asked().authorizations;
+    let tokens = picker.scrapes().authorizations;
     ensure!(tokens.len() == 1, "one token was expected, not {tokens:?}");
     for token in tokens {
         let token = token.strip_prefix("Bearer ").context("a request without a token")?;

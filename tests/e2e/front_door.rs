@@ -50,7 +50,7 @@ impl Reader {
     async fn start() -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             name: "front-door".to_owned(),
-            nodes: vec![NodeGroup::of("cpu", 2, "none")],
+            nodes: vec![NodeGroup::new("cpu", 2, "none")],
             // As in the Prometheus of the quick start, and in the HPA controller of every cluster.
             scrape_interval: Duration::from_secs(15),
             hpa_sync: Duration::from_secs(15),

@@ -63,7 +63,7 @@ async fn pair<'a>(testbed: &'a Testbed, options: InstallOptions, name: &str) -> 
     let mut replicas = Replicas::install(testbed, options, name).await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
+    replicas.wait_webhooks().await?;
     Ok(replicas)
 }
 
@@ -175,8 +175,8 @@ async fn cluster_works_while_no_replica_runs() -> anyhow::Result<()> {
 /// Faults of reviews that must all get the right verdict, in full runs on time.
 fn faults(tally: &Tally) -> Vec<String> {
     let mut faults = tally.faults();
-    if is_full_run() && tally.was_held_back() {
-        faults.push(format!("{} reviews could not be sent in their turn", tally.held_back));
+    if is_full_run() && tally.has_skipped_too_many() {
+        faults.push(format!("{} reviews were skipped", tally.skipped));
     }
     faults
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use wva_crds::names::{MAIN_MAP_NAME, SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
 use wva_rules::InstancePolicy;
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, WEBHOOKS, get};
-use wva_testbed::{Options, Ran, Testbed, eventually};
+use wva_testbed::{CommandOutput, Options, Testbed, eventually};
 use wva_webhook::registration::{ConfigurationOptions, FailurePolicy, render_configurations};
 
 use crate::support::{DEADLINE, dry_run_create, get_object, merge_patch, valid_spec, variant};
@@ -125,11 +125,11 @@ impl Releases {
         Ok((answer, counts))
     }
 
-    async fn create(&self, namespace: &str, object: &Value) -> anyhow::Result<Ran> {
+    async fn create(&self, namespace: &str, object: &Value) -> anyhow::Result<CommandOutput> {
         self.testbed.kubectl_with(&["create", "-n", namespace, "-f", "-"], &object.to_string()).await
     }
 
-    async fn patch(&self, namespace: &str, name: &str, metadata: Value) -> anyhow::Result<Ran> {
+    async fn patch(&self, namespace: &str, name: &str, metadata: Value) -> anyhow::Result<CommandOutput> {
         merge_patch(&self.testbed, namespace, &format!("va/{name}"), &json!({"metadata": metadata})).await
     }
 
@@ -197,7 +197,7 @@ fn cause_fields(status: &Status) -> Vec<&str> {
 const VIOLATIONS: [&str; 2] = ["metadata.annotations[wva.llmd.ai/mode]", "spec.variantCost"];
 
 #[track_caller]
-fn assert_denied(ran: &Ran, code: &str) -> anyhow::Result<()> {
+fn assert_denied(ran: &CommandOutput, code: &str) -> anyhow::Result<()> {
     ensure!(!ran.ok && ran.stderr.contains(&format!("[{code}]")), "{code} is not reported: {ran:?}");
     Ok(())
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
-use wva_testbed::{FleetConfig, NodeGroup, Options, Ran, Testbed, eventually, within};
+use wva_testbed::{CommandOutput, FleetConfig, NodeGroup, Options, Testbed, eventually, within};
 
 pub(crate) use self::objects::{
     ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, valid_spec, variant,
@@ -37,8 +37,8 @@ pub(crate) async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
         // Enough GPUs for all tests: the variants of a finished test keep their replicas.
         let nodes = vec![
-            NodeGroup::of("h100", 16, "NVIDIA-H100-80GB-HBM3"),
-            NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
+            NodeGroup::new("h100", 16, "NVIDIA-H100-80GB-HBM3"),
+            NodeGroup::new("a100", 4, "NVIDIA-A100-SXM4-80GB"),
         ];
         let options = Options { name: "shared".to_owned(), nodes, ..Options::default() };
         let cluster = Cluster::start(options, &self::install_options()).await?;
@@ -242,7 +242,7 @@ pub(crate) async fn merge_patch(
     namespace: &str,
     object: &str,
     change: &Value,
-) -> anyhow::Result<Ran> {
+) -> anyhow::Result<CommandOutput> {
     let change = change.to_string();
     testbed.kubectl(&["patch", object, "-n", namespace, "--type=merge", "-p", &change]).await
 }

@@ -10,8 +10,8 @@ use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, get};
-use wva_testbed::picker::{CRDS, FakePicker, Manner, pool};
-use wva_testbed::{Door, Fleet, Front, Options, Testbed, eventually, within};
+use wva_testbed::picker::{CRDS, FakePicker, PickerBehavior, pool};
+use wva_testbed::{FaultProxy, Fleet, Options, ProxyMode, Testbed, eventually, within};
 
 /// Duration of a request that the test ends.
 const ENDLESS: Duration = Duration::from_hours(1);
@@ -42,7 +42,7 @@ impl Model {
         let fixture = VariantFixture::new(&namespace, "a");
         let fleet = Fleet::start(&cluster.testbed, fleet_config(&namespace))?;
         let epp = FakePicker::start([127, 0, 0, picker]).await?;
-        epp.behaves(Manner::Later);
+        epp.set_behavior(PickerBehavior::Later);
         epp.queue(&fixture.model, 0.0);
         epp.pod(&cluster.testbed, &namespace, "epp", "epp-0").await?;
         fleet.send(Duration::from_secs(1));
@@ -174,11 +174,11 @@ async fn annotations_begin_as_expected(cluster: &Cluster) -> anyhow::Result<&'st
 }
 
 /// A partial answer keeps a model from zero and is reported; a note about the expression is neither.
-async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Result<()> {
+async fn partial_answers_are_shown(cluster: &Cluster, proxy: &FaultProxy) -> anyhow::Result<()> {
     let note = annotations_begin_as_expected(cluster).await?;
     let model = Model::start(cluster, "partial", 22, 8).await?;
     // Immediately: the retention period is short.
-    door.set(Front::Warns(LOST));
+    proxy.set(ProxyMode::Warns(LOST));
     eventually("the condition to show the warning", DEADLINE, async || {
         let message = metrics_message(cluster, &model.namespace).await?;
         ensure!(message.contains(LOST), "{message}");
@@ -195,7 +195,7 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
         .lines()
         .filter(|line| line.contains("Prometheus returned partial results") && line.contains(LOST));
     ensure!(lines.count() == 1, "not one line in the log");
-    door.set(Front::Warns(note));
+    proxy.set(ProxyMode::Warns(note));
     cluster.wait_for_replicas(&model.namespace, "a", 0).await?;
     eventually("the warning to go from the condition", DEADLINE, async || {
         let message = metrics_message(cluster, &model.namespace).await?;
@@ -211,15 +211,15 @@ async fn partial_answers_are_shown(cluster: &Cluster, door: &Door) -> anyhow::Re
 async fn figures_are_per_namespace_and_count_once() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "tenants".to_owned(), ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
-    let door = Door::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
+    let proxy = FaultProxy::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
     let mut options = crate::support::install_options();
-    options.env.push(("PROMETHEUS_BASE_URL".to_owned(), door.url()));
+    options.env.push(("PROMETHEUS_BASE_URL".to_owned(), proxy.url()));
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let scraped = Box::pin(a_second_scrape_job_changes_no_figure(&cluster));
     let (zero, scraped) =
         tokio::join!(Box::pin(long_retention_does_not_delay_another_namespace(&cluster)), scraped);
-    let partial = partial_answers_are_shown(&cluster, &door).await;
+    let partial = partial_answers_are_shown(&cluster, &proxy).await;
     let failed = [zero, scraped, partial].into_iter().filter_map(Result::err);
     let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
     ensure!(failed.is_empty(), "{}", failed.join("\n"));

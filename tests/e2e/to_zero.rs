@@ -12,7 +12,7 @@ use futures::future::try_join_all;
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::Install;
-use wva_testbed::picker::{CRDS, FakePicker, Manner, pool_of_ranks};
+use wva_testbed::picker::{CRDS, FakePicker, PickerBehavior, pool_of_ranks};
 use wva_testbed::{Options, Testbed, eventually};
 
 use self::model::{Model, OtherScaler, RETENTION, assert_completed, picker, servers, until_scaling_active};
@@ -26,7 +26,7 @@ const ENDLESS: Duration = Duration::from_hours(1);
 async fn model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("zero-no-flow").await?;
     let fleet = servers(cluster, &namespace)?;
-    let picker = picker(cluster, &namespace, Manner::NoFlowControl).await?;
+    let picker = picker(cluster, &namespace, PickerBehavior::NoFlowControl).await?;
     let model = Model::deploy(cluster, OtherScaler::Nothing, namespace, fleet).await?;
     let idle = tokio::time::Instant::now();
     let missing = "its endpoint picker has no flow control";
@@ -48,7 +48,7 @@ async fn model_without_flow_control_stays_up(cluster: &Cluster) -> anyhow::Resul
     let decisions = cluster.events(ns, "ScalingDecision").await?;
     ensure!(decisions.iter().all(|event| !event["message"].to_string().contains("-> 0")), "{decisions:?}");
     ensure!(model.replicas().await? == 1, "its replica is gone");
-    picker.behaves(Manner::Later);
+    picker.set_behavior(PickerBehavior::Later);
     model.wait_for_zero().await
 }
 
@@ -82,17 +82,17 @@ async fn unscraped_request_delays_the_step_to_zero(cluster: &Cluster) -> anyhow:
 /// An endpoint picker that Prometheus does not scrape hangs, and then has a request that only it knows of.
 async fn unscraped_picker_is_queried_before_zero(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("zero-picker").await?;
-    let picker = picker(cluster, &namespace, Manner::Later).await?;
+    let picker = picker(cluster, &namespace, PickerBehavior::Later).await?;
     let fleet = servers(cluster, &namespace)?;
     // Keeps the model up until its picker was queried.
     fleet.send(ENDLESS);
     let model = Model::deploy(cluster, OtherScaler::Nothing, namespace, fleet).await?;
     eventually("flow control to be seen", DEADLINE, async || {
-        ensure!(picker.asked().times > 0, "it was not queried");
+        ensure!(picker.scrapes().count > 0, "it was not queried");
         Ok(())
     })
     .await?;
-    picker.behaves(Manner::Hangs);
+    picker.set_behavior(PickerBehavior::Hangs);
     model.fleet.end_requests();
     let pods = model.pods();
     let missed = "Endpoint picker does not answer and Prometheus has no series of its queue; restarting the retention period for scale to zero";
@@ -102,10 +102,10 @@ async fn unscraped_picker_is_queried_before_zero(cluster: &Cluster) -> anyhow::R
     })
     .await?;
     picker.queue(&VariantFixture::new(&model.namespace, "a").model, 1.0);
-    picker.behaves(Manner::Later);
-    let asked = picker.asked().times;
+    picker.set_behavior(PickerBehavior::Later);
+    let asked = picker.scrapes().count;
     eventually("its request to keep the model up", DEADLINE, async || {
-        ensure!(picker.asked().times > asked, "it was not queried");
+        ensure!(picker.scrapes().count > asked, "it was not queried");
         ensure!(target(&model.variant().await?) == Some(1), "the target was not taken back");
         Ok(())
     })

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for SECONDS each (60), and prints its executions and faults: panics, inputs that take over a
-# second, and inputs that take over 2 GiB. Without nightly Rust the same functions run under proptest for longer than
-# in `make test`. What is found stands in tests/fuzz/artifacts/<target>/.
+# Runs every fuzz target for SECONDS_EACH seconds (60), and prints executions and faults: panics, and inputs that take
+# over a second or over 2 GiB. Without nightly Rust the same functions run under proptest, for longer than in
+# `make test`. Failing inputs are in tests/fuzz/artifacts/<target>/.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 seconds=${SECONDS_EACH:-60}
@@ -23,12 +23,12 @@ for seeds in seeds/*/; do
   target=$(basename "$seeds")
   mkdir -p "corpus/$target" "artifacts/$target"
   log=$(mktemp)
-  # An input of the fuzzer is at most some kilobytes, so a second is far more than it may take.
+  # Inputs have at most a few kilobytes, so a second is far too long.
   $cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target" "$seeds" -- -max_total_time="$seconds" \
     -rss_limit_mb=2048 -timeout=10 -report_slow_units=1 -max_len=8192 -print_final_stats=1 -verbosity=0 > "$log" 2>&1 || status=1
   runs=$(awk '/stat::number_of_executed_units/ { print $2 }' "$log")
   slow=$(awk '/stat::slowest_unit_time_sec/ { print $2 }' "$log")
-  # A busy machine makes an input slow once; what is slow again is a fault.
+  # On a busy machine an input may be slow once; if it is slow again, that is a fault.
   for unit in "artifacts/$target"/slow-unit-*; do
     [ -e "$unit" ] || continue
     took=$($cargo +nightly fuzz run --fuzz-dir . "$target" "$unit" 2>&1 | awk '/^Executed / { print $(NF - 1) }')

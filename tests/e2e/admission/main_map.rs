@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::install::SYSTEM;
-use wva_testbed::{Ran, Testbed, eventually, within};
+use wva_testbed::{CommandOutput, Testbed, eventually, within};
 
 use super::map_objects::MAIN as MAP;
 use super::{MAIN_MAP_LOCK, SOON, WEBHOOKS_LOCK, assert_denied, shared};
@@ -27,7 +27,7 @@ fn map(data: &Value, revision: Option<&str>) -> String {
     .to_string()
 }
 
-async fn send(testbed: &Testbed, args: &[&str], object: &str) -> anyhow::Result<Ran> {
+async fn send(testbed: &Testbed, args: &[&str], object: &str) -> anyhow::Result<CommandOutput> {
     testbed.kubectl_with(&[args, &["-f", "-"]].concat(), object).await
 }
 
@@ -99,7 +99,7 @@ async fn denies_invalid_maps(testbed: &Testbed) -> anyhow::Result<()> {
 }
 
 /// A change that needs a restart is denied with one event, however often it is sent. Returns the first denial.
-async fn denies_with_one_event(testbed: &Testbed) -> anyhow::Result<Ran> {
+async fn denies_with_one_event(testbed: &Testbed) -> anyhow::Result<CommandOutput> {
     let changed = map(&json!({"GLOBAL_OPT_INTERVAL": "30s", "REST_CLIENT_TIMEOUT": "20s"}), None);
     let refusal = send(testbed, &["apply"], &changed).await?;
     assert_denied(&refusal, &["data.REST_CLIENT_TIMEOUT: [WVA-CM-001] changed from \"1m\" to \"20s\""])?;

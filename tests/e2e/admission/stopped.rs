@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::install::{SYSTEM, WEBHOOKS};
-use wva_testbed::{Ran, Testbed, eventually};
+use wva_testbed::{CommandOutput, Testbed, eventually};
 
 use super::frozen::FrozenProcess;
 use super::map_objects::{MAIN, map};
@@ -88,7 +88,7 @@ fn immutable_changes() -> (Value, Vec<(Value, &'static str)>) {
     (stored, changes)
 }
 
-async fn send(testbed: &Testbed, verb: &str, object: &Value) -> anyhow::Result<Ran> {
+async fn send(testbed: &Testbed, verb: &str, object: &Value) -> anyhow::Result<CommandOutput> {
     testbed.kubectl_with(&[verb, "--dry-run=server", "-f", "-"], &object.to_string()).await
 }
 

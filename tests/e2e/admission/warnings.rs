@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::SYSTEM;
-use wva_testbed::{Ran, Testbed, eventually};
+use wva_testbed::{CommandOutput, Testbed, eventually};
 
 use super::{SOON, WEBHOOKS_LOCK, create, shared};
 use crate::support::{apply_stand_in, variant};
@@ -23,7 +23,7 @@ fn variant_for(target: &str) -> Value {
 }
 
 /// Warnings in the output of kubectl.
-fn warnings(ran: &Ran) -> Vec<&str> {
+fn warnings(ran: &CommandOutput) -> Vec<&str> {
     ran.stderr.lines().filter_map(|line| line.strip_prefix("Warning: ")).collect()
 }
 
@@ -40,7 +40,7 @@ async fn create_with_warnings(
     object: &Value,
     want: &[&str],
     within: Duration,
-) -> anyhow::Result<Ran> {
+) -> anyhow::Result<CommandOutput> {
     let want: BTreeSet<&str> = want.iter().copied().collect();
     let dry_run = ["create", "--dry-run=server", "-n", namespace, "-f", "-"];
     eventually(&format!("exactly the warnings {want:?}"), within, async || {

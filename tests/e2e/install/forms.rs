@@ -10,7 +10,7 @@ use wva_crds::names::INSTANCE_LABEL;
 use super::site::{MODEL, MODELS, NO_PROMETHEUS, Site, chart};
 use super::table::Table;
 use crate::support::{find_condition, get_object};
-use wva_testbed::{Helm, Ran, eventually};
+use wva_testbed::{CommandOutput, Helm, eventually};
 
 /// Longest wait for webhooks and for a status.
 const SOON: Duration = Duration::from_mins(3);
@@ -27,7 +27,7 @@ pub(super) async fn run(site: &Site, table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn install(helm: &Helm, release: &str, values: &str) -> anyhow::Result<Ran> {
+async fn install(helm: &Helm, release: &str, values: &str) -> anyhow::Result<CommandOutput> {
     let place = ["upgrade", "--install", release, &chart(), "-n", release, "--create-namespace"];
     let values = ["--set", NO_PROMETHEUS, "--set", MODEL, "--set", values];
     helm.run(&[&place[..], &values, &[helm.wait(), "--timeout=4m"]].concat()).await

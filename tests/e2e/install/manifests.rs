@@ -12,7 +12,7 @@ use crate::support::{apply_crds, get_object};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{METRICS_READER, RELEASE, SYSTEM};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
-use wva_testbed::{Helm, Ran, eventually};
+use wva_testbed::{CommandOutput, Helm, eventually};
 
 /// Longest wait for the external metrics API and for deleted namespaces.
 const SOON: Duration = Duration::from_mins(3);
@@ -46,7 +46,12 @@ fn repository(path: &str) -> anyhow::Result<PathBuf> {
     path.canonicalize().with_context(|| format!("there is no {}", path.display()))
 }
 
-async fn install_sh(site: &Site, helm: &Helm, env: &[(&str, &str)], args: &[&str]) -> anyhow::Result<Ran> {
+async fn install_sh(
+    site: &Site,
+    helm: &Helm,
+    env: &[(&str, &str)],
+    args: &[&str],
+) -> anyhow::Result<CommandOutput> {
     let mut command = tokio::process::Command::new(repository("deploy/install.sh")?);
     command.env("HELM", helm.program()).env("KUBECTL", site.testbed.tools().path("kubectl")?);
     command.env("KUBECONFIG", site.testbed.admin_kubeconfig()).envs(env.iter().copied()).args(args);
@@ -184,12 +189,12 @@ pub(super) async fn picker_tokens(site: &Site) -> anyhow::Result<String> {
     picker.pod(&site.testbed, &ns, "epp", "epp-0").await?;
     site.testbed.apply(&VariantFixture::new(&ns, "model").replicas(0).all()).await?;
     eventually("queries of the picker", SOON, async || {
-        ensure!(picker.asked().times > 3, "it was queried {} times", picker.asked().times);
+        ensure!(picker.scrapes().count > 3, "it was queried {} times", picker.scrapes().count);
         Ok(())
     })
     .await?;
     let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
-    for token in picker.asked().authorizations {
+    for token in picker.scrapes().authorizations {
         let user = site.testbed.user_of(token.trim_start_matches("Bearer ")).await?;
         ensure!(user == reader, "the picker got a token of {user:?}");
     }

@@ -12,7 +12,7 @@ use wva_crds::names::{GROUP, VERSION};
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{RELEASE, SYSTEM, WEBHOOKS};
 use wva_testbed::replicas::LEASE_NAME;
-use wva_testbed::{Helm, Kubelet, NodeGroup, Options, Pods, Ran, Testbed, eventually};
+use wva_testbed::{CommandOutput, Helm, Kubelet, NodeGroup, Options, Pods, Testbed, eventually};
 
 use crate::support::{dry_run_create, external_metric, get_object, invalid_variant};
 
@@ -60,7 +60,7 @@ impl Site {
     pub(crate) async fn start(name: &str, wva: &Path) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             name: name.to_owned(),
-            nodes: vec![NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3")],
+            nodes: vec![NodeGroup::new("h100", 2, "NVIDIA-H100-80GB-HBM3")],
             with_prometheus: false,
             kubelet: Some(Pods::Controllers),
             ..Options::default()
@@ -114,7 +114,7 @@ impl Site {
     }
 
     /// Installs or upgrades the release, with the model.
-    pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<Ran> {
+    pub(super) async fn helm(&self, helm: &Helm, args: &[&str]) -> anyhow::Result<CommandOutput> {
         let install = ["upgrade", "--install", RELEASE, &chart(), "-n", SYSTEM, helm.wait(), "--timeout=4m"];
         helm.run(&[&install[..], &["--set", MODEL], args].concat()).await
     }
@@ -142,7 +142,7 @@ impl Site {
     }
 
     /// Runs `helm test`. Returns its result and the log of its pod.
-    pub(super) async fn test(&self, helm: &Helm) -> anyhow::Result<(Ran, String)> {
+    pub(super) async fn test(&self, helm: &Helm) -> anyhow::Result<(CommandOutput, String)> {
         let before = self.log(TEST_POD).len();
         let ran = helm.run(&["test", RELEASE, "-n", SYSTEM, "--timeout=4m"]).await?;
         let log = self.log(TEST_POD).split_off(before);

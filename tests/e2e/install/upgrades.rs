@@ -11,7 +11,7 @@ use super::site::{MAIN_MAP, NO_PROMETHEUS};
 use super::{Extent, Site, Table};
 use crate::support::repository_path;
 use wva_testbed::install::{RELEASE, SYSTEM};
-use wva_testbed::{Helm, Ran, eventually};
+use wva_testbed::{CommandOutput, Helm, eventually};
 
 /// Longest wait for a setting to take effect.
 const READ: Duration = Duration::from_mins(3);
@@ -61,7 +61,7 @@ impl Release<'_> {
         table.step(&name("uninstall"), Box::pin(self.site.remove(self.helm))).await;
     }
 
-    async fn helm(&self, args: &[&str]) -> anyhow::Result<Ran> {
+    async fn helm(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
         self.site.helm(self.helm, &[args, self.way].concat()).await
     }
 

@@ -27,7 +27,7 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
     let mut replicas = Replicas::install(testbed, options, "files").await?;
     replicas.start(0).await?;
     replicas.wait_ready(&[0]).await?;
-    replicas.wait_open().await?;
+    replicas.wait_webhooks().await?;
     wait_until_trusted(&replicas, &folder).await?;
     // The API server learns of the caBundle by its watch.
     eventually("reviews to be answered", SOON, async || check_reviews(&replicas).await).await?;

@@ -19,7 +19,7 @@ const LIFE: Duration = Duration::from_mins(1);
 /// Reviews/s.
 const RATE: u32 = 50;
 /// Time between two checks of bundles and certificates.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Results of the handshakes.
 #[derive(Default)]
@@ -71,7 +71,7 @@ pub(crate) async fn lifetimes(
 
 async fn run_handshakes(replicas: &Replicas<'_>, end: Instant) -> Handshakes {
     let mut handshakes = Handshakes::default();
-    let mut beat = tokio::time::interval(LOOK_AGAIN);
+    let mut beat = tokio::time::interval(POLL_INTERVAL);
     beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while Instant::now() < end {
         beat.tick().await;

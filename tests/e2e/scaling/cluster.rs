@@ -41,8 +41,8 @@ impl GpuShortage {
     /// Starts control plane, program, workloads and fleet.
     pub(super) async fn start(name: &str, wva: &Path, env: &[(&str, &str)]) -> anyhow::Result<Self> {
         let nodes = vec![
-            NodeGroup { gpus: 3, ..NodeGroup::of("a100", 1, "NVIDIA-A100-SXM4-80GB") },
-            NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3"),
+            NodeGroup { gpus: 3, ..NodeGroup::new("a100", 1, "NVIDIA-A100-SXM4-80GB") },
+            NodeGroup::new("h100", 2, "NVIDIA-H100-80GB-HBM3"),
         ];
         let testbed = Testbed::start(Options { name: name.to_owned(), nodes, ..Options::default() }).await?;
         let mut options = InstallOptions::quick(wva);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::picker::{FakePicker, Manner, pool};
+use wva_testbed::picker::{FakePicker, PickerBehavior, pool};
 use wva_testbed::{Fleet, eventually};
 
 use crate::support::{Cluster, DEADLINE, find_condition, fleet_config, get_object, has_condition, target};
@@ -113,7 +113,7 @@ impl<'a> Model<'a> {
         let namespace = cluster.testbed.namespace(scaler.name()).await?;
         let fleet = servers(cluster, &namespace)?;
         fleet.send(REQUEST);
-        let picker = picker(cluster, &namespace, Manner::Later).await?;
+        let picker = picker(cluster, &namespace, PickerBehavior::Later).await?;
         let model = Self::deploy(cluster, scaler, namespace, fleet).await?;
         Ok(Self { _picker: Some(picker), ..model })
     }
@@ -204,9 +204,13 @@ impl<'a> Model<'a> {
 }
 
 /// A pool of a namespace with a fake endpoint picker.
-pub(super) async fn picker(cluster: &Cluster, namespace: &str, manner: Manner) -> anyhow::Result<FakePicker> {
+pub(super) async fn picker(
+    cluster: &Cluster,
+    namespace: &str,
+    behavior: PickerBehavior,
+) -> anyhow::Result<FakePicker> {
     let picker = FakePicker::start([127, 0, 0, 10]).await?;
-    picker.behaves(manner);
+    picker.set_behavior(behavior);
     picker.pod(&cluster.testbed, namespace, "epp", "epp-0").await?;
     cluster.testbed.apply(&pool(namespace, "epp")).await?;
     Ok(picker)

@@ -1,5 +1,5 @@
-//! The benches: what the program takes when it is idle, and how fast it answers reviews. Each runs the real program on
-//! a real control plane and fails where a bound is exceeded.
+//! Benches of idle consumption and of review latency. Each runs the real program on a real control plane and fails if
+//! a bound is exceeded.
 
 pub(crate) mod admission;
 pub(crate) mod cycle;
@@ -16,13 +16,13 @@ use std::path::Path;
 use anyhow::Context as _;
 use serde_json::Value;
 
-use crate::command::say;
+use crate::command::print_line;
 
-/// Writes the figures for programs, and says where.
+/// Writes the figures as JSON and prints the path.
 fn write_json(path: &Path, figures: &Value) -> anyhow::Result<()> {
     let folder = path.parent().context("a file without a folder")?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     std::fs::write(path, format!("{figures:#}\n"))
         .with_context(|| format!("cannot write {}", path.display()))?;
-    say(&format!("\nthe same as JSON: {}", path.display()))
+    print_line(&format!("\nthe same as JSON: {}", path.display()))
 }

@@ -1,5 +1,5 @@
-//! The demo: the main job on a real control plane, step by step, with what happened and why. It checks what it shows,
-//! and fails with the step that did not happen.
+//! The demo: the main use case on a real control plane, step by step, with explanations. It checks what it shows, and
+//! fails at the step that did not happen.
 
 mod stage;
 
@@ -11,13 +11,13 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, Options};
 
-use crate::command::say;
-use crate::seen::Seen;
-use stage::{PATIENCE, Stage};
+use crate::command::print_line;
+use crate::variants::VariantState;
+use stage::{Stage, WAIT_LIMIT};
 
-/// Requests a second at rest: two replicas are a quarter full.
+/// Base load, requests per second: two replicas are a quarter full.
 const REST: f64 = 5.0;
-/// Requests a second at the peak: two replicas are nearly full, three are half full.
+/// Peak load, requests per second: two replicas are nearly full, three are half full.
 const PEAK: f64 = 17.5;
 /// A VariantAutoscaling with four faults.
 const BAD: &str = "apiVersion: llmd.ai/v1alpha1
@@ -29,7 +29,7 @@ spec:
   variantCost: \"$40\"
 ";
 
-/// The percentage analyzer decides: the emulated fleet has no times of steps, from which the throughput analyzer learns.
+/// Uses the percentage analyzer: the emulated fleet has no step times for the throughput analyzer to learn.
 const ANALYZER: &str = "apiVersion: v1
 kind: ConfigMap
 metadata: {name: wva-saturation-scaling-config, namespace: demo}
@@ -39,9 +39,9 @@ data: {default: 'analyzerName: percentage'}
 /// All objects that the demo shows.
 const OBJECTS: [&str; 4] = ["get", "va,hpa,deploy", "-n", "demo"];
 
-/// Shows everything; with `keep` it stays until a signal.
+/// Runs all steps; with `keep`, everything stays until a signal.
 pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::Result<()> {
-    let about = "etcd, kube-apiserver, kube-controller-manager (with the HPA), kube-scheduler and Prometheus are the real\nprograms. Nodes and pods are kwok's, and vLLM is emulated: those two cannot run here.";
+    let about = "etcd, kube-apiserver, kube-controller-manager (with the HPA), kube-scheduler and Prometheus are the real\nprograms. kwok simulates nodes and pods, and vLLM is emulated: neither can run here.";
     let options = Options { name: "demo".to_owned(), pod_start, ..Options::default() };
     let mut stage = Stage::start(about, options).await?;
     stage.kubectl(&["get", "nodes", "-L", "nvidia.com/gpu.product"]).await?;
@@ -65,17 +65,17 @@ pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::
     if !keep {
         return Ok(());
     }
-    say("\nEverything is left running, at rest. In another terminal:")?;
-    say(&format!("  export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
-    say(&format!("  alias kubectl={}", testbed.tools().path("kubectl")?.display()))?;
-    say(&format!("  Prometheus: {}", testbed.prometheus_url()?))?;
-    say(&format!("  metrics:    http://{}/metrics", install.address("metrics")?))?;
-    say(&format!("  explain:    wva explain --address {}", install.address("debug")?))?;
-    say("Ctrl-C ends it.")?;
+    print_line("\nEverything keeps running without load. In another terminal:")?;
+    print_line(&format!("  export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
+    print_line(&format!("  alias kubectl={}", testbed.tools().path("kubectl")?.display()))?;
+    print_line(&format!("  Prometheus: {}", testbed.prometheus_url()?))?;
+    print_line(&format!("  metrics:    http://{}/metrics", install.address("metrics")?))?;
+    print_line(&format!("  explain:    wva explain --address {}", install.address("debug")?))?;
+    print_line("Ctrl-C ends it.")?;
     std::future::pending().await
 }
 
-/// What the program publishes for a variant.
+/// Published series of a variant.
 async fn desired(install: &Install, variant: &str) -> anyhow::Result<Option<f64>> {
     install.series("wva_desired_replicas", &[("variant_name", variant)]).await
 }
@@ -89,7 +89,7 @@ async fn both_desire_one(install: &Install) -> anyhow::Result<()> {
 }
 
 async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> anyhow::Result<Fleet> {
-    stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A map of the namespace chooses the percentage analyzer.")?;
+    stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A ConfigMap of the namespace selects the percentage analyzer.")?;
     let cheap = VariantFixture::new("demo", "llama-a100").on_a100().cost("40.0");
     let costly = VariantFixture::new("demo", "llama-h100").cost("80.0");
     stage.apply(ANALYZER).await?;
@@ -104,7 +104,7 @@ async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> any
     let fleet = Fleet::start(&stage.testbed, cheap.fleet())?;
     stage
         .follow("both replicas ready and their metrics seen", async |now| {
-            let seen = |v: &Seen| v.ready == 1 && v.target == Some(1) && v.is_measured();
+            let seen = |v: &VariantState| v.ready == 1 && v.target == Some(1) && v.is_measured();
             ensure!(now.len() == 2 && now.iter().all(seen), "not both yet");
             Ok(())
         })
@@ -118,7 +118,7 @@ async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> any
 async fn refuse(stage: &mut Stage) -> anyhow::Result<()> {
     stage.step(
         "A bad VariantAutoscaling is refused",
-        "Four faults in one object; kubectl says all four at once, each with its field and remedy.",
+        "Four faults in one object; kubectl reports all four at once, each with its field and remedy.",
     )?;
     Stage::print_input(BAD)?;
     let refused = stage.testbed.kubectl_with(&["apply", "-f", "-"], BAD).await?;
@@ -132,7 +132,7 @@ async fn refuse(stage: &mut Stage) -> anyhow::Result<()> {
 }
 
 async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -> anyhow::Result<()> {
-    stage.step("Load rises", &format!("{PEAK} requests/s: the KV caches fill up, the spare share falls below the trigger of 0.1, and the cheaper variant gets the\nfirst new replica."))?;
+    stage.step("Load rises", &format!("{PEAK} requests/s: the KV caches fill up, spare capacity falls below the trigger of 0.1, and the cheaper variant gets the\nfirst new replica."))?;
     fleet.set_rate(PEAK);
     let mut first = None;
     stage
@@ -146,10 +146,13 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
     ensure!(first.as_deref() == Some(&["llama-a100".to_owned()]), "the first to grow was {first:?}");
     let desired = desired(install, "llama-a100").await?;
     ensure!(desired >= Some(2.0), "wva_desired_replicas is {desired:?}");
-    say(&format!("wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}", desired.unwrap_or_default()))?;
+    print_line(&format!(
+        "wva_desired_replicas{{variant_name=\"llama-a100\"}} = {}",
+        desired.unwrap_or_default()
+    ))?;
     explain(stage, install, wva).await?;
 
-    stage.step("The HPA carries it out", "It reads the target through the external metrics API and scales the Deployment. While the new replica loads its model,\nthe costlier variant helps out: a model is not left saturated for a cold start.")?;
+    stage.step("The HPA scales the Deployment", "The HPA reads the target through the external metrics API. While the new replica loads its model, the more expensive\nvariant scales up too, so that the model is not saturated during the cold start.")?;
     stage
         .follow("the Deployment of the cheaper variant to have a second replica", async |now| {
             let cheap = now.iter().find(|v| v.name == "llama-a100").context("llama-a100 is gone")?;
@@ -166,15 +169,15 @@ async fn rise(stage: &mut Stage, install: &Install, fleet: &Fleet, wva: &Path) -
             Ok(())
         })
         .await?;
-    fleet.wait_ready(3, PATIENCE).await?;
+    fleet.wait_ready(3, WAIT_LIMIT).await?;
     let pods = fleet.pods();
-    say(&format!("{} replicas share the load now.", pods.len()))?;
+    print_line(&format!("{} replicas share the load now.", pods.len()))?;
     stage.kubectl(&OBJECTS).await
 }
 
-/// The running controller tells its last cycle; the file it hands out is decided again.
+/// The running controller explains its last cycle; `wva decide` repeats it from the exported file.
 async fn explain(stage: &mut Stage, install: &Install, wva: &Path) -> anyhow::Result<()> {
-    stage.step("The decision is explained, and decided again", "The running controller tells the steps of its last cycle and hands out the snapshot behind it; `wva decide` comes to\nthe same targets from the file, without any cluster.")?;
+    stage.step("The decision is explained and repeated", "The running controller shows the steps of its last cycle and exports the snapshot; `wva decide` reaches the same targets\nfrom that file, without a cluster.")?;
     let file = stage.testbed.data().join("snapshot.json");
     let path = file.to_str().context("the data folder's path is not UTF-8")?;
     let explained =
@@ -183,16 +186,16 @@ async fn explain(stage: &mut Stage, install: &Install, wva: &Path) -> anyhow::Re
     let steps = |text: &str| -> Vec<String> {
         text.lines().filter(|l| l.contains(" -> ")).map(|l| l.trim().to_owned()).collect()
     };
-    let (told, again) = (steps(&explained), steps(&decided));
+    let (live, again) = (steps(&explained), steps(&decided));
     ensure!(
-        !told.is_empty() && told == again,
-        "the file gives other steps:\n{again:#?}\nthan the controller told:\n{told:#?}"
+        !live.is_empty() && live == again,
+        "`wva decide` took other steps:\n{again:#?}\nthan the controller:\n{live:#?}"
     );
-    say("Same steps, same targets.")
+    print_line("Same steps, same targets.")
 }
 
 async fn fall(stage: &mut Stage, install: &Install, fleet: &Fleet) -> anyhow::Result<()> {
-    stage.step("Load falls", &format!("{REST} requests/s again. The signals are maxima over a minute, so it takes that long until they fall too; then the costliest\nvariant that has more than one replica gives one back, cycle by cycle, while the rest can bear the load."))?;
+    stage.step("Load falls", &format!("{REST} requests/s again. The signals are maxima over a minute, so they fall with that delay. Then the most expensive variant\nwith more than one replica removes one per cycle, while the rest can serve the load."))?;
     fleet.set_rate(REST);
     stage
         .follow("both Deployments to be back at one replica", async |now| {

@@ -1,6 +1,6 @@
-//! Throws bad input of every kind at the admission port of the real program on a real control plane, first one kind
-//! after another and then all at once, while vegeta sends valid reviews to the same port. What must hold stands in
-//! `docs/robustness.md`: no panic, bounded memory, and valid reviews answered in time.
+//! Sends invalid input of every kind to the admission port of the real program on a real control plane, first one
+//! kind at a time and then all at once, while vegeta sends valid reviews. `docs/robustness.md` lists what must hold:
+//! no panic, bounded memory, and timely answers to valid reviews.
 
 mod abuse;
 mod client;
@@ -21,29 +21,29 @@ use wva_testbed::install::{Install, InstallOptions, SYSTEM};
 use wva_testbed::{Options, Testbed, eventually};
 
 use self::abuse::Abuse;
-use self::client::Door;
-use crate::command::say;
+use self::client::WebhookAddress;
+use crate::command::print_line;
 use crate::report::{Report, mib};
 use crate::usage::{Usage, files_limit, open_files, peak_during};
-use crate::vegeta::{Attack, Measured, Vegeta};
+use crate::vegeta::{Attack, AttackResult, Vegeta};
 
-/// Resident memory that bad input may drive the program to, in KiB.
+/// Maximum resident memory of the program, KiB.
 const BOUND_KIB: u64 = 128 * 1024;
-/// 99 of 100 valid reviews are answered within this, over connections that stay.
+/// Maximum 99th percentile of valid reviews over keep-alive connections.
 const P99: Duration = Duration::from_millis(100);
-/// How long one kind of abuse is kept up, and all of them together.
+/// Duration of each kind of abuse, and of all of them together.
 const ALONE: Duration = Duration::from_secs(12);
 const TOGETHER: Duration = Duration::from_secs(40);
-/// Open files this program needs for the clients of all abuses at once.
+/// File descriptors that this program needs for the clients of all abuses at once.
 const FILES: u64 = 18_000;
 
-/// Valid reviews a second over connections that stay, and over new ones.
+/// Valid reviews per second over keep-alive connections, and over new ones.
 const KEPT_RATE: u32 = 200;
 const NEW_RATE: u32 = 20;
 
 type Outcomes = BTreeMap<String, usize>;
 
-/// Runs all of it and prints one row for each; fails where something did not hold.
+/// Runs all abuses and prints one row for each; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let files = files_limit()?;
     ensure!(
@@ -53,15 +53,15 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "faults".to_owned(), ..Options::default() }).await?;
     let install = Install::start(&testbed, &InstallOptions::quick(wva)).await?;
     let vegeta = Vegeta::new(&testbed, &install, testbed.data()).await?;
-    let door = Door::new(vegeta.port, &vegeta.ca)?;
+    let webhook = WebhookAddress::new(vegeta.port, &vegeta.ca)?;
     let valid = abuse::valid();
-    client::is_admitted(&door, abuse::VALIDATE, &valid).await?;
+    client::is_admitted(&webhook, abuse::VALIDATE, &valid).await?;
     let pid = install.process().pid();
     let before = open_files(pid)?;
 
-    let site = Site { door, vegeta, valid, pid };
+    let site = Site { webhook, vegeta, valid, pid };
     let mut report = Report::default();
-    say("abuse | clients | answered | valid reviews: p99 kept / new, success | RSS at most")?;
+    print_line("abuse | clients | answered | valid reviews: p99 kept / new, success | RSS at most")?;
     site.phase(&mut report, "nothing", &[], ALONE).await?;
     let wanted = |abuse: &Abuse| only.is_none_or(|only| abuse.name.contains(only));
     let abuses: Vec<Abuse> = abuse::all(SYSTEM).into_iter().filter(wanted).collect();
@@ -71,28 +71,29 @@ pub(crate) async fn run(wva: &Path, only: Option<&str>) -> anyhow::Result<()> {
     site.phase(&mut report, "all at once", &abuses, TOGETHER).await?;
 
     check_process(&mut report, &install, before).await?;
-    client::is_admitted(&site.door, abuse::VALIDATE, &site.valid).await?;
+    client::is_admitted(&site.webhook, abuse::VALIDATE, &site.valid).await?;
     let namespace = testbed.namespace("faults").await?;
     let refused = testbed.apply(&VariantFixture::new(&namespace, "bad").cost("-1").variant()).await;
-    ensure!(refused.is_err(), "the API server no longer asks the webhook");
+    ensure!(refused.is_err(), "the API server no longer calls the webhook");
     report.end()?;
-    say("all of it held")
+    print_line("all checks passed")
 }
 
-/// The process still runs, without panics, and gives memory and files back. `before`: open files at the start.
+/// Checks that the process still runs, without panics, and has released memory and files. `before`: open files at the
+/// start.
 async fn check_process(report: &mut Report, install: &Install, before: usize) -> anyhow::Result<()> {
     let pid = install.process().pid();
     let log = std::fs::read_to_string(install.process().log_path()).context("cannot read the log of wva")?;
     let bad: Vec<&str> =
         log.lines().filter(|l| l.contains("panicked") || l.contains("A review failed")).collect();
-    bad.iter().take(5).try_for_each(|line| say(line))?;
+    bad.iter().take(5).try_for_each(|line| print_line(line))?;
     report.at_most("panics and failed reviews in the log", bad.len(), 0, |n| n)?;
     if let Some(status) = install.process().exited() {
         bail!("wva ended with {status}: {}", install.process().log_tail(20));
     }
-    let peak = Usage::of(pid)?.peak;
+    let peak = Usage::read(pid)?.peak;
     let mut after = 0;
-    // What vegeta and the API server keep open may differ by a few.
+    // Connections of vegeta and of the API server may differ by a few.
     let settled = eventually("the open files to go back", Duration::from_secs(30), async || {
         after = open_files(pid)?;
         ensure!(after <= before + 20, "{before} before, {after} now");
@@ -103,24 +104,24 @@ async fn check_process(report: &mut Report, install: &Install, before: usize) ->
     report.at_most("resident, at most since the start", peak, BOUND_KIB, mib)
 }
 
-/// Valid reviews that were sent all the while.
+/// Results of the valid reviews.
 struct Load {
-    /// Over connections that stay.
-    kept: Measured,
+    /// Over keep-alive connections.
+    kept: AttackResult,
     /// Over new connections.
-    new: Measured,
+    new: AttackResult,
 }
 
-/// The program under test and what is sent to it.
+/// The program under test and its load.
 struct Site {
-    door: Door,
+    webhook: WebhookAddress,
     vegeta: Vegeta,
     valid: Value,
     pid: u32,
 }
 
 impl Site {
-    /// Valid reviews over connections that stay, and over new ones.
+    /// Sends valid reviews over keep-alive connections, and over new ones.
     async fn load(&self, lasts: Duration) -> anyhow::Result<Load> {
         let attack = async |name: &'static str, rate: u32, keepalive: &'static str| {
             let flags = [keepalive, "-http2=false", "-max-workers=200", "-max-connections=16"];
@@ -134,7 +135,7 @@ impl Site {
         Ok(Load { kept, new })
     }
 
-    /// Keeps abuses up for a while, next to the load; prints the row.
+    /// Runs abuses for a while, in addition to the load; prints the row.
     async fn phase(
         &self,
         report: &mut Report,
@@ -144,12 +145,12 @@ impl Site {
     ) -> anyhow::Result<()> {
         let outcomes: Arc<Mutex<Outcomes>> = Arc::default();
         let crowding = async {
-            // The load has its connections before the abuse begins.
+            // The load opens its connections before the abuse begins.
             client::pause().await;
             let end = Instant::now() + time.saturating_sub(Duration::from_secs(2));
             let mut crowd = JoinSet::new();
             for abuse in abuses {
-                crowd.spawn(abused(abuse.clone(), self.door.clone(), end, outcomes.clone()));
+                crowd.spawn(run_abuse(abuse.clone(), self.webhook.clone(), end, outcomes.clone()));
             }
             let bound = end + Duration::from_mins(1);
             tokio::select! {
@@ -162,14 +163,14 @@ impl Site {
         let outcomes = outcomes.lock().clone();
         let answered: Vec<String> = outcomes.iter().map(|(what, n)| format!("{n} x {what}")).collect();
         let clients: usize = abuses.iter().map(|a| a.clients).sum();
-        let shown = |of: &Measured| {
+        let shown = |of: &AttackResult| {
             format!("{:.1} ms, {:.2} % of {}", of.latencies.p99, of.success * 100.0, of.requests)
         };
         let (kept_shown, new_shown) = (shown(&kept), shown(&new));
         let answered = answered.join(", ");
-        say(&format!("{name} | {clients} | {answered} | {kept_shown} / {new_shown} | {}", mib(peak)))?;
+        print_line(&format!("{name} | {clients} | {answered} | {kept_shown} / {new_shown} | {}", mib(peak)))?;
         for (which, measured) in [("kept", &kept), ("new", &new)] {
-            let Measured { success, status_codes, errors, .. } = measured;
+            let AttackResult { success, status_codes, errors, .. } = measured;
             report.require(*success >= 1.0, || {
                 format!("{name}: reviews over {which} connections failed: {status_codes} {errors}")
             });
@@ -181,22 +182,22 @@ impl Site {
     }
 }
 
-/// All clients of one abuse. None that has not begun by the end begins.
-async fn abused(abuse: Abuse, door: Door, end: Instant, told: Arc<Mutex<Outcomes>>) {
+/// Runs all clients of one abuse. No client starts after the end.
+async fn run_abuse(abuse: Abuse, webhook: WebhookAddress, end: Instant, outcomes: Arc<Mutex<Outcomes>>) {
     let turns = Arc::new(Semaphore::new(abuse.at_once));
     let mut clients = JoinSet::new();
     for _ in 0..abuse.clients {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(turn) = Arc::clone(&turns).acquire_owned().await else { break };
         if Instant::now() >= end {
             break;
         }
-        let (act, door, told) = (abuse.act.clone(), door.clone(), told.clone());
+        let (action, webhook, outcomes) = (abuse.action.clone(), webhook.clone(), outcomes.clone());
         clients.spawn(async move {
-            let tell = |what| {
-                *told.lock().entry(what).or_default() += 1;
+            let record = |what| {
+                *outcomes.lock().entry(what).or_default() += 1;
             };
-            client::run(&door, &act, end, || drop(turn), tell).await;
+            client::run(&webhook, &action, end, || drop(turn), record).await;
         });
         while clients.try_join_next().is_some() {}
     }

@@ -1,5 +1,5 @@
-//! Waking under load: how long it takes from a queue that can be seen to the step, over hundreds of wakes, and what the
-//! watching costs while a hundred models are at zero. Prints a row for each and fails where a bound is missed.
+//! Wakes under load: the time from a visible queue to the step, over hundreds of wakes, and the cost of scraping
+//! pickers while a hundred models are at zero. Prints rows and fails if a bound is exceeded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,60 +18,60 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::picker::{CRDS, FakePicker, pool};
 use wva_testbed::{Options, Testbed, eventually};
 
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, percentile};
-use crate::seen::follow;
 use crate::usage::Usage;
+use crate::variants::follow;
 
-/// Namespaces with a picker each.
+/// Number of namespaces with a picker each.
 const PICKERS: u8 = 4;
-/// Models of each that are at zero at the same time.
+/// Models per namespace that are at zero at the same time.
 const MODELS: usize = 25;
-/// Rounds in which each of these models is woken once.
+/// Rounds that wake each model once.
 const ROUNDS: usize = 5;
-/// The wakes of a round begin within this time.
+/// All wakes of a round begin within this time.
 const ROUND: Duration = Duration::from_secs(20);
-/// How long the watching is measured.
+/// Duration of the measurement at rest.
 const CALM: Duration = Duration::from_mins(1);
 
-/// What must hold.
+/// Bounds: time of a wake, scrapes per second, and cores.
 const SLOWEST: Duration = Duration::from_secs(1);
 const MOST_SCRAPES: f64 = 8.0;
 const MOST_CORES: f64 = 0.02;
 
 /// A namespace and its picker.
-struct Place {
+struct PickerNamespace {
     namespace: String,
     picker: FakePicker,
 }
 
-/// When each Deployment was first seen with a replica.
+/// Time at which each Deployment was first observed with a replica.
 type Steps = BTreeMap<String, Instant>;
 
 /// Runs both measurements with this program.
 pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
-    // Without nodes: what is woken waits for one, and costs nothing.
+    // Without nodes: pods of woken models stay pending and use no resources.
     let options = Options { name: "from-zero-run".to_owned(), nodes: Vec::new(), ..Options::default() };
     let testbed = Testbed::start(options).await?;
     testbed.apply(CRDS).await?;
     let install = Install::start(&testbed, &InstallOptions::new(wva)).await?;
-    let mut places = Vec::new();
+    let mut sites = Vec::new();
     for number in 1..=PICKERS {
         let namespace = testbed.namespace("zero").await?;
         let picker = FakePicker::start([127, 0, 1, number]).await?;
         testbed.apply(&pool(&namespace, "epp")).await?;
         picker.pod(&testbed, &namespace, "epp", "epp-0").await?;
-        places.push(Place { namespace, picker });
+        sites.push(PickerNamespace { namespace, picker });
     }
     let mut report = Report::default();
     let mut waits = Vec::new();
     for round in 0..ROUNDS {
-        at_zero(&testbed, &install, &places, round).await?;
+        at_zero(&testbed, &install, &sites, round).await?;
         if round == 0 {
-            calm(&install, &places, &mut report).await?;
+            calm(&install, &sites, &mut report).await?;
         }
-        waits.extend(wakes(&testbed, &places, round).await?);
-        remove(&testbed, &places).await?;
+        waits.extend(wakes(&testbed, &sites, round).await?);
+        remove(&testbed, &sites).await?;
     }
     ensure!(!waits.is_empty(), "no model was woken");
     let [half, most, last] = [50, 99, 100].map(|percent| percentile(&waits, percent));
@@ -85,9 +85,14 @@ fn model(round: usize, number: usize) -> String {
     format!("model-{round}-{number}")
 }
 
-/// Creates the models of a round, and waits until they have been decided on.
-async fn at_zero(testbed: &Testbed, install: &Install, places: &[Place], round: usize) -> anyhow::Result<()> {
-    for Place { namespace, .. } in places {
+/// Creates the models of a round, and waits until they are at zero.
+async fn at_zero(
+    testbed: &Testbed,
+    install: &Install,
+    sites: &[PickerNamespace],
+    round: usize,
+) -> anyhow::Result<()> {
+    for PickerNamespace { namespace, .. } in sites {
         let models = (0..MODELS).map(|number| {
             let name = model(round, number);
             let fixture = VariantFixture { model: name.clone(), ..VariantFixture::new(namespace, &name) };
@@ -97,11 +102,11 @@ async fn at_zero(testbed: &Testbed, install: &Install, places: &[Place], round: 
         testbed.apply(&models.collect::<Vec<_>>().join("---\n")).await?;
     }
     let last = model(round, MODELS - 1);
-    for Place { namespace, picker } in places {
+    for PickerNamespace { namespace, picker } in sites {
         let labels = [("namespace", namespace.as_str()), ("variant_name", last.as_str())];
-        eventually("the models to be at zero and their picker to be asked", SOON, async || {
+        eventually("the models to be at zero and their picker to be queried", SOON, async || {
             ensure!(install.series("wva_desired_replicas", &labels).await? == Some(0.0), "{last} is not yet");
-            ensure!(picker.asked().times > 0, "the picker was not asked yet");
+            ensure!(picker.scrapes().count > 0, "the picker was not queried yet");
             Ok(())
         })
         .await?;
@@ -109,45 +114,45 @@ async fn at_zero(testbed: &Testbed, install: &Install, places: &[Place], round: 
     Ok(())
 }
 
-async fn remove(testbed: &Testbed, places: &[Place]) -> anyhow::Result<()> {
-    for Place { namespace, .. } in places {
+async fn remove(testbed: &Testbed, sites: &[PickerNamespace]) -> anyhow::Result<()> {
+    for PickerNamespace { namespace, .. } in sites {
         let all = ["delete", "variantautoscaling,deployment", "--all", "-n", namespace, "--wait=false"];
         testbed.kubectl(&all).await?.success()?;
     }
     Ok(())
 }
 
-/// What it costs to watch, while nothing waits.
-async fn calm(install: &Install, places: &[Place], report: &mut Report) -> anyhow::Result<()> {
-    let asked = || places.iter().map(|place| place.picker.asked().times).sum::<u64>();
+/// Measures the cost of scraping while no request waits.
+async fn calm(install: &Install, sites: &[PickerNamespace], report: &mut Report) -> anyhow::Result<()> {
+    let count_scrapes = || sites.iter().map(|site| site.picker.scrapes().count).sum::<u64>();
     let pid = install.process().pid();
-    let (before, usage, began) = (asked(), Usage::of(pid)?, Instant::now());
+    let (before, usage, began) = (count_scrapes(), Usage::read(pid)?, Instant::now());
     tokio::time::sleep(CALM).await;
     let span = began.elapsed();
-    let cores = Usage::of(pid)?.cores_since(&usage, span);
-    let scrapes = f64::from(u32::try_from(asked() - before)?) / span.as_secs_f64();
-    say(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * places.len(), span.as_secs()))?;
-    // A request more or less at the edges of the span.
+    let cores = Usage::read(pid)?.cores_since(&usage, span);
+    let scrapes = f64::from(u32::try_from(count_scrapes() - before)?) / span.as_secs_f64();
+    print_line(&format!("{} models at zero, {PICKERS} pickers, {} s", MODELS * sites.len(), span.as_secs()))?;
+    // Tolerates one scrape more or less per picker at the edges of the span.
     let most = MOST_SCRAPES + f64::from(PICKERS) / span.as_secs_f64();
     report.at_most("scrapes a second", scrapes, most, |n| format!("{n:.2}"))?;
     report.at_most("of a core", cores, MOST_CORES, |share| format!("{:.2} %", 100.0 * share))
 }
 
-/// Wakes each model of a round at a moment of its own; how long each took.
-async fn wakes(testbed: &Testbed, places: &[Place], round: usize) -> anyhow::Result<Vec<Duration>> {
-    let all = places.iter().enumerate().map(|(place_number, place)| async move {
-        let (_watching, steps) = follow_steps(testbed, &place.namespace)?;
-        // Random, and the same in every run.
-        let mut random = Pcg64::seed_from_u64(u64::try_from(round * places.len() + place_number)?);
+/// Wakes each model of a round at a random moment; returns the time each took.
+async fn wakes(testbed: &Testbed, sites: &[PickerNamespace], round: usize) -> anyhow::Result<Vec<Duration>> {
+    let all = sites.iter().enumerate().map(|(site_number, site)| async move {
+        let (_watching, steps) = follow_steps(testbed, &site.namespace)?;
+        // Seeded: the same in every run.
+        let mut random = Pcg64::seed_from_u64(u64::try_from(round * sites.len() + site_number)?);
         let models = (0..MODELS).map(|number| {
             let (steps, moment) = (steps.clone(), ROUND.mul_f64(random.random()));
             async move {
                 let name = model(round, number);
                 tokio::time::sleep(moment).await;
-                place.picker.queue(&name, 1.0);
+                site.picker.queue(&name, 1.0);
                 let visible = Instant::now();
                 let step = seen(steps, &name).await?;
-                place.picker.queue(&name, 0.0);
+                site.picker.queue(&name, 0.0);
                 anyhow::Ok(step.saturating_duration_since(visible))
             }
         });
@@ -156,7 +161,7 @@ async fn wakes(testbed: &Testbed, places: &[Place], round: usize) -> anyhow::Res
     Ok(futures::future::try_join_all(all).await?.concat())
 }
 
-/// Waits until a Deployment was seen with a replica.
+/// Waits until a Deployment has a replica.
 async fn seen(mut steps: watch::Receiver<Steps>, name: &str) -> anyhow::Result<Instant> {
     let waited = tokio::time::timeout(SOON, steps.wait_for(|steps| steps.contains_key(name))).await;
     let steps = waited.with_context(|| format!("{name} was not woken in {SOON:?}"))?;
@@ -164,7 +169,7 @@ async fn seen(mut steps: watch::Receiver<Steps>, name: &str) -> anyhow::Result<I
     steps.get(name).copied().context("the condition waited for")
 }
 
-/// Notes when Deployments of a namespace are first seen with a replica.
+/// Records when each Deployment of a namespace first has a replica.
 fn follow_steps(testbed: &Testbed, namespace: &str) -> anyhow::Result<(JoinSet<()>, watch::Receiver<Steps>)> {
     let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, namespace);
     let (sender, receiver) = watch::channel(Steps::new());

@@ -1,4 +1,4 @@
-//! The replicas of one workload over time, as a watch shows them.
+//! Replicas of one workload over time, from a watch.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -8,9 +8,9 @@ use kube::Api;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::task::JoinSet;
 
-use crate::seen::follow;
+use crate::variants::follow;
 
-/// When a workload had how many replicas, since it is watched.
+/// Changes of a workload's replicas since the watch began.
 #[derive(Clone, Default)]
 pub(crate) struct History(Arc<Mutex<Vec<(Instant, i32)>>>);
 
@@ -19,7 +19,7 @@ impl History {
         self.0.lock()
     }
 
-    /// Follows the replicas of the one workload of a namespace.
+    /// Watches the only workload of a namespace.
     pub(crate) fn follow(&self, deployments: Api<Deployment>) -> JoinSet<()> {
         let history = self.clone();
         follow(deployments, move |deployment: Deployment| {
@@ -31,7 +31,7 @@ impl History {
         })
     }
 
-    /// When it first had so many replicas after a moment.
+    /// Time of the first change after a moment that satisfies a condition.
     pub(crate) fn first_since(&self, since: Instant, wanted: impl Fn(i32) -> bool) -> Option<Instant> {
         self.all().iter().find(|(at, replicas)| *at > since && wanted(*replicas)).map(|(at, _)| *at)
     }

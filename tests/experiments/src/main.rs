@@ -1,4 +1,4 @@
-//! `wva-experiments`: shows the demo on the control plane of the testbed, or measures the program on it.
+//! `wva-experiments`: runs the demo or measures the program, on the control plane of the testbed.
 
 mod bench;
 mod command;
@@ -9,10 +9,10 @@ mod from_zero;
 mod history;
 mod outages;
 mod report;
-mod seen;
 mod side_by_side;
 mod throughput;
 mod usage;
+mod variants;
 mod vegeta;
 mod zero;
 
@@ -26,13 +26,13 @@ use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 use wva_testbed::{Options, Testbed, Tools};
 
-use self::command::{duration, say, until_signal};
+use self::command::{duration, print_line, until_signal};
 
-/// The demo and the experiments, on a real control plane of plain processes.
+/// Demo and experiments on a real control plane of plain processes
 #[derive(Parser)]
 #[command(name = "wva-experiments")]
 struct Cli {
-    /// The program: a release build for all that measures.
+    /// wva program; use a release build for measurements
     #[arg(long, global = true, default_value = "target/release/wva")]
     wva: PathBuf,
     #[command(subcommand)]
@@ -41,9 +41,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Builds the programs of the control plane and prints where they are.
+    /// Builds the programs of the control plane and prints their paths
     Tools,
-    /// Starts a control plane and keeps it until Ctrl-C or SIGTERM.
+    /// Starts a control plane and keeps it until Ctrl-C or SIGTERM
     Up {
         /// Cold start of a pod: from scheduled to ready, such as `30s` or `2m`.
         #[arg(long, default_value = "30s", value_parser = duration)]
@@ -51,79 +51,79 @@ enum Task {
         /// Name of the log folder below target/testbed.
         #[arg(long, default_value = "up")]
         name: String,
-        /// Leaves Prometheus out.
+        /// Starts no Prometheus
         #[arg(long)]
         no_prometheus: bool,
-        /// Keeps the data folder at the end.
+        /// Keeps the data folder at the end
         #[arg(long)]
         keep: bool,
     },
-    /// Shows the main job of wva step by step, checks every step, and ends.
+    /// Shows the main use case of wva step by step, checks every step, and ends
     Demo {
-        /// Cold start of a pod: from scheduled to ready.
+        /// Cold start of a pod: from scheduled to ready
         #[arg(long, default_value = "30s", value_parser = duration)]
         pod_start: Duration,
-        /// Leaves everything running after the last step, until Ctrl-C.
+        /// Keeps everything running after the last step, until Ctrl-C
         #[arg(long)]
         keep: bool,
     },
     /// Measures the memory of an idle wva with 10 variants.
     Bench,
-    /// Measures an idle wva with 1,000 variants: its start, what it asks the API server for, and its memory.
+    /// Measures an idle wva with 1,000 variants: start, API requests, and memory
     BenchIdle {
-        /// How long it idles.
+        /// Duration of the idle phase
         #[arg(long, default_value = "10m", value_parser = duration)]
         lasts: Duration,
     },
-    /// Measures reviews under load with 1,000 variants stored, and what the webhooks cost a create.
+    /// Measures reviews under load with 1,000 variants stored, and the webhooks' cost for a create
     BenchAdmission {
-        /// Where `cargo bench -p wva-rules` left its figures.
+        /// Folder with the figures of `cargo bench -p wva-rules`
         #[arg(long, default_value = "target/criterion")]
         criterion: PathBuf,
         /// Folder for the report.
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
-    /// Measures rounds of queries and cycles with 1,000 models and 4,000 pods.
+    /// Measures query rounds and cycles with 1,000 models and 4,000 pods
     BenchCycle {
         /// Folder for the report.
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
-    /// Throws bad input at the admission port while valid reviews come in, and judges how it is borne.
+    /// Sends invalid input to the admission port during valid reviews, and checks the effect
     Faults {
-        /// Only the kinds of bad input whose names hold this.
+        /// Only the kinds of input whose names contain this
         #[arg(long)]
         only: Option<String>,
     },
-    /// Outages of Prometheus while the load falls: nothing may be scaled down, and all has to go on afterwards.
+    /// Outages of Prometheus while the load falls: nothing may scale down, and scaling must resume afterwards
     Outages {
-        /// How long each outage lasts.
+        /// Duration of each outage
         #[arg(long, default_value = "3m", value_parser = duration)]
         lasts: Duration,
-        /// Only those whose names hold this.
+        /// Only the outages whose names contain this
         #[arg(long)]
         only: Option<String>,
     },
-    /// Two controllers with an instance and one without, while variants move between them.
+    /// Three controllers, two of them with an instance, while variants move between them
     SideBySide {
-        /// How long they move.
+        /// Duration of the moves
         #[arg(long, default_value = "10m", value_parser = duration)]
         lasts: Duration,
     },
-    /// Idle models go to zero and back, with requests at random moments and an outage of Prometheus.
+    /// Scales idle models to zero and back, with requests at random moments, outages and killed leaders
     Zero(zero::Plan),
-    /// Hundreds of models woken from zero, and what it costs to watch a hundred.
+    /// Wakes hundreds of models from zero, and measures the cost of watching a hundred
     FromZero,
-    /// KEDA, cert-manager and the Prometheus operator, as plain processes, use what wva publishes.
+    /// Runs KEDA, cert-manager and the Prometheus operator as plain processes against what wva publishes
     Consumers {
-        /// Only those of `keda`, `cert-manager` and `prometheus-operator` whose names hold this.
+        /// Only the consumers whose names contain this: `keda`, `cert-manager`, `prometheus-operator`
         #[arg(long)]
         only: Option<String>,
     },
-    /// The throughput analyzer under load that comes in steps, held against an emulated engine that is known.
+    /// Compares the throughput analyzer with a known emulated engine, under load that changes in steps
     Throughput {
-        /// How long all steps take together.
+        /// Total duration of all steps
         #[arg(long, default_value = "60m", value_parser = duration)]
         lasts: Duration,
     },
@@ -132,7 +132,7 @@ enum Task {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Cli { wva, command } = Cli::parse();
-    // What stays until a signal has not failed when one comes.
+    // A command that runs until a signal succeeds when one arrives.
     let stays = matches!(command, Task::Up { .. } | Task::Demo { keep: true, .. });
     let done = until_signal(command.run(&wva)).await.and_then(|ended| {
         ensure!(ended || stays, "interrupted");
@@ -150,7 +150,7 @@ async fn main() -> ExitCode {
 impl Task {
     async fn run(self, wva: &Path) -> anyhow::Result<()> {
         let needs_none = matches!(self, Self::Tools | Self::Up { .. });
-        ensure!(needs_none || wva.exists(), "there is no {}: build it first", wva.display());
+        ensure!(needs_none || wva.exists(), "{} does not exist; build it first", wva.display());
         let work: LocalBoxFuture<'_, anyhow::Result<()>> = match &self {
             Self::Tools => Box::pin(std::future::ready(tools())),
             Self::Up { pod_start, name, no_prometheus, keep } => Box::pin(up(Options {
@@ -181,7 +181,7 @@ impl Task {
 
 fn tools() -> anyhow::Result<()> {
     for (name, path) in Tools::ready()?.all() {
-        say(&format!("{name}={}", path.display()))?;
+        print_line(&format!("{name}={}", path.display()))?;
     }
     Ok(())
 }
@@ -190,13 +190,13 @@ async fn up(options: Options) -> anyhow::Result<()> {
     let prometheus = options.with_prometheus;
     let testbed = Testbed::start(options).await?;
     for (component, pid) in testbed.pids() {
-        say(&format!("{component}: pid {pid}"))?;
+        print_line(&format!("{component}: pid {pid}"))?;
     }
     if prometheus {
-        say(&format!("Prometheus: {}", testbed.prometheus_url()?))?;
+        print_line(&format!("Prometheus: {}", testbed.prometheus_url()?))?;
     }
-    say(&format!("logs: {}", testbed.logs().display()))?;
-    say(&format!("export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
-    say("The control plane is up. Ctrl-C ends it.")?;
+    print_line(&format!("logs: {}", testbed.logs().display()))?;
+    print_line(&format!("export KUBECONFIG={}", testbed.admin_kubeconfig().display()))?;
+    print_line("The control plane is up. Ctrl-C ends it.")?;
     std::future::pending().await
 }

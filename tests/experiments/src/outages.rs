@@ -1,7 +1,7 @@
-//! Outages of Prometheus, each for minutes, while the load falls and nobody can see it: nothing may be scaled down, the
-//! conditions have to say so, and all has to go on afterwards. Prints a row for each kind.
+//! Outages of Prometheus, each for minutes, while the load falls unobserved. Nothing may scale down, the conditions
+//! must report the outage, and scaling must resume afterwards. Prints a row for each kind.
 
-mod watched;
+mod model;
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use wva_testbed::install::{Install, InstallOptions};
-use wva_testbed::{Component, Door, ExportFault, Front, Options, Testbed};
+use wva_testbed::{Component, ExportFault, FaultProxy, Options, ProxyMode, Testbed};
 
-use self::watched::{Row, Watched};
-use crate::command::say;
+use self::model::{OutageModel, Row};
+use crate::command::print_line;
 use crate::report::Report;
 
-/// Time between two cycles; all other times of the program are in the proportion of its defaults to 60 s.
+/// Cycle interval. Other times of the program keep the ratio of their defaults to 60 s.
 const INTERVAL: Duration = Duration::from_secs(15);
 const SETTINGS: [(&str, &str); 6] = [
     ("GLOBAL_OPT_INTERVAL", "15s"),
@@ -25,34 +25,34 @@ const SETTINGS: [(&str, &str); 6] = [
     ("PROMETHEUS_METRICS_CACHE_STALE_THRESHOLD", "30s"),
     ("PROMETHEUS_METRICS_CACHE_UNAVAILABLE_THRESHOLD", "75s"),
 ];
-/// Age beyond which a value counts no more.
+/// Age from which a value is ignored.
 const STALE: Duration = Duration::from_secs(30);
 
-/// What goes wrong.
+/// Kind of outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// Prometheus does not run.
     Down,
-    /// It answers 503.
+    /// Answers 503.
     Unavailable,
-    /// It takes requests and answers none.
+    /// Accepts requests and answers none.
     Hung,
-    /// It runs and is frozen: the kernel takes connections, and nobody answers.
+    /// Frozen process: the kernel accepts connections, and Prometheus never answers.
     Frozen,
-    /// It answers every query with nothing.
+    /// Answers every query with an empty result.
     Empty,
     /// The pods report NaN.
     NotANumber,
-    /// Scrapes of all pods fail, so that what there is grows old.
+    /// All scrapes of pods fail, so that the metrics become stale.
     Stale,
     /// Scrapes of half the pods fail.
     Half,
 }
 
 impl Kind {
-    /// What happens to Prometheus hits every model, and comes one after the other.
+    /// Faults of Prometheus affect every model, and run one after the other.
     const OF_PROMETHEUS: [Self; 5] = [Self::Down, Self::Unavailable, Self::Hung, Self::Frozen, Self::Empty];
-    /// What happens to pods is each model's own, and comes at once.
+    /// Faults of pods affect one model each, and run in parallel.
     const OF_PODS: [Self; 3] = [Self::NotANumber, Self::Stale, Self::Half];
 
     fn name(self) -> &'static str {
@@ -68,24 +68,24 @@ impl Kind {
         }
     }
 
-    /// When the conditions have to show it at the latest: two cycles after the program can know.
+    /// Time limit for the conditions to report it: two cycles after the program can detect it.
     fn reported_within(self) -> Option<Duration> {
         let cycles = INTERVAL * 2;
         match self {
             Self::Down | Self::Unavailable => Some(cycles),
-            // A query takes its time-out to fail.
+            // A query fails after its time-out.
             Self::Hung | Self::Frozen => Some(cycles + Duration::from_secs(10)),
-            // A value that is missing once is not an outage: it counts until it is stale.
+            // A missing value counts as an outage once the last one is stale.
             Self::Empty | Self::Stale => Some(cycles + STALE),
-            // The greatest value of the last minute is the one before, until all of that minute is NaN.
+            // The one-minute maximum is valid until all samples of the minute are NaN.
             Self::NotANumber => Some(cycles + STALE + Duration::from_mins(1)),
-            // The other half tells the load; that some are missing is the reason of each decision.
+            // The other half shows the load; the reason of each decision names the gap.
             Self::Half => None,
         }
     }
 }
 
-/// Runs all kinds, or those whose names hold `only`, each for `lasts`.
+/// Runs all kinds, or those whose names contain `only`, for `lasts` each.
 pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyhow::Result<()> {
     let wanted = |kinds: &[Kind]| -> Vec<Kind> {
         kinds.iter().copied().filter(|kind| only.is_none_or(|only| kind.name().contains(only))).collect()
@@ -100,17 +100,17 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
     })
     .await?;
     let behind = testbed.prometheus_url()?;
-    let door = Door::open(behind.strip_prefix("http://").context("an URL without a scheme")?).await?;
+    let proxy = FaultProxy::open(behind.strip_prefix("http://").context("an URL without a scheme")?).await?;
     let options =
-        InstallOptions::new(wva).with(&[("PROMETHEUS_BASE_URL", door.url().as_str())]).with(&SETTINGS);
+        InstallOptions::new(wva).with(&[("PROMETHEUS_BASE_URL", proxy.url().as_str())]).with(&SETTINGS);
     let install = Install::start(&testbed, &options).await?;
 
-    say(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
-    say(
+    print_line(&format!("each outage lasts {lasts:?}; a cycle every {INTERVAL:?}"))?;
+    print_line(
         "outage | scale-downs | gaps in the series | reported after | safety net after | back after | scaled down after | kept",
     )?;
     let mut report = Report::default();
-    let all = of_pods.iter().map(|kind| Watched::start(&testbed, &install, *kind));
+    let all = of_pods.iter().map(|kind| OutageModel::start(&testbed, &install, *kind));
     let models = try_join_all(all).await?;
     let rows =
         try_join_all(models.iter().map(|model| model.suffer(lasts, async |on| model.of_pods(on)))).await?;
@@ -119,37 +119,37 @@ pub(crate) async fn run(wva: &Path, lasts: Duration, only: Option<&str>) -> anyh
     }
     drop(models);
     for kind in of_prometheus {
-        let model = Watched::start(&testbed, &install, kind).await?;
-        let row = model.suffer(lasts, async |on| of_prometheus_is(kind, on, &testbed, &door).await).await?;
+        let model = OutageModel::start(&testbed, &install, kind).await?;
+        let row = model.suffer(lasts, async |on| of_prometheus_is(kind, on, &testbed, &proxy).await).await?;
         row.judge(kind, &mut report)?;
     }
     report.end()
 }
 
-/// Begins an outage of Prometheus, or ends it.
-async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, door: &Door) -> anyhow::Result<()> {
+/// Begins or ends an outage of Prometheus.
+async fn of_prometheus_is(kind: Kind, on: bool, testbed: &Testbed, proxy: &FaultProxy) -> anyhow::Result<()> {
     match (kind, on) {
         (Kind::Down, true) => testbed.prometheus_stop().await,
         (Kind::Down, false) => testbed.prometheus_start().await,
         (Kind::Frozen, true) => testbed.pause(Component::Prometheus),
         (Kind::Frozen, false) => testbed.resume(Component::Prometheus),
         (kind, on) => {
-            door.set(match kind {
-                _ if !on => Front::Open,
-                Kind::Unavailable => Front::Unavailable,
-                Kind::Hung => Front::Hung,
-                _ => Front::Empty,
+            proxy.set(match kind {
+                _ if !on => ProxyMode::Open,
+                Kind::Unavailable => ProxyMode::Unavailable,
+                Kind::Hung => ProxyMode::Hung,
+                _ => ProxyMode::Empty,
             });
             Ok(())
         }
     }
 }
 
-impl Watched<'_> {
-    /// Begins an outage of this model's pods, or ends it.
+impl OutageModel<'_> {
+    /// Begins or ends an outage of this model's pods.
     fn of_pods(&self, on: bool) -> anyhow::Result<()> {
         let pods = self.fleet.pods();
-        ensure!(pods.len() == Watched::REPLICAS, "{} pods are there", pods.len());
+        ensure!(pods.len() == OutageModel::REPLICAS, "{} pods are there", pods.len());
         let (share, fault) = match self.kind {
             Kind::NotANumber => (pods.len(), ExportFault::NotANumber),
             Kind::Half => (pods.len() / 2, ExportFault::Down),
@@ -161,11 +161,11 @@ impl Watched<'_> {
 }
 
 impl Row {
-    /// Prints it, and holds it to the bounds of its kind.
+    /// Prints the row, and checks the bounds of its kind.
     fn judge(&self, kind: Kind, report: &mut Report) -> anyhow::Result<()> {
         let seconds =
             |after: Option<Duration>| after.map_or("-".to_owned(), |d| format!("{} s", d.as_secs()));
-        // A look each second, and a round of queries that may just have begun.
+        // One poll per second, and a round of queries that may just have begun.
         let slack = Duration::from_secs(9);
         let is_within =
             |after: Option<Duration>, most: Duration| after.is_some_and(|after| after <= most + slack);
@@ -174,7 +174,7 @@ impl Row {
         let kept = self.scale_downs == 0 && self.gaps == 0 && reported && back && self.reason_seen;
         let times = [self.reported, self.safety_net, self.back, self.scaled_down].map(seconds);
         let row = format!("{} | {} | {} | {}", kind.name(), self.scale_downs, self.gaps, times.join(" | "));
-        say(&format!("{row} | {}", if kept { "yes" } else { "NO" }))?;
+        print_line(&format!("{row} | {}", if kept { "yes" } else { "NO" }))?;
         report.require(kept, || row);
         Ok(())
     }

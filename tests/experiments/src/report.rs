@@ -1,13 +1,13 @@
-//! The figures of an experiment, printed as they come, and the bounds that were missed.
+//! Prints the figures of an experiment, and collects exceeded bounds.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use anyhow::ensure;
 
-use crate::command::say;
+use crate::command::print_line;
 
-/// The bounds that were missed so far.
+/// Exceeded bounds so far.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     missed: Vec<String>,
@@ -16,10 +16,10 @@ pub(crate) struct Report {
 impl Report {
     /// Prints a figure without a bound.
     pub(crate) fn note(what: &str, figure: impl Display) -> anyhow::Result<()> {
-        say(&format!("  {what:<60} {figure}"))
+        print_line(&format!("  {what:<60} {figure}"))
     }
 
-    /// Prints a figure that has to keep a bound.
+    /// Prints a figure with a bound.
     pub(crate) fn row(
         &mut self,
         what: &str,
@@ -33,7 +33,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints a figure that may be so much at most.
+    /// Prints a figure with a maximum.
     pub(crate) fn at_most<T: PartialOrd + Copy, S: Display>(
         &mut self,
         what: &str,
@@ -44,22 +44,22 @@ impl Report {
         self.row(what, show(figure), &format!("at most {}", show(bound)), figure <= bound)
     }
 
-    /// Notes what was missed, where it has no row of its own.
+    /// Records a violation that has no row.
     pub(crate) fn require(&mut self, kept: bool, what: impl FnOnce() -> String) {
         if !kept {
             self.missed.push(what());
         }
     }
 
-    /// Fails where a bound was missed.
+    /// Fails if a bound was exceeded.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         let Self { missed } = self;
-        ensure!(missed.is_empty(), "{} bounds were missed:\n  {}", missed.len(), missed.join("\n  "));
+        ensure!(missed.is_empty(), "{} bounds were exceeded:\n  {}", missed.len(), missed.join("\n  "));
         Ok(())
     }
 }
 
-/// The time that so many of a hundred stay within: 50 is the median, 0 the least, 100 the greatest.
+/// Percentile of the times: 50 is the median, 0 the minimum, 100 the maximum.
 pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
@@ -67,7 +67,7 @@ pub(crate) fn percentile(times: &[Duration], percent: usize) -> Duration {
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// Least, median and greatest time.
+/// Minimum, median and maximum time.
 pub(crate) fn spread(times: &[Duration]) -> String {
     let [least, median, greatest] = [0, 50, 100].map(|percent| percentile(times, percent).as_secs_f64());
     format!("{least:.1} / {median:.1} / {greatest:.1} s (least, median, greatest)")
@@ -78,7 +78,7 @@ pub(crate) fn ms(seconds: f64) -> String {
     format!("{:.0} ms", seconds * 1e3)
 }
 
-/// Binary megabytes.
+/// Formats KiB as MiB.
 #[expect(clippy::cast_precision_loss, reason = "KiB of a process, far below 2^52")]
 pub(crate) fn mib(kib: u64) -> String {
     format!("{:.1} MiB", kib as f64 / 1024.0)
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_the_sorted_times() {
+    fn percentiles_use_sorted_times() {
         let times: Vec<_> = (1..=100).rev().map(Duration::from_millis).collect();
         let found = [0, 50, 99, 100].map(|percent| percentile(&times, percent).as_millis());
         assert_eq!(found, [1, 50, 99, 100]);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_bound_fails_the_experiment() -> anyhow::Result<()> {
+    fn missed_bound_fails_the_experiment() -> anyhow::Result<()> {
         let mut report = Report::default();
         report.row("kept", 1, "at most 2", true)?;
         report.at_most("kept too", 2, 2, |n| n)?;

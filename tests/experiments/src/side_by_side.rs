@@ -1,6 +1,6 @@
-//! Three controllers side by side: two with an instance and one without, on one control plane, while variants move
-//! between them by a change of their label. At every scrape of all three no variant may have two publishers, and one
-//! may have none only for a moment after it moved. None may write to what is not its own.
+//! Three controllers on one control plane, two of them with an instance, while variants move between them by a change
+//! of their label. No scrape may show two publishers of a variant; a variant may have none only for a moment after a
+//! move. No controller may write to another's variant.
 
 mod judge;
 
@@ -24,24 +24,25 @@ use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually, within};
 
 use self::judge::{Figures, History, Move};
-use crate::command::say;
+use crate::command::print_line;
 
-/// The releases, and the instance of each.
+/// Releases, and the instance of each.
 const CONTROLLERS: [(&str, Option<&str>); 3] = [("wva-a", Some("a")), ("wva-b", Some("b")), ("plain", None)];
-/// Variants that move.
+/// Number of variants.
 const VARIANTS: usize = 24;
-/// Between two scrapes.
+/// Scrape interval.
 const SCRAPE: Duration = Duration::from_secs(1);
-/// Between two moves: not in step with scrapes and cycles.
+/// Interval of moves, out of step with scrapes and cycles.
 const MOVE: Duration = Duration::from_millis(1700);
-/// `WVA_TAKEOVER_DELAY` of all three: a little over two scrapes, as the operator's guide has it.
+/// `WVA_TAKEOVER_DELAY` of all three: a little over two scrapes, as the operator's guide recommends.
 const DELAY: Duration = Duration::from_secs(3);
-/// Longest wait for all variants to be published at first.
+/// Time limit until all variants are published.
 const UP: Duration = Duration::from_mins(1);
-/// Longest time for one call.
+/// Time limit of one call.
 const CALL: Duration = Duration::from_secs(10);
 
-/// Runs it for so long, prints the figures, and fails where a variant had two publishers or a gap has no reason.
+/// Runs the experiment for this time, prints the figures, and fails if a variant had two publishers or an unexplained
+/// gap.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     let options = Options {
         name: "side-by-side".to_owned(),
@@ -64,7 +65,7 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    say(&format!("{VARIANTS} variants move between {} controllers for {lasts:?}", CONTROLLERS.len()))?;
+    print_line(&format!("{VARIANTS} variants move between {} controllers for {lasts:?}", CONTROLLERS.len()))?;
     let end = Instant::now() + lasts;
     let moves = moves(&testbed, &namespace, &history, end);
     let scrapes = scrapes(&installs, &namespace, &history, end);
@@ -82,7 +83,7 @@ async fn installs(testbed: &Testbed, wva: &Path) -> anyhow::Result<Vec<Install>>
         let mut options =
             InstallOptions::quick(wva).with(&[("WVA_TAKEOVER_DELAY", delay.as_str())]).with(own.as_slice());
         options.release = Some(release.to_owned());
-        // What moves is not judged: this is not about admission.
+        // The webhooks do not cover this namespace: the experiment is not about admission.
         options.judges = Some("default".to_owned());
         installs.push(Install::start(testbed, &options).await?);
     }
@@ -93,7 +94,7 @@ fn name(i: usize) -> String {
     format!("variant-{i}")
 }
 
-/// For each variant the controllers that publish it now.
+/// The controllers that currently publish each variant.
 async fn scrape(installs: &[Install], namespace: &str) -> anyhow::Result<Vec<Vec<usize>>> {
     let pages = installs.iter().map(|install| install.metrics());
     let mut publishers = vec![Vec::new(); VARIANTS];
@@ -128,7 +129,7 @@ async fn scrapes(
     Ok(figures)
 }
 
-/// Moves one variant after the other. Every fourth goes back before any controller can have settled.
+/// Moves the variants in turn. Every fourth moves back before a controller can have settled.
 async fn moves(
     testbed: &Testbed,
     namespace: &str,
@@ -144,11 +145,11 @@ async fn moves(
         let variant = count * 5 % VARIANTS;
         let owner = history.lock().owner(variant);
         let to = (owner + 1 + count / VARIANTS % 2) % CONTROLLERS.len();
-        // So that its controller has something to write: another number each time it comes to its turn.
+        // Changes the target at each turn, so that the controller has a status to write.
         scale(&deployments, variant, count % 5).await?;
         relabel(&api, variant, to, history).await?;
         if count % 4 == 3 {
-            // At most as long as a cycle takes to notice, at least no time at all.
+            // A random delay from zero up to the time a cycle takes to notice.
             let millis = u64::try_from(count / 4 % 4)? * 400;
             tokio::time::sleep(Duration::from_millis(millis)).await;
             relabel(&api, variant, owner, history).await?;

@@ -1,7 +1,7 @@
-//! The throughput analyzer over an emulated fleet whose engine is known: load and prompts change in steps, the trace tells
-//! why the target moves, and what was learnt is held against the truth. Prints both as they come, and a table at the end.
+//! Throughput analyzer over an emulated fleet with a known engine. Load and prompts change in steps. The experiment
+//! prints why the target moves, and compares learned times with the truth in a table.
 
-mod told;
+mod decision;
 mod truth;
 
 use std::collections::BTreeSet;
@@ -13,13 +13,13 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Engine, Fleet, FleetConfig, Options, Testbed};
 
-use self::told::Told;
+use self::decision::LearnedDecision;
 use self::truth::{BELIEVED, ENGINE, OUTPUT, Truth};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::Report;
 
-/// Requests a second, and the mean tokens of their prompts, one step after the other. Both change, for one mix does not
-/// show what a sequence costs and what a prompt does.
+/// Requests per second and mean prompt tokens, step by step. Both change: a single mix cannot separate the cost of a
+/// sequence from the cost of a prompt.
 const STEPS: [(f64, u32); 12] = [
     (6.0, 512),
     (24.0, 512),
@@ -36,24 +36,24 @@ const STEPS: [(f64, u32); 12] = [
 ];
 /// Cold start of a pod.
 const STARTS: Duration = Duration::from_secs(30);
-/// Time between two cycles, and between two rounds of queries.
+/// Interval of cycles, and of query rounds.
 const INTERVAL: &str = "15s";
-const LOOK: Duration = Duration::from_secs(3);
-/// The variant.
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
+/// Name of the variant.
 const NAME: &str = "learns";
 
-/// More requests are answered within the minute that they are averaged over, a round of queries and a cycle. Longer ones are
-/// within five minutes, which means are of: there the target at the end of the step counts.
+/// Time limit for more replicas: one-minute averages, a round of queries and a cycle. Longer prompts need up to five
+/// minutes, the window of means: there only the target at the end of the step counts.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
-/// What arrives is counted to this share.
+/// Maximum relative error of the arrival rate.
 const ARRIVALS: f64 = 0.1;
-/// What is kept free of a replica without an objective: where a request takes the engine longer than believed by more than
-/// this share, replicas that are planned full are overloaded.
+/// Maximum relative error of the work per request: the reserve of a replica without an objective. With a larger
+/// error, fully planned replicas are overloaded.
 const WORK: f64 = 0.15;
 
 /// A model under load.
 struct Model {
-    // In this order they are dropped, so that each ends before what it stands on.
+    // Drop order: each ends before what it depends on.
     fleet: Fleet,
     install: Install,
     _testbed: Testbed,
@@ -61,24 +61,24 @@ struct Model {
     began: Instant,
 }
 
-/// What one step showed.
+/// Results of one step.
 struct Row {
     rate: f64,
     prompt: u32,
     truth: Truth,
-    /// The target at its beginning.
+    /// Target at the beginning.
     first_target: u64,
-    /// The target at its end.
+    /// Target at the end.
     last_target: u64,
-    /// When the target first rose.
+    /// Time at which the target first rose.
     rose: Option<Duration>,
-    /// Most requests that waited, at all pods together.
+    /// Maximum of waiting requests, over all pods.
     queue: f64,
-    /// What was told last.
-    told: Option<Told>,
+    /// The newest decision.
+    decision: Option<LearnedDecision>,
 }
 
-/// Goes through all steps within `lasts`; fails where a bound was missed.
+/// Runs all steps within `lasts`; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     let model = Model::start(wva).await?;
     let each = lasts / u32::try_from(STEPS.len())?;
@@ -104,7 +104,7 @@ data: {entry}
     )
 }
 
-/// The emulated fleet at its first step.
+/// Emulated fleet at its first step.
 fn engines(variant: &VariantFixture) -> FleetConfig {
     let (rate, prompt_tokens) = STEPS[0];
     FleetConfig {
@@ -138,7 +138,7 @@ impl Model {
         Ok(Self { fleet, install, _testbed: testbed, namespace, began: Instant::now() })
     }
 
-    /// One step of the load, before which this was the target, and what comes of it.
+    /// Runs one step, before which the target was `before`.
     async fn step(&self, (rate, prompt): (f64, u32), before: u64, lasts: Duration) -> anyhow::Result<Row> {
         self.note(&format!("-- {rate} requests/s of {prompt} + {OUTPUT} tokens"))?;
         self.fleet.set_prompt_tokens(prompt)?;
@@ -147,17 +147,17 @@ impl Model {
         let mut row = Row {
             rate,
             prompt,
-            truth: Truth::of(prompt),
+            truth: Truth::new(prompt),
             first_target: before,
             last_target: before,
             rose: None,
             queue: 0.0,
-            told: None,
+            decision: None,
         };
         while began.elapsed() < lasts {
             let waiting: f64 = self.fleet.pods().iter().map(|pod| pod.waiting).sum();
             row.queue = row.queue.max(waiting + self.fleet.at_gateway());
-            if let Some(new) = self.look().await? {
+            if let Some(new) = self.read_decision().await? {
                 if new.target != row.last_target {
                     self.note(&format!("target {} -> {}; {}", row.last_target, new.target, new.trace))?;
                 }
@@ -165,58 +165,58 @@ impl Model {
                     row.rose.get_or_insert(began.elapsed());
                 }
                 row.last_target = new.target;
-                row.told = Some(new);
+                row.decision = Some(new);
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
-        if let Some(told) = &row.told {
-            self.note(&format!("at its end: {}", told.trace))?;
+        if let Some(decision) = &row.decision {
+            self.note(&format!("at its end: {}", decision.trace))?;
         }
         Ok(row)
     }
 
-    async fn look(&self) -> anyhow::Result<Option<Told>> {
-        told::look(self.install.address("debug")?, &self.namespace, NAME).await
+    async fn read_decision(&self) -> anyhow::Result<Option<LearnedDecision>> {
+        decision::read(self.install.address("debug")?, &self.namespace, NAME).await
     }
 
     fn note(&self, what: &str) -> anyhow::Result<()> {
         let seconds = self.began.elapsed().as_secs();
-        say(&format!("{:>3}:{:02}  {what}", seconds / 60, seconds % 60))
+        print_line(&format!("{:>3}:{:02}  {what}", seconds / 60, seconds % 60))
     }
 }
 
-/// Prints what the steps showed, and then the times.
+/// Prints the table of steps, then the learned times.
 fn table(rows: &[Row], report: &mut Report) -> anyhow::Result<()> {
-    say(
+    print_line(
         "\nreq/s | prompt | counted | target | needed | rose after | longest queue | work learnt | work true | off by",
     )?;
     let mut before = 0.0;
     for row in rows {
-        say(&row.line())?;
+        print_line(&row.line())?;
         row.judge(before, report);
         before = row.rate;
     }
-    let last = rows.iter().rev().find_map(|row| row.told.as_ref()).context("nothing was ever decided")?;
+    let last = rows.iter().rev().find_map(|row| row.decision.as_ref()).context("nothing was ever decided")?;
     times(last, report)
 }
 
-/// Prints what was learnt in the end, and judges it. What a sequence and what a token of a prompt cost
-/// can be told apart only as far as mixes differ, so each time has to be nearer than what was believed at first; what is
-/// planned with is the work of a request, and that has to be right at every mix there was.
-fn times(last: &Told, report: &mut Report) -> anyhow::Result<()> {
-    say(&format!("\ntime | true | at first | learnt from {} samples | off by", last.samples))?;
+/// Prints and checks the learned times. Costs of a sequence and of a prompt token separate only as far as mixes
+/// differ, so each must be nearer to the truth than its initial value. Plans use the work of a request, which must be
+/// right at every mix.
+fn times(last: &LearnedDecision, report: &mut Report) -> anyhow::Result<()> {
+    print_line(&format!("\ntime | true | at first | learned from {} samples | off by", last.samples))?;
     let of = |engine: Engine| [engine.a, engine.b, engine.c];
     let (truth, first, learnt) = (of(ENGINE), of(BELIEVED), of(last.times));
     for (i, name) in ["a", "b", "c"].into_iter().enumerate() {
         let by = percent(learnt[i], truth[i]);
         let [t, f, l] = [truth[i], first[i], learnt[i]].map(|seconds| format!("{:.4} ms", 1e3 * seconds));
-        say(&format!("{name} | {t} | {f} | {l} | {by}"))?;
+        print_line(&format!("{name} | {t} | {f} | {l} | {by}"))?;
         let is_nearer = off(learnt[i], truth[i]) < off(first[i], truth[i]);
         report.require(is_nearer, || format!("{name} is off by {by}, not nearer than at first"));
     }
     let prompts: BTreeSet<u32> = STEPS.into_iter().map(|(_, prompt)| prompt).collect();
     for prompt in prompts {
-        let (learnt, truth) = (Truth::of(prompt).work(last.times), Truth::of(prompt).work(ENGINE));
+        let (learnt, truth) = (Truth::new(prompt).work(last.times), Truth::new(prompt).work(ENGINE));
         report.require(off(learnt, truth) <= WORK, || {
             let by = percent(learnt, truth);
             format!("in the end the work of a request of {prompt} tokens is off by {by}")
@@ -226,27 +226,28 @@ fn times(last: &Told, report: &mut Report) -> anyhow::Result<()> {
 }
 
 impl Row {
-    /// Seconds that a request keeps an engine busy, as it is believed and as it is.
+    /// Engine seconds per request, learned and true.
     fn work(&self) -> Option<(f64, f64)> {
-        Some((self.truth.work(self.told.as_ref()?.times), self.truth.work(ENGINE)))
+        Some((self.truth.work(self.decision.as_ref()?.times), self.truth.work(ENGINE)))
     }
 
     fn rose(&self) -> String {
         self.rose.map_or("-".to_owned(), |after| format!("{} s", after.as_secs()))
     }
 
-    /// As the table shows it.
+    /// The row of the table.
     fn line(&self) -> String {
         let Self { rate, prompt, first_target: from, last_target: to, queue, .. } = self;
         let (needed, rose) = (self.truth.needed(*rate), self.rose());
-        let counted = self.told.as_ref().map_or("-".to_owned(), |told| format!("{:.1}", told.arrivals));
+        let counted =
+            self.decision.as_ref().map_or("-".to_owned(), |decision| format!("{:.1}", decision.arrivals));
         let work = self.work().map_or("- | - | -".to_owned(), |(learnt, truth)| {
             format!("{:.1} ms | {:.1} ms | {}", 1e3 * learnt, 1e3 * truth, percent(learnt, truth))
         });
         format!("{rate} | {prompt} | {counted} | {from} -> {to} | {needed} | {rose} | {queue:.0} | {work}")
     }
 
-    /// Judges it, where so many requests a second came before.
+    /// Checks the step; `before` is the rate of the previous one.
     fn judge(&self, before: f64, report: &mut Report) {
         let at = format!("at {} req/s of {} tokens", self.rate, self.prompt);
         let needed = self.truth.needed(self.rate);
@@ -257,12 +258,12 @@ impl Row {
         });
         let target = self.last_target;
         report.require(target >= needed, || format!("{at} the target was {target} in the end, not {needed}"));
-        let Some(told) = &self.told else {
+        let Some(decision) = &self.decision else {
             return report.require(false, || format!("{at} no decision was made"));
         };
-        let is_counted = off(told.arrivals, self.rate) <= ARRIVALS;
-        report.require(is_counted, || format!("{at} {:.1} req/s were counted", told.arrivals));
-        if let Some((learnt, truth)) = self.work().filter(|_| told.is_learnt()) {
+        let is_counted = off(decision.arrivals, self.rate) <= ARRIVALS;
+        report.require(is_counted, || format!("{at} {:.1} req/s were counted", decision.arrivals));
+        if let Some((learnt, truth)) = self.work().filter(|_| decision.is_learnt()) {
             let by = percent(learnt, truth);
             report
                 .require(off(learnt, truth) <= WORK, || format!("{at} the work of a request is off by {by}"));

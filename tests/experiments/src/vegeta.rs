@@ -1,4 +1,4 @@
-//! vegeta: reviews at a constant rate, straight to the admission port of the program.
+//! Reviews at a constant rate, sent by vegeta directly to the program's admission port.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,32 +12,32 @@ use tokio::process::Command;
 use wva_testbed::install::{Install, WEBHOOKS};
 use wva_testbed::{Testbed, Tools, within};
 
-/// The load generator, the port it sends to, and the folder of its files.
+/// Load generator with target port and working folder.
 pub(crate) struct Vegeta {
     program: PathBuf,
     pub(crate) port: u16,
     folder: PathBuf,
-    /// The CA of the admission port, PEM.
+    /// CA of the admission port, PEM.
     pub(crate) ca: Vec<u8>,
 }
 
 /// One load.
 pub(crate) struct Attack<'a> {
-    /// Stem of its files.
+    /// Stem of its file names.
     pub(crate) name: &'a str,
-    /// The paths that each body is sent to.
+    /// Paths that receive each body.
     pub(crate) paths: &'a [&'a str],
     pub(crate) bodies: &'a [Value],
-    /// Requests a second.
+    /// Requests per second.
     pub(crate) rate: u32,
     pub(crate) lasts: Duration,
-    /// Further flags of `vegeta attack`.
+    /// Additional flags of `vegeta attack`.
     pub(crate) flags: &'a [&'a str],
 }
 
-/// What vegeta measured.
+/// Results of vegeta.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Measured {
+pub(crate) struct AttackResult {
     pub(crate) requests: f64,
     pub(crate) rate: f64,
     /// Share of answers with code 200, 0..=1.
@@ -47,7 +47,7 @@ pub(crate) struct Measured {
     pub(crate) errors: Value,
 }
 
-/// Times of answers, in milliseconds.
+/// Answer times, in milliseconds.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Latencies {
     #[serde(rename(deserialize = "50th"), deserialize_with = "milliseconds")]
@@ -60,13 +60,13 @@ pub(crate) struct Latencies {
     pub(crate) max: f64,
 }
 
-/// vegeta's are nanoseconds.
+/// vegeta reports nanoseconds.
 fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     f64::deserialize(from).map(|nanoseconds| nanoseconds / 1e6)
 }
 
 impl Vegeta {
-    /// Builds vegeta if it is missing, and reads where the program takes reviews.
+    /// Builds vegeta if it is missing, and reads the address of the admission port.
     pub(crate) async fn new(testbed: &Testbed, install: &Install, folder: &Path) -> anyhow::Result<Self> {
         let program = tokio::task::spawn_blocking(|| Tools::on_request("vegeta")).await??;
         let address = install.address("admission")?;
@@ -79,14 +79,14 @@ impl Vegeta {
         Ok(vegeta)
     }
 
-    /// Sends the bodies round robin until the time is over.
-    pub(crate) async fn attack(&self, attack: &Attack<'_>) -> anyhow::Result<Measured> {
+    /// Sends the bodies round robin for the whole duration.
+    pub(crate) async fn attack(&self, attack: &Attack<'_>) -> anyhow::Result<AttackResult> {
         let Attack { name, paths, bodies, rate, lasts, flags } = attack;
         let mut targets = String::new();
         for (i, body) in bodies.iter().enumerate() {
             let body = self.write(&format!("{name}-{i}.json"), body.to_string())?;
             for path in *paths {
-                // One of the names in the serving certificate, and one that leads here without a Service.
+                // A name in the serving certificate that resolves to loopback.
                 writeln!(targets, "POST https://localhost:{}{path}", self.port)?;
                 writeln!(targets, "Content-Type: application/json\n@{}\n", body.display())?;
             }
@@ -97,7 +97,7 @@ impl Vegeta {
             "attack".to_owned(),
             format!("-rate={rate}/s"),
             format!("-duration={}s", lasts.as_secs()),
-            // The API server gives a webhook 5 seconds.
+            // Time-out of a webhook call: 5 seconds.
             "-timeout=5s".to_owned(),
             format!("-root-certs={}", self.folder.join("ca.pem").display()),
             format!("-targets={}", targets.display()),
@@ -107,7 +107,7 @@ impl Vegeta {
         self.run(arguments.into_iter().chain(flags), *lasts + Duration::from_secs(30)).await?;
         let report = ["report".to_owned(), "-type=json".to_owned(), results.display().to_string()];
         let report = self.run(report, Duration::from_mins(1)).await?;
-        serde_json::from_slice(&report).context("vegeta's report is not the JSON that it should be")
+        serde_json::from_slice(&report).context("cannot parse vegeta's report")
     }
 
     async fn run(

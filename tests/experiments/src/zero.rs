@@ -1,6 +1,6 @@
-//! Idle models go to zero and come back, hundreds of times, with requests that come at random moments and run for up to
-//! twice the retention period; outages of Prometheus and of endpoint pickers around an idle period; and leaders that are
-//! killed between a signal and its step. Prints the timeline of one turn, and figures of all.
+//! Idle models scale to zero and back, hundreds of times, with requests at random moments that run for up to twice
+//! the retention period. Prometheus and endpoint pickers fail around idle periods, and leaders are killed between a
+//! signal and its step. Prints the timeline of one turn, and figures of all turns.
 
 mod figures;
 mod killed;
@@ -22,37 +22,37 @@ use wva_testbed::{Options, Testbed};
 
 use self::figures::Figures;
 use self::lane::Lane;
-use crate::command::{duration, say};
+use crate::command::{duration, print_line};
 use crate::report::Report;
 
-/// How long nothing may have been asked of a model.
+/// Retention period: idle time before scale to zero.
 const RETENTION: Duration = Duration::from_secs(6);
-/// How often Prometheus scrapes.
+/// Scrape interval of Prometheus.
 const SCRAPE: Duration = Duration::from_secs(1);
-/// Models under way at the same time, each with an HPA of its own.
+/// Number of models in parallel, each with its own HPA.
 const LANES: usize = 10;
 
-/// What to run.
+/// Options of the experiment.
 #[derive(clap::Args)]
 pub(crate) struct Plan {
-    /// Turns from idle to zero and back, over all models.
+    /// Number of turns to zero and back, over all models.
     #[arg(long, default_value_t = 200)]
     turns: usize,
-    /// How long Prometheus is down, and after it the endpoint pickers.
+    /// Duration of the outage of Prometheus, and then of the endpoint pickers.
     #[arg(long, default_value = "5m", value_parser = duration)]
     outage: Duration,
-    /// How often a leader dies between a signal and its step, up and down each, and how often leaders change in all.
+    /// Leaders killed between a signal and its step, in each direction, and total changes of leaders.
     #[arg(long, default_value_t = 50)]
     killed: usize,
-    /// Where the random moments begin.
+    /// Seed of the random moments.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only those of `turns`, `prometheus`, `pickers` and `killed` whose names hold this.
+    /// Only the parts whose names contain this: `turns`, `prometheus`, `pickers`, `killed`.
     #[arg(long)]
     only: Option<String>,
 }
 
-/// Runs it all; fails where a bound is missed.
+/// Runs the experiment; fails if a bound is exceeded.
 pub(crate) async fn run(wva: &Path, plan: &Plan) -> anyhow::Result<()> {
     let wants = |name: &str| plan.only.as_ref().is_none_or(|only| name.contains(only));
     let mut report = Report::default();
@@ -92,11 +92,11 @@ async fn testbed(name: &str) -> anyhow::Result<Testbed> {
     Ok(testbed)
 }
 
-/// Turns to zero and back.
+/// Runs the turns to zero and back.
 async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut Report) -> anyhow::Result<()> {
-    say("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
+    print_line("\n== one turn down and up, of a model with an HPA of minReplicas 1")?;
     timeline::one_turn(testbed).await?;
-    say(&format!("\n== {} turns of {LANES} models at once, seed {}", plan.turns, plan.seed))?;
+    print_line(&format!("\n== {} turns of {LANES} models at once, seed {}", plan.turns, plan.seed))?;
     let clock = Clock::now();
     let lanes = (0..LANES).map(|i| Lane::start(testbed, i, plan.seed));
     let mut lanes = try_join_all(lanes).await?;
@@ -109,12 +109,12 @@ async fn turns(plan: &Plan, testbed: &Testbed, install: &Install, report: &mut R
     let log = std::fs::read_to_string(install.process().log_path()).context("the program has no log")?;
     let held = log.matches("Scale to zero cancelled: a model server has a request").count();
     let blind = log.matches("Final check before scale to zero: some model servers cannot be queried").count();
-    Report::note("steps that the last look at the servers held back", held)?;
-    Report::note("last looks that did not show every server", blind)?;
-    say(&format!("({} s)", clock.instant.elapsed().as_secs()))
+    Report::note("scale-to-zero steps cancelled by the final check", held)?;
+    Report::note("final checks that could not query every server", blind)?;
+    print_line(&format!("({} s)", clock.instant.elapsed().as_secs()))
 }
 
-/// The same moment by the clock of this program and by that of the API server.
+/// The same moment on this program's clock and on the API server's.
 struct Clock {
     instant: Instant,
     wall: Timestamp,
@@ -125,7 +125,7 @@ impl Clock {
         Self { instant: Instant::now(), wall: Timestamp::now() }
     }
 
-    /// When the API server received the writes of `/scale` that changed something in a namespace, in order.
+    /// Times at which the API server received effective `/scale` writes in a namespace, in order.
     fn steps(&self, writes: &[Write], namespace: &str) -> Vec<Instant> {
         let of_it = |w: &&Write| w.namespace == namespace && w.resource.ends_with("/scale") && w.stored();
         let at =

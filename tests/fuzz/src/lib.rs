@@ -1,6 +1,6 @@
-//! What is fuzzed: each function takes any bytes, hands them to a parser or a judge, and checks what must hold whatever
-//! they are. `cargo fuzz` runs them by coverage (`make fuzz`); `tests/program/fuzz_targets.rs` runs them on the seeds and on bytes by
-//! chance, so that they cannot rot.
+//! Fuzz targets: each passes arbitrary bytes to a parser or a check, and asserts invariants. `cargo fuzz` runs them
+//! by coverage (`make fuzz`); `tests/program/fuzz_targets.rs` runs them on the seeds and on random bytes, so that
+//! they stay in working order.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -25,7 +25,7 @@ use wva_webhook::{
     CONFIG_MAP_PATH, ClusterFacts, Limits, MUTATE_PATH, Settings, State, TargetState, VALIDATE_PATH, router,
 };
 
-/// A target: any bytes, and nothing but a panic is a fault.
+/// A target: only a panic is a fault.
 pub type Run = fn(&[u8]);
 
 /// All targets by name.
@@ -72,7 +72,7 @@ static SERVER: LazyLock<Server> = LazyLock::new(|| {
     (runtime, router(Arc::new(state), Limits::default()))
 });
 
-/// A review: the first byte says which path, and whether the rest is the whole body or the object of a review.
+/// A review: the first byte selects the path, and whether the rest is the whole body or the object of a review.
 pub fn review(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let (path, group, kind) = match choice % 3 {
@@ -106,7 +106,7 @@ pub fn review(bytes: &[u8]) {
     }
 }
 
-/// Entries of a map: the first byte says which map, `\0` divides keys and values, and an update follows `\x01`.
+/// Entries of a map: the first byte selects the map, `\0` separates keys and values, and an update follows `\x01`.
 pub fn config_map(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
@@ -154,7 +154,7 @@ fn bounded(text: &str, verdict: &Verdict) {
     assert!(verdict.message().len() < 1 << 20, "a message of {} bytes", verdict.message().len());
 }
 
-/// What a message to people must not hold, unless they wrote it themselves: words of Rust, and of its libraries.
+/// Text that must not appear in a message, unless the user wrote it: identifiers of Rust and its libraries.
 const RUST_WORDS: [&str; 9] =
     ["Option<", "struct ", "deserialize", "&str", "Cow<", "Policy in Options", "std::", "serde", "breached"];
 
@@ -171,7 +171,7 @@ fn is_read<E: Entry>(text: &str) -> bool {
     read.is_ok()
 }
 
-/// One entry, read as each of the kinds. What is read as a type is YAML.
+/// One entry, parsed as each kind. Only valid YAML may parse.
 pub fn entries(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let yaml = yaml_value(text).is_ok();
@@ -182,7 +182,7 @@ pub fn entries(bytes: &[u8]) {
         is_read::<ServiceClassList>(text),
     ];
     assert_eq!(read.len(), Kind::ALL.len());
-    assert!(yaml || read == [false; 4], "{text:?} is no YAML and was read");
+    assert!(yaml || read == [false; 4], "{text:?} is not YAML and was read");
     let data =
         BTreeMap::from([("serviceClasses".to_owned(), text.to_owned()), ("a".to_owned(), text.to_owned())]);
     let _ = ServiceClassMap::read(&data);
@@ -210,7 +210,7 @@ pub fn settings(bytes: &[u8]) {
     assert_eq!(map, MapText::from_data(&data));
 }
 
-/// A snapshot: one that is read can be decided, twice with the same outcome.
+/// A snapshot: one that parses can be decided, twice with the same outcome.
 pub fn snapshot(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let snapshot = match Snapshot::parse(text) {
@@ -221,7 +221,7 @@ pub fn snapshot(bytes: &[u8]) {
     assert_eq!(format!("{outcome:?}"), format!("{:?}", decide(&snapshot)));
 }
 
-/// A duration: what is read is printed so that it is read as the same.
+/// A duration: its printed form parses to the same value.
 pub fn units(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let duration = text.parse::<GoDuration>();

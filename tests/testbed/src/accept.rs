@@ -1,4 +1,4 @@
-//! The loop of every proxy of the testbed: it takes connections, so many at once, and leads each on a task of its own.
+//! Accept loop of the testbed's proxies: one task for each connection, up to a limit.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use axum::serve::Listener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// Takes connections for ever. Dropping it ends them.
+/// Accepts connections forever. Drop the future to stop.
 pub(crate) async fn accept<L: Listener, F: Future<Output = ()> + Send + 'static>(
     mut listener: L,
     at_once: usize,

@@ -1,6 +1,5 @@
-//! The life of one program of the control plane: start on free ports (again, on others, when a port was taken
-//! meanwhile), wait until it serves, stop, start again on the same ports. What its command line is, is told in
-//! `testbed/plans.rs`.
+//! Lifecycle of one control plane program: start on free ports, wait until it serves, stop, restart on the same
+//! ports. Retries with other ports if a port was taken. `testbed/plans.rs` has the command lines.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,18 @@ use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 
 use crate::Signal;
-use crate::ports::Reserved;
+use crate::ports::PortReservation;
 use crate::process::Process;
 use crate::wait::eventually;
 
-/// A program that a cold page cache, other builds and 2 cores slow down still starts within this time.
+/// Time limit for a start. A cold page cache, parallel builds and 2 cores make starts slow.
 const STARTS_WITHIN: Duration = Duration::from_mins(3);
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// A clash needs somebody else to take a port within a millisecond: twice in a row is already unheard of.
+/// Start attempts. A clash needs another program to take a port within a millisecond.
 const ATTEMPTS: u32 = 5;
 
-/// What a program that ended while starting says where it may well start the next time: its port was taken meanwhile; or
-/// kwok 0.8.0, whose workers fill a map of types at the same time when they see their first nodes.
+/// Log texts after which a start is retried: the port was taken; or the concurrent map write of kwok 0.8.0 when its
+/// workers see their first nodes.
 const MAY_START_NEXT_TIME: [&str; 2] = ["address already in use", "fatal error: concurrent map writes"];
 
 /// The programs a testbed runs.
@@ -33,13 +32,13 @@ pub enum Component {
     Apiserver,
     ControllerManager,
     Scheduler,
-    /// kwok, which plays nodes and kubelets.
+    /// kwok simulates nodes and kubelets.
     Kwok,
     Prometheus,
 }
 
 impl Component {
-    /// The program's name, which is also the stem of its log file.
+    /// Name of the program and stem of its log file.
     pub fn name(self) -> &'static str {
         match self {
             Self::Etcd => "etcd",
@@ -58,12 +57,12 @@ impl fmt::Display for Component {
     }
 }
 
-/// How one sees that a program serves.
+/// How to detect that a program serves.
 #[derive(Debug, Clone)]
 pub(crate) enum Ready {
-    /// It runs; whether it works is seen by what it does.
+    /// The process runs. There is no endpoint to query.
     Runs,
-    /// `GET` of this URL answers 2xx, with the bearer token and CA file where it wants them.
+    /// `GET` of this URL answers 2xx, with the bearer token and CA file if given.
     Answers { url: String, auth: Option<(String, PathBuf)> },
 }
 
@@ -75,23 +74,23 @@ pub(crate) struct Plan {
 }
 
 /// A started program.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     component: Component,
     program: PathBuf,
     log: PathBuf,
     plan: Plan,
     ports: Vec<u16>,
-    now: Mutex<Now>,
+    state: Mutex<RunState>,
 }
 
-struct Now {
+struct RunState {
     process: Arc<Process>,
-    /// The ports, held while the program is stopped so that it finds them free again.
-    held: Vec<Reserved>,
+    /// Ports reserved while the program is stopped, so that it finds them free again.
+    held: Vec<PortReservation>,
 }
 
-impl Running {
-    /// Starts it on `ports` free ports and waits until it serves.
+impl RunningProgram {
+    /// Starts the program on `ports` free ports and waits until it serves.
     pub(crate) async fn launch(
         component: Component,
         program: &Path,
@@ -101,21 +100,21 @@ impl Running {
     ) -> anyhow::Result<Self> {
         let log = logs.join(format!("{component}.log"));
         for attempt in 1.. {
-            let held = (0..ports).map(|_| Reserved::any()).collect::<anyhow::Result<Vec<_>>>()?;
-            let numbers: Vec<u16> = held.iter().map(Reserved::port).collect();
+            let held = (0..ports).map(|_| PortReservation::any()).collect::<anyhow::Result<Vec<_>>>()?;
+            let numbers: Vec<u16> = held.iter().map(PortReservation::port).collect();
             let plan = plan(&numbers);
-            held.into_iter().for_each(Reserved::release);
+            held.into_iter().for_each(PortReservation::release);
             let process = Process::spawn(component.name(), program, &plan.args, &[], &log)?;
             match serves(&process, &plan.ready).await? {
                 Ok(()) => {
-                    let now = Mutex::new(Now { process: Arc::new(process), held: Vec::new() });
+                    let state = Mutex::new(RunState { process: Arc::new(process), held: Vec::new() });
                     return Ok(Self {
                         component,
                         program: program.to_owned(),
                         log,
                         plan,
                         ports: numbers,
-                        now,
+                        state,
                     });
                 }
                 Err(_)
@@ -127,20 +126,20 @@ impl Running {
         bail!("{component} ended while starting {ATTEMPTS} times in a row; see {}", log.display())
     }
 
-    /// Its ports, in the order its plan was given them.
+    /// Ports in the order passed to the command line.
     pub(crate) fn port(&self, index: usize) -> u16 {
         self.ports.get(index).copied().unwrap_or_default()
     }
 
     pub(crate) fn process(&self) -> Arc<Process> {
-        self.now.lock().process.clone()
+        self.state.lock().process.clone()
     }
 
-    /// Ends it (SIGTERM, then SIGKILL) and holds its ports: connections are refused until it is started again.
+    /// Stops the program (SIGTERM, then SIGKILL) and reserves its ports: connections are refused until it restarts.
     pub(crate) async fn stop(&self) -> anyhow::Result<()> {
         let process = self.process();
         if process.exited().is_none() {
-            // A frozen process gets its SIGTERM only when it goes on.
+            // A frozen process handles SIGTERM only after SIGCONT.
             let asked = process.signal(Signal::Term).and_then(|()| process.signal(Signal::Cont));
             if asked.is_err() || process.wait_exit(ENDS_WITHIN).await.is_err() {
                 process.kill();
@@ -148,29 +147,30 @@ impl Running {
         }
         let what = format!("the ports of the stopped {}", self.component);
         let held = eventually(&what, ENDS_WITHIN, async || {
-            self.ports.iter().map(|&port| Reserved::exactly(port)).collect::<anyhow::Result<Vec<_>>>()
+            self.ports.iter().map(|&port| PortReservation::exactly(port)).collect::<anyhow::Result<Vec<_>>>()
         })
         .await?;
-        self.now.lock().held = held;
+        self.state.lock().held = held;
         Ok(())
     }
 
-    /// Starts it again with the same ports and data after [`Running::stop`] or a death, and waits until it serves.
+    /// Restarts the program with the same ports and data, after [`RunningProgram::stop`] or a crash, and waits until it
+    /// serves.
     pub(crate) async fn start_again(&self) -> anyhow::Result<()> {
         if self.process().exited().is_none() {
             bail!("{} runs already: stop it first", self.component);
         }
         let process = {
-            let mut now = self.now.lock();
-            now.held.drain(..).for_each(Reserved::release);
-            now.process = Arc::new(Process::spawn(
+            let mut state = self.state.lock();
+            state.held.drain(..).for_each(PortReservation::release);
+            state.process = Arc::new(Process::spawn(
                 self.component.name(),
                 &self.program,
                 &self.plan.args,
                 &[],
                 &self.log,
             )?);
-            now.process.clone()
+            state.process.clone()
         };
         match serves(&process, &self.plan.ready).await? {
             Ok(()) => Ok(()),
@@ -181,7 +181,7 @@ impl Running {
     }
 }
 
-/// Waits until the process serves, or has ended.
+/// Waits until the process serves or exits.
 async fn serves(process: &Process, ready: &Ready) -> anyhow::Result<Result<(), ExitStatus>> {
     let what = format!("{} to serve", process.name());
     let seen = eventually(&what, STARTS_WITHIN, async || {
@@ -205,8 +205,8 @@ async fn serves(process: &Process, ready: &Ready) -> anyhow::Result<Result<(), E
     seen.await.with_context(|| process.evidence())
 }
 
-/// A client for loopback: no proxy, this CA alone. Made anew for each use, since its connections belong to the
-/// runtime of the test that opened them.
+/// HTTP client for loopback: no proxy, trusts this CA only. Each use builds a new client, since connections belong to
+/// the runtime of the test that opened them.
 pub(crate) fn http_client(ca: Option<&Path>) -> anyhow::Result<reqwest::Client> {
     let mut builder = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(10));
     if let Some(path) = ca {
@@ -222,10 +222,10 @@ mod tests {
 
     use super::*;
 
-    async fn launch(name: &str, plan: impl Fn(&[u16]) -> Plan) -> anyhow::Result<Running> {
+    async fn launch(name: &str, plan: impl Fn(&[u16]) -> Plan) -> anyhow::Result<RunningProgram> {
         let logs = std::env::temp_dir().join(format!("wva-testbed-launch-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&logs);
-        let launched = Running::launch(Component::Kwok, Path::new("sh"), &logs, 1, plan).await;
+        let launched = RunningProgram::launch(Component::Kwok, Path::new("sh"), &logs, 1, plan).await;
         std::fs::remove_dir_all(&logs)?;
         launched
     }
@@ -234,13 +234,13 @@ mod tests {
         Plan { args: vec!["-c".to_owned(), script.to_owned()], ready: Ready::Answers { url, auth: None } }
     }
 
-    /// Launches what dies so the first few times, and gives how often it was tried.
+    /// Launches a program that fails the first `deaths` times; returns the number of attempts.
     async fn attempts_after(name: &'static str, deaths: u32, script: &str) -> anyhow::Result<u32> {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         let serving = format!("http://{}", server.local_addr()?);
         let answers =
             tokio::spawn(async move { axum::serve(server, axum::Router::new().fallback(|| async {})).await });
-        let closed = Reserved::any()?;
+        let closed = PortReservation::any()?;
         let attempts = Cell::new(0);
         let running = launch(name, |_| {
             attempts.set(attempts.get() + 1);
@@ -257,22 +257,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_taken_port_is_tried_again_with_another() -> anyhow::Result<()> {
+    async fn retries_with_other_port_if_port_is_taken() -> anyhow::Result<()> {
         let taken = "echo listen: bind: address already in use; exit 1";
         assert_eq!(attempts_after("clash", 2, taken).await?, 3);
         Ok(())
     }
 
     #[tokio::test]
-    async fn a_start_that_kwok_lost_to_its_own_race_is_made_again() -> anyhow::Result<()> {
+    async fn retries_start_after_kwok_race() -> anyhow::Result<()> {
         let race = "echo fatal error: concurrent map writes; exit 2";
         assert_eq!(attempts_after("race", 1, race).await?, 2);
         Ok(())
     }
 
     #[tokio::test]
-    async fn any_other_death_is_reported_at_once_with_the_log() -> anyhow::Result<()> {
-        let closed = Reserved::any()?;
+    async fn reports_other_exit_at_once_with_log() -> anyhow::Result<()> {
+        let closed = PortReservation::any()?;
         let url = format!("http://127.0.0.1:{}", closed.port());
         let attempts = Cell::new(0);
         let launched = launch("death", |_| {

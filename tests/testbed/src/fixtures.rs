@@ -1,5 +1,4 @@
-//! Workloads, variants and HPAs as text, for the tests, the demo and the bench: one place that knows how a variant is
-//! set up.
+//! YAML of workloads, variants and HPAs, shared by tests, demo and bench.
 
 use crate::FleetConfig;
 
@@ -110,7 +109,7 @@ spec:
         )
     }
 
-    /// An HPA that follows the variant's target, as the original's users write it.
+    /// HPA that follows the variant's target, in the form that users of llm-d WVA write.
     pub fn autoscaler(&self) -> String {
         let Self { name, namespace, max, .. } = self;
         format!(
@@ -135,12 +134,12 @@ spec:
         )
     }
 
-    /// The model servers of all variants with this model in the namespace, without load.
+    /// Model servers of all variants of this model in the namespace, without load.
     pub fn fleet(&self) -> FleetConfig {
         FleetConfig::new(&self.namespace, &format!("{MODEL_LABEL}=served"), &self.model)
     }
 
-    /// All three.
+    /// All three objects.
     pub fn all(&self) -> String {
         [self.deployment(), self.variant(), self.autoscaler()].join("---\n")
     }

@@ -1,6 +1,6 @@
-//! The emulated vLLM fleet: an emulation, since the real vLLM wants GPUs. It looks which pods of a model are ready,
-//! serves a metrics page for each on loopback, tells Prometheus about them, and moves the queueing model on with
-//! the time. It lives on a thread with a runtime of its own, so it may outlive the test that started it.
+//! Emulated vLLM fleet, since the real vLLM needs GPUs. It watches the ready pods of a model, serves a metrics page
+//! for each on loopback, adds them to Prometheus' targets, and advances the queueing model. It runs on its own thread
+//! and runtime, so it may outlive the test that started it.
 
 mod export;
 mod queueing;
@@ -28,33 +28,31 @@ pub use self::requests::Request;
 /// Path of the emulated endpoint picker's metrics page.
 const GATEWAY: &str = "/gateway/metrics";
 
-/// What to emulate.
+/// Settings of an emulated fleet.
 #[derive(Debug, Clone)]
 pub struct FleetConfig {
     pub namespace: String,
-    /// Label selector of the pods, such as `wva-test/model=m`. Pods of several Deployments with one model are one
-    /// fleet: the variants of the model.
+    /// Label selector of the pods, such as `wva-test/model=m`. All variants of the model form one fleet.
     pub selector: String,
-    /// The label `model_name` of all series.
+    /// Value of the label `model_name` on all series.
     pub model: String,
-    /// Arrival rate at the beginning, in requests per second.
+    /// Initial arrival rate, requests per second.
     pub rate: f64,
-    /// Requests a pod runs at once.
+    /// Requests that a pod runs at once.
     pub max_seqs: u32,
-    /// Mean time that a request runs, and the share of a pod's KV cache that it holds meanwhile, 0..=1; where there is an
-    /// engine, both follow from that.
+    /// Mean duration of a request, and share of a pod's KV cache that it uses, 0..=1. An engine replaces both.
     pub run_time: Duration,
-    /// See there.
+    /// Share of a pod's KV cache that a running request uses, 0..=1.
     pub kv_per_request: f64,
-    /// How long a step of the engine takes, of which a request needs one for each token it generates.
+    /// Step time of the engine. A request needs one step for each output token.
     pub engine: Option<Engine>,
-    /// Requests that wait at one pod; more are rejected.
+    /// Maximum queue of one pod, in requests; more are rejected.
     pub max_queue: u32,
     /// Mean input of a request, in tokens.
     pub prompt_tokens: u32,
     /// Mean output of a request, in tokens.
     pub generation_tokens: u32,
-    /// Share of the input tokens that the prefix cache has, 0..=1.
+    /// Share of input tokens found in the prefix cache, 0..=1.
     pub prefix_hit_rate: f64,
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
@@ -62,8 +60,8 @@ pub struct FleetConfig {
 }
 
 impl FleetConfig {
-    /// A fleet in which a pod runs 20 requests of 2 s at once, 10 per second, with 4.5% of its KV cache each (90%
-    /// when full), and up to 100 wait.
+    /// A fleet whose pods run 20 requests of 2 s at once (10 per second). Each request uses 4.5% of the KV cache, 90%
+    /// when full. Up to 100 requests wait.
     pub fn new(namespace: &str, selector: &str, model: &str) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -104,25 +102,25 @@ impl FleetConfig {
         Ok(Service {
             run_time: output * a,
             per_running: output * b + input * c,
-            // Half of the output is there on the average.
+            // On average half of the output exists.
             kv_per_request: ((input + output / 2.0) / cache).min(1.0),
             ..service
         })
     }
 }
 
-/// How long a step of an emulated engine takes, in seconds.
+/// Step time of an emulated engine, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Engine {
-    /// Its fixed time, above 0.
+    /// Fixed part, above 0.
     pub a: f64,
-    /// What each running request adds.
+    /// Added by each running request.
     pub b: f64,
-    /// What each token of a prompt adds.
+    /// Added by each prompt token.
     pub c: f64,
 }
 
-/// What is wrong with a pod's metrics page.
+/// Fault of a pod's metrics page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFault {
     /// Every scrape fails: 503.
@@ -133,7 +131,7 @@ pub enum ExportFault {
     Empty,
 }
 
-/// What a ready pod shows, faults left aside.
+/// Figures of a ready pod, without faults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodLoad {
     pub pod: String,
@@ -143,17 +141,17 @@ pub struct PodLoad {
     pub running: f64,
 }
 
-/// A running emulation. Dropping it ends it and takes its pods out of Prometheus.
+/// A running emulation. Drop it to stop it and remove its pods from Prometheus.
 pub struct Fleet {
     shared: Arc<Shared>,
     end: CancellationToken,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread, the metrics pages and the handle share.
+/// State shared by the thread, the metrics pages and the handle.
 pub(crate) struct Shared {
     config: FleetConfig,
-    /// Where the metrics pages are. Each pod has its own at its own address as well, at the same port.
+    /// Address of the metrics pages. Each pod also has one at its own address, on the same port.
     address: SocketAddr,
     data: std::path::PathBuf,
     targets: String,
@@ -166,27 +164,27 @@ struct State {
     fixed_all: Option<(f64, f64)>,
     fixed: BTreeMap<String, (f64, f64)>,
     faults: BTreeMap<String, ExportFault>,
-    /// Scrapes do not see single requests.
+    /// Scrapes do not show single requests.
     unseen: bool,
-    /// Why the pods could not be looked at last time.
+    /// Error of the last attempt to list the pods.
     blind: Option<String>,
 }
 
 impl State {
-    /// KV cache use and queue length that a pod shows.
+    /// Fixed KV cache use and queue length of a pod.
     fn shown(&self, pod: &str) -> Option<(f64, f64)> {
         let replica = self.replica(pod)?;
         let own = (replica.kv(self.queueing.service()), replica.waiting);
         Some(self.fixed.get(pod).copied().or(self.fixed_all).unwrap_or(own))
     }
 
-    /// What a ready pod does.
+    /// Current figures of a ready pod.
     fn replica(&self, pod: &str) -> Option<Replica> {
         let prompt_tokens = self.queueing.service().prompt_tokens;
         Some(self.requests.over(pod, *self.queueing.replicas().get(pod)?, prompt_tokens))
     }
 
-    /// The same as a scrape has it.
+    /// The same figures, as a scrape shows them.
     fn scraped(&self, pod: &str) -> Option<Replica> {
         if self.unseen { self.queueing.replicas().get(pod).copied() } else { self.replica(pod) }
     }
@@ -197,7 +195,7 @@ impl State {
 }
 
 impl Fleet {
-    /// Starts to emulate. Pods are seen within half a second of a change, and scraped one interval later.
+    /// Starts the emulation. It notices pod changes within half a second; Prometheus scrapes them one interval later.
     pub fn start(testbed: &Testbed, config: FleetConfig) -> anyhow::Result<Self> {
         let service = config.service()?;
         let listener =
@@ -250,47 +248,47 @@ impl Fleet {
         Ok(())
     }
 
-    /// The port at which pods show their metrics, for [`crate::fixtures::VariantFixture::port`].
+    /// Port of the pods' metrics, for [`crate::fixtures::VariantFixture::port`].
     pub fn port(&self) -> u16 {
         self.shared.address.port()
     }
 
-    /// From now on scrapes see nothing of single requests, as if each came right after one; the pods themselves show them.
+    /// Hides single requests from scrapes, as if each scrape came just after a request ended. The pods still show
+    /// them.
     pub fn hide_requests(&self) {
         self.shared.state.lock().unseen = true;
     }
 
-    /// Sends one request that runs for so long.
+    /// Sends one request of this duration.
     pub fn send(&self, lasts: Duration) {
         let mut state = self.shared.state.lock();
         let State { queueing, requests, .. } = &mut *state;
         requests.send(lasts, queueing.replicas(), Instant::now());
     }
 
-    /// Ends the requests that run, however long they were to.
+    /// Ends all running requests early.
     pub fn end_requests(&self) {
         self.shared.state.lock().requests.end_all(Instant::now());
     }
 
-    /// The requests that were sent one by one, in order.
+    /// Requests of [`Fleet::send`], in order.
     pub fn requests(&self) -> Vec<Request> {
         let mut state = self.shared.state.lock();
         state.requests.end(Instant::now());
         state.requests.all().to_vec()
     }
 
-    /// Has one pod show exactly this KV cache use (0..=1) and queue length, whatever the model says; also a pod
-    /// that is not ready yet.
+    /// Fixes KV cache use (0..=1) and queue length of one pod, which may not be ready yet.
     pub fn set_fixed(&self, pod: &str, kv: f64, waiting: f64) {
         self.shared.state.lock().fixed.insert(pod.to_owned(), (kv, waiting));
     }
 
-    /// The same for all pods that have no fixed figures of their own, later ones too.
+    /// Fixes both for all present and later pods without figures of their own.
     pub fn set_fixed_all(&self, kv: f64, waiting: f64) {
         self.shared.state.lock().fixed_all = Some((kv, waiting));
     }
 
-    /// Breaks the metrics page of one pod, or repairs it.
+    /// Sets or clears a fault of one pod's metrics page.
     pub fn set_fault(&self, pod: &str, fault: Option<ExportFault>) {
         let mut state = self.shared.state.lock();
         match fault {
@@ -299,7 +297,7 @@ impl Fleet {
         };
     }
 
-    /// What the ready pods show, by name.
+    /// Figures of the ready pods, by name.
     pub fn pods(&self) -> Vec<PodLoad> {
         let state = self.shared.state.lock();
         let shown = |pod: &String| {
@@ -314,7 +312,7 @@ impl Fleet {
         self.shared.state.lock().at_gateway()
     }
 
-    /// The metrics page of the emulated endpoint picker: its flow-control queue is [`Fleet::at_gateway`].
+    /// Metrics page of the emulated endpoint picker: its flow-control queue is [`Fleet::at_gateway`].
     pub fn gateway_url(&self) -> String {
         format!("http://{}{GATEWAY}", self.shared.address)
     }
@@ -328,15 +326,15 @@ impl Fleet {
             let state = shared.state.lock();
             let ready: Vec<String> = state.queueing.replicas().keys().cloned().collect();
             match &state.blind {
-                Some(why) => bail!("the pods cannot be seen: {why}"),
+                Some(why) => bail!("cannot list the pods: {why}"),
                 None if ready.len() == count => Ok(ready),
-                None => bail!("ready are {ready:?}"),
+                None => bail!("ready pods: {ready:?}"),
             }
         })
         .await
     }
 
-    /// The metrics page of a pod, for a test that looks at it without Prometheus.
+    /// Metrics page of a pod, for tests without Prometheus.
     pub fn metrics_url(&self, pod: &str) -> String {
         format!("http://{}/pods/{}/{pod}/metrics", self.shared.address, self.shared.config.namespace)
     }
@@ -346,10 +344,10 @@ impl Drop for Fleet {
     fn drop(&mut self) {
         self.end.cancel();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has been reported on stderr already.
+            // A panic of the thread is already on stderr.
             let _ = thread.join();
         }
-        // The folder is gone when the testbed ended first.
+        // The folder is missing if the testbed ended first.
         let _ = write_targets(&self.shared.data, &self.shared.targets, &serde_json::json!([]));
     }
 }

@@ -1,5 +1,5 @@
-//! A TLS handshake straight to a replica, verified as kube-apiserver would: against a `caBundle`, for the name of the
-//! Service. Nothing is asked.
+//! TLS handshake with a replica, verified as kube-apiserver does: against a `caBundle`, for the name of the Service.
+//! It sends no request.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use crate::within;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Shakes hands with what listens on `port` of loopback.
+/// Makes a handshake with the server on `port` of loopback.
 pub async fn handshake(port: u16, name: &str, bundle: &[u8]) -> anyhow::Result<()> {
     tls(port, name, bundle, &[]).await.map(drop)
 }
 
-/// The same with these protocols offered (ALPN), and the connection kept.
+/// The same with these ALPN protocols; returns the open connection.
 pub async fn tls(
     port: u16,
     name: &str,
@@ -37,11 +37,11 @@ pub async fn tls(
     .await
 }
 
-/// What shakes hands as a client that trusts the CAs of a PEM bundle alone, and offers these protocols.
+/// TLS client that trusts only the CAs of a PEM bundle and offers these protocols.
 pub fn connector(bundle: &[u8], protocols: &[&str]) -> anyhow::Result<TlsConnector> {
     let mut roots = rustls::RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(bundle) {
-        roots.add(certificate.context("a caBundle is no PEM")?).context("a caBundle holds no CA")?;
+        roots.add(certificate.context("a caBundle is not PEM")?).context("a caBundle holds no CA")?;
     }
     ensure!(!roots.is_empty(), "a caBundle is empty");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

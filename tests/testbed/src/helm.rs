@@ -1,15 +1,15 @@
-//! Helm against a testbed: the real program, with nothing of the person's own Helm.
+//! The real Helm against a testbed, isolated from the user's own Helm settings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::testbed::access::{Ran, run};
+use crate::testbed::access::{CommandOutput, run};
 use crate::{Testbed, Tools};
 
-/// Longer than any `--timeout` that is given to it.
+/// Longer than any `--timeout` passed to Helm.
 const LONGEST: Duration = Duration::from_mins(5);
 
-/// One release of Helm, with all rights in a testbed.
+/// One version of Helm, with all rights in a testbed.
 #[derive(Clone, Debug)]
 pub struct Helm {
     name: String,
@@ -19,7 +19,7 @@ pub struct Helm {
 }
 
 impl Helm {
-    /// `helm` is Helm 4, `helm3` is Helm 3; either is built when it is missing.
+    /// `helm` is Helm 4, `helm3` is Helm 3. A missing one is built.
     pub async fn new(testbed: &Testbed, name: &'static str) -> anyhow::Result<Self> {
         let program = tokio::task::spawn_blocking(move || Tools::on_request(name)).await??;
         let kubeconfig = testbed.admin_kubeconfig().to_owned();
@@ -30,7 +30,7 @@ impl Helm {
         &self.name
     }
 
-    /// The flag that waits for the controller alone. Helm 4 waits for a VariantAutoscaling to be `Ready` too, which one
+    /// Flag that waits for the controller only. Helm 4 also waits until a VariantAutoscaling is `Ready`, which one
     /// without metrics never is.
     pub fn wait(&self) -> &'static str {
         if self.name == "helm" { "--wait=legacy" } else { "--wait" }
@@ -45,8 +45,8 @@ impl Helm {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/workload-variant-autoscaler")
     }
 
-    /// Runs it for at most five minutes; its failure is part of [`Ran`].
-    pub async fn run(&self, args: &[&str]) -> anyhow::Result<Ran> {
+    /// Runs Helm for at most five minutes; a failure is part of [`CommandOutput`].
+    pub async fn run(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
         let mut command = tokio::process::Command::new(&self.program);
         for home in ["HELM_CONFIG_HOME", "HELM_CACHE_HOME", "HELM_DATA_HOME"] {
             command.env(home, &self.home);

@@ -1,6 +1,6 @@
-//! Installs `wva` on a control plane as a cluster would: CRD, RBAC, webhook configurations and APIService from the
-//! repository's own manifests, and the program itself as a child process with the rights of its service account. The
-//! one difference to a cluster: its Service leads to localhost, where the program listens on a free port.
+//! Installs `wva` on a control plane: CRD, RBAC, webhook configurations and APIService from the repository's
+//! manifests, and the program as a child process with the rights of its service account. Unlike in a cluster, the
+//! Service leads to localhost, where the program listens on a free port.
 
 pub mod manifests;
 pub mod program;
@@ -16,53 +16,52 @@ use self::program::Program;
 use crate::components::http_client;
 use crate::{Signal, Testbed, eventually, within};
 
-/// Name of the release whose manifests `config/base` holds. Every name in them begins with it.
+/// Name of the release in the manifests of `config/base`. Every object name begins with it.
 pub const RELEASE: &str = "workload-variant-autoscaler";
-/// Namespace the program runs in.
+/// Namespace of the program.
 pub const SYSTEM: &str = "workload-variant-autoscaler-system";
-/// Its Service, which both webhook configurations and the APIService name.
+/// Service that both webhook configurations and the APIService name.
 pub const SERVICE: &str = "workload-variant-autoscaler-webhook-service";
-/// The service account whose tokens endpoint pickers get.
+/// Service account whose tokens endpoint pickers receive.
 pub const METRICS_READER: &str = "workload-variant-autoscaler-metrics-reader";
 /// Name of both webhook configurations.
 pub const WEBHOOKS: &str = "workload-variant-autoscaler-system-workload-variant-autoscaler-webhook";
 /// The `APIService` of the external metrics API.
 pub const API_SERVICE: &str = "v1beta1.external.metrics.k8s.io";
 
-/// Longest wait for the program to come up and open its webhooks.
+/// Time limit for the program to start and register its webhooks.
 pub(crate) const UP: Duration = Duration::from_mins(3);
 
-/// How to run the program.
+/// Options of an install.
 #[derive(Clone, Debug)]
 pub struct InstallOptions {
     pub wva: PathBuf,
-    /// Settings beyond those every install has, as environment variables.
+    /// Additional settings, as environment variables.
     pub env: Vec<(String, String)>,
-    /// The CRD, where it is not that of the repository.
+    /// CRD, if not that of the repository.
     pub crd: Option<String>,
-    /// The webhook configurations, where they differ from those of `config/base`: YAML or JSON documents.
+    /// Webhook configurations (YAML or JSON documents), if not those of `config/base`.
     pub webhooks: Option<String>,
-    /// Another name than `workload-variant-autoscaler`, for one that runs beside others: all its objects have names
-    /// of their own then ([`InstallOptions::named`]). The external metrics API, of which a cluster has one, is left to
-    /// the release of that name.
+    /// Release name other than `workload-variant-autoscaler`, for several releases in one cluster: renames all
+    /// objects ([`InstallOptions::named`]). Only the default release serves the external metrics API.
     pub release: Option<String>,
-    /// The one namespace whose objects are judged, for one that runs beside others.
+    /// Restricts the webhooks to this namespace, for several releases in one cluster.
     pub judges: Option<String>,
 }
 
 impl InstallOptions {
-    /// A program with the intervals of an install.
+    /// An install with the default intervals.
     pub fn new(wva: impl Into<PathBuf>) -> Self {
         let env = Vec::new();
         Self { wva: wva.into(), env, crd: None, webhooks: None, release: None, judges: None }
     }
 
-    /// A program that samples every second and decides every two, so that no test waits for a minute.
+    /// An install that samples every second and decides every two, for short tests.
     pub fn quick(wva: impl Into<PathBuf>) -> Self {
         Self::every(wva, "1s").with(&[("GLOBAL_OPT_INTERVAL", "2s")])
     }
 
-    /// A program that samples and decides this often.
+    /// An install with this interval.
     pub fn every(wva: impl Into<PathBuf>, interval: &str) -> Self {
         let all = [
             "GLOBAL_OPT_INTERVAL",
@@ -72,13 +71,13 @@ impl InstallOptions {
         Self::new(wva).with(&all.map(|key| (key, interval)))
     }
 
-    /// The same with these settings too; a later value of a setting replaces an earlier one.
+    /// Adds settings; a later value of a setting replaces an earlier one.
     pub fn with(mut self, env: &[(&str, &str)]) -> Self {
         self.env.extend(env.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())));
         self
     }
 
-    /// A name of `config/base`, or a text that holds such, as it is in this release: [`SYSTEM`], [`SERVICE`],
+    /// Translates a name of `config/base`, or a text with such names, to this release: [`SYSTEM`], [`SERVICE`],
     /// [`WEBHOOKS`] and the manifests themselves.
     pub fn named(&self, text: &str) -> String {
         text.replace(RELEASE, self.release.as_deref().unwrap_or(RELEASE))
@@ -98,7 +97,7 @@ impl Deref for Install {
     }
 }
 
-/// A running install. Dropping it ends the program; the objects stay in the control plane.
+/// A running install. Drop it to end the program; the objects stay.
 #[derive(Debug)]
 pub struct Install {
     options: InstallOptions,
@@ -106,12 +105,12 @@ pub struct Install {
 }
 
 impl Install {
-    /// Applies the CRD alone.
+    /// Applies only the CRD.
     pub async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
         manifests::crd(testbed).await
     }
 
-    /// Applies everything, starts the program, and waits until it is ready and has opened its webhooks.
+    /// Applies everything, starts the program, and waits until it is ready and has registered its webhooks.
     pub async fn start(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<Self> {
         match &options.crd {
             Some(own) => manifests::apply_crd(testbed, own).await?,
@@ -125,34 +124,37 @@ impl Install {
             options.serves_metrics_api().then(|| program.port("external metrics")).transpose()?;
         let ports = Ports { admission: program.port("admission")?, external_metrics };
         let install = Self { options: options.clone(), program };
-        manifests::doors(testbed, options, ports).await.with_context(|| install.program.evidence())?;
+        manifests::apply_webhooks(testbed, options, ports)
+            .await
+            .with_context(|| install.program.evidence())?;
         install.wait_ready().await?;
-        install.wait_open(testbed).await?;
+        install.wait_webhooks(testbed).await?;
         Ok(install)
     }
 
-    /// Waits until `/readyz` says so.
+    /// Waits until `/readyz` succeeds.
     pub async fn wait_ready(&self) -> anyhow::Result<()> {
         eventually("wva to be ready", UP, async || self.program.is_ready().await)
             .await
             .with_context(|| self.program.evidence())
     }
 
-    /// Waits until both webhook configurations and the APIService are open, and kube-apiserver calls the webhooks.
-    async fn wait_open(&self, testbed: &Testbed) -> anyhow::Result<()> {
+    /// Waits until both webhook configurations and the APIService are registered, and kube-apiserver calls the
+    /// webhooks.
+    async fn wait_webhooks(&self, testbed: &Testbed) -> anyhow::Result<()> {
         eventually("wva to open its webhooks and its APIService", UP, async || {
-            manifests::webhooks_are_open(testbed, &self.options).await?;
+            manifests::check_webhooks_registered(testbed, &self.options).await?;
             if self.options.serves_metrics_api() {
                 let available = manifests::metrics_api_available(testbed).await?;
                 ensure!(available == "True", "the APIService is not available");
             }
-            manifests::webhooks_are_called(testbed, &self.options).await
+            manifests::check_webhooks_called(testbed, &self.options).await
         })
         .await
         .with_context(|| self.program.evidence())
     }
 
-    /// Asks it to end and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     pub async fn stop(self) -> anyhow::Result<()> {
         self.process().signal(Signal::Term)?;
         let status = self.process().wait_exit(Program::GRACE).await?;
@@ -161,7 +163,7 @@ impl Install {
     }
 }
 
-/// One GET within 10 seconds; status and text.
+/// One GET with a limit of 10 seconds; returns status and text.
 pub async fn get(url: &str) -> anyhow::Result<(u16, String)> {
     within(&format!("GET {url}"), Duration::from_secs(10), async {
         let answer = http_client(None)?.get(url).send().await?;

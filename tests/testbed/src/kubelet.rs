@@ -1,11 +1,10 @@
-//! A small kubelet for pods of the project's image, since there is no container runtime here. It runs what the live
-//! objects say: command, arguments and variables of the container, config maps, secrets and service account tokens as
-//! mounted files, on the root file system that the image has, with probes, restarts and grace periods. A wrong flag,
-//! mount or permission in the chart fails here as it would in a cluster.
+//! A small kubelet for pods of the project's image, without a container runtime. It runs what the objects declare:
+//! command, arguments, variables, config maps, secrets, service account tokens, probes, restarts and grace periods,
+//! on the image's root file system. A wrong flag, mount or permission in the chart fails as in a cluster.
 //!
-//! Two things differ. All pods share the machine's loopback, so each declared container port gets another one there, and
-//! an argument or variable that ends with `:PORT` of a declared port is led to it. And the API server and the pods reach
-//! Services and pods by [`network`], which plays kube-proxy and the cluster's DNS.
+//! Two things differ. All pods share the machine's loopback, so each container port maps to another port there. An
+//! argument or variable that ends with `:PORT` of a declared port is rewritten. The API server and the pods reach
+//! Services and pods through [`network`], which replaces kube-proxy and the cluster's DNS.
 
 mod container;
 mod files;
@@ -35,57 +34,57 @@ use crate::{Testbed, run};
 
 pub use self::network::NetworkProxy;
 
-/// Pods that are run here and left alone by kwok.
+/// Pods that this kubelet runs and kwok ignores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
-    /// The controller's, and those of its `helm test`.
+    /// Pods of the controller and of its `helm test`.
     Controllers,
-    /// Those of every Deployment, so each has to be of the project's image.
+    /// Pods of every Deployment; all must use the project's image.
     Deployments,
 }
 
 impl Pods {
-    /// As a label selector.
+    /// Label selector of the pods.
     pub(crate) fn selector(self) -> &'static str {
         match self {
             Self::Controllers => "control-plane in (controller-manager,controller-manager-test)",
-            // kwok leaves nodes alone that match, so it must not be one that every object matches.
+            // kwok ignores nodes that match, so the selector must not match every object.
             Self::Deployments => "pod-template-hash",
         }
     }
 }
 
-/// Time between two looks at a pod and its process: short against every period of a probe.
-const LOOK: Duration = Duration::from_millis(200);
-/// Longest time for a helper of the system.
+/// Poll interval of a pod and its process: shorter than every probe period.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+/// Time limit of a helper program.
 const HELPER: Duration = Duration::from_mins(1);
-/// Longest wait for the API server.
+/// Time limit of an API call.
 const CALL: Duration = Duration::from_secs(10);
 
-/// Where ports of a pod are on loopback, by container port.
+/// Loopback ports of a pod, by container port.
 type Ports = BTreeMap<u16, u16>;
 
-/// What the pods' tasks share.
+/// State shared by the pods' tasks.
 struct Node {
     client: kube::Client,
     runs: Pods,
-    /// The program of the image.
+    /// Program of the image.
     wva: PathBuf,
     data: PathBuf,
-    /// The testbed's folder, for Prometheus' targets.
+    /// Data folder of the testbed, for Prometheus' targets.
     targets_of: PathBuf,
     logs: PathBuf,
     apiserver: u16,
     next_ip: AtomicU16,
-    /// The newest state of each pod, by UID.
+    /// Newest state of each pod, by UID.
     pods: Mutex<BTreeMap<String, Pod>>,
-    /// Where pods can be reached, by their addresses.
+    /// Loopback ports of pods, by pod address.
     addresses: Mutex<BTreeMap<Ipv4Addr, Ports>>,
-    /// What could not be done, by pod.
+    /// Last error of each pod.
     troubles: Mutex<BTreeMap<String, String>>,
 }
 
-/// The kubelet. Dropping it ends all its containers; the pods stay as objects.
+/// The kubelet. Drop it to end all containers; the pods stay as objects.
 pub struct Kubelet {
     node: Arc<Node>,
     // Ends its tasks when it is dropped.
@@ -93,7 +92,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts it on a testbed with [`crate::Options::kubelet`], with this program in the image.
+    /// Starts the kubelet on a testbed with [`crate::Options::kubelet`], with this program in the image.
     pub async fn start(testbed: &Testbed, wva: &Path) -> anyhow::Result<Self> {
         container::supported().await?;
         let wva = wva.canonicalize().with_context(|| format!("there is no {}", wva.display()))?;
@@ -119,8 +118,7 @@ impl Kubelet {
         Ok(Self { node, _running: running })
     }
 
-    /// What could not be done for a pod, and the ends of the logs of all pods that there are: to show when something
-    /// went wrong.
+    /// Errors of pods and the ends of all pod logs, for test failures.
     pub fn evidence(&self) -> String {
         let mut lines: Vec<String> =
             self.node.troubles.lock().iter().map(|(pod, trouble)| format!("{pod}: {trouble}")).collect();
@@ -134,7 +132,7 @@ impl Kubelet {
         lines.join("\n")
     }
 
-    /// All that pods of this name wrote, containers that were restarted included.
+    /// All output of pods with this name, including restarted containers.
     pub fn log(&self, pod: &str) -> String {
         std::fs::read_to_string(self.node.log(pod)).unwrap_or_default()
     }
@@ -145,13 +143,13 @@ impl Node {
         self.logs.join(format!("pod-{pod}.log"))
     }
 
-    /// An address that no pod has had. Nothing listens there: [`network`] knows where a pod really is.
+    /// A new pod address. Nothing listens there: [`network`] maps it to loopback.
     fn new_ip(&self) -> Ipv4Addr {
         let [high, low] = self.next_ip.fetch_add(1, Ordering::Relaxed).to_be_bytes();
         Ipv4Addr::new(10, 65, high, low)
     }
 
-    /// The port on loopback behind a port of a pod.
+    /// Loopback port of a pod's port.
     fn local(&self, ip: Ipv4Addr, port: u16) -> anyhow::Result<u16> {
         let addresses = self.addresses.lock();
         let ports = addresses.get(&ip).with_context(|| format!("no pod has the address {ip}"))?;
@@ -159,8 +157,8 @@ impl Node {
         ports.get(&port).copied().with_context(known)
     }
 
-    /// The scrape targets of pods with the annotation `prometheus.io/scrape`, with the labels that the scrape configuration
-    /// of the Prometheus chart gives them.
+    /// Scrape targets of pods with the annotation `prometheus.io/scrape`, with the labels that the Prometheus chart
+    /// configures.
     fn targets(&self) -> Value {
         let pods = self.pods.lock();
         let target = |pod: &Pod| {
@@ -182,8 +180,8 @@ impl Node {
         pods.values().filter_map(target).collect()
     }
 
-    /// The pods that are bound to a node, by UID.
-    async fn look(&self) -> anyhow::Result<BTreeMap<String, Pod>> {
+    /// Pods bound to a node, by UID.
+    async fn list_pods(&self) -> anyhow::Result<BTreeMap<String, Pod>> {
         let list = ListParams::default().labels(self.runs.selector());
         let pods = Api::<Pod>::all(self.client.clone());
         let found =
@@ -194,13 +192,13 @@ impl Node {
     }
 }
 
-/// Keeps the list of pods, starts a task for each new one, and has Prometheus scrape those that ask for it.
+/// Tracks the pods, starts a task for each new one, and updates the scrape targets.
 async fn watch(node: Arc<Node>) {
     let mut tasks = JoinSet::new();
     let mut scraped = Value::Null;
     let mut known = BTreeSet::new();
     loop {
-        match node.look().await {
+        match node.list_pods().await {
             Ok(found) => {
                 known.retain(|uid| found.contains_key(uid));
                 let new: Vec<String> = found.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
@@ -223,17 +221,17 @@ async fn watch(node: Arc<Node>) {
             }
         }
         while tasks.try_join_next().is_some() {}
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// A name as a label of Prometheus.
+/// A name as a Prometheus label.
 fn label(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
 }
 
-/// Runs a helper of the system to its end.
-async fn ran(program: &Path, args: &[&str]) -> anyhow::Result<()> {
+/// Runs a helper program to its end.
+async fn run_helper(program: &Path, args: &[&str]) -> anyhow::Result<()> {
     let mut command = tokio::process::Command::new(program);
     command.args(args);
     let what = format!("{} {args:?}", program.display());

@@ -14,9 +14,9 @@
 
 mod accept;
 mod components;
+mod fault_proxy;
 pub mod fixtures;
 mod fleet;
-mod front;
 pub mod handshake;
 mod helm;
 pub mod install;
@@ -35,8 +35,8 @@ mod tools;
 mod wait;
 
 pub use components::Component;
+pub use fault_proxy::{FaultProxy, ProxyMode};
 pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
-pub use front::{Door, Front};
 pub use helm::Helm;
 pub use kubelet::{Kubelet, NetworkProxy, Pods};
 pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
@@ -44,7 +44,7 @@ pub use ports::free_port;
 pub use process::Process;
 pub use protected::ProtectedServer;
 pub use rustix::process::Signal;
-pub use testbed::access::{Ran, run};
+pub use testbed::access::{CommandOutput, run};
 pub use testbed::audit;
 pub use testbed::prometheus::Sample;
 pub use testbed::{Options, Testbed};

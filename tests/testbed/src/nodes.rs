@@ -1,5 +1,5 @@
-//! The emulated side of the cluster: GPU nodes as plain Node objects, and the kwok stages that play nodes and pods.
-//! Whether a pod fits on a node is decided by the real scheduler, from the GPUs declared here.
+//! Emulated part of the cluster: GPU nodes as plain Node objects, and the kwok stages that simulate nodes and pods.
+//! The real scheduler assigns pods, by the GPUs declared here.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-/// Annotation or label (annotation first) of a pod: its own cold start, in seconds from being scheduled to ready.
+/// Annotation or label of a pod (annotation first): its cold start, in seconds from being scheduled to ready.
 pub const START_SECONDS_KEY: &str = "testbed.wva.llmd.ai/start-seconds";
 
-/// Label of a pod: `true` makes its containers crash-loop instead of becoming ready; may be set and removed at will.
+/// Label of a pod: `true` makes its containers crash-loop instead of becoming ready. It may be set and removed at any
+/// time.
 pub const CRASH_LOOP_LABEL: &str = "testbed.wva.llmd.ai/crash-loop";
 
-/// Nodes that look alike.
+/// Identical nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeGroup {
     /// Prefix of the node names: `<name>-0`, `<name>-1`, ...
@@ -27,7 +28,7 @@ pub struct NodeGroup {
 
 impl NodeGroup {
     /// `count` nodes of 8 GPUs of this product.
-    pub fn of(name: &str, count: u32, gpu_product: &str) -> Self {
+    pub fn new(name: &str, count: u32, gpu_product: &str) -> Self {
         Self { name: name.to_owned(), count, gpu_product: gpu_product.to_owned(), gpus: 8 }
     }
 
@@ -55,8 +56,8 @@ impl NodeGroup {
     }
 }
 
-/// The stages file for kwok, with this cold start for pods that do not set their own. `forward` is the file that names
-/// the port on loopback to which ports of pods are forwarded.
+/// Stages file for kwok, with this cold start as default. `forward` names the file with the loopback port to which
+/// pod ports are forwarded.
 pub(crate) fn stages(pod_start: Duration, forward: &Path) -> String {
     include_str!("stages.yaml")
         .replace("@START_SECONDS@", &pod_start.as_secs_f64().to_string())

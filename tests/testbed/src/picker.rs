@@ -1,5 +1,5 @@
-//! A fake endpoint picker: an HTTP server with the flow-control metrics of one, on an address of loopback of its own, and
-//! the objects by which the program finds it. It can do what no picker should.
+//! Fake endpoint picker: an HTTP server with flow-control metrics on its own loopback address, and the objects by
+//! which the program finds it. It can also misbehave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -18,109 +18,109 @@ use tokio::task::JoinSet;
 use crate::fixtures::MODEL_LABEL;
 use crate::testbed::Testbed;
 
-/// The CRDs of InferencePools of both API groups.
+/// CRDs of InferencePools of both API groups.
 pub const CRDS: &str = include_str!("../../fixtures/stand-ins/inferencepools.yaml");
-/// Label of the pods of a picker.
+/// Label of a picker's pods.
 const PICKER_LABEL: &str = "testbed.wva.llmd.ai/picker";
 
 /// How the fake answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
-    /// As a picker of the first releases does: `inference_extension_*`, by `model_name`.
+pub enum PickerBehavior {
+    /// Metrics of the first releases: `inference_extension_*`, by `model_name`.
     #[default]
     Earlier,
-    /// As one of today does: `llm_d_epp_*`, by `target_model_name` and `inference_pool`.
+    /// Metrics of current releases: `llm_d_epp_*`, by `target_model_name` and `inference_pool`.
     Later,
-    /// As one without the feature gate `flowControl` does, which is the default.
+    /// Metrics without the feature gate `flowControl`, which is the default.
     NoFlowControl,
-    /// It takes the request and never answers.
+    /// Accepts requests and never answers.
     Hangs,
-    /// Its queues are NaN, infinite or negative.
+    /// Queues are NaN, infinite or negative.
     NotANumber,
-    /// Its queues stand at the end of 10 MB.
+    /// Queues are at the end of 10 MB.
     Floods,
-    /// It answers with a page that is none, in which the metrics stand all the same.
+    /// An HTML page that contains the metrics.
     Garbage,
-    /// It sends whoever asks to another page, with the metrics.
+    /// Redirects to another page, which has the metrics.
     Redirects,
-    /// It refuses.
+    /// Answers 403.
     Refuses,
 }
 
-impl Manner {
-    /// Those in which nothing that the fake says may count.
+impl PickerBehavior {
+    /// Behaviors whose metrics must be ignored.
     pub const HOSTILE: [Self; 6] =
         [Self::Hangs, Self::NotANumber, Self::Floods, Self::Garbage, Self::Redirects, Self::Refuses];
 }
 
-/// What was asked of it so far.
+/// Requests received.
 #[derive(Clone, Debug, Default)]
-pub struct Asked {
-    /// How often.
-    pub times: u64,
-    /// Every Authorization header; an empty text for a request without one.
+pub struct ReceivedScrapes {
+    /// Number of requests.
+    pub count: u64,
+    /// Every Authorization header; empty for a request without one.
     pub authorizations: BTreeSet<String>,
 }
 
 #[derive(Default)]
-struct Says {
-    manner: Manner,
-    /// Requests that wait, by model.
+struct PickerState {
+    behavior: PickerBehavior,
+    /// Waiting requests, by model.
     queues: BTreeMap<String, f64>,
-    /// The InferencePool that it picks for.
+    /// InferencePool of the picker.
     pool: String,
-    asked: Asked,
+    scrapes: ReceivedScrapes,
 }
 
-/// A running fake; dropping it ends it.
+/// A running fake; drop it to stop.
 pub struct FakePicker {
     address: SocketAddr,
-    says: Arc<Mutex<Says>>,
+    state: Arc<Mutex<PickerState>>,
     _serving: JoinSet<()>,
 }
 
 impl FakePicker {
-    /// Serves its metrics at some port of this address.
+    /// Serves its metrics on a free port of this address.
     pub async fn start(address: impl Into<IpAddr>) -> anyhow::Result<Self> {
         let address = SocketAddr::new(address.into(), 0);
         let listener = tokio::net::TcpListener::bind(address)
             .await
             .with_context(|| format!("no port at {address} for a fake picker"))?;
         let address = listener.local_addr().context("a fake picker has no address")?;
-        let says = Arc::<Mutex<Says>>::default();
+        let state = Arc::<Mutex<PickerState>>::default();
         let app = Router::new()
             .route("/metrics", get(metrics))
             .route("/elsewhere", get(elsewhere))
-            .with_state(says.clone());
+            .with_state(state.clone());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let _ = axum::serve(listener, app).await;
         });
-        Ok(Self { address, says, _serving: serving })
+        Ok(Self { address, state, _serving: serving })
     }
 
-    /// `host:port` of its metrics.
+    /// `host:port` of the metrics.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// From now on so many requests wait for a model, and can be seen.
+    /// Sets the number of waiting requests of a model.
     pub fn queue(&self, model: &str, waiting: f64) {
-        self.says.lock().queues.insert(model.to_owned(), waiting);
+        self.state.lock().queues.insert(model.to_owned(), waiting);
     }
 
-    /// From now on it answers like this.
-    pub fn behaves(&self, manner: Manner) {
-        self.says.lock().manner = manner;
+    /// Changes the behavior.
+    pub fn set_behavior(&self, behavior: PickerBehavior) {
+        self.state.lock().behavior = behavior;
     }
 
-    /// What was asked of it.
-    pub fn asked(&self) -> Asked {
-        self.says.lock().asked.clone()
+    /// Requests received so far.
+    pub fn scrapes(&self) -> ReceivedScrapes {
+        self.state.lock().scrapes.clone()
     }
 
-    /// Makes it pod `name` of the picker `picker`. Nobody runs the pod: its address is written where a kubelet would
-    /// write it.
+    /// Creates pod `name` of the picker `picker`. No kubelet runs it: this function writes the address into its
+    /// status.
     pub async fn pod(
         &self,
         testbed: &Testbed,
@@ -128,14 +128,14 @@ impl FakePicker {
         picker: &str,
         name: &str,
     ) -> anyhow::Result<()> {
-        picker.clone_into(&mut self.says.lock().pool);
+        picker.clone_into(&mut self.state.lock().pool);
         let (ip, port) = (self.address.ip(), self.address.port());
         let pod = format!(
             "apiVersion: v1
 kind: Pod
 metadata: {{name: {name}, namespace: {namespace}, labels: {{{PICKER_LABEL}: {picker}}}}}
 spec:
-  schedulerName: nobody
+  schedulerName: none
   containers:
   - name: epp
     image: epp
@@ -152,12 +152,12 @@ spec:
     }
 }
 
-/// An InferencePool of all pods of the fixtures in a namespace, and the Service of its picker, both of this name.
+/// InferencePool of all fixture pods in a namespace, and the Service of its picker, both with this name.
 pub fn pool(namespace: &str, picker: &str) -> String {
     pool_of_ranks(namespace, picker, &[8000])
 }
 
-/// The same with a port for each rank in a pod.
+/// The same with one port per rank in a pod.
 pub fn pool_of_ranks(namespace: &str, picker: &str, ports: &[u16]) -> String {
     let ports: Vec<String> = ports.iter().map(|port| format!("{{number: {port}}}")).collect();
     let ports = ports.join(", ");
@@ -175,7 +175,7 @@ spec:
     )
 }
 
-/// The same as the API group before has it.
+/// The same in the older API group.
 pub fn older_pool(namespace: &str, picker: &str) -> String {
     format!(
         "apiVersion: inference.networking.x-k8s.io/v1alpha2
@@ -201,60 +201,61 @@ spec: {{selector: {{{PICKER_LABEL}: {picker}}}, ports: [{{name: grpc, port: 9002
     )
 }
 
-async fn metrics(State(says): State<Arc<Mutex<Says>>>, headers: HeaderMap) -> Response<Body> {
-    let (manner, honest) = {
-        let mut says = says.lock();
-        says.asked.times += 1;
+async fn metrics(State(state): State<Arc<Mutex<PickerState>>>, headers: HeaderMap) -> Response<Body> {
+    let (behavior, honest) = {
+        let mut state = state.lock();
+        state.scrapes.count += 1;
         let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        says.asked.authorizations.insert(token.unwrap_or_default().to_owned());
-        (says.manner, page(says.manner, &says))
+        state.scrapes.authorizations.insert(token.unwrap_or_default().to_owned());
+        (state.behavior, page(state.behavior, &state))
     };
-    match manner {
-        Manner::Hangs => std::future::pending().await,
-        Manner::Floods => text(StatusCode::OK, "go_goroutines 12\n".repeat(600_000) + &honest),
-        Manner::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
-        Manner::Redirects => {
+    match behavior {
+        PickerBehavior::Hangs => std::future::pending().await,
+        PickerBehavior::Floods => text(StatusCode::OK, "go_goroutines 12\n".repeat(600_000) + &honest),
+        PickerBehavior::Garbage => text(StatusCode::OK, format!("<html><pre>\n{honest}</pre></html>\n")),
+        PickerBehavior::Redirects => {
             let mut answer = text(StatusCode::FOUND, String::new());
             answer.headers_mut().insert(header::LOCATION, header::HeaderValue::from_static("/elsewhere"));
             answer
         }
-        Manner::Refuses => text(StatusCode::FORBIDDEN, honest),
-        Manner::Earlier | Manner::Later | Manner::NotANumber | Manner::NoFlowControl => {
-            text(StatusCode::OK, honest)
-        }
+        PickerBehavior::Refuses => text(StatusCode::FORBIDDEN, honest),
+        PickerBehavior::Earlier
+        | PickerBehavior::Later
+        | PickerBehavior::NotANumber
+        | PickerBehavior::NoFlowControl => text(StatusCode::OK, honest),
     }
 }
 
-async fn elsewhere(State(says): State<Arc<Mutex<Says>>>) -> Response<Body> {
-    let honest = page(Manner::Earlier, &says.lock());
+async fn elsewhere(State(state): State<Arc<Mutex<PickerState>>>) -> Response<Body> {
+    let honest = page(PickerBehavior::Earlier, &state.lock());
     text(StatusCode::OK, honest)
 }
 
-/// Families and labels of gateway-api-inference-extension and of llm-d-router. A family without series is not shown.
-fn page(manner: Manner, says: &Says) -> String {
+/// Families and labels of gateway-api-inference-extension and of llm-d-router. Families without series are left out.
+fn page(behavior: PickerBehavior, state: &PickerState) -> String {
     let mut page = "go_goroutines 12\n".to_owned();
-    let (name, label, pool) = match manner {
-        // Its saturation detector shows this with and without flow control.
-        Manner::NoFlowControl => {
+    let (name, label, pool) = match behavior {
+        // The saturation detector exports this with and without flow control.
+        PickerBehavior::NoFlowControl => {
             return page + "llm_d_epp_flow_control_stale_endpoints{detector=\"utilization-detector\"} 0\n";
         }
-        Manner::Later => {
+        PickerBehavior::Later => {
             let _ = writeln!(
                 page,
                 "llm_d_epp_flow_control_pool_saturation{{inference_pool=\"{}\",stage=\"effective\"}} 1",
-                says.pool
+                state.pool
             );
-            ("llm_d_epp", "target_model_name", format!(",inference_pool=\"{}\"", says.pool))
+            ("llm_d_epp", "target_model_name", format!(",inference_pool=\"{}\"", state.pool))
         }
-        manner => {
-            if manner != Manner::NotANumber {
+        behavior => {
+            if behavior != PickerBehavior::NotANumber {
                 page += "inference_extension_flow_control_dispatch_cycle_duration_seconds_count 7\n";
             }
             ("inference_extension", "model_name", String::new())
         }
     };
-    for (model, waiting) in &says.queues {
-        for (priority, waiting) in shown(manner, *waiting) {
+    for (model, waiting) in &state.queues {
+        for (priority, waiting) in shown(behavior, *waiting) {
             let labels = format!("fairness_id=\"default\",priority=\"{priority}\"{pool},{label}=\"{model}\"");
             let _ = writeln!(page, "{name}_flow_control_queue_size{{{labels}}} {waiting}");
         }
@@ -263,9 +264,11 @@ fn page(manner: Manner, says: &Says) -> String {
 }
 
 /// Values by priority.
-fn shown(manner: Manner, waiting: f64) -> Vec<(u8, String)> {
-    match manner {
-        Manner::NotANumber => vec![(0, "NaN".to_owned()), (1, "+Inf".to_owned()), (2, format!("-{waiting}"))],
+fn shown(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)> {
+    match behavior {
+        PickerBehavior::NotANumber => {
+            vec![(0, "NaN".to_owned()), (1, "+Inf".to_owned()), (2, format!("-{waiting}"))]
+        }
         _ => vec![(0, waiting.to_string())],
     }
 }
@@ -273,7 +276,7 @@ fn shown(manner: Manner, waiting: f64) -> Vec<(u8, String)> {
 fn text(status: StatusCode, text: String) -> Response<Body> {
     let mut answer = Response::new(Body::from(text));
     *answer.status_mut() = status;
-    // Prometheus reads nothing that does not say what it is.
+    // Prometheus requires a content type.
     let kind = header::HeaderValue::from_static("text/plain; version=0.0.4");
     answer.headers_mut().insert(header::CONTENT_TYPE, kind);
     answer

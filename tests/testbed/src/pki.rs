@@ -1,6 +1,6 @@
-//! The keys and certificates of one control plane, made each time: the CA and serving certificate of
-//! kube-apiserver, the front-proxy CA and client certificate it shows to aggregated API servers (without them no
-//! external metrics API can be served), and the key that signs service account tokens.
+//! Keys and certificates of one control plane, generated at each start: CA and serving certificate of kube-apiserver,
+//! front-proxy CA and client certificate for aggregated API servers (required by the external metrics API), and the
+//! key that signs service account tokens.
 
 use std::path::{Path, PathBuf};
 
@@ -12,31 +12,31 @@ use rcgen::{
 
 use crate::Testbed;
 
-/// The CA of kube-apiserver's certificate.
+/// CA of kube-apiserver's certificate.
 pub(crate) const CA: &str = "ca.crt";
-/// The CA by which webhooks verify kube-apiserver.
+/// CA that webhooks use to verify kube-apiserver.
 pub(crate) const WEBHOOK_CLIENT_CA: &str = "webhook-client-ca.crt";
 
-/// Makes everything (ECDSA P-256) and writes it to `folder`.
+/// Generates everything (ECDSA P-256) into `folder`.
 pub(crate) fn write(folder: &Path) -> anyhow::Result<()> {
     let hosts = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"];
     let (server, client) = (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
     issue(folder, CA, "apiserver", "kube-apiserver", &hosts, &[server])?;
-    // The common name is the one that --requestheader-allowed-names lets through.
+    // The common name must match --requestheader-allowed-names.
     issue(folder, "front-proxy-ca.crt", "front-proxy", "front-proxy-client", &[], &[client])?;
     let key = KeyPair::generate().context("cannot make the service account key")?;
     save(folder, "service-account.key", &key.serialize_pem())?;
     save(folder, "service-account.pub", &key.public_key_pem())
 }
 
-/// Makes a CA and the client certificate that kube-apiserver shows to webhooks.
+/// Generates a CA and the client certificate that kube-apiserver presents to webhooks.
 pub(crate) fn write_webhook_client(folder: &Path) -> anyhow::Result<()> {
     let purpose = ExtendedKeyUsagePurpose::ClientAuth;
     issue(folder, WEBHOOK_CLIENT_CA, "webhook-client", "kube-apiserver", &[], &[purpose])
 }
 
 impl Testbed {
-    /// Makes a CA and a certificate for these host names; the folder has `ca.crt`, `tls.crt` and `tls.key`.
+    /// Generates a CA and a certificate for these host names: `ca.crt`, `tls.crt` and `tls.key`.
     pub fn serving_certificate(&self, name: &str, hosts: &[&str]) -> anyhow::Result<PathBuf> {
         let folder = self.data().join(name);
         write_serving(&folder, hosts)?;
@@ -44,15 +44,14 @@ impl Testbed {
     }
 }
 
-/// Makes a CA and, signed by it, a certificate for these host names that servers and clients may use, as `ca.crt`,
-/// `tls.crt` and `tls.key`.
+/// Generates a CA and a certificate for servers and clients with these host names: `ca.crt`, `tls.crt` and `tls.key`.
 fn write_serving(folder: &Path, hosts: &[&str]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let purposes = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     issue(folder, CA, "tls", "consumer", hosts, &purposes)
 }
 
-/// Makes a CA and, signed by it, `<stem>.crt` with `<stem>.key`.
+/// Generates a CA and a certificate signed by it: `<stem>.crt` and `<stem>.key`.
 fn issue(
     folder: &Path,
     ca_file: &str,

@@ -1,5 +1,5 @@
-//! Free loopback ports for programs that want a number up front. A port is held by a bound socket that does not
-//! listen until just before the program starts; the rest of the window is closed by starting again on a clash.
+//! Free loopback ports for programs that need a port number in advance. A bound socket that does not listen holds a
+//! port until just before the program starts. If the port is still lost, the program starts again with another.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -8,28 +8,28 @@ use std::ops::Range;
 use anyhow::Context as _;
 use tokio::net::TcpSocket;
 
-/// Below what Linux takes for outgoing connections (`net.ipv4.ip_local_port_range`), and above what services have.
+/// Below Linux's range for outgoing connections (`net.ipv4.ip_local_port_range`), above well-known ports.
 const LISTENED: Range<u16> = 20_000..32_768;
-/// Ports that are tried until one is free.
+/// Number of ports tried.
 const ATTEMPTS: u16 = 100;
 
-/// A loopback port that was free a moment ago, for a program that wants a number.
+/// A loopback port that was free a moment ago.
 pub fn free_port() -> anyhow::Result<u16> {
-    let reserved = Reserved::any()?;
+    let reserved = PortReservation::any()?;
     let port = reserved.port();
     reserved.release();
     Ok(port)
 }
 
-/// A loopback port that nobody else can bind while this value lives. Connections to it are refused.
-pub(crate) struct Reserved {
+/// Loopback port that no other socket can bind while this value lives. Connections to it are refused.
+pub(crate) struct PortReservation {
     socket: TcpSocket,
     port: u16,
 }
 
-impl Reserved {
-    /// Reserves a port that the system gives to no outgoing connection: one that stands for a moment between two listeners
-    /// of a program must not be lost to such.
+impl PortReservation {
+    /// Reserves a port outside the range of outgoing connections, so that none takes it between two listeners of a
+    /// program.
     pub(crate) fn any() -> anyhow::Result<Self> {
         let random = RandomState::new();
         let spread = |attempt: u16| {
@@ -38,7 +38,7 @@ impl Reserved {
         };
         let mut last = None;
         for attempt in 0..ATTEMPTS {
-            // Others that reserve it as well would be let in where both reuse the address.
+            // With SO_REUSEADDR, another reservation could bind the same address.
             match Self::bound(spread(attempt), false) {
                 Ok(reserved) => return Ok(reserved),
                 Err(error) => last = Some(error),
@@ -47,9 +47,9 @@ impl Reserved {
         Err(last.context("no port was tried")?)
     }
 
-    /// Reserves this port: the one a stopped program will need again.
+    /// Reserves this port, for the restart of a program.
     pub(crate) fn exactly(port: u16) -> anyhow::Result<Self> {
-        // Connections of the program that had the port may still linger in TIME_WAIT.
+        // Connections of the stopped program may linger in TIME_WAIT.
         Self::bound(port, true)
     }
 
@@ -61,12 +61,12 @@ impl Reserved {
         Ok(Self { socket, port })
     }
 
-    /// The number.
+    /// Port number.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Gives the port up, for the program that is started next.
+    /// Releases the port for the program that starts next.
     pub(crate) fn release(self) {
         drop(self.socket);
     }

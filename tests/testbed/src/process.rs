@@ -1,6 +1,6 @@
-//! A child process that cannot outlive this one. It is started through a few lines of `sh` that leave a watcher on
-//! a pipe held here: when the pipe closes, because the process is dropped or this program died even by SIGKILL, the
-//! watcher kills the child's whole process group. No unsafe code and no signal handler is needed for it.
+//! Child process that cannot outlive this one. A few lines of `sh` start it and leave a watcher on a pipe held here.
+//! The pipe closes when the process is dropped or this program dies, even by SIGKILL; then the watcher kills the
+//! child's process group. It needs no unsafe code and no signal handler.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -16,16 +16,16 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wait::eventually;
 
-/// The shell becomes the program by `exec`, so that pid, signals and exit status are the program's own. The watcher
-/// is a member of the group it kills, which keeps the group's number from being given to anybody else.
+/// The shell execs the program, so that pid, signals and exit status are the program's. The watcher is a member of
+/// the group it kills, so the system cannot reuse the group's number.
 const WATCHDOG: &str = r#"exec 3<&0 </dev/null
 ( read -r _ <&3; kill -KILL -$$ ) &
 exec "$@" 3<&-"#;
 
-/// Bytes at the end of a log that are read.
+/// Bytes read from the end of a log.
 const TAIL_BYTES: u64 = 1024 * 1024;
 
-/// A running child process with its log. Dropping it kills it and everything it started.
+/// A running child process with its log. Drop it to kill it and its children.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -45,9 +45,9 @@ struct State {
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"];
 
 impl Process {
-    /// Starts `program` in a process group of its own (a Ctrl-C in the terminal does not reach it), with `env` added
-    /// to this process's environment and both outputs appended to the file `log`. `name` is for messages. A program that
-    /// does not exist ends with code 127 and a line in the log.
+    /// Starts `program` in its own process group, which a Ctrl-C in the terminal does not reach. `env` adds to this
+    /// process's environment; both outputs are appended to the file `log`; `name` is for messages. A missing program
+    /// exits with code 127 and a line in the log.
     pub fn spawn<A: AsRef<OsStr>>(
         name: &str,
         program: &Path,
@@ -69,7 +69,7 @@ impl Process {
             out.try_clone().with_context(|| format!("cannot share the log {} of {name}", log.display()))?;
         let mut command = Command::new("sh");
         for proxy in PROXIES {
-            // Everything here talks over loopback; a proxy of the machine's owner would be asked for it.
+            // All traffic is on loopback; ignore the machine's proxy settings.
             command.env_remove(proxy).env_remove(proxy.to_lowercase());
         }
         let mut child = command
@@ -101,12 +101,12 @@ impl Process {
         self.pid
     }
 
-    /// The file with both outputs.
+    /// File with both outputs.
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// Everything this process (not an earlier one with the same log) wrote so far, at most the last MiB.
+    /// Output of this process, not of an earlier one with the same log; at most the last MiB.
     pub fn log(&self) -> String {
         let read = || -> std::io::Result<String> {
             let mut file = File::open(&self.log)?;
@@ -119,27 +119,27 @@ impl Process {
         read().unwrap_or_else(|error| format!("(the log {} cannot be read: {error})", self.log.display()))
     }
 
-    /// The last `lines` lines of [`Process::log`].
+    /// Last `lines` lines of [`Process::log`].
     pub fn log_tail(&self, lines: usize) -> String {
         let log = self.log();
         let all: Vec<&str> = log.lines().collect();
         all[all.len().saturating_sub(lines)..].join("\n")
     }
 
-    /// Its exit status if it has ended. Signals that ended it are in it too.
+    /// Exit status, including a signal, if it has ended.
     pub fn exited(&self) -> Option<ExitStatus> {
         let mut state = self.state.lock();
         if state.exit.is_none()
             && let Ok(Some(status)) = state.child.try_wait()
         {
             state.exit = Some(status);
-            // Ends the watcher, and whatever the program left behind.
+            // Ends the watcher and remaining children.
             state.lifeline = None;
         }
         state.exit
     }
 
-    /// Waits until it has ended.
+    /// Waits for the exit.
     pub async fn wait_exit(&self, deadline: Duration) -> anyhow::Result<ExitStatus> {
         eventually(&format!("{} (pid {}) to end", self.name, self.pid), deadline, async || {
             self.exited().context("it still runs")
@@ -153,24 +153,24 @@ impl Process {
         if let Some(status) = self.exited() {
             bail!("cannot send {signal:?} to {}: it has ended ({status})", self.name);
         }
-        // The lock is kept so that the child is not reaped, which would free its number, before the signal is sent.
+        // The lock prevents reaping, which would free the process id before the signal is sent.
         let state = self.state.lock();
         kill_process(Pid::from_child(&state.child), signal)
             .with_context(|| format!("cannot send {signal:?} to {} (pid {})", self.name, self.pid))
     }
 
-    /// Kills it and everything it started, and reaps it.
+    /// Kills the process and its children, and reaps it.
     pub fn kill(&self) {
         let mut state = self.state.lock();
         if state.exit.is_none() {
-            // An error means that it has just ended by itself.
+            // An error means that it has just exited.
             let _ = state.child.kill();
             state.lifeline = None;
             state.exit = state.child.wait().ok();
         }
     }
 
-    /// What to show when something about this process went wrong.
+    /// Context for error messages about this process.
     pub(crate) fn evidence(&self) -> String {
         let fate = match self.exited() {
             Some(status) => format!("ended: {status}"),

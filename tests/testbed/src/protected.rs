@@ -1,5 +1,5 @@
-//! An HTTPS server in front of a plain HTTP server that lets requests with one bearer token through, as a cluster's
-//! Prometheus behind a proxy does.
+//! HTTPS proxy that requires a bearer token, in front of a plain HTTP server, like a Prometheus behind an
+//! authenticating proxy.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use tokio_rustls::TlsAcceptor;
 use crate::accept::accept;
 use crate::within;
 
-/// More connections than a consumer of metrics opens.
+/// Above the number of connections of a metrics client.
 const CONNECTIONS: usize = 256;
-/// More than a request's line and headers.
+/// Above the size of a request line and headers.
 const HEAD_BYTES: usize = 64 * 1024;
-/// Longest time for a handshake and the head of a request.
+/// Time limit of a handshake and the head of a request.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// The server. Dropping it ends it.
+/// The server. Drop it to stop.
 pub struct ProtectedServer {
     port: u16,
     _serving: JoinSet<()>,
 }
 
 impl ProtectedServer {
-    /// Serves with `tls.crt` and `tls.key` of this folder, and leads to the server at `to`, `HOST:PORT`. The token of the
-    /// first request of each connection is checked.
+    /// Serves with `tls.crt` and `tls.key` of this folder and forwards to the server at `to`, `HOST:PORT`. Checks the
+    /// token of the first request of each connection.
     pub async fn start(certificate: &Path, token: &str, to: &str) -> anyhow::Result<Self> {
         let acceptor = acceptor(certificate)?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a protected server")?;
@@ -41,7 +41,7 @@ impl ProtectedServer {
         serving.spawn(async move {
             accept(listener, CONNECTIONS, |stream| {
                 let (acceptor, token, to) = (acceptor.clone(), token.clone(), to.clone());
-                // A client that loses its connection notices by itself.
+                // A client notices a lost connection by itself.
                 async move { lead(stream, &acceptor, &token, &to).await.unwrap_or_default() }
             })
             .await;
@@ -49,7 +49,7 @@ impl ProtectedServer {
         Ok(Self { port, _serving: serving })
     }
 
-    /// Its URL, by the name `localhost`.
+    /// URL with the name `localhost`.
     pub fn url(&self) -> String {
         format!("https://localhost:{}", self.port)
     }
@@ -90,7 +90,7 @@ async fn lead(stream: TcpStream, acceptor: &TlsAcceptor, token: &str, to: &str) 
     Ok(())
 }
 
-/// Whether the headers of a request carry the token.
+/// Whether the headers of a request contain the token.
 fn is_authorized(head: &str, token: &str) -> bool {
     head.lines().filter_map(|line| line.split_once(':')).any(|(name, value)| {
         name.eq_ignore_ascii_case("authorization") && value.trim().strip_prefix("Bearer ") == Some(token)
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_right_token_is_let_through() {
+    fn authorizes_only_the_right_token() {
         let head = |header: &str| format!("GET / HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n");
         assert!(is_authorized(&head("authorization: Bearer right"), "right"));
         assert!(!is_authorized(&head("Authorization: Bearer wrong"), "right"));

@@ -1,5 +1,5 @@
-//! Replicas of the program as a Deployment would run them: each with a pod name, a token and a link to kube-apiserver
-//! of its own, behind one Service. They elect a leader with times short enough to wait for.
+//! Replicas of the program, as a Deployment runs them, behind one Service. Each has its own pod name, token and link
+//! to kube-apiserver. Leader election is fast enough for tests.
 
 mod balancer;
 mod link;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 
-use self::balancer::{Balancer, Endpoint, Served};
+use self::balancer::{Balancer, Endpoint, ServicePort};
 use self::link::Link;
 use crate::install::manifests::{self, Ports};
 use crate::install::program::Program;
@@ -21,26 +21,26 @@ use crate::{Process, Signal, Testbed, eventually};
 
 pub use self::balancer::Connections;
 
-/// How long a lease lasts in these installs, and how often and for how long its holder tries to renew it.
+/// Duration of a lease, renewal interval and renewal deadline.
 pub const LEASE: Duration = Duration::from_secs(6);
 const RENEW: Duration = Duration::from_secs(4);
 const RETRY: Duration = Duration::from_secs(1);
 pub const LEASE_NAME: &str = "72dd1cf1.llm-d.ai";
-/// How long a cluster needs to hear that a pod is going away.
+/// Time until a cluster knows that a pod is terminating.
 const PROPAGATION: Duration = Duration::from_secs(1);
 
-/// One replica's lasting side, whether it runs or not.
+/// State of one replica that survives restarts.
 #[derive(Debug)]
 struct Pod {
     name: String,
     kubeconfig: std::path::PathBuf,
     credential: String,
     link: Link,
-    /// Settings of its own, for its next start.
+    /// Settings of this replica, for its next start.
     env: Vec<(String, String)>,
 }
 
-/// Replicas of one release. Dropping this ends them; the objects stay in the control plane.
+/// Replicas of one release. Drop to end them; the objects stay in the control plane.
 pub struct Replicas<'a> {
     testbed: &'a Testbed,
     options: InstallOptions,
@@ -52,9 +52,9 @@ pub struct Replicas<'a> {
 }
 
 impl<'a> Replicas<'a> {
-    /// Installs everything but the program: CRD, RBAC, Service and shut doors, without a CA or a Lease that an earlier
-    /// install left. What they judge is a new namespace, `<name>-<number>`, so that doors which are left open onto
-    /// nothing at the end are in nobody's way. No replica runs yet.
+    /// Installs everything except the program: CRD, RBAC, Service and webhook configurations without rules. Removes
+    /// CA and Lease of an earlier install. The webhooks cover only a new namespace, `<name>-<number>`, so
+    /// configurations left behind affect no other test. No replica runs yet.
     pub async fn install(testbed: &'a Testbed, options: InstallOptions, name: &str) -> anyhow::Result<Self> {
         manifests::crd(testbed).await?;
         let namespace = testbed.namespace(name).await?;
@@ -67,23 +67,23 @@ impl<'a> Replicas<'a> {
         Ok(replicas)
     }
 
-    /// Takes away what replicas left: CA, Lease, and the opening of the doors, which are applied again.
+    /// Removes CA and Lease of earlier replicas, and applies the webhook configurations without rules again.
     pub async fn reset(&self) -> anyhow::Result<()> {
         let (webhooks, secret) = (self.name(WEBHOOKS), format!("{}-ca", self.name(SERVICE)));
-        let mut doors = vec![
+        let mut registrations = vec![
             format!("mutatingwebhookconfiguration/{webhooks}"),
             format!("validatingwebhookconfiguration/{webhooks}"),
         ];
         if self.options.serves_metrics_api() {
-            doors.push(format!("apiservice/{API_SERVICE}"));
+            registrations.push(format!("apiservice/{API_SERVICE}"));
         }
-        self.delete(&doors).await?;
+        self.delete(&registrations).await?;
         self.delete(&["-n".to_owned(), self.system(), format!("secret/{secret}")]).await?;
         self.delete_lease().await?;
         let external_metrics =
-            self.options.serves_metrics_api().then(|| self.balancer.port(Served::ExternalMetrics));
-        let ports = Ports { admission: self.balancer.port(Served::Admission), external_metrics };
-        manifests::doors(self.testbed, &self.options, ports).await
+            self.options.serves_metrics_api().then(|| self.balancer.port(ServicePort::ExternalMetrics));
+        let ports = Ports { admission: self.balancer.port(ServicePort::Admission), external_metrics };
+        manifests::apply_webhooks(self.testbed, &self.options, ports).await
     }
 
     /// Deletes the Lease, if there is one.
@@ -91,7 +91,7 @@ impl<'a> Replicas<'a> {
         self.delete(&["-n".to_owned(), self.system(), format!("lease/{LEASE_NAME}")]).await
     }
 
-    /// Sets an environment variable for the next starts of pod `index`.
+    /// Sets an environment variable for later starts of pod `index`.
     pub async fn set(&mut self, index: usize, key: &str, value: &str) -> anyhow::Result<()> {
         self.pod(index).await?;
         let env = &mut self.pods[index].env;
@@ -106,7 +106,7 @@ impl<'a> Replicas<'a> {
         self.testbed.kubectl(&args).await?.success().map(|_| ())
     }
 
-    /// Starts pod `index` and waits until it says where it listens; it is not ready yet then.
+    /// Starts pod `index` and waits until it logs its addresses. It may not be ready yet.
     pub async fn start(&mut self, index: usize) -> anyhow::Result<()> {
         self.start_all(&[index]).await
     }
@@ -122,7 +122,7 @@ impl<'a> Replicas<'a> {
             let Pod { name, kubeconfig, env, .. } = &pods[index];
             let mut options = options.clone();
             options.env.extend(env.iter().cloned());
-            // Two releases may have pods of the same names, and addresses are read from logs.
+            // Two releases may have pods of the same name, and addresses are read from logs.
             let log = options.named(&format!("{RELEASE}-{name}"));
             let program = Program::start(testbed, &options, name, &log, kubeconfig).await?;
             anyhow::Ok((index, program))
@@ -138,7 +138,7 @@ impl<'a> Replicas<'a> {
         Ok(())
     }
 
-    /// The lasting side of pod `index`, made where there is none yet, with those before it.
+    /// State of pod `index`, created with those before it if missing.
     async fn pod(&mut self, index: usize) -> anyhow::Result<()> {
         while self.pods.len() <= index {
             let name = format!("wva-{}", self.pods.len());
@@ -151,16 +151,16 @@ impl<'a> Replicas<'a> {
         Ok(())
     }
 
-    /// Sends SIGTERM, as a kubelet does when the pod is deleted. It gets new connections for a moment yet.
+    /// Sends SIGTERM, as a kubelet does when the pod is deleted. New connections still arrive for a moment.
     pub fn terminate(&self, index: usize) -> anyhow::Result<()> {
         let program = self.program(index)?;
-        // First the signal: a cluster tells kubelet and kube-proxy at the same time, and the kubelet may be faster.
+        // Signal first: the kubelet may be faster than kube-proxy.
         program.process().signal(Signal::Term)?;
         self.balancer.leaves(&self.pods[index].name);
         Ok(())
     }
 
-    /// Waits until a replica has ended, and takes it from the cluster.
+    /// Waits until a replica has exited, and removes its endpoint.
     pub async fn ended(&mut self, index: usize) -> anyhow::Result<ExitStatus> {
         let status = self.program(index)?.process().wait_exit(Program::GRACE).await?;
         self.balancer.remove(&self.pods[index].name);
@@ -168,7 +168,7 @@ impl<'a> Replicas<'a> {
         Ok(status)
     }
 
-    /// Kills a replica, which gets no chance to say anything.
+    /// Kills a replica without a grace period.
     pub fn kill(&mut self, index: usize) -> anyhow::Result<()> {
         self.program(index)?.process().kill();
         self.balancer.remove(&self.pods[index].name);
@@ -183,26 +183,26 @@ impl<'a> Replicas<'a> {
         }
     }
 
-    /// Sends a signal: [`Signal::Stop`] and [`Signal::Cont`] freeze it and let it go on.
+    /// Sends a signal: [`Signal::Stop`] freezes the replica, [`Signal::Cont`] resumes it.
     pub fn signal(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
         self.program(index)?.process().signal(signal)
     }
 
-    /// Cuts the link between a replica and kube-apiserver: both directions, unnoticed.
+    /// Cuts the link between a replica and kube-apiserver in both directions. Neither end notices.
     pub fn cut(&self, index: usize) {
         if let Some(pod) = self.pods.get(index) {
             pod.link.cut();
         }
     }
 
-    /// Ends [`Replicas::cut`]. What was on its way is lost, and connections of before are reset.
+    /// Ends [`Replicas::cut`]: bytes in flight are lost, old connections are reset.
     pub fn heal(&self, index: usize) {
         if let Some(pod) = self.pods.get(index) {
             pod.link.heal();
         }
     }
 
-    /// Ends [`Replicas::cut`]. What was on its way arrives late, what its sender gave up too.
+    /// Ends [`Replicas::cut`]: bytes in flight arrive late, including requests that the sender gave up.
     pub fn heal_and_deliver(&self, index: usize) {
         if let Some(pod) = self.pods.get(index) {
             pod.link.heal_and_deliver();
@@ -220,22 +220,22 @@ impl<'a> Replicas<'a> {
         Ok(())
     }
 
-    /// Whether a replica's `/readyz` says that it is ready.
+    /// Whether a replica's `/readyz` succeeds.
     pub async fn ready(&self, index: usize) -> anyhow::Result<()> {
         self.program(index)?.is_ready().await
     }
 
-    /// Waits until the webhooks are open and kube-apiserver calls them.
-    pub async fn wait_open(&self) -> anyhow::Result<()> {
+    /// Waits until the webhooks are registered and kube-apiserver calls them.
+    pub async fn wait_webhooks(&self) -> anyhow::Result<()> {
         eventually("the webhooks to be open", UP, async || {
-            manifests::webhooks_are_open(self.testbed, &self.options).await?;
-            manifests::webhooks_are_called(self.testbed, &self.options).await
+            manifests::check_webhooks_registered(self.testbed, &self.options).await?;
+            manifests::check_webhooks_called(self.testbed, &self.options).await
         })
         .await
         .with_context(|| self.evidence())
     }
 
-    /// What `wva_leader` of a replica says; `None` where there is no such series.
+    /// `wva_leader` of a replica; `None` if there is no such series.
     pub async fn leads(&self, index: usize) -> anyhow::Result<Option<bool>> {
         Ok(self.program(index)?.series("wva_leader", &[]).await?.map(|value| value > 0.0))
     }
@@ -244,22 +244,22 @@ impl<'a> Replicas<'a> {
         Ok(self.program(index)?.process())
     }
 
-    /// Where a replica serves something, by the names of [`crate::install::Install::address`].
+    /// Address of a server of a replica, by the names of [`crate::install::Install::address`].
     pub fn port(&self, index: usize, what: &str) -> anyhow::Result<u16> {
         self.program(index)?.port(what)
     }
 
-    /// How the audit log names the token of a replica.
+    /// Id of the replica's token in the audit log.
     pub fn credential(&self, index: usize) -> anyhow::Result<&str> {
-        Ok(&self.pods.get(index).with_context(|| format!("there is no wva-{index}"))?.credential)
+        Ok(&self.pods.get(index).with_context(|| format!("replica wva-{index} does not exist"))?.credential)
     }
 
-    /// What became of connections by way of the Service so far.
+    /// Connections through the Service so far.
     pub fn connections(&self) -> Connections {
         self.balancer.connections()
     }
 
-    /// The longest time for which the stand-in for kube-proxy led nothing, because this process was given no CPU.
+    /// Longest pause of the balancer, caused by a lack of CPU.
     pub fn longest_pause(&self) -> Duration {
         self.balancer.longest_pause()
     }
@@ -268,7 +268,7 @@ impl<'a> Replicas<'a> {
         self.testbed
     }
 
-    /// A name of `config/base` as it is in this release.
+    /// Translates a name of `config/base` to this release.
     pub fn name(&self, base: &str) -> String {
         self.options.named(base)
     }
@@ -278,7 +278,7 @@ impl<'a> Replicas<'a> {
         self.options.serves_metrics_api()
     }
 
-    /// The namespace whose objects are judged.
+    /// Namespace that the webhooks cover.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -288,7 +288,7 @@ impl<'a> Replicas<'a> {
         self.name(SYSTEM)
     }
 
-    /// What to show when something went wrong: the end of each log.
+    /// End of each log, for error messages.
     pub fn evidence(&self) -> String {
         self.running.values().map(Program::evidence).collect::<Vec<_>>().join("\n")
     }
@@ -310,7 +310,7 @@ fn elected(mut options: InstallOptions) -> InstallOptions {
         ("WVA_TAKEOVER_DELAY", "1s".to_owned()),
     ];
     let settings = settings.each_ref().map(|(key, value)| (*key, value.as_str()));
-    // What the caller set goes first, by coming last.
+    // Later settings win, so the caller's come last.
     let own = std::mem::take(&mut options.env);
     options = options.with(&settings);
     options.env.extend(own);

@@ -1,6 +1,6 @@
-//! Steady reviews by way of kube-apiserver: server-side dry-run creates of a variant without a fault and of one with a
-//! fault that the program alone can know, in turn, at a fixed rate whatever becomes of them. No request is repeated,
-//! so that each review that fails is seen.
+//! Steady reviews through kube-apiserver: server-side dry-run creates, alternately of a valid variant and of one with
+//! a fault that only the webhook detects. The rate is fixed and requests are not retried, so that every failed review
+//! is counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,45 +15,45 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{Testbed, eventually};
 
-/// Reviews under way at once: five seconds of them, by when kube-apiserver gives up on a webhook. One more is not sent.
-const AT_ONCE: usize = 256;
-/// One of so many may be held back for that, or the load was not what it had to be.
-const HELD_BACK: u64 = 100;
-/// Longest wait for an answer: more than two webhooks of 5 s.
+/// Limit of pending reviews: five seconds' worth, when kube-apiserver gives up on a webhook. More are skipped.
+const MAX_PENDING: usize = 256;
+/// Largest share of skipped reviews, as 1 in this number; with more, the load was too low.
+const SKIPPED_ONE_IN: u64 = 100;
+/// Time limit of an answer: more than two webhooks of 5 s.
 const ANSWER: Duration = Duration::from_secs(15);
-/// How many of the failures are kept with their words.
-const KEPT: usize = 10_000;
-/// How many different words of failed reviews are told.
-const SAID: usize = 5;
-/// The rule that the wrong variant breaks. No CRD can know it: annotations have no schema.
+/// Number of failures kept with their messages.
+const MAX_FAILURES: usize = 10_000;
+/// Number of different failure messages reported.
+const MAX_MESSAGES: usize = 5;
+/// Rule that the invalid variant violates. No CRD schema covers annotations.
 const RULE: &str = "[WVA-VA-017]";
-/// Longest wait until the doors work for the first time.
-const WORK: Duration = Duration::from_mins(1);
+/// Time limit until the webhooks work for the first time.
+const FIRST_VERDICT: Duration = Duration::from_mins(1);
 
 /// A review that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub sent: Instant,
     pub at: Instant,
-    /// What kube-apiserver said.
+    /// Message of kube-apiserver.
     pub text: String,
 }
 
-/// What became of the reviews.
+/// Counts of reviews by outcome.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Valid variants that were admitted.
+    /// Valid variants admitted.
     pub admitted: u64,
-    /// Wrong variants that were refused, by the rule's code.
+    /// Invalid variants denied with the rule's code.
     pub refused: u64,
-    /// Wrong variants that were admitted.
+    /// Invalid variants admitted.
     pub let_through: u64,
-    /// Reviews that got no verdict.
+    /// Reviews without a verdict.
     pub failed: u64,
-    /// The failed ones, the first 10,000 of them.
+    /// Failed reviews, up to 10,000.
     pub failures: Vec<Failure>,
-    /// Reviews that were not sent in their turn, since too many waited for an answer.
-    pub held_back: u64,
+    /// Reviews skipped because too many were pending.
+    pub skipped: u64,
 }
 
 impl Tally {
@@ -61,14 +61,14 @@ impl Tally {
         self.admitted + self.refused + self.let_through + self.failed
     }
 
-    /// What did not hold, where every review had to get the right verdict.
+    /// Describes violations where every review had to get the right verdict.
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.let_through > 0 {
             faults.push(format!("{} invalid objects were admitted", self.let_through));
         }
         if self.failed > 0 {
-            faults.push(format!("{} reviews failed: {}", self.failed, words(&self.failures)));
+            faults.push(format!("{} reviews failed: {}", self.failed, summarize_failures(&self.failures)));
         }
         if self.admitted == 0 || self.refused == 0 {
             faults.push("no valid or no invalid object was judged".to_owned());
@@ -76,19 +76,19 @@ impl Tally {
         faults
     }
 
-    /// Whether too many reviews were not sent in their turn: answers or this machine were slow.
-    pub fn was_held_back(&self) -> bool {
-        self.held_back * HELD_BACK > self.sent()
+    /// Whether too many reviews were skipped: answers or this machine were slow.
+    pub fn has_skipped_too_many(&self) -> bool {
+        self.skipped * SKIPPED_ONE_IN > self.sent()
     }
 
-    fn take(&mut self, verdict: Verdict, sent: Instant) {
+    fn record(&mut self, verdict: Verdict, sent: Instant) {
         match verdict {
             Verdict::Admitted => self.admitted += 1,
             Verdict::Refused => self.refused += 1,
             Verdict::LetThrough => self.let_through += 1,
             Verdict::Failed(text) => {
                 self.failed += 1;
-                if self.failures.len() < KEPT {
+                if self.failures.len() < MAX_FAILURES {
                     self.failures.push(Failure { sent, at: Instant::now(), text });
                 }
             }
@@ -96,14 +96,15 @@ impl Tally {
     }
 }
 
-/// The different things that were said of failed reviews, and how often.
-fn words(failures: &[Failure]) -> String {
-    let mut said: BTreeMap<&str, u32> = BTreeMap::new();
+/// Different messages of failed reviews, and their counts.
+fn summarize_failures(failures: &[Failure]) -> String {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for failure in failures {
-        *said.entry(&failure.text).or_default() += 1;
+        *counts.entry(&failure.text).or_default() += 1;
     }
-    said.into_iter()
-        .take(SAID)
+    counts
+        .into_iter()
+        .take(MAX_MESSAGES)
         .map(|(text, times)| format!("{times} x {text}"))
         .collect::<Vec<_>>()
         .join(" / ")
@@ -117,7 +118,7 @@ enum Verdict {
     Failed(String),
 }
 
-/// What is sent, and where.
+/// Requests to send, and their address.
 #[derive(Clone)]
 struct Target {
     client: reqwest::Client,
@@ -126,7 +127,7 @@ struct Target {
     namespace: String,
 }
 
-/// Reviews under way. Dropping it ends them.
+/// Running reviews. Drop to stop.
 pub struct Reviews {
     tally: Arc<Mutex<Tally>>,
     stop: watch::Sender<()>,
@@ -134,13 +135,13 @@ pub struct Reviews {
 }
 
 impl Reviews {
-    /// Sends `rate` reviews a second for this namespace from now on, of which half are of a wrong variant. Before it
-    /// begins it waits until both get the right verdict.
+    /// Sends `rate` reviews per second in this namespace, half of them of an invalid variant. Starts once both get
+    /// the right verdict.
     pub async fn start(testbed: &Testbed, namespace: &str, rate: u32) -> anyhow::Result<Self> {
         let target = Target::new(testbed, namespace)?;
-        eventually("reviews to be answered", WORK, async || {
-            for wrong in [false, true] {
-                match target.review(wrong).await {
+        eventually("reviews to be answered", FIRST_VERDICT, async || {
+            for is_invalid in [false, true] {
+                match target.review(is_invalid).await {
                     Verdict::Admitted | Verdict::Refused => {}
                     other => anyhow::bail!("{other:?}"),
                 }
@@ -155,12 +156,12 @@ impl Reviews {
         Ok(Self { tally, stop, running })
     }
 
-    /// What became of those that were answered so far.
+    /// Counts of the answered reviews so far.
     pub fn so_far(&self) -> Tally {
         self.tally.lock().clone()
     }
 
-    /// Sends no more, and waits for the answers to those under way.
+    /// Stops sending, and waits for pending answers.
     pub async fn end(self) -> anyhow::Result<Tally> {
         self.stop.send_replace(());
         let Self { tally, mut running, .. } = self;
@@ -170,37 +171,37 @@ impl Reviews {
 }
 
 async fn send(target: Target, rate: u32, tally: Arc<Mutex<Tally>>, mut stopped: watch::Receiver<()>) {
-    let mut beat = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
-    beat.set_missed_tick_behavior(MissedTickBehavior::Burst);
-    let places = Arc::new(Semaphore::new(AT_ONCE));
-    let mut under_way = JoinSet::new();
-    let mut wrong = false;
+    let mut ticks = tokio::time::interval(Duration::from_secs(1) / rate.max(1));
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let permits = Arc::new(Semaphore::new(MAX_PENDING));
+    let mut pending = JoinSet::new();
+    let mut is_invalid = false;
     loop {
         tokio::select! {
-            // An error means that whoever wants them is gone.
+            // An error means that the receiver is gone.
             _ = stopped.changed() => break,
-            _ = beat.tick() => {}
+            _ = ticks.tick() => {}
         }
-        wrong = !wrong;
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            tally.lock().held_back += 1;
+        is_invalid = !is_invalid;
+        let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+            tally.lock().skipped += 1;
             continue;
         };
         let (target, tally, sent) = (target.clone(), tally.clone(), Instant::now());
-        under_way.spawn(async move {
-            let verdict = target.review(wrong).await;
-            tally.lock().take(verdict, sent);
-            drop(place);
+        pending.spawn(async move {
+            let verdict = target.review(is_invalid).await;
+            tally.lock().record(verdict, sent);
+            drop(permit);
         });
-        while under_way.try_join_next().is_some() {}
+        while pending.try_join_next().is_some() {}
     }
-    while under_way.join_next().await.is_some() {}
+    while pending.join_next().await.is_some() {}
 }
 
 impl Target {
     fn new(testbed: &Testbed, namespace: &str) -> anyhow::Result<Self> {
         let pem = std::fs::read(testbed.ca()).context("cannot read the CA of kube-apiserver")?;
-        // HTTP/1.1: as many connections as there are reviews under way.
+        // HTTP/1.1 opens as many connections as there are pending reviews.
         let client = reqwest::Client::builder()
             .no_proxy()
             .http1_only()
@@ -217,22 +218,22 @@ impl Target {
         Ok(Self { client, url, token, namespace })
     }
 
-    async fn review(&self, wrong: bool) -> Verdict {
+    async fn review(&self, is_invalid: bool) -> Verdict {
         let request = self.client.post(&self.url).bearer_auth(&self.token);
-        let answer = match request.json(&variant(&self.namespace, wrong)).send().await {
+        let answer = match request.json(&variant(&self.namespace, is_invalid)).send().await {
             Ok(answer) => answer,
             Err(error) => return Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         };
         let status = answer.status().as_u16();
         match answer.text().await {
-            Ok(text) => judge(status, &text, wrong),
+            Ok(text) => judge(status, &text, is_invalid),
             Err(error) => Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         }
     }
 }
 
-fn judge(status: u16, text: &str, wrong: bool) -> Verdict {
-    match (status, wrong) {
+fn judge(status: u16, text: &str, is_invalid: bool) -> Verdict {
+    match (status, is_invalid) {
         (201, false) => Verdict::Admitted,
         (201, true) => Verdict::LetThrough,
         (422 | 403, true) if text.contains(RULE) => Verdict::Refused,
@@ -244,13 +245,13 @@ fn judge(status: u16, text: &str, wrong: bool) -> Verdict {
     }
 }
 
-fn variant(namespace: &str, wrong: bool) -> Value {
-    let name = if wrong { "wrong" } else { "right" };
+fn variant(namespace: &str, is_invalid: bool) -> Value {
+    let name = if is_invalid { "wrong" } else { "right" };
     json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {
             "name": name, "namespace": namespace,
-            "annotations": {"wva.llmd.ai/mode": if wrong { "sometimes" } else { "auto" }},
+            "annotations": {"wva.llmd.ai/mode": if is_invalid { "sometimes" } else { "auto" }},
         },
         "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "modelID": "m"},
     })
@@ -261,32 +262,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_judged_by_what_was_sent() {
+    fn judges_answer_by_validity_of_request() {
         let refusal = r#"{"message": "invalid: [WVA-VA-017] found sometimes"}"#;
         assert!(matches!(judge(201, "{}", false), Verdict::Admitted));
         assert!(matches!(judge(201, "{}", true), Verdict::LetThrough));
         assert!(matches!(judge(422, refusal, true), Verdict::Refused));
-        // The same words about the valid one, or a failed call about the wrong one, are no verdict.
+        // Neither this message about the valid variant nor a failed call about the invalid one is a verdict.
         assert!(matches!(judge(422, refusal, false), Verdict::Failed(_)));
         let failed = r#"{"message": "failed calling webhook: EOF"}"#;
-        let Verdict::Failed(text) = judge(500, failed, true) else { panic!("it is no verdict") };
+        let Verdict::Failed(text) = judge(500, failed, true) else { panic!("expected a failed review") };
         assert_eq!(text, "500: failed calling webhook: EOF");
     }
 
     #[test]
-    fn a_tally_is_faultless_only_where_every_verdict_was_right() {
+    fn tally_reports_every_wrong_verdict() {
         let mut tally = Tally::default();
         assert_eq!(tally.faults(), ["no valid or no invalid object was judged"]);
         for verdict in [Verdict::Admitted, Verdict::Refused] {
-            tally.take(verdict, Instant::now());
+            tally.record(verdict, Instant::now());
         }
         assert!(tally.faults().is_empty());
-        tally.take(Verdict::LetThrough, Instant::now());
-        tally.take(Verdict::Failed("EOF".to_owned()), Instant::now());
+        tally.record(Verdict::LetThrough, Instant::now());
+        tally.record(Verdict::Failed("EOF".to_owned()), Instant::now());
         assert_eq!(tally.faults(), ["1 invalid objects were admitted", "1 reviews failed: 1 x EOF"]);
         assert_eq!(tally.sent(), 4);
-        assert!(!tally.was_held_back());
-        tally.held_back = 1;
-        assert!(tally.was_held_back());
+        assert!(!tally.has_skipped_too_many());
+        tally.skipped = 1;
+        assert!(tally.has_skipped_too_many());
     }
 }

@@ -1,5 +1,5 @@
-//! The testbed itself: which programs run, in which order they start, what is true once [`Testbed::start`] has
-//! returned, and how a test breaks and mends them. Command lines and folders have modules of their own.
+//! The testbed: which programs run, in which order they start, what holds once [`Testbed::start`] has returned, and
+//! how a test breaks and repairs them. Other modules hold command lines and folders.
 
 pub(crate) mod access;
 pub mod audit;
@@ -21,7 +21,7 @@ use kube::api::{ListParams, PostParams};
 
 use self::data::log_folder;
 use self::launcher::Launcher;
-use crate::components::{Component, Running};
+use crate::components::{Component, RunningProgram};
 use crate::kubelet::Pods;
 use crate::nodes::{NodeGroup, stages};
 use crate::process::Process;
@@ -31,41 +31,41 @@ use crate::{Signal, pki};
 
 pub(crate) use self::data::Data;
 
-/// In the data folder: the port to which ports of pods are forwarded.
+/// File in the data folder: loopback port to which pod ports are forwarded.
 const FORWARD: &str = "forward";
-/// In the data folder: the socket at which [`crate::kubelet`] leads the API server to Services and pods.
+/// Socket in the data folder: [`crate::kubelet`] forwards the API server's connections to Services and pods.
 pub(crate) const NETWORK: &str = "network.sock";
 
 const CALL: Duration = Duration::from_secs(20);
 const WORKS_WITHIN: Duration = Duration::from_mins(3);
 
-/// What kind of control plane to start.
+/// Options of a control plane.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own, set by its name")]
 pub struct Options {
-    /// Name of the log folder, `target/testbed/<name>`, which is emptied first: lower-case letters, digits, `-`.
+    /// Name of the log folder, `target/testbed/<name>`, which is emptied at start: lower-case letters, digits, `-`.
     pub name: String,
-    /// Cold start of a pod: from being scheduled to ready, 0 to 1 s more than this. A pod's own annotation or label
-    /// [`crate::START_SECONDS_KEY`] goes first.
+    /// Cold start of a pod, from being scheduled to ready; it takes up to 1 s longer. The pod's annotation or label
+    /// [`crate::START_SECONDS_KEY`] overrides it.
     pub pod_start: Duration,
     pub nodes: Vec<NodeGroup>,
     pub scrape_interval: Duration,
-    /// How often the HPA controller looks.
+    /// Sync period of the HPA controller.
     pub hpa_sync: Duration,
-    /// Keeps the data folder (etcd, Prometheus, kubeconfigs) when it ends. The logs are always kept.
+    /// Keeps the data folder (etcd, Prometheus, kubeconfigs) at the end. Logs are always kept.
     pub keep: bool,
     pub with_prometheus: bool,
-    /// etcd waits until the disk has each change, as it does in a cluster. Without, tests are faster.
+    /// etcd syncs each change to disk, as in a cluster. `false` makes tests faster.
     pub etcd_fsync: bool,
-    /// kube-apiserver writes down who changes what, or who asks for what, for [`Testbed::audit`].
+    /// kube-apiserver writes an audit log of changes or of all requests, for [`Testbed::audit`].
     pub audit: audit::Audit,
-    /// HPAs may have `minReplicas: 0`, by the alpha gate of these releases.
+    /// Allows `minReplicas: 0` in HPAs (alpha feature gate).
     pub hpa_to_zero: bool,
-    /// Controllers and scheduler may ask the API server as often as they like: for thousands of pods.
+    /// Lifts the client rate limits of controllers and scheduler, for thousands of pods.
     pub many_pods: bool,
-    /// kube-apiserver shows webhooks a client certificate, of the CA in the file [`Testbed::webhook_client_ca`].
+    /// kube-apiserver presents a client certificate to webhooks; [`Testbed::webhook_client_ca`] is its CA.
     pub webhook_client: bool,
-    /// These pods are left to a [`crate::Kubelet`], by which the API server reaches Services too.
+    /// Pods that a [`crate::Kubelet`] runs instead of kwok; the API server then reaches Services through it.
     pub kubelet: Option<Pods>,
 }
 
@@ -75,8 +75,8 @@ impl Default for Options {
             name: "default".to_owned(),
             pod_start: Duration::from_secs(2),
             nodes: vec![
-                NodeGroup::of("h100", 4, "NVIDIA-H100-80GB-HBM3"),
-                NodeGroup::of("a100", 4, "NVIDIA-A100-SXM4-80GB"),
+                NodeGroup::new("h100", 4, "NVIDIA-H100-80GB-HBM3"),
+                NodeGroup::new("a100", 4, "NVIDIA-A100-SXM4-80GB"),
             ],
             scrape_interval: Duration::from_secs(1),
             hpa_sync: Duration::from_secs(2),
@@ -92,11 +92,11 @@ impl Default for Options {
     }
 }
 
-/// A running control plane. It holds no task, connection or client of the runtime that started it, so it may be a
-/// static that tests with runtimes of their own share. Dropping it ends everything; so does the end of the process.
+/// A running control plane. It holds no task, connection or client of the runtime that started it, so tests with
+/// runtimes of their own may share a static. It ends when dropped and when the process ends.
 pub struct Testbed {
     // Fields are dropped in this order: the programs end before their data goes.
-    running: BTreeMap<Component, Running>,
+    running: BTreeMap<Component, RunningProgram>,
     pub(crate) data: Data,
     pub(crate) tools: Tools,
     pub(crate) ca: PathBuf,
@@ -104,18 +104,18 @@ pub struct Testbed {
     pub(crate) token: String,
     pub(crate) config: kube::Config,
     pub(crate) counter: AtomicU32,
-    /// What [`crate::Kubelet`] runs.
+    /// Pods that [`crate::Kubelet`] runs.
     pub(crate) pods: Option<Pods>,
     logs: PathBuf,
 }
 
 impl Testbed {
-    /// Starts everything. When it returns, the nodes are ready, service accounts are being made and Prometheus
-    /// answers. Takes about 15 s once the programs are built.
+    /// Starts everything. On return, nodes are ready, service accounts are created, and Prometheus answers. Takes
+    /// about 15 s once the programs are built.
     pub async fn start(options: Options) -> anyhow::Result<Self> {
         let tools =
             tokio::task::spawn_blocking(Tools::ready).await.context("the build of the tools panicked")??;
-        // The first provider installed wins; it is the same one in every part of this program.
+        // The first installed provider wins; the whole program uses the same one.
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let logs = log_folder(&options.name)?;
         let data = Data::create(options.keep)?;
@@ -153,42 +153,42 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// The folder with one log file for each process; tests put theirs here too.
+    /// Folder with one log file per process; tests may add theirs.
     pub fn logs(&self) -> &Path {
         &self.logs
     }
 
-    /// The folder for files that end with the testbed.
+    /// Folder for files that are deleted with the testbed.
     pub fn data(&self) -> &Path {
         &self.data.path
     }
 
-    /// The CA of the client certificate that kube-apiserver shows to webhooks, with [`Options::webhook_client`].
+    /// CA of kube-apiserver's client certificate for webhooks, with [`Options::webhook_client`].
     pub fn webhook_client_ca(&self) -> PathBuf {
         self.data.path.join(pki::WEBHOOK_CLIENT_CA)
     }
 
-    /// The programs, `kubectl` among them.
+    /// Programs, including `kubectl`.
     pub fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// From now on every port that somebody forwards to a pod leads to this one on loopback.
+    /// Forwards every pod port to this loopback port from now on.
     pub fn forward_pods_to(&self, port: u16) -> anyhow::Result<()> {
         self.data.write(FORWARD, &port.to_string()).map(drop)
     }
 
-    /// The components that were started and their process ids.
+    /// Started components and their process ids.
     pub fn pids(&self) -> BTreeMap<Component, u32> {
         self.running.iter().map(|(&component, running)| (component, running.process().pid())).collect()
     }
 
-    /// Ends a component and keeps its ports reserved: connections to it are refused.
+    /// Stops a component and reserves its ports: connections are refused.
     pub async fn stop(&self, component: Component) -> anyhow::Result<()> {
         self.running(component)?.stop().await
     }
 
-    /// Starts a component that was stopped or died again, with the same ports and data, and waits until it serves.
+    /// Restarts a component that was stopped or crashed, with the same ports and data, and waits until it serves.
     pub async fn start_again(&self, component: Component) -> anyhow::Result<()> {
         self.running(component)?.start_again().await
     }
@@ -198,26 +198,26 @@ impl Testbed {
         self.process(component)?.signal(Signal::Stop)
     }
 
-    /// Ends [`Testbed::pause`].
+    /// Resumes a component after [`Testbed::pause`].
     pub fn resume(&self, component: Component) -> anyhow::Result<()> {
         self.process(component)?.signal(Signal::Cont)
     }
 
-    /// The process of a component, for its log or a signal.
+    /// Process of a component, for its log or a signal.
     pub fn process(&self, component: Component) -> anyhow::Result<Arc<Process>> {
         Ok(self.running(component)?.process())
     }
 
-    /// A number that this testbed has not given out yet, for names.
+    /// A number unique in this testbed, for names.
     pub(crate) fn next(&self) -> u32 {
         self.counter.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn running(&self, component: Component) -> anyhow::Result<&Running> {
+    pub(crate) fn running(&self, component: Component) -> anyhow::Result<&RunningProgram> {
         self.running.get(&component).with_context(|| format!("{component} is not part of this testbed"))
     }
 
-    /// Waits for what only a working whole brings about: ready nodes (kwok) and a service account (controllers).
+    /// Waits for ready nodes (kwok) and a service account (controllers), which need the whole control plane.
     async fn works(&self) -> anyhow::Result<()> {
         let client = self.admin()?;
         let nodes = Api::<Node>::all(client.clone());
@@ -265,7 +265,7 @@ async fn create_nodes(config: &kube::Config, groups: &[NodeGroup]) -> anyhow::Re
     Ok(())
 }
 
-/// A token that nobody can guess, from the system's random source by way of a fresh key.
+/// An unpredictable token, from a freshly generated key.
 fn secret() -> anyhow::Result<String> {
     let key = rcgen::KeyPair::generate().context("cannot make a token")?;
     let (first, second) = key.public_key_raw().split_at(16);

@@ -1,5 +1,5 @@
-//! Where the programs of the control plane are. `tools/build.sh` builds the missing ones from pinned Go modules into
-//! a cache and prints their paths; this module runs it and reads what it prints.
+//! Paths of the control plane's programs. `tools/build.sh` builds missing ones from pinned Go modules into a cache
+//! and prints the paths; this module runs it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,24 +7,24 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, bail};
 
-/// The programs a testbed needs, built and ready to run.
+/// Programs of a testbed, built and ready to run.
 #[derive(Debug, Clone)]
 pub struct Tools {
     paths: BTreeMap<String, PathBuf>,
 }
 
 impl Tools {
-    /// Builds what is missing (minutes on a cold cache, with progress on stderr; milliseconds otherwise).
+    /// Builds missing programs: minutes on a cold cache, with progress on stderr; milliseconds otherwise.
     pub fn ready() -> anyhow::Result<Self> {
         Self::named(&[])
     }
 
-    /// The path of a program that is built on request alone, such as `vegeta`.
+    /// Path of a program that is built only on request, such as `vegeta`.
     pub fn on_request(name: &str) -> anyhow::Result<PathBuf> {
         Self::named(&[name])?.path(name).map(Path::to_owned)
     }
 
-    /// The same for these programs alone, which may be ones that a testbed does without.
+    /// Builds only these programs, which may be optional ones.
     pub fn named(names: &[&str]) -> anyhow::Result<Self> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools/build.sh");
         let built = Command::new("bash")
@@ -40,14 +40,14 @@ impl Tools {
         Ok(Self { paths: parse(&String::from_utf8_lossy(&built.stdout)) })
     }
 
-    /// The path of one program, by the name that the script prints.
+    /// Path of one program, by its name in the script's output.
     pub fn path(&self, name: &str) -> anyhow::Result<&Path> {
         self.paths.get(name).map(PathBuf::as_path).with_context(|| {
             format!("tools/build.sh printed no line {name}=PATH, only {:?}", self.paths.keys())
         })
     }
 
-    /// The folder of a Go module that `tools/<folder>/go.mod` requires: CRDs and RBAC of a program are in it.
+    /// Folder of a Go module required by `tools/<folder>/go.mod`, with CRDs and RBAC of a program.
     pub fn module(folder: &str, module: &str) -> anyhow::Result<PathBuf> {
         let tool = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(folder);
         let go = |args: &[&str]| -> anyhow::Result<String> {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_the_script_are_read() {
+    fn parses_output_of_script() {
         let paths = parse("etcd=/c/etcd-1/etcd\n\nkwok=/c d/kwok=x\nno path here\n");
         let read: Vec<_> = paths.iter().map(|(name, path)| (name.as_str(), path.to_str().unwrap())).collect();
         assert_eq!(read, [("etcd", "/c/etcd-1/etcd"), ("kwok", "/c d/kwok=x")]);

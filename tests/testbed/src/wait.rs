@@ -1,12 +1,12 @@
-//! Waiting for a condition with a deadline. Everything the testbed waits for goes through here, so that no wait is
-//! without an end and every one that ends badly says what was awaited and what was seen last.
+//! Waits for a condition with a deadline. All waits of the testbed use this module, so that every wait ends, and an
+//! error says what was expected and what was observed last.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 
-/// Time between two looks at a condition: short against anything awaited here, long enough not to load two cores.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// Poll interval: short against all waits, long enough for two cores.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Calls `probe` until it succeeds, at most for `deadline`. `what` completes the sentence "waited for ...".
 pub async fn eventually<T>(
@@ -26,14 +26,14 @@ pub async fn eventually<T>(
                 );
             }
         }
-        if tokio::time::Instant::now() + LOOK_AGAIN >= end {
+        if tokio::time::Instant::now() + POLL_INTERVAL >= end {
             return Err(last.context(format!("waited {deadline:?} for {what}")));
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Runs one call with a time limit: kube's client repeats a request by itself and would wait for minutes.
+/// Runs one call with a time limit: kube's client retries by itself, for minutes.
 pub async fn within<T, E: Into<anyhow::Error>>(
     what: &str,
     limit: Duration,

@@ -1,6 +1,6 @@
-//! The bench of admission: reviews straight to the program at a constant rate with a thousand variants in its caches,
-//! and what its webhooks cost those who create a variant through the API server. Prints a table, writes the same as
-//! JSON, and fails where a bound is exceeded.
+//! Bench of admission: reviews sent directly to the program at a constant rate with a thousand cached variants, and
+//! the webhooks' cost for a create through the API server. Prints a table, writes it as JSON, and fails if a bound is
+//! exceeded.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,40 +11,40 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
-use super::load::{Expect, Load, P99_BOUND, RATE};
+use super::load::{ExpectedAnswer, Load, P99_BOUND, RATE};
 use super::pairs::{self, Pairs};
 use super::stored::{EACH, VARIANTS, store};
 use super::{review, write_json};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::Report;
 use crate::usage::{Machine, Usage};
 use crate::vegeta::Vegeta;
 
 /// Name of the workload without a variant, and of its HPA.
 pub(super) const NEW: &str = "new";
-/// A create with the webhooks against one without.
+/// Maximum ratio of the create times with and without webhooks.
 const RATIO_BOUND: f64 = 1.1;
-/// One pass of the rules over a variant, microseconds.
+/// Maximum time of one pass of the rules over a variant, microseconds.
 const PASS_BOUND: f64 = 20.0;
 
-/// Cores that the program keeps busy at most once it has published its decisions.
+/// Maximum cores that the program keeps busy after it has published its decisions.
 const IDLE: f64 = 0.05;
-/// What a machine at rest keeps busy at most: the control plane idles on the same cores.
+/// Maximum busy share of a machine at rest, 0..=1: the control plane runs on it too.
 const AT_REST: f64 = 0.15;
-/// How long to wait for that. After it the bench goes on, and says how busy the machine is.
+/// Time limit for reaching rest. Afterwards the bench continues and reports how busy the machine is.
 const REST: Duration = Duration::from_mins(1);
-/// One look at how busy something is.
-const LOOK: Duration = Duration::from_secs(3);
+/// Measuring interval of the busy share.
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Measures, prints and judges.
+/// Runs the bench.
 pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::Result<()> {
     let passes = passes(criterion)?;
     let (mut loads, mut pairs) = (Vec::new(), Vec::new());
-    // The tests' etcd does not wait for the disk, which makes creates unusually fast, and what is added to them weigh
-    // more; that of a cluster does. Both are shown.
+    // Without disk syncs in etcd, as in tests, creates are unusually fast, and the webhooks' share is larger. The
+    // table shows both settings.
     for fsync in [false, true] {
         let name = if fsync { "bench-admission-fsync" } else { "bench-admission" };
-        say(&format!("starting a control plane ({name}) and storing {VARIANTS} variants"))?;
+        print_line(&format!("starting a control plane ({name}) and storing {VARIANTS} variants"))?;
         let options = Options {
             name: name.to_owned(),
             hpa_sync: Duration::from_mins(1),
@@ -61,7 +61,7 @@ pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::
             loads = load(&testbed, &install, &namespaces).await?;
             settle(&install).await?;
         }
-        say(&format!("creating variants in pairs, etcd {} the disk", waits(fsync)))?;
+        print_line(&format!("creating variants in pairs, etcd {} the disk", waits(fsync)))?;
         let namespace = namespaces.first().context("no namespace was made")?;
         pairs.push(pairs::measure(&testbed, &install, namespace, fsync).await?);
         install.stop().await?;
@@ -76,11 +76,11 @@ pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::
     report(&passes, &loads, &pairs)
 }
 
-/// The variants of a namespace with their workloads and HPAs, and a workload that has none yet. Workloads have no replicas, so
-/// that the control plane, which shares the machine with what is measured, has nothing to do for them.
+/// Variants of a namespace with workloads and HPAs, and one workload without a variant. Workloads have no replicas,
+/// so that the control plane is idle during the measurement.
 fn manifests(namespace: &str) -> Vec<String> {
     let fixture = |i: usize| VariantFixture {
-        // Two variants a model, as most fleets have it.
+        // Two variants per model, as in most fleets.
         model: format!("meta-llama/Llama-{}", i / 2),
         cost: if i.is_multiple_of(2) { "10.0".to_owned() } else { "40.0".to_owned() },
         ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(0)
@@ -90,7 +90,7 @@ fn manifests(namespace: &str) -> Vec<String> {
     all.chain([new.deployment(), new.autoscaler()]).collect()
 }
 
-/// Waits until the program has decided on every variant and published it, and the machine has come to rest.
+/// Waits until the program has published a decision on every variant, and the machine is at rest.
 async fn settle(install: &Install) -> anyhow::Result<()> {
     eventually("all variants to be decided on", Duration::from_mins(3), async || {
         let cycles = install.series("wva_engine_cycles_total", &[("result", "ok")]).await?.unwrap_or(0.0);
@@ -100,9 +100,9 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     .await?;
     let pid = install.process().pid();
     eventually("wva to come to rest", Duration::from_mins(3), async || {
-        let earlier = Usage::of(pid)?;
-        tokio::time::sleep(LOOK).await;
-        let cores = Usage::of(pid)?.cores_since(&earlier, LOOK);
+        let earlier = Usage::read(pid)?;
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let cores = Usage::read(pid)?.cores_since(&earlier, POLL_INTERVAL);
         ensure!(cores <= IDLE, "it keeps {cores:.2} cores busy");
         Ok(())
     })
@@ -110,17 +110,17 @@ async fn settle(install: &Install) -> anyhow::Result<()> {
     let mut busy = 0.0;
     let rest = eventually("the machine to come to rest", REST, async || {
         let earlier = Machine::now()?;
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         busy = Machine::now()?.busy_since(earlier);
         ensure!(busy <= AT_REST, "{:.0} % of it is busy", busy * 100.0);
         Ok(())
     })
     .await;
-    let note = if rest.is_ok() { "" } else { ": something else runs on it, so take the figures with care" };
-    say(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
+    let note = if rest.is_ok() { "" } else { ": other programs run on it, so the figures are unreliable" };
+    print_line(&format!("the machine is {:.0} % busy before it begins{note}", busy * 100.0))
 }
 
-/// One load of good variants, one of bad ones, and one that is not judged.
+/// Loads with valid variants, with invalid ones, and with a path that is not served.
 async fn load(testbed: &Testbed, install: &Install, namespaces: &[String]) -> anyhow::Result<Vec<Load>> {
     let vegeta = Vegeta::new(testbed, install, testbed.data()).await?;
     let reviews = |object: fn(&str, &str) -> Value| -> Vec<Value> {
@@ -128,17 +128,17 @@ async fn load(testbed: &Testbed, install: &Install, namespaces: &[String]) -> an
     };
     let mut loads = Vec::new();
     for (name, reviews, expect) in [
-        ("admitted", reviews(review::good), Expect::Verdict("200")),
-        ("refused", reviews(review::bad), Expect::Verdict("422")),
-        ("floor", reviews(review::good), Expect::NotFound),
+        ("admitted", reviews(review::good), ExpectedAnswer::Verdict("200")),
+        ("refused", reviews(review::bad), ExpectedAnswer::Verdict("422")),
+        ("floor", reviews(review::good), ExpectedAnswer::NotFound),
     ] {
-        say(&format!("sending {RATE} reviews a second: {name}"))?;
+        print_line(&format!("sending {RATE} reviews a second: {name}"))?;
         loads.push(Load::send(&vegeta, install, name, &reviews, expect).await?);
     }
     Ok(loads)
 }
 
-/// Microseconds of one pass of the rules, by name, as criterion measured them.
+/// Criterion's mean time of one pass of the rules, microseconds, by name.
 fn passes(criterion: &Path) -> anyhow::Result<Vec<(String, f64)>> {
     let group = criterion.join("va");
     let folders = std::fs::read_dir(&group).with_context(|| {
@@ -158,20 +158,20 @@ fn passes(criterion: &Path) -> anyhow::Result<Vec<(String, f64)>> {
     Ok(passes)
 }
 
-/// Prints everything; fails where a bound was missed.
+/// Prints the table; fails if a bound is exceeded.
 fn report(passes: &[(String, f64)], loads: &[Load], pairs: &[Pairs]) -> anyhow::Result<()> {
     let mut report = Report::default();
-    say("\nthe rules alone, one pass")?;
+    print_line("\nthe rules alone, one pass")?;
     for (name, micros) in passes {
         report.at_most(name, *micros, PASS_BOUND, |micros| format!("{micros:.2} µs"))?;
     }
-    say(&format!(
+    print_line(&format!(
         "\n{RATE} reviews a second over TLS, {VARIANTS} variants stored (bound p99 {P99_BOUND} ms)"
     ))?;
     for load in loads {
         load.report(&mut report)?;
     }
-    say("\ncreates through the API server, in pairs")?;
+    print_line("\ncreates through the API server, in pairs")?;
     for p in pairs {
         let with_p99 = |[p50, p99]: [f64; 2]| format!("{p50:.2} ms (p99 {p99:.2})");
         let what = format!("with webhooks to without, etcd {} the disk", waits(p.fsync));

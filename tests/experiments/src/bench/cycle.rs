@@ -1,5 +1,5 @@
-//! The bench of the engine: rounds of queries against a real Prometheus and cycles over 1,000 models with 4,000 pods,
-//! on a real control plane. Prints a table, writes the same as JSON, and fails where a bound is exceeded.
+//! Bench of the engine: query rounds against a real Prometheus and cycles over 1,000 models with 4,000 pods, on a
+//! real control plane. Prints a table, writes it as JSON, and fails if a bound is exceeded.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,36 +11,36 @@ use wva_testbed::install::program::series;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, eventually};
 
-use super::stored::{Serving, VARIANTS, count};
+use super::stored::{ServingCluster, VARIANTS, count};
 use super::write_json;
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::{Report, mib, ms};
 use crate::usage::Usage;
 
-/// Pods of each variant.
+/// Pods per variant.
 const REPLICAS: u32 = 4;
 const PODS: usize = VARIANTS * REPLICAS as usize;
 
-/// Rounds and cycles that are measured.
+/// Number of rounds and cycles measured.
 const ROUNDS: f64 = 12.0;
-/// Time between two.
+/// Interval of rounds and cycles.
 const EVERY: &str = "10s";
 
-/// Queries of a round.
+/// Maximum number of queries per round.
 const QUERIES_BOUND: f64 = 10.0;
-/// Queries, as if one came after the other, and the cycle: seconds.
+/// Maximum total time of the queries, and of a cycle, seconds.
 const TOTAL_BOUND: f64 = 3.0;
-/// Processor time of the program for a round and a cycle, seconds: parse, map, decide, publish, and all else it does.
+/// Maximum processor time of the program per round and cycle, seconds.
 const OWN_BOUND: f64 = 0.3;
-/// Resident memory, KiB.
+/// Maximum resident memory, KiB.
 const RESIDENT_BOUND: u64 = 64 * 1024;
 
-/// Measures, prints and judges.
+/// Runs the bench.
 pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
-    say(&format!("starting a control plane and {PODS} pods"))?;
+    print_line(&format!("starting a control plane and {PODS} pods"))?;
     let options =
         Options { name: "bench-cycle".to_owned(), hpa_sync: Duration::from_mins(10), ..Options::default() };
-    let serving = Serving::start(options, REPLICAS).await?;
+    let serving = ServingCluster::start(options, REPLICAS).await?;
     let install = Install::start(&serving.testbed, &InstallOptions::every(wva, EVERY)).await?;
     let figures = measure(&install).await?;
     write_json(&folder.join("cycle.json"), &figures.json())?;
@@ -49,13 +49,13 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
 
 /// Counters of the program at one time.
 struct Reading {
-    /// The queries of each signal.
+    /// Queries of each signal.
     queries: BTreeMap<String, Timing>,
     cycles: Timing,
     usage: Usage,
 }
 
-/// Sum and count of a histogram of times.
+/// Sum and count of a histogram, seconds.
 #[derive(Clone, Copy, Default)]
 struct Timing {
     seconds: f64,
@@ -63,7 +63,7 @@ struct Timing {
 }
 
 impl Timing {
-    /// What came after an earlier reading.
+    /// Difference from an earlier reading.
     fn since(self, before: Self) -> Self {
         Self { seconds: self.seconds - before.seconds, count: self.count - before.count }
     }
@@ -74,7 +74,7 @@ impl Timing {
 }
 
 async fn read(install: &Install) -> anyhow::Result<Reading> {
-    let usage = Usage::of(install.process().pid())?;
+    let usage = Usage::read(install.process().pid())?;
     let page = install.metrics().await?;
     let timing = |name: &str, labels: &[(&str, &str)]| -> anyhow::Result<Timing> {
         let part = |part: &str| {
@@ -99,9 +99,9 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
         Ok(())
     })
     .await?;
-    // The statuses of a thousand variants are written once after the first decisions.
+    // The first decisions write the statuses of a thousand variants.
     let begin = after_cycles(install, 3.0).await?;
-    say(&format!("measuring {ROUNDS} rounds and cycles"))?;
+    print_line(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
     let cycles = end.cycles.since(begin.cycles);
     let queries = end
@@ -125,7 +125,7 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
 async fn after_cycles(install: &Install, more: f64) -> anyhow::Result<Reading> {
     let until = read(install).await?.cycles.count + more;
     eventually("cycles to run", Duration::from_mins(5), async || {
-        // Not all of /metrics each time, which takes the program longer than a cycle.
+        // Rendering all of /metrics takes the program longer than a cycle.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let reading = read(install).await?;
         ensure!(reading.cycles.count >= until, "{} of {until}", reading.cycles.count);
@@ -134,7 +134,7 @@ async fn after_cycles(install: &Install, more: f64) -> anyhow::Result<Reading> {
     .await
 }
 
-/// What was measured. Times in seconds, a cycle.
+/// Measurements per cycle; times in seconds.
 struct Figures {
     cycles: f64,
     cycle: f64,
@@ -166,11 +166,11 @@ impl Figures {
 
     fn report(&self) -> anyhow::Result<()> {
         let mut report = Report::default();
-        say(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY}", self.cycles))?;
+        print_line(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY}", self.cycles))?;
         for (name, timing) in &self.queries {
             Report::note(&format!("query {name}"), ms(timing.mean()))?;
         }
-        // A query more or less at the edges of the span.
+        // Tolerates one query more or less at the edges of the span.
         let (round, bound) = (self.a_round(), QUERIES_BOUND + 0.5);
         report.at_most("queries a round", round, bound, |n| format!("{n:.1}"))?;
         Report::note("assemble, decide, publish", ms(self.cycle))?;

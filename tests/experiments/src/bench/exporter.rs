@@ -1,5 +1,5 @@
-//! Metrics of thousands of emulated vLLM servers on a few pages, one a namespace: a page for each pod, as the fleet of
-//! the tests has it, would keep the machine busy with scrapes alone.
+//! Metrics of thousands of emulated vLLM servers, one page per namespace. A page per pod, as in the tests' fleet,
+//! would overload the machine with scrapes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,32 +15,32 @@ use axum::routing::get;
 use tokio::task::JoinSet;
 
 /// A pod and the model it serves.
-pub(super) struct Served {
+pub(super) struct ServingPod {
     pub(super) pod: String,
     pub(super) model: String,
 }
 
-/// A running exporter; dropping it ends it.
+/// A running exporter; drop it to stop.
 pub(super) struct Exporter {
     pub(super) address: String,
     pub(super) paths: Vec<String>,
     _serving: JoinSet<()>,
 }
 
-struct Shown {
+struct ExporterState {
     since: Instant,
-    namespaces: BTreeMap<String, Vec<Served>>,
+    namespaces: BTreeMap<String, Vec<ServingPod>>,
 }
 
 impl Exporter {
     /// Serves the pods of each namespace.
-    pub(super) async fn start(namespaces: BTreeMap<String, Vec<Served>>) -> anyhow::Result<Self> {
+    pub(super) async fn start(namespaces: BTreeMap<String, Vec<ServingPod>>) -> anyhow::Result<Self> {
         let listener =
             tokio::net::TcpListener::bind("127.0.0.1:0").await.context("cannot listen for scrapes")?;
         let address = listener.local_addr()?.to_string();
         let paths = namespaces.keys().map(|n| format!("/{n}")).collect();
-        let shown = Arc::new(Shown { since: Instant::now(), namespaces });
-        let app = Router::new().route("/{namespace}", get(page)).with_state(shown);
+        let state = Arc::new(ExporterState { since: Instant::now(), namespaces });
+        let app = Router::new().route("/{namespace}", get(page)).with_state(state);
         let mut serving = JoinSet::new();
         serving.spawn(async move {
             let _ = axum::serve(listener, app).await;
@@ -49,13 +49,12 @@ impl Exporter {
     }
 }
 
-/// What vLLM shows, as far as the program reads it: a load at which nothing grows and nothing shrinks, and ten requests a
-/// second of 512 + 128 tokens.
-async fn page(State(shown): State<Arc<Shown>>, Path(namespace): Path<String>) -> Response {
-    let Some(served) = shown.namespaces.get(&namespace) else {
+/// vLLM metrics that the program reads: a steady load without scaling, ten requests per second of 512 + 128 tokens.
+async fn page(State(state): State<Arc<ExporterState>>, Path(namespace): Path<String>) -> Response {
+    let Some(served) = state.namespaces.get(&namespace) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let requests = 10.0 * shown.since.elapsed().as_secs_f64();
+    let requests = 10.0 * state.since.elapsed().as_secs_f64();
     let (input, output) = (requests * 512.0, requests * 128.0);
     let series = [
         ("kv_cache_usage_perc", "gauge", 0.62),
@@ -73,7 +72,7 @@ async fn page(State(shown): State<Arc<Shown>>, Path(namespace): Path<String>) ->
     let mut text = String::new();
     for (name, kind, value) in series {
         let _ = writeln!(text, "# TYPE vllm:{name} {kind}");
-        for (spread, Served { pod, model }) in (0..7).cycle().zip(served) {
+        for (spread, ServingPod { pod, model }) in (0..7).cycle().zip(served) {
             let (own, value) = match name {
                 "cache_config_info" => ("block_size=\"16\",num_gpu_blocks=\"4096\"".to_owned(), value),
                 "kv_cache_usage_perc" => {

@@ -1,4 +1,4 @@
-//! The bench: what an idle program with 10 variants takes of memory, on a real control plane.
+//! Bench of the memory of an idle program with 10 variants, on a real control plane.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 use crate::report::{Report, mib};
 use crate::usage::Usage;
 
-/// Variants that are managed while it idles.
+/// Number of managed variants.
 const VARIANTS: usize = 10;
-/// Resident memory an idle program may take.
+/// Maximum resident memory of an idle program, KiB.
 const BOUND_KIB: u64 = 40 * 1024;
-/// Cycles it runs before it is measured: caches are filled then, and the allocator has settled.
+/// Cycles before the measurement: caches are full and the allocator has settled.
 const CYCLES: f64 = 30.0;
 
-/// Measures and prints; fails where the bound is exceeded.
+/// Runs the bench; fails if the bound is exceeded.
 pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "bench".to_owned(), ..Options::default() }).await?;
     let install = Install::start(&testbed, &InstallOptions::quick(wva)).await?;
@@ -35,7 +35,7 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    let Usage { resident, peak, .. } = Usage::of(install.process().pid())?;
+    let Usage { resident, peak, .. } = Usage::read(install.process().pid())?;
     let mut report = Report::default();
     let what = format!("resident, idle with {VARIANTS} variants");
     report.at_most(&what, resident, BOUND_KIB, mib)?;

@@ -1,6 +1,6 @@
-//! What the webhooks add to the creation of a variant: the same object is created in turn in a namespace that they judge
-//! and in one that they never see (`kube-system`), one call at a time, so that whatever else the machine does hits
-//! both alike. Where the time goes is read from the API server's own metrics and from the program's.
+//! Cost of the webhooks for the creation of a variant. The same object is created alternately in a namespace with
+//! webhooks and in one without (`kube-system`), one call at a time, so that other load affects both alike. The
+//! metrics of the API server and of the program show where the time goes.
 
 use std::time::{Duration, Instant};
 
@@ -17,32 +17,32 @@ use super::admission::NEW;
 use super::review;
 use crate::report::percentile;
 
-/// Pairs that count, and pairs before them that do not: connections are opened and caches of the API server filled.
+/// Number of measured pairs, and of warm-up pairs before them.
 const PAIRS: usize = 500;
 const WARM_UP: usize = 50;
 
-/// No webhook entry looks at it.
+/// Namespace without webhooks.
 const UNJUDGED: &str = "kube-system";
 
 const CALL: Duration = Duration::from_secs(10);
 
-/// What the pairs showed. Times in milliseconds.
+/// Results of the pairs. Times in milliseconds.
 #[derive(Debug)]
 pub(super) struct Pairs {
-    /// etcd wrote every change through to the disk, as it does outside of tests.
+    /// Whether etcd synced every change to disk, as in production.
     pub(super) fsync: bool,
-    /// Median and 99th percentile of a create that the webhooks judge.
+    /// Median and 99th percentile of a create with webhooks.
     pub(super) judged: [f64; 2],
-    /// The same of one that they do not see.
+    /// The same without webhooks.
     pub(super) unjudged: [f64; 2],
-    /// What the two calls took on average, as the API server saw them: mutating, validating.
+    /// Mean duration of the two webhook calls, measured by the API server: mutating, validating.
     pub(super) calls: [f64; 2],
-    /// What one review took on average in the program.
+    /// Mean duration of one review, measured by the program.
     pub(super) review: f64,
 }
 
 impl Pairs {
-    /// How much longer a create takes with the webhooks: of the medians.
+    /// Difference of the median create times with and without webhooks.
     pub(super) fn ratio(&self) -> f64 {
         self.judged[0] / self.unjudged[0]
     }
@@ -60,7 +60,7 @@ impl Pairs {
     }
 }
 
-/// Creates and deletes the variant of the one workload in `namespace` that has none.
+/// Creates and deletes the variant of the workload in `namespace` that has none.
 pub(super) async fn measure(
     testbed: &Testbed,
     install: &Install,
@@ -79,9 +79,9 @@ pub(super) async fn measure(
     let mut before = None;
     for i in 0..WARM_UP + PAIRS {
         if i == WARM_UP {
-            before = Some(Spent::so_far(testbed, install).await?);
+            before = Some(ReviewDurations::so_far(testbed, install).await?);
         }
-        // Each goes first in turn: the watches that tell of a create make work for the next call.
+        // The order alternates: the watches of a create delay the next call.
         for which in if i % 2 == 0 { [0, 1] } else { [1, 0] } {
             let (api, object) = &sides[which];
             let start = Instant::now();
@@ -95,7 +95,7 @@ pub(super) async fn measure(
         }
     }
     let before = before.context("no pair was measured")?;
-    let spent = Spent::so_far(testbed, install).await?;
+    let spent = ReviewDurations::so_far(testbed, install).await?;
     let [judged, unjudged] =
         took.map(|took| [50, 99].map(|percent| percentile(&took, percent).as_secs_f64() * 1e3));
     Ok(Pairs {
@@ -117,22 +117,22 @@ struct Sum {
 }
 
 impl Sum {
-    /// Milliseconds.
+    /// Mean since an earlier reading, milliseconds.
     fn mean_since(&self, before: &Self) -> anyhow::Result<f64> {
         let count = self.count - before.count;
-        ensure!(count >= 1.0, "nothing was counted: the webhooks did not judge what they should have");
+        ensure!(count >= 1.0, "no review was counted: the API server did not call the webhooks");
         Ok((self.seconds - before.seconds) / count * 1e3)
     }
 }
 
-/// What reviews took so far, by both sides' own clocks.
-struct Spent {
+/// Total review durations so far, measured by the API server and by the program.
+struct ReviewDurations {
     mutating: Sum,
     validating: Sum,
     reviews: Sum,
 }
 
-impl Spent {
+impl ReviewDurations {
     async fn so_far(testbed: &Testbed, install: &Install) -> anyhow::Result<Self> {
         let text = testbed.kubectl(&["get", "--raw", "/metrics"]).await?.success()?;
         let own = install.metrics().await?;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mean_is_of_what_came_since() -> anyhow::Result<()> {
+    fn mean_covers_time_since_earlier_reading() -> anyhow::Result<()> {
         let before = Sum { seconds: 1.0, count: 10.0 };
         assert!((Sum { seconds: 1.5, count: 110.0 }.mean_since(&before)? - 5.0).abs() < 1e-9);
         assert!(before.mean_since(&before).is_err(), "nothing was measured");

@@ -1,13 +1,12 @@
-//! Reviews as the API server sends them, for the load generator: of a variant that is as it should be, and of one that
-//! is wrong in many ways.
+//! Reviews in the API server's format, for the load generator: of a valid variant, and of one with many faults.
 
 use serde_json::{Value, json};
 
-/// Paths that reviews of variants go to, in the order the API server asks them.
+/// Webhook paths, in the order of the API server's calls.
 pub(super) const PATHS: [&str; 2] =
     ["/mutate-llmd-ai-v1alpha1-variantautoscaling", "/validate-llmd-ai-v1alpha1-variantautoscaling"];
 
-/// A variant whose target and HPA have its name, and nothing to be said against it.
+/// A valid variant whose target and HPA have its name.
 pub(super) fn good(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
@@ -34,7 +33,7 @@ pub(super) fn bad(namespace: &str, name: &str) -> Value {
     object
 }
 
-/// The review of its creation. What the API server adds before it asks is there too: it is a good part of the body.
+/// The review of a create, including the fields that the API server adds: they are a large part of the body.
 pub(super) fn create(mut object: Value) -> Value {
     let (name, namespace) = (object["metadata"]["name"].clone(), object["metadata"]["namespace"].clone());
     let kind = json!({"group": "llmd.ai", "version": "v1alpha1", "kind": "VariantAutoscaling"});

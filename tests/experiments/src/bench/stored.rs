@@ -1,5 +1,5 @@
-//! The cluster that is measured: namespaces full of variants, each with its Deployment and its HPA, and their pods with
-//! metrics where there are any.
+//! Cluster of the benches: namespaces full of variants, each with Deployment and HPA, and optionally pods with
+//! metrics.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::Install;
 use wva_testbed::{NodeGroup, Options, Testbed, eventually, within};
 
-use super::exporter::{Exporter, Served};
+use super::exporter::{Exporter, ServingPod};
 
-/// Namespaces, and variants in each.
+/// Number of namespaces, and of variants in each.
 const NAMESPACES: usize = 20;
 pub(super) const EACH: usize = 50;
-/// All variants.
+/// Total number of variants.
 pub(super) const VARIANTS: usize = NAMESPACES * EACH;
 
-/// A single object is stored in milliseconds; the machine may be busy.
+/// Time limit for storing one object, on a busy machine.
 const CALL: Duration = Duration::from_secs(30);
-/// How long thousands of pods may take to become ready on a busy machine.
+/// Time limit until thousands of pods are ready, on a busy machine.
 const PODS_WITHIN: Duration = Duration::from_mins(10);
 
-/// Makes the namespaces, stores these manifests in each, and gives their names.
+/// Creates the namespaces with these manifests in each; returns their names.
 pub(super) async fn store(
     testbed: &Testbed,
     manifests: impl Fn(&str) -> Vec<String>,
@@ -56,17 +56,17 @@ async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::R
     within("storing an object", CALL, api.create(&PostParams::default(), &object)).await.map(|_| ())
 }
 
-/// A control plane with a model for each variant, whose pods are ready and known to Prometheus.
-pub(super) struct Serving {
+/// Control plane with a model for each variant; all pods are ready and scraped by Prometheus.
+pub(super) struct ServingCluster {
     pub(super) testbed: Testbed,
     _exporter: Exporter,
 }
 
-impl Serving {
-    /// Starts it, with so many pods for each variant.
+impl ServingCluster {
+    /// Starts it with this number of pods per variant.
     pub(super) async fn start(options: Options, replicas: u32) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
-            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::of("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
+            nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::new("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
             pod_start: Duration::from_secs(1),
             scrape_interval: Duration::from_secs(15),
             many_pods: true,
@@ -108,7 +108,7 @@ fn model(i: usize) -> String {
     format!("meta-llama/Llama-{i}")
 }
 
-async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<Served>> {
+async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<ServingPod>> {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let all = within("listing pods", CALL, api.list(&ListParams::default())).await?;
     let ready = |pod: &Pod| {
@@ -118,7 +118,7 @@ async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Ve
     let served = |pod: Pod| {
         let variant = pod.metadata.labels?.remove("app")?;
         let i = variant.strip_prefix("variant-")?.parse().ok()?;
-        Some(Served { pod: pod.metadata.name?, model: model(i) })
+        Some(ServingPod { pod: pod.metadata.name?, model: model(i) })
     };
     Ok(all.items.into_iter().filter(ready).filter_map(served).collect())
 }

@@ -1,4 +1,4 @@
-//! cert-manager issues and renews the serving certificate of the chart's `certMode: cert-manager`, while reviews come in.
+//! cert-manager issues and renews the serving certificate of the chart's `certMode: cert-manager`, during reviews.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,16 +15,16 @@ use super::release::{MODELS, Site};
 use crate::command::SOON;
 use crate::report::Report;
 
-/// Renewals of the serving certificate, and of its CA after them.
+/// Number of renewals of the serving certificate, and then of its CA.
 const RENEWALS: u64 = 4;
-/// A certificate of an hour that is renewed half a minute after it was issued.
+/// Certificate of one hour that is renewed half a minute after issue.
 const LIFE: [&str; 2] = ["1h", "59m30s"];
-/// Reviews a second.
+/// Reviews per second.
 const RATE: u32 = 20;
-/// What a pod logs for each certificate that it begins to serve.
+/// Log message of a pod for each new certificate it serves.
 const SERVED: &str = "Serving a new certificate";
 
-/// Runs it.
+/// Runs the experiment.
 pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
     let site = Site::start("consumers-cert-manager", wva).await?;
     let crds = module("cert-manager", "github.com/cert-manager/cert-manager").await?.join("deploy/crds");
@@ -72,8 +72,9 @@ fn faults(tally: &Tally) -> String {
     if faults.is_empty() { "all verdicts are right".to_owned() } else { faults.join("; ") }
 }
 
-/// Shortens the certificate's life, and waits until every pod serves the last renewal. What is issued lives on, so the first
-/// renewal is by hand and the others are by age. Gives the reviews, and how many certificates each pod began to serve.
+/// Shortens the certificate's lifetime, and waits until every pod serves the last renewal. The issued certificate
+/// stays valid, so the first renewal is manual and the others are by age. Returns the reviews, and the number of
+/// certificates that each pod began to serve.
 async fn renewals(site: &Site, leaf: &str, reviews: Reviews) -> anyhow::Result<(Tally, Vec<u64>)> {
     let (first, before) = (revision(site, leaf).await?, served(site).await?);
     let [duration, renew_before] = LIFE;
@@ -88,7 +89,7 @@ async fn renewals(site: &Site, leaf: &str, reviews: Reviews) -> anyhow::Result<(
         Ok(())
     })
     .await?;
-    // A pod that never does so is a row that is missed.
+    // A pod that never does is reported as a missed row.
     let all = eventually("every pod to serve it", SOON, async || served_since(site, &before, RENEWALS).await);
     let _ = all.await;
     let served = served(site).await?;
@@ -96,12 +97,12 @@ async fn renewals(site: &Site, leaf: &str, reviews: Reviews) -> anyhow::Result<(
     Ok((reviews.end().await?, more))
 }
 
-/// How many certificates each pod has begun to serve.
+/// Number of certificates that each pod has begun to serve.
 async fn served(site: &Site) -> anyhow::Result<Vec<u64>> {
     Ok(site.pods().await?.iter().map(|pod| count_served(&site.log(pod))).collect())
 }
 
-/// Whether every pod has begun to serve so many more.
+/// Whether every pod has begun to serve this number of additional certificates.
 async fn served_since(site: &Site, before: &[u64], more: u64) -> anyhow::Result<()> {
     let now = served(site).await?;
     let all = now.len() == before.len() && now.iter().zip(before).all(|(now, before)| *now >= before + more);
@@ -109,7 +110,7 @@ async fn served_since(site: &Site, before: &[u64], more: u64) -> anyhow::Result<
     Ok(())
 }
 
-/// The certificates in a log, told apart by their ends: each is logged by every server of the pod.
+/// Certificates in a log, identified by expiry: each server of the pod logs each of them.
 fn count_served(log: &str) -> u64 {
     let lines = log.lines().filter(|line| line.contains(SERVED));
     let ends: BTreeSet<_> =
@@ -117,7 +118,7 @@ fn count_served(log: &str) -> u64 {
     ends.iter().map(|_| 1).sum()
 }
 
-/// Has the CA renewed, and waits until every pod serves a certificate of the new one.
+/// Renews the CA, and waits until every pod serves a certificate of the new one.
 async fn new_ca(site: &Site, leaf: &str, ca: &str, reviews: Reviews) -> anyhow::Result<Tally> {
     let before = trusted(site, leaf).await?;
     renew(site, ca).await?;
@@ -131,7 +132,7 @@ async fn new_ca(site: &Site, leaf: &str, ca: &str, reviews: Reviews) -> anyhow::
     reviews.end().await
 }
 
-/// Renews a certificate as `cmctl renew` does.
+/// Renews a certificate, as `cmctl renew` does.
 async fn renew(site: &Site, certificate: &str) -> anyhow::Result<()> {
     let condition = json!({
         "type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "renewed by a test",
@@ -145,13 +146,13 @@ async fn renew(site: &Site, certificate: &str) -> anyhow::Result<()> {
     site.kubectl(&args).await.map(drop)
 }
 
-/// How often a certificate has been issued.
+/// Number of times a certificate has been issued.
 async fn revision(site: &Site, certificate: &str) -> anyhow::Result<u64> {
     let object = site.read(&["certificate", certificate, "-n", SYSTEM]).await?;
     object["status"]["revision"].as_u64().context("it has not been issued")
 }
 
-/// `Kind/name` of the issuer that the Secret of a certificate names.
+/// `Kind/name` of the issuer, from the certificate's Secret.
 async fn issuer_of(site: &Site, certificate: &str) -> anyhow::Result<String> {
     let secret = secret(site, certificate).await?;
     let annotation = |name: &str| {
@@ -163,7 +164,7 @@ async fn issuer_of(site: &Site, certificate: &str) -> anyhow::Result<String> {
     Ok(format!("{}/{}", annotation("issuer-kind"), annotation("issuer-name")))
 }
 
-/// `ca.crt` of the Secret of a certificate.
+/// `ca.crt` of the certificate's Secret.
 async fn trusted(site: &Site, certificate: &str) -> anyhow::Result<String> {
     let secret = secret(site, certificate).await?;
     secret["data"]["ca.crt"].as_str().map(str::to_owned).context("the Secret has no ca.crt")

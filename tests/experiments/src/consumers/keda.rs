@@ -1,5 +1,5 @@
-//! KEDA scales a Deployment by the sample of `config/samples`: with the load, over failovers and outages, and between
-//! zero and one. Prometheus asks KEDA for a token, over TLS.
+//! KEDA scales a Deployment with the sample of `config/samples`: under a changing load, during failovers and outages,
+//! and between zero and one. KEDA queries Prometheus over TLS with a token.
 
 mod install;
 mod model;
@@ -20,18 +20,18 @@ use self::install::{ACCOUNT, Keda};
 use self::model::{Access, MODEL, Model, NAMESPACE};
 use self::watch::Gaps;
 use super::programs::{established, seconds};
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, spread};
 
 const BOTH: [usize; 2] = [0, 1];
-/// Requests a second: one replica bears them with ease, and three are nearly full.
+/// Requests per second: easy for one replica, nearly full for three.
 const LOW: f64 = 3.0;
 const HIGH: f64 = 24.0;
-/// How often the leader is killed.
+/// Number of leader kills.
 const FAILOVERS: usize = 5;
 const TOKEN: &str = "a-token-for-prometheus";
 
-/// What all steps use.
+/// State shared by all steps.
 struct Stage<'a> {
     testbed: &'a Testbed,
     wva: &'a Path,
@@ -76,7 +76,7 @@ impl Stage<'_> {
         self.zero(report).await
     }
 
-    /// Has Prometheus scrape a replica with the labels that a ServiceMonitor gives it.
+    /// Adds a replica to Prometheus with the labels that a ServiceMonitor produces.
     fn scrape(&self, index: usize) -> anyhow::Result<()> {
         let labels = [("namespace", self.replicas.system()), ("pod", format!("wva-{index}"))];
         let labels = labels.map(|(key, value)| (key.to_owned(), value)).into();
@@ -84,14 +84,14 @@ impl Stage<'_> {
         self.testbed.scrape(&format!("wva-{index}"), &address, "/metrics", &labels)
     }
 
-    /// Starts replicas that were killed.
+    /// Restarts killed replicas.
     async fn restart(&mut self, indexes: &[usize]) -> anyhow::Result<()> {
         self.replicas.start_all(indexes).await?;
         indexes.iter().try_for_each(|&index| self.scrape(index))?;
         self.replicas.wait_ready(indexes).await
     }
 
-    /// The load rises to what three replicas bear, and falls.
+    /// The load rises to the capacity of three replicas, and falls.
     async fn load(&self, report: &mut Report) -> anyhow::Result<()> {
         let (fleet, began) = (&self.model.fleet, Instant::now());
         fleet.set_rate(HIGH);
@@ -111,16 +111,16 @@ impl Stage<'_> {
         report.row("KEDA follows the load by the sample", figures, "1 -> 3 -> 1", steady)
     }
 
-    /// Waits until one replica leads, and returns it.
+    /// Waits until exactly one replica leads, and returns it.
     async fn leader(&self) -> anyhow::Result<usize> {
         eventually("a leader", SOON, async || {
             for index in BOTH {
-                // One that was killed has no metrics.
+                // A killed replica has no metrics.
                 if self.replicas.leads(index).await.ok().flatten() == Some(true) {
                     return Ok(index);
                 }
             }
-            anyhow::bail!("none leads")
+            anyhow::bail!("no replica leads")
         })
         .await
     }
@@ -156,14 +156,14 @@ impl Stage<'_> {
         report.row(&what, figures, "0 changes of replicas", path.is_empty())
     }
 
-    /// Waits until three replicas serve their load.
+    /// Waits until three replicas serve the load.
     async fn at_three(&self) -> anyhow::Result<()> {
         self.model.fleet.set_rate(HIGH);
         self.model.becomes(3).await?;
         self.model.fleet.wait_ready(3, SOON).await.map(drop)
     }
 
-    /// KEDA takes the model to zero and back by the target alone.
+    /// KEDA scales the model to zero and back, by the target alone.
     async fn zero(&mut self, report: &mut Report) -> anyhow::Result<()> {
         let picker = self.model.may_go_to_zero().await?;
         self.model.fleet.set_rate(LOW);
@@ -188,11 +188,11 @@ impl Stage<'_> {
         let own = steps().filter(|w| w.user.ends_with(&format!(":{ACCOUNT}"))).count();
         let figures = format!("{own} of {}", steps().count());
         let kept = own == steps().count() && own >= path.len();
-        report.row("writes of /scale that are KEDA's", figures, "all: wva leaves the step to KEDA", kept)
+        report.row("writes of /scale that are KEDA's", figures, "all: wva writes no /scale", kept)
     }
 
-    /// What a condition says, as a line.
-    async fn say_condition(&self, kind: &str, condition: &str) -> anyhow::Result<()> {
-        say(&format!("  {kind} {condition}: {}", self.model.condition(kind, condition).await?))
+    /// A condition as one line.
+    async fn print_condition(&self, kind: &str, condition: &str) -> anyhow::Result<()> {
+        print_line(&format!("  {kind} {condition}: {}", self.model.condition(kind, condition).await?))
     }
 }

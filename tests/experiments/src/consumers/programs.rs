@@ -1,4 +1,4 @@
-//! The programs of other projects: how they are started, and how their own CRDs and roles are applied.
+//! Starts programs of other projects, and applies their CRDs and roles.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use wva_testbed::{Process, Testbed, Tools, eventually};
 
 use crate::command::SOON;
 
-/// Starts a program that is built on request; its log has its name.
+/// Starts a program that is built on request; its name is also its log's name.
 pub(super) async fn start<A: AsRef<str>>(
     testbed: &Testbed,
     name: &'static str,
@@ -20,12 +20,12 @@ pub(super) async fn start<A: AsRef<str>>(
     Process::spawn(name, &program, &args, env, &testbed.logs().join(format!("{name}.log")))
 }
 
-/// The folder of a Go module that a tool requires.
+/// Folder of a Go module that a tool requires.
 pub(super) async fn module(tool: &'static str, module: &'static str) -> anyhow::Result<PathBuf> {
     tokio::task::spawn_blocking(move || Tools::module(tool, module)).await?
 }
 
-/// Applies files as they are. Some CRDs are too large for the annotation of a client-side apply.
+/// Server-side apply of unchanged files: some CRDs are too large for the annotation of a client-side apply.
 pub(super) async fn apply(testbed: &Testbed, files: &[PathBuf]) -> anyhow::Result<()> {
     let mut args = vec!["apply".to_owned(), "--server-side".to_owned()];
     args.extend(files.iter().map(|file| format!("--filename={}", file.display())));
@@ -39,7 +39,7 @@ pub(super) async fn established(testbed: &Testbed) -> anyhow::Result<()> {
     testbed.kubectl(&wait).await?.success().map(drop)
 }
 
-/// The YAML files of a folder, in order.
+/// YAML files of a folder, in order.
 pub(super) fn yaml_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn yaml_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Waits until a program has written a line with these words.
+/// Waits until a program has logged a line with this text.
 pub(super) async fn logged(process: &Process, words: &str) -> anyhow::Result<()> {
     eventually(&format!("{} to log {words:?}", process.name()), SOON, async || {
         ensure!(process.exited().is_none(), "it has ended");
@@ -65,7 +65,7 @@ pub(super) async fn logged(process: &Process, words: &str) -> anyhow::Result<()>
     .with_context(|| process.log_tail(20))
 }
 
-/// Seconds with one digit.
+/// Seconds with one decimal.
 pub(super) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }

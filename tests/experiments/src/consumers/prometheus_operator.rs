@@ -1,5 +1,5 @@
-//! The Prometheus operator turns the chart's ServiceMonitors and alerts into a configuration and rule files, and a
-//! Prometheus started with these scrapes wva and evaluates its rules.
+//! The Prometheus operator generates a configuration and rule files from the chart's ServiceMonitors and alerts. A
+//! Prometheus with these files scrapes wva and evaluates its rules.
 
 use std::path::{Path, PathBuf};
 
@@ -14,15 +14,15 @@ use super::release::{MODELS, Site};
 use crate::command::SOON;
 use crate::report::Report;
 
-/// Name of the Prometheus, whose generated objects carry it; its namespace is that of the operator's examples.
+/// Name of the Prometheus and of its generated objects; the namespace is that of the operator's examples.
 const NAME: &str = "consumer";
 const NAMESPACE: &str = "default";
-/// Where the operator mounts what it writes.
+/// Mount path of the operator's generated files.
 const MOUNTED: &str = "/etc/prometheus";
-/// What its config reloader fills in next to each Prometheus.
+/// Variable that the operator's config reloader replaces.
 const SHARD: &str = "$(SHARD)";
 
-/// Runs it.
+/// Runs the experiment.
 pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
     let site = Site::start("consumers-prometheus-operator", wva).await?;
     let examples = module("prometheus-operator", "github.com/prometheus-operator/prometheus-operator")
@@ -56,13 +56,13 @@ async fn steps(site: &Site, report: &mut Report) -> anyhow::Result<()> {
         "one of wva's ServiceMonitor",
         of_wva.is_some(),
     )?;
-    let job = of_wva.context("there is no job of wva")?;
+    let job = of_wva.context("the configuration has no scrape job for wva")?;
     let (prometheus, url) = prometheus(site, &folder, &config).await?;
     let ran = loaded(site, &url, job, report).await;
     ran.with_context(|| prometheus.log_tail(15))
 }
 
-/// The operator, with the rights of its own example.
+/// Starts the operator with the rights of its own example.
 async fn operator(testbed: &Testbed, examples: &Path) -> anyhow::Result<Process> {
     let name = "prometheus-operator";
     let rbac = examples.join("rbac").join(name);
@@ -74,8 +74,8 @@ async fn operator(testbed: &Testbed, examples: &Path) -> anyhow::Result<Process>
     start(testbed, name, &[listen], &[("KUBECONFIG", kubeconfig)]).await
 }
 
-/// A Prometheus that takes every ServiceMonitor and rule. It has no pods: the process is started here. Outside of a pod it
-/// is told where the API server is.
+/// A Prometheus object that selects every ServiceMonitor and rule. It has no pods: the process is started here, with
+/// the API server's address, since it is outside of a pod.
 async fn prometheus_object(testbed: &Testbed, examples: &Path) -> anyhow::Result<Value> {
     let files = ["service-account", "cluster-role", "cluster-role-binding"];
     let rbac = examples.join("rbac/prometheus");
@@ -89,7 +89,7 @@ async fn prometheus_object(testbed: &Testbed, examples: &Path) -> anyhow::Result
         "metadata": {"name": NAME, "namespace": NAMESPACE},
         "spec": {
             "replicas": 0, "serviceAccountName": "prometheus", "evaluationInterval": "2s",
-            // The test control plane makes no Endpoints.
+            // The test control plane creates no Endpoints.
             "serviceDiscoveryRole": "EndpointSlice",
             "serviceMonitorSelector": everything, "serviceMonitorNamespaceSelector": everything,
             "ruleSelector": everything, "ruleNamespaceSelector": everything,
@@ -102,8 +102,8 @@ async fn prometheus_object(testbed: &Testbed, examples: &Path) -> anyhow::Result
     }))
 }
 
-/// What the operator has written, as files below a folder; the configuration, whose scrapes go through the proxy that
-/// plays the cluster's network.
+/// Writes the operator's generated files below a folder; in the configuration, scrapes go through the proxy of the
+/// cluster's network.
 async fn generated(site: &Site, folder: &Path, proxy: &NetworkProxy) -> anyhow::Result<Value> {
     let config = eventually("the operator to write its configuration", SOON, async || {
         let secret = site.read(&["secret", &format!("prometheus-{NAME}"), "-n", NAMESPACE]).await?;
@@ -142,7 +142,7 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The text behind a compressed file.
+/// Text of a compressed file.
 async fn unpacked(folder: &Path, compressed: &[u8]) -> anyhow::Result<String> {
     let path = write(folder, "prometheus.yaml.gz", compressed)?;
     let mut command = tokio::process::Command::new("gzip");
@@ -150,7 +150,7 @@ async fn unpacked(folder: &Path, compressed: &[u8]) -> anyhow::Result<String> {
     wva_testbed::run("gzip", command, "", SOON).await?.success()
 }
 
-/// A Prometheus with this configuration, once it is ready; and its URL.
+/// Starts a Prometheus with this configuration; returns it with its URL once it is ready.
 async fn prometheus(site: &Site, folder: &Path, config: &Value) -> anyhow::Result<(Process, String)> {
     let file = write(folder, "prometheus.json", config.to_string().as_bytes())?;
     let address = format!("127.0.0.1:{}", free_port()?);
@@ -172,7 +172,7 @@ async fn prometheus(site: &Site, folder: &Path, config: &Value) -> anyhow::Resul
     Ok((process, url))
 }
 
-/// What this Prometheus has loaded and scraped.
+/// Checks what this Prometheus has loaded and scraped.
 async fn loaded(site: &Site, url: &str, job: &str, report: &mut Report) -> anyhow::Result<()> {
     let pods = site.pods().await?.len();
     let up = eventually("every pod to be scraped", SOON, async || {
@@ -225,7 +225,7 @@ async fn rules(site: &Site, url: &str, report: &mut Report) -> anyhow::Result<()
     report.row("alerts of the PrometheusRule", figures, "all", evaluated.is_ok())
 }
 
-/// `data` of an answer of Prometheus's API.
+/// `data` of a Prometheus API answer.
 async fn answer(url: &str, path: &str) -> anyhow::Result<Value> {
     let (status, text) = get(&format!("{url}/api/v1/{path}")).await?;
     ensure!(status == 200, "{path} answered {status}: {text}");
@@ -237,7 +237,7 @@ fn array(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The characters of a query that an URL does not take as they are.
+/// Escapes a query for a URL.
 fn encoded(query: &str) -> String {
     query.replace('{', "%7B").replace('}', "%7D").replace('"', "%22").replace('=', "%3D")
 }

@@ -1,4 +1,4 @@
-//! The chart as a release of Helm, whose pods a small kubelet runs.
+//! The chart as a Helm release whose pods a small kubelet runs.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) const MODELS: &str = "llm-d-autoscaler";
 const WORKLOAD: &str = "llama-decode";
 const MODEL: &str =
     "llmd.namespace=llm-d-autoscaler,llmd.modelName=llama,llmd.modelID=unsloth/Meta-Llama-3.1-8B";
-/// The address of a Prometheus that does not run.
+/// Address without a Prometheus.
 const NO_PROMETHEUS: &str = "wva.prometheus.baseURL=http://127.0.0.1:9";
 
 /// The control plane with its kubelet, before the release.
@@ -29,7 +29,7 @@ impl Site {
     pub(super) async fn start(name: &str, wva: &Path) -> anyhow::Result<Self> {
         let testbed = Testbed::start(Options {
             name: name.to_owned(),
-            nodes: vec![NodeGroup::of("h100", 2, "NVIDIA-H100-80GB-HBM3")],
+            nodes: vec![NodeGroup::new("h100", 2, "NVIDIA-H100-80GB-HBM3")],
             with_prometheus: false,
             kubelet: Some(Pods::Controllers),
             ..Options::default()
@@ -46,7 +46,7 @@ impl Site {
         Ok(Self { testbed, kubelet })
     }
 
-    /// Installs the release with these values too, and waits until its webhooks have rules.
+    /// Installs the release with additional values, and waits until its webhooks have rules.
     pub(super) async fn install(&self, values: &str) -> anyhow::Result<()> {
         let helm = Helm::new(&self.testbed, "helm").await?;
         let chart = Helm::chart();
@@ -66,7 +66,7 @@ impl Site {
         .with_context(|| self.evidence())
     }
 
-    /// Runs kubectl, which has to succeed.
+    /// Runs kubectl; a failure is an error.
     pub(super) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<String> {
         self.testbed.kubectl(args).await?.success()
     }
@@ -84,12 +84,12 @@ impl Site {
         Ok(self.kubectl(&select).await?.split_whitespace().map(str::to_owned).collect())
     }
 
-    /// All that a pod wrote.
+    /// All output of a pod.
     pub(super) fn log(&self, pod: &str) -> String {
         self.kubelet.log(pod)
     }
 
-    /// What the pods' logs and the kubelet say.
+    /// Logs of the pods, and errors of the kubelet.
     pub(super) fn evidence(&self) -> String {
         self.kubelet.evidence()
     }

@@ -1,23 +1,22 @@
-//! How the demo talks: numbered steps with their times, commands with their output, and a line for each change while
-//! something is awaited.
+//! Output of the demo: numbered steps with times, commands with output, and a line for each change during a wait.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use wva_testbed::{Options, Testbed, eventually, run};
 
-use crate::command::say;
-use crate::seen::{Seen, variants};
+use crate::command::print_line;
+use crate::variants::{VariantState, variants};
 
-/// Longest wait for anything that has to happen; most takes seconds, a scale-down a minute (see step 8).
-pub(super) const PATIENCE: Duration = Duration::from_secs(150);
+/// Time limit of a wait. Most take seconds, a scale-down a minute (see step 8).
+pub(super) const WAIT_LIMIT: Duration = Duration::from_secs(150);
 
-/// The demo's output, and the control plane that it is about.
+/// Output of the demo, and its control plane.
 pub(super) struct Stage {
     pub(super) testbed: Testbed,
     began: Instant,
     step_began: Instant,
-    /// The steps so far.
+    /// Steps so far.
     steps: Vec<Step>,
 }
 
@@ -33,10 +32,10 @@ impl Step {
 }
 
 impl Stage {
-    /// Starts the control plane, which is the first step.
+    /// Starts the control plane, as the first step.
     pub(super) async fn start(about: &str, options: Options) -> anyhow::Result<Self> {
         let (began, first) = (Instant::now(), "A control plane");
-        say(&format!("\n== 1. {first}\n{about}"))?;
+        print_line(&format!("\n== 1. {first}\n{about}"))?;
         let testbed = Testbed::start(options).await?;
         Ok(Self { testbed, began, step_began: began, steps: vec![Step::new(first)] })
     }
@@ -45,7 +44,7 @@ impl Stage {
     pub(super) fn step(&mut self, title: &str, about: &str) -> anyhow::Result<()> {
         self.close();
         self.steps.push(Step::new(title));
-        say(&format!("\n== {}. {title}\n{about}", self.steps.len()))
+        print_line(&format!("\n== {}. {title}\n{about}", self.steps.len()))
     }
 
     fn close(&mut self) {
@@ -55,44 +54,44 @@ impl Stage {
         self.step_began = Instant::now();
     }
 
-    /// Ends the last step and says how long each took.
+    /// Ends the last step and prints the duration of each.
     pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.close();
-        say("\n== Every step happened and was checked")?;
+        print_line("\n== All steps completed and were checked")?;
         for (i, Step { title, took }) in self.steps.iter().enumerate() {
-            say(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
+            print_line(&format!("{:>5} s  {}. {title}", took.as_secs(), i + 1))?;
         }
-        say(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))
+        print_line(&format!("{:>5} s  in all", self.began.elapsed().as_secs()))
     }
 
-    /// Output of a command, indented.
+    /// Indents the output of a command.
     pub(super) fn print(text: &str) -> anyhow::Result<()> {
-        text.trim_end().lines().try_for_each(|line| say(&format!("    {line}")))
+        text.trim_end().lines().try_for_each(|line| print_line(&format!("    {line}")))
     }
 
-    /// What a command reads.
+    /// Prints the input of a command.
     pub(super) fn print_input(text: &str) -> anyhow::Result<()> {
-        say("  $ kubectl apply -f - <<EOF")?;
+        print_line("  $ kubectl apply -f - <<EOF")?;
         Self::print(text)?;
-        say("  EOF")
+        print_line("  EOF")
     }
 
-    /// Runs kubectl and shows its output.
+    /// Runs kubectl and prints its output.
     pub(super) async fn kubectl(&self, args: &[&str]) -> anyhow::Result<()> {
-        say(&format!("  $ kubectl {}", args.join(" ")))?;
+        print_line(&format!("  $ kubectl {}", args.join(" ")))?;
         Self::print(&self.testbed.kubectl(args).await?.success()?)
     }
 
-    /// Applies objects and shows what the API server says of them, warnings included.
+    /// Applies objects and prints the API server's answer, including warnings.
     pub(super) async fn apply(&self, yaml: &str) -> anyhow::Result<()> {
         let ran = self.testbed.kubectl_with(&["apply", "-f", "-"], yaml).await?;
         Self::print(&ran.stderr)?;
         Self::print(&ran.success()?)
     }
 
-    /// Runs a command and shows its output.
+    /// Runs a command and prints its output.
     pub(super) async fn command(program: &Path, args: &[&str]) -> anyhow::Result<String> {
-        say(&format!("  $ wva {}", args.join(" ")))?;
+        print_line(&format!("  $ wva {}", args.join(" ")))?;
         let mut command = tokio::process::Command::new(program);
         command.args(args);
         let text = run("wva", command, "", Duration::from_secs(30)).await?.success()?;
@@ -100,14 +99,14 @@ impl Stage {
         Ok(text)
     }
 
-    /// Waits for a condition on the variants and says each change on the way.
+    /// Waits for a condition on the variants and prints each change.
     pub(super) async fn follow(
         &self,
         what: &str,
-        mut holds: impl AsyncFnMut(&[Seen]) -> anyhow::Result<()>,
+        mut holds: impl AsyncFnMut(&[VariantState]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut last: Vec<Seen> = Vec::new();
-        eventually(what, PATIENCE, async || {
+        let mut last: Vec<VariantState> = Vec::new();
+        eventually(what, WAIT_LIMIT, async || {
             let now = variants(&self.testbed, "demo").await?;
             for seen in &now {
                 let before = last.iter().find(|l| l.name == seen.name);
@@ -115,7 +114,7 @@ impl Stage {
                     (b.target, b.replicas, b.ready) != (seen.target, seen.replicas, seen.ready)
                 }) {
                     let target = seen.target.map_or("-".to_owned(), |t| t.to_string());
-                    say(&format!(
+                    print_line(&format!(
                         "  {:>4} s  {}: target {target}, replicas {}, ready {}  {}",
                         self.began.elapsed().as_secs(),
                         seen.name,

@@ -1,10 +1,10 @@
-//! The table of abuses: what is sent, by how many clients, how many of which connect at a time.
+//! Kinds of abuse: what is sent, by how many clients, and how many of them connect at a time.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::client::Act;
+use super::client::ClientAction::{self, Drip, Hold, NoHandshake, Post, Reset};
 
 pub(super) const VALIDATE: &str = "/validate-llmd-ai-v1alpha1-variantautoscaling";
 pub(super) const MUTATE: &str = "/mutate-llmd-ai-v1alpha1-variantautoscaling";
@@ -14,10 +14,10 @@ pub(super) const CONFIG_MAP: &str = "/validate-v1-configmap";
 #[derive(Clone, Debug)]
 pub(super) struct Abuse {
     pub(super) name: &'static str,
-    pub(super) act: Act,
-    /// Clients in all.
+    pub(super) action: ClientAction,
+    /// Total number of clients.
     pub(super) clients: usize,
-    /// Of these, how many connect at a time; a client that sends bodies counts until it has its answers.
+    /// Number of clients that connect at a time. A client that sends bodies counts until it has its answers.
     pub(super) at_once: usize,
 }
 
@@ -28,7 +28,7 @@ pub(super) fn review(group: &str, kind: &str, namespace: &str, object: &Value) -
         "kind": {"group": group, "version": "v1", "kind": kind}, "userInfo": {"username": "faults"}, "object": object}})
 }
 
-/// A variant without a fault.
+/// A valid variant.
 pub(super) fn valid() -> Value {
     let object = json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
         "metadata": {"name": "valid", "namespace": "default"},
@@ -50,16 +50,16 @@ fn header(length: usize) -> String {
     format!("POST {VALIDATE} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n")
 }
 
-/// All of them, in the order in which they are tried.
+/// All kinds, in the order of the experiment.
 pub(super) fn all(namespace: &str) -> Vec<Abuse> {
     let post = |name, path, bodies: Vec<Vec<u8>>, clients, at_once| {
-        let act =
-            Act::Post { path, content_type: "application/json", bodies: Arc::new(bodies), chunked: false };
-        Abuse { name, act, clients, at_once }
+        let action =
+            Post { path, content_type: "application/json", bodies: Arc::new(bodies), chunked: false };
+        Abuse { name, action, clients, at_once }
     };
     let chunked = Abuse {
         name: "8 MiB without a length",
-        act: Act::Post {
+        action: Post {
             path: MUTATE,
             content_type: "text/html; charset=utf-16",
             bodies: Arc::new(vec![vec![b' '; 8 << 20]]),
@@ -68,7 +68,7 @@ pub(super) fn all(namespace: &str) -> Vec<Abuse> {
         clients: 20,
         at_once: 4,
     };
-    let slow = |name, act, clients| Abuse { name, act, clients, at_once: 64 };
+    let slow = |name, action, clients| Abuse { name, action, clients, at_once: 64 };
     let whole = [header(valid().to_string().len()), valid().to_string()].concat();
     vec![
         post("no AdmissionReview", VALIDATE, no_reviews(), 100, 8),
@@ -78,27 +78,27 @@ pub(super) fn all(namespace: &str) -> Vec<Abuse> {
         post("nested deep", MUTATE, nested(), 40, 4),
         post("a hundred times its size", VALIDATE, bombs(), 10, 4),
         post("ConfigMap YAML", CONFIG_MAP, maps(namespace), 4, 4),
-        slow("slow headers", Act::Drip(text("POST /validate HTTP/1.1\r\nX-Slow: ")), 2000),
-        slow("slow bodies", Act::Drip(text(header(1000) + "{")), 2000),
+        slow("slow headers", Drip(text("POST /validate HTTP/1.1\r\nX-Slow: ")), 2000),
+        slow("slow bodies", Drip(text(header(1000) + "{")), 2000),
         Abuse {
             name: "half of 7 MiB, then nothing",
-            act: Act::Hold(Arc::new([header(7 << 20).into_bytes(), vec![b' '; 3 << 20]].concat())),
+            action: Hold(Arc::new([header(7 << 20).into_bytes(), vec![b' '; 3 << 20]].concat())),
             clients: 200,
             at_once: 16,
         },
         Abuse {
             name: "a header of 1 MiB",
-            act: Act::Hold(text(format!("POST / HTTP/1.1\r\nX-Long: {}", "x".repeat(1 << 20)))),
+            action: Hold(text(format!("POST / HTTP/1.1\r\nX-Long: {}", "x".repeat(1 << 20)))),
             clients: 200,
             at_once: 16,
         },
-        slow("idle connections", Act::Hold(text("")), 5000),
-        slow("idle after a review", Act::Drip(text(&whole)), 1000),
-        slow("nothing for a handshake", Act::Unshaken(b""), 2000),
-        slow("half a handshake", Act::Unshaken(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 2000),
-        slow("reset after the handshake", Act::Reset(text("")), 1000),
-        slow("reset in the body", Act::Reset(text(header(1000) + "{")), 1000),
-        slow("reset before the answer", Act::Reset(text(&whole)), 1000),
+        slow("idle connections", Hold(text("")), 5000),
+        slow("idle after a review", Drip(text(&whole)), 1000),
+        slow("nothing for a handshake", NoHandshake(b""), 2000),
+        slow("half a handshake", NoHandshake(&[22, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), 2000),
+        slow("reset after the handshake", Reset(text("")), 1000),
+        slow("reset in the body", Reset(text(header(1000) + "{")), 1000),
+        slow("reset before the answer", Reset(text(&whole)), 1000),
     ]
 }
 
@@ -109,7 +109,7 @@ fn no_reviews() -> Vec<Vec<u8>> {
     bodies.push(old.to_string().into_bytes());
     bodies.push(review("", "Pod", "default", &json!({})).to_string().into_bytes());
     bodies.push((0..=255).collect());
-    // What a review of the right kind may hold that no API server sends.
+    // Reviews with contents that no API server sends.
     for object in [json!(null), json!([]), json!("x"), json!({"metadata": [], "spec": 1})] {
         bodies.push(review("llmd.ai", "VariantAutoscaling", "default", &object).to_string().into_bytes());
     }
@@ -152,7 +152,7 @@ fn bombs() -> Vec<Vec<u8>> {
     bodies
 }
 
-/// Texts of entries that a YAML parser may choke on, as entries of each map that is read.
+/// YAML texts that are hard to parse, as entries of each map that the program reads.
 pub(super) fn maps(namespace: &str) -> Vec<Vec<u8>> {
     let lines = |lines: Vec<String>| lines.concat();
     let laugh = |i: i32| format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(","));

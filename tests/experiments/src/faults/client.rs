@@ -1,5 +1,5 @@
-//! One bad client: connects to the admission port, does what its abuse is, and reports how it was answered. It only ever
-//! talks to loopback, and it ends by itself.
+//! One abusive client: connects to the admission port on loopback, performs its action, and reports the outcome. It
+//! ends by itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,34 +15,35 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_testbed::handshake::connector;
 
-/// Longest wait for one answer: more than the server gives a review.
+/// Time limit of an answer: longer than the server's limit for a review.
 const ANSWER: Duration = Duration::from_secs(8);
 /// Pause between the bytes of a slow client.
 const DRIP: Duration = Duration::from_millis(500);
 
-/// What a client does.
+/// Action of a client.
 #[derive(Clone, Debug)]
-pub(super) enum Act {
+pub(super) enum ClientAction {
     /// Sends each of these bodies, and reads the answers.
     Post { path: &'static str, content_type: &'static str, bodies: Arc<Vec<Vec<u8>>>, chunked: bool },
-    /// Sends these bytes after the handshake, then one more every half second until it is closed or time is up.
+    /// Sends these bytes after the handshake, then one more every half second until the connection closes or time is
+    /// up.
     Drip(Arc<Vec<u8>>),
-    /// Sends these bytes after the handshake, and then nothing.
+    /// Sends these bytes after the handshake, then nothing.
     Hold(Arc<Vec<u8>>),
-    /// Sends these bytes in place of a handshake, and then nothing.
-    Unshaken(&'static [u8]),
+    /// Sends these bytes instead of a handshake, then nothing.
+    NoHandshake(&'static [u8]),
     /// Sends these bytes and resets the connection.
     Reset(Arc<Vec<u8>>),
 }
 
-/// Where clients connect, and the CA that they trust.
+/// Address of the admission port, and the CA that clients trust.
 #[derive(Clone)]
-pub(super) struct Door {
+pub(super) struct WebhookAddress {
     address: SocketAddr,
     tls: TlsConnector,
 }
 
-impl Door {
+impl WebhookAddress {
     /// The admission port on loopback; `ca` is PEM.
     pub(super) fn new(port: u16, ca: &[u8]) -> anyhow::Result<Self> {
         Ok(Self { address: SocketAddr::from(([127, 0, 0, 1], port)), tls: connector(ca, &[])? })
@@ -52,63 +53,63 @@ impl Door {
         Ok(timeout(ANSWER, TcpStream::connect(self.address)).await.context("no connection in time")??)
     }
 
-    async fn shaken(&self) -> anyhow::Result<TlsStream<TcpStream>> {
+    async fn connect_tls(&self) -> anyhow::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from("localhost")?;
         let tcp = self.tcp().await?;
         Ok(timeout(ANSWER, self.tls.connect(name, tcp)).await.context("no handshake in time")??)
     }
 }
 
-/// Does it, at most until `end`, and calls `told` with each outcome: a status, or what became of the connection.
-/// `ready` is called once the connection stands, which lets the next client connect.
+/// Performs the action, at most until `end`, and calls `record` with each outcome: a status, or what happened to the
+/// connection. `ready` is called once the connection is open, so that the next client connects.
 pub(super) async fn run(
-    door: &Door,
-    act: &Act,
+    webhook: &WebhookAddress,
+    action: &ClientAction,
     end: Instant,
     ready: impl FnOnce(),
-    mut told: impl FnMut(String),
+    mut record: impl FnMut(String),
 ) {
-    match act {
-        Act::Post { path, content_type, bodies, chunked } => {
+    match action {
+        ClientAction::Post { path, content_type, bodies, chunked } => {
             for body in bodies.iter() {
-                let answer = post(door, path, content_type, body, *chunked).await;
-                told(answer.map_or_else(str::to_owned, |answer| status(&answer)));
+                let answer = post(webhook, path, content_type, body, *chunked).await;
+                record(answer.map_or_else(str::to_owned, |answer| status(&answer)));
             }
             ready();
         }
-        Act::Unshaken(bytes) => {
-            let stream = door.tcp().await;
+        ClientAction::NoHandshake(bytes) => {
+            let stream = webhook.tcp().await;
             ready();
-            let Ok(mut stream) = stream else { return told("not connected".to_owned()) };
+            let Ok(mut stream) = stream else { return record("not connected".to_owned()) };
             let _ = stream.write_all(bytes).await;
-            told(until_closed(&mut stream, end).await);
+            record(until_closed(&mut stream, end).await);
         }
-        Act::Drip(bytes) | Act::Hold(bytes) => {
-            let stream = door.shaken().await;
+        ClientAction::Drip(bytes) | ClientAction::Hold(bytes) => {
+            let stream = webhook.connect_tls().await;
             ready();
-            let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
+            let Ok(mut stream) = stream else { return record("closed in the handshake".to_owned()) };
             let _ = timeout_at(end, stream.write_all(bytes)).await;
-            told(match act {
-                Act::Drip(_) => drip_until_closed(&mut stream, end).await,
+            record(match action {
+                ClientAction::Drip(_) => drip_until_closed(&mut stream, end).await,
                 _ => until_closed(&mut stream, end).await,
             });
         }
-        Act::Reset(bytes) => {
-            let stream = door.shaken().await;
+        ClientAction::Reset(bytes) => {
+            let stream = webhook.connect_tls().await;
             ready();
-            let Ok(mut stream) = stream else { return told("closed in the handshake".to_owned()) };
+            let Ok(mut stream) = stream else { return record("closed in the handshake".to_owned()) };
             let _ = timeout(ANSWER, stream.write_all(bytes)).await;
             let _ = timeout(ANSWER, stream.flush()).await;
-            // With no time to linger, closing sends RST.
+            // With zero linger time, closing sends RST.
             let reset = stream.get_ref().0.set_zero_linger();
-            told(if reset.is_ok() { "reset by us" } else { "not reset" }.to_owned());
+            record(if reset.is_ok() { "reset by us" } else { "not reset" }.to_owned());
         }
     }
 }
 
 const OPEN: &str = "still open at the end";
 
-/// Reads until the server closes; the status of its answer where it gave one.
+/// Reads until the server closes; returns the status of its answer, if any.
 async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Instant) -> String {
     let mut answer = [0; 64];
     match timeout_at(end, stream.read(&mut answer)).await {
@@ -118,7 +119,7 @@ async fn until_closed(stream: &mut (impl tokio::io::AsyncRead + Unpin), end: Ins
     }
 }
 
-/// Sends a byte every half second until the server closes.
+/// Sends a byte every half second until the server closes the connection.
 async fn drip_until_closed(stream: &mut TlsStream<TcpStream>, end: Instant) -> String {
     while Instant::now() < end {
         let _ = timeout(DRIP, stream.write_all(b"x")).await;
@@ -130,15 +131,15 @@ async fn drip_until_closed(stream: &mut TlsStream<TcpStream>, end: Instant) -> S
     OPEN.to_owned()
 }
 
-/// One request; the answer, or what became of the connection.
+/// Sends one request; returns the answer, or what happened to the connection.
 async fn post(
-    door: &Door,
+    webhook: &WebhookAddress,
     path: &str,
     content_type: &str,
     body: &[u8],
     chunked: bool,
 ) -> Result<Vec<u8>, &'static str> {
-    let mut stream = door.shaken().await.map_err(|_| "closed in the handshake")?;
+    let mut stream = webhook.connect_tls().await.map_err(|_| "closed in the handshake")?;
     let length = if chunked {
         "Transfer-Encoding: chunked".to_owned()
     } else {
@@ -158,7 +159,7 @@ async fn post(
         }
         stream.flush().await
     };
-    // A server that refuses a body by its size need not read it: its answer counts, not that it stopped reading.
+    // A server that rejects a body by its size may stop reading: only its answer counts.
     let _ = timeout(ANSWER, send).await;
     let mut answer = Vec::new();
     let read = timeout(ANSWER, (&mut stream).take(4 << 20).read_to_end(&mut answer)).await;
@@ -174,15 +175,15 @@ fn status(answer: &[u8]) -> String {
     code.map_or_else(|| "no HTTP".to_owned(), |code| String::from_utf8_lossy(code).into_owned())
 }
 
-/// Fails unless the server judges this review, and admits its object.
-pub(super) async fn is_admitted(door: &Door, path: &str, review: &Value) -> anyhow::Result<()> {
-    let answer = post(door, path, "application/json", review.to_string().as_bytes(), false).await;
+/// Fails unless the server reviews this object and allows it.
+pub(super) async fn is_admitted(webhook: &WebhookAddress, path: &str, review: &Value) -> anyhow::Result<()> {
+    let answer = post(webhook, path, "application/json", review.to_string().as_bytes(), false).await;
     let answer = String::from_utf8(answer.map_err(anyhow::Error::msg)?)?;
     ensure!(answer.contains("\"allowed\":true"), "the valid review is not admitted: {answer}");
     Ok(())
 }
 
-/// A pause that cannot be long.
+/// Waits for a short time.
 pub(super) async fn pause() {
     sleep(Duration::from_millis(500)).await;
 }

@@ -1,4 +1,4 @@
-//! What was seen at the scrapes and in the audit log, held against who had which variant when.
+//! Checks scrapes and the audit log against the owner of each variant over time.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use tokio::time::Instant;
 use wva_testbed::audit::Write;
 
 use super::{CONTROLLERS, DELAY, SCRAPE, name};
-use crate::command::say;
+use crate::command::print_line;
 use crate::report::{Report, spread};
 
-/// The controller that has all variants at first.
+/// Controller that owns all variants at first.
 const FIRST: usize = 2;
-/// A variant may have no publisher for so long after it moved: until the new controller's cycle (a second to let events
-/// gather), the takeover delay, and two scrapes, on a busy machine.
+/// Longest gap after a move: one cycle of the new controller (including a second of debouncing), the takeover delay,
+/// and two scrapes, on a busy machine.
 const GAP: Duration = DELAY.saturating_add(SCRAPE.saturating_mul(4));
-/// A write that the API server receives so long after a move was on its way before.
+/// A write received within this time after a move may have been sent before it.
 const ON_ITS_WAY: SignedDuration = SignedDuration::from_secs(1);
 
-/// A change of a label.
+/// A change of the label.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
     pub(super) began: Instant,
@@ -27,7 +27,7 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// The moves of each variant, in order.
+/// Moves of each variant, in order.
 pub(super) struct History(Vec<Vec<Move>>);
 
 impl History {
@@ -39,7 +39,7 @@ impl History {
         self.0[variant].push(moved);
     }
 
-    /// Whose a variant is now.
+    /// Current owner of a variant.
     pub(super) fn owner(&self, variant: usize) -> usize {
         self.last(variant).map_or(FIRST, |last| last.to)
     }
@@ -48,7 +48,7 @@ impl History {
         self.0[variant].last()
     }
 
-    /// The controllers that had it between two moments.
+    /// Owners of a variant between two moments.
     fn owners(&self, variant: usize, from: Timestamp, until: Timestamp) -> Vec<usize> {
         let moves = &self.0[variant];
         let before = moves.iter().rev().find(|m| m.wall <= from).map_or(FIRST, |m| m.to);
@@ -57,7 +57,7 @@ impl History {
     }
 }
 
-/// What is counted.
+/// Counts of the experiment.
 #[derive(Default)]
 pub(super) struct Figures {
     scrapes: usize,
@@ -66,9 +66,9 @@ pub(super) struct Figures {
     several: Vec<String>,
     wrong: Vec<String>,
     unexplained: Vec<String>,
-    /// From a move until the new publisher was first seen.
+    /// Times from a move to the first scrape with the new publisher.
     gaps: Vec<Duration>,
-    /// Per variant the last move whose end was seen.
+    /// Last completed move of each variant.
     settled: Vec<Option<Instant>>,
     moves: usize,
     writes: usize,
@@ -76,7 +76,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    /// Takes in one scrape of all controllers, begun at `at`. The history may know of moves that were made meanwhile.
+    /// Adds one scrape of all controllers, begun at `at`. The history may already contain later moves.
     pub(super) fn scraped(&mut self, at: Instant, publishers: &[Vec<usize>], history: &History) {
         self.scrapes += 1;
         self.settled.resize(publishers.len(), None);
@@ -92,7 +92,7 @@ impl Figures {
                 }
                 [only] => {
                     self.one += 1;
-                    // Before a move was made the old one is right.
+                    // Before the move, the old owner is right.
                     if *only != history.owner(variant) && last.is_none_or(|m| at > m.done + SCRAPE) {
                         self.wrong.push(format!("{}: {} publishes it", who(), CONTROLLERS[*only].0));
                     }
@@ -108,7 +108,7 @@ impl Figures {
         }
     }
 
-    /// Takes in who wrote what, of what the service accounts of the controllers wrote.
+    /// Adds the audit log's writes of the controllers' service accounts.
     pub(super) fn writes(&mut self, audit: &[Write], history: &History) {
         self.moves = history.0.iter().map(Vec::len).sum();
         for write in audit.iter().filter(|w| w.resource == "variantautoscalings/status" && w.stored()) {
@@ -123,7 +123,7 @@ impl Figures {
         }
     }
 
-    /// Prints them; fails where the contract was broken.
+    /// Prints the figures; fails if a rule was violated.
     pub(super) fn report(&self) -> anyhow::Result<()> {
         let mut report = Report::default();
         Report::note("scrapes of all three", self.scrapes)?;
@@ -139,7 +139,7 @@ impl Figures {
             ("statuses written by others than the owner", &self.foreign),
         ] {
             report.at_most(what, broken.len(), 0, |n| n)?;
-            broken.iter().take(20).try_for_each(|one| say(&format!("    {one}")))?;
+            broken.iter().take(20).try_for_each(|one| print_line(&format!("    {one}")))?;
         }
         report.end()
     }

@@ -1,4 +1,4 @@
-//! What is counted over all turns, and the bounds.
+//! Figures of all turns, and their bounds.
 
 use std::iter::Sum;
 use std::time::Duration;
@@ -9,18 +9,18 @@ use crate::report::{Report, percentile, spread};
 /// Counts of some turns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
-    /// Turns from one replica to none and back.
+    /// Turns to zero and back.
     pub(super) turns: usize,
     pub(super) requests: usize,
-    /// The longest of them.
+    /// Longest of them.
     pub(super) longest: Duration,
-    /// Of requests that ran or waited when `/scale` was written: how long they had by then.
+    /// Age of requests that ran or waited at a `/scale` write.
     pub(super) cut: Vec<Duration>,
-    /// Requests that were sent after it was written, and before that could be known.
+    /// Requests sent after the write, before clients could observe it.
     pub(super) late: usize,
-    /// From the end of the last request to 0 replicas.
+    /// Times from the end of the last request to 0 replicas.
     pub(super) idle: Vec<Duration>,
-    /// From a request for a model at 0 to its start.
+    /// Times from a request for a model at 0 to its start.
     pub(super) waited: Vec<Duration>,
 }
 
@@ -40,7 +40,7 @@ impl Sum for Figures {
 }
 
 impl Figures {
-    /// Prints them, and holds them to the bounds.
+    /// Prints the figures, and checks the bounds.
     pub(super) fn judge(&self, report: &mut Report) -> anyhow::Result<()> {
         Report::note("turns to zero and back", self.turns)?;
         let longest = self.longest.as_secs_f64();

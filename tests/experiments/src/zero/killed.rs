@@ -1,5 +1,5 @@
-//! Leaders that are killed once the signal of a step is there and before the step is: the next leader carries it out,
-//! once, in time. Meanwhile a variant under an even load is watched, whose HPA must not notice it.
+//! Leaders that are killed after the signal of a step and before the step: the next leader must perform it exactly
+//! once, in time. A variant under a steady load must keep its replicas meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,58 +18,58 @@ use wva_testbed::replicas::{LEASE, Replicas};
 use wva_testbed::{Testbed, eventually};
 
 use super::Plan;
-use super::outages::Served;
-use super::steady::Steady;
-use crate::command::{SOON, say};
+use super::outages::PickerModel;
+use super::steady::SteadyVariant;
+use crate::command::{SOON, print_line};
 use crate::report::{Report, percentile};
-use crate::seen::follow;
+use crate::variants::follow;
 
-/// Models that are to take the same step at the same time: one dead leader leaves several of them between.
+/// Models that take the same step at the same time: one dead leader leaves several steps open.
 const MODELS: usize = 5;
 const BOTH: [usize; 2] = [0, 1];
-/// How much later than the lease a model that requests wait for may get its replica.
+/// Maximum delay of a wake, in addition to the lease duration.
 const SLACK: Duration = Duration::from_secs(5);
-/// A new leader is left alone for so long: series, a cycle and two looks of the HPA.
+/// Pause after an election: series, a cycle and two HPA syncs.
 const SETTLES: Duration = Duration::from_secs(4);
 
-/// The target of each namespace's variant, as its status shows it.
+/// Target in the status of each namespace's variant.
 type Signals = watch::Receiver<BTreeMap<String, i32>>;
 
-/// What became of the steps in one direction.
+/// Results of the steps in one direction.
 #[derive(Default)]
 struct Tally {
     kills: usize,
-    /// Steps whose signal the dead leader had given, and which it had not taken.
+    /// Steps signalled but not performed by the dead leader.
     between: usize,
-    /// Steps that were written twice, or not at all.
+    /// Steps written twice or never.
     not_once: usize,
-    /// From a queue that can be seen to a replica.
+    /// Times from a visible queue to a replica.
     waits: Vec<Duration>,
 }
 
-/// A control plane under experiment.
+/// Control plane of the experiment.
 struct Bench<'a> {
     replicas: Replicas<'a>,
-    served: Vec<Served<'a>>,
+    served: Vec<PickerModel<'a>>,
     signals: Signals,
 }
 
-/// Runs it.
+/// Runs the experiment.
 pub(super) async fn run(
     testbed: &Testbed,
     wva: &Path,
     plan: &Plan,
     report: &mut Report,
 ) -> anyhow::Result<()> {
-    say(&format!(
+    print_line(&format!(
         "\n== leaders killed between signal and step, {MODELS} models at once, leases of {LEASE:?}"
     ))?;
     let mut replicas = Replicas::install(testbed, InstallOptions::quick(wva), "killed").await?;
     replicas.start_all(&BOTH).await?;
     replicas.wait_ready(&BOTH).await?;
-    replicas.wait_open().await?;
-    let steady = Steady::start(testbed).await?;
-    let served = try_join_all((0..MODELS).map(|i| Served::start(testbed, i, plan.seed))).await?;
+    replicas.wait_webhooks().await?;
+    let steady = SteadyVariant::start(testbed).await?;
+    let served = try_join_all((0..MODELS).map(|i| PickerModel::start(testbed, i, plan.seed))).await?;
     let (_watching, signals) = follow_targets(testbed)?;
     let mut bench = Bench { replicas, served, signals };
     bench.all_have(0).await?;
@@ -116,7 +116,7 @@ impl Tally {
 }
 
 impl Bench<'_> {
-    /// All models take the step to so many replicas, and their leader dies at the first signal.
+    /// All models step to this number of replicas, and their leader dies at the first signal.
     async fn turn(&mut self, to: i32, tally: &mut Tally) -> anyhow::Result<()> {
         let leader = self.leader().await?;
         let (since, began) = (Timestamp::now(), Instant::now());
@@ -150,7 +150,7 @@ impl Bench<'_> {
         self.replicas.wait_ready(&BOTH).await
     }
 
-    /// The leader is asked to end, and another takes over.
+    /// Stops the leader, so that another takes over.
     async fn leader_ends(&mut self) -> anyhow::Result<()> {
         let leader = self.leader().await?;
         self.replicas.terminate(leader)?;
@@ -168,7 +168,7 @@ impl Bench<'_> {
             for index in BOTH {
                 leaders.extend((self.replicas.leads(index).await? == Some(true)).then_some(index));
             }
-            ensure!(leaders.len() == 1, "{leaders:?} say that they lead");
+            ensure!(leaders.len() == 1, "{leaders:?} report that they lead");
             Ok(leaders[0])
         })
         .await

@@ -1,5 +1,5 @@
-//! One model that is asked now and then. Its workload is watched by this program itself, so that it is known to the
-//! millisecond when replicas were taken and what ran then.
+//! One model with occasional requests. This program watches its workload, to know in milliseconds when replicas
+//! changed and which requests ran then.
 
 use std::time::{Duration, Instant};
 
@@ -20,12 +20,12 @@ use super::figures::Figures;
 use crate::command::SOON;
 use crate::history::History;
 
-/// Longest pause between two requests, after the end of the first.
+/// Maximum pause between two requests, after the end of the first.
 const PAUSE: Duration = RETENTION.saturating_mul(3);
-/// Longest request.
+/// Maximum duration of a request.
 const LONGEST: Duration = RETENTION.saturating_mul(2);
 
-/// Scale to zero for all models of a namespace.
+/// Enables scale to zero for all models of a namespace.
 fn map(namespace: &str) -> String {
     format!(
         "apiVersion: v1
@@ -51,7 +51,7 @@ pub(super) struct Lane<'a> {
 }
 
 impl<'a> Lane<'a> {
-    /// A model with one replica.
+    /// Starts a model with one replica.
     pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let IdleModel { namespace, model, fleet, picker } = IdleModel::start(testbed, "lane").await?;
         let deployments: Api<Deployment> = Api::namespaced(testbed.admin()?, &namespace);
@@ -71,8 +71,7 @@ impl<'a> Lane<'a> {
         })
     }
 
-    /// Turns from one replica to none and back. Requests come at random: some before the period is over, some just when
-    /// it is, some after.
+    /// Runs turns to zero and back. Requests arrive at random: before, at, and after the end of the retention period.
     pub(super) async fn turns(&mut self, turns: usize) -> anyhow::Result<()> {
         let zeroed = |history: &History| history.all().iter().filter(|(_, replicas)| *replicas == 0).count();
         while zeroed(&self.history) < turns {
@@ -97,7 +96,7 @@ impl<'a> Lane<'a> {
         self.fleet.send(lasts);
     }
 
-    /// Wakes the model where it is at 0, and waits until it serves.
+    /// Wakes the model if it is at 0, and waits until it serves.
     pub(super) async fn is_up(&mut self) -> anyhow::Result<()> {
         let what = format!("a ready pod in {}", self.namespace);
         eventually(&what, SOON, async || {
@@ -120,7 +119,7 @@ impl<'a> Lane<'a> {
         &self.history
     }
 
-    /// Does what an endpoint picker would have done, and a person does here.
+    /// Scales up by hand, in place of an endpoint picker.
     pub(super) async fn wake(&self) -> anyhow::Result<()> {
         if self.history.now() == Some(0) {
             let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
@@ -129,12 +128,12 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// When it went to zero, if it did since.
+    /// First time since a moment at which it went to zero.
     pub(super) fn went_to_zero_since(&self, since: Instant) -> Option<Instant> {
         self.history.first_since(since, |replicas| replicas == 0)
     }
 
-    /// How long after a moment it goes to zero.
+    /// Waits until it goes to zero; returns the time since a moment.
     pub(super) async fn to_zero_after(&self, since: Instant) -> anyhow::Result<Duration> {
         let what = format!("{} to go to zero", self.namespace);
         let at =
@@ -143,7 +142,7 @@ impl<'a> Lane<'a> {
         Ok(at.duration_since(since))
     }
 
-    /// What became of its requests and replicas. `written` are the writes of `/scale` in its namespace.
+    /// Evaluates its requests and replicas. `written` are the `/scale` writes in its namespace.
     pub(super) fn figures(&self, written: &[Instant]) -> Figures {
         let (requests, history) = (self.fleet.requests(), self.history.all().clone());
         let mut figures = Figures {
@@ -153,7 +152,7 @@ impl<'a> Lane<'a> {
         };
         for (at, _) in history.iter().filter(|(_, replicas)| *replicas == 0) {
             figures.turns += 1;
-            // When the API server received what was seen then.
+            // Time at which the API server received the observed write.
             let write = written.iter().rfind(|written| *written <= at).unwrap_or(at);
             let under_way = |r: &&Request| r.sent < *at && r.ended.is_none_or(|ended| ended > *write);
             let (cut, late): (Vec<&Request>, Vec<&Request>) =
@@ -179,17 +178,17 @@ impl<'a> Lane<'a> {
     }
 }
 
-/// A model with one replica that may go to zero.
+/// A model with one replica that may scale to zero.
 pub(super) struct IdleModel {
     pub(super) namespace: String,
     model: String,
     pub(super) fleet: Fleet,
-    /// A fake with flow control, without which the model would not go to zero. Prometheus does not scrape it.
+    /// Fake picker with flow control, which scale to zero requires. Prometheus does not scrape it.
     picker: FakePicker,
 }
 
 impl IdleModel {
-    /// Starts it in a namespace of its own.
+    /// Starts the model in a new namespace.
     pub(super) async fn start(testbed: &Testbed, prefix: &str) -> anyhow::Result<Self> {
         let namespace = testbed.namespace(prefix).await?;
         let fixture = VariantFixture::new(&namespace, "a");

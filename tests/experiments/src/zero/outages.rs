@@ -1,29 +1,29 @@
-//! Outages around an idle period: of Prometheus, and of endpoint pickers. What cannot be seen does not go to zero, and
-//! what is at zero comes back once its picker does.
+//! Outages of Prometheus and of endpoint pickers around an idle period. A model without visible requests must not go
+//! to zero, and a model at zero must wake once its picker is back.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
-use wva_testbed::picker::Manner;
+use wva_testbed::picker::PickerBehavior;
 use wva_testbed::{Testbed, eventually};
 
 use super::lane::Lane;
 use super::{LANES, Plan, RETENTION};
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::report::{Report, spread};
 
-/// Models with a picker of their own. The first are awake when it goes, half of these with a picker that Prometheus does not
-/// scrape; the others are at zero.
+/// Models with their own pickers. The first are awake at the outage, half of them with a picker that Prometheus does
+/// not scrape; the others are at zero.
 const PICKERS: usize = 6;
 const AWAKE: usize = 4;
 const UNSCRAPED: usize = AWAKE / 2;
-/// Longest time from a picker's return to the step of a model that requests wait for.
+/// Maximum time from a picker's return to the wake of a model with waiting requests.
 const WOKEN: Duration = Duration::from_secs(5);
 
-/// Every model has a request that ends just when Prometheus goes; then nothing is asked of it.
+/// Every model has a request that ends when Prometheus stops, and none afterwards.
 pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    say(&format!(
+    print_line(&format!(
         "\n== Prometheus down for {:?} around an idle period (retention {RETENTION:?})",
         plan.outage
     ))?;
@@ -50,24 +50,24 @@ pub(super) async fn of_prometheus(testbed: &Testbed, plan: &Plan, report: &mut R
 }
 
 /// A model with a picker.
-pub(super) struct Served<'a> {
+pub(super) struct PickerModel<'a> {
     pub(super) lane: Lane<'a>,
     pub(super) model: String,
 }
 
-impl<'a> Served<'a> {
-    /// One that Prometheus does not scrape.
+impl<'a> PickerModel<'a> {
+    /// A model with a picker that Prometheus does not scrape.
     async fn unscraped(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let lane = Lane::start(testbed, LANES + number, seed).await?;
         let model = lane.model().to_owned();
         Ok(Self { lane, model })
     }
 
-    /// One that Prometheus scrapes as well.
+    /// A model with a picker that Prometheus scrapes.
     pub(super) async fn start(testbed: &'a Testbed, number: usize, seed: u64) -> anyhow::Result<Self> {
         let served = Self::unscraped(testbed, number, seed).await?;
         let (namespace, picker) = (served.lane.namespace(), &served.lane.picker);
-        // One that shows its queue before anything waits is missed when it goes.
+        // The program must know the picker's queue metric before the outage.
         picker.queue(&served.model, 0.0);
         let labels = [("namespace", namespace), ("pod", "epp-0")].map(|(k, v)| (k.to_owned(), v.to_owned()));
         testbed.scrape(&format!("picker-{number}"), &picker.address(), "/metrics", &labels.into())?;
@@ -82,18 +82,21 @@ impl<'a> Served<'a> {
     }
 }
 
-/// Some of the models have just had a request when their pickers go, the others are at zero, and requests come for them
-/// while no picker shows it.
+/// Some models had a request just before their pickers fail; the others are at zero and receive requests during the
+/// outage.
 pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Report) -> anyhow::Result<()> {
-    say(&format!("\n== pickers down for {:?} around an idle period (retention {RETENTION:?})", plan.outage))?;
-    // On a busy machine one may be at zero before the last is there.
+    print_line(&format!(
+        "\n== pickers down for {:?} around an idle period (retention {RETENTION:?})",
+        plan.outage
+    ))?;
+    // On a busy machine one may reach zero before the last has started.
     let began = Instant::now();
     let all = try_join_all((0..PICKERS).map(async |i| match i {
-        0..UNSCRAPED => Served::unscraped(testbed, i, plan.seed).await,
-        _ => Served::start(testbed, i, plan.seed).await,
+        0..UNSCRAPED => PickerModel::unscraped(testbed, i, plan.seed).await,
+        _ => PickerModel::start(testbed, i, plan.seed).await,
     }));
     let all = all.await?;
-    // With its picker in sight each goes to zero.
+    // With a working picker, each goes to zero.
     try_join_all(all.iter().map(|served| served.lane.to_zero_after(began))).await?;
     let mut awake = all;
     let asleep = awake.split_off(AWAKE);
@@ -104,7 +107,7 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
     tokio::time::sleep(Duration::from_secs(1)).await;
     let down = Instant::now();
     for served in awake.iter().chain(&asleep) {
-        served.lane.picker.behaves(Manner::Hangs);
+        served.lane.picker.set_behavior(PickerBehavior::Hangs);
     }
     tokio::time::sleep(plan.outage / 2).await;
     for served in &asleep {
@@ -114,7 +117,7 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
     let zeroed = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_some()).count();
     let up = Instant::now();
     for served in awake.iter().chain(&asleep) {
-        served.lane.picker.behaves(Manner::Later);
+        served.lane.picker.set_behavior(PickerBehavior::Later);
     }
     let woken = try_join_all(asleep.iter().map(|served| woken_after(served, up))).await?;
     let up_still = awake.iter().filter(|served| served.lane.went_to_zero_since(down).is_none());
@@ -130,8 +133,8 @@ pub(super) async fn of_pickers(testbed: &Testbed, plan: &Plan, report: &mut Repo
     report.row("endpoint pickers are down", figures, "0 zeroed, 0 stuck at 0", zeroed + stuck == 0)
 }
 
-/// How long after a moment a model got a replica.
-async fn woken_after(served: &Served<'_>, since: Instant) -> anyhow::Result<Duration> {
+/// Time from a moment until a model has a replica.
+async fn woken_after(served: &PickerModel<'_>, since: Instant) -> anyhow::Result<Duration> {
     let at = eventually(&format!("{} to be woken", served.lane.namespace()), SOON, async || {
         served.lane.history().first_since(since, |replicas| replicas > 0).context("it is at 0")
     })

@@ -1,5 +1,5 @@
-//! A variant under an even load whose HPA reads the external metrics API while leaders come and go: its replicas must not
-//! change once.
+//! A variant under a steady load whose HPA reads the external metrics API while leaders change: its replicas must
+//! never change.
 
 use anyhow::ensure;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -11,30 +11,30 @@ use wva_testbed::{Fleet, Testbed, eventually};
 use crate::command::SOON;
 use crate::history::History;
 
-/// Replicas whose load asks for as many.
+/// Number of replicas that the load needs.
 const REPLICAS: u32 = 3;
 
-/// The variant, while it is watched.
-pub(super) struct Steady {
+/// The variant, with its replicas recorded.
+pub(super) struct SteadyVariant {
     history: History,
     _watching: JoinSet<()>,
     _fleet: Fleet,
 }
 
-impl Steady {
-    /// Waits until its HPA follows the target.
+impl SteadyVariant {
+    /// Starts the variant and waits until its HPA follows the target.
     pub(super) async fn start(testbed: &Testbed) -> anyhow::Result<Self> {
         let namespace = testbed.namespace("steady").await?;
         let fixture = VariantFixture::new(&namespace, "a").replicas(REPLICAS);
         let fleet = Fleet::start(testbed, fixture.fleet())?;
-        // Enough spare capacity, and too much load for one replica less.
+        // Enough spare capacity, and too much load for one replica fewer.
         fleet.set_fixed_all(0.5, 0.0);
         testbed.apply(&fixture.port(fleet.port()).all()).await?;
         fleet.wait_ready(usize::try_from(REPLICAS)?, SOON).await?;
         eventually("the HPA to follow", SOON, async || {
             let path = "jsonpath={.status.conditions[?(@.type==\"ScalingActive\")].status}/{.status.desiredReplicas}";
-            let said = testbed.kubectl(&["get", "hpa/a", "-n", &namespace, "-o", path]).await?.success()?;
-            ensure!(said == format!("True/{REPLICAS}"), "{said}");
+            let actual = testbed.kubectl(&["get", "hpa/a", "-n", &namespace, "-o", path]).await?.success()?;
+            ensure!(actual == format!("True/{REPLICAS}"), "{actual}");
             Ok(())
         })
         .await?;
@@ -49,7 +49,7 @@ impl Steady {
         Ok(Self { history, _watching: watching, _fleet: fleet })
     }
 
-    /// How often its replicas have changed.
+    /// Number of changes of its replicas.
     pub(super) fn changes(&self) -> usize {
         self.history.all().len().saturating_sub(1)
     }

@@ -1,5 +1,5 @@
-//! One turn of one model down to zero and up again, as a person would see it: what the variant, its workload, its HPA and
-//! its pods say, and the events, each with the time since the request that began it.
+//! One turn of one model to zero and back: state of variant, workload, HPA and pods, and events, each with the time
+//! since the first request.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use serde_json::Value;
 use wva_testbed::{Testbed, eventually};
 
 use super::lane::IdleModel;
-use crate::command::{SOON, say};
-use crate::seen::{objects, variants_of};
+use crate::command::{SOON, print_line};
+use crate::variants::{objects, variants_of};
 
-/// The request that the turn begins with.
+/// Duration of the first request.
 const REQUEST: Duration = Duration::from_secs(3);
 
-/// What is looked at, and said when it changes.
-struct Watched<'a> {
+/// Polls the state and prints changes.
+struct TimelineRecorder<'a> {
     testbed: &'a Testbed,
     namespace: &'a str,
     began: Instant,
@@ -28,34 +28,34 @@ struct Watched<'a> {
 pub(super) async fn one_turn(testbed: &Testbed) -> anyhow::Result<()> {
     let IdleModel { namespace, fleet, .. } = &IdleModel::start(testbed, "turn").await?;
     let (began, events) = (Instant::now(), BTreeSet::new());
-    let mut watched = Watched { testbed, namespace, began, last: String::new(), events };
-    watched.note(&format!("a request that runs for {} s", REQUEST.as_secs()))?;
+    let mut recorder = TimelineRecorder { testbed, namespace, began, last: String::new(), events };
+    recorder.note(&format!("a request that runs for {} s", REQUEST.as_secs()))?;
     fleet.send(REQUEST);
-    watched.until("target 0 replicas 0 ready 0 HPA False/ScalingDisabled").await?;
-    say(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)?;
-    watched.note("a request that finds no replica, and kubectl scale --replicas=1")?;
+    recorder.until("target 0 replicas 0 ready 0 HPA False/ScalingDisabled").await?;
+    print_line(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)?;
+    recorder.note("a request that finds no replica, and kubectl scale --replicas=1")?;
     fleet.send(REQUEST);
     testbed.kubectl(&["scale", "deployment/a", "-n", namespace, "--replicas=1"]).await?.success()?;
-    watched.until("target 1 replicas 1 ready 1 HPA True/ValidMetricFound").await?;
-    say(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)
+    recorder.until("target 1 replicas 1 ready 1 HPA True/ValidMetricFound").await?;
+    print_line(&testbed.kubectl(&["describe", "hpa/a", "-n", namespace]).await?.success()?)
 }
 
-impl Watched<'_> {
+impl TimelineRecorder<'_> {
     fn note(&self, what: &str) -> anyhow::Result<()> {
-        say(&format!("{:>6.1} s  {what}", self.began.elapsed().as_secs_f64()))
+        print_line(&format!("{:>6.1} s  {what}", self.began.elapsed().as_secs_f64()))
     }
 
-    /// Looks until the state is this one.
+    /// Polls until the state begins with this text.
     async fn until(&mut self, wanted: &str) -> anyhow::Result<()> {
         eventually(wanted, SOON, async || {
-            self.look().await?;
+            self.print_changes().await?;
             ensure!(self.last.starts_with(wanted), "{}", self.last);
             Ok(())
         })
         .await
     }
 
-    async fn look(&mut self) -> anyhow::Result<()> {
+    async fn print_changes(&mut self) -> anyhow::Result<()> {
         let objects = objects(self.testbed, self.namespace, "va,deploy,hpa,events").await?;
         let seen = variants_of(&objects).pop().context("the variant is gone")?;
         let now = format!(

@@ -1,12 +1,12 @@
-//! What an emulated vLLM server shows at `/metrics`: the names, labels and types of the real one, as far as the
-//! autoscaler and its users read them.
+//! The `/metrics` page of an emulated vLLM server: names, labels and types of real vLLM that the autoscaler and its
+//! users read.
 
 use std::fmt::Write as _;
 
 use super::FleetConfig;
 use super::queueing::Replica;
 
-/// The figures of one pod.
+/// Figures of one pod.
 pub(super) struct Figures<'a> {
     pub(super) config: &'a FleetConfig,
     /// 0..=1, or NaN.
@@ -15,7 +15,7 @@ pub(super) struct Figures<'a> {
     pub(super) replica: Replica,
 }
 
-/// The exposition in the text format 0.0.4.
+/// Exposition in the text format 0.0.4.
 pub(super) fn render(figures: &Figures<'_>) -> String {
     let Figures { config, kv, waiting, replica } = figures;
     let labels = format!("engine=\"0\",model_name=\"{}\"", escape(&config.model));
@@ -31,7 +31,7 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
     series("vllm:kv_cache_usage_perc", "gauge", "", &labels, *kv);
     series("vllm:num_requests_waiting", "gauge", "", &labels, *waiting);
     series("vllm:num_requests_running", "gauge", "", &labels, replica.running);
-    // vLLM gives this one no model name.
+    // vLLM exports this one without a model name.
     let cache = format!(
         "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
         config.block_size, config.num_gpu_blocks
@@ -55,9 +55,9 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
     out
 }
 
-/// What the endpoint picker shows of its flow-control queue, in the same format.
+/// Flow-control queue of the endpoint picker, in the same format.
 pub(super) fn render_gateway(model: &str, queued: f64, prompt_tokens: f64) -> String {
-    // A token of text is about 4 bytes.
+    // A text token has about 4 bytes.
     let bytes = queued * prompt_tokens * 4.0;
     let labels = format!("target_model_name=\"{}\"", escape(model));
     [("queue_size", queued), ("queue_bytes", bytes)]
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exposition_has_the_names_and_labels_of_vllm() {
+    fn exposition_has_names_and_labels_of_vllm() {
         let config =
             FleetConfig { generation_tokens: 50, num_gpu_blocks: 1024, ..FleetConfig::new("", "", "a\"b") };
         let replica = Replica {

@@ -1,17 +1,17 @@
-//! The queueing model of an emulated model server fleet: pure arithmetic, no clock. It is a fluid model (fractional
-//! requests), so that it is smooth and the same steps give the same figures: requests arrive at a rate, go to the
-//! least loaded replica, wait there for a free place, hold a share of its KV cache while they run, and end.
+//! Queueing model of an emulated fleet: pure arithmetic, no clock. It is a fluid model (fractional requests), so the
+//! same steps give the same figures. Requests arrive at a rate, go to the least loaded replica, wait for a slot, use
+//! KV cache while they run, and end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a replica is able to do.
+/// Capacity of a replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Service {
     /// Requests a replica runs at once (vLLM's `max_num_seqs`), above 0.
     pub(super) max_seqs: f64,
     /// Mean time that a request runs, in seconds, above 0.
     pub(super) run_time: f64,
-    /// What each running request adds to that, in seconds.
+    /// Added to that by each running request, in seconds.
     pub(super) per_running: f64,
     /// Share of a replica's KV cache that a running request holds, 0..=1.
     pub(super) kv_per_request: f64,
@@ -22,31 +22,31 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// Requests a replica runs at once: as many as its places and its KV cache allow.
+    /// Requests that a replica runs at once: limited by slots and KV cache.
     pub(super) fn capacity(&self) -> f64 {
         if self.kv_per_request > 0.0 { self.max_seqs.min(1.0 / self.kv_per_request) } else { self.max_seqs }
     }
 
-    /// Mean time that a request runs where so many run at once, in seconds.
+    /// Mean duration of a request while this many run at once, in seconds.
     fn runs_for(&self, running: f64) -> f64 {
         self.run_time + self.per_running * running
     }
 }
 
-/// One replica. All counts are fractional and never negative.
+/// One replica. Counts are fractional and never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Replica {
     /// Requests being served.
     pub(super) running: f64,
-    /// Requests waiting for a place.
+    /// Requests waiting for a slot.
     pub(super) waiting: f64,
-    /// Requests taken up since it started, a counter.
+    /// Requests started since the replica started, a counter.
     pub(super) admitted: f64,
     /// Requests completed since it started, a counter.
     pub(super) completed: f64,
-    /// Input of the requests taken up, in tokens, a counter.
+    /// Input tokens of the started requests, a counter.
     pub(super) prompt_tokens: f64,
-    /// Input of the requests completed, in tokens, a counter.
+    /// Input tokens of the completed requests, a counter.
     pub(super) completed_prompt_tokens: f64,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Queueing {
     rate: f64,
     replicas: BTreeMap<String, Replica>,
     gateway: f64,
-    /// Requests turned away since the beginning, because a queue was full.
+    /// Requests rejected because a queue was full.
     rejected: f64,
 }
 
@@ -78,12 +78,12 @@ impl Queueing {
         Self { service, rate: 0.0, replicas: BTreeMap::new(), gateway: 0.0, rejected: 0.0 }
     }
 
-    /// What a replica is able to do.
+    /// Capacity of each replica.
     pub(super) fn service(&self) -> &Service {
         &self.service
     }
 
-    /// Has replicas work like this from now on.
+    /// Changes the capacity of all replicas.
     pub(super) fn set_service(&mut self, service: Service) {
         self.service = service;
     }
@@ -93,8 +93,8 @@ impl Queueing {
         self.rate = if requests_per_second > 0.0 { requests_per_second } else { 0.0 };
     }
 
-    /// Sets which replicas are ready. A new one starts empty; what a vanished one ran or held is sent again by its
-    /// clients and waits at the gateway until the next step.
+    /// Sets the ready replicas. New ones start empty. Requests of removed ones wait at the gateway until the next
+    /// step.
     pub(super) fn set_replicas(&mut self, names: &BTreeSet<String>) {
         let gone = self.replicas.extract_if(.., |name, _| !names.contains(name));
         self.gateway += gone.map(|(_, replica)| replica.load()).sum::<f64>();
@@ -108,18 +108,18 @@ impl Queueing {
         &self.replicas
     }
 
-    /// Requests at the gateway: there are some only while no replica is ready.
+    /// Requests at the gateway; above 0 only while no replica is ready.
     pub(super) fn gateway(&self) -> f64 {
         self.gateway
     }
 
-    /// Moves the time on by `seconds` (not above 0: nothing happens): requests end, arrive, are spread, and start.
+    /// Advances time by `seconds` (ignored unless above 0): requests end, arrive, are distributed, and start.
     pub(super) fn step(&mut self, seconds: f64) {
         if seconds.is_nan() || seconds <= 0.0 {
             return;
         }
         for replica in self.replicas.values_mut() {
-            // Of requests that end at a constant rate, this share is left after the time: exact for steps of any length.
+            // Exponential decay of requests that end at a constant rate: exact for steps of any length.
             let stay = (-seconds / self.service.runs_for(replica.running)).exp();
             replica.completed += replica.running * (1.0 - stay);
             let held = replica.prompt_tokens - replica.completed_prompt_tokens;
@@ -146,7 +146,7 @@ impl Queueing {
     }
 }
 
-/// The load up to which every less loaded replica is filled when `arrived` requests go to the least loaded ones.
+/// Load to which all less loaded replicas are filled if `arrived` requests go to the least loaded ones.
 fn level(loads: impl Iterator<Item = f64>, arrived: f64) -> f64 {
     let mut loads: Vec<f64> = loads.collect();
     loads.sort_by(f64::total_cmp);
@@ -165,7 +165,7 @@ fn level(loads: impl Iterator<Item = f64>, arrived: f64) -> f64 {
     if count > 0.0 { level + poured / count } else { level }
 }
 
-/// Cuts a queue to its limit and returns what did not fit.
+/// Cuts a queue to its limit and returns the excess.
 fn cut(queue: &mut f64, limit: f64) -> f64 {
     let over = (*queue - limit).max(0.0);
     *queue -= over;
@@ -176,7 +176,7 @@ fn cut(queue: &mut f64, limit: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// 10 requests at once, 2 s each: 5 requests per second and replica; 5% KV each: half the cache when full.
+    /// 10 requests at once of 2 s: 5 requests per second and replica. 5% KV cache each: half the cache when full.
     const SERVICE: Service = Service {
         max_seqs: 10.0,
         run_time: 2.0,
@@ -211,8 +211,8 @@ mod tests {
 
     #[test]
     fn figures_after_two_minutes() {
-        // Little's law gives the running requests where there is room: rate * service time / replicas, up to the
-        // 6% by which requests that end and arrive within one step of 0.25 s are seen late.
+        // Little's law gives the running requests below capacity: rate * service time / replicas. Steps of 0.25 s add
+        // up to 6%.
         let tight = Service { kv_per_request: 0.2, ..SERVICE };
         let rows = [
             ("idle", SERVICE, 2, 0.0, 0.0, 0.0, 0.0),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn more_replicas_never_mean_more_waiting() {
+    fn more_replicas_never_increase_the_queue() {
         for rate in [0.0, 1.0, 4.9, 5.1, 9.0, 12.0, 30.0, 100.0] {
             for seconds in [1, 5, 20, 90] {
                 let mut before: Option<(f64, f64)> = None;
@@ -242,7 +242,7 @@ mod tests {
                         .values()
                         .map(|replica| replica.waiting)
                         .fold(model.gateway(), f64::max);
-                    // Queues are bounded, so the requests turned away count as not served too.
+                    // Queues are bounded, so rejected requests count as not served.
                     let unserved = waiting(&model) + model.rejected;
                     if let Some((queue, total)) = before {
                         let at = format!("rate {rate}, {seconds} s, {replicas} replicas");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_comes_takes_the_new_requests_and_the_queue_drains() {
+    fn new_replica_drains_the_queue() {
         let mut model = after(SERVICE, 1, 7.0, 10);
         let queued = waiting(&model);
         assert!(queued > 5.0, "5 of 7 requests per second are served, the rest waits: {queued}");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn no_request_is_lost_or_made_up() {
+    fn conserves_requests() {
         let mut model = Queueing::new(SERVICE);
         model.set_rate(9.0);
         let (mut completed_by_gone, mut seconds) = (0.0, 0.0);
@@ -289,8 +289,9 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_beside_a_request_slows_it_down_and_its_input_is_counted_when_it_begins_and_ends() {
-        // At 3 requests a second n run for n / 3 s each, and that is 1 + 0.2 n: 7.5, and an eighth more by what ends late.
+    fn engine_slows_with_load_and_counts_input_at_start_and_end() {
+        // At 3 requests per second, n requests run n / 3 s each, which equals 1 + 0.2 n: 7.5. Late ends add an
+        // eighth.
         let service = Service { run_time: 1.0, per_running: 0.2, ..SERVICE };
         let mut model = after(service, 1, 3.0, 120);
         let replica = model.replicas()["pod-0"];
@@ -306,13 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn without_replicas_requests_wait_at_the_gateway_up_to_the_limit() {
+    fn requests_wait_at_gateway_up_to_limit_without_replicas() {
         let model = after(SERVICE, 0, 3.0, 20);
         assert!((model.gateway() - 40.0).abs() < 1e-9 && (model.rejected - 20.0).abs() < 1e-9, "{model:?}");
     }
 
     #[test]
-    fn senseless_steps_and_rates_change_nothing() {
+    fn ignores_invalid_steps_and_rates() {
         let mut model = after(SERVICE, 2, 6.0, 9);
         let before = model.clone();
         for seconds in [0.0, -1.0, f64::NAN] {

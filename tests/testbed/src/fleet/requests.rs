@@ -1,6 +1,5 @@
-//! Single requests of an emulated fleet, beside the flow of the queueing model, which never ends quite: each is sent at a
-//! moment, runs on one pod for exactly as long as it says, and is known afterwards. While no pod is ready they wait at the
-//! gateway.
+//! Single requests of an emulated fleet, in addition to the fluid model, which never empties. Each runs on one pod
+//! for its exact duration and stays recorded. Requests wait at the gateway while no pod is ready.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,23 +9,23 @@ use super::queueing::Replica;
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// When it was sent.
+    /// Time of sending.
     pub sent: Instant,
-    /// How long it runs.
+    /// Duration of the run.
     pub lasts: Duration,
-    /// The pod that it runs on and since when; `None`: it waits.
+    /// Pod and start of the run; `None` while waiting.
     pub runs: Option<(String, Instant)>,
-    /// How often it began: more than once where its pod went.
+    /// Number of starts: above 1 if a pod disappeared.
     pub begins: u32,
-    /// When it was done.
+    /// Time of completion.
     pub ended: Option<Instant>,
 }
 
-/// All requests that were sent.
+/// All requests sent.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     all: Vec<Request>,
-    /// Done requests of the pods there are.
+    /// Completed requests of the present pods.
     completed: BTreeMap<String, f64>,
 }
 
@@ -36,7 +35,7 @@ impl Requests {
         self.place(pods.keys(), now);
     }
 
-    /// Takes in which pods are ready. What ran on one that is gone is sent again, and runs as long as at first.
+    /// Updates the ready pods. Requests of a removed pod are sent again with their full duration.
     pub(super) fn set_replicas(&mut self, ready: &BTreeSet<String>, now: Instant) {
         self.end(now);
         self.completed.retain(|pod, _| ready.contains(pod));
@@ -48,7 +47,7 @@ impl Requests {
         self.place(ready.iter(), now);
     }
 
-    /// Ends what is over.
+    /// Ends requests whose duration has passed.
     pub(super) fn end(&mut self, now: Instant) {
         for request in self.all.iter_mut().filter(|r| r.ended.is_none()) {
             if let Some((pod, since)) = &request.runs
@@ -60,7 +59,7 @@ impl Requests {
         }
     }
 
-    /// Ends all that run.
+    /// Ends all running requests.
     pub(super) fn end_all(&mut self, now: Instant) {
         for request in self.all.iter_mut().filter(|r| r.ended.is_none()) {
             if let Some((_, since)) = &request.runs {
@@ -70,7 +69,7 @@ impl Requests {
         self.end(now);
     }
 
-    /// Gives those that wait to pods in turn.
+    /// Assigns waiting requests to pods, round robin.
     fn place<'a>(&mut self, pods: impl Iterator<Item = &'a String> + Clone, now: Instant) {
         let waiting = self.all.iter_mut().filter(|r| r.ended.is_none() && r.runs.is_none());
         for (request, pod) in waiting.zip(pods.cycle()) {
@@ -79,7 +78,7 @@ impl Requests {
         }
     }
 
-    /// A pod's figures with those of its single requests.
+    /// Figures of a pod including its single requests.
     pub(super) fn over(&self, pod: &str, replica: Replica, prompt_tokens: f64) -> Replica {
         let running = self.all.iter().filter(|r| r.ended.is_none());
         let running = running.filter(|r| r.runs.as_ref().is_some_and(|(on, _)| on == pod)).count();
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_waits_runs_and_ends_and_begins_anew_where_its_pod_goes() {
+    fn request_restarts_when_its_pod_is_removed() {
         let (mut requests, begin) = (Requests::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let figures = |requests: &Requests, pod: &str| {
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_run_can_be_ended() {
+    fn ends_running_requests() {
         let (mut requests, begin) = (Requests::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         requests.send(Duration::MAX, &BTreeMap::new(), begin);

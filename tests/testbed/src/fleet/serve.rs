@@ -1,5 +1,5 @@
-//! The thread of a fleet: three loops in one runtime. One looks at the pods and rewrites the Prometheus targets, one
-//! moves the queueing model on, one serves the metrics pages. Each pod has a page of its own as well, at its own address.
+//! Thread of a fleet with three loops: one lists the pods and rewrites the Prometheus targets, one advances the
+//! queueing model, one serves the metrics pages. Each pod also has a page at its own address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ use super::{ExportFault, GATEWAY, Shared};
 use crate::testbed::prometheus::write_targets;
 use crate::wait::within;
 
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const STEP: Duration = Duration::from_millis(250);
 
 /// Runs until `end`.
@@ -36,7 +36,7 @@ pub(super) async fn run(
 ) {
     let ended = tokio::select! {
         () = end.cancelled() => Ok(()),
-        ended = look(shared, kube) => ended,
+        ended = refresh_pods(shared, kube) => ended,
         ended = serve(shared, listener) => ended,
         () = step(shared) => Ok(()),
     };
@@ -46,11 +46,11 @@ pub(super) async fn run(
     }
 }
 
-/// Follows the pods. An API server that does not answer leaves everything as it was.
-async fn look(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
+/// Follows the pods. Keeps the last state while the API server does not answer.
+async fn refresh_pods(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
     let pods = Api::<Pod>::namespaced(kube::Client::try_from(kube)?, &shared.config.namespace);
     let wanted = ListParams::default().labels(&shared.config.selector);
-    let mut ticks = interval(LOOK);
+    let mut ticks = interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut known = None;
     let mut pages: BTreeMap<String, DropGuard> = BTreeMap::new();
@@ -80,7 +80,7 @@ async fn look(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Result<()> {
     }
 }
 
-/// Name of a pod that serves, and its address where that is one of loopback.
+/// Name of a serving pod, and its address if that is a loopback address.
 fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
     let status = pod.status.as_ref()?;
     let mut conditions = status.conditions.iter().flatten();
@@ -90,7 +90,7 @@ fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
     pod.metadata.name.clone().filter(|_| stays).map(|name| (name, address))
 }
 
-/// Serves what a pod shows to those that ask the pod itself, until the guard is dropped.
+/// Serves the page of a pod at its own address until the guard is dropped.
 fn own_page(shared: &Arc<Shared>, pod: &str, address: IpAddr) -> anyhow::Result<DropGuard> {
     let at = (address, shared.address.port());
     let listener = std::net::TcpListener::bind(at).with_context(|| format!("no page for {pod} at {at:?}"))?;
@@ -119,7 +119,7 @@ fn targets(shared: &Shared, ready: &BTreeSet<String>) -> serde_json::Value {
     ready.iter().map(target).collect()
 }
 
-/// Moves the model on by the time that has really passed.
+/// Advances the model by the elapsed real time.
 async fn step(shared: &Shared) {
     let mut ticks = interval(STEP);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -148,7 +148,7 @@ async fn page(State(shared): State<Arc<Shared>>, Path((namespace, pod)): Path<(S
     }
 }
 
-/// The page of a pod, for a scrape or for a client of the pod itself.
+/// Page of a pod, for a scrape or for a client of the pod.
 fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
     let mut state = shared.state.lock();
     state.requests.end(std::time::Instant::now());

@@ -1,5 +1,5 @@
-//! What an install puts into the control plane: CRD, RBAC, Service, webhook configurations and APIService, from the
-//! repository's own manifests. The one difference to a cluster: the Service leads to ports on localhost.
+//! Objects of an install: CRD, RBAC, Service, webhook configurations and APIService from the repository's manifests.
+//! Unlike in a cluster, the Service leads to ports on localhost.
 
 use std::path::Path;
 
@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 use super::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, WEBHOOKS};
 use crate::Testbed;
 
-/// Name of the invalid variant that shows whether the webhooks are called. It is never stored.
+/// Name of the invalid variant that shows whether webhooks are called. It is never stored.
 pub const PROBE: &str = "testbed-probe";
 
-/// Where the Service leads.
+/// Target ports of the Service.
 #[derive(Clone, Copy, Debug)]
 pub struct Ports {
-    /// The port of the webhooks.
+    /// Port of the webhooks.
     pub admission: u16,
-    /// For the release that serves the external metrics API.
+    /// Port of the external metrics API, if the release serves it.
     pub external_metrics: Option<u16>,
 }
 
-/// The CRD alone.
+/// Applies only the CRD.
 pub async fn crd(testbed: &Testbed) -> anyhow::Result<()> {
     apply_crd(testbed, &read("crds/llmd.ai_variantautoscalings.yaml")?).await
 }
 
-/// This CRD instead.
+/// Applies this CRD.
 pub async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
     match testbed.apply(crd).await {
-        // Two releases that are installed in the same moment: kubectl found none and creates it second.
+        // Two releases may install at the same time: kubectl finds no CRD, and its create comes second.
         Err(error) if error.to_string().contains("AlreadyExists") => testbed.apply(crd).await?,
         applied => applied?,
     }
@@ -39,7 +39,7 @@ pub async fn apply_crd(testbed: &Testbed, crd: &str) -> anyhow::Result<()> {
     testbed.wait_discovered("variantautoscalings.llmd.ai").await
 }
 
-/// Namespace, service account and its rights; returns the name of the service account.
+/// Applies namespace, service account and RBAC; returns the name of the service account.
 pub async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<String> {
     let system = options.named(SYSTEM);
     testbed.apply(&format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {system}\n")).await?;
@@ -47,8 +47,8 @@ pub async fn account(testbed: &Testbed, options: &InstallOptions) -> anyhow::Res
     Ok(options.named(&format!("{RELEASE}-controller-manager")))
 }
 
-/// Service, webhook configurations and APIService, which lead to these ports.
-pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
+/// Applies Service, webhook configurations and APIService with these ports.
+pub async fn apply_webhooks(testbed: &Testbed, options: &InstallOptions, ports: Ports) -> anyhow::Result<()> {
     let [system, service] = [SYSTEM, SERVICE].map(|name| options.named(name));
     let admission = ports.admission;
     let service = format!(
@@ -80,8 +80,8 @@ pub async fn doors(testbed: &Testbed, options: &InstallOptions, ports: Ports) ->
     Ok(())
 }
 
-/// Whether both webhook configurations are open.
-pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+/// Whether both webhook configurations have rules.
+pub async fn check_webhooks_registered(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let webhooks = options.named(WEBHOOKS);
     for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
         let path = "jsonpath={.webhooks[*].rules[*].resources[*]}";
@@ -91,8 +91,8 @@ pub async fn webhooks_are_open(testbed: &Testbed, options: &InstallOptions) -> a
     Ok(())
 }
 
-/// Whether kube-apiserver calls the webhooks: it learns of a configuration by a watch, some time after it is stored.
-pub async fn webhooks_are_called(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
+/// Whether kube-apiserver calls the webhooks. It learns of a configuration by a watch, after it is stored.
+pub async fn check_webhooks_called(testbed: &Testbed, options: &InstallOptions) -> anyhow::Result<()> {
     let instance = options.env.iter().rfind(|(key, _)| key == "CONTROLLER_INSTANCE").map(|(_, value)| value);
     // The configurations of `config/base` select no instance.
     if instance.is_some() && options.webhooks.is_none() {
@@ -111,19 +111,19 @@ pub async fn webhooks_are_called(testbed: &Testbed, options: &InstallOptions) ->
     Ok(())
 }
 
-/// Whether kube-apiserver says that the APIService is available: `True`, `False`, or nothing yet.
+/// `Available` status of the APIService: `True`, `False`, or `None` if not set yet.
 pub async fn metrics_api_available(testbed: &Testbed) -> anyhow::Result<String> {
     let available = "jsonpath={.status.conditions[?(@.type==\"Available\")].status}";
     testbed.kubectl(&["get", "apiservice", API_SERVICE, "-o", available]).await?.success()
 }
 
-/// A file of the repository.
+/// Text of a repository file.
 fn read(path: &str) -> anyhow::Result<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The documents of a YAML text.
+/// Documents of a YAML text.
 fn documents(yaml: &str) -> anyhow::Result<Vec<Value>> {
-    serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("a manifest is no YAML: {e}"))
+    serde_saphyr::from_multiple(yaml).map_err(|e| anyhow::anyhow!("a manifest is not YAML: {e}"))
 }

@@ -1,4 +1,4 @@
-//! The program itself as a child process: the settings a test install needs, and where it says that it listens.
+//! The program as a child process: settings of a test install, and the addresses that it logs.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +11,7 @@ use wva_crds::settings::{Kind, SETTINGS};
 use super::{InstallOptions, METRICS_READER, SERVICE, SYSTEM, UP, WEBHOOKS, get};
 use crate::{Process, Testbed, eventually};
 
-/// What the program says it serves, by the name this file uses.
+/// Servers in the program's log lines, and the names used here.
 const SERVED: [(&str, &str); 5] = [
     ("admission", "Serving admission reviews"),
     ("external metrics", "Serving the external metrics API"),
@@ -20,7 +20,7 @@ const SERVED: [(&str, &str); 5] = [
     ("debug", "Serving /explain and /snapshot"),
 ];
 
-/// In a control plane without Prometheus: a port at which nobody listens.
+/// Prometheus URL of a control plane without Prometheus: a port without a listener.
 const NO_PROMETHEUS: &str = "http://127.0.0.1:9";
 
 /// A started program.
@@ -31,7 +31,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it as pod `pod`, with the log `log.log`, and waits until it says where it listens.
+    /// Starts the program as pod `pod` with the log `log.log`, and waits until it logs its addresses.
     pub async fn start(
         testbed: &Testbed,
         options: &InstallOptions,
@@ -43,7 +43,7 @@ impl Program {
         let env: Vec<(&str, &str)> = env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let file = testbed.logs().join(format!("{log}.log"));
         let process = Process::spawn(log, &options.wva, &["run"], &env, &file)?;
-        let addresses = eventually("wva to say where it listens", UP, async || {
+        let addresses = eventually("wva to log its addresses", UP, async || {
             // Read before the log: a program that ends after this may still have logged its addresses.
             let exited = process.exited();
             match (addresses(&process.log(), options.serves_metrics_api()), exited) {
@@ -61,12 +61,12 @@ impl Program {
         &self.process
     }
 
-    /// Where it serves something: `admission`, `external metrics`, `metrics`, `health` or `debug`.
+    /// Address of a server: `admission`, `external metrics`, `metrics`, `health` or `debug`.
     pub fn address(&self, what: &str) -> anyhow::Result<&str> {
         self.addresses.get(what).map(String::as_str).with_context(|| format!("wva does not serve {what}"))
     }
 
-    /// The port of a server, as the log names it.
+    /// Port of a server, by its name in the log.
     pub fn port(&self, what: &str) -> anyhow::Result<u16> {
         let address = self.address(what)?;
         address
@@ -75,21 +75,21 @@ impl Program {
             .with_context(|| format!("{address} has no port"))
     }
 
-    /// Whether `/readyz` says so.
+    /// Whether `/readyz` succeeds.
     pub async fn is_ready(&self) -> anyhow::Result<()> {
         let answer = get(&format!("http://{}/readyz", self.address("health")?)).await?;
-        ensure!(answer.0 == 200, "it says {answer:?}");
+        ensure!(answer.0 == 200, "/readyz answered {answer:?}");
         Ok(())
     }
 
-    /// The page at `/metrics`.
+    /// Page at `/metrics`.
     pub async fn metrics(&self) -> anyhow::Result<String> {
         let (status, text) = get(&format!("http://{}/metrics", self.address("metrics")?)).await?;
         ensure!(status == 200, "/metrics answered {status}: {text}");
         Ok(text)
     }
 
-    /// The value of a series on `/metrics` of this name that holds all of these labels; `None` if there is no such series.
+    /// Value of a `/metrics` series with this name and all of these labels; `None` if there is no such series.
     pub async fn series(&self, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
         series(&self.metrics().await?, name, labels)
     }
@@ -98,11 +98,11 @@ impl Program {
         format!("the end of the log of {}:\n{}", self.process.name(), self.process.log_tail(20))
     }
 
-    /// How long a program may take to end when it was asked to: the kubelet's default grace period.
+    /// Time limit for an exit after SIGTERM: the kubelet's default grace period.
     pub const GRACE: Duration = Duration::from_secs(30);
 }
 
-/// The settings of every install, then those of this one.
+/// Settings of every install, then those of this one.
 fn environment(
     testbed: &Testbed,
     options: &InstallOptions,
@@ -129,14 +129,13 @@ fn environment(
         ("HEALTH_PROBE_BIND_ADDRESS", "127.0.0.1:0"),
         ("WVA_DEBUG_BIND_ADDRESS", "127.0.0.1:0"),
         ("LOG_FORMAT", "json"),
-        // As the chart's Deployment has it.
+        // Same value as in the chart's Deployment.
         ("MALLOC_ARENA_MAX", "1"),
         ("MALLOC_MMAP_THRESHOLD_", "131072"),
         ("MALLOC_TRIM_THRESHOLD_", "131072"),
     ];
-    // A setting in the environment of whoever runs the tests must not be one of the program under test: an empty
-    // variable counts as unset.
-    // But an empty token, which fails the start.
+    // Clears settings in the test runner's environment: an empty variable counts as unset. An empty token would fail
+    // the start.
     let others = SETTINGS.iter().filter(|s| s.kind != Kind::Token);
     let unset: Vec<_> =
         others.filter(|s| env.iter().all(|(key, _)| *key != s.key)).map(|s| (s.key, "")).collect();
@@ -145,7 +144,7 @@ fn environment(
     Ok(env.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
-/// The addresses in the program's own log lines.
+/// Addresses in the program's log lines.
 fn addresses(log: &str, metrics_api: bool) -> anyhow::Result<BTreeMap<&'static str, String>> {
     let lines: Vec<Value> = log.lines().filter_map(|l| serde_json::from_str(l).ok()).collect();
     let address = |(what, msg): (&'static str, &str)| {
@@ -156,7 +155,7 @@ fn addresses(log: &str, metrics_api: bool) -> anyhow::Result<BTreeMap<&'static s
     served.map(address).collect()
 }
 
-/// The value of the first series of a metrics page with this name and all of these labels.
+/// Value of the first series of a metrics page with this name and all of these labels.
 pub fn series(page: &str, name: &str, labels: &[(&str, &str)]) -> anyhow::Result<Option<f64>> {
     let is_it = |line: &&str| {
         line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))

@@ -1,5 +1,5 @@
-//! From a container's declaration to its process: arguments, variables, mounts, ports and user. What a kubelet can do and
-//! this one cannot is an error that names the field, never passed over.
+//! From a container's declaration to its process: arguments, variables, mounts, ports and user. An unsupported field
+//! is an error that names it.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,22 +10,22 @@ use anyhow::{Context as _, bail, ensure};
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod, Volume};
 use serde_json::Value;
 
-use super::{Node, Ports, files, network, ran};
+use super::{Node, Ports, files, network, run_helper};
 use crate::Process;
-use crate::ports::Reserved;
+use crate::ports::PortReservation;
 
-/// The image's user, by the Dockerfile.
+/// User of the image, as in the Dockerfile.
 const USER: &str = "65532";
-/// The image's entry point.
+/// Entry point of the image.
 const ENTRY_POINT: &str = "/wva";
 
 const SCRIPT: &str = include_str!("container.sh");
 
-/// Whether this user may do what a container needs.
+/// Checks that this user may create the namespaces a container needs.
 pub(super) async fn supported() -> anyhow::Result<()> {
     let mut args = namespaces();
     args.push("true");
-    ran(Path::new("unshare"), &args).await.context(
+    run_helper(Path::new("unshare"), &args).await.context(
         "pods need mount namespaces: run as root, or allow user namespaces to this user (sysctl \
          kernel.unprivileged_userns_clone=1, or kernel.apparmor_restrict_unprivileged_userns=0)",
     )
@@ -39,18 +39,18 @@ fn namespaces() -> Vec<&'static str> {
     if root() { vec!["--mount"] } else { vec!["--user", "--map-root-user", "--mount"] }
 }
 
-/// A container whose files are laid out, ready to be started any number of times.
-pub(super) struct Prepared {
+/// A container with its files in place, ready to start any number of times.
+pub(super) struct PreparedContainer {
     root: PathBuf,
     mounts: Vec<(PathBuf, String)>,
     volumes: Vec<files::Volume>,
     ports: Ports,
-    held: Vec<Reserved>,
+    held: Vec<PortReservation>,
     proxy: network::Proxy,
 }
 
-impl Prepared {
-    /// Lays out the root file system and the mounts of the pod's container in `folder`.
+impl PreparedContainer {
+    /// Creates the root file system and the mounts of the pod's container in `folder`.
     pub(super) async fn new(
         node: &Arc<Node>,
         pod: &Pod,
@@ -61,7 +61,7 @@ impl Prepared {
         if !root.exists() {
             let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/image/rootfs.sh");
             let [wva, to] = [&node.wva, &root].map(|path| path.to_string_lossy().into_owned());
-            ran(&script, &[&wva, &to]).await?;
+            run_helper(&script, &[&wva, &to]).await?;
         }
         let mut prepared = Self {
             root,
@@ -76,7 +76,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// Writes the volumes that the container mounts, and makes every place to mount something at.
+    /// Writes the volumes that the container mounts, and creates all mount points.
     async fn mount(
         &mut self,
         node: &Node,
@@ -98,22 +98,22 @@ impl Prepared {
         Ok(())
     }
 
-    /// Finds a port of loopback for each port of the container.
+    /// Reserves a loopback port for each port of the container.
     fn take_ports(&mut self, container: &Container) -> anyhow::Result<()> {
         for port in container.ports.iter().flatten() {
-            let local = Reserved::any()?;
+            let local = PortReservation::any()?;
             self.ports.insert(u16::try_from(port.container_port)?, local.port());
             self.held.push(local);
         }
         Ok(())
     }
 
-    /// Where its ports are on loopback.
+    /// Loopback ports, by container port.
     pub(super) fn ports(&self) -> &Ports {
         &self.ports
     }
 
-    /// Brings mounted config maps and secrets up to date.
+    /// Updates mounted config maps and secrets.
     pub(super) async fn refresh(&mut self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
         for volume in &mut self.volumes {
             volume.refresh(node, pod).await?;
@@ -121,7 +121,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Starts the program, with variables as config maps and secrets have them now.
+    /// Starts the program, with the current values of config maps and secrets.
     pub(super) async fn start(
         &mut self,
         node: &Node,
@@ -143,12 +143,12 @@ impl Prepared {
         args.extend(variables.into_iter().map(|(name, value)| format!("{name}={value}")));
         args.push("chroot".to_owned());
         if root() {
-            // In a user namespace there is one user, who is not root outside.
+            // A user namespace has a single user, who is not root outside.
             args.push(format!("--userspec={USER}:{USER}"));
         }
         args.push(self.root.to_string_lossy().into_owned());
         args.extend(command);
-        self.held.drain(..).for_each(Reserved::release);
+        self.held.drain(..).for_each(PortReservation::release);
         Process::spawn(name, Path::new("unshare"), &args, &[], &node.log(name))
     }
 
@@ -161,8 +161,7 @@ impl Prepared {
         command.into_iter().map(|word| self.here("args", &word)).collect()
     }
 
-    /// The same text with a port of loopback in the place of the container's: `:9443`, `--address=:9443` and
-    /// `--address=0.0.0.0:9443`.
+    /// Replaces a container port with its loopback port: `:9443`, `--address=:9443` and `--address=0.0.0.0:9443`.
     fn here(&self, field: &str, text: &str) -> anyhow::Result<String> {
         ensure!(!text.contains("$("), "{field}: {text:?}: references to variables are not supported");
         let Some((before, port)) = text.rsplit_once(':') else { return Ok(text.to_owned()) };
@@ -175,7 +174,7 @@ impl Prepared {
         })
     }
 
-    /// What a kubelet sets, what the image sets, and then the container's own.
+    /// Variables of the kubelet, then of the image, then of the container.
     async fn variables(
         &self,
         node: &Node,
@@ -187,9 +186,9 @@ impl Prepared {
             ("PATH".to_owned(), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned()),
             ("KUBERNETES_SERVICE_HOST".to_owned(), "127.0.0.1".to_owned()),
             ("KUBERNETES_SERVICE_PORT".to_owned(), node.apiserver.to_string()),
-            // Loopback is every pod's own in a cluster, and one for all here.
+            // All pods share one loopback here.
             ("WVA_DEBUG_BIND_ADDRESS".to_owned(), "127.0.0.1:0".to_owned()),
-            // Names and addresses of Services, which nothing else on this machine knows.
+            // Names and addresses of Services, which only the proxy can resolve.
             ("HTTP_PROXY".to_owned(), format!("http://127.0.0.1:{}", self.proxy.port())),
             ("NO_PROXY".to_owned(), "127.0.0.1,localhost".to_owned()),
         ]);
@@ -201,13 +200,13 @@ impl Prepared {
     }
 }
 
-/// The pod's volume of this name.
+/// Volume of the pod with this name.
 fn declared<'a>(pod: &'a Pod, name: &str) -> anyhow::Result<&'a Volume> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.find(|volume| volume.name == name).with_context(|| format!("there is no volume {name:?}"))
+    volumes.find(|volume| volume.name == name).with_context(|| format!("the pod declares no volume {name:?}"))
 }
 
-/// A variable's value. One that is optional and absent is empty, which the program takes for unset.
+/// Value of a variable. A missing optional one is empty, which the program treats as unset.
 async fn value_of(node: &Node, pod: &Pod, variable: &EnvVar) -> anyhow::Result<String> {
     let Some(from) = &variable.value_from else { return Ok(variable.value.clone().unwrap_or_default()) };
     let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
@@ -221,9 +220,11 @@ async fn value_of(node: &Node, pod: &Pod, variable: &EnvVar) -> anyhow::Result<S
         bail!("env {}: only fieldRef, configMapKeyRef and secretKeyRef are supported", variable.name);
     };
     match found.and_then(|mut data| data.remove(key)) {
-        Some(value) => String::from_utf8(value).with_context(|| format!("env {} is no text", variable.name)),
+        Some(value) => {
+            String::from_utf8(value).with_context(|| format!("env {} is not UTF-8", variable.name))
+        }
         None if optional == Some(true) => Ok(String::new()),
-        None => bail!("env {}: there is no key {key:?} where it points", variable.name),
+        None => bail!("env {}: the referenced object has no key {key:?}", variable.name),
     }
 }
 

@@ -1,7 +1,7 @@
-# Becomes a container's program, in a mount namespace of its own (unshare has made it): the root file system and the
-# mounts, and nothing of the environment of whoever runs the tests. Every step is an exec, so the process id is the
-# program's. Arguments: root, "ro" or "rw", SOURCE TARGET for each mount, "--", and what `env -i` gets: variables and the
-# command.
+# Becomes a container's program in its own mount namespace, which unshare has made. It sees the root file system and
+# the mounts, and nothing of the test runner's environment. Every step is an exec, so the process id stays the
+# program's. Arguments: root, "ro" or "rw", SOURCE TARGET for each mount, "--", then the variables and the command for
+# `env -i`.
 set -eu
 root=$1 mode=$2
 shift 2

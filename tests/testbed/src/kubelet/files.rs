@@ -1,5 +1,5 @@
-//! Volumes of a pod as folders: config maps, secrets, and what is projected, the service account's token among it. They
-//! are written as a kubelet does, behind one symbolic link that is swapped, so that a reader sees all files of one state.
+//! Volumes of a pod as folders: config maps, secrets and projections, including the service account's token. As in a
+//! kubelet, readers go through one symbolic link that is swapped, so that they see all files of one state.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
@@ -21,7 +21,7 @@ use crate::within;
 /// Contents by file name.
 type Contents = BTreeMap<String, Vec<u8>>;
 
-/// A volume's folder. Config maps and secrets in it are brought up to date by [`Volume::refresh`].
+/// Folder of a volume. [`Volume::refresh`] updates its config maps and secrets.
 pub(super) struct Volume {
     folder: PathBuf,
     sources: Vec<VolumeProjection>,
@@ -63,7 +63,7 @@ impl Volume {
         if contents == self.contents { Ok(()) } else { self.swap(contents) }
     }
 
-    /// Writes a new state next to the present one and moves the link to it.
+    /// Writes a new state next to the current one and swaps the link.
     fn swap(&mut self, contents: Contents) -> anyhow::Result<()> {
         let before = self.folder.join(format!("..{}", self.states));
         self.states += 1;
@@ -92,7 +92,7 @@ impl Volume {
     }
 }
 
-/// What a volume consists of: a config map or a secret alone is a projection of one source.
+/// Sources of a volume: a config map or a secret alone is a projection of one source.
 fn sources(declared: &Declared) -> anyhow::Result<Vec<VolumeProjection>> {
     if let Some(projected) = &declared.projected {
         return Ok(projected.sources.clone().unwrap_or_default());
@@ -147,7 +147,7 @@ async fn read(node: &Node, pod: &Pod, source: &VolumeProjection) -> anyhow::Resu
     picked.collect()
 }
 
-/// What a config map holds; none where there is none.
+/// Contents of a config map; `None` if it does not exist.
 pub(super) async fn config_map(node: &Node, namespace: &str, name: &str) -> anyhow::Result<Option<Contents>> {
     let maps = Api::<ConfigMap>::namespaced(node.client.clone(), namespace);
     let Some(map) = within("reading a ConfigMap", CALL, maps.get_opt(name)).await? else { return Ok(None) };
@@ -156,14 +156,14 @@ pub(super) async fn config_map(node: &Node, namespace: &str, name: &str) -> anyh
     Ok(Some(text.chain(binary).collect()))
 }
 
-/// What a secret holds; none where there is none.
+/// Contents of a secret; `None` if it does not exist.
 pub(super) async fn secret(node: &Node, namespace: &str, name: &str) -> anyhow::Result<Option<Contents>> {
     let secrets = Api::<Secret>::namespaced(node.client.clone(), namespace);
     let found = within("reading a Secret", CALL, secrets.get_opt(name)).await?;
     Ok(found.map(|secret| secret.data.into_iter().flatten().map(|(key, bytes)| (key, bytes.0)).collect()))
 }
 
-/// A token of the pod's service account that ends with the pod.
+/// A token of the pod's service account, bound to the pod.
 async fn token(node: &Node, pod: &Pod, declared: &ServiceAccountTokenProjection) -> anyhow::Result<String> {
     let namespace = pod.metadata.namespace.as_deref().context("a pod without a namespace")?;
     let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref());

@@ -1,7 +1,6 @@
-//! The cluster's network. The API server is told to reach Services and pods through a proxy (its egress selector), and so
-//! are containers (`HTTP_PROXY`); this is that proxy, which plays kube-proxy and the cluster's DNS: a Service's address or
-//! name leads to one of its ready endpoints, as the endpoint slice controller has them, a pod's address to its port on
-//! loopback, and a Service of type `ExternalName` to the target port at its name.
+//! Proxy that replaces kube-proxy and the cluster's DNS. The API server uses it by its egress selector, containers by
+//! `HTTP_PROXY`. A Service's address or name leads to one of its ready endpoints (`EndpointSlices`), a pod's address to
+//! its loopback port, and an `ExternalName` Service to the target port at its name.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -23,21 +22,21 @@ use crate::accept::accept;
 use crate::testbed::NETWORK;
 use crate::{Testbed, within};
 
-/// More connections than kube-apiserver opens.
+/// Above the number of connections of kube-apiserver.
 const CONNECTIONS: usize = 1024;
-/// More than a CONNECT with its headers.
+/// Above the size of a CONNECT with its headers.
 const HEAD_BYTES: usize = 4096;
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// The same network for programs that know HTTP proxies alone: what they send to this port of loopback arrives at the
-/// socket. Dropping it ends it.
+/// The same network for programs that only support HTTP proxies: forwards this loopback port to the socket. Drop it
+/// to stop.
 pub struct NetworkProxy {
     port: u16,
     _serving: JoinSet<()>,
 }
 
 impl NetworkProxy {
-    /// Serves it on a testbed with a running [`crate::Kubelet`].
+    /// Starts on a testbed with a running [`crate::Kubelet`].
     pub async fn start(testbed: &Testbed) -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for a proxy")?;
         let (port, socket) = (listener.local_addr()?.port(), testbed.data().join(NETWORK));
@@ -45,7 +44,7 @@ impl NetworkProxy {
         serving.spawn(accept(listener, CONNECTIONS, move |mut stream| {
             let socket = socket.clone();
             async move {
-                // A client that loses its connection notices by itself.
+                // A client notices a lost connection by itself.
                 if let Ok(mut network) = UnixStream::connect(&socket).await {
                     let _ = copy_bidirectional(&mut stream, &mut network).await;
                 }
@@ -54,23 +53,23 @@ impl NetworkProxy {
         Ok(Self { port, _serving: serving })
     }
 
-    /// Its URL.
+    /// URL of the proxy.
     pub fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
     }
 }
 
-/// Takes connections of the API server. Dropping it ends them.
+/// Accepts connections of the API server. Drop it to stop.
 pub(super) async fn serve(listener: UnixListener, node: Arc<Node>) {
     accept(listener, CONNECTIONS, |stream| {
         let node = node.clone();
-        // A client that loses its connection notices by itself.
+        // A client notices a lost connection by itself.
         async move { lead(stream, &node).await.unwrap_or_default() }
     })
     .await;
 }
 
-/// The proxy of one pod. Dropping it ends it.
+/// Proxy of one pod. Drop it to stop.
 pub(super) struct Proxy {
     port: u16,
     // Ends its task when it is dropped.
@@ -78,7 +77,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// For a pod of this namespace, to which names without a namespace belong.
+    /// Starts the proxy for a pod of this namespace, which completes short names.
     pub(super) async fn start(node: &Arc<Node>, namespace: String) -> anyhow::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -91,20 +90,19 @@ impl Proxy {
         Ok(Self { port, _running: running })
     }
 
-    /// Where it listens on loopback.
+    /// Loopback address of the proxy.
     pub(super) fn port(&self) -> u16 {
         self.port
     }
 }
 
-/// Leads the requests of a connection to the server that the first one names: a client of a proxy keeps one connection for
-/// each server.
+/// Forwards a connection to the server that its first request names: a proxy client keeps one connection per server.
 async fn forward(mut stream: TcpStream, node: &Node, namespace: &str) -> anyhow::Result<()> {
     let led = async {
         let head = within("reading a request", CONNECT, head(&mut stream)).await?;
         let line = String::from_utf8_lossy(&head).into_owned();
         let url = line.split(' ').nth(1).context("a request without a URL")?;
-        let url = reqwest::Url::parse(url).context("no absolute URL in a request to a proxy")?;
+        let url = reqwest::Url::parse(url).context("a proxy request without an absolute URL")?;
         let host = url.host_str().context("a URL without a host")?;
         let target = named(node, namespace, host, url.port_or_known_default().unwrap_or(80)).await?;
         let mut server = within("connecting", CONNECT, TcpStream::connect(target.as_str())).await?;
@@ -120,7 +118,7 @@ async fn forward(mut stream: TcpStream, node: &Node, namespace: &str) -> anyhow:
     Ok(())
 }
 
-/// Where a host of the cluster is on this machine: an address, or `SERVICE`, `SERVICE.NAMESPACE` and so on.
+/// Local address of a cluster host: an address, or `SERVICE`, `SERVICE.NAMESPACE` and so on.
 async fn named(node: &Node, namespace: &str, host: &str, port: u16) -> anyhow::Result<String> {
     if host.parse::<Ipv4Addr>().is_ok() {
         return resolve(node, &format!("{host}:{port}")).await;
@@ -161,7 +159,7 @@ async fn lead(mut stream: UnixStream, node: &Node) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The head of a request, its empty line included.
+/// Head of a request, including its empty line.
 async fn head(stream: &mut (impl AsyncRead + Unpin)) -> anyhow::Result<Vec<u8>> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -179,7 +177,7 @@ async fn target(stream: &mut UnixStream) -> anyhow::Result<String> {
     words.next().map(str::to_owned).context("a CONNECT without a target")
 }
 
-/// Where a target is on this machine.
+/// Local address of a target.
 async fn resolve(node: &Node, target: &str) -> anyhow::Result<String> {
     let (host, port) = target.rsplit_once(':').context("a target without a port")?;
     let port: u16 = port.parse().context("a target without a port")?;
@@ -195,7 +193,7 @@ async fn resolve(node: &Node, target: &str) -> anyhow::Result<String> {
     Ok(format!("127.0.0.1:{}", node.local(pod, port)?))
 }
 
-/// The Service with this address.
+/// Service with this address.
 async fn at(node: &Node, ip: Ipv4Addr) -> anyhow::Result<Service> {
     let services = Api::<Service>::all(node.client.clone());
     let list = ListParams::default().fields(&format!("spec.clusterIP={ip}"));
@@ -203,7 +201,7 @@ async fn at(node: &Node, ip: Ipv4Addr) -> anyhow::Result<Service> {
     service.with_context(|| format!("no Service has the address {ip}"))
 }
 
-/// A ready endpoint of a Service: the pod's address and port, each in turn.
+/// Address and port of a ready endpoint of a Service, round robin.
 async fn endpoint(node: &Node, service: &Service, port: u16) -> anyhow::Result<(Ipv4Addr, u16)> {
     static TURN: AtomicUsize = AtomicUsize::new(0);
     let name = service.metadata.name.clone().unwrap_or_default();
@@ -221,7 +219,7 @@ async fn endpoint(node: &Node, service: &Service, port: u16) -> anyhow::Result<(
     Ok(ready[TURN.fetch_add(1, Ordering::Relaxed) % ready.len()])
 }
 
-/// The ready endpoints of a slice for this port of the Service.
+/// Ready endpoints of a slice for this port of the Service.
 fn ready(slice: &EndpointSlice, of: &ServicePort) -> Vec<(Ipv4Addr, u16)> {
     let name = of.name.as_deref().unwrap_or_default();
     let mut ports = slice.ports.iter().flatten();

@@ -1,4 +1,4 @@
-//! The life of one pod: made, started, probed, started again when it ends, told to end, gone.
+//! Lifecycle of one pod: start, probe, restart, terminate, delete.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -10,19 +10,19 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::container::Prepared;
+use super::container::PreparedContainer;
 use super::probe::Probe;
 use super::status::{State, Status, delete, is_absent};
-use super::{LOOK, Node};
+use super::{Node, POLL_INTERVAL};
 use crate::{Process, Signal};
 
-/// Before a container that ended is started again: a tenth of a kubelet's first pause.
+/// Delay before a restart: a tenth of a kubelet's first back-off.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Between two readings of mounted config maps and secrets: a kubelet needs up to a minute.
+/// Refresh interval of mounted config maps and secrets; a kubelet needs up to a minute.
 const REFRESH: Duration = Duration::from_secs(2);
 
-/// A container that runs.
-struct Running {
+/// A running container.
+struct RunningContainer {
     process: Process,
     since: Timestamp,
     liveness: Option<Probe>,
@@ -30,32 +30,32 @@ struct Running {
     ready: bool,
 }
 
-/// One pod, and how far it has come.
-struct Life {
+/// A pod and its current state.
+struct PodLifecycle {
     node: Arc<Node>,
     uid: String,
     ip: Ipv4Addr,
     folder: PathBuf,
-    prepared: Option<Prepared>,
-    running: Option<Running>,
-    told: Option<Status>,
+    prepared: Option<PreparedContainer>,
+    running: Option<RunningContainer>,
+    reported: Option<Status>,
     restarts: u32,
     last_code: Option<i32>,
-    /// Not started before then.
+    /// No start before this time.
     pause: Instant,
     refreshed: Instant,
     ended: Option<i32>,
 }
 
-/// Looks after a pod until it is gone.
+/// Runs a pod until it is deleted.
 pub(super) async fn run(node: Arc<Node>, uid: String) {
     let now = Instant::now();
-    let mut life = Life {
+    let mut lifecycle = PodLifecycle {
         ip: node.new_ip(),
         folder: node.data.join(&uid),
         prepared: None,
         running: None,
-        told: None,
+        reported: None,
         restarts: 0,
         last_code: None,
         pause: now,
@@ -65,27 +65,27 @@ pub(super) async fn run(node: Arc<Node>, uid: String) {
         node,
     };
     loop {
-        let newest = life.node.pods.lock().get(&life.uid).cloned();
-        // Taken away by force: its container goes with it.
+        let newest = lifecycle.node.pods.lock().get(&lifecycle.uid).cloned();
+        // Deleted by force: the container ends with it.
         let Some(pod) = newest else { break };
         let name = pod.metadata.name.clone().unwrap_or_default();
-        match life.step(&pod).await {
+        match lifecycle.step(&pod).await {
             Ok(true) => {
-                life.node.troubles.lock().remove(&name);
+                lifecycle.node.troubles.lock().remove(&name);
             }
             Ok(false) => break,
             Err(error) if is_absent(&error) => {}
             Err(error) => {
-                life.node.troubles.lock().insert(name, format!("{error:#}"));
+                lifecycle.node.troubles.lock().insert(name, format!("{error:#}"));
             }
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
-    life.node.addresses.lock().remove(&life.ip);
+    lifecycle.node.addresses.lock().remove(&lifecycle.ip);
 }
 
-impl Life {
-    /// One look at the pod and its process; false once it is over.
+impl PodLifecycle {
+    /// Checks the pod and its process once; returns false when the pod is gone.
     async fn step(&mut self, pod: &Pod) -> anyhow::Result<bool> {
         if pod.metadata.deletion_timestamp.is_some() {
             self.end(pod).await?;
@@ -93,7 +93,7 @@ impl Life {
             return Ok(false);
         }
         let spec = pod.spec.as_ref().context("a pod without a spec")?;
-        ensure!(spec.containers.len() == 1, "a pod with one container alone is supported");
+        ensure!(spec.containers.len() == 1, "only pods with one container are supported");
         let container = &spec.containers[0];
         if self.ended.is_none() {
             self.reap(spec.restart_policy.as_deref());
@@ -110,14 +110,14 @@ impl Life {
             self.refresh(pod).await?;
             self.state()
         };
-        self.tell(pod, state).await?;
+        self.report(pod, state).await?;
         Ok(true)
     }
 
-    /// Takes note of a container that has ended.
+    /// Records the exit of a container.
     fn reap(&mut self, restart_policy: Option<&str>) {
         let Some(status) = self.running.as_ref().and_then(|running| running.process.exited()) else { return };
-        // A signal has no code of its own: what a shell says of it is far from 0, and that is what counts.
+        // A signal has no exit code: any code other than 0 will do.
         let code = status.code().unwrap_or(128);
         self.running = None;
         self.last_code = Some(code);
@@ -141,7 +141,7 @@ impl Life {
         }
         if self.prepared.is_none() {
             std::fs::create_dir_all(&self.folder)?;
-            let prepared = Prepared::new(&self.node, pod, container, &self.folder).await?;
+            let prepared = PreparedContainer::new(&self.node, pod, container, &self.folder).await?;
             self.node.addresses.lock().insert(self.ip, prepared.ports().clone());
             self.prepared = Some(prepared);
         }
@@ -152,7 +152,8 @@ impl Life {
             (probe(container.liveness_probe.as_ref())?, probe(container.readiness_probe.as_ref())?);
         ensure!(container.startup_probe.is_none(), "startupProbe is not supported");
         let ready = readiness.is_none();
-        self.running = Some(Running { process, since: Timestamp::now(), liveness, readiness, ready });
+        self.running =
+            Some(RunningContainer { process, since: Timestamp::now(), liveness, readiness, ready });
         Ok(self.state())
     }
 
@@ -166,16 +167,16 @@ impl Life {
         self.running.as_ref().map_or(waiting, |running| State::Running { since: running.since })
     }
 
-    /// Readiness is what the probe says; without liveness the container is started again.
+    /// Readiness follows the probe. A failed liveness probe kills the container, which then restarts.
     async fn probe(&mut self) -> anyhow::Result<()> {
         let Some(running) = &mut self.running else { return Ok(()) };
         if let Some(readiness) = &mut running.readiness
-            && let Some(ready) = readiness.look().await
+            && let Some(ready) = readiness.run_if_due().await
         {
             running.ready = ready;
         }
         if let Some(liveness) = &mut running.liveness
-            && liveness.look().await == Some(false)
+            && liveness.run_if_due().await == Some(false)
         {
             running.process.kill();
         }
@@ -194,14 +195,14 @@ impl Life {
         }
     }
 
-    async fn tell(&mut self, pod: &Pod, state: State) -> anyhow::Result<()> {
+    async fn report(&mut self, pod: &Pod, state: State) -> anyhow::Result<()> {
         let ready = self.running.as_ref().is_some_and(|running| running.ready);
         let status = Status { ip: self.ip, state, ready, restarts: self.restarts, last_code: self.last_code };
-        if self.told.as_ref() == Some(&status) {
+        if self.reported.as_ref() == Some(&status) {
             return Ok(());
         }
-        status.tell(&self.node, pod).await?;
-        self.told = Some(status);
+        status.report(&self.node, pod).await?;
+        self.reported = Some(status);
         Ok(())
     }
 
@@ -215,7 +216,7 @@ impl Life {
         let grace = pod.metadata.deletion_grace_period_seconds.and_then(|seconds| seconds.try_into().ok());
         let deadline = Instant::now() + Duration::from_secs(grace.unwrap_or(30));
         while running.process.exited().is_none() && Instant::now() < deadline {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         running.process.kill();
         Ok(())

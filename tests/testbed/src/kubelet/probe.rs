@@ -1,4 +1,4 @@
-//! Probes of a container, as the kubelet makes them: when, how long, and how many of one kind in a row count.
+//! Probes of a container with the kubelet's periods, time-outs and thresholds.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// For a container that has just been started. `None` where none is declared.
+    /// Probe of a container that has just started; `None` if none is declared.
     pub(super) fn new(
         declared: Option<&Declared>,
         container: &Container,
@@ -37,7 +37,8 @@ impl Probe {
             IntOrString::String(name) => named(container, name)?,
         };
         let local = ports.get(&of_container);
-        let local = local.with_context(|| format!("the probe's port {of_container} is no container port"))?;
+        let local =
+            local.with_context(|| format!("the probe's port {of_container} is not a container port"))?;
         let path = get.path.as_deref().unwrap_or("/");
         let seconds = |value: Option<i32>, default: u64| {
             Duration::from_secs(value.and_then(|value| value.try_into().ok()).unwrap_or(default))
@@ -57,8 +58,8 @@ impl Probe {
         }))
     }
 
-    /// Probes if it is time; what has become true: enough successes or enough failures in a row.
-    pub(super) async fn look(&mut self) -> Option<bool> {
+    /// Probes when due. Returns a new result after enough successes or failures in a row.
+    pub(super) async fn run_if_due(&mut self) -> Option<bool> {
         let now = Instant::now();
         if now < self.next {
             return None;
@@ -66,7 +67,7 @@ impl Probe {
         self.next = now + self.period;
         let asked = async { http_client(None).ok()?.get(&self.url).send().await.ok() };
         let answer = tokio::time::timeout(self.timeout, asked).await.ok().flatten();
-        // As the kubelet has it: any code from 200 up to 399.
+        // Same rule as the kubelet: any code from 200 up to 399.
         if answer.is_some_and(|answer| (200..400).contains(&answer.status().as_u16())) {
             (self.failures, self.successes) = (0, self.successes + 1);
             (self.successes >= self.successes_needed).then_some(true)

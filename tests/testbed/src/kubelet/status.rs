@@ -1,4 +1,4 @@
-//! What the API server is told of a pod.
+//! Pod status written to the API server.
 
 use std::net::Ipv4Addr;
 
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use super::{CALL, Node};
 use crate::within;
 
-/// The state of the pod's one container.
+/// State of the pod's only container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It could not be made or ended, and is tried again.
+    /// The start or stop failed and will be retried.
     Waiting { reason: &'static str, message: String },
-    /// It runs since then.
+    /// Running since this time.
     Running { since: Timestamp },
-    /// It has ended for good.
+    /// Ended; no restart.
     Ended { code: i32 },
 }
 
-/// What is told; told again only when it changes.
+/// Pod status; written only when it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) ip: Ipv4Addr,
@@ -34,8 +34,8 @@ pub(super) struct Status {
 }
 
 impl Status {
-    /// Writes it.
-    pub(super) async fn tell(&self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
+    /// Writes the status to the API server.
+    pub(super) async fn report(&self, node: &Node, pod: &Pod) -> anyhow::Result<()> {
         let patch = json!({"status": self.as_json(pod)});
         let (pods, name) = api(node, pod);
         let (params, patch) = (PatchParams::default(), Patch::Strategic(patch));
@@ -77,7 +77,7 @@ impl Status {
     }
 }
 
-/// Takes the object of a pod away whose container has ended.
+/// Deletes the object of a pod whose container has ended.
 pub(super) async fn delete(node: &Node, pod: &Pod) -> anyhow::Result<()> {
     let (pods, name) = api(node, pod);
     let params = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
@@ -87,7 +87,7 @@ pub(super) async fn delete(node: &Node, pod: &Pod) -> anyhow::Result<()> {
     }
 }
 
-/// Whether the API server says that there is no such object.
+/// Whether the API server answers that the object does not exist.
 pub(super) fn is_absent(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         matches!(cause.downcast_ref::<kube::Error>(), Some(kube::Error::Api(status)) if status.code == 404)

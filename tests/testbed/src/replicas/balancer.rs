@@ -1,6 +1,6 @@
-//! A stand-in for kube-proxy and `EndpointSlices`: the one port to which the Service leads. Each new connection goes to
-//! a random replica among those that are ready, as far as the cluster has heard: readiness is polled, and that a
-//! replica is going away is learnt a settable time after its SIGTERM. Connections that stand are never moved.
+//! Replaces kube-proxy and `EndpointSlices`: the port of the Service. Each new connection goes to a random ready
+//! replica. Readiness is polled; a terminating replica stays in rotation for a configurable time after SIGTERM. Open
+//! connections never move.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -19,42 +19,42 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::accept::accept;
 use crate::components::http_client;
 
-/// More connections than kube-apiserver opens to a webhook under test.
+/// Above the number of connections of kube-apiserver to a webhook.
 const CONNECTIONS: usize = 1024;
 const CONNECT: Duration = Duration::from_secs(2);
-/// Time between two looks at readiness: shorter than a kubelet's, so that a rolling restart is over sooner.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-const LOOK: Duration = Duration::from_secs(2);
+/// Readiness poll interval: shorter than a kubelet's, to make rolling restarts faster.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+const POLL_TIMEOUT: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a replica serves by way of the Service.
+/// Port of the Service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
+pub(crate) enum ServicePort {
     Admission,
     ExternalMetrics,
 }
 
-/// One replica as the cluster knows it.
+/// Addresses of one replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) admission: u16,
     pub(crate) external_metrics: Option<u16>,
-    /// Address of its health endpoint.
+    /// Address of the health endpoint.
     pub(crate) health: String,
 }
 
 #[derive(Debug)]
-struct Known {
+struct EndpointState {
     endpoint: Endpoint,
     ready: bool,
-    /// From when on nothing new is sent to it: it was told to end.
+    /// Time after which a terminating replica gets no new connections.
     gone: Option<Instant>,
 }
 
-/// What became of connections.
+/// Counts of connections by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Led to a replica.
+    /// Forwarded to a replica.
     pub led: u64,
     /// No replica was ready.
     pub nowhere: u64,
@@ -64,14 +64,14 @@ pub struct Connections {
 
 #[derive(Debug, Default)]
 struct Shared {
-    endpoints: Mutex<BTreeMap<String, Known>>,
+    endpoints: Mutex<BTreeMap<String, EndpointState>>,
     led: AtomicU64,
     nowhere: AtomicU64,
     refused: AtomicU64,
     longest_pause_ms: AtomicU64,
 }
 
-/// The balancer. Dropping it ends all connections through it.
+/// The balancer. Drop it to end all connections through it.
 #[derive(Debug)]
 pub(crate) struct Balancer {
     shared: Arc<Shared>,
@@ -83,7 +83,7 @@ pub(crate) struct Balancer {
 }
 
 impl Balancer {
-    /// One without endpoints, which takes a replica out of rotation `propagation` after it was told to end.
+    /// Starts without endpoints. A terminating replica leaves the rotation after `propagation`.
     pub(crate) async fn start(propagation: Duration) -> anyhow::Result<Self> {
         let shared = Arc::new(Shared::default());
         let listen = async || {
@@ -93,40 +93,46 @@ impl Balancer {
         };
         let ((admission, reviews), (external_metrics, metrics)) = (listen().await?, listen().await?);
         let mut running = JoinSet::new();
-        for (listener, served) in [(reviews, Served::Admission), (metrics, Served::ExternalMetrics)] {
+        for (listener, port_kind) in
+            [(reviews, ServicePort::Admission), (metrics, ServicePort::ExternalMetrics)]
+        {
             let shared = shared.clone();
-            running.spawn(accept(listener, CONNECTIONS, move |client| lead(client, shared.clone(), served)));
+            running
+                .spawn(accept(listener, CONNECTIONS, move |client| lead(client, shared.clone(), port_kind)));
         }
         running.spawn(poll(shared.clone()));
         running.spawn(measure_pauses(shared.clone()));
         Ok(Self { shared, admission, external_metrics, propagation, _running: running })
     }
 
-    pub(crate) fn port(&self, served: Served) -> u16 {
-        match served {
-            Served::Admission => self.admission,
-            Served::ExternalMetrics => self.external_metrics,
+    pub(crate) fn port(&self, port_kind: ServicePort) -> u16 {
+        match port_kind {
+            ServicePort::Admission => self.admission,
+            ServicePort::ExternalMetrics => self.external_metrics,
         }
     }
 
-    /// A new pod, or one that was started again. Nothing is sent to it until it is ready.
+    /// Adds a new or restarted pod. It gets connections once it is ready.
     pub(crate) fn add(&self, pod: &str, endpoint: Endpoint) {
-        self.shared.endpoints.lock().insert(pod.to_owned(), Known { endpoint, ready: false, gone: None });
+        self.shared
+            .endpoints
+            .lock()
+            .insert(pod.to_owned(), EndpointState { endpoint, ready: false, gone: None });
     }
 
-    /// A pod was told to end: from now on its readiness no longer counts, and soon nothing new is sent to it.
+    /// Marks a pod as terminating: its readiness no longer counts, and it leaves the rotation after `propagation`.
     pub(crate) fn leaves(&self, pod: &str) {
-        if let Some(known) = self.shared.endpoints.lock().get_mut(pod) {
-            known.gone.get_or_insert(Instant::now() + self.propagation);
+        if let Some(state) = self.shared.endpoints.lock().get_mut(pod) {
+            state.gone.get_or_insert(Instant::now() + self.propagation);
         }
     }
 
-    /// A pod that is no more.
+    /// Removes a pod.
     pub(crate) fn remove(&self, pod: &str) {
         self.shared.endpoints.lock().remove(pod);
     }
 
-    /// The longest time for which it led nothing, because this process was given no CPU.
+    /// Longest time without forwarding, caused by a lack of CPU.
     pub(crate) fn longest_pause(&self) -> Duration {
         Duration::from_millis(self.shared.longest_pause_ms.load(Ordering::Relaxed))
     }
@@ -139,27 +145,27 @@ impl Balancer {
 }
 
 impl Shared {
-    /// The port of a random one of those to which new connections are led.
-    fn choose(&self, served: Served) -> Option<u16> {
+    /// Port of a random endpoint in rotation.
+    fn choose(&self, port_kind: ServicePort) -> Option<u16> {
         let now = Instant::now();
         let endpoints = self.endpoints.lock();
-        let led = endpoints.values().filter(|known| known.ready && known.gone.is_none_or(|gone| now < gone));
+        let led = endpoints.values().filter(|state| state.ready && state.gone.is_none_or(|gone| now < gone));
         let ports: Vec<u16> = led
-            .filter_map(|known| match served {
-                Served::Admission => Some(known.endpoint.admission),
-                Served::ExternalMetrics => known.endpoint.external_metrics,
+            .filter_map(|state| match port_kind {
+                ServicePort::Admission => Some(state.endpoint.admission),
+                ServicePort::ExternalMetrics => state.endpoint.external_metrics,
             })
             .collect();
-        // Each hasher of the standard library begins with keys of its own.
+        // Each hasher of the standard library has its own random keys.
         let random = usize::try_from(RandomState::new().build_hasher().finish() >> 33).unwrap_or_default();
         ports.get(random % ports.len().max(1)).copied()
     }
 }
 
-/// Leads one connection to a replica, until either end closes it. One that nobody takes is reset.
-async fn lead(mut client: TcpStream, shared: Arc<Shared>, served: Served) {
+/// Forwards one connection to a replica until either end closes it. Resets it if no replica accepts it.
+async fn lead(mut client: TcpStream, shared: Arc<Shared>, port_kind: ServicePort) {
     let count = |what: &AtomicU64| what.fetch_add(1, Ordering::Relaxed);
-    let Some(port) = shared.choose(served) else {
+    let Some(port) = shared.choose(port_kind) else {
         count(&shared.nowhere);
         let _ = client.set_zero_linger();
         return;
@@ -175,7 +181,7 @@ async fn lead(mut client: TcpStream, shared: Arc<Shared>, served: Served) {
     let _ = copy_bidirectional(&mut client, &mut replica).await;
 }
 
-/// A kernel's proxy never pauses; this one does where the machine is short of CPU.
+/// Measures the pauses of this process: unlike a kernel's proxy, it needs CPU time.
 async fn measure_pauses(shared: Arc<Shared>) {
     loop {
         let before = Instant::now();
@@ -185,18 +191,18 @@ async fn measure_pauses(shared: Arc<Shared>) {
     }
 }
 
-/// Looks at the readiness of all again and again.
+/// Polls the readiness of all endpoints.
 async fn poll(shared: Arc<Shared>) {
     let Ok(client) = http_client(None) else { return };
     loop {
         let looked: Vec<(String, String)> = {
             let endpoints = shared.endpoints.lock();
-            let stay = endpoints.iter().filter(|(_, known)| known.gone.is_none());
-            stay.map(|(pod, known)| (pod.clone(), known.endpoint.health.clone())).collect()
+            let stay = endpoints.iter().filter(|(_, state)| state.gone.is_none());
+            stay.map(|(pod, state)| (pod.clone(), state.endpoint.health.clone())).collect()
         };
         let mut looks = JoinSet::new();
         for (pod, health) in looked {
-            let request = client.get(format!("http://{health}/readyz")).timeout(LOOK);
+            let request = client.get(format!("http://{health}/readyz")).timeout(POLL_TIMEOUT);
             looks.spawn(async move {
                 let ready = request.send().await.is_ok_and(|answer| answer.status().is_success());
                 (pod, health, ready)
@@ -205,13 +211,13 @@ async fn poll(shared: Arc<Shared>) {
         while let Some(looked) = looks.join_next().await {
             let Ok((pod, health, ready)) = looked else { continue };
             let mut endpoints = shared.endpoints.lock();
-            // It may have been told to end, or another may have its name, since it was asked.
-            let known = endpoints.get_mut(&pod).filter(|known| known.endpoint.health == health);
-            if let Some(known) = known.filter(|known| known.gone.is_none()) {
-                known.ready = ready;
+            // Since the request, the pod may be terminating, or another may have its name.
+            let state = endpoints.get_mut(&pod).filter(|state| state.endpoint.health == health);
+            if let Some(state) = state.filter(|state| state.gone.is_none()) {
+                state.ready = ready;
             }
         }
-        sleep(LOOK_AGAIN).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -223,27 +229,28 @@ mod tests {
         let balancer = Balancer::start(propagation).await?;
         let endpoint = Endpoint { admission: 7, external_metrics: None, health: "127.0.0.1:9".to_owned() };
         balancer.add("wva-0", endpoint);
-        assert_eq!(balancer.shared.choose(Served::Admission), None, "it is not ready yet");
-        balancer.shared.endpoints.lock().values_mut().for_each(|known| known.ready = true);
-        assert_eq!(balancer.shared.choose(Served::Admission), Some(7));
-        assert_eq!(balancer.shared.choose(Served::ExternalMetrics), None);
+        assert_eq!(balancer.shared.choose(ServicePort::Admission), None, "it is not ready yet");
+        balancer.shared.endpoints.lock().values_mut().for_each(|state| state.ready = true);
+        assert_eq!(balancer.shared.choose(ServicePort::Admission), Some(7));
+        assert_eq!(balancer.shared.choose(ServicePort::ExternalMetrics), None);
         Ok(balancer)
     }
 
     #[tokio::test]
-    async fn one_that_leaves_is_chosen_until_the_cluster_has_heard() -> anyhow::Result<()> {
+    async fn terminating_replica_stays_in_rotation_until_propagated() -> anyhow::Result<()> {
         for (propagation, chosen) in [(Duration::from_hours(1), Some(7)), (Duration::ZERO, None)] {
             let balancer = with_one_ready(propagation).await?;
             balancer.leaves("wva-0");
-            assert_eq!(balancer.shared.choose(Served::Admission), chosen, "{propagation:?}");
+            assert_eq!(balancer.shared.choose(ServicePort::Admission), chosen, "{propagation:?}");
         }
         Ok(())
     }
 
     #[tokio::test]
-    async fn a_connection_that_nobody_takes_is_closed_and_counted() -> anyhow::Result<()> {
+    async fn unaccepted_connection_is_closed_and_counted() -> anyhow::Result<()> {
         let balancer = Balancer::start(Duration::ZERO).await?;
-        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(Served::Admission))).await?;
+        let mut client =
+            TcpStream::connect((Ipv4Addr::LOCALHOST, balancer.port(ServicePort::Admission))).await?;
         let read = tokio::io::AsyncReadExt::read_u8(&mut client);
         assert!(timeout(Duration::from_secs(10), read).await?.is_err());
         assert_eq!(balancer.connections(), Connections { led: 0, nowhere: 1, refused: 0 });

@@ -1,7 +1,7 @@
-//! The network between one replica and kube-apiserver, as a TCP proxy that can be cut. While it is cut nothing comes
-//! through in either direction, no end learns of it, and new connections are not answered. When it is healed, what was
-//! on its way is either lost, as by a firewall that has forgotten the connections, or arrives late, as TCP sees to by
-//! sending it again: then a request may arrive long after its sender gave it up.
+//! TCP proxy between one replica and kube-apiserver that can be cut. While cut, no bytes pass in either direction, no
+//! end notices, and new connections get no answer. After healing, bytes in flight are either lost, as by a firewall
+//! that forgot the connections, or arrive late, as by TCP retransmission: a request may then arrive long after its
+//! sender gave it up.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -13,22 +13,22 @@ use tokio::task::JoinSet;
 
 use crate::accept::accept;
 
-/// More connections than a replica opens.
+/// Above the number of connections of a replica.
 const CONNECTIONS: usize = 256;
 
-/// The link. Dropping it ends all its connections.
+/// The link. Drop it to end all its connections.
 #[derive(Debug)]
 pub(crate) struct Link {
     port: u16,
     whole: watch::Sender<bool>,
-    /// Counts how often connections were lost.
+    /// Number of times that connections were lost.
     losses: watch::Sender<u32>,
     // Ends its task when it is dropped.
     _running: JoinSet<()>,
 }
 
 impl Link {
-    /// A link from a free port to this one, both on loopback.
+    /// Links a free port to this one, both on loopback.
     pub(crate) async fn to(target: u16) -> anyhow::Result<Self> {
         let listener =
             TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
@@ -42,7 +42,7 @@ impl Link {
         Ok(Self { port, whole, losses, _running: running })
     }
 
-    /// Where a client connects.
+    /// Address for clients.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -51,14 +51,14 @@ impl Link {
         self.whole.send_replace(false);
     }
 
-    /// What was on its way is lost: connections of before are reset.
+    /// Heals the link; bytes in flight are lost and old connections reset.
     pub(crate) fn heal(&self) {
-        // In this order, or some of it would pass.
+        // In this order, or some bytes would pass.
         self.losses.send_modify(|losses| *losses += 1);
         self.whole.send_replace(true);
     }
 
-    /// What was on its way arrives.
+    /// Heals the link; bytes in flight arrive.
     pub(crate) fn heal_and_deliver(&self) {
         self.whole.send_replace(true);
     }
@@ -81,7 +81,7 @@ async fn connection(
         let there = pump(from_client, to_server, whole.clone());
         let back = pump(from_server, to_client, whole);
         tokio::select! {
-            // A loss first, or some of what waits would pass.
+            // Check for loss first, or some waiting bytes would pass.
             biased;
             _ = lost.changed() => {}
             pumped = async { tokio::try_join!(there, back) } => return pumped.map(|_| ()),
@@ -92,7 +92,7 @@ async fn connection(
     Ok(())
 }
 
-/// Carries bytes, and at last the end of them, one way, whenever the link is whole.
+/// Copies bytes and the end of the stream one way, while the link is up.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// Time in which something that must not arrive does not.
+    /// Wait before asserting that nothing arrived.
     const SILENCE: Duration = Duration::from_millis(300);
     const SOON: Duration = Duration::from_secs(10);
 
@@ -141,36 +141,36 @@ mod tests {
         Ok((port, serving))
     }
 
-    async fn said(stream: &mut TcpStream, wait: Duration) -> Option<u8> {
+    async fn read_byte(stream: &mut TcpStream, wait: Duration) -> Option<u8> {
         timeout(wait, stream.read_u8()).await.ok().and_then(Result::ok)
     }
 
     #[tokio::test]
-    async fn nothing_passes_a_cut_and_what_waited_passes_after_it() -> anyhow::Result<()> {
+    async fn cut_holds_bytes_until_healed() -> anyhow::Result<()> {
         let (server, _serving) = echo().await?;
         let link = Link::to(server).await?;
         let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         old.write_u8(1).await?;
-        assert_eq!(said(&mut old, SOON).await, Some(1));
+        assert_eq!(read_byte(&mut old, SOON).await, Some(1));
         link.cut();
         old.write_u8(2).await?;
         let mut new = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         new.write_u8(3).await?;
-        assert_eq!(said(&mut old, SILENCE).await, None);
-        assert_eq!(said(&mut new, SILENCE).await, None);
+        assert_eq!(read_byte(&mut old, SILENCE).await, None);
+        assert_eq!(read_byte(&mut new, SILENCE).await, None);
         link.heal_and_deliver();
-        assert_eq!(said(&mut old, SOON).await, Some(2));
-        assert_eq!(said(&mut new, SOON).await, Some(3));
+        assert_eq!(read_byte(&mut old, SOON).await, Some(2));
+        assert_eq!(read_byte(&mut new, SOON).await, Some(3));
         Ok(())
     }
 
     #[tokio::test]
-    async fn what_is_lost_never_arrives_and_new_connections_pass() -> anyhow::Result<()> {
+    async fn loses_bytes_in_flight_and_accepts_new_connections() -> anyhow::Result<()> {
         let (server, _serving) = echo().await?;
         let link = Link::to(server).await?;
         let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         old.write_u8(1).await?;
-        assert_eq!(said(&mut old, SOON).await, Some(1));
+        assert_eq!(read_byte(&mut old, SOON).await, Some(1));
         link.cut();
         old.write_u8(2).await?;
         link.heal();
@@ -178,7 +178,7 @@ mod tests {
         assert!(read.is_err(), "it came through: {read:?}");
         let mut new = TcpStream::connect((Ipv4Addr::LOCALHOST, link.port())).await?;
         new.write_u8(3).await?;
-        assert_eq!(said(&mut new, SOON).await, Some(3));
+        assert_eq!(read_byte(&mut new, SOON).await, Some(3));
         Ok(())
     }
 }

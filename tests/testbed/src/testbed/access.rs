@@ -1,4 +1,4 @@
-//! Ways into the control plane for tests: clients, kubeconfigs for admin and for service accounts, kubectl, fresh
+//! Access to the control plane for tests: clients, kubeconfigs for admin and service accounts, kubectl, new
 //! namespaces, and Services that lead the API server to a program on loopback.
 
 use std::path::{Path, PathBuf};
@@ -17,19 +17,19 @@ use crate::testbed::{Data, Testbed};
 use crate::wait::{eventually, within};
 
 const CALL: Duration = Duration::from_secs(20);
-/// Longest wait for a controller, for kube-apiserver's discovery, or for one kubectl.
+/// Time limit for controllers, API discovery, and each kubectl command.
 const FOLLOWS: Duration = Duration::from_mins(3);
 
-/// What a command said.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ran {
+pub struct CommandOutput {
     pub ok: bool,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
-    /// Its standard output if it succeeded.
+impl CommandOutput {
+    /// Standard output, or an error if the command failed.
     pub fn success(self) -> anyhow::Result<String> {
         if !self.ok {
             bail!("the command failed: {}\n{}", self.stderr.trim(), self.stdout.trim());
@@ -39,28 +39,28 @@ impl Ran {
 }
 
 impl Testbed {
-    /// A new client with all rights, bound to the runtime it is made in.
+    /// A new admin client, bound to the current runtime.
     pub fn admin(&self) -> anyhow::Result<kube::Client> {
         kube::Client::try_from(self.config.clone()).context("cannot make a client for the test control plane")
     }
 
-    /// A kubeconfig file with all rights.
+    /// Kubeconfig file of the admin.
     pub fn admin_kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The file with the CA of kube-apiserver's certificate.
+    /// File with the CA of kube-apiserver's certificate.
     pub fn ca(&self) -> &Path {
         &self.ca
     }
 
-    /// Runs kubectl with all rights for at most three minutes; its failure is part of [`Ran`].
-    pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<Ran> {
+    /// Runs kubectl as admin for at most three minutes; a failure is part of [`CommandOutput`].
+    pub async fn kubectl(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
         self.kubectl_with(args, "").await
     }
 
-    /// Runs kubectl with all rights and this text on its standard input.
-    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<Ran> {
+    /// Runs kubectl as admin with this standard input.
+    pub async fn kubectl_with(&self, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
         let mut command = tokio::process::Command::new(self.tools.path("kubectl")?);
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig.display()))
@@ -88,7 +88,7 @@ impl Testbed {
         .await
     }
 
-    /// Makes a namespace of its own for a test, `<prefix>-<number>`, and waits until pods can be made in it.
+    /// Creates a new namespace for a test, `<prefix>-<number>`, and waits until it accepts pods.
     pub async fn namespace(&self, prefix: &str) -> anyhow::Result<String> {
         let client = self.admin()?;
         let name = format!("{prefix}-{}", self.next());
@@ -103,13 +103,13 @@ impl Testbed {
         Ok(name)
     }
 
-    /// A token of this service account from the `TokenRequest` API, good for a day.
+    /// A token of this service account from the `TokenRequest` API, valid for a day.
     pub async fn service_account_token(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
         let args = ["create", "token", name, "--namespace", namespace, "--duration=24h"];
         Ok(self.kubectl(&args).await?.success()?.trim().to_owned())
     }
 
-    /// The user whose token this is, as kube-apiserver sees it; empty for a token that it does not know.
+    /// User name of a token, from a `TokenReview`; empty for an unknown token.
     pub async fn user_of(&self, token: &str) -> anyhow::Result<String> {
         let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
             "metadata": {"name": "token"}, "spec": {"token": token}});
@@ -117,14 +117,13 @@ impl Testbed {
         self.kubectl_with(&create, &review.to_string()).await?.success()
     }
 
-    /// A kubeconfig file with the rights of this service account.
+    /// Kubeconfig file of this service account.
     pub async fn service_account_kubeconfig(&self, namespace: &str, name: &str) -> anyhow::Result<PathBuf> {
         let token = self.service_account_token(namespace, name).await?;
         self.kubeconfig_of(&format!("{namespace}-{name}"), self.apiserver_port()?, &token)
     }
 
-    /// A kubeconfig file for whoever has this token, which leads to this port: kube-apiserver's own, or one from which
-    /// bytes get there.
+    /// Kubeconfig file for this token and this port, which belongs to kube-apiserver or to a proxy.
     pub(crate) fn kubeconfig_of(&self, stem: &str, port: u16, token: &str) -> anyhow::Result<PathBuf> {
         write_kubeconfig(&self.data, &format!("{stem}-{}", self.next()), port, &self.ca, token)
     }
@@ -134,13 +133,13 @@ impl Testbed {
         Ok(self.running(crate::Component::Apiserver)?.port(0))
     }
 
-    /// The admin's bearer token, for requests that no client may repeat by itself.
+    /// Bearer token of the admin, for requests without a retrying client.
     pub fn admin_token(&self) -> &str {
         &self.token
     }
 
-    /// Makes a Service that leads the API server to `localhost`, where a program listens on `port`. A webhook or
-    /// `APIService` that names it must name the same port, since an `ExternalName` Service maps no ports.
+    /// Creates a Service that leads the API server to `localhost`, where a program listens on `port`. A webhook or
+    /// `APIService` must name the same port, since an `ExternalName` Service maps no ports.
     pub async fn loopback_service(&self, namespace: &str, name: &str, port: u16) -> anyhow::Result<()> {
         let object: Service = serde_json::from_value(json!({
             "metadata": { "name": name, "namespace": namespace },
@@ -152,13 +151,13 @@ impl Testbed {
     }
 }
 
-/// Runs a command with this text on its standard input to its end, at most for so long.
+/// Runs a command with this standard input, up to a time limit.
 pub async fn run(
     what: &str,
     mut command: tokio::process::Command,
     input: &str,
     limit: Duration,
-) -> anyhow::Result<Ran> {
+) -> anyhow::Result<CommandOutput> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -169,13 +168,13 @@ pub async fn run(
     let stdin = child.stdin.take();
     let run = async {
         if let Some(mut stdin) = stdin {
-            // One that does not read its input may have closed it.
+            // A command that ignores its input may have closed it.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
         child.wait_with_output().await
     };
     let out = within(what, limit, run).await?;
-    Ok(Ran {
+    Ok(CommandOutput {
         ok: out.status.success(),
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&out.stderr).into_owned(),
@@ -201,11 +200,11 @@ pub(crate) fn write_kubeconfig(
         "contexts": [{ "name": "testbed", "context": { "cluster": "testbed", "user": "user" } }],
         "current-context": "testbed",
     });
-    // JSON is YAML, and its quoting is safe for every path.
+    // JSON is valid YAML, with safe quoting of every path.
     data.write(&format!("{stem}.kubeconfig"), &format!("{text:#}\n"))
 }
 
-/// Reads a kubeconfig into what clients are made from.
+/// Reads a kubeconfig into a client configuration.
 pub(crate) async fn load(kubeconfig: &Path) -> anyhow::Result<kube::Config> {
     let what = || format!("cannot use {}", kubeconfig.display());
     let file = Kubeconfig::read_from(kubeconfig).with_context(what)?;

@@ -1,5 +1,5 @@
-//! Who changed what, as kube-apiserver's audit log has it: the one witness of writes that no program under test can
-//! fool. Replicas of one service account are told apart by the id of the token each of them has.
+//! Writes in kube-apiserver's audit log, independent of what the program reports. The id of its token identifies each
+//! replica of a service account.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use crate::testbed::{Data, Testbed};
 
 const LOG: &str = "audit.log";
 
-/// Writes of service accounts outside kube-system, whose controllers write all the time and are not under test. Of
-/// statuses also what is written.
+/// Writes of service accounts outside kube-system, whose controllers write all the time. Writes of statuses include
+/// the request body.
 const WRITES: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -23,7 +23,7 @@ rules:
 - {level: Metadata, userGroups: ['system:serviceaccounts'], verbs: [create, update, patch, delete, deletecollection]}
 - {level: None}
 ";
-/// All that they ask for. A watch is written down when it begins and when it ends.
+/// All requests of service accounts. A watch is logged when it begins and when it ends.
 const ALL: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -33,45 +33,45 @@ rules:
 - {level: None}
 ";
 
-/// What is written down.
+/// Requests to log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audit {
     #[default]
     Off,
     Writes,
-    /// Reads and watches too.
+    /// Also reads and watches.
     All,
 }
 
-/// A request that would change something, or with [`Audit::All`] any request.
+/// A write, or with [`Audit::All`] any request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// When kube-apiserver received it.
+    /// Time at which kube-apiserver received it.
     pub at: Timestamp,
-    /// Id of the token it came with: [`credential_id`].
+    /// Id of its token: [`credential_id`].
     pub credential: String,
-    /// Who sent it, such as `system:serviceaccount:<namespace>:<name>`.
+    /// User, such as `system:serviceaccount:<namespace>:<name>`.
     pub user: String,
-    /// `create`, `update`, `patch`, `delete` or `deletecollection`; of reads `get`, `list` or `watch`.
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`; for reads `get`, `list` or `watch`.
     pub verb: String,
     /// Resource and subresource, such as `variantautoscalings/status`.
     pub resource: String,
     pub namespace: String,
-    /// Name of the object; empty where the request has none.
+    /// Name of the object; empty if the request has none.
     pub name: String,
-    /// Status code of the answer; 0 where there was none.
+    /// Status code of the answer; 0 without an answer.
     pub code: u16,
-    /// What was sent, of statuses; `Null` of all else.
+    /// Request body of status writes; otherwise `Null`.
     pub body: Value,
 }
 
 impl Write {
-    /// The target in a status.
+    /// Target in a status.
     pub fn target(&self) -> Option<u64> {
         self.body.pointer("/status/desiredOptimizedAlloc/numReplicas").and_then(Value::as_u64)
     }
 
-    /// Whether it changed what is stored: it was not refused, and is no question that is asked by creating an object.
+    /// Whether it changed stored state: it was not denied, and is not a review, which is also sent as a create.
     pub fn stored(&self) -> bool {
         (200..300).contains(&self.code)
             && !self.resource.ends_with("reviews")
@@ -80,20 +80,20 @@ impl Write {
 }
 
 impl Testbed {
-    /// The writes of service accounts so far, or with [`Audit::All`] all that they asked for. A request is written down
-    /// when it was answered.
+    /// Writes of service accounts so far, or with [`Audit::All`] all their requests. A request appears once it is
+    /// answered.
     pub fn audit(&self) -> anyhow::Result<Vec<Write>> {
         let path = self.data().join(LOG);
         let log = std::fs::read_to_string(&path)
             .with_context(|| format!("cannot read {}: was an audit asked for?", path.display()))?;
-        // The last line may be half written.
+        // The last line may be incomplete.
         let whole = log.rfind('\n').map_or("", |end| &log[..end]);
         whole.lines().map(write).collect()
     }
 }
 
 fn write(line: &str) -> anyhow::Result<Write> {
-    let record: Value = serde_json::from_str(line).context("a line of the audit log is no JSON")?;
+    let record: Value = serde_json::from_str(line).context("a line of the audit log is not JSON")?;
     let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let resource = [text("/objectRef/resource"), text("/objectRef/subresource")].join("/");
     let credential = "/user/extra/authentication.kubernetes.io~1credential-id/0";
@@ -110,7 +110,7 @@ fn write(line: &str) -> anyhow::Result<Write> {
     })
 }
 
-/// How kube-apiserver names a service account's token in the audit log: by the token's own id.
+/// Id of a service account token in the audit log.
 pub fn credential_id(token: &str) -> anyhow::Result<String> {
     let claims = token.split('.').nth(1).context("the token has no claims")?;
     let mut standard = claims.replace('-', "+").replace('_', "/");
@@ -120,7 +120,7 @@ pub fn credential_id(token: &str) -> anyhow::Result<String> {
     Ok(format!("JTI={}", claims["jti"].as_str().context("the token has no id")?))
 }
 
-/// The policy, as a file; `None` where nothing is written down.
+/// Audit policy file; `None` without an audit log.
 pub(crate) fn write_policy(data: &Data, audit: Audit) -> anyhow::Result<Option<PathBuf>> {
     let policy = match audit {
         Audit::Off => return Ok(None),
@@ -134,7 +134,7 @@ pub(crate) fn flags(policy: &Path, data: &Data) -> [String; 3] {
     [
         format!("--audit-policy-file={}", policy.display()),
         format!("--audit-log-path={}", data.path.join(LOG).display()),
-        // Each line is written before the answer goes out, so that what was answered can be read.
+        // Blocking mode writes each line before the answer, so that answered requests can be read.
         "--audit-log-mode=blocking".to_owned(),
     ]
 }
@@ -144,15 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_named_by_its_id() -> anyhow::Result<()> {
-        // {"jti":"a?b>c??"}, whose base64 has both signs that differ for URLs.
+    fn reads_credential_id_from_token() -> anyhow::Result<()> {
+        // {"jti":"a?b>c??"}, whose base64 contains both characters that differ in base64url.
         assert_eq!(credential_id("e30.eyJqdGkiOiJhP2I-Yz8_In0.sig")?, "JTI=a?b>c??");
         assert!(credential_id("opaque").is_err());
         Ok(())
     }
 
     #[test]
-    fn a_line_is_read_and_judged() -> anyhow::Result<()> {
+    fn parses_audit_line() -> anyhow::Result<()> {
         let line = |resource: &str, sub: &str, code: u16| {
             json!({
                 "verb": "patch", "requestReceivedTimestamp": "2026-11-21T20:00:00.123456Z",

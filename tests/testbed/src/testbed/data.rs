@@ -1,5 +1,5 @@
-//! Where a testbed keeps its files: a data folder that is removed when the program is gone, however it went, and a
-//! log folder that stays until the next testbed of the same name.
+//! Folders of a testbed: a data folder that is removed when the program ends, even by a crash, and a log folder that
+//! stays until the next testbed with the same name.
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context as _, bail};
 
-/// Empties and makes the log folder.
+/// Creates an empty log folder.
 pub(super) fn log_folder(name: &str) -> anyhow::Result<PathBuf> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
@@ -27,7 +27,7 @@ pub(super) fn log_folder(name: &str) -> anyhow::Result<PathBuf> {
     folder.canonicalize().with_context(|| format!("cannot resolve {}", folder.display()))
 }
 
-/// The folder of all data. A shell on a pipe removes it when this process is gone, however it went.
+/// Data folder. A shell that waits on a pipe removes it when this process ends, even by a crash.
 pub(crate) struct Data {
     pub(crate) path: PathBuf,
     janitor: Option<Child>,
@@ -40,10 +40,10 @@ impl Data {
             let name =
                 format!("wva-testbed-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
-            // The admin's token will be in it, so nobody else may look.
+            // The folder holds the admin's token; no other user may read it.
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => break path,
-                // Somebody kept a folder, and the system gave out the process id again.
+                // A kept folder of an earlier process with the same id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     return Err(error)
@@ -53,7 +53,7 @@ impl Data {
         };
         let mut data = Self { path, janitor: None };
         if !keep {
-            // More than one round, for programs that still write while their watchdogs end them.
+            // Several rounds, since programs may still write while their watchers end them.
             let script =
                 r#"read -r _; for _ in 1 2 3 4 5; do rm -rf -- "$1"; [ -e "$1" ] || exit 0; sleep 1; done"#;
             let janitor = Command::new("sh")
@@ -81,7 +81,7 @@ impl Data {
 impl Drop for Data {
     fn drop(&mut self) {
         if let Some(mut janitor) = self.janitor.take() {
-            // Waiting closes the pipe first, which is what the janitor waits for.
+            // Waiting closes the pipe first, which is the janitor's signal.
             let _ = janitor.wait();
         }
     }

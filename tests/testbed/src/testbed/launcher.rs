@@ -1,12 +1,12 @@
-//! Starts the programs of one testbed: files they need first, then the command lines of [`plans`].
+//! Starts the programs of one testbed: first their files, then the command lines of [`plans`].
 
 use std::path::Path;
 
 use super::{Data, Options, audit, plans, prometheus};
-use crate::components::{Component, Plan, Running};
+use crate::components::{Component, Plan, RunningProgram};
 use crate::tools::Tools;
 
-/// Settings and folders that all programs of a testbed share.
+/// Settings and folders of all programs of a testbed.
 pub(super) struct Launcher<'a> {
     pub(super) options: &'a Options,
     pub(super) data: &'a Data,
@@ -15,11 +15,11 @@ pub(super) struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    pub(super) async fn etcd(&self) -> anyhow::Result<Running> {
+    pub(super) async fn etcd(&self) -> anyhow::Result<RunningProgram> {
         self.launch(Component::Etcd, 2, |ports| plans::etcd(self.options, self.data, ports)).await
     }
 
-    pub(super) async fn apiserver(&self, token: &str, etcd: u16) -> anyhow::Result<Running> {
+    pub(super) async fn apiserver(&self, token: &str, etcd: u16) -> anyhow::Result<RunningProgram> {
         let Self { options, data, .. } = *self;
         let audit = audit::write_policy(data, options.audit)?;
         let webhook_client = options.webhook_client.then(|| plans::write_webhook_client(data)).transpose()?;
@@ -34,22 +34,22 @@ impl Launcher<'_> {
         self.launch(Component::Apiserver, 1, plan).await
     }
 
-    pub(super) async fn controller_manager(&self, kubeconfig: &Path) -> anyhow::Result<Running> {
+    pub(super) async fn controller_manager(&self, kubeconfig: &Path) -> anyhow::Result<RunningProgram> {
         let plan = |_: &[u16]| plans::controller_manager(self.options, self.data, kubeconfig);
         self.launch(Component::ControllerManager, 0, plan).await
     }
 
-    pub(super) async fn scheduler(&self, kubeconfig: &Path) -> anyhow::Result<Running> {
+    pub(super) async fn scheduler(&self, kubeconfig: &Path) -> anyhow::Result<RunningProgram> {
         self.launch(Component::Scheduler, 0, |_| plans::scheduler(self.options, kubeconfig)).await
     }
 
-    pub(super) async fn kwok(&self, kubeconfig: &Path, stages: &Path) -> anyhow::Result<Running> {
+    pub(super) async fn kwok(&self, kubeconfig: &Path, stages: &Path) -> anyhow::Result<RunningProgram> {
         let plan = |ports: &[u16]| plans::kwok(self.options, kubeconfig, stages, ports);
         self.launch(Component::Kwok, 1, plan).await
     }
 
     /// `None` where [`Options::with_prometheus`] is off.
-    pub(super) async fn prometheus(&self) -> anyhow::Result<Option<Running>> {
+    pub(super) async fn prometheus(&self) -> anyhow::Result<Option<RunningProgram>> {
         if !self.options.with_prometheus {
             return Ok(None);
         }
@@ -58,13 +58,13 @@ impl Launcher<'_> {
         self.launch(Component::Prometheus, 1, plan).await.map(Some)
     }
 
-    /// Starts a program on this many free ports and waits until it serves.
+    /// Starts a program on this number of free ports and waits until it serves.
     async fn launch(
         &self,
         component: Component,
         ports: usize,
         plan: impl Fn(&[u16]) -> Plan,
-    ) -> anyhow::Result<Running> {
-        Running::launch(component, self.tools.path(component.name())?, self.logs, ports, plan).await
+    ) -> anyhow::Result<RunningProgram> {
+        RunningProgram::launch(component, self.tools.path(component.name())?, self.logs, ports, plan).await
     }
 }

@@ -1,5 +1,5 @@
-//! The command lines of the control plane. The flags are the ones proven to work with these versions; each that is
-//! not obvious says what fails without it. Prometheus has its own module.
+//! Command lines of the control plane, for these versions. A comment says what fails without a flag, unless it is
+//! obvious. Prometheus has its own module.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::{NETWORK, Options};
 use crate::components::{Plan, Ready};
 use crate::pki::{self, CA};
 
-/// The controllers that tests need, by the long names of `--controllers`.
+/// Controllers that tests need, by the long names of `--controllers`.
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
     horizontal-pod-autoscaler-controller,namespace-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,garbage-collector-controller,\
@@ -42,7 +42,7 @@ pub(super) fn apiserver(options: &Options, data: &Data, token: &str, etcd: u16, 
         format!("--secure-port={}", ports[0]),
         "--bind-address=127.0.0.1".to_owned(),
         "--advertise-address=127.0.0.1".to_owned(),
-        // A loopback address is not accepted as an endpoint of the service "kubernetes".
+        // The service "kubernetes" accepts no loopback address as an endpoint.
         "--endpoint-reconciler-type=none".to_owned(),
         format!("--cert-dir={}", file("apiserver")),
         format!("--tls-cert-file={}", file("apiserver.crt")),
@@ -53,9 +53,9 @@ pub(super) fn apiserver(options: &Options, data: &Data, token: &str, etcd: u16, 
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         format!("--token-auth-file={}", file("tokens.csv")),
         "--authorization-mode=RBAC".to_owned(),
-        // Nodes would keep a not-ready taint that nobody here takes away.
+        // Nodes would keep a not-ready taint, since no component removes it.
         "--disable-admission-plugins=TaintNodesByCondition".to_owned(),
-        // Services of type ExternalName are resolved by name, which leads to programs on loopback.
+        // Resolves Services of type ExternalName by name, for programs on loopback.
         "--enable-aggregator-routing=false".to_owned(),
         format!("--requestheader-client-ca-file={}", file("front-proxy-ca.crt")),
         "--requestheader-username-headers=X-Remote-User".to_owned(),
@@ -91,18 +91,18 @@ pub(super) fn scheduler(options: &Options, kubeconfig: &Path) -> Plan {
     Plan { args: args.into_iter().chain(calls(options)).collect(), ready: Ready::Runs }
 }
 
-/// Validation and the HPA controller each ask for it.
+/// Validation and the HPA controller each require it.
 fn gates(options: &Options) -> Vec<String> {
     if options.hpa_to_zero { vec!["--feature-gates=HPAScaleToZero=true".to_owned()] } else { Vec::new() }
 }
 
-/// At the 20 to 50 calls a second that both allow themselves, thousands of pods take minutes.
+/// The default limits of 20 to 50 calls per second make thousands of pods take minutes.
 fn calls(options: &Options) -> Vec<String> {
     let often = ["--kube-api-qps=1000", "--kube-api-burst=2000"];
     if options.many_pods { often.map(str::to_owned).into() } else { Vec::new() }
 }
 
-/// Writes which way Services, pods and nodes are reached, and returns the API server's flag for it.
+/// Writes the egress configuration for Services, pods and nodes, and returns the API server's flag for it.
 pub(super) fn write_egress(data: &Data) -> anyhow::Result<String> {
     let socket = data.path.join(NETWORK);
     let socket = socket.to_str().context("the data folder's path is not UTF-8")?;
@@ -118,11 +118,11 @@ pub(super) fn write_egress(data: &Data) -> anyhow::Result<String> {
     Ok(format!("--egress-selector-config-file={}", file.display()))
 }
 
-/// Writes the client certificate that webhooks are shown, and returns the API server's flag for it.
+/// Writes the client certificate for webhooks, and returns the API server's flag for it.
 pub(super) fn write_webhook_client(data: &Data) -> anyhow::Result<String> {
     pki::write_webhook_client(&data.path)?;
     let [cert, key] = ["webhook-client.crt", "webhook-client.key"].map(|file| data.path.join(file));
-    // Of every webhook: the port of the Service under test is not known yet, and would be part of the name.
+    // Applies to every webhook: a name would include the Service's port, which is not known yet.
     let user = json!({"name": "*", "user": {"client-certificate": cert, "client-key": key}});
     let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "users": [user]});
     let kubeconfig = data.write("webhook-client.kubeconfig", &kubeconfig.to_string())?;
@@ -142,12 +142,12 @@ pub(super) fn kwok(options: &Options, kubeconfig: &Path, stages: &Path, ports: &
         format!("--kubeconfig={}", kubeconfig.display()),
         format!("--config={}", stages.display()),
         "--manage-all-nodes=true".to_owned(),
-        // Pods have addresses of loopback, at which a fleet can answer.
+        // Pods have loopback addresses, on which a fleet can answer.
         "--cidr=127.64.0.0/16".to_owned(),
         "--node-ip=127.0.0.1".to_owned(),
-        // No node leases: nothing here watches them, and kwok plays no pod before it holds the lease of its node.
+        // No node leases: nothing watches them, and kwok would need the lease of a node before it simulates pods.
         "--node-lease-duration-seconds=0".to_owned(),
-        // It plays the kubelet of every node as well, which the API server asks to forward ports.
+        // kwok is also the kubelet of every node, to which the API server sends port forwards.
         format!("--node-port={}", ports[0]),
         format!("--server-address=127.0.0.1:{}", ports[0]),
     ];

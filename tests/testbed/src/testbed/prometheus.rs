@@ -1,5 +1,4 @@
-//! Prometheus in the testbed: its configuration (targets come from files that fleets and tests write), queries, and
-//! its faults.
+//! Prometheus of the testbed: configuration (targets come from files of fleets and tests), queries, and faults.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,25 +13,25 @@ use crate::testbed::{Data, Testbed};
 /// Folder of the target files, below the data folder.
 const TARGETS: &str = "targets";
 
-/// Folder below that, of targets whose series keep their labels.
+/// Subfolder of targets whose series keep their labels.
 const PAGES: &str = "pages";
 
 /// One element of an instant vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// All labels, the name under `__name__` where there is one.
+    /// All labels; the metric name is under `__name__`.
     pub labels: BTreeMap<String, String>,
-    /// The value; NaN and infinities occur.
+    /// Value, possibly NaN or infinite.
     pub value: f64,
 }
 
 impl Testbed {
-    /// Where Prometheus answers, `http://127.0.0.1:PORT`; the same after a restart.
+    /// URL of Prometheus, `http://127.0.0.1:PORT`; a restart keeps it.
     pub fn prometheus_url(&self) -> anyhow::Result<String> {
         Ok(format!("http://127.0.0.1:{}", self.running(Component::Prometheus)?.port(0)))
     }
 
-    /// Ends Prometheus; connections to it are refused until [`Testbed::prometheus_start`].
+    /// Stops Prometheus; connections are refused until [`Testbed::prometheus_start`].
     pub async fn prometheus_stop(&self) -> anyhow::Result<()> {
         self.stop(Component::Prometheus).await
     }
@@ -53,8 +52,8 @@ impl Testbed {
         body["data"]["result"].as_array().into_iter().flatten().map(sample).collect()
     }
 
-    /// Has Prometheus scrape `http://<address><path>` from now on, with these labels. `name` is the label `job`
-    /// and replaces an earlier target of that name.
+    /// Adds the scrape target `http://<address><path>` with these labels. `name` is the label `job`; an earlier
+    /// target of that name is replaced.
     pub fn scrape(
         &self,
         name: &str,
@@ -69,8 +68,7 @@ impl Testbed {
         write_targets(&self.data.path, &format!("extra-{name}"), &target)
     }
 
-    /// The same for pages that show many pods at once: the labels that their series have stay as they are
-    /// (`honor_labels`).
+    /// The same for pages that show many pods: series keep their own labels (`honor_labels`).
     pub fn scrape_pages(&self, address: &str, paths: &[String]) -> anyhow::Result<()> {
         let target = |path: &String| json!({ "targets": [address], "labels": { "__metrics_path__": path } });
         let targets: Value = paths.iter().map(target).collect();
@@ -78,7 +76,7 @@ impl Testbed {
     }
 }
 
-/// Replaces a target file in one step, so that Prometheus never reads half of it.
+/// Replaces a target file atomically.
 pub(crate) fn write_targets(data: &Path, stem: &str, targets: &Value) -> anyhow::Result<()> {
     let path = data.join(TARGETS).join(format!("{stem}.json"));
     let draft = path.with_extension("draft");
@@ -107,13 +105,13 @@ pub(crate) fn write_config(data: &Data, scrape_interval: Duration) -> anyhow::Re
     data.write("prometheus.yml", &config.to_string())
 }
 
-/// Its command line.
+/// Command line.
 pub(crate) fn plan(data: &Data, config: &Path, ports: &[u16]) -> Plan {
     let args = [
         format!("--config.file={}", config.display()),
         format!("--storage.tsdb.path={}", data.path.join("prometheus").display()),
         "--storage.tsdb.retention.time=2h".to_owned(),
-        // A lock left by a killed Prometheus must not keep the next one from starting.
+        // A lock of a killed Prometheus would block the next start.
         "--storage.tsdb.no-lockfile".to_owned(),
         format!("--web.listen-address=127.0.0.1:{}", ports[0]),
     ];
@@ -124,7 +122,7 @@ pub(crate) fn plan(data: &Data, config: &Path, ports: &[u16]) -> Plan {
 fn sample(element: &Value) -> anyhow::Result<Sample> {
     let labels = serde_json::from_value(element["metric"].clone()).context("labels that are not text")?;
     let value = element["value"][1].as_str().context("a sample without a value")?;
-    // Prometheus writes NaN, +Inf and -Inf, all of which Rust reads.
+    // Prometheus writes NaN, +Inf and -Inf, which Rust parses.
     Ok(Sample {
         labels,
         value: value.parse().with_context(|| format!("the value {value:?} is not a number"))?,

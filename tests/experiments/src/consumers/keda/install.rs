@@ -1,5 +1,5 @@
-//! KEDA's operator and metrics server with the rights of KEDA's own manifests. Its Services lead to loopback, and its
-//! certificate is made here: KEDA's own rotation waits for a kubelet to mount a Secret.
+//! KEDA's operator and metrics server with the rights of KEDA's own manifests. Services lead to loopback. The
+//! certificate is generated here: KEDA's own rotation waits for a kubelet to mount a Secret.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use wva_testbed::{Process, Testbed, eventually, free_port};
 use crate::command::SOON;
 use crate::consumers::programs::{apply, established, module, start, yaml_files};
 
-/// Namespace, account and Service by KEDA's manifests.
+/// Namespace, account and Service in KEDA's manifests.
 const NAMESPACE: &str = "keda";
 pub(super) const ACCOUNT: &str = "keda-operator";
 const METRICS_SERVICE: &str = "keda-metrics-apiserver";
 
-/// Lines of a log that are shown where something fails.
+/// Number of log lines shown on failure.
 const LINES: usize = 8;
 
-/// Both programs. Dropping this ends them.
+/// Both programs. Drop to end them.
 pub(super) struct Keda {
     operator: Process,
     adapter: Process,
@@ -52,7 +52,7 @@ impl Keda {
         Ok(keda)
     }
 
-    /// The ends of both logs.
+    /// Ends of both logs.
     pub(super) fn evidence(&self) -> String {
         [&self.operator, &self.adapter]
             .map(|process| format!("the end of the log of {}:\n{}", process.name(), process.log_tail(LINES)))
@@ -98,7 +98,7 @@ async fn adapter(
     let args = [
         format!("--secure-port={served}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // Its own metrics, at any port.
+        // Its own metrics, on a free port.
         "--port=0".to_owned(),
         format!("--client-ca-file={}", file("ca.crt")),
         format!("--tls-cert-file={}", file("tls.crt")),
@@ -113,7 +113,7 @@ async fn adapter(
     start(testbed, "keda-adapter", &args, &environment(kubeconfig)?).await
 }
 
-/// The variables of KEDA's manifests, and the namespace that it reads from a file in a pod.
+/// Variables of KEDA's manifests, and the namespace that it reads from a file in a pod.
 fn environment(kubeconfig: &Path) -> anyhow::Result<[(&'static str, &str); 5]> {
     let kubeconfig = kubeconfig.to_str().context("the kubeconfig's path is not UTF-8")?;
     Ok([
@@ -125,7 +125,7 @@ fn environment(kubeconfig: &Path) -> anyhow::Result<[(&'static str, &str); 5]> {
     ])
 }
 
-/// Registers the metrics server as KEDA's `APIService` does, and waits until the API server reaches it.
+/// Registers the metrics server like KEDA's `APIService`, and waits until the API server reaches it.
 async fn register(testbed: &Testbed, config: &Path, certificates: &Path, port: u16) -> anyhow::Result<()> {
     testbed.loopback_service(NAMESPACE, METRICS_SERVICE, port).await?;
     let manifest = std::fs::read_to_string(config.join("metrics-server/api_service.yaml"))?;

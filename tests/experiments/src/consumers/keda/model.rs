@@ -1,6 +1,5 @@
-//! The model of the samples in `config/samples`: an emulated fleet, its variant, and the ScaledObject with its
-//! authentication. The ScaledObject is the sample's with another address of Prometheus and with times short enough to
-//! wait for.
+//! Model of the samples in `config/samples`: an emulated fleet, its variant, and the ScaledObject with its
+//! authentication. The ScaledObject has another Prometheus address and shorter times than the sample.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,14 +21,14 @@ pub(super) const NAMESPACE: &str = "llm-d-autoscaler";
 pub(super) const NAME: &str = "llama-h100";
 const WORKLOAD: &str = "llama-h100-decode";
 pub(super) const MODEL: &str = "unsloth/Meta-Llama-3.1-8B";
-/// Longest wait for a change of replicas: signals are maxima over a minute.
-const PATIENCE: Duration = Duration::from_secs(200);
-/// Seconds between two looks of KEDA, and from the last activity to zero. The sample has 15 and 240.
+/// Time limit of a change of replicas: signals are maxima over a minute.
+const WAIT_LIMIT: Duration = Duration::from_secs(200);
+/// KEDA's polling interval and cooldown period, seconds. The sample has 15 and 240.
 const POLLING: u32 = 2;
 const COOLDOWN: u32 = 10;
-/// The sample has 10. Cycles of 2 s look at the greatest load of a minute, and would go beyond what the load needs.
+/// The sample has 10. With cycles of 2 s and one-minute maxima, that would overshoot.
 const MOST: u32 = 3;
-/// The percentage analyzer decides: the emulated fleet has no times of steps, from which the throughput analyzer learns.
+/// Uses the percentage analyzer: the emulated fleet has no step times for the throughput analyzer to learn.
 const ANALYZER: &str = "apiVersion: v1
 kind: ConfigMap
 metadata: {name: wva-saturation-scaling-config, namespace: llm-d-autoscaler}
@@ -41,15 +40,15 @@ metadata: {name: wva-model-scale-to-zero-config, namespace: llm-d-autoscaler}
 data: {default: \"enable_scale_to_zero: true\\nretention_period: 6s\\n\"}
 ";
 
-/// Access to Prometheus for KEDA.
+/// KEDA's access to Prometheus.
 pub(super) struct Access<'a> {
     pub(super) url: &'a str,
     pub(super) token: &'a str,
-    /// The file with the CA of its certificate.
+    /// File with the CA of Prometheus' certificate.
     pub(super) ca: &'a Path,
 }
 
-/// The model, while its replicas are watched.
+/// The model, with its replicas recorded.
 pub(super) struct Model<'a> {
     testbed: &'a Testbed,
     pub(super) fleet: Fleet,
@@ -58,7 +57,7 @@ pub(super) struct Model<'a> {
 }
 
 impl<'a> Model<'a> {
-    /// Creates everything, and waits until one replica serves and KEDA has made its HPA.
+    /// Creates everything, and waits until one replica serves and KEDA has created its HPA.
     pub(super) async fn start(testbed: &'a Testbed, access: &Access<'_>) -> anyhow::Result<Self> {
         testbed
             .apply(&format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}"))
@@ -87,11 +86,11 @@ impl<'a> Model<'a> {
         Ok(model)
     }
 
-    /// Waits for this number of replicas; how long it took.
+    /// Waits for this number of replicas; returns the time it took.
     pub(super) async fn becomes(&self, replicas: i32) -> anyhow::Result<Duration> {
         let began = Instant::now();
         let what = format!("{replicas} replicas of {WORKLOAD}");
-        eventually(&what, PATIENCE, async || {
+        eventually(&what, WAIT_LIMIT, async || {
             let now = self.history.now();
             ensure!(now == Some(replicas), "it has {now:?}");
             Ok(())
@@ -100,12 +99,12 @@ impl<'a> Model<'a> {
         Ok(began.elapsed())
     }
 
-    /// The numbers of replicas that it got since a moment, in order.
+    /// Numbers of replicas since a moment, in order.
     pub(super) fn path_since(&self, since: Instant) -> Vec<i32> {
         self.history.all().iter().filter(|(at, _)| *at > since).map(|(_, replicas)| *replicas).collect()
     }
 
-    /// When it first had fewer replicas than this after a moment.
+    /// Time after a moment at which it first had fewer replicas than this.
     pub(super) fn fewer_since(&self, since: Instant, than: i32) -> Option<Instant> {
         self.history.first_since(since, |replicas| replicas < than)
     }
@@ -117,7 +116,7 @@ impl<'a> Model<'a> {
         self.testbed.kubectl(&args).await?.success().map(drop)
     }
 
-    /// Whether KEDA counts a target that is missing as 0, which is its default.
+    /// Sets `ignoreNullValues`; by default KEDA treats a missing target as 0.
     pub(super) async fn ignores_null_values(&self, ignores: bool) -> anyhow::Result<()> {
         let patch = json!([{
             "op": "replace", "path": "/spec/triggers/0/metadata/ignoreNullValues", "value": ignores.to_string(),
@@ -127,14 +126,14 @@ impl<'a> Model<'a> {
         self.testbed.kubectl(&args).await?.success().map(drop)
     }
 
-    /// A condition of an object: `status/reason: message`.
+    /// Condition of an object as `status/reason: message`.
     pub(super) async fn condition(&self, kind: &str, condition: &str) -> anyhow::Result<String> {
         let select = format!("{{.status.conditions[?(@.type==\"{condition}\")]");
         let path = format!("jsonpath={select}.status}}/{select}.reason}}: {select}.message}}");
         self.testbed.kubectl(&["get", kind, NAME, "-n", NAMESPACE, "-o", &path]).await?.success()
     }
 
-    /// Waits until a condition of the ScaledObject has this status; how long it took.
+    /// Waits until a condition of the ScaledObject has this status; returns the time it took.
     pub(super) async fn condition_is(
         &self,
         condition: &str,
@@ -143,21 +142,21 @@ impl<'a> Model<'a> {
     ) -> anyhow::Result<Duration> {
         let began = Instant::now();
         eventually(&format!("{condition}={status} of the ScaledObject"), limit, async || {
-            let said = self.condition("scaledobject", condition).await?;
-            ensure!(said.starts_with(&format!("{status}/")), "{condition} is {said}");
+            let actual = self.condition("scaledobject", condition).await?;
+            ensure!(actual.starts_with(&format!("{status}/")), "{condition} is {actual}");
             Ok(())
         })
         .await?;
         Ok(began.elapsed())
     }
 
-    /// Replaces the servers by ones without any load: an emulated load that ends falls ever more slowly, never to 0.
+    /// Replaces the servers by ones without load: a load that ends in the fluid model never reaches 0.
     pub(super) fn becomes_idle(&mut self) -> anyhow::Result<()> {
         self.fleet = Fleet::start(self.testbed, fixture().fleet())?;
         Ok(())
     }
 
-    /// From now on the model may go to zero, and this picker shows what waits for it.
+    /// Enables scale to zero, with a picker that shows the waiting requests.
     pub(super) async fn may_go_to_zero(&self) -> anyhow::Result<FakePicker> {
         let picker = FakePicker::start([127, 0, 3, 1]).await?;
         picker.queue(MODEL, 0.0);
@@ -177,7 +176,7 @@ fn sample(name: &str) -> anyhow::Result<String> {
     std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// The objects of the sample. Without a window of its own an HPA waits five minutes before it takes replicas away.
+/// Objects of the sample. By default an HPA waits five minutes before it scales down; here it has a shorter window.
 fn scaled_object(url: &str) -> anyhow::Result<Vec<Value>> {
     let mut objects: Vec<Value> = serde_saphyr::from_multiple(&sample("keda-scaledobject.yaml")?)?;
     let scaled_object = objects.iter_mut().find(|object| object["kind"] == "ScaledObject");

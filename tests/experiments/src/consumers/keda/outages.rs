@@ -1,5 +1,5 @@
-//! What KEDA does without a target: no controller leads, or Prometheus is gone. Its fallback keeps the replicas, and its
-//! condition says so.
+//! KEDA without a target, because no controller leads or Prometheus is down. Its fallback keeps the replicas, and its
+//! condition reports the fallback.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use wva_testbed::run;
 
 use super::model::NAMESPACE;
 use super::{BOTH, LOW, Stage};
-use crate::command::{SOON, say};
+use crate::command::{SOON, print_line};
 use crate::consumers::programs::seconds;
 use crate::report::Report;
 
-/// How long nothing may change once KEDA falls back.
+/// Time for which nothing may change once KEDA falls back.
 const HOLDS: Duration = Duration::from_secs(45);
 
-/// Both replicas of wva are dead, by the sample.
+/// Both replicas of wva are down, with the sample's settings.
 pub(super) async fn without_leader(stage: &mut Stage<'_>, report: &mut Report) -> anyhow::Result<()> {
     stage.model.condition_is("Fallback", "False", SOON).await?;
     let began = Instant::now();
@@ -33,10 +33,10 @@ pub(super) async fn without_leader(stage: &mut Stage<'_>, report: &mut Report) -
         seconds(back)
     );
     let what = format!("no wva for {} s", gone.as_secs());
-    report.row(&what, figures, "0 changes of replicas, and Fallback says so", path.is_empty())
+    report.row(&what, figures, "0 changes of replicas, and condition Fallback is True", path.is_empty())
 }
 
-/// The same with KEDA's default, by which a target that is missing is 0: shows that the row above can fail.
+/// The same with KEDA's default, which treats a missing target as 0: proves that the row above can fail.
 pub(super) async fn without_leader_by_default(
     stage: &mut Stage<'_>,
     report: &mut Report,
@@ -44,7 +44,7 @@ pub(super) async fn without_leader_by_default(
     stage.model.ignores_null_values(true).await?;
     let began = Instant::now();
     stage.replicas.kill_all();
-    // So that the load at the end is one that a replica bears.
+    // One replica can serve the load at the end.
     stage.model.fleet.set_rate(LOW);
     let replicas = stage.model.becomes(1).await;
     let after = stage.model.fewer_since(began, 3).map(|at| at.duration_since(began));
@@ -71,7 +71,7 @@ pub(super) async fn without_prometheus(stage: &mut Stage<'_>, report: &mut Repor
         ("va", "MetricsAvailable"),
         ("va", "OptimizationReady"),
     ] {
-        stage.say_condition(kind, condition).await?;
+        stage.print_condition(kind, condition).await?;
     }
     let doctor = doctor(stage).await?;
     let path = stage.model.path_since(began);
@@ -85,18 +85,18 @@ pub(super) async fn without_prometheus(stage: &mut Stage<'_>, report: &mut Repor
         seconds(back)
     );
     let what = format!("no Prometheus for {} s", gone.as_secs());
-    report.row(&what, figures, "0 changes of replicas, and Fallback says so", path.is_empty())?;
+    report.row(&what, figures, "0 changes of replicas, and condition Fallback is True", path.is_empty())?;
     let named = doctor.lines().any(|line| line.contains("ScaledObject") && line.contains("fallback"));
     report.row("wva doctor names the fallback", named, "a line about the ScaledObject", named)
 }
 
-/// What `wva doctor` says of the metric that KEDA reads.
+/// Output of `wva doctor` on the metric that KEDA reads.
 async fn doctor(stage: &Stage<'_>) -> anyhow::Result<String> {
     let mut command = tokio::process::Command::new(stage.wva);
     command.env("KUBECONFIG", stage.testbed.admin_kubeconfig()).args(["doctor", "-n", NAMESPACE]);
     let ran = run("wva doctor", command, "", SOON).await.context("wva doctor did not end")?;
     for line in ran.stdout.lines().filter(|line| line.contains("ScaledObject") || line.contains("metrics")) {
-        say(&format!("  wva doctor: {}", line.trim()))?;
+        print_line(&format!("  wva doctor: {}", line.trim()))?;
     }
     Ok(ran.stdout)
 }

@@ -1,4 +1,4 @@
-//! How long Prometheus has no target of the variant, as KEDA would see it.
+//! Gaps of the variant's target in Prometheus, as KEDA sees them.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use wva_testbed::{Testbed, eventually};
 use super::model::{NAME, NAMESPACE};
 use crate::command::SOON;
 
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(250);
+/// Poll interval.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The longest time without a target.
+/// Longest time without a target.
 #[derive(Default)]
 pub(super) struct Gaps {
     longest: Mutex<Duration>,
 }
 
 impl Gaps {
-    /// Looks for the target until this work ends.
+    /// Polls the target until this work ends.
     pub(super) async fn during(
         &self,
         testbed: &Testbed,
@@ -45,7 +45,7 @@ impl Gaps {
                 let mut longest = self.longest.lock();
                 *longest = longest.max(seen.elapsed());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

@@ -1,43 +1,47 @@
-//! What the program tells of its decision on a variant: the sentence that a person reads, and its figures.
+//! Decision of the throughput analyzer on a variant: its trace and its figures.
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::Engine;
 use wva_testbed::install::get;
 
-/// Samples from which on times are learnt.
+/// Number of samples from which times count as learned.
 const ENOUGH: f64 = 4.0;
 
 /// One decision.
-pub(super) struct Told {
+pub(super) struct LearnedDecision {
     pub(super) target: u64,
-    /// The step of the analyzer, as `wva explain` prints it.
+    /// Step of the analyzer, as `wva explain` prints it.
     pub(super) trace: String,
     /// Requests a second.
     pub(super) arrivals: f64,
-    /// What is believed of the engine.
+    /// Learned times of the engine.
     pub(super) times: Engine,
     pub(super) samples: f64,
 }
 
-impl Told {
+impl LearnedDecision {
     pub(super) fn is_learnt(&self) -> bool {
         self.samples >= ENOUGH
     }
 }
 
-/// The newest decision; `None` where there is none yet, another analyzer made it, or a cycle ran meanwhile.
-pub(super) async fn look(address: &str, namespace: &str, name: &str) -> anyhow::Result<Option<Told>> {
+/// Newest decision; `None` before the first one, with another analyzer, or if a cycle ran between the two requests.
+pub(super) async fn read(
+    address: &str,
+    namespace: &str,
+    name: &str,
+) -> anyhow::Result<Option<LearnedDecision>> {
     let url = format!("http://{address}/explain?namespace={namespace}&name={name}");
     let (status, text) = get(&url).await?;
     if status != 200 {
-        // No cycle yet, or none that knows the variant.
+        // No cycle yet, or none with this variant.
         return Ok(None);
     }
     let (status, json) = get(&format!("{url}&format=json")).await?;
     ensure!(status == 200, "{url} as JSON: {status}");
     if get(&url).await?.1 != text {
-        // Sentence and figures would be of two decisions.
+        // Trace and figures would belong to two decisions.
         return Ok(None);
     }
     let json: Value = serde_json::from_str(&json)?;
@@ -49,7 +53,7 @@ pub(super) async fn look(address: &str, namespace: &str, name: &str) -> anyhow::
     let figure =
         |name: &str| figures[name].as_f64().with_context(|| format!("no figure {name} in {figures}"));
     let trace = text.lines().map(str::trim).find(|line| line.starts_with("analyze "));
-    Ok(Some(Told {
+    Ok(Some(LearnedDecision {
         target: decision["target"].as_u64().context("a decision without a target")?,
         trace: trace.unwrap_or_default().to_owned(),
         arrivals: figure("arrivals")?,

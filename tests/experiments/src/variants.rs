@@ -1,4 +1,4 @@
-//! Variants, their workloads and their HPAs as the API server shows them, now and whenever they change.
+//! Variants with their workloads and HPAs from the API server, once or as a watch.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use wva_testbed::Testbed;
 
-/// A variant with the objects of its name.
+/// A variant with its Deployment and HPA of the same name.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct VariantState {
     pub(crate) name: String,
     pub(crate) target: Option<u64>,
     pub(crate) replicas: u64,
@@ -23,18 +23,18 @@ pub(crate) struct Seen {
     autoscaler: Value,
 }
 
-impl Seen {
-    /// A field of a condition of the variant, empty where there is none.
+impl VariantState {
+    /// Field of a condition of the variant; empty if missing.
     pub(crate) fn condition(&self, kind: &str, field: &str) -> &str {
         condition(&self.variant, kind, field)
     }
 
-    /// Whether its metrics are there.
+    /// Whether `MetricsAvailable` is True.
     pub(crate) fn is_measured(&self) -> bool {
         self.condition("MetricsAvailable", "status") == "True"
     }
 
-    /// A field of a condition of its HPA.
+    /// Field of a condition of the HPA.
     pub(crate) fn hpa_condition(&self, kind: &str, field: &str) -> &str {
         condition(&self.autoscaler, kind, field)
     }
@@ -54,12 +54,12 @@ pub(crate) async fn objects(testbed: &Testbed, namespace: &str, kinds: &str) -> 
 }
 
 /// The variants of a namespace.
-pub(crate) async fn variants(testbed: &Testbed, namespace: &str) -> anyhow::Result<Vec<Seen>> {
+pub(crate) async fn variants(testbed: &Testbed, namespace: &str) -> anyhow::Result<Vec<VariantState>> {
     Ok(variants_of(&objects(testbed, namespace, "va,deploy,hpa").await?))
 }
 
 /// The variants among these objects.
-pub(crate) fn variants_of(objects: &[Value]) -> Vec<Seen> {
+pub(crate) fn variants_of(objects: &[Value]) -> Vec<VariantState> {
     let of = |kind: &str, name: &Value| {
         let mut found = objects.iter().filter(|o| o["kind"] == kind && o["metadata"]["name"] == *name);
         found.next().cloned().unwrap_or_default()
@@ -67,7 +67,7 @@ pub(crate) fn variants_of(objects: &[Value]) -> Vec<Seen> {
     let seen = |variant: &Value| {
         let name = &variant["metadata"]["name"];
         let deployment = of("Deployment", name);
-        Seen {
+        VariantState {
             name: name.as_str().unwrap_or_default().to_owned(),
             target: variant["status"]["desiredOptimizedAlloc"]["numReplicas"].as_u64(),
             replicas: deployment["spec"]["replicas"].as_u64().unwrap_or_default(),
@@ -79,7 +79,7 @@ pub(crate) fn variants_of(objects: &[Value]) -> Vec<Seen> {
     objects.iter().filter(|object| object["kind"] == "VariantAutoscaling").map(seen).collect()
 }
 
-/// Calls `see` with each object as it is and whenever it changes, until the set is dropped.
+/// Calls `see` with each object, and again after each change, until the set is dropped.
 pub(crate) fn follow<K>(api: Api<K>, mut see: impl FnMut(K) + Send + 'static) -> JoinSet<()>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -88,7 +88,7 @@ where
     watching.spawn(async move {
         let mut seen = pin!(watcher(api, watcher::Config::default()).default_backoff().applied_objects());
         while let Some(object) = seen.next().await {
-            // After an error it begins again, and what was missed comes then.
+            // After an error the watch restarts and lists missed objects.
             if let Ok(object) = object {
                 see(object);
             }

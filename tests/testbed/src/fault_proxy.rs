@@ -1,5 +1,5 @@
-//! A door in front of Prometheus: bytes go through, or an answer of its own is given in place of Prometheus's. For
-//! outages that a real Prometheus cannot be told to have.
+//! Proxy in front of Prometheus that passes bytes through or answers by itself. It simulates outages that a real
+//! Prometheus cannot produce.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,35 +10,34 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// What the door does.
+/// Behavior of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Front {
-    /// Everything goes through. A Prometheus that does not listen ends the connection.
+pub enum ProxyMode {
+    /// Passes everything through. If Prometheus does not listen, the connection ends.
     Open,
-    /// Every request is answered with 503.
+    /// Answers every request with 503.
     Unavailable,
-    /// Every query is answered with an empty vector.
+    /// Answers every query with an empty vector.
     Empty,
-    /// Requests are taken and never answered.
+    /// Accepts requests and never answers.
     Hung,
-    /// Everything goes through, and every answer carries this warning as well: the fake of a query layer that lost a
-    /// store.
+    /// Passes everything through and adds this warning to every answer, like a query layer that lost a store.
     Warns(&'static str),
 }
 
-/// A door; dropping it closes it.
-pub struct Door {
+/// A running proxy; drop it to stop.
+pub struct FaultProxy {
     address: SocketAddr,
-    mode: Arc<watch::Sender<Front>>,
+    mode: Arc<watch::Sender<ProxyMode>>,
     _serving: JoinSet<()>,
 }
 
-impl Door {
-    /// Opens a door to the server at `to`, `HOST:PORT`.
+impl FaultProxy {
+    /// Starts a proxy to the server at `to`, `HOST:PORT`.
     pub async fn open(to: &str) -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the door")?;
+        let listener = TcpListener::bind("127.0.0.1:0").await.context("no port for the proxy")?;
         let address = listener.local_addr()?;
-        let mode = Arc::new(watch::Sender::new(Front::Open));
+        let mode = Arc::new(watch::Sender::new(ProxyMode::Open));
         let (to, modes) = (to.to_owned(), mode.subscribe());
         let mut serving = JoinSet::new();
         serving.spawn(async move {
@@ -57,40 +56,42 @@ impl Door {
         Ok(Self { address, mode, _serving: serving })
     }
 
-    /// Its URL.
+    /// URL of the proxy.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What it does from now on; connections end that began before.
-    pub fn set(&self, mode: Front) {
+    /// Changes the mode; open connections end.
+    pub fn set(&self, mode: ProxyMode) {
         self.mode.send_replace(mode);
     }
 }
 
-async fn pass(mut stream: TcpStream, to: &str, mode: Front) -> std::io::Result<()> {
+async fn pass(mut stream: TcpStream, to: &str, mode: ProxyMode) -> std::io::Result<()> {
     let answer = match mode {
-        Front::Open => {
+        ProxyMode::Open => {
             let mut server = TcpStream::connect(to).await?;
             tokio::io::copy_bidirectional(&mut stream, &mut server).await?;
             return Ok(());
         }
-        Front::Hung => return std::future::pending().await,
-        Front::Unavailable => http("503 Service Unavailable", "down for maintenance"),
-        Front::Empty => http("200 OK", r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#),
-        Front::Warns(warning) => {
+        ProxyMode::Hung => return std::future::pending().await,
+        ProxyMode::Unavailable => http("503 Service Unavailable", "down for maintenance"),
+        ProxyMode::Empty => {
+            http("200 OK", r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#)
+        }
+        ProxyMode::Warns(warning) => {
             let request = request(&mut stream).await?;
             http("200 OK", &warned(to, &request, warning).await?)
         }
     };
-    if !matches!(mode, Front::Warns(_)) {
+    if !matches!(mode, ProxyMode::Warns(_)) {
         request(&mut stream).await?;
     }
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await
 }
 
-/// Reads a request to its end: the client would take an answer that comes before it for a broken connection.
+/// Reads a whole request. A client treats an answer before the end of its request as a broken connection.
 async fn request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut read = Vec::new();
     let mut wanted = usize::MAX;
@@ -111,9 +112,9 @@ async fn request(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// What the server at `to` answers to a request, with a warning.
+/// Answer of the server at `to` with an added warning.
 async fn warned(to: &str, request: &[u8], warning: &str) -> std::io::Result<String> {
-    // The answer to an older client comes in one piece and ends with the connection.
+    // An HTTP/1.0 client gets the answer in one piece, and the connection ends.
     let request = String::from_utf8_lossy(request).replacen("HTTP/1.1", "HTTP/1.0", 1);
     let mut server = TcpStream::connect(to).await?;
     server.write_all(request.as_bytes()).await?;

@@ -1,4 +1,4 @@
-//! One model during an outage: what its target, its Deployment, its series and its conditions do, looked at each second.
+//! One model during an outage: polls its target, Deployment, series and conditions each second.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use wva_testbed::install::{self, Install};
 use wva_testbed::{Fleet, Testbed, eventually};
 
 use super::Kind;
-use crate::seen::{Seen, variants};
+use crate::variants::{VariantState, variants};
 
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const SETTLES_WITHIN: Duration = Duration::from_mins(3);
-/// Long enough to see it come back, however late.
+/// Long enough to observe a late recovery.
 const COMES_BACK_WITHIN: Duration = Duration::from_mins(3);
 const NAME: &str = "held";
 
-/// A model that is watched.
-pub(super) struct Watched<'a> {
+/// A model during an outage.
+pub(super) struct OutageModel<'a> {
     pub(super) kind: Kind,
     pub(super) fleet: Fleet,
     testbed: &'a Testbed,
@@ -26,36 +26,36 @@ pub(super) struct Watched<'a> {
     namespace: String,
 }
 
-/// What was seen. Times are since the outage began, or since its end.
+/// Observations; times since the outage began, or since its end.
 #[derive(Debug, Default)]
 pub(super) struct Row {
-    /// Looks at which the target, or the Deployment, was below what it was before.
+    /// Polls with the target or the Deployment below its earlier value.
     pub(super) scale_downs: usize,
-    /// Looks at which the series was not there, or had another value.
+    /// Polls with the series missing or changed.
     pub(super) gaps: usize,
-    /// `MetricsAvailable` was False.
+    /// `MetricsAvailable` became False.
     pub(super) reported: Option<Duration>,
-    /// `OptimizationReady` was `SafetyNet`.
+    /// `OptimizationReady` had the reason `SafetyNet`.
     pub(super) safety_net: Option<Duration>,
-    /// A decision named why nothing is scaled down.
+    /// A decision gave the reason for holding replicas.
     pub(super) reason_seen: bool,
-    /// Both were as before.
+    /// Both conditions recovered.
     pub(super) back: Option<Duration>,
-    /// The load that fell meanwhile was seen.
+    /// Scaled down for the load that fell during the outage.
     pub(super) scaled_down: Option<Duration>,
 }
 
-/// One look.
-struct Look {
-    seen: Seen,
+/// State of the model at one moment.
+struct Observation {
+    seen: VariantState,
     series: Option<f64>,
 }
 
-impl<'a> Watched<'a> {
-    /// Replicas that it has, and needs until the load falls.
+impl<'a> OutageModel<'a> {
+    /// Initial replicas, needed until the load falls.
     pub(super) const REPLICAS: usize = 4;
 
-    /// Starts a model at a load that needs all its replicas, and waits until that is known.
+    /// Starts a model at a load that needs all its replicas, and waits until the program has measured it.
     pub(super) async fn start(
         testbed: &'a Testbed,
         install: &'a Install,
@@ -66,18 +66,23 @@ impl<'a> Watched<'a> {
         let fleet = Fleet::start(testbed, variant.fleet())?;
         fleet.set_fixed_all(0.65, 0.0);
         testbed.apply(&variant.all()).await?;
-        let watched = Self { kind, fleet, testbed, install, namespace };
-        watched.fleet.wait_ready(Self::REPLICAS, SETTLES_WITHIN).await?;
+        let model = Self { kind, fleet, testbed, install, namespace };
+        model.fleet.wait_ready(Self::REPLICAS, SETTLES_WITHIN).await?;
         eventually("the model to be measured and at rest", SETTLES_WITHIN, async || {
-            let look = watched.look().await?;
-            ensure!(look.is_whole() && look.is_steady(), "series {:?}, {}", look.series, look.optimization());
+            let observation = model.observe().await?;
+            ensure!(
+                observation.is_whole() && observation.is_steady(),
+                "series {:?}, {}",
+                observation.series,
+                observation.optimization()
+            );
             Ok(())
         })
         .await?;
-        Ok(watched)
+        Ok(model)
     }
 
-    /// Goes through one outage, which `turn(true)` begins and `turn(false)` ends.
+    /// Runs one outage, which `turn(true)` begins and `turn(false)` ends.
     pub(super) async fn suffer(
         &self,
         lasts: Duration,
@@ -88,40 +93,40 @@ impl<'a> Watched<'a> {
         self.fleet.set_fixed_all(0.01, 0.0);
         let mut row = Row { reason_seen: self.kind != Kind::Half, ..Row::default() };
         while began.elapsed() < lasts {
-            let look = self.look().await?;
-            row.scale_downs += usize::from(look.is_lower());
-            row.gaps += usize::from(!look.is_steady());
-            if !look.seen.is_measured() {
+            let observation = self.observe().await?;
+            row.scale_downs += usize::from(observation.is_lower());
+            row.gaps += usize::from(!observation.is_steady());
+            if !observation.seen.is_measured() {
                 row.reported.get_or_insert(began.elapsed());
             }
-            if look.optimization() == "SafetyNet" {
+            if observation.optimization() == "SafetyNet" {
                 row.safety_net.get_or_insert(began.elapsed());
             }
             row.reason_seen |= self.kind == Kind::Half && self.is_held_back().await?;
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         turn(false).await?;
         let ended = Instant::now();
         while ended.elapsed() < COMES_BACK_WITHIN && row.scaled_down.is_none() {
-            let look = self.look().await?;
-            if look.is_whole() {
+            let observation = self.observe().await?;
+            if observation.is_whole() {
                 row.back.get_or_insert(ended.elapsed());
             }
-            if look.is_lower() {
+            if observation.is_lower() {
                 row.scaled_down.get_or_insert(ended.elapsed());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(row)
     }
 
-    async fn look(&self) -> anyhow::Result<Look> {
+    async fn observe(&self) -> anyhow::Result<Observation> {
         let seen = variants(self.testbed, &self.namespace).await?.pop().context("the variant is gone")?;
         let labels = [("namespace", self.namespace.as_str()), ("variant_name", NAME)];
-        Ok(Look { seen, series: self.install.series("wva_desired_replicas", &labels).await? })
+        Ok(Observation { seen, series: self.install.series("wva_desired_replicas", &labels).await? })
     }
 
-    /// The last decision says that it did not shrink for want of metrics.
+    /// Whether the last decision held replicas for lack of metrics.
     async fn is_held_back(&self) -> anyhow::Result<bool> {
         let address = self.install.address("debug")?;
         let url = format!("http://{address}/explain?format=json&namespace={}", self.namespace);
@@ -132,9 +137,9 @@ impl<'a> Watched<'a> {
     }
 }
 
-impl Look {
+impl Observation {
     fn is_lower(&self) -> bool {
-        let before = Watched::REPLICAS as u64;
+        let before = OutageModel::REPLICAS as u64;
         self.seen.replicas < before || self.seen.target.is_some_and(|target| target < before)
     }
 
@@ -142,14 +147,14 @@ impl Look {
         self.seen.condition("OptimizationReady", "reason")
     }
 
-    /// The series has the value of before.
+    /// Whether the series has its earlier value.
     fn is_steady(&self) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a handful of replicas")]
-        let before = Watched::REPLICAS as f64;
+        let before = OutageModel::REPLICAS as f64;
         self.series.is_some_and(|value| (value - before).abs() < 1e-9)
     }
 
-    /// The conditions of a model that is measured.
+    /// Whether the conditions are those of a measured model.
     fn is_whole(&self) -> bool {
         self.seen.is_measured() && self.optimization() == "SaturationOnlyMode"
     }
