@@ -18,7 +18,7 @@ pub(crate) use self::objects::{
     ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, valid_spec, variant,
     variants_request,
 };
-pub(crate) use self::program::{CommandOutput, Outcome, is_full_run, program_path, run_wva};
+pub(crate) use self::program::{Outcome, ProgramOutput, is_full_run, program_path, run_wva};
 
 /// Longest wait in a test: most take seconds; the rest is for a loaded machine.
 pub(crate) const DEADLINE: Duration = Duration::from_mins(3);

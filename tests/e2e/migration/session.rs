@@ -6,7 +6,7 @@ use anyhow::{Context as _, ensure};
 use tokio::io::AsyncBufReadExt as _;
 use wva_testbed::{Testbed, eventually, within};
 
-use crate::support::{CommandOutput, DEADLINE, run_wva};
+use crate::support::{DEADLINE, ProgramOutput, run_wva};
 
 /// A terminal session.
 pub(crate) struct Session<'a> {
@@ -16,12 +16,12 @@ pub(crate) struct Session<'a> {
 
 impl Session<'_> {
     /// Runs `wva` with the administrator's kubeconfig, and prints it.
-    pub(crate) async fn wva(&self, args: &[&str]) -> anyhow::Result<CommandOutput> {
+    pub(crate) async fn wva(&self, args: &[&str]) -> anyhow::Result<ProgramOutput> {
         self.wva_with(args, "").await
     }
 
     /// The same with this on its standard input.
-    pub(crate) async fn wva_with(&self, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
+    pub(crate) async fn wva_with(&self, args: &[&str], input: &str) -> anyhow::Result<ProgramOutput> {
         let run = run_wva(self.testbed, args, input).await?;
         show(args, &run);
         Ok(run)
@@ -53,8 +53,8 @@ impl Session<'_> {
         &self,
         what: &str,
         args: &[&str],
-        wanted: impl Fn(&CommandOutput) -> bool,
-    ) -> anyhow::Result<CommandOutput> {
+        wanted: impl Fn(&ProgramOutput) -> bool,
+    ) -> anyhow::Result<ProgramOutput> {
         let run = eventually(&format!("{what} (wva {})", args.join(" ")), DEADLINE, async || {
             let run = run_wva(self.testbed, args, "").await?;
             ensure!(wanted(&run), "exit code {}\n{}{}", run.code, run.stdout, run.stderr);
@@ -91,7 +91,7 @@ impl Session<'_> {
     }
 }
 
-fn show(args: &[&str], run: &CommandOutput) {
+fn show(args: &[&str], run: &ProgramOutput) {
     println!("$ wva {}", args.join(" "));
     for line in run.stdout.lines().chain(run.stderr.lines()) {
         println!("{line}");

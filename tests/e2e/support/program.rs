@@ -11,14 +11,14 @@ use super::DEADLINE;
 
 /// Exit code and output of a command.
 #[derive(Clone, Debug)]
-pub(crate) struct CommandOutput {
+pub(crate) struct ProgramOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 /// Runs `wva` with the kubeconfig of the administrator and this standard input.
-pub(crate) async fn run_wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow::Result<CommandOutput> {
+pub(crate) async fn run_wva(testbed: &Testbed, args: &[&str], input: &str) -> anyhow::Result<ProgramOutput> {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
     command.args(args).env("KUBECONFIG", testbed.admin_kubeconfig()).kill_on_drop(true);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -27,7 +27,7 @@ pub(crate) async fn run_wva(testbed: &Testbed, args: &[&str], input: &str) -> an
     let _ = stdin.write_all(input.as_bytes()).await;
     drop(stdin);
     let out = within(&format!("wva {}", args.join(" ")), DEADLINE, child.wait_with_output()).await?;
-    Ok(CommandOutput {
+    Ok(ProgramOutput {
         code: out.status.code().context("it was killed")?,
         stdout: String::from_utf8_lossy(&out.stdout).into_owned(),
         stderr: String::from_utf8_lossy(&out.stderr).into_owned(),

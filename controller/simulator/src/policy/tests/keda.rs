@@ -16,27 +16,33 @@ fn keda(object: &ScaledObject, variants: &[Variant]) -> Hpas<Keda> {
 
 /// The replicas at the first sync of two servers of two places, at each of which two requests run and ten wait.
 #[track_caller]
-fn asks(object: ScaledObject, want: u32) {
+fn asks(object: &ScaledObject, want: u32) {
     let mut world = World::new(vec![variant("a", 10.0, 2)], false);
     world.arrive(24, FOR_EVER);
-    let object = ScaledObject { behavior: Some(free()), ..object };
+    let object = ScaledObject { behavior: Some(free()), ..object.clone() };
     let mut policy = keda(&object, &world.variants);
     assert_eq!(world.run(&mut policy, 1), [[want]], "{object:?}");
 }
 
-fn target(value: f64) -> Option<Amount> {
-    Some(Amount::constant(value))
+const fn target(value: f64) -> Amount {
+    Amount::constant(value)
 }
 
 #[test]
 fn takes_the_greatest_proposal_of_its_triggers() {
     // 20 wait: 20 / 5. 24 were sent: 24 / 10, rounded up.
-    asks(ScaledObject { waiting: target(5.0), ..ScaledObject::default() }, 4);
-    asks(ScaledObject { running: target(10.0), ..ScaledObject::default() }, 3);
-    asks(ScaledObject { waiting: target(5.0), running: target(10.0), ..ScaledObject::default() }, 4);
-    asks(ScaledObject { waiting: target(20.0), running: target(10.0), ..ScaledObject::default() }, 3);
+    asks(&ScaledObject { waiting: Some(target(5.0)), ..ScaledObject::default() }, 4);
+    asks(&ScaledObject { running: Some(target(10.0)), ..ScaledObject::default() }, 3);
+    asks(
+        &ScaledObject { waiting: Some(target(5.0)), running: Some(target(10.0)), ..ScaledObject::default() },
+        4,
+    );
+    asks(
+        &ScaledObject { waiting: Some(target(20.0)), running: Some(target(10.0)), ..ScaledObject::default() },
+        3,
+    );
     // 24 / (2 * 11) is within the tolerance of a tenth.
-    asks(ScaledObject { running: target(11.0), ..ScaledObject::default() }, 2);
+    asks(&ScaledObject { running: Some(target(11.0)), ..ScaledObject::default() }, 2);
 }
 
 #[test]
@@ -46,8 +52,8 @@ fn counts_prompts_to_be_computed_in_seconds() {
         seconds: Amount::constant(seconds),
         tokens_per_second: Amount::constant(40.0),
     };
-    asks(ScaledObject { prefill: Some(prefill(1.3)), ..ScaledObject::default() }, 4);
-    asks(ScaledObject { prefill: Some(prefill(5.0)), ..ScaledObject::default() }, 1);
+    asks(&ScaledObject { prefill: Some(prefill(1.3)), ..ScaledObject::default() }, 4);
+    asks(&ScaledObject { prefill: Some(prefill(5.0)), ..ScaledObject::default() }, 1);
 }
 
 #[test]
@@ -57,7 +63,7 @@ fn sums_the_cache_over_the_pods() {
     let mut world = World::new(vec![small], false);
     // Pairs of 5 s: when scraped at 7.5 s each pod's second pair holds twice 10 + 8 + 250 of 1,600 tokens. 0.67 of both.
     world.arrive(24, 500);
-    let object = ScaledObject { kv: target(0.12), behavior: Some(free()), ..ScaledObject::default() };
+    let object = ScaledObject { kv: Some(target(0.12)), behavior: Some(free()), ..ScaledObject::default() };
     let mut policy = keda(&object, &world.variants);
     assert_eq!(world.run(&mut policy, 1), [[6]]);
 }
@@ -67,7 +73,8 @@ fn counts_what_waits_in_front_of_the_fleet() {
     // Flow control lets five wait at the pod; two run, and 33 wait in front.
     let mut world = World::new(vec![Variant { max: 100, ..variant("a", 10.0, 1) }], true);
     world.arrive(40, FOR_EVER);
-    let object = ScaledObject { waiting: target(2.0), behavior: Some(free()), ..ScaledObject::default() };
+    let object =
+        ScaledObject { waiting: Some(target(2.0)), behavior: Some(free()), ..ScaledObject::default() };
     let mut policy = keda(&object, &world.variants);
     assert_eq!(world.run(&mut policy, 1), [[19]]);
 }
@@ -76,7 +83,8 @@ fn counts_what_waits_in_front_of_the_fleet() {
 fn leaves_a_variant_at_zero() {
     let mut world = World::new(vec![variant("a", 10.0, 2), variant("b", 10.0, 0)], false);
     world.arrive(24, FOR_EVER);
-    let object = ScaledObject { waiting: target(5.0), behavior: Some(free()), ..ScaledObject::default() };
+    let object =
+        ScaledObject { waiting: Some(target(5.0)), behavior: Some(free()), ..ScaledObject::default() };
     let mut policy = keda(&object, &world.variants);
     assert_eq!(world.run(&mut policy, 1), [[4, 0]]);
 }
@@ -139,9 +147,12 @@ fn the_blueprint_of_tokens_adds_one_replica_in_three_minutes() {
 #[test]
 fn what_a_policy_gives_overrides_its_blueprint() {
     let object =
-        ScaledObject { like: Some(Blueprint::Queue), waiting: target(7.0), ..ScaledObject::default() };
+        ScaledObject { like: Some(Blueprint::Queue), waiting: Some(target(7.0)), ..ScaledObject::default() };
     let resolved = object.resolve().unwrap();
-    assert_eq!((resolved.waiting, resolved.running, resolved.like), (target(7.0), target(16.0), None));
+    assert_eq!(
+        (resolved.waiting, resolved.running, resolved.like),
+        (Some(target(7.0)), Some(target(16.0)), None)
+    );
     assert_eq!(resolved.behavior.unwrap().scale_up.stabilization_window_seconds, 300);
     assert_eq!(ScaledObject { latency: Some(false), ..ScaledObject::default() }.resolve(), None);
 }

@@ -219,7 +219,10 @@ fn where_pods_have_roles_the_percentages_decide_for_each_by_itself() {
         let replicas = world.run(&mut policy, 20);
         (replicas, first_reason(&policy, &world))
     };
-    let (replicas, reason) = run(&throughput());
+    // No request ends, so the length of answers is missing. Replicas may go after a minute of history.
+    let mut settings = throughput();
+    settings.saturation.hold = Some("1m".parse().unwrap());
+    let (replicas, reason) = run(&settings);
     assert_eq!(reason, "SignalsMissing");
     let percentages = run(&wva::Settings { behavior: free(), ..wva::Settings::default() });
     assert_ne!(percentages.1, "SignalsMissing");
