@@ -8,6 +8,8 @@ echo "== formatting"
 cargo fmt --all --check
 echo "== clippy"
 cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+echo "== prose"
+tests/prose.sh
 echo "== purity"
 for crate in wva-scaling wva-rules wva-simulator; do
   tree=$(cargo tree --locked --package "$crate" --edges normal --prefix none)

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use wva_crds::duration::GoDuration;
 use wva_runtime::Signals;
-use wva_simulator::random::{Stream, Varying, stream};
+use wva_simulator::random::{RandomQuantity, Stream, stream};
 
 use crate::output::print;
 
@@ -144,7 +144,7 @@ impl Load {
         let steps = if repeat { usize::MAX } else { rates.len() };
         for (i, rate) in (0_u32..).zip(rates.iter().cycle().take(steps)) {
             let end = started + step.saturating_mul(i + 1);
-            let gaps = Varying::gamma(1.0 / rate, 1.0);
+            let gaps = RandomQuantity::gamma(1.0 / rate, 1.0);
             // The gap is infinite at rate 0.
             let mut gap = || Duration::try_from_secs_f64(gaps.draw(&mut random)).unwrap_or(step);
             let mut next = Instant::now() + gap();

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use prometheus::{Encoder, Histogram, HistogramOpts, Registry, TextEncoder};
 use wva_simulator::fleet::engine::Engine;
-use wva_simulator::fleet::server::Served;
+use wva_simulator::fleet::server::ServedRequest;
 
 use super::timeline::Reading;
 
@@ -54,7 +54,7 @@ impl Metrics {
         })
     }
 
-    pub(super) fn observe(&self, served: &Served) {
+    pub(super) fn observe(&self, served: &ServedRequest) {
         self.first_token.observe(served.first_token - served.request.arrived);
         self.request.observe(served.ended - served.request.arrived);
     }
@@ -115,7 +115,7 @@ mod tests {
     fn exports_the_series_that_analyzers_read() {
         let metrics = Metrics::new("a\"b", &GUIDE_A100).unwrap();
         let request = Request { arrived: 1.0, input: 10, output: 10 };
-        metrics.observe(&Served { request, first_token: 1.3, ended: 2.0 });
+        metrics.observe(&ServedRequest { request, first_token: 1.3, ended: 2.0 });
         let page = metrics.page(&Timeline::new(GUIDE_A100).read()).unwrap();
         let labels = r#"engine="0",model_name="a\"b""#;
         for line in [

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 use wva_simulator::fleet::engine::Engine;
-use wva_simulator::fleet::server::{Counters, Finished, Request, Served, Server};
+use wva_simulator::fleet::server::{Counters, FinishedRequests, Request, ServedRequest, Server};
 
 /// Most requests in the server, like vLLM's own limit.
 const MAX_REQUESTS: usize = 4096;
@@ -42,7 +42,7 @@ struct State {
     /// Arrival of the last request, in seconds since the start. Arrivals are unique and identify requests.
     last_arrival: f64,
     /// Receivers of results, by the bits of the arrival.
-    answers: HashMap<u64, oneshot::Sender<Served>>,
+    answers: HashMap<u64, oneshot::Sender<ServedRequest>>,
 }
 
 impl Timeline {
@@ -53,7 +53,11 @@ impl Timeline {
     }
 
     /// Adds a request. The receiver gets its result.
-    pub(super) fn push(&self, input: u32, output: u32) -> Result<oneshot::Receiver<Served>, Rejection> {
+    pub(super) fn push(
+        &self,
+        input: u32,
+        output: u32,
+    ) -> Result<oneshot::Receiver<ServedRequest>, Rejection> {
         if !self.engine.holds(u64::from(input) + u64::from(output)) {
             return Err(Rejection::TooLong(self.engine.kv_tokens()));
         }
@@ -67,7 +71,7 @@ impl Timeline {
         state.last_arrival = arrived;
         let (answer, receiver) = oneshot::channel();
         state.answers.insert(arrived.to_bits(), answer);
-        let mut finished = Finished::default();
+        let mut finished = FinishedRequests::default();
         state.server.push(Request { arrived, input, output }, arrived, &mut finished);
         state.answer(finished);
         drop(state);
@@ -115,7 +119,7 @@ impl Timeline {
 impl State {
     /// Processes all events up to now, each at its own time.
     fn catch_up(&mut self, now: f64) {
-        let mut finished = Finished::default();
+        let mut finished = FinishedRequests::default();
         while self.server.next_event() <= now {
             let at = self.server.next_event();
             self.server.advance(at, &mut finished);
@@ -123,7 +127,7 @@ impl State {
         self.answer(finished);
     }
 
-    fn answer(&mut self, finished: Finished) {
+    fn answer(&mut self, finished: FinishedRequests) {
         for served in finished.served {
             if let Some(answer) = self.answers.remove(&served.request.arrived.to_bits()) {
                 // The client may have disconnected.

@@ -10,7 +10,7 @@ use wva_simulator::fleet::engine::{Engine, StepTokens};
 use wva_simulator::fleet::variant::{Front, Router, ScrapeFaults, SlowStart, Variant};
 use wva_simulator::measure::Objectives;
 use wva_simulator::policy::wva::{Settings, Wva};
-use wva_simulator::random::Varying;
+use wva_simulator::random::RandomQuantity;
 use wva_simulator::run::{Setting, run};
 use wva_simulator::traffic::{Traffic, diurnal};
 
@@ -58,10 +58,10 @@ fn variant(name: &str, cost: f64, speed: f64) -> Variant {
         initial: 2,
         min: 1,
         max: 20,
-        start: Varying::log_normal(103.0, 0.1),
+        start: RandomQuantity::log_normal(103.0, 0.1),
         slow_start: SlowStart::NEVER,
         time_to_failure: f64::INFINITY,
-        slowness: Varying::log_normal(1.0, 0.0),
+        slowness: RandomQuantity::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
         speculation: Vec::new(),
         role: None,
@@ -69,7 +69,7 @@ fn variant(name: &str, cost: f64, speed: f64) -> Variant {
 }
 
 fn setting() -> Setting {
-    let (input, output) = (Varying::log_normal(1000.0, 0.5), Varying::log_normal(300.0, 0.8));
+    let (input, output) = (RandomQuantity::log_normal(1000.0, 0.5), RandomQuantity::log_normal(300.0, 0.8));
     Setting {
         variants: vec![
             variant("H200", 50.0, 0.8),

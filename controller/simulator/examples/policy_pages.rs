@@ -2,7 +2,7 @@
 //! of docs/policy.md and docs/simulate.md with the plot (`make bench-policies`), `traffic` that of docs/traffic.md
 //! (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
 
-#![expect(clippy::print_stdout, reason = "what was written is said")]
+#![expect(clippy::print_stdout, reason = "prints the tables that it writes")]
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -31,7 +31,7 @@ const COLUMNS: [Column<'static>; 5] = [
 /// What throughput is held against. The replicas that are fixed were chosen by one who knew the trace.
 const OTHERS: [Column<'static>; 5] =
     [COLUMNS[0], COLUMNS[1], COLUMNS[3], COLUMNS[4], Column { policy: "fixed", title: "fixed replicas" }];
-/// Beside the first three of the columns.
+/// Columns in addition to the first three.
 const BEFORE: [Column<'static>; 4] = [
     Column { policy: "ours, 240 s HPA", title: "percentages, 240 s HPA" },
     Column { policy: "original, 60 s", title: "original, 60 s" },

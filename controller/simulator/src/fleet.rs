@@ -1,6 +1,6 @@
 //! The fleet: replicas come, serve, fail and go; requests are routed to those that are ready, or wait in front of them.
-//! Whoever drives it asks when the next thing happens, hands over what arrives until then, and says how many replicas
-//! there should be.
+//! Its driver reads the time of the next event, adds the requests that arrive until then, and sets the number of
+//! replicas.
 
 pub(crate) mod batch;
 pub mod engine;
@@ -21,13 +21,13 @@ use rand_pcg::Pcg64Mcg;
 use self::engine::Engine;
 use self::latency::Latencies;
 use self::replica::{Phase, Replica};
-use self::server::{Finished, Request, Server};
+use self::server::{FinishedRequests, Request, Server};
 use self::variant::{Front, Role, ScrapeFaults, SlowStart, Stock, Variant};
-use crate::random::{Stream, Varying, stream};
+use crate::random::{RandomQuantity, Stream, stream};
 
 /// Why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Lost {
+pub enum LossReason {
     /// Its client gave up.
     TimedOut,
     /// The queue in front was full.
@@ -42,9 +42,9 @@ pub enum Lost {
 #[derive(Clone, Debug, Default)]
 pub struct Events {
     /// What servers are done with.
-    pub finished: Finished,
+    pub finished: FinishedRequests,
     /// What was lost on the way.
-    pub lost: Vec<(Request, Lost)>,
+    pub lost: Vec<(Request, LossReason)>,
 }
 
 /// GPUs of an accelerator.
@@ -63,7 +63,7 @@ pub struct Fleet {
     front: Front,
     stock: Vec<Stock>,
     replicas: Vec<Replica>,
-    /// When something happens to each replica next: kept beside them, for it is looked at with every event.
+    /// When something happens to each replica next: in a list of its own, because every event reads it.
     next: Vec<f64>,
     queue: VecDeque<Request>,
     /// Requests whose prompts are computed, and which wait for a replica that generates.
@@ -166,7 +166,7 @@ impl Fleet {
         &self.latencies
     }
 
-    /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: there is no limit.
+    /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: no limit.
     #[must_use]
     pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<GpuStock> {
         let limit = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
@@ -299,8 +299,11 @@ impl Fleet {
 
     fn ready(&mut self, i: usize, now: f64) {
         let mean = self.variants[self.replicas[i].variant].time_to_failure;
-        let fails =
-            if mean.is_finite() { now + Varying::gamma(mean, 1.0).draw(&mut self.random) } else { mean };
+        let fails = if mean.is_finite() {
+            now + RandomQuantity::gamma(mean, 1.0).draw(&mut self.random)
+        } else {
+            mean
+        };
         self.replicas[i].ready_since = now;
         self.set(i, Phase::Ready { fails });
     }
@@ -316,7 +319,7 @@ impl Fleet {
         events.finished.served[before..].iter().for_each(|served| self.latencies.observe(served));
     }
 
-    /// Its container dies and starts anew on the same node.
+    /// Its container dies and starts again on the same node.
     fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
         let variant = self.replicas[i].variant;
         self.kill(i, events);
@@ -327,7 +330,7 @@ impl Fleet {
     }
 
     fn kill(&self, i: usize, events: &mut Events) {
-        events.lost.extend(self.replicas[i].server.requests().map(|r| (r, Lost::Killed)));
+        events.lost.extend(self.replicas[i].server.requests().map(|r| (r, LossReason::Killed)));
     }
 
     fn remove(&mut self, i: usize, now: f64, events: &mut Events) {

@@ -3,8 +3,8 @@
 mod figures;
 mod histogram;
 
-use crate::fleet::server::Served;
-use crate::fleet::{Fleet, Lost};
+use crate::fleet::server::ServedRequest;
+use crate::fleet::{Fleet, LossReason};
 
 pub use figures::{FIGURES, Figure, Figures};
 pub use histogram::Histogram;
@@ -114,7 +114,7 @@ impl Tally {
     }
 
     /// A request was served.
-    pub fn serve(&mut self, served: &Served) {
+    pub fn serve(&mut self, served: &ServedRequest) {
         let request = served.request;
         let ttft = served.first_token - request.arrived;
         let ttft_kept = ttft <= self.objectives.ttft;
@@ -140,7 +140,7 @@ impl Tally {
     }
 
     /// A request was not served.
-    pub fn lose(&mut self, arrived: f64, why: Lost) {
+    pub fn lose(&mut self, arrived: f64, why: LossReason) {
         self.lost[why as usize] += 1;
         let minute = self.minute(arrived);
         minute.arrived += 1;

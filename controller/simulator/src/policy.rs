@@ -16,7 +16,7 @@ pub mod wva;
 #[cfg(test)]
 mod tests;
 
-pub use seen::{MeanTokens, Peaks, PickerQueue, Pod, Seen};
+pub use seen::{FleetView, MeanTokens, Peaks, PickerQueue, Pod};
 
 /// How often a policy is asked, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
 pub const SYNC: f64 = 15.0;
@@ -24,7 +24,7 @@ pub const SYNC: f64 = 15.0;
 /// Says how many replicas each variant should have.
 pub trait Policy {
     /// The replicas of each variant from now on, within its bounds. Asked every [`SYNC`] seconds.
-    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32>;
+    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32>;
 }
 
 /// Whether something that is due every `period` seconds is due at a time at which the policy is asked.

@@ -31,7 +31,7 @@ pub fn stream(seed: u64, which: Stream) -> Pcg64Mcg {
 
 /// A positive quantity with a mean and a coefficient of variation (standard deviation by mean). With 0 it is constant.
 #[derive(Clone, Copy, Debug)]
-pub struct Varying {
+pub struct RandomQuantity {
     mean: f64,
     kind: Kind,
 }
@@ -43,7 +43,7 @@ enum Kind {
     LogNormal(LogNormal<f64>),
 }
 
-impl Varying {
+impl RandomQuantity {
     /// Times between events: gamma, which at a coefficient of 1 is the exponential distribution of a Poisson process.
     #[must_use]
     pub fn gamma(mean: f64, cv: f64) -> Self {
@@ -86,11 +86,11 @@ mod tests {
     fn draws_have_the_mean_and_the_variation_asked_for() {
         let mut random = stream(1, Stream::Lengths);
         for (what, varying, cv) in [
-            ("constant", Varying::log_normal(7.0, 0.0), 0.0),
-            ("no variation between events", Varying::gamma(7.0, 0.0), 0.0),
-            ("Poisson", Varying::gamma(7.0, 1.0), 1.0),
-            ("bursts", Varying::gamma(7.0, 3.0), 3.0),
-            ("lengths", Varying::log_normal(7.0, 0.8), 0.8),
+            ("constant", RandomQuantity::log_normal(7.0, 0.0), 0.0),
+            ("no variation between events", RandomQuantity::gamma(7.0, 0.0), 0.0),
+            ("Poisson", RandomQuantity::gamma(7.0, 1.0), 1.0),
+            ("bursts", RandomQuantity::gamma(7.0, 3.0), 3.0),
+            ("lengths", RandomQuantity::log_normal(7.0, 0.8), 0.8),
         ] {
             let draws: Vec<f64> = (0..400_000).map(|_| varying.draw(&mut random)).collect();
             let n = 400_000.0;
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_seed_fixes_each_stream_and_streams_differ() {
-        let draw = |seed, which| Varying::gamma(1.0, 1.0).draw(&mut stream(seed, which)).to_bits();
+        let draw = |seed, which| RandomQuantity::gamma(1.0, 1.0).draw(&mut stream(seed, which)).to_bits();
         assert_eq!(draw(5, Stream::Arrivals), draw(5, Stream::Arrivals));
         assert_ne!(draw(5, Stream::Arrivals), draw(5, Stream::Lengths));
         assert_ne!(draw(5, Stream::Arrivals), draw(6, Stream::Arrivals));

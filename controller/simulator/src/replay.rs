@@ -87,7 +87,7 @@ fn set<T: Clone>(place: &mut T, value: Option<&T>) {
 
 /// A target, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct ReplayedTarget {
     /// Replicas.
     pub target: u32,
     /// The reason's code.
@@ -96,7 +96,7 @@ pub struct Said {
     pub why: String,
 }
 
-impl Said {
+impl ReplayedTarget {
     fn of(decision: &Decision) -> Self {
         let reason = decision.reason();
         Self { target: decision.target(), code: reason.code(), why: reason.to_string() }
@@ -117,9 +117,9 @@ pub struct Difference {
     /// Replicas it had in the first.
     pub current: u32,
     /// What the recorded settings say, in the first.
-    pub recorded: Said,
+    pub recorded: ReplayedTarget,
     /// What the changed settings say, in the first.
-    pub changed: Said,
+    pub changed: ReplayedTarget,
 }
 
 /// Sums of one variant over the cycles it was in.
@@ -189,7 +189,7 @@ impl Replay {
     }
 
     fn differ(&mut self, key: VariantKey, now: Option<&str>, was: &Decision, is: &Decision) {
-        let (recorded, changed) = (Said::of(was), Said::of(is));
+        let (recorded, changed) = (ReplayedTarget::of(was), ReplayedTarget::of(is));
         let before = self.last.get(&key).filter(|(_, cycle)| cycle + 1 == self.cycles);
         if let Some(&(index, _)) = before
             && let Some(difference) = self.differences.get_mut(index)
@@ -220,7 +220,7 @@ impl Replay {
 }
 
 /// The same target for the same reason; figures in the sentence may differ.
-fn alike(a: &Said, b: &Said) -> bool {
+fn alike(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
     a.target == b.target && a.code == b.code
 }
 

@@ -5,9 +5,9 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::fleet::server::Request;
 use crate::fleet::variant::{Front, Stock, Variant};
-use crate::fleet::{Events, Fleet, Lost};
+use crate::fleet::{Events, Fleet, LossReason};
 use crate::measure::{Move, Objectives, Tally};
-use crate::policy::{Policy, SYNC, Seen};
+use crate::policy::{FleetView, Policy, SYNC};
 use crate::random::{Stream, stream};
 use crate::traffic::Traffic;
 
@@ -31,7 +31,7 @@ pub struct Setting {
 /// How long after a scrape the policies are asked: half a scrape interval, which a sample is old on the average.
 const SCRAPE_LEAD: f64 = SYNC / 2.0;
 
-/// Runs a policy. Progress is told at each minute as a share of the whole.
+/// Runs a policy. Reports progress at each minute as a share of the whole.
 pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: impl FnMut(f64)) -> Tally {
     let mut fleet = Fleet::new(setting.variants.clone(), setting.front.clone(), setting.stock.clone(), seed);
     let mut tally = Tally::new(setting.objectives);
@@ -82,7 +82,7 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
 fn control(fleet: &mut Fleet, policy: &mut dyn Policy, now: f64, tally: &mut Tally, events: &mut Events) {
     fleet.shift(now);
     fleet.schedule(now);
-    let wanted = policy.decide(&Seen::new(fleet, now));
+    let wanted = policy.decide(&FleetView::new(fleet, now));
     for (variant, to) in wanted.into_iter().enumerate() {
         let from = fleet.current(variant);
         if to != from {
@@ -97,7 +97,7 @@ fn tries_again(events: &Events, share: f64, clients: &mut Pcg64Mcg) -> Vec<Reque
     if share <= 0.0 {
         return Vec::new();
     }
-    let lost = events.lost.iter().filter(|(_, why)| *why == Lost::TimedOut).map(|(r, _)| *r);
+    let lost = events.lost.iter().filter(|(_, why)| *why == LossReason::TimedOut).map(|(r, _)| *r);
     let gave_up = events.finished.timed_out.iter().copied().chain(lost);
     gave_up.filter(|_| share > StandardUniform.sample(clients)).collect()
 }
@@ -107,7 +107,7 @@ fn drain(events: &mut Events, tally: &mut Tally) {
         tally.serve(&served);
     }
     for request in events.finished.timed_out.drain(..) {
-        tally.lose(request.arrived, Lost::TimedOut);
+        tally.lose(request.arrived, LossReason::TimedOut);
     }
     for (request, why) in events.lost.drain(..) {
         tally.lose(request.arrived, why);
@@ -125,6 +125,6 @@ fn finish(fleet: &mut Fleet, setting: &Setting, tally: &mut Tally, mut events: E
     let left: Vec<_> =
         fleet.waiting().chain(fleet.replicas().iter().flat_map(|r| r.server.requests())).collect();
     for request in left {
-        tally.lose(request.arrived, Lost::TimedOut);
+        tally.lose(request.arrived, LossReason::TimedOut);
     }
 }

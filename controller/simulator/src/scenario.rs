@@ -56,11 +56,11 @@ pub struct Scenario {
 /// Reads a file as a tree, so that single fields can be set before it is understood.
 ///
 /// # Errors
-/// Where the text is no YAML.
+/// If the text is not YAML.
 pub fn tree(text: &str) -> Result<Value, ScenarioError> {
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)
-        .map_err(|e| ScenarioError::new(".", format!("it is no YAML: {}", describe_yaml_error(&e))))
+        .map_err(|e| ScenarioError::new(".", format!("not valid YAML: {}", describe_yaml_error(&e))))
 }
 
 /// Sets a field to a number wherever the tree has it, by its last name (`cost`), or at one place by its path

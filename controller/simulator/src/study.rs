@@ -17,7 +17,7 @@ pub struct Study {
     pub best_size: Option<u32>,
     /// The figures of each seed.
     pub figures: Vec<Figures>,
-    /// Cost by that of the clairvoyant plan, for each seed; empty where the scenario has none.
+    /// Cost relative to the oracle's for each seed; empty if the scenario has none.
     pub ratios: Vec<f64>,
     /// The run of the first seed, for plots.
     pub first: Tally,
@@ -34,7 +34,7 @@ pub struct Mean {
     pub to: f64,
 }
 
-/// Runs every policy on the seeds 1 to `seeds`. Progress is told as the policy's name, the seed, and the share of all
+/// Runs every policy on the seeds 1 to `seeds`. Reports progress as the name of the policy, the seed, and the share of all
 /// that is done.
 pub fn study(scenario: &Scenario, seeds: u64, mut progress: impl FnMut(&str, u64, f64)) -> Vec<Study> {
     let steps = scenario.setting.traffic.steps_up();
@@ -97,7 +97,7 @@ impl Study {
         mean(&self.figures.iter().map(|f| f[figure]).collect::<Vec<_>>())
     }
 
-    /// The mean of the cost by the clairvoyant plan's.
+    /// Mean cost relative to the oracle's.
     #[must_use]
     pub fn ratio(&self) -> Option<Mean> {
         (!self.ratios.is_empty()).then(|| mean(&self.ratios))

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 
 use crate::fleet::server::Request;
-use crate::random::{Stream, Varying, stream};
+use crate::random::{RandomQuantity, Stream, stream};
 
 /// A part of a profile, in which the rate changes linearly. Times in seconds, rates in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,9 +52,9 @@ pub enum Traffic {
         /// Coefficient of variation of the times between requests: 1 is Poisson, more comes in bursts.
         cv: f64,
         /// Prompt tokens.
-        input: Varying,
+        input: RandomQuantity,
         /// Generated tokens.
-        output: Varying,
+        output: RandomQuantity,
     },
     /// As they were recorded, in order of time.
     Recorded(Arc<[Request]>),
@@ -75,9 +75,9 @@ impl Traffic {
     pub fn requests(&self, seed: u64) -> Requests<'_> {
         match self {
             Self::Recorded(requests) => Requests::Recorded(requests.iter()),
-            Self::Generated { profile, cv, input, output } => Requests::Generated(Generated {
+            Self::Generated { profile, cv, input, output } => Requests::Generated(GeneratedRequests {
                 profile,
-                between: Varying::gamma(1.0, *cv),
+                between: RandomQuantity::gamma(1.0, *cv),
                 input,
                 output,
                 arrivals: stream(seed, Stream::Arrivals),
@@ -99,7 +99,7 @@ impl Traffic {
 /// The requests of one run, in order of time.
 pub enum Requests<'a> {
     /// Made as they are asked for.
-    Generated(Generated<'a>),
+    Generated(GeneratedRequests<'a>),
     /// As they were recorded.
     Recorded(std::slice::Iter<'a, Request>),
 }
@@ -116,17 +116,17 @@ impl Iterator for Requests<'_> {
 }
 
 /// Requests as they are made: times between them are drawn for a rate of 1 and stretched by the profile.
-pub struct Generated<'a> {
+pub struct GeneratedRequests<'a> {
     profile: &'a [Segment],
-    between: Varying,
-    input: &'a Varying,
-    output: &'a Varying,
+    between: RandomQuantity,
+    input: &'a RandomQuantity,
+    output: &'a RandomQuantity,
     arrivals: Pcg64Mcg,
     lengths: Pcg64Mcg,
     now: f64,
 }
 
-impl Generated<'_> {
+impl GeneratedRequests<'_> {
     fn next(&mut self) -> Option<Request> {
         let mut need = self.between.draw(&mut self.arrivals);
         while let Some((segment, rest)) = self.profile.split_first() {

@@ -1,7 +1,7 @@
 //! The engine `qwen3-32b-h100` against published figures: benchmarks of `Qwen/Qwen3-32B` on H100s in the pull requests
 //! of llm-d-autoscaling. Prints the table of docs/simulate.md: `cargo test -p wva-simulator --test calibration --
-//! --nocapture`. What was fitted and what was not is said there and here; a change of the server model that makes any
-//! figure worse than it was fails.
+//! --nocapture`. The page lists which figures were fitted. A change of the server model that makes any figure worse
+//! fails.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
     reason = "a test's own input; the table is shown on demand"
 )]
 
-use wva_simulator::fleet::server::{Finished, Request, Server};
+use wva_simulator::fleet::server::{FinishedRequests, Request, Server};
 use wva_simulator::measure::Tally;
 use wva_simulator::policy::fixed::Schedule;
 use wva_simulator::run::run;
@@ -34,7 +34,7 @@ policies: [{{name: fixed, fixed: {{a: {replicas}}}}}]"
 /// Output tokens a second of a server that always has more to do, and its median time between tokens in ms.
 fn saturated(input: u32, output: u32) -> (f64, f64) {
     let mut server = Server::new(QWEN3_32B_H100, f64::INFINITY);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     for _ in 0..1500 {
         server.push(Request { arrived: 0.0, input, output }, 0.0, &mut finished);
     }

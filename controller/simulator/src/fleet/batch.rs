@@ -42,7 +42,7 @@ impl Batch {
     }
 }
 
-/// A time that was computed as the end of a step may lie beside it by this part of a step.
+/// A time that was computed as the end of a step may differ from it by this share of a step.
 const ROUNDING: f64 = 1e-6;
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps are few and not negative")]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use super::engine::real;
-use super::server::Served;
+use super::server::ServedRequest;
 
 /// Upper bounds of `llm_d_epp_request_ttft_seconds`, in seconds (`pkg/epp/metrics/llm_d_router_metrics.go`).
 const TTFT_BOUNDS: [f64; 24] = [
@@ -92,7 +92,7 @@ pub struct Latencies {
     scrapes: VecDeque<Scrape>,
 }
 
-/// A quantile of each latency in seconds. `None`: no request of which it could be told ended.
+/// A quantile of each latency in seconds. `None`: no request with this latency ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyQuantiles {
     /// Of the time to the first token.
@@ -119,7 +119,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// Counts a request when it ends.
-    pub(super) fn observe(&mut self, served: &Served) {
+    pub(super) fn observe(&mut self, served: &ServedRequest) {
         self.histograms.ttft.observe(served.first_token - served.request.arrived);
         if served.request.output > 1 {
             let each = (served.ended - served.first_token) / f64::from(served.request.output - 1);
@@ -165,7 +165,7 @@ mod tests {
         let request = Request { arrived: 100.0, input: 10, output };
         let first_token = 100.0 + ttft;
         let ended = first_token + tpot * f64::from(output - 1);
-        latencies.observe(&Served { request, first_token, ended });
+        latencies.observe(&ServedRequest { request, first_token, ended });
     }
 
     #[track_caller]
@@ -192,7 +192,7 @@ mod tests {
         let mut latencies = Latencies::default();
         end(&mut latencies, 100.0, 0.05, 11);
         latencies.scrape(7.5);
-        assert_eq!(latencies.quantiles(0.0, 0.9), LatencyQuantiles::default(), "one scrape is no rate");
+        assert_eq!(latencies.quantiles(0.0, 0.9), LatencyQuantiles::default(), "one scrape gives no rate");
         end(&mut latencies, 0.15, 0.05, 1);
         latencies.scrape(22.5);
         end(&mut latencies, 100.0, 0.05, 11);

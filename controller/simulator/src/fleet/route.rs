@@ -5,19 +5,19 @@ use std::collections::VecDeque;
 use super::replica::Replica;
 use super::server::Request;
 use super::variant::{Role, Router};
-use super::{Events, Fleet, Lost};
+use super::{Events, Fleet, LossReason};
 
 impl Fleet {
     /// Takes a request that arrives now: it goes to a replica, waits in front, or is lost.
     pub fn arrive(&mut self, request: Request, now: f64, events: &mut Events) {
         let first = self.first_role();
         if !self.can_hold(request) {
-            events.lost.push((request, Lost::TooLong));
+            events.lost.push((request, LossReason::TooLong));
         } else if self.queue.is_empty() && self.send(request, first, now, events) {
         } else if self.queue.len() < self.front.queue {
             self.queue.push_back(request);
         } else {
-            events.lost.push((request, Lost::Refused));
+            events.lost.push((request, LossReason::Refused));
         }
     }
 
@@ -49,7 +49,7 @@ impl Fleet {
     fn send_all(&mut self, queue: &mut VecDeque<Request>, role: Option<Role>, now: f64, events: &mut Events) {
         while let Some(request) = queue.front().copied() {
             if now - request.arrived > self.front.patience {
-                events.lost.push((request, Lost::TimedOut));
+                events.lost.push((request, LossReason::TimedOut));
             } else if !self.send(request, role, now, events) {
                 break;
             }

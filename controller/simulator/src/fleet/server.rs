@@ -1,6 +1,6 @@
 //! One model server that batches continuously, as vLLM's scheduler does: what generates comes first, then prompts in
 //! chunks within the token budget, then those that wait, first come first served, as places and KV cache allow. A
-//! sequence for which the cache has no room any more loses its place and is computed anew (preemption).
+//! sequence for which the cache has no room any more loses its place and is computed again (preemption).
 
 mod counters;
 mod request;
@@ -12,7 +12,7 @@ use super::engine::{Engine, real};
 use super::variant::Role;
 
 pub use counters::Counters;
-pub use request::{Finished, Request, Served};
+pub use request::{FinishedRequests, Request, ServedRequest};
 
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
@@ -31,7 +31,7 @@ struct Sequence {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Decoding {
+struct DecodingSequence {
     sequence: Sequence,
     began: u64,
     ends: u64,
@@ -50,7 +50,7 @@ pub struct Server {
     waiting: VecDeque<Sequence>,
     /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
-    decoding: Vec<Decoding>,
+    decoding: Vec<DecodingSequence>,
     /// Tokens that a step makes of all that generate.
     rate: u64,
     /// The step in which the first of those that generate ends.
@@ -161,7 +161,7 @@ impl Server {
     }
 
     /// Takes a request, which the engine must be able to hold ([`Engine::holds`]).
-    pub fn push(&mut self, request: Request, now: f64, finished: &mut Finished) {
+    pub fn push(&mut self, request: Request, now: f64, finished: &mut FinishedRequests) {
         self.waiting.push_back(Sequence {
             request,
             order: 0,
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// What happens at [`Self::next_event`].
-    pub fn advance(&mut self, now: f64, finished: &mut Finished) {
+    pub fn advance(&mut self, now: f64, finished: &mut FinishedRequests) {
         let Some(batch) = self.batch.take() else { return };
         self.counters.generate(batch, self.decoding.len() as u64, self.rate);
         self.steps += batch.steps;
@@ -207,7 +207,7 @@ impl Server {
     }
 
     /// Takes out those that have generated all they should.
-    fn complete(&mut self, now: f64, finished: &mut Finished) {
+    fn complete(&mut self, now: f64, finished: &mut FinishedRequests) {
         self.next_end = u64::MAX;
         let mut i = 0;
         while let Some(one) = self.decoding.get(i).copied() {
@@ -226,7 +226,7 @@ impl Server {
         }
     }
 
-    fn close(&mut self, sequence: Sequence, now: f64, finished: &mut Finished) {
+    fn close(&mut self, sequence: Sequence, now: f64, finished: &mut FinishedRequests) {
         let request = sequence.request;
         let first_token = sequence.first_token.unwrap_or(now);
         self.uncounted += self.uncounted_share;
@@ -238,7 +238,7 @@ impl Server {
             self.counters.output += u64::from(self.output(request));
             self.counters.prefill_seconds += first_token - sequence.admitted;
         }
-        finished.served.push(Served { request, first_token, ended: now });
+        finished.served.push(ServedRequest { request, first_token, ended: now });
     }
 
     /// Tokens that it generates for a request: where it only computes prompts, the first.
@@ -256,7 +256,7 @@ impl Server {
     }
 
     /// Spends computed prompt tokens on the prompts, first come first served. A prompt that is complete yields a token.
-    fn prefill(&mut self, mut tokens: u64, now: f64, finished: &mut Finished) {
+    fn prefill(&mut self, mut tokens: u64, now: f64, finished: &mut FinishedRequests) {
         while tokens > 0
             && let Some((_, left)) = self.prefilling.front_mut()
         {
@@ -281,13 +281,13 @@ impl Server {
                 let ends = self.steps + left.div_ceil(sequence.each);
                 self.next_end = self.next_end.min(ends);
                 self.rate += sequence.each;
-                self.decoding.push(Decoding { sequence, began: self.steps, ends });
+                self.decoding.push(DecodingSequence { sequence, began: self.steps, ends });
             }
         }
     }
 
     /// Composes the next batch, if there is anything to compute.
-    fn begin(&mut self, now: f64, finished: &mut Finished) {
+    fn begin(&mut self, now: f64, finished: &mut FinishedRequests) {
         if !self.preempt() {
             self.admit(now, finished);
         }
@@ -349,7 +349,7 @@ impl Server {
     }
 
     /// Admits those that wait, in order, as long as there are places, cache and budget for them.
-    fn admit(&mut self, now: f64, finished: &mut Finished) {
+    fn admit(&mut self, now: f64, finished: &mut FinishedRequests) {
         let taken = self.computing() + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
         let mut budget = self.engine.max_batched_tokens.saturating_sub(taken);
         while budget > 0 && self.running() < self.engine.max_seqs {

@@ -59,10 +59,10 @@ fn requests_go_to_the_least_loaded_replica() {
 }
 
 #[test]
-fn a_new_replica_serves_after_its_start_and_what_waited_in_front_goes_to_it() {
+fn a_started_replica_serves_the_queue_in_front() {
     let mut fleet = fleet(vec![variant("a", 0)], front(), vec![]);
     let events = arrive(&mut fleet, 50.0, 6, 100);
-    assert_eq!(events.lost, [(request(50.0, 100), Lost::Refused)], "the queue in front holds five");
+    assert_eq!(events.lost, [(request(50.0, 100), LossReason::Refused)], "the queue in front holds five");
     fleet.scale(0, 1, 0.0, &mut Events::default());
     assert_eq!((fleet.current(0), fleet.ready_replicas(0)), (1, 0));
     let events = run(&mut fleet, 110.0);
@@ -78,11 +78,11 @@ fn what_waits_in_front_for_too_long_is_lost() {
     fleet.scale(0, 1, 0.0, &mut Events::default());
     let events = run(&mut fleet, 200.0);
     assert_eq!(events.lost.len(), 2);
-    assert!(events.lost.iter().all(|(_, why)| *why == Lost::TimedOut));
+    assert!(events.lost.iter().all(|(_, why)| *why == LossReason::TimedOut));
 }
 
 #[test]
-fn flow_control_keeps_requests_in_front_until_a_replica_has_room() {
+fn flow_control_queues_until_a_replica_has_room() {
     let front = Front { flow_control: Some(Saturation { queue: 1, kv: 1.0 }), ..front() };
     let mut fleet = fleet(vec![variant("a", 1)], front, vec![]);
     arrive(&mut fleet, 0.0, 6, 100);
@@ -92,7 +92,7 @@ fn flow_control_keeps_requests_in_front_until_a_replica_has_room() {
 }
 
 #[test]
-fn a_replica_that_is_taken_away_finishes_what_it_has_within_its_grace() {
+fn a_removed_replica_finishes_within_its_grace_period() {
     let mut fleet = fleet(vec![variant("a", 2)], front(), vec![]);
     arrive(&mut fleet, 0.0, 1, 5000);
     arrive(&mut fleet, 0.0, 1, 1000);
@@ -100,7 +100,7 @@ fn a_replica_that_is_taken_away_finishes_what_it_has_within_its_grace() {
     assert_eq!((fleet.current(0), fleet.ready_replicas(0), fleet.replicas().len()), (0, 0, 2));
     let events = run(&mut fleet, 60.0);
     assert_eq!(events.finished.served.len(), 1);
-    assert_eq!(events.lost, [(request(0.0, 5000), Lost::Killed)]);
+    assert_eq!(events.lost, [(request(0.0, 5000), LossReason::Killed)]);
     assert!((fleet.used(0, 60.0) - (31.0 + 10.0)).abs() < 0.1, "{}", fleet.used(0, 60.0));
 }
 
@@ -144,7 +144,7 @@ fn a_failure_loses_what_the_replica_had_and_costs_a_start() {
 }
 
 #[test]
-fn scrapes_are_lost_or_come_late_and_nothing_of_them_is_seen_before() {
+fn lost_and_late_scrapes_are_not_visible_before() {
     let mut fleet = fleet(
         vec![variant("a", 1)],
         Front { scrapes: ScrapeFaults { lost: 0.5, late: 40.0 }, ..front() },
@@ -161,7 +161,7 @@ fn scrapes_are_lost_or_come_late_and_nothing_of_them_is_seen_before() {
 
 #[test]
 fn replicas_differ_in_speed_and_keep_it() {
-    let uneven = Variant { slowness: crate::random::Varying::log_normal(1.0, 0.3), ..variant("a", 6) };
+    let uneven = Variant { slowness: crate::random::RandomQuantity::log_normal(1.0, 0.3), ..variant("a", 6) };
     let fleet = fleet(vec![uneven], front(), vec![]);
     let steps: Vec<f64> = fleet.replicas().iter().map(|r| r.engine.step).collect();
     assert!(steps.iter().all(|s| (0.003..0.03).contains(s)), "{steps:?}");
@@ -202,14 +202,14 @@ fn a_request_goes_from_prefill_to_decode_and_is_served_once() {
 }
 
 #[test]
-fn what_is_computed_waits_for_a_decode_pod_within_its_clients_patience() {
+fn prompts_wait_for_decode_until_the_client_gives_up() {
     let mut fleet = roles(0);
     arrive(&mut fleet, 0.0, 2, 100);
     assert_eq!((run(&mut fleet, 20.0).lost.len(), fleet.waiting().count()), (0, 2));
     assert!(!fleet.is_empty());
     fleet.scale(1, 1, 20.0, &mut Events::default());
     let events = run(&mut fleet, 200.0);
-    let lost = [(request(0.0, 100), Lost::TimedOut); 2];
+    let lost = [(request(0.0, 100), LossReason::TimedOut); 2];
     assert_eq!(events.lost, lost, "it starts for 100 s, and they wait for 60");
     arrive(&mut fleet, 200.0, 2, 100);
     assert_eq!(run(&mut fleet, 300.0).finished.served.len(), 2);
@@ -221,7 +221,7 @@ fn what_no_pod_of_one_role_can_hold_is_too_long() {
     let mut own = roles(1).variants().to_vec();
     own[1].engine.kv_blocks = 5;
     let mut fleet = fleet(own, front(), vec![]);
-    assert_eq!(arrive(&mut fleet, 0.0, 1, 100).lost, [(request(0.0, 100), Lost::TooLong)]);
+    assert_eq!(arrive(&mut fleet, 0.0, 1, 100).lost, [(request(0.0, 100), LossReason::TooLong)]);
 }
 
 #[test]

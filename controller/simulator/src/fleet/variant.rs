@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::engine::{Engine, StepTokens};
-use crate::random::Varying;
+use crate::random::RandomQuantity;
 
 /// A variant. Times are in seconds.
 #[derive(Clone, Debug)]
@@ -27,13 +27,13 @@ pub struct Variant {
     /// See `min`.
     pub max: u32,
     /// From the time a replica has its GPUs until it is ready.
-    pub start: Varying,
+    pub start: RandomQuantity,
     /// Starts that take longer.
     pub slow_start: SlowStart,
     /// Mean time until a ready replica fails. Infinite: never.
     pub time_to_failure: f64,
     /// How many times as long as its engine's each replica's steps take.
-    pub slowness: Varying,
+    pub slowness: RandomQuantity,
     /// From when its prefix caches answer so much of each prompt, in order of time.
     pub prefix_hits: Vec<(f64, f64)>,
     /// From when a step makes so many tokens of a sequence, in order of time.
@@ -140,7 +140,7 @@ pub enum Router {
 pub struct Stock {
     /// The accelerator.
     pub accelerator: String,
-    /// From when so many GPUs are there, in order of time; before the first, there is no limit.
+    /// From when so many GPUs are there, in order of time; before the first, no limit.
     pub levels: Vec<(f64, u32)>,
 }
 
@@ -176,10 +176,10 @@ pub(crate) fn test_variant() -> Variant {
         initial: 1,
         min: 1,
         max: 10,
-        start: Varying::log_normal(100.0, 0.0),
+        start: RandomQuantity::log_normal(100.0, 0.0),
         slow_start: SlowStart::NEVER,
         time_to_failure: f64::INFINITY,
-        slowness: Varying::log_normal(1.0, 0.0),
+        slowness: RandomQuantity::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
         speculation: Vec::new(),
         role: None,

@@ -113,16 +113,16 @@ impl Tally {
 mod tests {
     use super::super::{Move, Objectives};
     use super::*;
-    use crate::fleet::Lost;
-    use crate::fleet::server::{Request, Served};
+    use crate::fleet::LossReason;
+    use crate::fleet::server::{Request, ServedRequest};
 
     fn tally() -> Tally {
         Tally::new(Objectives { ttft: 1.0, itl: 0.05, attainment: 0.9 })
     }
 
-    fn served(arrived: f64, ttft: f64, itl: f64) -> Served {
+    fn served(arrived: f64, ttft: f64, itl: f64) -> ServedRequest {
         let first_token = arrived + ttft;
-        Served {
+        ServedRequest {
             request: Request { arrived, input: 10, output: 11 },
             first_token,
             ended: first_token + 10.0 * itl,
@@ -144,7 +144,7 @@ mod tests {
         for (ttft, itl) in [(0.5, 0.04), (1.5, 0.04), (0.5, 0.06), (1.5, 0.06)] {
             tally.serve(&served(0.0, ttft, itl));
         }
-        tally.lose(0.0, Lost::Refused);
+        tally.lose(0.0, LossReason::Refused);
         is(figure(&tally, "attainment", &[]), 20.0);
         is(figure(&tally, "ttftAttainment", &[]), 40.0);
         is(figure(&tally, "itlAttainment", &[]), 40.0);

@@ -1,7 +1,7 @@
 //! Quantiles of millions of times in a few kilobytes: buckets that each are 1 % wider than the one before, so that a
 //! quantile is right within 1 %.
 
-/// The least time that is told apart, in seconds.
+/// Smallest time that has a bucket of its own, in seconds.
 const LEAST: f64 = 1e-4;
 /// The width of a bucket.
 const WIDTH: f64 = 1.01;

@@ -1,9 +1,9 @@
-//! What a controller remembers of a model beside its decisions: since when each variant has its replicas, when anything
+//! Memory of a controller in addition to its decisions: since when each variant has its replicas, when anything
 //! last ran, waited or completed, and what completed within the retention period.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Seen;
+use super::FleetView;
 
 /// The memory of one model.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Activity {
     }
 
     /// Takes a look. Every look counts, whether or not something is decided then.
-    pub(super) fn look(&mut self, seen: &Seen<'_>) {
+    pub(super) fn look(&mut self, seen: &FleetView<'_>) {
         for (v, (current, since)) in self.current.iter_mut().enumerate() {
             let now = seen.current(v);
             if current.is_some_and(|before| before != now) {

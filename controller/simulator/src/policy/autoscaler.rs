@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use wva_crds::entries::{Amount, PositiveFraction};
 
 use super::hpa::{Behavior, Hpa, whole};
-use super::{Policy, Seen};
+use super::{FleetView, Policy};
 use crate::fleet::engine::real;
 
 /// An HPA on metrics of its pods: `Pods` metrics with an `AverageValue`. Of several the greatest proposal counts.
@@ -26,16 +26,16 @@ pub struct Hpas<M> {
 }
 
 /// What the metrics of a variant ask for.
-pub trait Proposes {
+pub trait ReplicaProposer {
     /// The behavior of the HPAs.
     fn behavior(&self) -> &Behavior;
     /// Takes in what is seen, once before all proposals of a sync.
-    fn observe(&mut self, _seen: &Seen<'_>) {}
+    fn observe(&mut self, _seen: &FleetView<'_>) {}
     /// The replicas that a variant should have.
-    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32;
+    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32;
 }
 
-impl<M: Proposes> Hpas<M> {
+impl<M: ReplicaProposer> Hpas<M> {
     /// HPAs for the variants.
     #[must_use]
     pub fn new(metrics: M, variants: &[crate::fleet::variant::Variant]) -> Self {
@@ -44,8 +44,8 @@ impl<M: Proposes> Hpas<M> {
     }
 }
 
-impl<M: Proposes> Policy for Hpas<M> {
-    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+impl<M: ReplicaProposer> Policy for Hpas<M> {
+    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
         let Self { metrics, hpas } = self;
         metrics.observe(seen);
         let each = hpas.iter_mut().enumerate().map(|(variant, hpa)| {
@@ -61,12 +61,12 @@ impl<M: Proposes> Policy for Hpas<M> {
     }
 }
 
-impl Proposes for PodMetrics {
+impl ReplicaProposer for PodMetrics {
     fn behavior(&self) -> &Behavior {
         &self.behavior
     }
 
-    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
+    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
         let values =
             |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|p| of(&p)).collect::<Vec<f64>>();
         let waiting = self.waiting.map(|t| (t.get(), values(|p| real(p.newest().waiting as u64))));

@@ -1,6 +1,6 @@
 //! Replicas that follow a plan made beforehand: a fixed number, or the schedule of one who knows what will come.
 
-use super::{Policy, Seen};
+use super::{FleetView, Policy};
 
 /// What each variant has from a time on, in order of time. Before the first, and without any, it has its minimum.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,7 +18,7 @@ impl Schedule {
 }
 
 impl Policy for Schedule {
-    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
         // What lies before the last entry that holds is over.
         let held = self.plan.iter().take_while(|(from, _)| *from <= seen.now).count();
         self.plan.drain(..held.saturating_sub(1));

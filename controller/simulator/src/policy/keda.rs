@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use wva_crds::entries::Amount;
 
-use super::Seen;
-use super::autoscaler::{Proposes, external_value};
+use super::FleetView;
+use super::autoscaler::{ReplicaProposer, external_value};
 use super::hpa::{Behavior, Hpa, Limit, LimitKind, Rules};
 use crate::fleet::engine::real;
 use crate::measure::Objectives;
@@ -147,22 +147,22 @@ impl Keda {
         Self { object, behavior, saturation: Saturation { objectives, samples: VecDeque::new() } }
     }
 
-    fn latency_replicas(&self, seen: &Seen<'_>, variant: usize) -> f64 {
+    fn latency_replicas(&self, seen: &FleetView<'_>, variant: usize) -> f64 {
         let (replicas, ready) = (seen.current(variant), seen.ready(variant));
         replicas_for_latency(self.saturation.mean(), f64::from(replicas), f64::from(ready))
     }
 }
 
-impl Proposes for Keda {
+impl ReplicaProposer for Keda {
     fn behavior(&self) -> &Behavior {
         &self.behavior
     }
 
-    fn observe(&mut self, seen: &Seen<'_>) {
+    fn observe(&mut self, seen: &FleetView<'_>) {
         self.saturation.observe(seen);
     }
 
-    fn propose(&self, seen: &Seen<'_>, variant: usize, hpa: &Hpa) -> u32 {
+    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
         let sum = |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|pod| of(&pod)).sum::<f64>();
         let queued = || seen.queue().map_or(0.0, |queue| real(queue.requests as u64));
         let waiting = || queued() + sum(|pod| real(pod.newest().waiting as u64));
@@ -198,7 +198,7 @@ impl Saturation {
     /// Samples within 45 s.
     const SAMPLES: usize = 3;
 
-    fn observe(&mut self, seen: &Seen<'_>) {
+    fn observe(&mut self, seen: &FleetView<'_>) {
         let latency = seen.latencies(Self::RATE_SECONDS, Self::QUANTILE);
         // Without traffic it is 0.
         let ttft = latency.ttft.unwrap_or(0.0) / self.objectives.ttft;

@@ -1,4 +1,4 @@
-//! A clairvoyant plan: the cheapest schedule of its kind that keeps the objectives, made by one who has seen all
+//! The oracle: the cheapest schedule of its kind that keeps the objectives, made with knowledge of all
 //! requests. It is what a policy's cost is compared with.
 //!
 //! Method. Each minute asks for the replicas that its requests, and those of the minute before, need at a share of what
@@ -34,7 +34,7 @@ struct Demand {
     output: f64,
 }
 
-/// The plan for the requests of a seed, and what came of it.
+/// Schedule for the requests of a seed, and its result.
 #[must_use]
 pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let demand = demand(setting, seed);
@@ -177,10 +177,10 @@ fn hold(needed: &[u32], variant: &Variant) -> Vec<u32> {
 mod tests {
     use super::*;
     use crate::fleet::engine::StepTokens;
-    use crate::random::Varying;
+    use crate::random::RandomQuantity;
 
     #[test]
-    fn several_tokens_a_step_and_prompts_elsewhere_make_a_replica_do_more() {
+    fn speculation_and_separate_prefill_raise_throughput() {
         let engine =
             Engine { per_sequence: 0.001, max_seqs: 1000, ..crate::fleet::variant::test_variant().engine };
         let able = |tokens, role| throughput(&Engine { tokens, ..engine }, role, (100.0, 100.0), 0.05);
@@ -209,8 +209,10 @@ mod tests {
 
     #[test]
     fn a_replica_is_started_ahead_and_kept_through_short_gaps() {
-        let variant =
-            Variant { start: Varying::log_normal(100.0, 0.0), ..crate::fleet::variant::test_variant() };
+        let variant = Variant {
+            start: RandomQuantity::log_normal(100.0, 0.0),
+            ..crate::fleet::variant::test_variant()
+        };
         let mut needed = vec![0; 20];
         (needed[5], needed[10], needed[19]) = (2, 1, 1);
         let mut want = vec![0; 20];

@@ -8,7 +8,7 @@ use wva_crds::entries::SaturationEntry;
 
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
-use super::{Peaks, Policy, Seen, is_due};
+use super::{FleetView, Peaks, Policy, is_due};
 use crate::fleet::engine::real;
 
 /// Settings of the original's loop.
@@ -49,7 +49,7 @@ struct Thresholds {
 }
 
 /// What the load of a model asks for.
-enum Asks {
+enum LoadChange {
     More,
     Fewer,
     Nothing,
@@ -73,7 +73,7 @@ impl Original {
         }
     }
 
-    fn cycle(&mut self, seen: &Seen<'_>) {
+    fn cycle(&mut self, seen: &FleetView<'_>) {
         let variants = seen.variants();
         let all = || 0..variants.len();
         let reached = |v: usize| self.desired[v].is_none_or(|d| d == seen.current(v));
@@ -87,7 +87,7 @@ impl Original {
         }
         let cost = |v: &usize| variants[*v].cost;
         match self.thresholds.ask(seen) {
-            Asks::More => {
+            LoadChange::More => {
                 // The original left bounds to the HPA, and a target beyond them would hold the model for ever: it is
                 // not held against it here.
                 let able = all().filter(|v| seen.current(*v) < variants[*v].max);
@@ -95,19 +95,19 @@ impl Original {
                     self.desired[v] = Some(seen.ready(v) + 1);
                 }
             }
-            Asks::Fewer => {
+            LoadChange::Fewer => {
                 let able = all().filter(|v| seen.ready(*v) > variants[*v].min.max(1));
                 if let Some(v) = able.max_by(|a, b| cost(a).total_cmp(&cost(b))) {
                     self.desired[v] = Some(seen.ready(v) - 1);
                 }
             }
-            Asks::Nothing => {}
+            LoadChange::Nothing => {}
         }
     }
 }
 
 impl Thresholds {
-    fn ask(&self, seen: &Seen<'_>) -> Asks {
+    fn ask(&self, seen: &FleetView<'_>) -> LoadChange {
         let (mut pods, mut spared, mut spare_kv, mut spare_queue) = (0, 0.0, 0.0, 0.0);
         for pod in (0..seen.variants().len()).flat_map(|v| seen.pods(v)) {
             let Peaks { kv, waiting } = pod.peaks();
@@ -120,21 +120,21 @@ impl Thresholds {
             }
         }
         if pods == 0 {
-            return Asks::Nothing;
+            return LoadChange::Nothing;
         }
         let (kv, queue) = (spare_kv / spared, spare_queue / spared);
         if spared < 1.0 || kv < self.spare_kv || queue < self.spare_queue {
-            return Asks::More;
+            return LoadChange::More;
         }
         let spread = spared / (spared - 1.0);
         let left = |threshold: f64, spare: f64| threshold - (threshold - spare) * spread;
         let safe = left(self.kv, kv) >= self.spare_kv && left(self.queue, queue) >= self.spare_queue;
-        if spared > 1.0 && safe { Asks::Fewer } else { Asks::Nothing }
+        if spared > 1.0 && safe { LoadChange::Fewer } else { LoadChange::Nothing }
     }
 }
 
 impl Policy for Original {
-    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
         if is_due(seen.now, self.interval) {
             self.cycle(seen);
         }

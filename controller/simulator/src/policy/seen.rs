@@ -9,7 +9,7 @@ use crate::fleet::{Fleet, GpuStock};
 
 /// What can be seen at a time.
 #[derive(Clone, Copy)]
-pub struct Seen<'a> {
+pub struct FleetView<'a> {
     fleet: &'a Fleet,
     /// Now, in seconds since the beginning.
     pub now: f64,
@@ -23,7 +23,7 @@ pub struct Pod<'a> {
     now: f64,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> FleetView<'a> {
     /// The view of a fleet at a time.
     #[must_use]
     pub fn new(fleet: &'a Fleet, now: f64) -> Self {
@@ -66,7 +66,7 @@ impl<'a> Seen<'a> {
     }
 
     /// The median time from the creation of a variant's ready replicas until they were ready, in seconds; of those that
-    /// were there from the beginning nobody knows.
+    /// were there from the beginning it is unknown.
     #[must_use]
     pub fn cold_start(&self, variant: usize) -> Option<f64> {
         let ready = self.replicas(variant).filter(|r| r.is_ready() && r.created > 0.0);

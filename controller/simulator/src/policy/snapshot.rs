@@ -11,7 +11,7 @@ use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
 use super::activity::Activity;
 use super::hpa::Behavior;
-use super::{Peaks, PickerQueue, Pod, Seen};
+use super::{FleetView, Peaks, PickerQueue, Pod};
 use crate::fleet;
 use crate::fleet::engine::real;
 use crate::fleet::replica::Sample;
@@ -40,7 +40,7 @@ pub(super) struct Memory {
 
 /// The model with all its variants.
 pub(super) fn model(
-    seen: &Seen<'_>,
+    seen: &FleetView<'_>,
     memory: &[Memory],
     behavior: &Behavior,
     activity: &Activity,
@@ -65,7 +65,7 @@ pub(super) fn model(
     }
 }
 
-fn variant(seen: &Seen<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Variant {
+fn variant(seen: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Variant {
     let own = &seen.variants()[v];
     let tolerance = HpaTolerance { up: behavior.scale_up.tolerance, down: behavior.scale_down.tolerance };
     let running: usize = seen.pods(v).map(|p| p.newest().running).sum();
@@ -106,7 +106,7 @@ fn pending((age, unschedulable): (f64, bool)) -> Pending {
     Pending { age: seconds(age), state }
 }
 
-fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
+fn replica(seen: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
     let own = &seen.variants()[v];
     let Peaks { kv, waiting } = pod.peaks();
     let tokens = pod.mean_tokens();
@@ -128,7 +128,7 @@ fn replica(seen: &Seen<'_>, v: usize, pod: Pod<'_>) -> Replica {
 /// How far back samples of counters go, in seconds: over two cycles.
 const WORK: f64 = 150.0;
 
-fn work(seen: &Seen<'_>, sample: &Sample) -> WorkSample {
+fn work(seen: &FleetView<'_>, sample: &Sample) -> WorkSample {
     let counters = sample.counters;
     let count = |n: u64| amount(real(n));
     WorkSample {

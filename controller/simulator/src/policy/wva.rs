@@ -16,7 +16,7 @@ use super::activity::Activity;
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
 use super::snapshot::{Desired, Memory, NAMESPACE, model};
-use super::{Policy, Seen, is_due};
+use super::{FleetView, Policy, is_due};
 use crate::fleet::GpuStock;
 use crate::fleet::latency::FirstTokens;
 use crate::fleet::variant::Variant;
@@ -115,7 +115,7 @@ impl Wva {
 
     /// The snapshot of this moment: what `decide` would be given in a cluster.
     #[must_use]
-    pub fn snapshot(&self, seen: &Seen<'_>) -> Snapshot {
+    pub fn snapshot(&self, seen: &FleetView<'_>) -> Snapshot {
         let memory = (0..self.keys.len()).map(|v| self.memory(seen, v)).collect::<Vec<_>>();
         let mut config = self.config.clone();
         config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
@@ -126,7 +126,7 @@ impl Wva {
         Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
     }
 
-    fn memory(&self, seen: &Seen<'_>, v: usize) -> Memory {
+    fn memory(&self, seen: &FleetView<'_>, v: usize) -> Memory {
         let desired = self.states[v].map(|(state, at)| {
             let elapsed = Duration::from_secs_f64((seen.now - at).max(0.0));
             Desired { target: state.desired, age: state.desired_age_after(elapsed, seen.current(v)) }
@@ -136,7 +136,7 @@ impl Wva {
         Memory { desired, capacity, woken: self.woken[v], current_for }
     }
 
-    fn inventory(&self, seen: &Seen<'_>) -> BTreeMap<String, Inventory> {
+    fn inventory(&self, seen: &FleetView<'_>) -> BTreeMap<String, Inventory> {
         let known = |a: &String| {
             let GpuStock { limit, held } = seen.stock(a)?;
             Some((a.clone(), Inventory { limit: limit.into(), used: held.into() }))
@@ -146,7 +146,7 @@ impl Wva {
 
     /// Decides on what is seen, and takes the decisions over: all of them in a cycle, else only those of a model that
     /// begins to need more.
-    fn cycle(&mut self, seen: &Seen<'_>, early: bool) {
+    fn cycle(&mut self, seen: &FleetView<'_>, early: bool) {
         let decided = decide(&self.snapshot(seen));
         if early && !self.begins_to_grow(&decided) {
             return;
@@ -178,7 +178,7 @@ impl Wva {
     }
 
     /// Steps to 0 and from 0 are carried out at once; all others are the HPA's.
-    fn act(&mut self, seen: &Seen<'_>, v: usize) -> u32 {
+    fn act(&mut self, seen: &FleetView<'_>, v: usize) -> u32 {
         let current = seen.current(v);
         let Some((state, _)) = self.states[v] else { return current };
         if current == 0 || state.desired == 0 {
@@ -204,7 +204,7 @@ impl TokenTracker {
         Self { objective, counted: FirstTokens::default(), at: 0.0, lateness: Lateness::default() }
     }
 
-    fn observe(&mut self, seen: &Seen<'_>) {
+    fn observe(&mut self, seen: &FleetView<'_>) {
         let now = seen.first_tokens(self.objective);
         let elapsed = Duration::from_secs_f64((seen.now - self.at).max(0.0));
         let (requests, late) = (now.requests - self.counted.requests, now.late - self.counted.late);
@@ -214,7 +214,7 @@ impl TokenTracker {
 }
 
 impl Policy for Wva {
-    fn decide(&mut self, seen: &Seen<'_>) -> Vec<u32> {
+    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
         self.activity.look(seen);
         if let Some(tracker) = &mut self.first_tokens {
             tracker.observe(seen);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use wva_scaling::VariantKey;
 
-use super::{Difference, MOST_SHOWN, Replay, Said, Tally};
+use super::{Difference, MOST_SHOWN, Replay, ReplayedTarget, Tally};
 use crate::report::lines;
 
 impl Replay {
@@ -110,7 +110,7 @@ fn row(name: String, tally: &Tally) -> Vec<String> {
     ]
 }
 
-fn said(said: &Said) -> Value {
+fn said(said: &ReplayedTarget) -> Value {
     json!({ "target": said.target, "reason": said.code, "why": said.why })
 }
 
@@ -121,8 +121,9 @@ fn paragraph(d: &Difference) -> String {
         _ => String::new(),
     };
     let cycles = if d.cycles == 1 { "1 cycle".to_owned() } else { format!("{} cycles", d.cycles) };
-    let line =
-        |name: &str, said: &Said| format!("  {name:<8}  -> {}  {}: {}\n", said.target, said.code, said.why);
+    let line = |name: &str, said: &ReplayedTarget| {
+        format!("  {name:<8}  -> {}  {}: {}\n", said.target, said.code, said.why)
+    };
     format!(
         "\n{}/{}  {time}{cycles}, from {} replicas\n{}{}",
         d.variant.namespace,

@@ -109,13 +109,14 @@ fn over_time(section: &Section) -> String {
     let ready = plot(150.0, "replicas", Scale::from_zero(minutes().map(replicas)), None);
     let wait = Scale::logarithmic(minutes().map(slowest).chain([slo.ttft]));
     let wait = plot(150.0, "s to first token", wait, Some(slo.ttft));
-    let clairvoyant = section.scenario.policies.iter().find(|p| p.oracle.is_some());
-    let plan = section.studies.iter().find(|s| clairvoyant.is_some_and(|p| p.name == s.policy));
-    let plan = plan.map(|s| line(s, &replicas)).unwrap_or_default();
+    let oracle = section.scenario.policies.iter().find(|p| p.oracle.is_some());
+    let oracle = section.studies.iter().find(|s| oracle.is_some_and(|p| p.name == s.policy));
+    let oracle_line = oracle.map(|s| line(s, &replicas)).unwrap_or_default();
 
-    let mut page = "<h3>Over time (first seed)</h3><p>Ready replicas of all variants on the left, the plan of one who \
-        knows all requests in grey; on the right the slowest first token of each minute, and the objective.</p>"
-        .to_owned();
+    let mut page =
+        "<h3>Over time (first seed)</h3><p>Ready replicas of all variants on the left, the oracle in \
+        grey; on the right the slowest first token of each minute, and the objective.</p>"
+            .to_owned();
     if let Some(first) = section.studies.first() {
         let points = line(first, &arrived);
         page += "<h4>the load</h4><div class=\"pair\">";
@@ -131,7 +132,7 @@ fn over_time(section: &Section) -> String {
             escape(&study.policy),
             study.mean(kept).mean,
             study.mean(cost).mean,
-            ready.lines(&[Line { class: "plan", points: &plan }, Line { class: "one", points: &had }]),
+            ready.lines(&[Line { class: "plan", points: &oracle_line }, Line { class: "one", points: &had }]),
             wait.lines(&[Line { class: "one", points: &waited }]),
         );
     }

@@ -68,7 +68,7 @@ impl Scenario {
         found.unwrap_or_default()
     }
 
-    /// Attainment in percent and cost by the clairvoyant plan's.
+    /// Attainment in percent and cost relative to the oracle's.
     fn point(&self, policy: &str) -> Option<(f64, f64)> {
         Some((self.figure(policy, RATIO).mean?, self.figure(policy, "attainment").mean?))
     }
@@ -108,7 +108,7 @@ pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
         let cell = |c: &Column<'_>| {
             let Some((ratio, mean)) = scenario.point(c.policy) else { return "-".to_owned() };
             let shown = kept(c).text(1);
-            // What cannot be told apart in the table is not told apart.
+            // Values that look equal in the table count as equal.
             let shown = if most - mean < 0.05 { format!("**{shown}**") } else { shown };
             let size = scenario.policy(c.policy).and_then(|p| p.best_size);
             let size = size.map_or_else(String::new, |size| format!("{size}: "));
@@ -178,7 +178,7 @@ pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> Strin
     let plot = Plot {
         width: 900.0,
         height: 620.0,
-        titles: ("cost by that of the clairvoyant plan", "% of requests in SLO"),
+        titles: ("cost relative to the oracle", "% of requests in SLO"),
         x: Scale::linear(points.iter().map(|p| p.2.0)),
         y: Scale::linear(points.iter().map(|p| p.2.1).chain([goal, 100.0])),
         mark: Some(goal),

@@ -69,7 +69,7 @@ impl Plot {
         path.trim_end().to_owned()
     }
 
-    /// Points with their names beside them.
+    /// Points with their names.
     pub(super) fn points(&self, named: &[(String, (f64, f64))]) -> String {
         let mut svg = self.open();
         self.frame(&mut svg);
@@ -81,7 +81,7 @@ impl Plot {
         places.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
         let mut taken: Vec<(f64, f64, f64)> = Vec::new();
         for (name, (x, y)) in places {
-            let (from, to, anchor) = self.beside(name, x);
+            let (from, to, anchor) = self.label_extent(name, x);
             let mut line = y + 4.0;
             // Where another name stands already, this one goes below it.
             while taken.iter().any(|(f, t, at)| from < *t && *f < to && (line - at).abs() < LINE) {
@@ -99,8 +99,8 @@ impl Plot {
         svg + "</svg>"
     }
 
-    /// From where to where a name reaches: to the right of its point, or to the left where there is no room.
-    fn beside(&self, name: &str, x: f64) -> (f64, f64, &'static str) {
+    /// From where to where a name reaches: to the right of its point, or to the left where the right lacks room.
+    fn label_extent(&self, name: &str, x: f64) -> (f64, f64, &'static str) {
         let width = name.chars().map(|_| LETTER).sum::<f64>();
         if x + 8.0 + width < self.width {
             (x + 8.0, x + 8.0 + width, "start")

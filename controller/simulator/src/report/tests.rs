@@ -52,7 +52,7 @@ fn table_json_and_page_tell_of_every_policy() {
     assert!((oracle - 1.0).abs() < 1e-12);
 }
 
-/// What two replicas can serve, one more does not serve worse, and the plan of who knows keeps its promise.
+/// What two replicas can serve, one more does not serve worse, and the oracle keeps its objectives.
 #[test]
 fn figures_are_in_the_order_they_must_be() {
     let sections = sections();

@@ -12,7 +12,7 @@ use crate::fleet::engine::{Engine, StepTokens, real};
 use crate::fleet::server::Request;
 use crate::fleet::variant::{Front, Saturation, ScrapeFaults, SlowStart, Stock, Variant};
 use crate::measure::Objectives;
-use crate::random::Varying;
+use crate::random::RandomQuantity;
 use crate::run::Setting;
 use crate::traffic::{Traffic, diurnal, profile};
 
@@ -78,7 +78,7 @@ impl spec::Traffic {
     }
 }
 
-fn length(path: &str, length: Option<spec::Length>) -> Result<Varying, ScenarioError> {
+fn length(path: &str, length: Option<spec::Length>) -> Result<RandomQuantity, ScenarioError> {
     let given = length.filter(|l| l.mean.get() >= 1.0);
     let problem = || {
         let found = length.map_or_else(|| "nothing".to_owned(), |l| format!("a mean of {}", l.mean.get()));
@@ -87,7 +87,7 @@ fn length(path: &str, length: Option<spec::Length>) -> Result<Varying, ScenarioE
             format!("found {found}: give a mean of 1 token or more, such as {{mean: 1000, cv: 0.5}}"),
         )
     };
-    given.map(|l| Varying::log_normal(l.mean.get(), l.cv.get())).ok_or_else(problem)
+    given.map(|l| RandomQuantity::log_normal(l.mean.get(), l.cv.get())).ok_or_else(problem)
 }
 
 impl spec::Front {
@@ -132,10 +132,10 @@ impl spec::Variant {
             initial: self.initial.unwrap_or(min),
             min,
             max,
-            start: Varying::log_normal(mean, cv),
+            start: RandomQuantity::log_normal(mean, cv),
             slow_start: start.map_or(SlowStart::NEVER, slow),
             time_to_failure: self.time_to_failure.map_or(f64::INFINITY, positive),
-            slowness: Varying::log_normal(1.0, self.unevenness.get()),
+            slowness: RandomQuantity::log_normal(1.0, self.unevenness.get()),
             prefix_hits: in_order(
                 &format!("variants[{i}].prefixHits"),
                 self.prefix_hits.iter().map(|h| (seconds(h.at), h.share.get())),
@@ -173,7 +173,7 @@ impl spec::Engine {
             None => QWEN3_32B_H100,
             Some(name) => find(name).ok_or_else(|| {
                 let known: Vec<_> = ENGINES.iter().map(|(n, _)| *n).collect();
-                let problem = format!("found {name:?}, which is no engine: name one of {}", known.join(", "));
+                let problem = format!("{name:?} is not an engine; use one of {}", known.join(", "));
                 ScenarioError::new(format!("variants[{i}].engine.like"), problem)
             })?,
         };

@@ -287,12 +287,12 @@ pub struct Policy {
     /// A fixed number of replicas, by variant.
     pub fixed: Option<std::collections::BTreeMap<String, u32>>,
     /// A fixed number of replicas, the best one in hindsight.
-    pub fixed_best: Option<Nothing>,
+    pub fixed_best: Option<EmptyOptions>,
     /// The oracle.
-    pub oracle: Option<Nothing>,
+    pub oracle: Option<EmptyOptions>,
 }
 
 /// `{}`: nothing to set.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Nothing {}
+pub struct EmptyOptions {}

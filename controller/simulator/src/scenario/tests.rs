@@ -1,4 +1,4 @@
-//! What a scenario file may say, and what is said of one that is wrong.
+//! Fields of scenario files, and the errors of invalid ones.
 
 use super::*;
 
@@ -35,7 +35,7 @@ fn what_is_left_out_has_its_default() {
 #[test]
 fn a_text_that_is_no_scenario_is_told_in_one_line() {
     let said = |text: &str| spec(text).unwrap_err().to_string();
-    assert_eq!(said("a: [1"), "it is no YAML: unclosed bracket '[' at line 1, column 4");
+    assert_eq!(said("a: [1"), "not valid YAML: unclosed bracket '[' at line 1, column 4");
     assert_eq!(said("3"), "invalid type: integer `3`, expected a map");
 }
 
@@ -47,7 +47,7 @@ fixed: {a: 2} | fixed: {a: 2}, hpa: {} | policies[1]: "two" has to be of one kin
 fixed: {a: 2} | keda: {} | policies[1].keda: found no trigger: give one at least of like, waiting, running, prefill, kv and latency
 fixed: {a: 2} | fixedBest: {} | policies[1].fixedBest: found 2 variants: the best size in hindsight is known of one; use fixed
 name: two | name: ours | policies[1].name: "ours" is listed twice: give each a name of its own
-like: qwen3-32b-a100 | like: gpt | variants[1].engine.like: found "gpt", which is no engine: name one of qwen3-32b-h100, qwen3-32b-a100, guide-a100
+like: qwen3-32b-a100 | like: gpt | variants[1].engine.like: "gpt" is not an engine; use one of qwen3-32b-h100, qwen3-32b-a100, guide-a100
 maxSeqs: 8 | maxSeqs: 0 | variants[1].engine.maxSeqs: found 0: give 1 or more
 max: 4 | min: 5, max: 4 | variants[0].min: min 5 is above max 4: an HPA refuses that
 max: 4 | max: 4, prefixHits: [{at: 1m, share: 0}, {at: 30s, share: 0.9}] | variants[0].prefixHits[1].at: found 30 s after 60 s: give them in order of time
@@ -91,7 +91,7 @@ fn a_field_is_set_by_its_name_or_its_path() {
 }
 
 #[test]
-fn a_setting_that_no_policy_has_is_set_for_all_that_read_entries() {
+fn an_unset_field_is_set_for_all_policies_with_entries() {
     let text = GOOD.replace("{saturation: {kvSpareTrigger: 0.2}}", "{}") + "- {name: before, original: {}}\n";
     let mut tree = tree(&text).unwrap();
     set(&mut tree, "kvSpareTrigger", 0.3).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 fn generated(profile: Vec<Segment>, cv: f64) -> Traffic {
-    let (input, output) = (Varying::log_normal(1000.0, 0.5), Varying::log_normal(200.0, 1.0));
+    let (input, output) = (RandomQuantity::log_normal(1000.0, 0.5), RandomQuantity::log_normal(200.0, 1.0));
     Traffic::Generated { profile, cv, input, output }
 }
 

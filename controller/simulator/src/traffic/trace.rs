@@ -32,7 +32,7 @@ pub enum TraceError {
         found: String,
     },
     /// A value is not what it has to be.
-    #[error("line {line}: {field}: found {found:?}, which is no {wanted}")]
+    #[error("line {line}: {field}: {found:?} is not a {wanted}")]
     Value {
         /// The line, from 1.
         line: u64,
@@ -273,12 +273,12 @@ mod tests {
         refused(
             "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.97,5,5\n2023-11-16 18:17:04,x,5\n",
             Layout::Azure,
-            "line 3: ContextTokens: found \"x\", which is no whole number of tokens",
+            "line 3: ContextTokens: \"x\" is not a whole number of tokens",
         );
         refused(
             "TIMESTAMP,ContextTokens,GeneratedTokens\nyesterday,1,5\n",
             Layout::Azure,
-            "line 2: TIMESTAMP: found \"yesterday\", which is no date and time, such as 2023-11-16 18:17:03.9799600",
+            "line 2: TIMESTAMP: \"yesterday\" is not a date and time, such as 2023-11-16 18:17:03.9799600",
         );
         refused(
             "Timestamp,Model\n1,m\n",

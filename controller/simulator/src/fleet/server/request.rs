@@ -24,7 +24,7 @@ impl Request {
 
 /// A request that was served in full.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Served {
+pub struct ServedRequest {
     /// The request.
     pub request: Request,
     /// When its first token was there.
@@ -35,9 +35,9 @@ pub struct Served {
 
 /// What a server has finished with since it was last asked.
 #[derive(Clone, Debug, Default)]
-pub struct Finished {
+pub struct FinishedRequests {
     /// Served in full.
-    pub served: Vec<Served>,
+    pub served: Vec<ServedRequest>,
     /// Given up by their clients before the first token.
     pub timed_out: Vec<Request>,
 }

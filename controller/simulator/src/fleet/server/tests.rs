@@ -25,10 +25,10 @@ fn serve(
     engine: Engine,
     patience: f64,
     requests: impl Iterator<Item = Request>,
-    mut done: impl FnMut(Served),
+    mut done: impl FnMut(ServedRequest),
 ) -> Server {
     let mut server = Server::new(engine, patience);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     let mut requests = requests.peekable();
     loop {
         let next = requests.peek().map_or(f64::INFINITY, |r| r.arrived);
@@ -45,7 +45,7 @@ fn serve(
     }
 }
 
-fn served(engine: Engine, requests: &[Request]) -> (Vec<Served>, Server) {
+fn served(engine: Engine, requests: &[Request]) -> (Vec<ServedRequest>, Server) {
     let mut all = Vec::new();
     let server = serve(engine, f64::INFINITY, requests.iter().copied(), |s| all.push(s));
     all.sort_by(|a, b| a.request.arrived.total_cmp(&b.request.arrived));

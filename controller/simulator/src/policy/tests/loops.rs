@@ -13,7 +13,7 @@ use crate::policy::autoscaler::{Hpas, PodMetrics};
 use crate::policy::hpa::Behavior;
 use crate::policy::original::{self, Original};
 use crate::policy::wva::{self, Wva};
-use crate::policy::{Policy, SYNC, Seen};
+use crate::policy::{FleetView, Policy, SYNC};
 
 /// Servers of two places at once and a cache that is never full, which start within 100 s.
 pub(super) fn variant(name: &str, cost: f64, initial: u32) -> Variant {
@@ -65,7 +65,7 @@ impl World {
                 }
             }
             self.now += SYNC;
-            for (v, wanted) in policy.decide(&Seen::new(&self.fleet, self.now)).into_iter().enumerate() {
+            for (v, wanted) in policy.decide(&FleetView::new(&self.fleet, self.now)).into_iter().enumerate() {
                 self.fleet.scale(v, wanted, self.now, &mut events);
             }
             (0..self.variants.len()).map(|v| self.fleet.current(v)).collect()
@@ -86,7 +86,7 @@ pub(super) const FOR_EVER: u32 = 10_000_000;
 
 #[test]
 fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
-    let mut world = World::new(vec![variant("dear", 80.0, 1), variant("cheap", 40.0, 1)], false);
+    let mut world = World::new(vec![variant("expensive", 80.0, 1), variant("cheap", 40.0, 1)], false);
     world.arrive(40, FOR_EVER);
     let settings = original::Settings { behavior: free(), ..original::Settings::default() };
     let mut policy = Original::new(&settings, &world.variants);
@@ -100,13 +100,13 @@ fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
 }
 
 #[test]
-fn the_original_takes_the_dearest_away_where_nothing_is_asked_of_it() {
-    let mut world = World::new(vec![variant("dear", 80.0, 2), variant("cheap", 40.0, 2)], false);
+fn llm_d_wva_removes_the_most_expensive_idle_replica() {
+    let mut world = World::new(vec![variant("expensive", 80.0, 2), variant("cheap", 40.0, 2)], false);
     let settings = original::Settings { behavior: free(), ..original::Settings::default() };
     let mut policy = Original::new(&settings, &world.variants);
     let replicas = world.run(&mut policy, 20);
     assert_eq!(replicas[3], [1, 2]);
-    assert_eq!(replicas[7], [1, 1], "of the dear one the last stays");
+    assert_eq!(replicas[7], [1, 1], "the last expensive replica stays");
     assert_eq!(replicas[19], [1, 1], "and of the cheap one, too");
 }
 
@@ -153,7 +153,7 @@ fn to_zero() -> wva::Settings {
 }
 
 #[test]
-fn ours_goes_to_zero_after_the_retention_period_and_comes_back_for_a_request() {
+fn wva_goes_to_zero_after_retention_and_wakes_for_a_request() {
     let mut world = World::new(vec![variant("a", 10.0, 1)], true);
     world.arrive(3, 1000);
     let mut policy = Wva::new(&to_zero(), &world.variants);
@@ -188,7 +188,7 @@ fn ours_knows_how_long_the_replicas_have_been_what_they_are() {
     let mut policy =
         Wva::new(&wva::Settings { behavior: free(), ..wva::Settings::default() }, &world.variants);
     let current_for = |world: &World, policy: &Wva| {
-        policy.snapshot(&Seen::new(&world.fleet, world.now)).models[0].variants[0].current_for
+        policy.snapshot(&FleetView::new(&world.fleet, world.now)).models[0].variants[0].current_for
     };
     world.run(&mut policy, 2);
     assert_eq!(current_for(&world, &policy), None, "it began so");
@@ -204,12 +204,12 @@ fn throughput() -> wva::Settings {
 
 /// The step of a decision that says why, as an operator reads it.
 fn first_reason(policy: &Wva, world: &World) -> &'static str {
-    let decided = wva_scaling::decide(&policy.snapshot(&Seen::new(&world.fleet, world.now)));
+    let decided = wva_scaling::decide(&policy.snapshot(&FleetView::new(&world.fleet, world.now)));
     decided.decisions[0].steps[0].reason.code()
 }
 
 #[test]
-fn where_pods_have_roles_the_percentages_decide_for_each_by_itself() {
+fn percentage_decides_by_role_if_signals_are_missing() {
     let with = |role: Option<Role>, name| Variant { role, ..variant(name, 10.0, 3) };
     let run = |settings: &wva::Settings| {
         let variants = vec![with(Some(Role::Prefill), "p"), with(Some(Role::Decode), "d")];
@@ -233,7 +233,7 @@ fn where_pods_have_roles_the_percentages_decide_for_each_by_itself() {
 }
 
 #[test]
-fn with_speculation_tokens_are_counted_and_the_time_of_a_token_is_learnt() {
+fn speculation_counts_tokens_and_learns_their_time() {
     // Eight sequences at once and four tokens of each in a step of 10 ms.
     let mut own = variant("a", 10.0, 1);
     own.engine.tokens = StepTokens { least: 4, most: 4 };
@@ -246,7 +246,7 @@ fn with_speculation_tokens_are_counted_and_the_time_of_a_token_is_learnt() {
         world.run(&mut policy, 1);
     }
     assert_ne!(first_reason(&policy, &world), "SignalsMissing");
-    let snapshot = policy.snapshot(&Seen::new(&world.fleet, world.now));
+    let snapshot = policy.snapshot(&FleetView::new(&world.fleet, world.now));
     let own = &snapshot.models[0].variants[0];
     let (old, new) = (own.replicas[0].work.first().unwrap(), own.replicas[0].work.last().unwrap());
     let grown = |of: fn(&WorkSample) -> Amount| of(new).get() - of(old).get();

@@ -29,7 +29,7 @@ fn cached_tokens_make_each_step_longer_than_the_one_before() {
 }
 
 #[test]
-fn a_prompt_that_comes_waits_for_the_step_under_way_and_delays_those_that_generate() {
+fn a_prompt_waits_for_the_step_and_delays_generation() {
     let engine = Engine { per_prompt_token: 0.00001, max_seqs: 2, ..PLAIN };
     let (done, _) = served(engine, &[request(0.0, 1, 100), request(0.0205, 1000, 2)]);
     // The first began with one prompt token, so steps end at 10 us after each millisecond.
@@ -50,7 +50,7 @@ fn the_prefix_cache_spares_computing_and_no_room() {
         Engine { prefix_hit_rate: 0.9, per_prompt_token: 0.0001, kv_blocks: 1500, max_seqs: 2, ..PLAIN };
     let (done, _) = served(engine, &[request(0.0, 1000, 10), request(0.001, 1000, 10)]);
     at(done[0].first_token, 0.001 + 100.0 * 0.0001, "a tenth is computed");
-    assert!(done[1].first_token > done[0].ended, "there is no room for both");
+    assert!(done[1].first_token > done[0].ended, "both do not fit");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_sequence_without_room_loses_its_place_and_still_ends() {
     at(done[0].ended, 0.1, "the first is not disturbed");
     assert!(done[1].first_token < 0.003, "its first token was there before it lost its place");
     // Of its tokens it has made those of the steps in which there was room for both: (250 - 2 * 60 - 1) / 2, and the
-    // first. In the step after the end of the first all of them are computed anew, and the next one is made.
+    // first. In the step after the end of the first all of them are computed again, and the next one is generated.
     at(done[1].ended, 0.1 + (100.0 - 65.0) * 0.001, "the second makes the rest alone");
     assert_eq!((server.running(), server.waiting(), server.cached), (0, 0, 0), "all is given back");
 }
@@ -70,7 +70,7 @@ fn a_sequence_without_room_loses_its_place_and_still_ends() {
 #[test]
 fn a_client_that_waited_too_long_is_gone_when_its_turn_comes() {
     let mut server = Server::new(PLAIN, 0.05);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     for arrived in [0.0, 0.001, 0.06] {
         server.push(request(arrived, 1, 100), arrived, &mut finished);
     }
@@ -108,7 +108,7 @@ fn jumped_and_single(engine: Engine) {
     let (jumped, _) = served(engine, &requests);
     let mut single = Vec::new();
     let mut server = Server::new(engine, f64::INFINITY);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     let mut pending = requests.iter().copied().peekable();
     loop {
         if let Some(batch) = &mut server.batch {
@@ -142,7 +142,7 @@ fn jumped_and_single(engine: Engine) {
 fn counters_show_what_was_done_within_a_batch_as_well() {
     let engine = Engine { per_prompt_token: 0.00001, ..PLAIN };
     let mut server = Server::new(engine, f64::INFINITY);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     server.push(request(0.0, 500, 11), 0.0, &mut finished);
     server.advance(server.next_event(), &mut finished);
     // The prompt took 6 ms and made a token; five steps later five more are there.
@@ -162,7 +162,7 @@ fn counters_show_what_was_done_within_a_batch_as_well() {
 #[test]
 fn a_share_of_the_requests_is_not_counted_when_they_end() {
     let mut server = Server::new(PLAIN, f64::INFINITY).leaving_out(0.25);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     for i in 0..8_u32 {
         server.push(request(f64::from(i), 1, 1), f64::from(i), &mut finished);
         server.advance(server.next_event(), &mut finished);
@@ -175,13 +175,13 @@ fn a_share_of_the_requests_is_not_counted_when_they_end() {
 fn a_step_makes_several_tokens_of_a_sequence_and_one_latency() {
     let engine = Engine { tokens: StepTokens { least: 3, most: 3 }, ..PLAIN };
     let mut server = Server::new(engine, f64::INFINITY);
-    let mut finished = Finished::default();
+    let mut finished = FinishedRequests::default();
     server.push(request(0.0, 1, 12), 0.0, &mut finished);
     server.advance(server.next_event(), &mut finished);
     let counters = server.counters(0.003);
     assert_eq!((counters.generated, counters.gaps), (7, 2), "the first token, and two steps");
     server.advance(server.next_event(), &mut finished);
-    // Of the eleven others the last step makes two, and one that nobody asked for.
+    // Of the eleven others the last step makes two, and one too many.
     at(finished.served[0].ended, 0.001 + 4.0 * 0.001, "the last token");
     let counters = server.counters(1.0);
     assert_eq!((counters.generated, counters.gaps, counters.output), (12, 4, 12));
@@ -195,7 +195,7 @@ fn each_request_has_its_own_number_of_tokens_a_step() {
     let requests: Vec<Request> = (0..300_u32).map(|i| request(f64::from(i), 1, 1201)).collect();
     let (done, _) = served(Engine { tokens, max_seqs: 1000, ..PLAIN }, &requests);
     let with = |steps: f64| {
-        let took = |s: &&Served| ((s.ended - s.first_token) / 0.001 - steps).abs() < 0.5;
+        let took = |s: &&ServedRequest| ((s.ended - s.first_token) / 0.001 - steps).abs() < 0.5;
         done.iter().filter(took).count()
     };
     let each = [with(600.0), with(400.0), with(300.0)];
@@ -224,11 +224,11 @@ fn a_draft_takes_of_the_budget_of_a_step() {
 }
 
 #[test]
-fn a_prefill_pod_ends_with_the_first_token_and_a_decode_pod_computes_no_prompt() {
+fn prefill_ends_with_the_first_token_decode_skips_prompts() {
     let engine = Engine { per_prompt_token: 0.0001, ..PLAIN };
     let run = |role| {
         let mut server = Server::new(engine, f64::INFINITY).with_role(Some(role));
-        let mut finished = Finished::default();
+        let mut finished = FinishedRequests::default();
         server.push(request(0.0, 500, 11), 0.0, &mut finished);
         while server.next_event().is_finite() {
             server.advance(server.next_event(), &mut finished);

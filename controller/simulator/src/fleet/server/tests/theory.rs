@@ -2,16 +2,16 @@
 //! and requests of random length is a queue with so many servers and one line before them.
 
 use super::*;
-use crate::random::{Stream, Varying, stream};
+use crate::random::{RandomQuantity, Stream, stream};
 
 /// So many that the mean differs by less than 1 % from one seed to the next.
 const REQUESTS: usize = 1_500_000;
 
 /// Poisson arrivals at a rate a second, of lengths in steps.
-fn poisson(rate: f64, length: Varying) -> impl Iterator<Item = Request> {
+fn poisson(rate: f64, length: RandomQuantity) -> impl Iterator<Item = Request> {
     let mut arrivals = stream(3, Stream::Arrivals);
     let mut lengths = stream(3, Stream::Lengths);
-    let between = Varying::gamma(1.0 / rate, 1.0);
+    let between = RandomQuantity::gamma(1.0 / rate, 1.0);
     let mut arrived = 0.0;
     (0..REQUESTS).map(move |_| {
         arrived += between.draw(&mut arrivals);
@@ -53,7 +53,7 @@ fn erlang_c(c: u32, load: f64) -> f64 {
 #[test]
 fn mm1() {
     for load in [0.5, 0.7] {
-        let wait = mean_wait(PLAIN, poisson(load, Varying::gamma(1000.0, 1.0)));
+        let wait = mean_wait(PLAIN, poisson(load, RandomQuantity::gamma(1000.0, 1.0)));
         agrees(&format!("M/M/1 at {load}"), wait, load / (1.0 - load));
     }
 }
@@ -61,7 +61,7 @@ fn mm1() {
 #[test]
 fn md1() {
     for load in [0.5, 0.8] {
-        let wait = mean_wait(PLAIN, poisson(load, Varying::gamma(1000.0, 0.0)));
+        let wait = mean_wait(PLAIN, poisson(load, RandomQuantity::gamma(1000.0, 0.0)));
         agrees(&format!("M/D/1 at {load}"), wait, load / (2.0 * (1.0 - load)));
     }
 }
@@ -71,7 +71,7 @@ fn mmc() {
     for (c, load) in [(4, 0.8), (16, 0.9)] {
         let engine = Engine { max_seqs: c as usize, ..PLAIN };
         let offered = load * f64::from(c);
-        let wait = mean_wait(engine, poisson(offered, Varying::gamma(1000.0, 1.0)));
+        let wait = mean_wait(engine, poisson(offered, RandomQuantity::gamma(1000.0, 1.0)));
         agrees(&format!("M/M/{c} at {load}"), wait, erlang_c(c, offered) / (f64::from(c) * (1.0 - load)));
     }
 }
@@ -83,7 +83,7 @@ fn mmc() {
 #[test]
 fn a_server_that_slows_down_with_its_batch() {
     let engine = Engine { step: 0.001_029, per_sequence: 0.000_020_5, max_seqs: 4, ..PLAIN };
-    let requests = || poisson(20.0 / 60.0, Varying::gamma(20.0 * 178.0, 1.0));
+    let requests = || poisson(20.0 / 60.0, RandomQuantity::gamma(20.0 * 178.0, 1.0));
     agrees("logged wait", mean_wait(engine, requests()), 0.069_766_6);
     let (mut time, mut steps) = (0.0, 0.0);
     serve(engine, f64::INFINITY, requests(), |s| {
