@@ -22,8 +22,8 @@ const ATTACKS: [&str; 17] = [
 
 const THROUGHPUT: Column<'static> = Column { policy: "ours, throughput", title: "throughput" };
 const COLUMNS: [Column<'static>; 5] = [
-    Column { policy: "ours", title: "percentages" },
-    Column { policy: "ours, tokens", title: "tokens" },
+    Column { policy: "ours", title: "percentage" },
+    Column { policy: "ours, tokens", title: "token" },
     THROUGHPUT,
     Column { policy: "HPA on queue and KV", title: "HPA on queue and KV" },
     Column { policy: "KEDA on queue", title: "KEDA on queue" },
@@ -33,8 +33,8 @@ const OTHERS: [Column<'static>; 5] =
     [COLUMNS[0], COLUMNS[1], COLUMNS[3], COLUMNS[4], Column { policy: "fixed", title: "fixed replicas" }];
 /// Columns in addition to the first three.
 const BEFORE: [Column<'static>; 4] = [
-    Column { policy: "ours, 240 s HPA", title: "percentages, 240 s HPA" },
-    Column { policy: "original, 60 s", title: "original, 60 s" },
+    Column { policy: "ours, 240 s HPA", title: "percentage, 240 s HPA" },
+    Column { policy: "original, 60 s", title: "llm-d WVA, 60 s" },
     Column { policy: "fixed", title: "fixed" },
     Column { policy: "oracle", title: "oracle" },
 ];
