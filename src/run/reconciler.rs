@@ -30,22 +30,16 @@ impl Process {
     ) -> anyhow::Result<ConfigReloads> {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
-        let ownership_view = OwnershipView::new(
-            ownership.clone(),
-            self.caches.variants.clone(),
-            self.caches.namespaces.clone(),
-        );
+        let ownership_view = self.ownership_view(&ownership);
         self.export_series(&reader, &ownership_view, controller.legacy_metrics);
-        let telemetry = Telemetry::register(&self.metrics.registry)?;
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
-        let picker_config =
-            PickerConfig { token: controller.zero.picker_token.clone(), ownership: ownership.clone() };
+        let token = controller.zero.picker_token.clone();
         let (poller, pickers) = PickerPoller::new(
             self.clients.client.clone(),
             watched.facts.watches.clone(),
             watched.pools,
             reader.clone(),
-            picker_config,
+            PickerConfig { token, ownership: ownership.clone() },
         )?;
         self.spawn_picker_poller(poller);
         let (refusals, refused) = watch::channel(Arc::default());
@@ -59,16 +53,18 @@ impl Process {
             ownership,
             namespace: self.settings.watch_namespace.clone(),
         };
-        let metrics = EngineMetrics { telemetry, reloads: reloads.clone() };
-        let progress = self.progress.clone();
-        self.spawn_engine(Engine { sources, config, metrics, progress, published });
+        self.spawn_engine(Engine {
+            sources,
+            config,
+            metrics: EngineMetrics { telemetry: self.telemetry()?, reloads: reloads.clone() },
+            progress: self.progress.clone(),
+            published,
+        });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
         self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, &refusals, &targets)?;
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
-        if let Some(address) = controller.debug_address {
-            self.serve_debug(address, reader)?;
-        }
+        self.serve_debug(controller.debug_address, reader)?;
         if let Some(address) = controller.external_metrics_address {
             self.serve_external_metrics(address, certs.serving()?, controller.legacy_metrics)?;
         }
@@ -95,7 +91,8 @@ impl Process {
     }
 
     /// Serves the last decisions for `wva explain`.
-    fn serve_debug(&mut self, address: SocketAddr, reader: Reader) -> anyhow::Result<()> {
+    fn serve_debug(&mut self, address: Option<SocketAddr>, reader: Reader) -> anyhow::Result<()> {
+        let Some(address) = address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
         let router = endpoints::debug_router(reader, self.leader_state.leadership.clone());
         let shutdown = self.signals.shutdown.clone();
@@ -135,6 +132,15 @@ impl Process {
             })
         });
         Ok(())
+    }
+
+    fn ownership_view(&self, ownership: &Ownership) -> OwnershipView {
+        let caches = &self.caches;
+        OwnershipView::new(ownership.clone(), caches.variants.clone(), caches.namespaces.clone())
+    }
+
+    fn telemetry(&self) -> anyhow::Result<Telemetry> {
+        Ok(Telemetry::register(&self.metrics.registry)?)
     }
 
     fn ownership(&self, controller: &Controller) -> Ownership {

@@ -54,14 +54,9 @@ async fn reports_invalid_field(
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Result<()> {
-    let testbed = Testbed::start(Options { name: "old-objects".to_owned(), ..Options::default() }).await?;
-    let crd = std::fs::read_to_string(repository_path("crds/llmd.ai_variantautoscalings.yaml"))?;
-    apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
-    let namespace = testbed.namespace("old").await?;
-    // Name and spec of the stored objects, and the field that the condition must name.
-    let old = [
+/// Name and spec of the stored objects, and the field that the condition must name.
+fn invalid_objects() -> [(&'static str, Value, &'static str); 5] {
+    [
         ("without-target", json!({"modelID": "m"}), "spec.scaleTargetRef"),
         ("old-spelling", json!({"scaleTargetRef": {"name": "x"}, "modelId": "m"}), "spec.modelID"),
         (
@@ -71,27 +66,39 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
         ),
         ("words", json!({"scaleTargetRef": "z", "modelID": "m"}), "spec.scaleTargetRef"),
         ("empty", json!({}), "spec.modelID"),
-    ];
+    ]
+}
+
+async fn store(testbed: &Testbed, namespace: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
+    let mut object = variant(name, spec);
+    object["metadata"]["namespace"] = json!(namespace);
+    testbed.apply(&object.to_string()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Result<()> {
+    let testbed = Testbed::start(Options { name: "old-objects".to_owned(), ..Options::default() }).await?;
+    let crd = std::fs::read_to_string(repository_path("crds/llmd.ai_variantautoscalings.yaml"))?;
+    apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
+    let namespace = testbed.namespace("old").await?;
+    let old = invalid_objects();
     for (name, spec, _) in &old {
-        let mut object = variant(name, spec);
-        object["metadata"]["namespace"] = json!(namespace);
-        testbed.apply(&object.to_string()).await?;
+        store(&testbed, &namespace, name, spec).await?;
     }
 
     let install = Install::start(&testbed, &install_options()).await?;
     let cluster = Cluster { testbed, install };
     cluster.testbed.apply(&VariantFixture::new(&namespace, "good").all()).await?;
     let _fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: 2.0, ..fleet_config(&namespace) })?;
-    cluster
-        .wait_for(&namespace, "good", "be ready", |va| has_condition(va, "Ready", ("True", "Ready")))
-        .await?;
+    let is_ready = |va: &Value| has_condition(va, "Ready", ("True", "Ready"));
+    cluster.wait_for(&namespace, "good", "be ready", is_ready).await?;
     let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "good")]).await?;
     ensure!(desired == Some(1.0), "its series is {desired:?}");
     for (name, _, field) in &old {
         reports_invalid_field(&cluster, &namespace, name, field).await?;
     }
-    let listed = ["get", "va", "-n", &namespace, "--no-headers"];
-    let listed = cluster.testbed.kubectl(&listed).await?.success()?;
+    let list = ["get", "va", "-n", &namespace, "--no-headers"];
+    let listed = cluster.testbed.kubectl(&list).await?.success()?;
     assert_eq!(listed.lines().count(), old.len() + 1, "{listed}");
     // A write of the first cycles may still be on its way.
     eventually("two cycles that write nothing", DEADLINE, async || {
@@ -103,8 +110,11 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     merge_patch(&cluster.testbed, &namespace, "va/without-target", &fix).await?.success()?;
     let waits = |va: &Value| has_condition(va, "Ready", ("False", "DeploymentNotFound"));
     cluster.wait_for(&namespace, "without-target", "wait for its target", waits).await?;
-    let delete = ["delete", "va", "words", "-n", &namespace, "--timeout=150s"];
-    cluster.testbed.kubectl(&delete).await?.success()?;
+    cluster
+        .testbed
+        .kubectl(&["delete", "va", "words", "-n", &namespace, "--timeout=150s"])
+        .await?
+        .success()?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
     works_with_the_crd_of_llm_d_wva(testbed).await

@@ -63,6 +63,15 @@ fn is_decided(va: &Value, wanted: u64) -> bool {
     target(va) == Some(wanted) && has_condition(va, "OptimizationReady", ("True", "SaturationOnlyMode"))
 }
 
+async fn wait_for_series(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
+    eventually("the series to be back", DEADLINE, async || {
+        let series = cluster.install.series("wva_desired_replicas", &[("namespace", ns)]).await?;
+        ensure!(series == Some(2.0), "it is {series:?}");
+        Ok(())
+    })
+    .await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let mut options = install_options();
@@ -102,12 +111,7 @@ async fn no_outage_changes_a_target() -> anyhow::Result<()> {
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
     wait_without_change(&cluster, &ns, "after a restart without Prometheus", ("True", "SafetyNet")).await?;
-    eventually("the series to be back", DEADLINE, async || {
-        let series = cluster.install.series("wva_desired_replicas", &[("namespace", &ns)]).await?;
-        ensure!(series == Some(2.0), "it is {series:?}");
-        Ok(())
-    })
-    .await?;
+    wait_for_series(&cluster, &ns).await?;
 
     // Back: the low load is seen, and the program may scale down.
     cluster.testbed.prometheus_start().await?;

@@ -98,6 +98,16 @@ async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> a
 }
 
 /// A second job scrapes the only server of a model: its figures and the target do not change.
+/// Scrapes a pod with a second job.
+fn add_scrape_job(cluster: &Cluster, fleet: &Fleet, namespace: &str, pod: &str) -> anyhow::Result<()> {
+    let url = fleet.metrics_url(pod);
+    let (address, path) =
+        url.trim_start_matches("http://").split_once('/').context("a URL without a path")?;
+    let labels = [("namespace", namespace), ("pod", pod)];
+    let labels: BTreeMap<_, _> = labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    cluster.testbed.scrape("second-job", address, &format!("/{path}"), &labels)
+}
+
 async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");
@@ -121,12 +131,7 @@ async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Res
         Ok(())
     })
     .await?;
-    let url = fleet.metrics_url(pod);
-    let (address, path) =
-        url.trim_start_matches("http://").split_once('/').context("a URL without a path")?;
-    let labels = [("namespace", namespace.as_str()), ("pod", pod.as_str())];
-    let labels: BTreeMap<_, _> = labels.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-    cluster.testbed.scrape("second-job", address, &format!("/{path}"), &labels)?;
+    add_scrape_job(cluster, &fleet, &namespace, pod)?;
     let doubled = format!("sum(vllm:num_requests_waiting{{namespace=\"{namespace}\"}})");
     eventually("Prometheus to scrape the pod twice", DEADLINE, async || {
         let sum = cluster.testbed.prometheus_query(&doubled).await?.first().map(|sample| sample.value);

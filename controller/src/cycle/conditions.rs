@@ -147,7 +147,7 @@ fn metrics_available(
     query_error: Option<&str>,
     awaited: Option<String>,
 ) -> ConditionDraft {
-    let Decision { model_id, namespace, reporting, stale, signal_gaps, .. } = decision;
+    let Decision { reporting, signal_gaps, .. } = decision;
     if *reporting > 0 {
         return match query_error {
             // Report an outage at once, not only when the last values have expired.
@@ -174,6 +174,16 @@ fn metrics_available(
             "This variant is at 0 replicas; the model's other variants report",
         );
     }
+    metrics_unavailable(decision, query_error, awaited)
+}
+
+/// `MetricsAvailable` of a variant with replicas of which none reports.
+fn metrics_unavailable(
+    decision: &Decision,
+    query_error: Option<&str>,
+    awaited: Option<String>,
+) -> ConditionDraft {
+    let Decision { model_id, namespace, stale, .. } = decision;
     if let Some(error) = query_error {
         return condition_false("PrometheusError", error);
     }

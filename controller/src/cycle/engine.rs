@@ -171,10 +171,9 @@ impl Engine {
             Event::ObjectsChanged => schedule.request_cycle_within(DEBOUNCE),
             Event::RequestedCycleDue => {
                 schedule.cycle_after_counts = false;
+                schedule.cycle_after_round |= state.sampling.last_round.is_none();
                 if state.sampling.last_round.is_some() {
                     self.run_cycle(state);
-                } else {
-                    schedule.cycle_after_round = true;
                 }
             }
         }

@@ -176,11 +176,8 @@ fn entry_maps(fields: Fields, needed: &[(&str, &str)], seed: u64) -> Vec<Value> 
                 if next_random(&mut state).is_multiple_of(4) && chosen.iter().all(|(known, _)| known != field)
                 {
                     // Mostly valid ones, or nearly every mixture is denied.
-                    let pick = if next_random(&mut state).is_multiple_of(5) {
-                        next_random(&mut state) % values.len()
-                    } else {
-                        0
-                    };
+                    let is_any = next_random(&mut state).is_multiple_of(5);
+                    let pick = if is_any { next_random(&mut state) % values.len() } else { 0 };
                     chosen.push((field, values[pick]));
                 }
             }

@@ -193,11 +193,8 @@ pub(crate) fn cases() -> Vec<Case> {
             }
         }
         let metadata = metadata();
-        let chosen = if next_random(&mut state).is_multiple_of(4) {
-            next_random(&mut state) % metadata.len()
-        } else {
-            0
-        };
+        let is_any = next_random(&mut state).is_multiple_of(4);
+        let chosen = if is_any { next_random(&mut state) % metadata.len() } else { 0 };
         add(&fields.spec(), &metadata[chosen]);
     }
     all

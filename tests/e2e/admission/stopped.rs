@@ -161,13 +161,17 @@ async fn judge(
     other["metadata"]["name"] = json!("another-map");
     send(testbed, "create", &other).await?.success()?;
 
-    // With `Fail` the denial comes from the webhook, which is called first.
-    set_failure_policies(testbed, ["Fail", "Fail"], 1).await?;
     let (mut first, _) = bad.into_iter().next().context("no variant")?;
     first["metadata"]["namespace"] = json!(namespace);
     let (update, _) = changes.first().context("no change")?;
+    judge_with_fail(testbed, &first, update).await
+}
+
+/// With `Fail` the denial comes from the webhook, which is called first.
+async fn judge_with_fail(testbed: &Testbed, first: &Value, update: &Value) -> anyhow::Result<()> {
+    set_failure_policies(testbed, ["Fail", "Fail"], 1).await?;
     eventually("the API server to know that webhooks may not be ignored", SOON, async || {
-        let variant = send(testbed, "create", &first).await?;
+        let variant = send(testbed, "create", first).await?;
         assert_denied(&variant, &["failed calling webhook \"mutate.va.llmd.ai\""])?;
         let map = send(testbed, "replace", update).await?;
         assert_denied(&map, &["failed calling webhook \"main.configmap.llmd.ai\""])

@@ -87,6 +87,11 @@ fn frontier(section: &Section) -> String {
 }
 
 /// The load, and of each policy what it had and how slow it was, one below the other on the same axes.
+fn oracle(section: &Section) -> Option<&Study> {
+    let oracle = section.scenario.policies.iter().find(|p| p.oracle.is_some())?;
+    section.studies.iter().find(|s| s.policy == oracle.name)
+}
+
 fn over_time(section: &Section) -> String {
     let slo = &section.scenario.setting.objectives;
     let minutes = || section.studies.iter().flat_map(|s| &s.first.minutes);
@@ -109,9 +114,7 @@ fn over_time(section: &Section) -> String {
     let ready = plot(150.0, "replicas", Scale::from_zero(minutes().map(replicas)), None);
     let wait = Scale::logarithmic(minutes().map(slowest).chain([slo.ttft]));
     let wait = plot(150.0, "s to first token", wait, Some(slo.ttft));
-    let oracle = section.scenario.policies.iter().find(|p| p.oracle.is_some());
-    let oracle = section.studies.iter().find(|s| oracle.is_some_and(|p| p.name == s.policy));
-    let oracle_line = oracle.map(|s| line(s, &replicas)).unwrap_or_default();
+    let oracle_line = oracle(section).map(|s| line(s, &replicas)).unwrap_or_default();
 
     let mut page =
         "<h3>Over time (first seed)</h3><p>Ready replicas of all variants on the left, the oracle in \

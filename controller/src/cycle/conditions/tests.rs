@@ -56,10 +56,9 @@ fn each_decision_gives_the_reasons_of_the_api() {
     ];
     for (variant, had_target, failed, want) in cases {
         let decision = decision(variant.clone(), json!({}));
-        let query_error = failed.then_some("Prometheus did not answer");
         let c = conditions(ConditionSource::Decided {
             decision: &decision,
-            query_error,
+            query_error: failed.then_some("Prometheus did not answer"),
             had_target,
             newly_ready: None,
         });
