@@ -8,6 +8,9 @@ echo "== formatting"
 cargo fmt --all --check
 echo "== clippy"
 cargo clippy --locked --workspace --all-targets --quiet -- -D warnings
+echo "== files of at most 400 lines"
+long=$(git ls-files '*.rs' | xargs wc -l | awk '$2 != "total" && $1 > 400')
+[ -z "$long" ] || { echo "split these files:"; echo "$long"; exit 1; }
 echo "== prose"
 tests/prose.sh
 echo "== purity"
