@@ -98,9 +98,9 @@ fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
     ]);
     write(&docs.join("policy.md"), &page)?;
     let page = BTreeMap::from([
-        ("ladder", seeds(&traces[..1]) + &figures(traces[0], &FIGURES)),
+        ("ladder", seeds(&traces[..1]) + &policy_titles(&figures(traces[0], &FIGURES))),
         ("others", seeds(&traces[1..7]) + &attainment(&traces[1..7], &[&COLUMNS[..3], &BEFORE].concat())),
-        ("week", seeds(&traces[7..]) + &figures(traces[7], &FIGURES)),
+        ("week", seeds(&traces[7..]) + &policy_titles(&figures(traces[7], &FIGURES))),
     ]);
     write(&docs.join("simulate.md"), &page)?;
     let drawing = docs.join("policy.svg");
@@ -131,6 +131,19 @@ fn seeds(scenarios: &[&Scenario]) -> String {
 }
 
 /// Puts each table in its place.
+/// Names of policies in scenario files, and their titles on the pages.
+const POLICY_TITLES: [(&str, &str); 5] = [
+    ("| ours, tokens |", "| wva, token |"),
+    ("| ours, throughput |", "| wva, throughput |"),
+    ("| ours, 240 s HPA |", "| wva, 240 s HPA |"),
+    ("| ours |", "| wva, percentage |"),
+    ("| original, ", "| llm-d WVA, "),
+];
+
+fn policy_titles(table: &str) -> String {
+    POLICY_TITLES.iter().fold(table.to_owned(), |text, (name, title)| text.replace(name, title))
+}
+
 fn write(page: &Path, tables: &BTreeMap<&str, String>) -> Result<(), Box<dyn Error>> {
     let mut text = fs::read_to_string(page)?;
     for (name, table) in tables {
