@@ -223,7 +223,7 @@ mod tests {
     }
 
     /// One request on a connection that stays open.
-    async fn ask(stream: &mut TcpStream) {
+    async fn send_request(stream: &mut TcpStream) {
         stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
         let mut answer = [0; 1024];
         let read = tokio::time::timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
@@ -237,7 +237,7 @@ mod tests {
         let patient = Limits { head: Duration::from_mins(10), ..limits("tests") };
         let (address, _running) = start_with_limits(patient, &shutdown);
         let mut kept = TcpStream::connect(address).await.unwrap();
-        ask(&mut kept).await;
+        send_request(&mut kept).await;
         for start in [&b""[..], b"GET /healthz HTTP/1.1\r\nhost:"] {
             let mut idle = Vec::new();
             for _ in 0..2 * MAX_CONNECTIONS {
@@ -250,7 +250,7 @@ mod tests {
             let oldest = tokio::time::timeout(SOON, idle[0].read(&mut [0])).await.unwrap();
             assert!(matches!(oldest, Ok(0) | Err(_)), "the oldest idle connection is open: {oldest:?}");
         }
-        ask(&mut kept).await;
+        send_request(&mut kept).await;
         shutdown.cancel();
     }
 

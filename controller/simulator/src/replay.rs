@@ -97,7 +97,7 @@ pub struct ReplayedTarget {
 }
 
 impl ReplayedTarget {
-    fn of(decision: &Decision) -> Self {
+    fn from_decision(decision: &Decision) -> Self {
         let reason = decision.reason();
         Self { target: decision.target(), code: reason.code(), why: reason.to_string() }
     }
@@ -189,7 +189,7 @@ impl Replay {
     }
 
     fn differ(&mut self, key: VariantKey, now: Option<&str>, was: &Decision, is: &Decision) {
-        let (recorded, changed) = (ReplayedTarget::of(was), ReplayedTarget::of(is));
+        let (recorded, changed) = (ReplayedTarget::from_decision(was), ReplayedTarget::from_decision(is));
         let before = self.last.get(&key).filter(|(_, cycle)| cycle + 1 == self.cycles);
         if let Some(&(index, _)) = before
             && let Some(difference) = self.differences.get_mut(index)

@@ -172,7 +172,7 @@ struct State {
 
 impl State {
     /// Fixed KV cache use and queue length of a pod.
-    fn shown(&self, pod: &str) -> Option<(f64, f64)> {
+    fn shown_load(&self, pod: &str) -> Option<(f64, f64)> {
         let replica = self.replica(pod)?;
         let own = (replica.kv(self.queueing.service()), replica.waiting);
         Some(self.fixed.get(pod).copied().or(self.fixed_all).unwrap_or(own))
@@ -301,7 +301,7 @@ impl Fleet {
     pub fn pods(&self) -> Vec<PodLoad> {
         let state = self.shared.state.lock();
         let shown = |pod: &String| {
-            let ((kv, waiting), running) = (state.shown(pod)?, state.replica(pod)?.running);
+            let ((kv, waiting), running) = (state.shown_load(pod)?, state.replica(pod)?.running);
             Some(PodLoad { pod: pod.clone(), kv, waiting, running })
         };
         state.queueing.replicas().keys().filter_map(shown).collect()

@@ -255,7 +255,7 @@ fn page(behavior: PickerBehavior, state: &PickerState) -> String {
         }
     };
     for (model, waiting) in &state.queues {
-        for (priority, waiting) in shown(behavior, *waiting) {
+        for (priority, waiting) in queue_by_priority(behavior, *waiting) {
             let labels = format!("fairness_id=\"default\",priority=\"{priority}\"{pool},{label}=\"{model}\"");
             let _ = writeln!(page, "{name}_flow_control_queue_size{{{labels}}} {waiting}");
         }
@@ -264,7 +264,7 @@ fn page(behavior: PickerBehavior, state: &PickerState) -> String {
 }
 
 /// Values by priority.
-fn shown(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)> {
+fn queue_by_priority(behavior: PickerBehavior, waiting: f64) -> Vec<(u8, String)> {
     match behavior {
         PickerBehavior::NotANumber => {
             vec![(0, "NaN".to_owned()), (1, "+Inf".to_owned()), (2, format!("-{waiting}"))]

@@ -32,7 +32,7 @@ impl Activity {
     }
 
     /// Takes a look. Every look counts, whether or not something is decided then.
-    pub(super) fn look(&mut self, seen: &FleetView<'_>) {
+    pub(super) fn observe(&mut self, seen: &FleetView<'_>) {
         for (v, (current, since)) in self.current.iter_mut().enumerate() {
             let now = seen.current(v);
             if current.is_some_and(|before| before != now) {

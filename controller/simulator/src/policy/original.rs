@@ -86,7 +86,7 @@ impl Original {
             return;
         }
         let cost = |v: &usize| variants[*v].cost;
-        match self.thresholds.ask(seen) {
+        match self.thresholds.load_change(seen) {
             LoadChange::More => {
                 // The original left bounds to the HPA, and a target beyond them would hold the model for ever: it is
                 // not held against it here.
@@ -107,7 +107,7 @@ impl Original {
 }
 
 impl Thresholds {
-    fn ask(&self, seen: &FleetView<'_>) -> LoadChange {
+    fn load_change(&self, seen: &FleetView<'_>) -> LoadChange {
         let (mut pods, mut spared, mut spare_kv, mut spare_queue) = (0, 0.0, 0.0, 0.0);
         for pod in (0..seen.variants().len()).flat_map(|v| seen.pods(v)) {
             let Peaks { kv, waiting } = pod.peaks();

@@ -80,7 +80,7 @@ impl<'a> FleetView<'a> {
         let now = self.now;
         self.replicas(variant)
             .filter(|r| r.is_ready())
-            .filter_map(move |r| shown(r, now).last().map(|newest| Pod { replica: r, newest, now }))
+            .filter_map(move |r| visible_samples(r, now).last().map(|newest| Pod { replica: r, newest, now }))
     }
 
     /// Requests that wait in front of the fleet, and their prompt tokens, as an endpoint picker with flow control shows
@@ -145,7 +145,7 @@ pub struct MeanTokens {
 }
 
 /// The samples of a replica that are there at a time, oldest first.
-fn shown(replica: &Replica, now: f64) -> impl Iterator<Item = Sample> {
+fn visible_samples(replica: &Replica, now: f64) -> impl Iterator<Item = Sample> {
     replica.samples.iter().filter(move |s| s.shown <= now).copied()
 }
 
@@ -171,13 +171,13 @@ impl Pod<'_> {
     /// Its samples of the last seconds, oldest first.
     pub fn samples(&self, seconds: f64) -> impl Iterator<Item = Sample> {
         let since = self.now - seconds;
-        shown(self.replica, self.now).filter(move |s| s.at >= since)
+        visible_samples(self.replica, self.now).filter(move |s| s.at >= since)
     }
 
     /// The greatest KV cache use and queue within the last minute: `max_over_time(..[1m])`.
     #[must_use]
     pub fn peaks(&self) -> Peaks {
-        let minute = shown(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
+        let minute = visible_samples(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
         let greatest = |p: Peaks, s: Sample| Peaks { kv: s.kv.max(p.kv), waiting: s.waiting.max(p.waiting) };
         minute.fold(Peaks::default(), greatest)
     }
@@ -185,7 +185,7 @@ impl Pod<'_> {
     /// Mean prompt and generated tokens of the requests that ended within the last five minutes, where any did.
     #[must_use]
     pub fn mean_tokens(&self) -> Option<MeanTokens> {
-        let oldest = shown(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;
+        let oldest = visible_samples(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;
         let newest = self.newest.counters;
         let requests = newest.requests.checked_sub(oldest.requests).filter(|n| *n > 0)?;
         let mean = |new: u64, old: u64| real(new - old) / real(requests);

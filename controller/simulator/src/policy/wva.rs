@@ -215,7 +215,7 @@ impl TokenTracker {
 
 impl Policy for Wva {
     fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
-        self.activity.look(seen);
+        self.activity.observe(seen);
         if let Some(tracker) = &mut self.first_tokens {
             tracker.observe(seen);
         }

@@ -67,7 +67,7 @@ impl Replay {
             json!({
                 "namespace": d.variant.namespace, "variant": d.variant.name,
                 "from": d.from, "to": d.to, "cycles": d.cycles, "current": d.current,
-                "recorded": said(&d.recorded), "changed": said(&d.changed),
+                "recorded": target_json(&d.recorded), "changed": target_json(&d.changed),
             })
         };
         json!({
@@ -110,8 +110,8 @@ fn row(name: String, tally: &Tally) -> Vec<String> {
     ]
 }
 
-fn said(said: &ReplayedTarget) -> Value {
-    json!({ "target": said.target, "reason": said.code, "why": said.why })
+fn target_json(replayed: &ReplayedTarget) -> Value {
+    json!({ "target": replayed.target, "reason": replayed.code, "why": replayed.why })
 }
 
 fn paragraph(d: &Difference) -> String {

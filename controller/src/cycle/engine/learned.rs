@@ -52,7 +52,7 @@ impl LearnedCache {
     }
 
     /// Curves for the status of a variant.
-    pub(super) fn shown(&self, key: &VariantKey) -> Option<LearnedCurves> {
+    pub(super) fn shown_curves(&self, key: &VariantKey) -> Option<LearnedCurves> {
         self.shown.get(key).map(|(curves, _)| curves.clone())
     }
 
@@ -110,7 +110,7 @@ mod tests {
         let began = Instant::now();
         let mut at = |minute: u64, a: f64| {
             cache.show(key(), curves(a), began + Duration::from_mins(minute));
-            cache.shown(&key()).unwrap().a
+            cache.shown_curves(&key()).unwrap().a
         };
         let seen = [at(0, 0.02), at(1, 0.03), at(6, 0.0209), at(7, 0.03), at(8, 0.04), at(12, 0.04)];
         assert_eq!(format!("{seen:?}"), "[0.02, 0.02, 0.02, 0.03, 0.03, 0.04]");

@@ -76,7 +76,7 @@ impl Engine {
         let inherited = remembered.inherited();
         let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
-        variant.learned = state.deciding.learned.shown(&m.key);
+        variant.learned = state.deciding.learned.shown_curves(&m.key);
         if let Some(decision) = &variant.decision {
             if let Some(obstacle) = decision.wake_obstacle {
                 variant.conditions.note_wake_obstacle(obstacle);

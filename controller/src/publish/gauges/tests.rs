@@ -20,7 +20,7 @@ fn ownership_view(label: Option<&str>, instance: Option<&str>) -> OwnershipView 
 }
 
 /// Lines of `/metrics` without comments.
-fn shown(published: Published, ownership_view: OwnershipView, legacy: bool) -> Vec<String> {
+fn exported_lines(published: Published, ownership_view: OwnershipView, legacy: bool) -> Vec<String> {
     let (_sender, reader) = watch::channel(Some(Arc::new(published)));
     let mut text = String::new();
     VariantSeries::new(reader, ownership_view, legacy, CycleProgress::default()).for_each_family(
@@ -40,7 +40,7 @@ fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
 }
 
 fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
-    shown(publication(variants), ownership_view(instance, instance), legacy)
+    exported_lines(publication(variants), ownership_view(instance, instance), legacy)
 }
 
 fn grows(mode: &str) -> PublishedVariant {
@@ -135,7 +135,8 @@ fn without_a_publication_there_are_no_series() {
 #[test]
 fn variants_of_another_controller_are_not_exported() {
     for (label, instance) in [(Some("x"), None), (None, Some("x")), (Some("y"), Some("x"))] {
-        let lines = shown(publication(vec![("a", grows("auto"))]), ownership_view(label, instance), true);
+        let lines =
+            exported_lines(publication(vec![("a", grows("auto"))]), ownership_view(label, instance), true);
         assert_eq!(lines, Vec::<String>::new(), "{label:?} under {instance:?}");
     }
 }
@@ -147,7 +148,7 @@ fn a_variant_taken_over_is_counted_before_it_is_exported() {
     for (until, wanted) in [(now + hour, 1), (now, 8)] {
         let mut published = publication(vec![("a", grows("auto"))]);
         published.withheld.insert(key("a"), until);
-        let lines = shown(published, ownership_view(None, None), true);
+        let lines = exported_lines(published, ownership_view(None, None), true);
         assert_eq!(lines.len(), wanted, "{lines:?}");
         assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
     }

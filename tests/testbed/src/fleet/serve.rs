@@ -153,7 +153,7 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
     let mut state = shared.state.lock();
     state.requests.end(std::time::Instant::now());
     let replica = if scrape { state.scraped(pod) } else { state.replica(pod) };
-    let Some((replica, (kv, waiting))) = replica.zip(state.shown(pod)) else {
+    let Some((replica, (kv, waiting))) = replica.zip(state.shown_load(pod)) else {
         return StatusCode::NOT_FOUND.into_response();
     };
     let figures = Figures { config: &shared.config, kv, waiting, replica };

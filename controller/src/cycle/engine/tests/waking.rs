@@ -17,7 +17,7 @@ fn calm() -> FakeReply {
     on("flow_control", FakeReply::no_series(), busy())
 }
 
-fn of(name: &str, current: u32, target: u32) -> (String, u32, u32) {
+fn target_row(name: &str, current: u32, target: u32) -> (String, u32, u32) {
     (name.to_owned(), current, target)
 }
 
@@ -39,7 +39,10 @@ impl Bench {
 async fn waiting_requests_wake_the_cheapest_variant_of_their_model() {
     let mut bench = Bench::new(at_zero(), calm()).await;
     bench.turn().await;
-    assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 0), of("expensive", 0, 0)]);
+    assert_eq!(
+        bench.targets(),
+        [target_row("busy", 2, 3), target_row("cheap", 0, 0), target_row("expensive", 0, 0)]
+    );
     // No requests wait for the model, so nothing is published.
     let before = bench.published();
     for (namespace, waiting) in [("ns", 0.0), ("elsewhere", 3.0)] {
@@ -50,7 +53,10 @@ async fn waiting_requests_wake_the_cheapest_variant_of_their_model() {
 
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
-    assert_eq!(bench.targets(), [of("busy", 2, 3), of("cheap", 0, 1), of("expensive", 0, 0)]);
+    assert_eq!(
+        bench.targets(),
+        [target_row("busy", 2, 3), target_row("cheap", 0, 1), target_row("expensive", 0, 0)]
+    );
     let published = bench.published();
     let cheap = published.variants.values().nth(1).unwrap();
     assert_eq!(cheap.decision.as_ref().unwrap().reason().code(), "RequestsWaiting");
@@ -60,7 +66,7 @@ async fn waiting_requests_wake_the_cheapest_variant_of_their_model() {
     assert!(Arc::ptr_eq(&published, &bench.published()));
     bench.show(Queues::default());
     bench.engine.run_cycle(&mut bench.state);
-    assert_eq!(bench.targets()[1], of("cheap", 0, 1));
+    assert_eq!(bench.targets()[1], target_row("cheap", 0, 1));
     // It is held until the replica reports.
     bench.cluster.deployment("cheap", 1, 0);
     bench.engine.run_cycle(&mut bench.state);
@@ -75,7 +81,11 @@ async fn a_model_is_woken_before_prometheus_answers() {
     let mut bench = Bench::new(at_zero(), down()).await;
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
-    assert_eq!(bench.targets(), [of("cheap", 0, 1), of("expensive", 0, 0)], "no other model is published");
+    assert_eq!(
+        bench.targets(),
+        [target_row("cheap", 0, 1), target_row("expensive", 0, 0)],
+        "no other model is published"
+    );
 }
 
 #[tokio::test]
@@ -109,11 +119,11 @@ async fn a_variant_that_cannot_be_scaled_is_skipped() {
     bench.turn().await;
     bench.show_waiting("ns", "m", 3.0);
     bench.wake();
-    assert_eq!(bench.targets()[1], of("cheap", 0, 1));
+    assert_eq!(bench.targets()[1], target_row("cheap", 0, 1));
     refusals.add(&cheap, true, Instant::now());
     sender.send_replace(Arc::new(refusals));
     bench.engine.run_cycle(&mut bench.state);
-    assert_eq!(bench.targets()[1..], [of("cheap", 0, 0), of("expensive", 0, 1)]);
+    assert_eq!(bench.targets()[1..], [target_row("cheap", 0, 0), target_row("expensive", 0, 1)]);
     assert_eq!(reasons(&bench.published().variants[&cheap])[0], "NotCarriedOut");
 }
 
@@ -160,13 +170,13 @@ async fn with_variant_at_zero(answers: FakeReply) -> ((String, u32, u32), [Vec<(
 #[tokio::test]
 async fn a_bound_does_not_undo_a_manual_scale_to_zero() {
     let (off, steps) = with_variant_at_zero(on("flow_control", FakeReply::no_series(), both("0.3"))).await;
-    assert_eq!(off, of("off", 0, 1), "the bound applies to the signal");
+    assert_eq!(off, target_row("off", 0, 1), "the bound applies to the signal");
     assert_eq!(steps, [vec![], vec![]], "its HPA is off at 0 and is not overruled");
 }
 
 #[tokio::test]
 async fn load_scales_a_variant_up_from_zero() {
     let (off, steps) = with_variant_at_zero(calm()).await;
-    assert_eq!(off, of("off", 0, 1));
+    assert_eq!(off, target_row("off", 0, 1));
     assert_eq!(steps, [vec![(0, 1)], vec![(0, 1)]], "a failed step is due again");
 }

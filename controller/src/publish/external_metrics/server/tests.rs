@@ -123,7 +123,7 @@ impl Running {
         TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
     }
 
-    async fn ask(&self, client: &Client, path: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
+    async fn get(&self, client: &Client, path: &str, headers: &[(&str, &str)]) -> (StatusCode, Value) {
         let mut request = client.get(format!("https://{HOST}:{}{path}", self.address.port()));
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -137,7 +137,7 @@ impl Running {
     /// Requests like the aggregator does for the HPA controller.
     async fn as_hpa(&self, path: &str) -> (StatusCode, Value) {
         let client = self.client(Some(self.ca.issue("front-proxy-client")));
-        self.ask(&client, path, &[("X-Remote-User", HPA)]).await
+        self.get(&client, path, &[("X-Remote-User", HPA)]).await
     }
 }
 
@@ -179,7 +179,7 @@ async fn only_known_clients_are_admitted() {
     ];
     for (what, client, headers, code) in rows {
         for path in [PROD, V] {
-            let answer = running.ask(client, path, headers).await;
+            let answer = running.get(client, path, headers).await;
             assert_eq!(answer.0.as_u16(), code, "{what}, {path}: {answer:?}");
             match code {
                 401 => failure(&answer, 401, "Unauthorized"),
@@ -188,9 +188,9 @@ async fn only_known_clients_are_admitted() {
             }
         }
     }
-    let health = running.ask(&bare, "/healthz", &[]).await;
+    let health = running.get(&bare, "/healthz", &[]).await;
     assert_eq!(health, (StatusCode::OK, json!("ok")));
-    failure(&running.ask(&bare, "/elsewhere", &[]).await, 401, "Unauthorized");
+    failure(&running.get(&bare, "/elsewhere", &[]).await, 401, "Unauthorized");
     failure(&running.as_hpa("/openapi/v2").await, 404, "NotFound");
 }
 
@@ -292,7 +292,7 @@ async fn unauthenticated_connections_block_no_client() {
 async fn shutdown_ends_idle_connections() {
     let running = synced();
     let client = running.client(None);
-    let answer = running.ask(&client, "/readyz", &[]).await;
+    let answer = running.get(&client, "/readyz", &[]).await;
     assert_eq!(answer.0, StatusCode::OK);
     running.shutdown.cancel();
     tokio::time::timeout(Duration::from_secs(5), running.task)
