@@ -38,12 +38,12 @@ pub enum LossReason {
     TooLong,
 }
 
-/// What has become of requests since it was last asked.
+/// Requests that ended since the last collection.
 #[derive(Clone, Debug, Default)]
 pub struct Events {
-    /// What servers are done with.
+    /// Requests that left the servers.
     pub finished: FinishedRequests,
-    /// What was lost on the way.
+    /// Requests that were not served, with the reason.
     pub lost: Vec<(Request, LossReason)>,
 }
 
@@ -187,7 +187,7 @@ impl Fleet {
         self.next.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// What happens at [`Self::next_event`].
+    /// Carries out the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, events: &mut Events) {
         let Some(i) = self.next.iter().position(|t| *t <= now) else { return };
         match self.replicas[i].phase {

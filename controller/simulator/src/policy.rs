@@ -18,7 +18,7 @@ mod tests;
 
 pub use seen::{FleetView, MeanTokens, Peaks, PickerQueue, Pod};
 
-/// How often a policy is asked, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
+/// Interval between two decisions, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
 pub const SYNC: f64 = 15.0;
 
 /// Says how many replicas each variant should have.

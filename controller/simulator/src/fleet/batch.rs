@@ -4,20 +4,20 @@
 /// Steps under way. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Batch {
-    /// When the first step began.
+    /// Start of the first step.
     pub began: f64,
-    /// How many steps, at least 1.
+    /// Number of steps, at least 1.
     pub steps: u64,
     /// Prompt tokens computed; above 0 only where there is one step.
     pub prompt_tokens: u64,
     /// Time of the first step, above 0.
     pub first: f64,
-    /// What each further step takes more than the one before, at least 0.
+    /// Extra time of each step over the step before, at least 0.
     pub growth: f64,
 }
 
 impl Batch {
-    /// When the last step ends.
+    /// End of the last step.
     pub(super) fn ends(&self) -> f64 {
         let n = super::engine::real(self.steps);
         self.began + n * self.first + self.growth * n * (n - 1.0) / 2.0

@@ -1,4 +1,4 @@
-//! What one replica's engine is able to do: how long a step takes, and how much it holds. The step's time has the
+//! Capacity of one replica's engine: the time of a step, and the tokens it holds. The step's time has the
 //! linear form that the literature measures, and a term for the cached tokens that attention reads at each step,
 //! which a learner of the linear form alone does not know of.
 
@@ -7,11 +7,11 @@
 pub struct Engine {
     /// Fixed time of a step.
     pub step: f64,
-    /// What each sequence that generates adds to a step.
+    /// Time that each generating sequence adds to a step.
     pub per_sequence: f64,
-    /// What each prompt token that is computed adds to a step.
+    /// Time that each computed prompt token adds to a step.
     pub per_prompt_token: f64,
-    /// What each token in the KV cache adds to a step.
+    /// Time that each token in the KV cache adds to a step.
     pub per_cached_token: f64,
     /// Sequences in a batch at most (`--max-num-seqs`), at least 1.
     pub max_seqs: usize,
@@ -92,7 +92,7 @@ impl Engine {
         computed.max(1)
     }
 
-    /// How long a step takes with these sequences generating, prompt tokens computed and tokens in the cache.
+    /// Time of a step with these generating sequences, computed prompt tokens and cached tokens.
     #[must_use]
     pub fn step_time(&self, sequences: usize, prompt_tokens: u64, cached: u64) -> f64 {
         self.step

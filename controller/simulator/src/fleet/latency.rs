@@ -78,7 +78,7 @@ struct Histograms {
     tpot: Buckets,
 }
 
-/// What a scrape of the picker showed.
+/// Scrape of the endpoint picker.
 #[derive(Clone, Debug)]
 struct Scrape {
     at: f64,
@@ -135,7 +135,7 @@ impl Latencies {
         self.scrapes.push_back(Scrape { at, histograms: self.histograms.clone() });
     }
 
-    /// What the newest scrape shows against an objective in seconds.
+    /// First tokens in the newest scrape, against an objective in seconds.
     #[must_use]
     pub fn first_tokens(&self, objective: f64) -> FirstTokens {
         let Some(newest) = self.scrapes.back() else { return FirstTokens::default() };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::engine::Engine;
 use super::server::{Counters, Server};
 
-/// Where a replica stands. Times are in seconds since the beginning.
+/// Lifecycle phase of a replica. Times are in seconds since the beginning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
     /// No GPUs are left for it.
@@ -27,10 +27,10 @@ pub enum Phase {
     },
 }
 
-/// What a scrape of a replica shows.
+/// Scrape of a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the scrape, seconds.
     pub at: f64,
     /// From when it can be asked for: a late scrape comes after others.
     pub shown: f64,
@@ -62,7 +62,7 @@ pub struct Replica {
     pub scheduled: f64,
     /// When it last became ready.
     pub ready_since: f64,
-    /// Where it stands.
+    /// Lifecycle phase.
     pub phase: Phase,
     /// Its engine: replicas of one variant may differ in speed.
     pub engine: Engine,

@@ -21,7 +21,7 @@ impl Fleet {
         }
     }
 
-    /// What is done of a request first: its prompt, where that is another role than the rest.
+    /// First role that a request needs: the prompt's role, where the fleet has roles.
     fn first_role(&self) -> Option<Role> {
         self.variants.iter().find_map(|v| v.role).map(|_| Role::Prefill)
     }
@@ -94,7 +94,7 @@ impl Fleet {
 
     fn is_open(&self, replica: &Replica, request: Request, now: f64) -> bool {
         let own = &self.variants[replica.variant];
-        // What has its prompt computed is let in: the flow is controlled in front.
+        // Flow control applies in front only: requests with a computed prompt are let in.
         let limits = self.front.flow_control.filter(|_| own.role != Some(Role::Decode));
         let full = || {
             limits

@@ -61,7 +61,7 @@ pub struct Server {
     cached: u64,
     admitted: u64,
     batch: Option<Batch>,
-    /// What it has counted up to the end of the last batch.
+    /// Counters as of the end of the last batch.
     pub(super) counters: Counters,
 }
 
@@ -178,7 +178,7 @@ impl Server {
         }
     }
 
-    /// What happens at [`Self::next_event`].
+    /// Carries out the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, finished: &mut FinishedRequests) {
         let Some(batch) = self.batch.take() else { return };
         self.counters.generate(batch, self.decoding.len() as u64, self.rate);

@@ -1,4 +1,4 @@
-//! What a variant of the fleet is: its hardware, its price, and how its replicas start and fail.
+//! Variants of the fleet: hardware, price, and the starts and failures of replicas.
 
 use serde::Deserialize;
 
@@ -32,13 +32,13 @@ pub struct Variant {
     pub slow_start: SlowStart,
     /// Mean time until a ready replica fails. Infinite: never.
     pub time_to_failure: f64,
-    /// How many times as long as its engine's each replica's steps take.
+    /// Factor on the step time of the engine, drawn for each replica.
     pub slowness: RandomQuantity,
     /// From when its prefix caches answer so much of each prompt, in order of time.
     pub prefix_hits: Vec<(f64, f64)>,
     /// From when a step makes so many tokens of a sequence, in order of time.
     pub speculation: Vec<(f64, StepTokens)>,
-    /// What its pods do of a request; all of it, where there are no roles.
+    /// Role of its pods. `None`: they serve the whole request.
     pub role: Option<Role>,
 }
 
@@ -47,7 +47,7 @@ pub struct Variant {
 pub struct SlowStart {
     /// Share of the starts.
     pub share: f64,
-    /// How many times as long they take.
+    /// Factor on the time of a slow start.
     pub factor: f64,
 }
 
@@ -61,7 +61,7 @@ impl SlowStart {
 pub struct ScrapeFaults {
     /// Share of the scrapes that are lost.
     pub lost: f64,
-    /// How late others come at most, in seconds.
+    /// Maximum delay of the other scrapes, in seconds.
     pub late: f64,
 }
 
@@ -92,18 +92,18 @@ fn level<T: Copy>(levels: &[(f64, T)], now: f64) -> Option<T> {
     levels.iter().take_while(|(from, _)| *from <= now).last().map(|(_, level)| *level)
 }
 
-/// What stands in front of the variants of a fleet. Times are in seconds.
+/// Routing and flow control in front of the variants, and client behavior. Times are in seconds.
 #[derive(Clone, Debug)]
 pub struct Front {
-    /// Who gets the next request.
+    /// Routing policy for the next request.
     pub router: Router,
     /// Requests wait in front while every replica is saturated, as an endpoint picker with flow control has it.
     pub flow_control: Option<Saturation>,
     /// Requests that wait in front at most; more are refused.
     pub queue: usize,
-    /// How long a client waits for the first token.
+    /// Time that a client waits for the first token.
     pub patience: f64,
-    /// How long a replica that is taken away may finish what it has.
+    /// Time that a removed replica has to finish its requests.
     pub grace: f64,
     /// Share of the clients that gave up which ask again at once.
     pub retries: f64,
@@ -122,7 +122,7 @@ pub struct Saturation {
     pub kv: f64,
 }
 
-/// Who gets the next request.
+/// Routing policy for the next request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Router {

@@ -8,7 +8,7 @@ use super::FleetView;
 /// The memory of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
-    /// How long a completed request counts, in seconds.
+    /// Retention of completed requests, in seconds.
     retention: f64,
     /// Replicas of each variant at the last look, and since when it has had them, where that was seen.
     current: Vec<(Option<u32>, Option<f64>)>,

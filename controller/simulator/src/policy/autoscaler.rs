@@ -25,7 +25,7 @@ pub struct Hpas<M> {
     hpas: Vec<Hpa>,
 }
 
-/// What the metrics of a variant ask for.
+/// Proposes replicas from the metrics of a variant.
 pub trait ReplicaProposer {
     /// The behavior of the HPAs.
     fn behavior(&self) -> &Behavior;

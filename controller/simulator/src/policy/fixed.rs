@@ -2,7 +2,7 @@
 
 use super::{FleetView, Policy};
 
-/// What each variant has from a time on, in order of time. Before the first, and without any, it has its minimum.
+/// Replicas of each variant from a time on, in order of time. Before the first entry each variant has its minimum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     /// From when (seconds), and how many replicas of each variant.
@@ -19,7 +19,7 @@ impl Schedule {
 
 impl Policy for Schedule {
     fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
-        // What lies before the last entry that holds is over.
+        // Entries before the last one in effect are over.
         let held = self.plan.iter().take_while(|(from, _)| *from <= seen.now).count();
         self.plan.drain(..held.saturating_sub(1));
         match self.plan.first() {

@@ -1,4 +1,4 @@
-//! What a `HorizontalPodAutoscaler` (autoscaling/v2) makes of a recommendation: tolerance, stabilization windows and
+//! `HorizontalPodAutoscaler` (autoscaling/v2) applied to a recommendation: tolerance, stabilization windows and
 //! the limits of its behavior, as Kubernetes documents them and its controller computes them.
 
 use std::collections::VecDeque;
@@ -33,7 +33,7 @@ impl Default for Behavior {
 }
 
 impl Behavior {
-    /// What a chart for this program should set: the signal is steady already, so nothing is waited for upwards.
+    /// Behavior for a chart of this program: the signal is already steady, so scale-up does not wait.
     #[must_use]
     pub fn prompt() -> Self {
         let ten = Limit { kind: LimitKind::Pods, value: 10, period_seconds: 150 };
@@ -48,11 +48,11 @@ impl Behavior {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Rules {
-    /// How far back recommendations count.
+    /// Age up to which recommendations count, seconds.
     pub stabilization_window_seconds: u32,
     /// Which of the limits counts.
     pub select_policy: Select,
-    /// How much may change in a period.
+    /// Limits on the change in a period.
     pub policies: Vec<Limit>,
     /// Relative change that is ignored.
     pub tolerance: Amount,
@@ -84,16 +84,16 @@ pub enum Select {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limit {
-    /// Of what.
+    /// Unit of the value.
     #[serde(rename = "type")]
     pub kind: LimitKind,
-    /// How many, or how many percent.
+    /// Maximum change, in replicas or percent.
     pub value: u32,
-    /// In which time.
+    /// Length of the period, seconds.
     pub period_seconds: u32,
 }
 
-/// What a limit counts.
+/// Unit of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LimitKind {
     /// Replicas.
@@ -148,7 +148,7 @@ impl Hpa {
     fn stabilize(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
         let up = f64::from(self.behavior.scale_up.stabilization_window_seconds);
         let down = f64::from(self.behavior.scale_down.stabilization_window_seconds);
-        // What a workload has when the HPA first sees it counts as a recommendation, so that a window is waited for.
+        // The first replica count that the HPA sees is a recommendation, so the stabilization window applies to it.
         if self.recommended.is_empty() {
             self.recommended.push_back((now, current));
         }

@@ -13,7 +13,7 @@ use super::hpa::{Behavior, Hpa, Limit, LimitKind, Rules};
 use crate::fleet::engine::real;
 use crate::measure::Objectives;
 
-/// What a `ScaledObject` says: triggers, each with its target for a replica, and the behavior of the HPA.
+/// Settings of a `ScaledObject`: triggers, each with its target for a replica, and the behavior of the HPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScaledObject {
@@ -110,7 +110,7 @@ impl Limit {
 }
 
 impl ScaledObject {
-    /// What it says with its blueprint. `None`: it has no trigger.
+    /// Settings completed by the blueprint. `None`: it has no trigger.
     #[must_use]
     pub fn resolve(&self) -> Option<Self> {
         let base = self.like.map(Blueprint::scaled_object).unwrap_or_default();

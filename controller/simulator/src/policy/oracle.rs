@@ -23,10 +23,10 @@ const LEAST: u32 = 20;
 const MOST: u32 = 200;
 /// See [`LEAST`].
 const STEP: u32 = 5;
-/// How full a cache is planned to be: beyond, sequences begin to lose their places.
+/// Planned share of KV cache in use, 0 to 1: above it, sequences begin to lose their places.
 const KV: f64 = 0.9;
 
-/// What arrives in one slot.
+/// Load that arrives in one slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     requests: f64,
@@ -46,7 +46,7 @@ pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let kept = |tally: &Tally| real(tally.good) / real(tally.arrived());
     let (mut low, mut high) = (LEAST / STEP, MOST / STEP);
     let (mut schedule, mut tally) = attempt(LEAST);
-    // What not even the most generous plan keeps, such as a load that is there before any replica can be, no plan must.
+    // Plans need not keep what the most generous plan misses, such as load before any replica can start.
     let goal = setting.objectives.attainment.min(kept(&tally));
     while low < high {
         let middle = (low + high).div_ceil(2);
@@ -146,7 +146,7 @@ fn throughput(engine: &Engine, role: Option<Role>, (input, output): (f64, f64), 
     let steps = output * engine.tokens.steps_per_token();
     let context = input + output / 2.0 + real(engine.overhead());
     let most = (KV * real(engine.kv_tokens()) / context).min(real(engine.max_seqs as u64)).max(1.0);
-    // What each sequence adds to a step, its share of the prompts that are computed meanwhile included.
+    // Time that each sequence adds to a step, including its share of the prompts computed meanwhile.
     let each =
         engine.per_sequence + engine.per_prompt_token * computed / steps + engine.per_cached_token * context;
     let sequences = ((itl * f64::from(engine.tokens.least) - engine.step) / each).clamp(0.0, most);

@@ -48,7 +48,7 @@ struct Thresholds {
     spare_queue: f64,
 }
 
-/// What the load of a model asks for.
+/// Demand from the load of a model.
 enum LoadChange {
     More,
     Fewer,

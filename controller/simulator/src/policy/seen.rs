@@ -1,4 +1,4 @@
-//! What an autoscaler is able to see of a fleet: the API server's counts, and the samples that Prometheus has scraped.
+//! An autoscaler's view of a fleet: the API server's counts, and the samples that Prometheus has scraped.
 //! The queues and caches themselves are behind the scrapes.
 
 use crate::fleet::engine::real;
@@ -7,7 +7,7 @@ use crate::fleet::replica::{Phase, Replica, Sample};
 use crate::fleet::variant::Variant;
 use crate::fleet::{Fleet, GpuStock};
 
-/// What can be seen at a time.
+/// An autoscaler's view of the fleet at a time.
 #[derive(Clone, Copy)]
 pub struct FleetView<'a> {
     fleet: &'a Fleet,
@@ -120,7 +120,7 @@ impl<'a> FleetView<'a> {
 /// Requests that wait at an endpoint picker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PickerQueue {
-    /// How many.
+    /// Number of requests.
     pub requests: usize,
     /// Their prompt tokens.
     pub tokens: f64,

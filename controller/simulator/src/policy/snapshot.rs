@@ -29,7 +29,7 @@ pub(super) struct Desired {
     pub(super) age: GoDuration,
 }
 
-/// What is remembered of a variant from the last cycle.
+/// State of a variant from the last cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     pub(super) desired: Option<Desired>,
@@ -125,7 +125,7 @@ fn replica(seen: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
     }
 }
 
-/// How far back samples of counters go, in seconds: over two cycles.
+/// Age of the oldest counter samples, in seconds: over two cycles.
 const WORK: f64 = 150.0;
 
 fn work(seen: &FleetView<'_>, sample: &Sample) -> WorkSample {

@@ -71,7 +71,7 @@ pub struct Wva {
     states: Vec<Option<(VariantState, f64)>>,
     woken: Vec<Option<f64>>,
     remembered: Vec<ComputeBounds>,
-    /// What the throughput analyzer learnt.
+    /// State learnt by the throughput analyzer.
     learned: Vec<ThroughputMemory>,
     /// When it learnt that, in seconds.
     learned_at: f64,
@@ -160,7 +160,7 @@ impl Wva {
             }
             self.last[v] = decided.decisions.iter().find(|d| d.key() == *key).cloned();
         }
-        // What an early look observes is not remembered: that is a cycle's.
+        // Only a full cycle stores its observations, not an early look.
         if !early {
             self.remembered = decided.next.remembered;
             self.learned = decided.next.learned;

@@ -1,4 +1,4 @@
-//! What a server counts, as vLLM shows it.
+//! Counters of a server, as vLLM shows them.
 
 use crate::fleet::batch::Batch;
 use crate::fleet::engine::real;

@@ -33,7 +33,7 @@ pub struct ServedRequest {
     pub ended: f64,
 }
 
-/// What a server has finished with since it was last asked.
+/// Requests that left a server since the last collection.
 #[derive(Clone, Debug, Default)]
 pub struct FinishedRequests {
     /// Served in full.

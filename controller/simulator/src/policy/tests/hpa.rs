@@ -15,7 +15,7 @@ fn rules(window: u32, policies: &[(LimitKind, u32, u32)]) -> Rules {
     }
 }
 
-/// What comes of recommendations, one each 15 s, where the replicas follow at once.
+/// Replicas after recommendations, one each 15 s, where the replicas follow at once.
 #[track_caller]
 fn follows(behavior: Behavior, first: u32, recommended: &[u32], want: &[u32]) {
     let mut hpa = Hpa::new(behavior, 1, 100);

@@ -1,4 +1,4 @@
-//! What the scheduler does with a few requests, step by step.
+//! The scheduler's treatment of a few requests, step by step.
 
 use super::*;
 
