@@ -1,5 +1,5 @@
-//! A week of diurnal traffic, 6 million requests on four variants, under our default policy: how long it takes on one
-//! core and how much memory. `make bench-simulate` runs it; it fails beyond the bounds of docs/simulate.md.
+//! Time on one core and peak memory of a week of diurnal traffic: 6 million requests on four variants, under our
+//! default policy. `make bench-simulate` runs it; it fails beyond the bounds of docs/simulate.md.
 
 #![expect(clippy::print_stdout, reason = "the figures are what this is run for")]
 
@@ -99,7 +99,7 @@ fn setting() -> Setting {
     }
 }
 
-/// The most memory this process has had, as Linux tells it.
+/// Peak resident memory of this process in kibibytes, as Linux reports it.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;

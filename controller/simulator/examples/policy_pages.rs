@@ -1,6 +1,6 @@
-//! Writes the tables of pages from the results that make has kept, so that no figure is copied by hand: `policies` those
-//! of docs/policy.md and docs/simulate.md with the plot (`make bench-policies`), `traffic` that of docs/traffic.md
-//! (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+//! Writes the tables of pages from the results that make keeps, so that no figure is copied by hand. `policies` writes
+//! those of docs/policy.md and docs/simulate.md, with the plot (`make bench-policies`). `traffic` writes that of
+//! docs/traffic.md (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
 
 #![expect(clippy::print_stdout, reason = "prints the tables that it writes")]
 
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 
 use wva_simulator::report::overview::{Column, RATIO, Results, Scenario, attainment, figures, losses, plot};
 
-/// Scenarios that were there before the throughput analyzer, in the order of the page.
+/// Scenarios older than the throughput analyzer, in the order of the page.
 const TRACES: [&str; 8] =
     ["ladder", "prefill-heavy", "ramp", "bursts", "two-classes", "stock-out", "cold-morning", "diurnal-week"];
-/// Servers and signals that are not what an analyzer assumes.
+/// Scenarios that break an assumption of the analyzers about servers or signals.
 const ATTACKS: [&str; 17] = [
     "adapters", "attention", "clients", "constant", "crashes", "fast", "long-start", "night", "picker-queue",
     "prefix", "pulses", "roles", "scrapes", "slow", "small-card", "speculation", "uneven",
@@ -28,7 +28,7 @@ const COLUMNS: [Column<'static>; 5] = [
     Column { policy: "HPA on queue and KV", title: "HPA on queue and KV" },
     Column { policy: "KEDA on queue", title: "KEDA on queue" },
 ];
-/// What throughput is held against. The replicas that are fixed were chosen by one who knew the trace.
+/// Policies to compare throughput with. The fixed replicas were chosen with knowledge of the trace.
 const OTHERS: [Column<'static>; 5] =
     [COLUMNS[0], COLUMNS[1], COLUMNS[3], COLUMNS[4], Column { policy: "fixed", title: "fixed replicas" }];
 /// Columns in addition to the first three.
@@ -38,10 +38,10 @@ const BEFORE: [Column<'static>; 4] = [
     Column { policy: "fixed", title: "fixed" },
     Column { policy: "oracle", title: "oracle" },
 ];
-/// Recorded traffic, in the order of the page.
+/// Scenarios of recorded traffic, in the order of the page.
 const RECORDED: [&str; 6] =
     ["azure-conv", "azure-code", "azure-code-relaxed", "mooncake-conv", "servegen-r1", "servegen-m-large"];
-/// What recorded traffic is measured under.
+/// Policies that recorded traffic runs under.
 const TRAFFIC: [Column<'static>; 12] = [
     Column { policy: "percentage", title: "percentage" },
     Column { policy: "token", title: "token" },
@@ -66,7 +66,7 @@ const FIGURES: [(&str, &str, usize); 8] = [
     ("recovery", "recovery s", 0),
     (RATIO, "cost/oracle", 2),
 ];
-/// What requests are to be kept for, in percent.
+/// Share of requests that must keep their objectives, percent.
 const GOAL: f64 = 99.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -121,7 +121,7 @@ fn read(folder: &Path, names: &[&str], maker: &str) -> Result<Vec<Scenario>, Box
     Ok(scenarios)
 }
 
-/// How many seeds stand behind a table.
+/// Line with the number of seeds behind a table.
 fn seeds(scenarios: &[&Scenario]) -> String {
     let usual = scenarios.iter().map(|s| s.seeds).max().unwrap_or(0);
     let fewer = scenarios.iter().filter(|s| s.seeds < usual);
@@ -130,8 +130,7 @@ fn seeds(scenarios: &[&Scenario]) -> String {
     format!("{usual} seeds{fewer}; ± is half the 95 % confidence interval of the mean.\n\n")
 }
 
-/// Puts each table in its place.
-/// Names of policies in scenario files, and their titles on the pages.
+/// Names of policies in results, and their titles on the pages.
 const POLICY_TITLES: [(&str, &str); 5] = [
     ("| ours, tokens |", "| wva, token |"),
     ("| ours, throughput |", "| wva, throughput |"),
@@ -144,6 +143,7 @@ fn policy_titles(table: &str) -> String {
     POLICY_TITLES.iter().fold(table.to_owned(), |text, (name, title)| text.replace(name, title))
 }
 
+/// Puts each table in its place.
 fn write(page: &Path, tables: &BTreeMap<&str, String>) -> Result<(), Box<dyn Error>> {
     let mut text = fs::read_to_string(page)?;
     for (name, table) in tables {

@@ -1,4 +1,4 @@
-//! What becomes of a run: each request against its objectives, what the replicas cost, and how the policy moved them.
+//! Results of a run: requests within their objectives, cost of the replicas, and moves of the policy.
 
 mod figures;
 mod histogram;
@@ -9,42 +9,42 @@ use crate::fleet::{Fleet, LossReason};
 pub use figures::{FIGURES, Figure, Figures};
 pub use histogram::Histogram;
 
-/// The objectives of a model. Times in seconds.
+/// The objectives of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Objectives {
-    /// To the first token.
+    /// Time to the first token, seconds.
     pub ttft: f64,
-    /// Between two tokens, as the mean over a request.
+    /// Time between two tokens, the mean over a request, seconds.
     pub itl: f64,
-    /// Share of requests that both are kept for.
+    /// Share of requests for which both must be kept, 0 to 1.
     pub attainment: f64,
 }
 
 /// One minute of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Minute {
-    /// Requests that arrived in it.
+    /// Requests that arrived in this minute.
     pub arrived: u32,
-    /// Of these, those that both objectives were kept for.
+    /// Those of them that kept both objectives.
     pub good: u32,
-    /// Of these, those that were not served.
+    /// Those of them that were not served.
     pub lost: u32,
-    /// The longest time to the first token of these.
+    /// Longest time to the first token of those served, seconds.
     pub slowest: f32,
-    /// Sum of the times to the first token.
+    /// Sum of the times to the first token, seconds.
     pub ttft: f32,
-    /// Ready replicas of each variant at its end.
+    /// Ready replicas of each variant at the end of the minute.
     pub ready: Vec<u16>,
-    /// Replicas that each variant's workload had at its end.
+    /// Replicas of each variant's workload at the end of the minute.
     pub current: Vec<u16>,
 }
 
 /// A change of a variant's replicas by its policy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// When.
+    /// Time of the change, seconds.
     pub at: f64,
-    /// The variant.
+    /// Index of the variant.
     pub variant: usize,
     /// Replicas before.
     pub from: u32,
@@ -52,41 +52,41 @@ pub struct Move {
     pub to: u32,
 }
 
-/// What a run has come to.
+/// Results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
-    /// The objectives it is held to.
+    /// Objectives of the run.
     pub objectives: Objectives,
-    /// Times to the first token.
+    /// Times to the first token, seconds.
     pub ttft: Histogram,
-    /// Mean times between tokens.
+    /// Mean times between tokens of each request, seconds.
     pub itl: Histogram,
-    /// Requests that the first objective was kept for.
+    /// Requests that kept the time to the first token.
     pub ttft_kept: u64,
-    /// Requests that the second was kept for.
+    /// Requests that kept the time between tokens.
     pub itl_kept: u64,
-    /// Requests that both were kept for.
+    /// Requests that kept both objectives.
     pub good: u64,
     /// Requests served.
     pub served: u64,
-    /// Tokens generated for them.
+    /// Tokens generated for the requests served.
     pub tokens: u64,
     /// Requests not served: timed out, refused, killed, too long.
     pub lost: [u64; 4],
-    /// Minute by minute, by arrival.
+    /// Minutes of the run; a request counts in the minute of its arrival.
     pub minutes: Vec<Minute>,
-    /// What the policy did.
+    /// Changes of replicas by the policy, in order of time.
     pub moves: Vec<Move>,
     /// Replica-hours of each variant.
     pub replica_hours: Vec<f64>,
-    /// GPU-hours of all.
+    /// GPU-hours of all variants.
     pub gpu_hours: f64,
-    /// What they cost.
+    /// Cost of the replicas.
     pub cost: f64,
 }
 
 impl Tally {
-    /// Nothing has happened yet.
+    /// An empty tally for these objectives.
     #[must_use]
     pub fn new(objectives: Objectives) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Tally {
         self.served + self.lost.iter().sum::<u64>()
     }
 
-    /// A request was served.
+    /// Counts a request that was served.
     pub fn serve(&mut self, served: &ServedRequest) {
         let request = served.request;
         let ttft = served.first_token - request.arrived;
@@ -139,7 +139,7 @@ impl Tally {
         minute.ttft += ttft;
     }
 
-    /// A request was not served.
+    /// Counts a request that was not served.
     pub fn lose(&mut self, arrived: f64, why: LossReason) {
         self.lost[why as usize] += 1;
         let minute = self.minute(arrived);
@@ -147,7 +147,7 @@ impl Tally {
         minute.lost += 1;
     }
 
-    /// Notes the replicas at the end of the minute that ends now.
+    /// Notes the replicas at the end of the minute that ends at `now`.
     pub fn note_replicas(&mut self, fleet: &Fleet, now: f64) {
         let short = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         let variants = 0..fleet.variants().len();
@@ -157,7 +157,7 @@ impl Tally {
         (minute.ready, minute.current) = (ready, current);
     }
 
-    /// Closes the books on the replicas.
+    /// Sums up the hours and the cost of the replicas until `now`.
     pub fn close(&mut self, fleet: &Fleet, now: f64) {
         let hours = (0..fleet.variants().len()).map(|v| fleet.used(v, now) / 3600.0);
         self.replica_hours = hours.collect();

@@ -1,28 +1,28 @@
-//! Randomness that a seed fixes. Each use draws from a stream of its own, so that a policy that starts more replicas
-//! does not change which requests arrive.
+//! Random numbers fixed by a seed. Each use draws from its own stream, so a policy that starts more replicas does not
+//! change the requests that arrive.
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, Gamma, LogNormal};
 use rand_pcg::Pcg64Mcg;
 
-/// What a stream of random numbers is for.
+/// Use of a stream of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// When requests arrive.
+    /// Arrival times of requests.
     Arrivals = 1,
-    /// How long requests are.
+    /// Lengths of requests.
     Lengths = 2,
-    /// How long replicas take to start, and when they fail.
+    /// Start times and failures of replicas.
     Replicas = 3,
-    /// How a run's means are drawn again for confidence intervals.
+    /// Resamples for confidence intervals.
     Resampling = 4,
-    /// Which scrapes are lost or late.
+    /// Lost and late scrapes.
     Scrapes = 5,
-    /// Which clients try again.
+    /// Retries of clients.
     Clients = 6,
 }
 
-/// The stream of a seed.
+/// The random numbers of a seed for one use.
 #[must_use]
 pub fn stream(seed: u64, which: Stream) -> Pcg64Mcg {
     // The golden ratio spreads neighbouring seeds over all bits.
@@ -44,14 +44,14 @@ enum Kind {
 }
 
 impl RandomQuantity {
-    /// Times between events: gamma, which at a coefficient of 1 is the exponential distribution of a Poisson process.
+    /// A time between events: gamma, which at a coefficient of 1 is the exponential distribution of a Poisson process.
     #[must_use]
     pub fn gamma(mean: f64, cv: f64) -> Self {
         let shape = 1.0 / (cv * cv);
         Self { mean, kind: Gamma::new(shape, mean / shape).map_or(Kind::Constant, Kind::Gamma) }
     }
 
-    /// Lengths and start times: log-normal, with the long tail that both have.
+    /// A length or a start time: log-normal, with the long tail that both have.
     #[must_use]
     pub fn log_normal(mean: f64, cv: f64) -> Self {
         let kind = if cv > 0.0 {

@@ -1,6 +1,6 @@
-//! Recorded cycles, decided again under other settings. It is open loop: each cycle is decided from what was recorded
-//! of it, earlier decisions included, so a difference shows what the other settings would have said at that moment,
-//! not what would have become of the fleet. For that there are scenarios.
+//! Recorded cycles, decided again under other settings. A replay is open loop: each cycle starts from its recorded
+//! state, earlier decisions included. A difference shows the target that the other settings give at that moment, not
+//! its effect on the fleet. Scenarios simulate the effect.
 
 mod shown;
 
@@ -15,11 +15,11 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{Config, Inventory, MetricsAge, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
-/// Differences that are kept to be shown; what comes after them is counted alone.
+/// Most differences that are listed; later ones are only counted.
 pub const MOST_SHOWN: usize = 1000;
 
-/// Settings that differ: the fields of a snapshot's `config`. What is named replaces what was recorded, a map as a
-/// whole; the rest stays as it was.
+/// Changed settings: fields of a snapshot's `config`. A field that is set replaces the recorded one, a map as a whole;
+/// the other fields stay as recorded.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Change {
@@ -35,10 +35,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Reads it from YAML, of which JSON is a part.
+    /// Reads the changes from YAML or JSON.
     ///
     /// # Errors
-    /// What a snapshot with this `config` is refused for, and where nothing is changed.
+    /// A snapshot with this `config` is invalid, or nothing is changed.
     pub fn read(text: &str) -> Result<Self, SnapshotError> {
         let field = |path: &str, problem: String| SnapshotError::Field { path: path.to_owned(), problem };
         let tree: Value = serde_saphyr::from_str(text).map_err(|e| field(".", e.to_string()))?;
@@ -55,7 +55,7 @@ impl Change {
     }
 
     fn apply(&self, config: &mut Config) {
-        // Every field is named, so that a new one is not forgotten.
+        // Every field is named, so that the compiler reports a new one.
         let Config {
             saturation,
             scale_to_zero,
@@ -85,14 +85,14 @@ fn set<T: Clone>(place: &mut T, value: Option<&T>) {
     }
 }
 
-/// A target, and why.
+/// A target and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayedTarget {
     /// Replicas.
     pub target: u32,
-    /// The reason's code.
+    /// Code of the reason.
     pub code: &'static str,
-    /// The reason as a sentence.
+    /// Reason as a sentence.
     pub why: String,
 }
 
@@ -103,70 +103,70 @@ impl ReplayedTarget {
     }
 }
 
-/// Cycles in a row in which a variant gets another target for the same reasons.
+/// Consecutive cycles in which the target of a variant differs, for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The variant.
     pub variant: VariantKey,
-    /// When the first of the cycles was, as recorded.
+    /// Recorded time of the first cycle.
     pub from: Option<String>,
-    /// When the last was.
+    /// Recorded time of the last cycle.
     pub to: Option<String>,
-    /// How many they are.
+    /// Number of cycles.
     pub cycles: u32,
-    /// Replicas it had in the first.
+    /// Replicas in the first cycle.
     pub current: u32,
-    /// What the recorded settings say, in the first.
+    /// Target under the recorded settings in the first cycle.
     pub recorded: ReplayedTarget,
-    /// What the changed settings say, in the first.
+    /// Target under the changed settings in the first cycle.
     pub changed: ReplayedTarget,
 }
 
-/// Sums of one variant over the cycles it was in.
+/// Sums of one variant over its cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tally {
-    /// Cycles it was in.
+    /// Cycles with this variant.
     pub cycles: u32,
-    /// Cycles with another target.
+    /// Cycles in which the targets differ.
     pub different: u32,
-    /// Targets under the recorded settings, added up.
+    /// Sum of the targets under the recorded settings.
     pub recorded: f64,
-    /// Targets under the changed settings, added up.
+    /// Sum of the targets under the changed settings.
     pub changed: f64,
-    /// Cost of the targets under the recorded settings, added up.
+    /// Sum of the costs of the targets under the recorded settings.
     pub recorded_cost: f64,
-    /// Cost of the targets under the changed settings, added up.
+    /// Sum of the costs of the targets under the changed settings.
     pub changed_cost: f64,
 }
 
-/// Times of a recording.
+/// First and last time of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Of the first cycle.
+    /// Time of the first cycle.
     pub first: String,
-    /// Of the last cycle.
+    /// Time of the last cycle.
     pub last: String,
 }
 
-/// What came of the cycles so far.
+/// Results of the cycles so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Cycles decided again.
     pub cycles: u32,
-    /// When they were.
+    /// First and last time of the cycles, if recorded.
     pub span: Option<Span>,
-    /// Every variant there was.
+    /// Sums of each variant.
     pub variants: BTreeMap<VariantKey, Tally>,
-    /// Where they differ, in the order in which that began; the first [`MOST_SHOWN`].
+    /// Differences in order of their first cycle; at most [`MOST_SHOWN`].
     pub differences: Vec<Difference>,
-    /// Differences that are not shown.
+    /// Differing decisions that are not listed.
     pub not_shown: u64,
-    /// Index in `differences` and cycle of the last one of each variant.
+    /// For each variant, the index of its last difference in `differences`, and the cycle of it.
     last: BTreeMap<VariantKey, (usize, u32)>,
 }
 
 impl Replay {
-    /// Decides one more cycle twice: as it was recorded, and changed.
+    /// Decides one more cycle twice: with the recorded settings, and with the changed ones.
     pub fn take(&mut self, mut snapshot: Snapshot, change: &Change) {
         self.cycles += 1;
         if let Some(now) = &snapshot.now {
@@ -219,7 +219,7 @@ impl Replay {
     }
 }
 
-/// The same target for the same reason; figures in the sentence may differ.
+/// Same target and same reason; the figures in the sentence may differ.
 fn alike(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
     a.target == b.target && a.code == b.code
 }

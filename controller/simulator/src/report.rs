@@ -1,4 +1,4 @@
-//! What is shown of studies: a table, JSON, and one HTML page that needs no network.
+//! Reports of studies: a table, JSON, and one HTML page that needs no network.
 
 mod html;
 pub mod overview;
@@ -18,13 +18,13 @@ use crate::study::{Mean, Study};
 /// The studies of one scenario.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Its title: the scenario's name, and what was changed in it.
+    /// Title: the name of the scenario and the fields changed in it.
     pub title: String,
-    /// How many seeds each policy ran on.
+    /// Seeds that each policy ran on.
     pub seeds: u64,
-    /// What it is held to, and the fleet and load, for plots.
+    /// Scenario of the studies; plots read its objectives, fleet and load.
     pub scenario: crate::scenario::Scenario,
-    /// The policies' runs.
+    /// One study for each policy.
     pub studies: Vec<Study>,
 }
 
@@ -77,7 +77,7 @@ fn cell(value: Mean, digits: usize) -> String {
     }
 }
 
-/// Columns as wide as they have to be, figures to the right.
+/// Aligned columns, with figures to the right.
 pub(crate) fn lines(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
@@ -90,7 +90,7 @@ pub(crate) fn lines(rows: &[Vec<String>]) -> String {
     rows.iter().map(line).collect()
 }
 
-/// All sections as JSON. What is not known is `null`.
+/// All sections as JSON. Unknown values are `null`.
 #[must_use]
 pub fn json(sections: &[Section]) -> Value {
     let mean = |m: Mean| json!({ "mean": m.mean, "from": m.from, "to": m.to });

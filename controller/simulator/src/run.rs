@@ -11,27 +11,27 @@ use crate::policy::{FleetView, Policy, SYNC};
 use crate::random::{Stream, stream};
 use crate::traffic::Traffic;
 
-/// All that a run needs but its policy.
+/// Everything a run needs except its policy.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The fleet.
+    /// Variants of the fleet.
     pub variants: Vec<Variant>,
-    /// What stands in front of it.
+    /// Routing and flow control in front of the fleet, and client behavior.
     pub front: Front,
-    /// Its GPUs.
+    /// GPUs in stock.
     pub stock: Vec<Stock>,
-    /// What it is held to.
+    /// Objectives of the requests.
     pub objectives: Objectives,
-    /// Its load.
+    /// Requests that arrive.
     pub traffic: Traffic,
-    /// How long the run takes, in seconds.
+    /// Length of the run, seconds.
     pub duration: f64,
 }
 
-/// How long after a scrape the policies are asked: half a scrape interval, which a sample is old on the average.
+/// Time from a scrape to the next sync of the policy, seconds: half a scrape interval, the mean age of a sample.
 const SCRAPE_LEAD: f64 = SYNC / 2.0;
 
-/// Runs a policy. Reports progress at each minute as a share of the whole.
+/// Runs a policy. Each minute, reports the progress as a share of the run, 0 to 1.
 pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: impl FnMut(f64)) -> Tally {
     let mut fleet = Fleet::new(setting.variants.clone(), setting.front.clone(), setting.stock.clone(), seed);
     let mut tally = Tally::new(setting.objectives);
@@ -92,7 +92,7 @@ fn control(fleet: &mut Fleet, policy: &mut dyn Policy, now: f64, tally: &mut Tal
     }
 }
 
-/// The requests whose clients gave up and ask again.
+/// Requests that timed out and that their clients send again.
 fn tries_again(events: &Events, share: f64, clients: &mut Pcg64Mcg) -> Vec<Request> {
     if share <= 0.0 {
         return Vec::new();
@@ -114,8 +114,8 @@ fn drain(events: &mut Events, tally: &mut Tally) {
     }
 }
 
-/// What is under way at the end is answered, and costs nothing more; what is not served by the end of its client's
-/// patience is lost.
+/// Serves the requests that are left at the end of the run, at no further cost. Those still not served after the
+/// clients' patience are lost.
 fn finish(fleet: &mut Fleet, setting: &Setting, tally: &mut Tally, mut events: Events) {
     let end = setting.duration + 2.0 * setting.front.patience;
     while !fleet.is_empty() && fleet.next_event() < end {

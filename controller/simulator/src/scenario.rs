@@ -1,5 +1,5 @@
-//! Scenarios: a fleet, its load, what it is held to, and the policies to compare. A file is read in two steps: what was
-//! written, and what it means. What is wrong is named by its path, with the value found and what would be right.
+//! Scenarios: a fleet, its load, its objectives, and the policies to compare. A file is read in two steps: first its
+//! fields, then the scenario they describe. An error has the path of a field, the value found, and the values allowed.
 
 pub mod engines;
 mod meaning;
@@ -26,13 +26,13 @@ use crate::policy::original::Original;
 use crate::policy::wva::Wva;
 use crate::run::Setting;
 
-/// Why a scenario cannot be run.
+/// Error in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", if path == "." { String::new() } else { format!("{path}: ") })]
 pub struct ScenarioError {
-    /// The field, as in `variants[0].engine.like`; `.` for the whole of it.
+    /// Path of the field, as in `variants[0].engine.like`; `.` is the whole file.
     pub path: String,
-    /// What was found, and what would be right.
+    /// Value found, and the values allowed.
     pub problem: String,
 }
 
@@ -45,30 +45,30 @@ impl ScenarioError {
 /// A scenario that can be run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name.
+    /// Name of the scenario.
     pub name: String,
-    /// The runs' setting.
+    /// Setting of the runs.
     pub setting: Setting,
-    /// What is compared.
+    /// Policies to compare.
     pub policies: Vec<spec::Policy>,
 }
 
-/// Reads a file as a tree, so that single fields can be set before it is understood.
+/// Reads a file as a tree, so that single fields can be set before the fields are checked.
 ///
 /// # Errors
-/// If the text is not YAML.
+/// The text is not YAML.
 pub fn tree(text: &str) -> Result<Value, ScenarioError> {
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|e| ScenarioError::new(".", format!("not valid YAML: {}", describe_yaml_error(&e))))
 }
 
-/// Sets a field to a number wherever the tree has it, by its last name (`cost`), or at one place by its path
-/// (`policies.0.wva.saturation.kvSpareTrigger`), where neither it nor the mappings around it need be yet. A field of the
-/// saturation entry that no policy has (`kvSpareTrigger`) is set for all that read entries.
+/// Sets a field to a number. A name (`cost`) sets the field wherever the tree has it. A path
+/// (`policies.0.wva.saturation.kvSpareTrigger`) sets one place, and adds it and the mappings around it if absent. A
+/// field of the saturation entry that no policy has yet (`kvSpareTrigger`) is set for all policies that read entries.
 ///
 /// # Errors
-/// Where there is no such field.
+/// The field does not exist.
 pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioError> {
     if field.contains('.') {
         let place = field.split('.').try_fold(tree, step);
@@ -87,7 +87,7 @@ pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioErro
     }
 }
 
-/// One step of a path: an item of a list, or a field, which is made where it is not.
+/// One step of a path: an item of a list, or a field, which is added if absent.
 fn step<'a>(tree: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     if tree.is_null() {
         *tree = Value::Object(serde_json::Map::new());
@@ -120,7 +120,7 @@ fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
     }
 }
 
-/// Sets a field of the saturation entry of each policy that has one.
+/// Sets a field in the saturation entry of each policy that reads entries.
 fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
     if schema(Kind::Saturation)["properties"].get(field).is_none() {
         return false;
@@ -133,7 +133,7 @@ fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
 }
 
 impl Spec {
-    /// Understands the tree of a file.
+    /// Reads the fields of a scenario from the tree of its file.
     ///
     /// # Errors
     /// The first field that is unknown, missing or out of range.
@@ -146,7 +146,7 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Refuses what no single field can tell.
+    /// Checks rules that involve several fields.
     fn check(&self) -> Result<(), ScenarioError> {
         unique("variants", self.variants.iter().map(|v| &v.name))?;
         unique("policies", self.policies.iter().map(|p| &p.name))?;
@@ -190,7 +190,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Roles need each other, and a request is served by roles or without any.
+    /// Requires both roles or neither, and no variant without a role next to variants with one.
     fn check_roles(&self) -> Result<(), ScenarioError> {
         let has = |role| self.variants.iter().any(|v| v.role == role);
         let (prefill, decode) = (has(Some(Role::Prefill)), has(Some(Role::Decode)));
@@ -216,7 +216,7 @@ fn unique<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(),
 }
 
 impl spec::Policy {
-    /// The policy, ready for a run. `None` for those that are made of the requests: the oracle
+    /// The policy, ready for a run. `None` for policies that depend on the requests: the oracle
     /// ([`crate::policy::oracle::plan`]) and the best fixed size ([`crate::policy::hindsight::best_size`]).
     #[must_use]
     pub fn build(&self, setting: &Setting) -> Option<Box<dyn Policy>> {

@@ -1,4 +1,4 @@
-//! All policies of a scenario on the same requests, over several seeds: means with confidence intervals.
+//! Studies: all policies of a scenario on the same requests, over several seeds. Means have confidence intervals.
 
 use rand_distr::{Distribution, StandardUniform};
 
@@ -8,34 +8,34 @@ use crate::random::{Stream, stream};
 use crate::run::run;
 use crate::scenario::{Scenario, spec};
 
-/// A policy's runs.
+/// The runs of a policy.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// Its name.
+    /// Name of the policy.
     pub policy: String,
-    /// The replicas of a fleet whose size was chosen in hindsight.
+    /// Replicas of the fixed fleet whose size was chosen in hindsight.
     pub best_size: Option<u32>,
-    /// The figures of each seed.
+    /// Figures of each seed.
     pub figures: Vec<Figures>,
-    /// Cost relative to the oracle's for each seed; empty if the scenario has none.
+    /// Cost relative to the oracle's for each seed; empty if the scenario has no oracle.
     pub ratios: Vec<f64>,
-    /// The run of the first seed, for plots.
+    /// Run of the first seed, for plots.
     pub first: Tally,
 }
 
 /// A mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
-    /// The mean; NaN where there is no value.
+    /// The mean; NaN if there is no value.
     pub mean: f64,
-    /// The interval; both are the mean where there is one seed.
+    /// Lower end of the interval; equal to the mean if there is one seed.
     pub from: f64,
-    /// See `from`.
+    /// Upper end of the interval; equal to the mean if there is one seed.
     pub to: f64,
 }
 
-/// Runs every policy on the seeds 1 to `seeds`. Reports progress as the name of the policy, the seed, and the share of all
-/// that is done.
+/// Runs every policy on the seeds 1 to `seeds`. Reports progress as the name of the policy, the seed, and the share of
+/// all runs that is done, 0 to 1.
 pub fn study(scenario: &Scenario, seeds: u64, mut progress: impl FnMut(&str, u64, f64)) -> Vec<Study> {
     let steps = scenario.setting.traffic.steps_up();
     let policies = crate::fleet::engine::real(scenario.policies.len() as u64);
@@ -46,7 +46,7 @@ pub fn study(scenario: &Scenario, seeds: u64, mut progress: impl FnMut(&str, u64
         let mut figures = Vec::new();
         let mut first = None;
         progress(&policy.name, 1, done / total);
-        // One size for all seeds: a fleet is not bought again for each.
+        // One size serves all seeds: you do not buy a fleet again for each.
         let best_size = policy.fixed_best.map(|_| hindsight::best_size(&scenario.setting, 1));
         for seed in 1..=seeds {
             progress(&policy.name, seed, done / total);
@@ -80,7 +80,7 @@ fn one_run(
     }
 }
 
-/// Costs by those of the oracle.
+/// Divides the costs by those of the oracle.
 fn compare(scenario: &Scenario, studies: &mut [Study]) {
     let Some(oracle) = scenario.policies.iter().position(|p| p.oracle.is_some()) else { return };
     let Some(cost) = FIGURES.iter().position(|f| f.key == "cost") else { return };
@@ -104,10 +104,10 @@ impl Study {
     }
 }
 
-/// Times that values are drawn again for an interval.
+/// Resamples for a confidence interval.
 const DRAWS: usize = 2000;
 
-/// The mean, and its interval by the bootstrap: the middle 95 % of the means of values drawn again.
+/// The mean and its bootstrap interval: the middle 95 % of the means of resampled values.
 #[must_use]
 pub fn mean(values: &[f64]) -> Mean {
     let known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
@@ -138,7 +138,7 @@ mod tests {
         let values: Vec<f64> = (0..100).map(f64::from).collect();
         let got = mean(&values);
         assert!((got.mean - 49.5).abs() < 1e-9);
-        // The standard deviation of 0..100 is 28.9, of the mean of 100 of them a tenth of that.
+        // The standard deviation of 0..100 is 28.9; that of the mean of 100 values is a tenth of it.
         assert!(
             (got.to - got.mean - 5.66).abs() < 0.5 && (got.mean - got.from - 5.66).abs() < 0.5,
             "{got:?}"

@@ -1,5 +1,5 @@
-//! What arrives: generated from a profile of rates, or read from a trace. Either comes in order of time, and only one
-//! request at a time is held, so that a week of traffic takes no more memory than an hour.
+//! Traffic, generated from a profile of rates or read from a trace, in order of time. Generated requests are made one
+//! at a time, so a week of traffic takes no more memory than an hour.
 
 pub mod trace;
 
@@ -16,23 +16,23 @@ use crate::random::{RandomQuantity, Stream, stream};
 /// A part of a profile, in which the rate changes linearly. Times in seconds, rates in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
-    /// When it begins.
+    /// Start, seconds.
     pub start: f64,
-    /// When it ends.
+    /// End, seconds.
     pub end: f64,
-    /// The rate at its beginning.
+    /// Rate at the start, requests a second.
     pub from: f64,
-    /// The rate at its end.
+    /// Rate at the end, requests a second.
     pub to: f64,
 }
 
 impl Segment {
-    /// Requests from a time within it to its end.
+    /// Requests from `now`, a time within the segment, to its end.
     fn left(&self, now: f64) -> f64 {
         f64::midpoint(self.rate(now), self.to) * (self.end - now)
     }
 
-    /// The rate at a time within it.
+    /// Rate at `now`, a time within the segment.
     fn rate(&self, now: f64) -> f64 {
         self.from + self.slope() * (now - self.start)
     }
@@ -42,26 +42,26 @@ impl Segment {
     }
 }
 
-/// Where requests come from.
+/// Source of requests.
 #[derive(Clone, Debug)]
 pub enum Traffic {
-    /// Made from a profile.
+    /// Generated from a profile.
     Generated {
-        /// The rates, one segment after the other from 0 on.
+        /// Rates: consecutive segments, the first from 0.
         profile: Vec<Segment>,
-        /// Coefficient of variation of the times between requests: 1 is Poisson, more comes in bursts.
+        /// Coefficient of variation of the times between requests: 1 is Poisson, above 1 is burstier.
         cv: f64,
         /// Prompt tokens.
         input: RandomQuantity,
         /// Generated tokens.
         output: RandomQuantity,
     },
-    /// As they were recorded, in order of time.
+    /// Recorded requests, in order of time.
     Recorded(Arc<[Request]>),
 }
 
 impl Traffic {
-    /// When it ends.
+    /// End of the traffic, seconds.
     #[must_use]
     pub fn duration(&self) -> f64 {
         match self {
@@ -70,7 +70,7 @@ impl Traffic {
         }
     }
 
-    /// The requests of a seed.
+    /// Requests generated from `seed`; a trace ignores it.
     #[must_use]
     pub fn requests(&self, seed: u64) -> Requests<'_> {
         match self {
@@ -87,7 +87,8 @@ impl Traffic {
         }
     }
 
-    /// When the rate jumps up by more than a fifth, which is when a policy has to react. Not known of a trace.
+    /// Times at which the rate jumps up by more than a fifth, seconds: a policy has to react to these. Empty for a
+    /// trace.
     #[must_use]
     pub fn steps_up(&self) -> Vec<f64> {
         let Self::Generated { profile, .. } = self else { return Vec::new() };
@@ -98,9 +99,9 @@ impl Traffic {
 
 /// The requests of one run, in order of time.
 pub enum Requests<'a> {
-    /// Made as they are asked for.
+    /// Generated one at a time.
     Generated(GeneratedRequests<'a>),
-    /// As they were recorded.
+    /// Read from a trace.
     Recorded(std::slice::Iter<'a, Request>),
 }
 
@@ -115,7 +116,7 @@ impl Iterator for Requests<'_> {
     }
 }
 
-/// Requests as they are made: times between them are drawn for a rate of 1 and stretched by the profile.
+/// Generated requests: the times between them are drawn for a rate of 1 and stretched by the profile.
 pub struct GeneratedRequests<'a> {
     profile: &'a [Segment],
     between: RandomQuantity,
@@ -133,7 +134,7 @@ impl GeneratedRequests<'_> {
             let left = segment.left(self.now);
             if need < left {
                 let rate = segment.rate(self.now);
-                // Where the area under the rate reaches what is needed; holds without a slope, too.
+                // The time at which the area under the rate reaches `need`. This form also holds for a slope of 0.
                 self.now +=
                     2.0 * need / (rate + (rate * rate + 2.0 * segment.slope() * need).max(0.0).sqrt());
                 let (input, output) = (self.input, self.output);
@@ -156,7 +157,7 @@ fn tokens(length: f64) -> u32 {
     (length.round() as u32).max(1)
 }
 
-/// Segments one after the other, given by their length and rates.
+/// Consecutive segments from parts of a length in seconds, a first rate and a last rate.
 #[must_use]
 pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
     let mut start = 0.0;
@@ -168,8 +169,9 @@ pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment>
     parts.into_iter().map(part).collect()
 }
 
-/// Days whose rate swings around its mean, lowest at midnight and highest at noon, each with a weight: `swing` 0.6 is
-/// from 0.4 to 1.6 times the mean. In quarters of an hour; the mean over all days is `mean`.
+/// Days whose rate swings around its mean, lowest at midnight and highest at noon. `days` has a weight for each day,
+/// and `mean` is the mean rate over all days. A `swing` of 0.6 goes from 0.4 to 1.6 times the mean of the day. Each
+/// segment is a quarter of an hour.
 #[must_use]
 pub fn diurnal(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
     let total: f64 = days.iter().sum();

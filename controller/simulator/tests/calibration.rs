@@ -16,7 +16,7 @@ use wva_simulator::run::run;
 use wva_simulator::scenario::engines::QWEN3_32B_H100;
 use wva_simulator::scenario::{Spec, tree};
 
-/// Replicas that nothing scales, under a constant load.
+/// A fixed number of replicas under a constant load.
 fn fixed(replicas: u32, rate: f64, seconds: u32, input: &str, output: &str) -> Tally {
     let text = format!(
         "
@@ -31,7 +31,7 @@ policies: [{{name: fixed, fixed: {{a: {replicas}}}}}]"
     run(&scenario.setting, &mut Schedule::fixed(vec![replicas]), 1, |_| {})
 }
 
-/// Output tokens a second of a server that always has more to do, and its median time between tokens in ms.
+/// Output tokens a second of a server that always has requests waiting, and its median time between tokens, ms.
 fn saturated(input: u32, output: u32) -> (f64, f64) {
     let mut server = Server::new(QWEN3_32B_H100, f64::INFINITY);
     let mut finished = FinishedRequests::default();
@@ -41,7 +41,7 @@ fn saturated(input: u32, output: u32) -> (f64, f64) {
     while server.next_event().is_finite() {
         server.advance(server.next_event(), &mut finished);
     }
-    // Without the beginning and the end, where the batch fills and empties.
+    // Without the start and the end, where the batch fills and empties.
     let steady = &finished.served[300..1200];
     let time = steady[899].ended - steady[0].ended;
     let mut itl: Vec<f64> =
@@ -50,7 +50,7 @@ fn saturated(input: u32, output: u32) -> (f64, f64) {
     (899.0 * f64::from(output) / time, 1000.0 * itl[450])
 }
 
-/// Prints a row, and holds the error to a bound.
+/// Prints a row, and checks that its error is within a bound.
 #[track_caller]
 fn row(what: &str, source: &str, fitted: &str, published: f64, simulated: f64, bound: f64) {
     let error = simulated / published - 1.0;
@@ -69,7 +69,7 @@ fn published_figures() {
     row("the same, 1000/4000", "#1412", "no", 111.68, saturated(1000, 4000).1, 0.25);
     let ttft = |rate| fixed(1, rate, 300, thousand, thousand).ttft.quantile(0.99);
     row("TTFT p99 in s below the knee, at 1 request/s", "#1249", "no", 0.136, ttft(1.0), 0.4);
-    // At the edge a tenth of the rate makes all the difference, so only the edge itself is held to a bound.
+    // At the knee, a tenth of the rate makes all the difference, so only the knee itself has a bound.
     row("the same at the knee, at 2 requests/s", "#1249", "no", 18.8, ttft(2.0), f64::INFINITY);
     let knee = (10..40_u32).map(|r| f64::from(r) / 10.0).find(|r| ttft(*r) > 1.0).unwrap();
     row("rate of the knee: TTFT p99 above 1 s, in steps of 0.1", "#1249", "no", 2.0, knee, 0.15);

@@ -1,5 +1,5 @@
-//! Every scenario that comes with the program, attacks and recorded traffic included, is understood and runs: its first
-//! twelve minutes under each of its policies.
+//! Every scenario in the repository, attacks and recorded traffic included, is valid and runs: its first twelve minutes
+//! under each of its policies.
 
 #![expect(clippy::unwrap_used, reason = "a test's own input")]
 

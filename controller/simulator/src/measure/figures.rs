@@ -1,4 +1,4 @@
-//! The figures that tables, JSON and reports show of a run, each by its name.
+//! Figures of a run in tables, JSON and reports, each with a name.
 
 use super::{Minute, Tally};
 use crate::fleet::engine::real;
@@ -6,19 +6,19 @@ use crate::fleet::engine::real;
 /// A figure of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figure {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub key: &'static str,
-    /// Its title in tables.
+    /// Title in tables.
     pub title: &'static str,
-    /// Digits after the point in tables.
+    /// Digits after the decimal point in tables.
     pub digits: usize,
-    /// What it says.
+    /// Description in reports.
     pub help: &'static str,
 }
 
 macro_rules! figures {
     ($($key:literal, $title:literal, $digits:literal, $help:literal;)*) => {
-        /// All figures, in order of the table.
+        /// All figures, in the order of the table.
         pub const FIGURES: &[Figure] = &[$(Figure { key: $key, title: $title, digits: $digits, help: $help }),*];
     };
 }
@@ -40,14 +40,14 @@ figures! {
     "recovery", "recovery s", 0, "mean time from a step up of the load to three minutes in a row within the objective";
 }
 
-/// The values of [`FIGURES`]; NaN where there is none.
+/// The values of [`FIGURES`]; NaN if there is no value.
 pub type Figures = Vec<f64>;
 
-/// A reversal within this time is a flap.
+/// Longest time between a change and its reversal that counts as a flap, seconds.
 const FLAP: f64 = 600.0;
 
 impl Tally {
-    /// The figures of the run, given when the load stepped up.
+    /// The figures of the run. `steps_up` has the times at which the load jumped up, seconds.
     #[must_use]
     pub fn figures(&self, steps_up: &[f64]) -> Figures {
         let all = real(self.arrived());
@@ -85,7 +85,7 @@ impl Tally {
         flaps
     }
 
-    /// Where a step is never recovered from, the time until the next step, or the end, counts.
+    /// Mean time to recover from a step, seconds. A step without recovery counts until the next step, or until the end.
     fn recovery(&self, steps_up: &[f64]) -> f64 {
         let end = 60.0 * real(self.minutes.len() as u64);
         let ends = steps_up.iter().skip(1).copied().chain([end]);

@@ -1,11 +1,11 @@
-//! Quantiles of millions of times in a few kilobytes: buckets that each are 1 % wider than the one before, so that a
-//! quantile is right within 1 %.
+//! Quantiles of millions of times in a few kilobytes. Each bucket is 1 % wider than the one before, so a quantile is
+//! right within 1 %.
 
 /// Smallest time that has a bucket of its own, in seconds.
 const LEAST: f64 = 1e-4;
-/// The width of a bucket.
+/// Ratio of the widths of two neighbouring buckets.
 const WIDTH: f64 = 1.01;
-/// Up to a day.
+/// Number of buckets; the last one reaches a day.
 const BUCKETS: usize = 2070;
 
 /// Times in seconds, by bucket.
@@ -23,7 +23,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Takes in a time.
+    /// Adds a time.
     pub fn add(&mut self, seconds: f64) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
         let bucket = ((seconds / LEAST).ln() / WIDTH.ln()).max(0.0) as usize;
@@ -32,19 +32,19 @@ impl Histogram {
         self.sum += seconds;
     }
 
-    /// How many it has.
+    /// Number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean; NaN where it has none.
+    /// The mean, seconds; NaN if empty.
     #[must_use]
     pub fn mean(&self) -> f64 {
         self.sum / crate::fleet::engine::real(self.count)
     }
 
-    /// The time that this share of all are not above; NaN where it has none.
+    /// The time that this share of all times does not exceed, seconds; NaN if empty.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = share * crate::fleet::engine::real(self.count);

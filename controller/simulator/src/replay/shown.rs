@@ -1,4 +1,4 @@
-//! What is shown of a replay: text for people, JSON for programs.
+//! Output of a replay: text to read, and JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::{Difference, MOST_SHOWN, Replay, ReplayedTarget, Tally};
 use crate::report::lines;
 
 impl Replay {
-    /// Targets by variant, and where they differ.
+    /// Table of the targets by variant, then the differences.
     #[must_use]
     pub fn text(&self) -> String {
         let span = self
@@ -45,14 +45,14 @@ impl Replay {
             all.join(tally);
         }
         if self.variants.len() > 1 {
-            // Of the fleet as a whole in a cycle, not of one variant in it.
+            // The mean of the fleet is per cycle, not per variant and cycle.
             all.cycles = self.cycles;
             rows.push(row("all".to_owned(), &all));
         }
         rows
     }
 
-    /// As [`Replay::text`], for programs. Times are as recorded, `null` where a snapshot has none.
+    /// The contents of [`Replay::text`] as JSON. Times are as recorded, `null` if a snapshot has none.
     #[must_use]
     pub fn json(&self) -> Value {
         let variant = |(key, tally): (&VariantKey, &Tally)| {
@@ -91,7 +91,7 @@ impl Tally {
         self.changed_cost += other.changed_cost;
     }
 
-    /// A sum as the mean of a cycle.
+    /// The mean per cycle of a sum.
     fn mean(&self, sum: f64) -> f64 {
         if self.cycles == 0 { 0.0 } else { sum / f64::from(self.cycles) }
     }

@@ -1,8 +1,8 @@
-//! Recorded cycles under settings that say the same, and under others.
+//! Recorded cycles under settings with the same effect, and under others.
 
 use super::*;
 
-/// Two variants of one model; the cheap one has `kv` on each of its two replicas.
+/// Two variants of one model; the cheaper one has `kv` on each of its two replicas.
 fn cycle(minute: u32, kv: f64) -> Snapshot {
     let replica = |pod: &str| format!("{{pod: {pod}, kv: {kv}, queue: 0}}");
     let text = format!(
@@ -47,7 +47,7 @@ fn settings_that_say_the_same_change_nothing() {
 
 #[test]
 fn what_differs_is_told_once_for_cycles_in_a_row() {
-    // Spare 0.2 a replica below 0.8: the recorded trigger of 0.1 leaves it alone, 0.3 does not.
+    // At a load of 0.6, 0.2 is spare below 0.8: more than the recorded trigger of 0.1, less than 0.3.
     let loads = [0.6, 0.6, 0.3, 0.6];
     let cycles = loads.iter().zip(0..).map(|(kv, minute)| cycle(minute, *kv));
     let replay = replay(cycles, "saturation: {default: {kvSpareTrigger: 0.3, queueSpareTrigger: 0}}");
@@ -92,7 +92,7 @@ fn the_figures_are_shown_to_people_and_programs() {
 fn differences_are_bounded() {
     let cycles = (0..2 * (u32::try_from(MOST_SHOWN).unwrap() + 10))
         .map(|i| cycle(0, if i % 2 == 0 { 0.6 } else { 0.69 }));
-    // In every second cycle the recorded settings agree, so each difference is one cycle.
+    // The recorded settings agree in every second cycle, so each difference lasts one cycle.
     let replay = replay(cycles, "saturation: {default: {kvSpareTrigger: 0.15, queueSpareTrigger: 0}}");
     assert_eq!(replay.differences.len(), MOST_SHOWN);
     assert!(replay.not_shown > 0 && replay.text().contains("differ, too"));

@@ -1,4 +1,4 @@
-//! The report: one page with everything in it.
+//! The report as one HTML page that loads nothing else.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ polyline{fill:none;stroke-width:1.5;stroke-linejoin:round}.one{stroke:#0072b2;fi
 .plan{stroke:#b8b8b8}.load{stroke:#444}.grid{stroke:#e8e8e8}.mark{stroke:#c00;stroke-dasharray:5 4}\
 dt{font-weight:600}dd{margin:0 0 .3em 1.5em}";
 
-/// Text as it may stand in a page.
+/// Text with the special characters of HTML replaced.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -86,17 +86,17 @@ fn frontier(section: &Section) -> String {
     plot.points(&named)
 }
 
-/// The load, and of each policy what it had and how slow it was, one below the other on the same axes.
 fn oracle(section: &Section) -> Option<&Study> {
     let oracle = section.scenario.policies.iter().find(|p| p.oracle.is_some())?;
     section.studies.iter().find(|s| s.policy == oracle.name)
 }
 
+/// Plots over time on the same axes, one below the other: the load, then the replicas and the latency of each policy.
 fn over_time(section: &Section) -> String {
     let slo = &section.scenario.setting.objectives;
     let minutes = || section.studies.iter().flat_map(|s| &s.first.minutes);
     let length = section.studies.iter().map(|s| s.first.minutes.len()).max().unwrap_or(0);
-    // A week is not read in minutes.
+    // Long runs are shown in days.
     let (unit, title) = if length > 3000 { (1440.0, "days") } else { (1.0, "minutes") };
     let line = |study: &Study, value: &dyn Fn(&Minute) -> f64| -> Vec<(f64, f64)> {
         (0_u32..).zip(&study.first.minutes).map(|(i, m)| (f64::from(i) / unit, value(m))).collect()

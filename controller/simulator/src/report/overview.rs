@@ -1,4 +1,4 @@
-//! Many scenarios at once, from what `wva simulate --format json` wrote of each: Markdown tables for the pages in docs/,
+//! Overview of many scenarios, from the output of `wva simulate --format json`: Markdown tables for the pages in docs/,
 //! and one plot of attainment against cost that is legible on light and dark pages.
 
 use std::collections::BTreeMap;
@@ -13,16 +13,16 @@ use super::scale::Scale;
 /// A file of results.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Results {
-    /// Its scenarios.
+    /// Scenarios of the file.
     pub scenarios: Vec<Scenario>,
 }
 
-/// What came of a scenario.
+/// Results of a scenario.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Scenario {
     /// Its title.
     pub title: String,
-    /// On how many seeds each policy ran.
+    /// Seeds that each policy ran on.
     pub seeds: u64,
     policies: Vec<Policy>,
 }
@@ -36,7 +36,7 @@ struct Policy {
     cost_by_oracle: Option<Figure>,
 }
 
-/// A mean with its interval; without values where nothing is known.
+/// A mean with its interval; the values are absent if unknown.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 struct Figure {
     mean: Option<f64>,
@@ -44,12 +44,12 @@ struct Figure {
     to: Option<f64>,
 }
 
-/// A policy, and how tables call it.
+/// A policy and its title in tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Column<'a> {
-    /// Its name in scenarios.
+    /// Name in scenarios.
     pub policy: &'a str,
-    /// Its title.
+    /// Title in tables.
     pub title: &'a str,
 }
 
@@ -68,7 +68,7 @@ impl Scenario {
         found.unwrap_or_default()
     }
 
-    /// Attainment in percent and cost relative to the oracle's.
+    /// Cost relative to the oracle's, and attainment in percent.
     fn point(&self, policy: &str) -> Option<(f64, f64)> {
         Some((self.figure(policy, RATIO).mean?, self.figure(policy, "attainment").mean?))
     }
@@ -78,7 +78,7 @@ impl Figure {
     fn text(self, digits: usize) -> String {
         let Some(mean) = self.mean else { return "-".to_owned() };
         let half = (self.to.unwrap_or(mean) - self.from.unwrap_or(mean)) / 2.0;
-        // An interval that is nothing at these digits says nothing.
+        // An interval that rounds to zero is left out.
         let shown = format!("{half:.digits$}");
         if shown.chars().all(|c| matches!(c, '0' | '.')) {
             format!("{mean:.digits$}")
@@ -96,8 +96,8 @@ fn header(titles: &[String]) -> String {
     row(titles.iter().cloned()) + "|" + &"---|".repeat(titles.len()) + "\n"
 }
 
-/// Requests in SLO of each scenario under each policy, and in brackets the cost by the oracle's. The most is in bold. A
-/// size that was chosen in hindsight stands before them.
+/// Requests within the SLO in percent, for each scenario and policy, with the cost relative to the oracle's in
+/// brackets. The highest share is in bold. A size chosen in hindsight precedes it.
 #[must_use]
 pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
     let titles = std::iter::once("trace").chain(columns.iter().map(|c| c.title)).map(str::to_owned);
@@ -132,7 +132,7 @@ pub fn figures(scenario: &Scenario, columns: &[(&str, &str, usize)]) -> String {
     table
 }
 
-/// Where a policy keeps over 3 points less than another, or costs over 15 % more.
+/// Scenarios in which `policy` keeps over 3 points less than another, or costs over 15 % more.
 #[must_use]
 pub fn losses(scenarios: &[&Scenario], policy: Column<'_>, others: &[Column<'_>]) -> String {
     let titles = ["trace", "against", "in SLO %: its, the other's", "cost: its by the other's"];
@@ -161,11 +161,11 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#222}.back{fill:#f
 @media(prefers-color-scheme:dark){text{fill:#e6e6e6}.back{fill:#161b22}.grid{stroke:#30363d}.s{stroke:#161b22}\
 .mark{stroke:#ff7b72}.s0{fill:#f0b429}.s1{fill:#79c8f5}.s2{fill:#4a9ff5}.s3{fill:#e29cc3}.s4{fill:#a8a8a8}}";
 
-/// Space for the legend above the plot, and to either side of it.
+/// Space for the legend above the plot, and to either side of it, pixels.
 const LEGEND: f64 = 34.0;
 const MARGIN: f64 = 8.0;
 
-/// Attainment against cost: a point for each scenario, a shape and a colour for each policy, at most five.
+/// Attainment against cost: a point for each scenario, a shape and a colour for each policy. At most five policies.
 #[must_use]
 pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> String {
     let points: Vec<(usize, &str, (f64, f64))> = columns
@@ -205,7 +205,7 @@ pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> Strin
     svg + "</g></svg>\n"
 }
 
-/// The mark of a policy: told apart by its shape as well as by its colour.
+/// The mark of a policy; shapes differ as well as colours.
 fn shape(policy: usize, (x, y): (f64, f64)) -> String {
     let path = match policy {
         0 => "M-5-5H5V5H-5Z",
@@ -275,7 +275,7 @@ mod tests {
     fn the_plot_has_a_point_for_each_scenario_and_policy() {
         let (one, two) = (scenario((90.0, 95.0), (120.0, 150.0)), scenario((80.0, 99.0), (110.0, 300.0)));
         let svg = plot(&[&one, &two], &COLUMNS, 99.0);
-        // One more of each in the legend.
+        // The legend has one more of each.
         assert_eq!((svg.matches("s s0").count(), svg.matches("s s1").count()), (3, 3));
         assert!(svg.starts_with("<svg xmlns=") && svg.contains("first: x&lt;y") && !svg.contains("NaN"));
     }

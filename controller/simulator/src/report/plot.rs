@@ -1,4 +1,4 @@
-//! Plots as SVG: lines over time, and points with their names. Just what the report needs, so that it needs no script.
+//! Plots as SVG, without a script: lines over time, and points with their names.
 
 use std::fmt::Write;
 
@@ -9,22 +9,22 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const BOTTOM: f64 = 32.0;
 const TOP: f64 = 10.0;
-/// Pieces of time that a line is drawn by: of each the least and the greatest value are to be seen.
+/// Pieces of time in a line; each is drawn by its least and its greatest value.
 const PIECES: usize = 400;
-/// Between two names, one above the other.
+/// Vertical distance of two names, pixels.
 const LINE: f64 = 13.0;
-/// Width of a letter, about.
+/// Approximate width of a letter, pixels.
 const LETTER: f64 = 6.2;
 
 /// A plot without its content.
 pub(super) struct Plot {
     pub(super) width: f64,
     pub(super) height: f64,
-    /// What the axes show.
+    /// Titles of the x and the y axis.
     pub(super) titles: (&'static str, &'static str),
     pub(super) x: Scale,
     pub(super) y: Scale,
-    /// A horizontal line to compare with.
+    /// Value of a horizontal line to compare with.
     pub(super) mark: Option<f64>,
 }
 
@@ -58,7 +58,7 @@ impl Plot {
             let finite = || piece.iter().copied().filter(|p| p.1.is_finite());
             let ends =
                 [finite().min_by(|a, b| a.1.total_cmp(&b.1)), finite().max_by(|a, b| a.1.total_cmp(&b.1))];
-            // In the order in which they were, so that a step is a step.
+            // In order of time, so that a step stays a step.
             let mut ends: Vec<_> = ends.into_iter().flatten().collect();
             ends.sort_by(|a, b| a.0.total_cmp(&b.0));
             ends.dedup();
@@ -83,7 +83,7 @@ impl Plot {
         for (name, (x, y)) in places {
             let (from, to, anchor) = self.label_extent(name, x);
             let mut line = y + 4.0;
-            // Where another name stands already, this one goes below it.
+            // A name that would overlap another moves below it.
             while taken.iter().any(|(f, t, at)| from < *t && *f < to && (line - at).abs() < LINE) {
                 line += 1.0;
             }
@@ -99,7 +99,7 @@ impl Plot {
         svg + "</svg>"
     }
 
-    /// From where to where a name reaches: to the right of its point, or to the left where the right lacks room.
+    /// Extent and anchor of a name: to the right of its point, or to the left if the right lacks room.
     fn label_extent(&self, name: &str, x: f64) -> (f64, f64, &'static str) {
         let width = name.chars().map(|_| LETTER).sum::<f64>();
         if x + 8.0 + width < self.width {

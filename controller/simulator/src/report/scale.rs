@@ -1,14 +1,15 @@
-//! Axes of plots: from values to places, with ticks at round numbers.
+//! Axes of plots: positions of values, with ticks at round numbers.
 
-/// Values below are drawn there: nothing that is looked at is quicker than a millisecond.
+/// Least value of a logarithmic axis, seconds; smaller values are drawn here. No time of interest is below a
+/// millisecond.
 const LEAST: f64 = 1e-3;
 
-/// The values that an axis shows.
+/// Range and kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
-    /// Each unit as long as the other.
+    /// Equal distances for equal differences.
     Linear { low: f64, high: f64 },
-    /// Each decade as long as the other; the ends are powers of ten, by their exponents.
+    /// Equal distances for equal ratios; the ends are exponents of ten.
     Logarithmic { low: i32, high: i32 },
 }
 
@@ -25,7 +26,7 @@ impl Scale {
         Self::Linear { low: (low / step).floor() * step, high: (high / step).ceil() * step }
     }
 
-    /// Just as far as the values go.
+    /// From the least value to the greatest.
     pub(super) fn tight(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         Self::Linear { low, high }
@@ -37,7 +38,7 @@ impl Scale {
         Self::Logarithmic { low: whole(low.floor()), high: whole(high.ceil()).max(whole(low.floor()) + 1) }
     }
 
-    /// Where a value lies: 0 at the low end, 1 at the high one.
+    /// Position of a value: 0 at the low end, 1 at the high end.
     pub(super) fn share(self, value: f64) -> f64 {
         let share = match self {
             Self::Linear { low, high } => (value - low) / (high - low),
@@ -48,7 +49,7 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
-    /// Round values from the low end to the high one.
+    /// Round values from the low end to the high end.
     pub(super) fn ticks(self) -> Vec<f64> {
         match self {
             Self::Linear { low, high } => {
@@ -64,7 +65,7 @@ impl Scale {
     }
 }
 
-/// The least and the greatest value; never both the same.
+/// The least and the greatest value, moved apart if they are equal.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let finite = values.filter(|v| v.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -75,7 +76,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// Between two ticks: 1, 2 or 5 times a power of ten, so that there are four to ten of them.
+/// Distance of two ticks: 1, 2 or 5 times a power of ten, for four to ten ticks.
 fn step(low: f64, high: f64) -> f64 {
     let rough = (high - low) / 5.0;
     let decade = 10_f64.powf(rough.log10().floor());
@@ -97,7 +98,7 @@ fn whole(value: f64) -> i32 {
     value as i32
 }
 
-/// A tick as it is written.
+/// Text of a tick.
 pub(super) fn label(value: f64) -> String {
     let rounded = (value * 1e6).round() / 1e6;
     if rounded == 0.0 { "0".to_owned() } else { rounded.to_string() }

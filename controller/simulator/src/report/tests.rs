@@ -1,4 +1,4 @@
-//! The output of a small scenario.
+//! Reports of a small scenario.
 
 use super::*;
 use crate::scenario::{Spec, tree};
@@ -52,7 +52,7 @@ fn table_json_and_page_tell_of_every_policy() {
     assert!((oracle - 1.0).abs() < 1e-12);
 }
 
-/// What two replicas can serve, one more does not serve worse, and the oracle keeps its objectives.
+/// The oracle and the best fixed size keep the objectives, and two fixed replicas are charged for the whole run.
 #[test]
 fn figures_are_in_the_order_they_must_be() {
     let sections = sections();

@@ -1,5 +1,5 @@
-//! Engines that a scenario can name. Which published figures they come from, and how far they are off, stands in
-//! docs/simulate.md; `tests/calibration.rs` computes it.
+//! Engines that a scenario can name. docs/simulate.md lists the published figures they come from and their errors;
+//! `tests/calibration.rs` computes the errors.
 
 use crate::fleet::engine::{Engine, StepTokens};
 
@@ -17,8 +17,8 @@ pub const QWEN3_32B_H100: Engine = Engine {
     tokens: StepTokens::ONE,
 };
 
-/// The same on A100s, not measured: what is bound by memory takes longer by the ratio of the bandwidths (3.35 to 2.04
-/// TB/s), what is bound by computing by that of the dense bf16 rates (989 to 312 Tflop/s).
+/// The same model on A100s, estimated. Times bound by memory grow by the ratio of the bandwidths (3.35 to 2.04 TB/s),
+/// times bound by computing by the ratio of the dense bf16 rates (989 to 312 Tflop/s).
 pub const QWEN3_32B_A100: Engine = Engine {
     step: 0.017 * 1.64,
     per_sequence: 0.000_25 * 1.64,
@@ -27,7 +27,7 @@ pub const QWEN3_32B_A100: Engine = Engine {
     ..QWEN3_32B_H100
 };
 
-/// The server in a log of the original's guide to the HPA: `ITL = 20.58 ms + 0.41 ms * batch`, batches of 4.
+/// The server in a log of llm-d WVA's guide to the HPA: `ITL = 20.58 ms + 0.41 ms * batch`, batches of 4.
 pub const GUIDE_A100: Engine = Engine {
     step: 0.020_58,
     per_sequence: 0.000_41,
@@ -41,6 +41,6 @@ pub const GUIDE_A100: Engine = Engine {
     tokens: StepTokens::ONE,
 };
 
-/// All of them by name.
+/// All engines by name.
 pub const ENGINES: &[(&str, Engine)] =
     &[("qwen3-32b-h100", QWEN3_32B_H100), ("qwen3-32b-a100", QWEN3_32B_A100), ("guide-a100", GUIDE_A100)];

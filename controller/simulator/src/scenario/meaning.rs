@@ -1,4 +1,4 @@
-//! What the fields of a scenario mean: defaults filled in, spans in seconds, and names resolved.
+//! From the fields of a scenario file to a scenario: defaults filled in, spans in seconds, names resolved.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::random::RandomQuantity;
 use crate::run::Setting;
 use crate::traffic::{Traffic, diurnal, profile};
 
-/// A working week and a calmer weekend.
+/// Weights of the days: a working week and a calmer weekend.
 const WEEK: [f64; 7] = [1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5];
 
 impl Spec {
-    /// The scenario, given the requests of its trace where it has one.
+    /// Builds the scenario. `trace` has the requests of its trace, if it names one.
     ///
     /// # Errors
-    /// The first field that cannot be meant.
+    /// The first field whose value is invalid.
     pub fn scenario(&self, trace: Option<Arc<[Request]>>) -> Result<Scenario, ScenarioError> {
         let traffic = self.traffic.meaning(trace)?;
         let duration = self.duration.map_or_else(|| traffic.duration(), positive);
@@ -156,7 +156,7 @@ fn speculation(levels: &[spec::Speculation], i: usize) -> Result<Vec<(f64, StepT
     in_order(&format!("variants[{i}].speculation"), each)
 }
 
-/// What holds from a time on, each later than the one before.
+/// Checks that each level starts later than the one before.
 fn in_order<T>(path: &str, levels: impl Iterator<Item = (f64, T)>) -> Result<Vec<(f64, T)>, ScenarioError> {
     let levels: Vec<_> = levels.collect();
     let wrong = levels.windows(2).enumerate().find(|(_, pair)| pair[1].0 <= pair[0].0);

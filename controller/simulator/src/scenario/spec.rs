@@ -1,4 +1,4 @@
-//! The fields of a scenario file. What they mean together is made of them in the parent module.
+//! The fields of a scenario file. The parent module combines them into a scenario.
 
 use serde::Deserialize;
 use wva_crds::GoDuration;
@@ -13,27 +13,27 @@ use crate::traffic::trace::Layout;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Spec {
-    /// What it is called in reports.
+    /// Name in reports.
     pub name: String,
-    /// How long it takes. Default: as long as its traffic.
+    /// Length of the run. Default: the length of its traffic.
     pub duration: Option<PositiveDuration>,
-    /// What requests are held to.
+    /// Objectives of the requests.
     pub objectives: Objectives,
-    /// What arrives.
+    /// Requests that arrive.
     pub traffic: Traffic,
-    /// What stands in front of the fleet.
+    /// Routing and flow control in front of the fleet, and client behavior.
     #[serde(default)]
     pub front: Front,
-    /// The variants.
+    /// Variants of the fleet.
     pub variants: Vec<Variant>,
-    /// GPUs; an accelerator that is not listed has as many as one likes.
+    /// GPUs in stock; an accelerator that is not listed has no limit.
     #[serde(default)]
     pub stock: Vec<Stock>,
-    /// What is compared.
+    /// Policies to compare.
     pub policies: Vec<Policy>,
 }
 
-/// What requests are held to.
+/// Objectives of the requests.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Objectives {
@@ -41,38 +41,38 @@ pub struct Objectives {
     pub ttft: PositiveDuration,
     /// Mean time between two tokens.
     pub itl: PositiveDuration,
-    /// Share of requests that both are to be kept for. Default 0.99.
+    /// Share of requests for which both times must be kept, above 0 to 1. Default 0.99.
     pub attainment: Option<PositiveFraction>,
 }
 
-/// What arrives: one of `segments`, `diurnal` and `trace`.
+/// Requests that arrive: one of `segments`, `diurnal` and `trace`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Traffic {
-    /// Rates one after the other.
+    /// Consecutive segments of time, each with its rate.
     pub segments: Option<Vec<Segment>>,
-    /// Days.
+    /// Days that are busy at noon.
     pub diurnal: Option<Diurnal>,
     /// A recorded trace.
     pub trace: Option<Trace>,
     /// Coefficient of variation of the times between requests. Default 1: Poisson.
     pub cv: Option<Amount>,
-    /// Prompt tokens; needed but for a trace.
+    /// Prompt tokens; required unless `trace` is set.
     pub input: Option<Length>,
-    /// Generated tokens; needed but for a trace.
+    /// Generated tokens; required unless `trace` is set.
     pub output: Option<Length>,
 }
 
-/// A time in which the rate is constant or changes linearly.
+/// A span of time in which the rate is constant or changes linearly.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Segment {
-    /// How long.
+    /// Length of the span.
     #[serde(rename = "for")]
     pub length: PositiveDuration,
-    /// Requests a second.
+    /// Requests a second at the start.
     pub rate: Amount,
-    /// Requests a second at its end. Default: `rate`.
+    /// Requests a second at the end. Default: `rate`.
     pub to: Option<Amount>,
 }
 
@@ -82,9 +82,9 @@ pub struct Segment {
 pub struct Diurnal {
     /// Mean requests a second over all days.
     pub mean: Amount,
-    /// How far the rate swings around the mean of its day. Default 0.6.
+    /// Swing of the rate around the mean of its day, 0 to 1. Default 0.6.
     pub swing: Option<Fraction>,
-    /// The weight of each day. Default: five days, and a calmer weekend.
+    /// Weight of each day. Default: five days, and a calmer weekend.
     pub days: Option<Vec<Amount>>,
 }
 
@@ -92,11 +92,11 @@ pub struct Diurnal {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Trace {
-    /// Its file, from the folder of the scenario.
+    /// Path of the file, relative to the folder of the scenario.
     pub file: String,
-    /// Its layout.
+    /// Layout of the file.
     pub layout: Layout,
-    /// The model whose requests are taken. Default: all.
+    /// Model whose requests are read. Default: all.
     pub model: Option<String>,
 }
 
@@ -104,44 +104,44 @@ pub struct Trace {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Length {
-    /// The mean.
+    /// Mean, tokens.
     pub mean: Amount,
-    /// Coefficient of variation. Default 0: all alike.
+    /// Coefficient of variation. Default 0: constant.
     #[serde(default)]
     pub cv: Amount,
 }
 
-/// What stands in front of the fleet.
+/// Routing and flow control in front of the fleet, and client behavior.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Front {
-    /// Who gets the next request. Default `leastLoaded`.
+    /// Routing policy for the next request. Default `leastLoaded`.
     pub router: Router,
-    /// When a replica is full, so that requests wait in front. Default: never.
+    /// Limits at which a replica is full, so that requests wait in front. Default: none.
     pub flow_control: Option<FlowControl>,
-    /// Requests that wait in front at most. Default 10,000.
+    /// Most requests that wait in front. Default 10,000.
     pub queue: Option<u32>,
-    /// How long a client waits for the first token. Default 5m.
+    /// Longest time that a client waits for the first token. Default 5m.
     pub patience: Option<PositiveDuration>,
-    /// How long a replica that is taken away may finish what it has. Default 2m.
+    /// Time that a removed replica has to finish its requests. Default 2m.
     pub grace: Option<GoDuration>,
-    /// Share of the clients that gave up which ask again at once. Default 0.
+    /// Share of the clients whose requests timed out that retry at once, 0 to 1. Default 0.
     pub retries: Fraction,
-    /// Share of the requests that servers do not count when they end. Default 0.
+    /// Share of the finished requests that the servers' counters miss, 0 to 1. Default 0.
     pub uncounted: Fraction,
-    /// Share of the scrapes that are lost. Default 0.
+    /// Share of the scrapes that are lost, 0 to 1. Default 0.
     pub lost_scrapes: Fraction,
-    /// How late a scrape comes at most. Default: at once.
+    /// Longest delay of a scrape. Default 0.
     pub late_scrapes: GoDuration,
 }
 
-/// When a replica is full.
+/// Limits at which a replica is full.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FlowControl {
-    /// Requests that wait there. Default 5.
+    /// Requests that wait at the replica. Default 5.
     pub queue: Option<u32>,
-    /// KV cache use. Default 0.8.
+    /// Share of KV cache in use, above 0 to 1. Default 0.8.
     pub kv: Option<PositiveFraction>,
 }
 
@@ -149,104 +149,104 @@ pub struct FlowControl {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Variant {
-    /// Its name.
+    /// Name of the variant.
     pub name: String,
-    /// Its accelerator.
+    /// Accelerator of its replicas.
     pub accelerator: String,
-    /// Cost of a replica for an hour.
+    /// Cost of a replica per hour.
     #[serde(default)]
     pub cost: Cost,
     /// GPUs of a replica. Default 1.
     pub gpus: Option<u32>,
-    /// Its engine.
+    /// Engine of its replicas.
     pub engine: Engine,
-    /// Arguments of vLLM as the pod template has them.
+    /// Arguments of vLLM, as in the pod template.
     #[serde(default)]
     pub engine_args: Vec<String>,
-    /// Replicas at the beginning. Default: `min`.
+    /// Replicas at the start. Default: `min`.
     pub initial: Option<u32>,
     /// Fewest replicas. Default 1.
     pub min: Option<u32>,
     /// Most replicas. Default 10.
     pub max: Option<u32>,
-    /// From GPUs to ready. Default 103s, cv 0.1.
+    /// Time from the GPUs to a ready replica. Default 103s, cv 0.1.
     pub start: Option<Start>,
     /// Mean time until a ready replica fails. Default: never.
     pub time_to_failure: Option<PositiveDuration>,
     /// Coefficient of variation of the speed of its replicas. Default 0: all alike.
     #[serde(default)]
     pub unevenness: Amount,
-    /// From when its prefix caches answer so much of each prompt. Default: as its engine says.
+    /// Hit rates of the prefix caches over time. Default: the hit rate of the engine.
     #[serde(default)]
     pub prefix_hits: Vec<PrefixHits>,
-    /// From when a step makes so many tokens of a request. Default: one.
+    /// Tokens that a step generates for a request, over time. Default: one.
     #[serde(default)]
     pub speculation: Vec<Speculation>,
-    /// What its pods do of a request. Default: all of it.
+    /// Role of its pods: prefill or decode. Default: both.
     pub role: Option<Role>,
 }
 
-/// What prefix caches answer from a time on.
+/// Hit rate of the prefix caches from a time on.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefixHits {
-    /// From when.
+    /// Start of this hit rate, from the start of the run.
     pub at: GoDuration,
-    /// Share of each prompt.
+    /// Share of each prompt that the cache answers, 0 to 1.
     pub share: Fraction,
 }
 
-/// What a step with speculative decoding makes from a time on.
+/// Tokens of a step with speculative decoding from a time on.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Speculation {
-    /// From when.
+    /// Start of this level, from the start of the run.
     pub at: GoDuration,
-    /// Fewest tokens: each request has its own number between both.
+    /// Fewest tokens; each request has its own number between `least` and `most`.
     pub least: u32,
     /// Most tokens.
     pub most: u32,
 }
 
-/// An engine: a named one, and what is different about this one.
+/// A named engine, and the fields that differ from it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Engine {
-    /// The name of an engine. Default `qwen3-32b-h100`.
+    /// Name of an engine. Default `qwen3-32b-h100`.
     pub like: Option<String>,
     /// Fixed time of a step.
     pub step: Option<PositiveDuration>,
-    /// What each sequence adds to a step.
+    /// Time that each sequence adds to a step.
     pub per_sequence: Option<GoDuration>,
-    /// What each prompt token adds to a step.
+    /// Time that each prompt token adds to a step.
     pub per_prompt_token: Option<GoDuration>,
-    /// What each token in the cache adds to a step.
+    /// Time that each token in the cache adds to a step.
     pub per_cached_token: Option<GoDuration>,
-    /// Sequences at once.
+    /// Most sequences in a batch.
     pub max_seqs: Option<u32>,
-    /// Tokens a step computes.
+    /// Most tokens that a step computes.
     pub max_batched_tokens: Option<u32>,
-    /// Tokens a block of cache holds.
+    /// Tokens in a block of cache.
     pub block_size: Option<u32>,
     /// Blocks of cache.
     pub kv_blocks: Option<u32>,
-    /// Share of prompts that the prefix cache answers.
+    /// Share of each prompt that the prefix cache answers, 0 to 1.
     pub prefix_hit_rate: Option<Fraction>,
 }
 
-/// How replicas start.
+/// Start times of replicas.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Start {
-    /// Mean time: log-normal.
+    /// Mean start time; start times are log-normal.
     pub mean: GoDuration,
     /// Coefficient of variation. Default 0.
     #[serde(default)]
     pub cv: Amount,
-    /// Share of starts that are slow. Default 0.
+    /// Share of starts that are slow, 0 to 1. Default 0.
     #[serde(default)]
     pub slow_share: Fraction,
-    /// How many times as long these take. Default 5.
+    /// Factor on the time of a slow start. Default 5.
     pub slow_factor: Option<Amount>,
 }
 
@@ -256,43 +256,43 @@ pub struct Start {
 pub struct Stock {
     /// The accelerator.
     pub accelerator: String,
-    /// How many there are from when on, in order of time.
+    /// Numbers of GPUs, in order of time.
     pub levels: Vec<Level>,
 }
 
-/// GPUs from a time on.
+/// Number of GPUs from a time on.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Level {
-    /// From when.
+    /// Start of this level, from the start of the run.
     pub at: GoDuration,
-    /// How many.
+    /// GPUs in stock.
     pub gpus: u32,
 }
 
-/// A policy: its name, and one of the kinds.
+/// A policy: its name, and exactly one of the kinds.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Policy {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// Ours.
+    /// wva's own loop.
     pub wva: Option<wva::Settings>,
-    /// The original's percentage loop.
+    /// The percentage loop of llm-d WVA.
     pub original: Option<original::Settings>,
-    /// An HPA on the pods' metrics.
+    /// HPA on the pods' metrics.
     pub hpa: Option<autoscaler::PodMetrics>,
-    /// KEDA's triggers on metrics of the pool.
+    /// KEDA triggers on metrics of the pool.
     pub keda: Option<keda::ScaledObject>,
-    /// A fixed number of replicas, by variant.
+    /// Fixed number of replicas for each variant.
     pub fixed: Option<std::collections::BTreeMap<String, u32>>,
-    /// A fixed number of replicas, the best one in hindsight.
+    /// Best fixed number of replicas, chosen in hindsight.
     pub fixed_best: Option<EmptyOptions>,
-    /// The oracle.
+    /// The oracle: replicas chosen with knowledge of all requests.
     pub oracle: Option<EmptyOptions>,
 }
 
-/// `{}`: nothing to set.
+/// `{}`: a kind without options.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmptyOptions {}

@@ -1,4 +1,4 @@
-//! What generators make.
+//! Generated traffic: rates, bursts and lengths.
 
 use super::*;
 
@@ -42,7 +42,7 @@ fn bursts_keep_the_rate_and_spread_the_counts() {
         near(mean, 1000.0, 0.02);
         counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / 1000.0 / mean
     };
-    // Of a renewal process the counts' variance is their mean times the square of the coefficient.
+    // In a renewal process, the variance of the counts is their mean times the square of the coefficient.
     near(spread(1.0), 1.0, 0.1);
     near(spread(3.0), 9.0, 0.15);
 }

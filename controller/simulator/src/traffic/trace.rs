@@ -1,5 +1,5 @@
-//! Traces as they are published: Azure's LLM inference traces and `BurstGPT` as CSV, Mooncake as JSON lines; each also packed
-//! by gzip. Times are moved so that the first request arrives at 0.
+//! Traces in their published layouts: Azure's LLM inference traces and `BurstGPT` as CSV, Mooncake as JSON lines, each
+//! also compressed by gzip. Times are shifted so that the first request arrives at 0.
 
 use std::io::{BufRead, BufReader};
 
@@ -12,57 +12,57 @@ use crate::fleet::server::Request;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Layout {
-    /// `TIMESTAMP,ContextTokens,GeneratedTokens`: date and time.
+    /// CSV `TIMESTAMP,ContextTokens,GeneratedTokens`; times as date and time.
     Azure,
-    /// `Timestamp,Model,Request tokens,Response tokens,...`: seconds.
+    /// CSV `Timestamp,Model,Request tokens,Response tokens,...`; times in seconds.
     BurstGpt,
-    /// `{"timestamp": ms, "input_length": n, "output_length": n, ...}` a line.
+    /// JSON lines `{"timestamp": ms, "input_length": n, "output_length": n, ...}`.
     Mooncake,
 }
 
-/// Why a trace cannot be read.
+/// Error in a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// A column is missing.
     #[error("line 1: no column {column:?} among {found:?}: is it another layout?")]
     Column {
-        /// The column.
+        /// Name of the column.
         column: &'static str,
-        /// The header.
+        /// Header of the file.
         found: String,
     },
-    /// A value is not what it has to be.
+    /// A value is of the wrong kind.
     #[error("line {line}: {field}: {found:?} is not a {wanted}")]
     Value {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// Its field.
+        /// Name of the field.
         field: &'static str,
-        /// What it has.
+        /// Value found.
         found: String,
-        /// What it should have.
+        /// Kind of value expected.
         wanted: &'static str,
     },
-    /// A line is not of the format at all.
+    /// A line does not match the layout.
     #[error("line {line}: {problem}")]
     Line {
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// Error of the parser.
         problem: String,
     },
-    /// Nothing is left.
+    /// The trace has no requests.
     #[error("no request{of}: a trace needs one at least")]
     Empty {
-        /// Of which model, where one was asked for.
+        /// The model asked for, if any.
         of: String,
     },
 }
 
-/// Reads a trace, packed or not; with a model, only its requests. They need not be in order of time.
+/// Reads a trace, compressed or not. With a model, reads only its requests. They can be in any order of time.
 ///
 /// # Errors
-/// The first thing that is wrong, with its line and field.
+/// The first error, with its line and field.
 pub fn read(
     mut input: impl BufRead,
     layout: Layout,
@@ -76,7 +76,7 @@ pub fn read(
     }
 }
 
-/// The first bytes of a file that is packed by gzip.
+/// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 fn requests(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<Vec<Request>, TraceError> {
@@ -94,7 +94,7 @@ fn requests(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<
     Ok(requests)
 }
 
-/// Rows of a CSV file, as text by the columns asked for.
+/// Rows of a CSV file: the text in the columns asked for.
 fn rows<R: BufRead, const N: usize>(
     input: R,
     columns: [&'static str; N],
@@ -145,7 +145,7 @@ fn burst_gpt(input: impl BufRead, model: Option<&str>) -> Result<Vec<Request>, T
     let mut requests = Vec::new();
     rows(input, COLUMNS, |line, [time, of, prompt, generated]| {
         let generated = number(line, COLUMNS[3], generated)?;
-        // No token came back: the request failed, and is not part of the load that was served.
+        // A request without generated tokens failed; it is not part of the load that was served.
         if generated > 0 && model.is_none_or(|m| m == of) {
             let seconds: Option<f64> = time.parse().ok().filter(|t: &f64| t.is_finite());
             requests.push(Request {
@@ -159,7 +159,7 @@ fn burst_gpt(input: impl BufRead, model: Option<&str>) -> Result<Vec<Request>, T
     Ok(requests)
 }
 
-/// A line of a Mooncake trace; its hashes of prompt blocks are passed over.
+/// A line of a Mooncake trace. Its hashes of prompt blocks are ignored.
 #[derive(Deserialize)]
 struct MooncakeLine {
     timestamp: u64,
@@ -175,7 +175,7 @@ fn mooncake(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
             continue;
         }
         let row: MooncakeLine = serde_json::from_str(&text).map_err(|e| {
-            // Its own place is within this line, which it takes for the first.
+            // The parser sees one line at a time, so its own line number is always 1.
             let problem = e.to_string().replace(" at line 1 column ", ", at column ");
             TraceError::Line { line, problem }
         })?;
