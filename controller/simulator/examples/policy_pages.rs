@@ -20,10 +20,10 @@ const ATTACKS: [&str; 17] = [
     "prefix", "pulses", "roles", "scrapes", "slow", "small-card", "speculation", "uneven",
 ];
 
-const THROUGHPUT: Column<'static> = Column { policy: "ours, throughput", title: "throughput" };
+const THROUGHPUT: Column<'static> = Column { policy: "throughput", title: "throughput" };
 const COLUMNS: [Column<'static>; 5] = [
-    Column { policy: "ours", title: "percentage" },
-    Column { policy: "ours, tokens", title: "token" },
+    Column { policy: "percentage", title: "percentage" },
+    Column { policy: "token", title: "token" },
     THROUGHPUT,
     Column { policy: "HPA on queue and KV", title: "HPA on queue and KV" },
     Column { policy: "KEDA on queue", title: "KEDA on queue" },
@@ -33,8 +33,8 @@ const OTHERS: [Column<'static>; 5] =
     [COLUMNS[0], COLUMNS[1], COLUMNS[3], COLUMNS[4], Column { policy: "fixed", title: "fixed replicas" }];
 /// Columns in addition to the first three.
 const BEFORE: [Column<'static>; 4] = [
-    Column { policy: "ours, 240 s HPA", title: "percentage, 240 s HPA" },
-    Column { policy: "original, 60 s", title: "llm-d WVA, 60 s" },
+    Column { policy: "percentage, 240 s HPA", title: "percentage, 240 s HPA" },
+    Column { policy: "llm-d WVA, 60 s", title: "llm-d WVA, 60 s" },
     Column { policy: "fixed", title: "fixed" },
     Column { policy: "oracle", title: "oracle" },
 ];
@@ -98,9 +98,9 @@ fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
     ]);
     write(&docs.join("policy.md"), &page)?;
     let page = BTreeMap::from([
-        ("ladder", seeds(&traces[..1]) + &policy_titles(&figures(traces[0], &FIGURES))),
+        ("ladder", seeds(&traces[..1]) + &figures(traces[0], &FIGURES)),
         ("others", seeds(&traces[1..7]) + &attainment(&traces[1..7], &[&COLUMNS[..3], &BEFORE].concat())),
-        ("week", seeds(&traces[7..]) + &policy_titles(&figures(traces[7], &FIGURES))),
+        ("week", seeds(&traces[7..]) + &figures(traces[7], &FIGURES)),
     ]);
     write(&docs.join("simulate.md"), &page)?;
     let drawing = docs.join("policy.svg");
@@ -128,19 +128,6 @@ fn seeds(scenarios: &[&Scenario]) -> String {
     let fewer: Vec<String> = fewer.map(|s| format!(", {} {}", s.title, s.seeds)).collect();
     let fewer = fewer.concat();
     format!("{usual} seeds{fewer}; ± is half the 95 % confidence interval of the mean.\n\n")
-}
-
-/// Names of policies in results, and their titles on the pages.
-const POLICY_TITLES: [(&str, &str); 5] = [
-    ("| ours, tokens |", "| wva, token |"),
-    ("| ours, throughput |", "| wva, throughput |"),
-    ("| ours, 240 s HPA |", "| wva, 240 s HPA |"),
-    ("| ours |", "| wva, percentage |"),
-    ("| original, ", "| llm-d WVA, "),
-];
-
-fn policy_titles(table: &str) -> String {
-    POLICY_TITLES.iter().fold(table.to_owned(), |text, (name, title)| text.replace(name, title))
 }
 
 /// Puts each table in its place.

@@ -21,13 +21,13 @@ fn attainment(scenario: &str, policy: &str) -> f64 {
 #[test]
 fn prefill_and_decode_are_planned_as_one_model() {
     // 69 % if the percentage analyzer decides for each role.
-    let kept = attainment("roles", "ours, throughput");
+    let kept = attainment("roles", "throughput");
     assert!(kept > 90.0, "{kept} %");
 }
 
 #[test]
 fn replicas_for_recurring_bursts_are_kept() {
     // 42 % without the floor.
-    let kept = attainment("pulses", "ours, throughput");
+    let kept = attainment("pulses", "throughput");
     assert!(kept > 65.0, "{kept} %");
 }
