@@ -24,7 +24,7 @@ use self::arrivals::{EngineInterval, STEP};
 use self::capacity::RequestShape;
 use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_throughputs};
 use self::queues::{backlog_rate, waiting_requests, waiting_time};
-use self::roles::RoleIndices;
+use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
 use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
@@ -94,8 +94,8 @@ struct Demand {
     cold_start: f64,
     /// Arrivals in each step, oldest first.
     per_step: Vec<f64>,
-    /// Whether recurring bursts count.
-    bursts_count: bool,
+    /// True if the floor for recurring bursts applies.
+    has_burst_floor: bool,
 }
 
 /// Analyzes a model and updates its memory.
@@ -111,11 +111,9 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     let (passed, intervals) = arrivals::update(model, &mut memory);
     let curves = update_curves(model, &mut memory, &intervals, passed);
     update_request_lengths(model, &mut memory);
-    let roles = RoleIndices::new(model);
+    let roles = RoleSubsets::new(model);
     let (saturated, decode_saturated) = match &roles {
-        Some(roles) => {
-            (is_saturated(&model.subset(&roles.prefill)), is_saturated(&model.subset(&roles.decode)))
-        }
+        Some(roles) => (roles.prefill.is_saturated, roles.decode.is_saturated),
         None => (is_saturated(model), false),
     };
     let steps = whole(passed / STEP);
@@ -149,7 +147,7 @@ fn saturated_steps(is_saturated: bool, before: u32, passed: u32) -> u32 {
 fn check_signals(
     model: &ModelView,
     memory: &ThroughputMemory,
-    roles: Option<&RoleIndices>,
+    roles: Option<&RoleSubsets<'_>>,
 ) -> Result<(), Option<MissingSignal>> {
     if model.variants.iter().all(|v| v.counted.is_empty()) {
         return Err(None);
@@ -157,7 +155,7 @@ fn check_signals(
     if roles.is_none() && model.variants.iter().any(|v| v.variant.role.is_some()) {
         return Err(Some(MissingSignal::WholeRequests));
     }
-    let all_roles_report = roles.is_none_or(|roles| roles.all_report(model));
+    let all_roles_report = roles.is_none_or(RoleSubsets::all_report);
     if memory.arrivals.is_empty() || !has_counters(model) || !all_roles_report {
         return Err(Some(MissingSignal::Counters));
     }
@@ -250,7 +248,7 @@ fn build_verdict(
     memory: &mut ThroughputMemory,
     curves: &[usize],
     saturated: bool,
-    roles: Option<RoleIndices>,
+    roles: Option<RoleSubsets<'_>>,
 ) -> Option<Box<dyn Verdict>> {
     let cold_start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
     let per_step = arrivals::per_step(memory);
@@ -259,8 +257,8 @@ fn build_verdict(
         input: memory.input.map_or(0.0, f64::from),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
     };
-    memory.bursts_count = bursts::count_now(model.model.lateness, memory.bursts_count);
-    let demand = Demand { forecast, shape, cold_start, per_step, bursts_count: memory.bursts_count };
+    memory.has_burst_floor = bursts::applies(model.model.lateness, memory.has_burst_floor);
+    let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
     Some(match roles {
         Some(roles) => Box::new(roles::build_verdicts(model, memory, curves, roles, &demand)),
         None => Box::new(whole_verdict(model, memory, curves, saturated, &demand)?),

@@ -79,9 +79,9 @@ pub struct ThroughputMemory {
     /// The same of the decode pods, if pods serve a part of each request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub decode_saturated: u32,
-    /// Whether recurring bursts counted in the last cycle.
+    /// True if the floor for recurring bursts applied in the last cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bursts_count: bool,
+    pub has_burst_floor: bool,
     /// Peaks of the need, greatest and oldest first.
     #[serde(default)]
     pub needs: Vec<NeedPeak>,

@@ -198,15 +198,17 @@ fn memory(text: &str, rising: Option<(&str, &str)>) -> String {
     let (from, to) = rising.map_or((number(rate), number(rate)), |(from, to)| (number(from), number(to)));
     let step = |i: u32| (15.0 * (from + (to - from) * f64::from(i) / 19.0)).to_string();
     let arrivals: Vec<String> = (0..20).map(step).collect();
-    let curve = |accelerator: &str, factor: f64| {
+    let curve = |accelerator: &str, role: &str, factor: f64| {
         let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(|time: f64| time * factor);
         let zeros = "normal: [0, 0, 0, 0, 0, 0], right: [0, 0, 0], weight: 0, ratio: 1";
         let samples = word("samples", "200");
         format!(
-            "{{accelerator: {accelerator}, prior: {{a: {a}, b: {b}, c: {c}}}, {zeros}, samples: {samples}}}"
+            "{{accelerator: {accelerator}{role}, prior: {{a: {a}, b: {b}, c: {c}}}, {zeros}, samples: {samples}}}"
         )
     };
-    let curves = [curve("unresolved", 1.0), curve("H100", 0.5)].join(", ");
+    let of_role = |role: &str| curve("unresolved", &format!(", role: {role}"), 1.0);
+    let whole = [curve("unresolved", "", 1.0), curve("H100", "", 0.5)];
+    let curves = [&whole[..], &[of_role("prefill"), of_role("decode")]].concat().join(", ");
     format!(
         "{{modelID: m, namespace: ns, age: 0s, watched: {}, arrivals: [{}], input: 1000, output: 500, saturated: {}, \
          needs: [{{age: 1m, replicas: {}}}], curves: [{curves}]}}",

@@ -12,8 +12,8 @@ use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
     AnalyzerName, ComputeBounds, Config, Curve, GpuCount, HpaTolerance, Inventory, Mode, Model, NeedPeak,
-    OutputBucket, Pending, PendingState, PodHistory, QueueFigures, Replica, SaturationEntry, SchedulerQueue,
-    Snapshot, StepTimes, ThroughputMemory, Variant, WakeObstacle, WarmSpare, WorkSample,
+    OutputBucket, Pending, PendingState, PodHistory, QueueFigures, Replica, Role, SaturationEntry,
+    SchedulerQueue, Snapshot, StepTimes, ThroughputMemory, Variant, WakeObstacle, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -127,6 +127,7 @@ fn learned_of(
     pods.dedup_by(|a, b| a.pod == b.pod);
     let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(figure::<Amount>);
     let curve = |v: &Variant| Curve {
+        role: v.role,
         accelerator: v.accelerator.clone().unwrap_or_else(|| "unresolved".to_owned()),
         engine_args: v.engine_args.join(" "),
         prior: StepTimes { a, b, c },
@@ -148,7 +149,14 @@ fn learned_of(
             .collect(),
         needs: vec![NeedPeak { age: GoDuration::from_secs(100), replicas: figure(need) }],
         pods,
-        curves: model.variants.first().map(curve).into_iter().collect(),
+        // Of a model with roles both are learned, or none.
+        curves: model
+            .variants
+            .iter()
+            .filter(|v| v.role.is_some())
+            .chain(model.variants.first())
+            .map(curve)
+            .collect(),
         ..ThroughputMemory::default()
     }
 }
@@ -250,8 +258,12 @@ fn obstacle() -> impl Strategy<Value = Option<WakeObstacle>> {
 fn model() -> impl Strategy<Value = Model> {
     let kind = prop_oneof![6 => Just(LoadKind::Busy), 1 => Just(LoadKind::Idle), 1 => Just(LoadKind::AtZero)];
     let ages = (of(age()), of(age()), of(age()));
-    (vec(variant(), 1..4), kind, of(amount(&[0, 5])), (queue(), obstacle()), ages).prop_map(
-        |(mut variants, kind, requests, (queue, obstacle), ages)| {
+    let has_roles = prop::bool::weighted(0.2);
+    (vec(variant(), 1..4), kind, of(amount(&[0, 5])), (queue(), obstacle(), has_roles), ages).prop_map(
+        |(mut variants, kind, requests, (queue, obstacle, has_roles), ages)| {
+            if has_roles {
+                assign_roles(&mut variants);
+            }
             for variant in &mut variants {
                 match kind {
                     LoadKind::Busy => {}
@@ -272,6 +284,14 @@ fn model() -> impl Strategy<Value = Model> {
             }
         },
     )
+}
+
+/// Makes variants prefill and decode by turns. Their pods have names of their own: only pods seen before have arrivals.
+fn assign_roles(variants: &mut [Variant]) {
+    for (i, variant) in variants.iter_mut().enumerate() {
+        variant.role = Some(if i % 2 == 0 { Role::Prefill } else { Role::Decode });
+        variant.replicas.iter_mut().for_each(|replica| replica.pod = format!("v{i}-{}", replica.pod));
+    }
 }
 
 /// Removes all evidence against scaling to zero from a variant.

@@ -34,8 +34,8 @@ pub(super) struct Stay {
     pub(super) prompt_share: f64,
 }
 
-/// Whether bursts count, by the share of late requests and whether they counted before.
-pub(super) fn count_now(lateness: Option<Lateness>, before: bool) -> bool {
+/// True if the floor applies, by the share of late requests and whether it applied before.
+pub(super) fn applies(lateness: Option<Lateness>, before: bool) -> bool {
     let share = lateness.and_then(Lateness::share);
     share.is_none_or(|share| share >= if before { KEPT } else { MISSED })
 }
@@ -116,7 +116,7 @@ mod tests {
             (late(0.003), true, true),
             (late(0.002), true, false),
         ] {
-            assert_eq!(count_now(lateness, before), wanted, "{lateness:?} {before}");
+            assert_eq!(applies(lateness, before), wanted, "{lateness:?} {before}");
         }
     }
 }

@@ -14,48 +14,59 @@ use super::{
 };
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
 use crate::snapshot::{Role, ThroughputMemory};
-use crate::units::{finite, seconds};
+use crate::units::{below, finite, seconds};
 use crate::view::ModelView;
 
-/// Indices of the variants of each role.
-pub(super) struct RoleIndices {
-    pub(super) prefill: Vec<usize>,
-    pub(super) decode: Vec<usize>,
-}
-
-impl RoleIndices {
-    /// `None`: a role has no variant, or a variant has no role.
-    pub(super) fn new(model: &ModelView) -> Option<Self> {
-        let with = |role| {
-            let all = 0..model.variants.len();
-            all.filter(|i| model.variants[*i].variant.role == Some(role)).collect::<Vec<_>>()
-        };
-        let roles = Self { prefill: with(Role::Prefill), decode: with(Role::Decode) };
-        let is_complete = !roles.prefill.is_empty()
-            && !roles.decode.is_empty()
-            && roles.prefill.len() + roles.decode.len() == model.variants.len();
-        is_complete.then_some(roles)
-    }
-
-    /// True if each role has a counted replica.
-    pub(super) fn all_report(&self, model: &ModelView) -> bool {
-        let reports = |role: &[usize]| role.iter().any(|i| !model.variants[*i].counted.is_empty());
-        reports(&self.prefill) && reports(&self.decode)
-    }
-}
-
 /// The variants of one role.
-struct RoleView<'a> {
+pub(super) struct RoleSubset<'a> {
     role: Role,
     /// Their indices in the view of the model.
     variants: Vec<usize>,
     view: ModelView<'a>,
+    pub(super) is_saturated: bool,
+}
+
+/// A model whose pods all serve a part of each request.
+pub(super) struct RoleSubsets<'a> {
+    pub(super) prefill: RoleSubset<'a>,
+    pub(super) decode: RoleSubset<'a>,
+}
+
+impl<'a> RoleSubsets<'a> {
+    /// `None`: a role has no variant, or a variant has no role.
+    pub(super) fn new(model: &ModelView<'a>) -> Option<Self> {
+        let subset = |role| RoleSubset::new(model, role);
+        let (prefill, decode) = (subset(Role::Prefill)?, subset(Role::Decode)?);
+        let is_complete = prefill.variants.len() + decode.variants.len() == model.variants.len();
+        is_complete.then_some(Self { prefill, decode })
+    }
+
+    /// True if each role has a counted replica.
+    pub(super) fn all_report(&self) -> bool {
+        [&self.prefill, &self.decode]
+            .iter()
+            .all(|role| role.view.variants.iter().any(|v| !v.counted.is_empty()))
+    }
+}
+
+impl<'a> RoleSubset<'a> {
+    fn new(model: &ModelView<'a>, role: Role) -> Option<Self> {
+        let all = 0..model.variants.len();
+        let variants: Vec<usize> = all.filter(|i| model.variants[*i].variant.role == Some(role)).collect();
+        let view = model.subset(&variants);
+        let is_saturated = is_saturated(&view);
+        (!variants.is_empty()).then_some(Self { role, variants, view, is_saturated })
+    }
+}
+
+/// A role, and what is learned of its engines.
+struct RoleView<'a> {
+    subset: RoleSubset<'a>,
     /// Curve index of each variant.
     curves: Vec<usize>,
     engines: Vec<EngineSpeed>,
     /// Variants with a learned curve, the cheapest first.
     learned: Vec<usize>,
-    is_saturated: bool,
     /// Steps for which most replicas have been saturated.
     saturated_steps: u32,
 }
@@ -65,22 +76,20 @@ pub(super) fn build_verdicts(
     model: &ModelView,
     memory: &mut ThroughputMemory,
     curves: &[usize],
-    roles: RoleIndices,
+    roles: RoleSubsets<'_>,
     demand: &Demand,
 ) -> RoleVerdicts {
-    let view = |role, variants, saturated_steps| {
-        RoleView::new(model, memory, curves, demand.shape, role, variants, saturated_steps)
-    };
-    let prefill = view(Role::Prefill, roles.prefill, memory.saturated);
-    let decode = view(Role::Decode, roles.decode, memory.decode_saturated);
+    let view = |subset, saturated_steps| RoleView::new(subset, memory, curves, demand.shape, saturated_steps);
+    let prefill = view(roles.prefill, memory.saturated);
+    let decode = view(roles.decode, memory.decode_saturated);
     let (of_prefill, of_decode) = if prefill.is_learned() && decode.is_learned() {
         learned_verdicts(model, memory, &prefill, &decode, demand)
     } else {
         (prefill.unlearned_verdict(memory, demand), decode.unlearned_verdict(memory, demand))
     };
     RoleVerdicts::new([
-        RoleVerdict { variants: prefill.variants, verdict: Box::new(of_prefill) },
-        RoleVerdict { variants: decode.variants, verdict: Box::new(of_decode) },
+        RoleVerdict { variants: prefill.subset.variants, verdict: Box::new(of_prefill) },
+        RoleVerdict { variants: decode.subset.variants, verdict: Box::new(of_decode) },
     ])
 }
 
@@ -113,23 +122,25 @@ fn learned_verdicts(
     let mut of_decode = decode.verdict(model, memory, demand, &answers, peak, answer_floor);
 
     let drain = seconds(settings.drain);
-    let at_prefill = pod_backlog_rate(&prefill.view, &of_prefill.engines, &of_prefill.per_replica, drain)
-        + queue_drain_rate(model, drain);
-    let at_decode = pod_backlog_rate(&decode.view, &of_decode.engines, &of_decode.per_replica, drain);
-    of_prefill.add_backlog(at_prefill);
+    let at_prefill = prefill.backlog_rate(&of_prefill, drain) + queue_drain_rate(model, drain);
     // The backlog of prefill arrives at decode next.
-    of_decode.add_backlog(at_decode + at_prefill);
+    let at_decode = decode.backlog_rate(&of_decode, drain) + at_prefill;
+    of_prefill.add_backlog(at_prefill);
+    of_decode.add_backlog(at_decode);
     let waiting_time = finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
+    // No role shrinks while the other one lacks replicas, or does not show its load.
     let may_shrink = has_watched(model, memory)
         && all_have_counters(model)
-        && !prefill.is_saturated
-        && !decode.is_saturated
-        && of_prefill.has_enough()
-        && of_decode.has_enough();
-    for verdict in [&mut of_prefill, &mut of_decode] {
+        && model.metrics_gap().is_none()
+        && !prefill.subset.is_saturated
+        && !decode.subset.is_saturated
+        && !of_prefill.needs_more()
+        && !of_decode.needs_more();
+    for (verdict, backlog) in [(&mut of_prefill, at_prefill), (&mut of_decode, at_decode)] {
         verdict.waiting_time = waiting_time;
         verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
-        let least = peak.max(verdict.bursts).max(demand.forecast.expected + verdict.backlog);
+        // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
+        let least = peak.max(verdict.bursts).max(demand.forecast.expected + backlog);
         verdict.held = may_shrink.then(|| finite(least));
     }
     (of_prefill, of_decode)
@@ -137,26 +148,27 @@ fn learned_verdicts(
 
 impl<'a> RoleView<'a> {
     fn new(
-        model: &ModelView<'a>,
+        subset: RoleSubset<'a>,
         memory: &ThroughputMemory,
         curves: &[usize],
         shape: RequestShape,
-        role: Role,
-        variants: Vec<usize>,
         saturated_steps: u32,
     ) -> Self {
-        let view = model.subset(&variants);
-        let curves: Vec<usize> = variants.iter().map(|i| curves[*i]).collect();
-        let engines = engine_speeds(&view, memory, &curves, shape);
+        let curves: Vec<usize> = subset.variants.iter().map(|i| curves[*i]).collect();
+        let engines = engine_speeds(&subset.view, memory, &curves, shape);
         let is_learned = |i: &usize| learning::is_learned(&memory.curves[curves[*i]]);
-        let learned = view.by_cost().into_iter().filter(is_learned).collect();
-        let is_saturated = is_saturated(&view);
-        Self { role, variants, view, curves, engines, learned, is_saturated, saturated_steps }
+        let learned = subset.view.by_cost().into_iter().filter(is_learned).collect();
+        Self { subset, curves, engines, learned, saturated_steps }
+    }
+
+    /// Throughput that drains the queues of its replicas, requests per second.
+    fn backlog_rate(&self, verdict: &ThroughputVerdict, drain: f64) -> f64 {
+        pod_backlog_rate(&self.subset.view, &verdict.engines, &verdict.per_replica, drain)
     }
 
     /// True if a variant with replicas has a learned curve.
     fn is_learned(&self) -> bool {
-        self.learned.iter().any(|i| self.view.variants[*i].current > 0)
+        self.learned.iter().any(|i| self.subset.view.variants[*i].current > 0)
     }
 
     fn reference_index(&self) -> usize {
@@ -170,7 +182,7 @@ impl<'a> RoleView<'a> {
 
     fn unlearned_verdict(&self, memory: &ThroughputMemory, demand: &Demand) -> ThroughputVerdict {
         let is_overloaded = self.saturated_steps >= SATURATED_STEPS;
-        unlearned_verdict(&self.view, memory, demand.forecast, self.engines.clone(), is_overloaded)
+        unlearned_verdict(&self.subset.view, memory, demand.forecast, self.engines.clone(), is_overloaded)
     }
 
     /// Verdict without backlog and without scale-down. `peak` and `bursts` are in requests per second.
@@ -192,23 +204,24 @@ impl<'a> RoleView<'a> {
         let known =
             LearnedEngines { memory, curves: &self.curves, engines: &self.engines, learned: &self.learned };
         // Generated tokens show the throughput of decode only.
-        let saturated = self.is_saturated && self.role == Role::Decode;
+        let saturated = self.subset.is_saturated && self.subset.role == Role::Decode;
         let utilization = finite(per_engine * reference.work);
-        let per_replica = replica_throughputs(&self.view, &known, saturated, demand.shape, utilization);
+        let per_replica =
+            replica_throughputs(&self.subset.view, &known, saturated, demand.shape, utilization);
         let settings = &model.settings.throughput;
         let forecast = demand.forecast;
         let keeps_warm_spare =
             forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
-        let unit = per_engine * engines_per_replica(&self.view.variants[self.reference_index()]);
+        let unit = per_engine * engines_per_replica(&self.subset.view.variants[self.reference_index()]);
         let warm_spare = if keeps_warm_spare { finite(unit) } else { 0.0 };
         ThroughputVerdict {
-            supply: total_throughput(&self.view, &per_replica),
+            supply: total_throughput(&self.subset.view, &per_replica),
             demand: finite(forecast.expected + warm_spare),
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,
             warm_spare,
             held: None,
-            is_overloaded: self.saturated_steps >= SATURATED_STEPS && !has_pending(&self.view),
+            is_overloaded: self.saturated_steps >= SATURATED_STEPS && !has_pending(&self.subset.view),
             is_learned: true,
             backlog: 0.0,
             bursts,
@@ -226,14 +239,14 @@ impl ThroughputVerdict {
         self.demand = finite(self.demand + self.backlog).max(self.bursts);
     }
 
-    fn has_enough(&self) -> bool {
-        self.supply >= self.demand && !self.is_overloaded
+    fn needs_more(&self) -> bool {
+        below(self.supply, self.demand) || self.is_overloaded
     }
 }
 
 impl Demand {
     /// Requests per second that replicas are kept for because bursts recur, for requests with this stay.
     pub(super) fn burst_floor(&self, stay: Stay) -> f64 {
-        if self.bursts_count { bursts::floor(&self.per_step, stay) } else { 0.0 }
+        if self.has_burst_floor { bursts::floor(&self.per_step, stay) } else { 0.0 }
     }
 }

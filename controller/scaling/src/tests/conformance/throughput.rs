@@ -53,7 +53,12 @@ without a step of a new leader, no scale-down | a: 4 kv=.1 | a 4->4 SignalsMissi
 without any counters the percentage analyzer scales down | a: 4 kv=.1 wait=- | a 4->3 SignalsMissing ScaleDownSafe
 without a step the percentage analyzer scales up | a: 2 kv=.75 | a 2->3 SignalsMissing SpareBelowTarget missing=counters
 pods that serve a part of a request | learned 10; a: 2 role=prefill kv=.75 | a 2->3 SignalsMissing SpareBelowTarget missing=wholeRequests
-each part by itself, though the other is idle | learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode kv=.05 | a 2->3 NotLearnt; b 4->4 NotLearnt
+prefill and decode for the same arrivals: 1.03 busy prefill engines of 70 %, 200 sequences in decode | learned 10; a: 1 role=prefill; b: 1 role=decode | a 1->2 ArrivalsAboveCapacity arrivals=10 work=0.1026 need=1.4663; b 1->2 ArrivalsAboveCapacity running=160
+each role shrinks to its own need | learned 10; a: 4 role=prefill; b: 4 role=decode | a 4->2 SupplyAboveDemand; b 4->2 SupplyAboveDemand
+no role shrinks while the other one lacks replicas | learned 10; a: 4 role=prefill; b: 1 role=decode | a 4->4 NoChange; b 1->2 ArrivalsAboveCapacity
+no role shrinks in a gap of the other one | learned 10; a: 4 role=prefill; b: 4 role=decode age=90s | a 4->4 NoChange; b 4->4 NoChange
+no role shrinks while work waits | waiting 48000; learned 1; a: 5 role=prefill; b: 5 role=decode | a 5->5 HeldPeak; b 5->5 HeldPeak
+not learned, no role shrinks | learned 10 samples=3; a: 2 role=prefill kv=.75; b: 4 role=decode kv=.05 | a 2->3 NotLearnt; b 4->4 NotLearnt
 a part that does not report keeps its target, and the other goes on | learned 10; a: 2 role=prefill kv=.75; b: 4 role=decode desired=5 age=301s | a 2->3 SignalsMissing SpareBelowTarget; b 4->5 SignalsMissing SafetyNet
 pods that serve whole requests are a group of their own | learned 10; a: 2 role=prefill kv=.75; b: 2 role=decode kv=.5; c: 2 kv=.5 | a 2->3 SignalsMissing SpareBelowTarget; b 2->2 SignalsMissing; c 2->2 SignalsMissing
 no metrics | learned 10; a: 2 desired=4 age=301s | a 2->4 SafetyNet cause=noMetrics

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::variant_of;
 use crate::decide;
-use crate::snapshot::Mode;
+use crate::snapshot::{Mode, Role};
 use crate::tests::generate::any_case;
 
 proptest! {
@@ -43,15 +43,19 @@ proptest! {
         let mut case = case.0;
         case.config.scale_to_zero_default = false;
         let decisions = decide(&case).decisions;
-        for model in &case.models {
-            let is_auto = model.variants.iter().all(|v| v.mode == Mode::Auto);
-            let has_replicas = model.variants.iter().any(|v| v.current > 0);
-            let allowed = model.variants.iter().any(|v| v.max != Some(0));
+        // If pods serve a part of each request, each part keeps one.
+        let parts = [None, Some(Role::Prefill), Some(Role::Decode)];
+        for (model, role) in case.models.iter().flat_map(|model| parts.map(|role| (model, role))) {
+            let part = || model.variants.iter().filter(|v| v.role == role);
+            let is_auto = part().all(|v| v.mode == Mode::Auto);
+            let has_replicas = part().any(|v| v.current > 0);
+            let allowed = part().any(|v| v.max != Some(0));
             let of_model = decisions.iter().filter(|d| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id));
+            let of_part = of_model.filter(|d| part().any(|v| v.name == d.variant));
             // The kept replica may need a GPU on another variant.
-            let limited = of_model.clone().any(|d| d.limited_by.is_some());
+            let limited = of_part.clone().any(|d| d.limited_by.is_some());
             if is_auto && has_replicas && allowed && !limited {
-                prop_assert!(of_model.map(|d| u64::from(d.target())).sum::<u64>() > 0, "{:?}", decisions);
+                prop_assert!(of_part.map(|d| u64::from(d.target())).sum::<u64>() > 0, "{:?}", decisions);
             }
         }
     }
