@@ -61,7 +61,7 @@ grep -qF "revision $revision" "$folder/version" || fail "the program does not re
 ! grep -qaF -e "$folder" -e "${CARGO_HOME:-$HOME/.cargo}/registry" "$folder/image/wva" || fail "the program names a folder of this machine"
 sha256sum "$folder/image/wva" | cut -c1-64
 grep -c '^PackageName:' "$folder/image/usr/share/doc/wva/sbom.spdx" | sed 's/$/ crates in sbom.spdx/'
-grep -c '^====$' "$folder/image/usr/share/doc/wva/NOTICES" | sed 's/$/ texts in NOTICES/'
+zgrep -c '^====$' "$folder/image/usr/share/doc/wva/NOTICES.gz" | sed 's/$/ texts in NOTICES.gz/'
 cd "$folder/image"
 find . -type f -printf '%s %p\n' | sort -rn | awk '{ printf "%10.2f MiB  %s\n", $1 / 1048576, substr($2, 2) }'
 size=$(find . -type f -printf '%s\n' | awk '{ all += $1 } END { print all }')

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Writes sbom.spdx (SPDX 2.3, tag-value), with version, licence, checksum and package URL of every linked crate, and
-# NOTICES, with the licence texts of these crates. Run in the workspace. TARGET sets another target platform.
+# NOTICES.gz, with the licence texts of these crates. Run in the workspace. TARGET sets another target platform.
 # Usage: notices.sh FOLDER
 set -eu
 folder=${1:?usage: notices.sh FOLDER}
@@ -63,5 +63,5 @@ done
     printf '\n'
     cat "${of%.of}"
   done
-} > "$folder/NOTICES"
+} | gzip -9n > "$folder/NOTICES.gz"
 cp LICENSE "$folder/LICENSE"

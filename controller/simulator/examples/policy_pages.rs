@@ -42,12 +42,11 @@ const BEFORE: [Column<'static>; 4] = [
 const RECORDED: [&str; 6] =
     ["azure-conv", "azure-code", "azure-code-relaxed", "mooncake-conv", "servegen-r1", "servegen-m-large"];
 /// Policies that recorded traffic runs under.
-const TRAFFIC: [Column<'static>; 12] = [
+const TRAFFIC: [Column<'static>; 11] = [
     Column { policy: "percentage", title: "percentage" },
     Column { policy: "token", title: "token" },
     Column { policy: "throughput", title: "throughput" },
     Column { policy: "throughput, objectives", title: "throughput, objectives" },
-    Column { policy: "throughput, objectives, 15 s", title: "throughput, objectives, 15 s" },
     Column { policy: "llm-d WVA, 60 s", title: "llm-d WVA, 60 s" },
     COLUMNS[3],
     Column { policy: "KEDA llm-d queue", title: "KEDA queue" },

@@ -10,7 +10,7 @@ const RECENT_STEPS: usize = 8;
 /// t-value above which a trend counts.
 const SIGNIFICANT_T: f64 = 2.0;
 /// Greatest ratio of forecast to present arrival rate.
-const MAX_GROWTH: f64 = 1.5;
+const MAX_GROWTH: f64 = 1.25;
 /// A trend is steep above this t-value if it adds more than this share within the horizon.
 const STEEP_T: f64 = 3.0;
 const STEEP_SHARE: f64 = 0.3;

@@ -16,10 +16,10 @@ fewer sequences than the cache holds | learned 10; a: 1 args=--max-num-seqs=40 a
 rounded up to what the HPA acts on | learned 66; a: 20 hpa=.1 | a 20->23 ArrivalsAboveCapacity
 at its maximum | learned 10; a: 2 max=2 | a 2->2 AtMaximum
 a trend | rising 10 12; a: 4 | a 4->5 TrendAhead slopeT=1000 horizonSeconds=165
-a trend at most half as much again | rising 0 12; a: 4 | a 4->6 TrendAhead
+a trend at most a quarter more | rising 0 12; a: 4 | a 4->5 TrendAhead
 a trend and a warm replica | throughput warmSpare: on; rising 4 12; a: 4 | a 4->6 TrendAhead
 a warm replica alone | throughput warmSpare: on; rising 4 12; a: 5 | a 5->6 WarmSpare
-a long start keeps one warm by itself | rising 4 12; a: 6 coldStart=3m1s | a 6->7 WarmSpare horizonSeconds=226
+a long start keeps one warm by itself | rising 4 12; a: 5 coldStart=3m1s | a 5->6 WarmSpare horizonSeconds=226
 the scheduler queue drains in two minutes | waiting 480; learned 10; a: 4 | a 4->5 Backlog backlog=1.2353
 a backlog of at most the arrival rate | waiting 48000; learned 10; a: 4 | a 4->7 Backlog backlog=3.0882
 no scale-down while work waits | waiting 48000; learned 0; a: 3 | a 3->3 HeldPeak
