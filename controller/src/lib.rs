@@ -59,9 +59,3 @@ pub mod bench {
         Ok(rows.pods.into_iter().map(|(_, key, value)| (key.pod, value)).collect())
     }
 }
-
-/// The present time in the format of log lines.
-#[must_use]
-pub fn now_rfc3339() -> String {
-    jiff::Timestamp::now().to_string()
-}
