@@ -40,9 +40,9 @@ impl Process {
             Some(_) => wva_certs::server_config_with_client_certs(resolver, http2)?,
             None => wva_certs::server_config(resolver, http2)?,
         });
-        let signals = self.signals.clone();
+        let (signals, limits) = (self.signals.clone(), wva_webhook::Limits::default());
         self.spawn("admission server", async move {
-            wva_webhook::serve(listener, tls, state, signals).await.map_err(|e| e.to_string())
+            wva_webhook::serve(listener, tls, state, signals, limits).await.map_err(|e| e.to_string())
         });
         let (Some(configuration), Some(service)) =
             (webhook.configuration.clone(), self.settings.service.clone())

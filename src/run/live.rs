@@ -6,7 +6,7 @@ use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 use wva_controller::{ConfigKind, ConfigReloads, EngineConfig, LeaderEvents};
-use wva_crds::events::{ImmutableChange, immutable_change};
+use wva_crds::events::immutable_change;
 use wva_crds::runbook_lines::{
     CONFIGURATION_UPDATED, IMMUTABLE_PARAMETERS_CHANGED, OPTIMIZATION_INTERVAL_UPDATED,
 };
@@ -99,16 +99,11 @@ impl ConfigChangeLogger {
         let changes = changes.collect::<Vec<_>>().join(", ");
         let MapName { namespace, name } = &self.map;
         tracing::warn!(namespace, name, keys, changes, "{IMMUTABLE_PARAMETERS_CHANGED}");
-        let event = immutable_change(&ImmutableChange {
-            namespace,
-            name,
-            uid: update.uid.as_deref(),
-            note: &format!(
-                "Ignored a change of {keys}: these settings take effect only after a restart of the controller"
-            ),
-            reporter: self.reporter.as_deref(),
-            at: Timestamp::now(),
-        });
+        let note = format!(
+            "Ignored a change of {keys}: these settings take effect only after a restart of the controller"
+        );
+        let (uid, reporter) = (update.uid.as_deref(), self.reporter.as_deref());
+        let event = immutable_change((namespace, name), uid, &note, reporter, Timestamp::now());
         // Replicas that see the same version of the map queue the same event.
         let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
         self.leader_events.add(event, &[uid, version, &changes]);

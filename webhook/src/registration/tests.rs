@@ -97,7 +97,8 @@ impl Webhook {
     fn start(self) {
         let settings = Settings::new(None, InstancePolicy::Inject);
         let state = State::new(settings, Arc::new(EmptyCluster), None, &prometheus::Registry::new()).unwrap();
-        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), crate::ShutdownSignals::default()));
+        let (end, limits) = (crate::ShutdownSignals::default(), crate::Limits::default());
+        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), end, limits));
     }
 }
 
