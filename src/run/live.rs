@@ -5,11 +5,12 @@ use std::pin::pin;
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
-use wva_controller::{ConfigKind, ConfigReloads, EngineConfig, LeaderEvents};
+use wva_controller::{ConfigReloads, EngineConfig, LeaderEvents};
 use wva_crds::events::immutable_change;
 use wva_crds::runbook_lines::{
     CONFIGURATION_UPDATED, IMMUTABLE_PARAMETERS_CHANGED, OPTIMIZATION_INTERVAL_UPDATED,
 };
+use wva_rules::MapRole;
 
 use super::Process;
 use crate::settings::{LiveSettings, MainMap, MapName, SettingsUpdate, changed_keys};
@@ -47,7 +48,7 @@ impl Process {
 
 impl ReloadTargets {
     fn apply(&self, update: &SettingsUpdate) {
-        self.reloads.count(ConfigKind::Main, update.is_valid);
+        self.reloads.count(MapRole::Main, update.is_valid);
         self.level.set(update.level);
         self.engine.send_if_modified(|config| std::mem::replace(config, update.engine) != update.engine);
     }
