@@ -78,9 +78,16 @@ impl Process {
     }
 
     fn facts(&self, watched: Option<&ControllerWatches>) -> CacheFacts {
-        let controller = watched.map(|watched| watched.facts.clone());
-        let (variants, namespaces) = (self.caches.variant_index.clone(), self.caches.namespaces.clone());
-        CacheFacts::new(&self.settings, self.caches.synced.clone(), variants, namespaces, controller)
+        CacheFacts {
+            synced: self.caches.synced.clone(),
+            variants: self.caches.variant_index.clone(),
+            namespaces: self.caches.namespaces.clone(),
+            controller: watched.map(|watched| watched.facts.clone()),
+            watch_namespace: self.settings.watch_namespace.clone(),
+            instance: self.settings.instance.clone(),
+            config_enabled_value: self.settings.config_enabled_value.clone(),
+            controller_namespace: self.settings.namespace.clone(),
+        }
     }
 
     /// Keeps both webhook configurations registered, once this replica answers a review.
