@@ -26,16 +26,6 @@ pub(crate) use debug::debug_router;
 /// Serves a router on a listener until shutdown, over HTTPS if `tls` is set, then drains requests in flight for a
 /// limited time.
 pub(crate) async fn serve(
-    name: &'static str,
-    listener: TcpListener,
-    tls: Option<rustls::ServerConfig>,
-    router: Router,
-    shutdown: CancellationToken,
-) -> Result<(), String> {
-    serve_with_limits(limits(name), listener, tls, router, shutdown).await
-}
-
-async fn serve_with_limits(
     limits: Limits,
     listener: TcpListener,
     tls: Option<rustls::ServerConfig>,
@@ -46,7 +36,7 @@ async fn serve_with_limits(
     server::serve(listener, tls.map(Arc::new), router, limits, shutdown).await.map_err(|e| e.to_string())
 }
 
-fn limits(name: &'static str) -> Limits {
+pub(crate) fn limits(name: &'static str) -> Limits {
     Limits { head: HEADER_TIMEOUT, drain: HEADER_TIMEOUT, ..Limits::new(name, MAX_CONNECTIONS) }
 }
 
@@ -192,7 +182,7 @@ mod tests {
             progress: CycleProgress::default(),
         };
         let router = health_router(Arc::new(readiness));
-        (address, tokio::spawn(serve_with_limits(limits, listener, None, router, shutdown.clone())))
+        (address, tokio::spawn(serve(limits, listener, None, router, shutdown.clone())))
     }
 
     #[tokio::test]

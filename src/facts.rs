@@ -8,20 +8,18 @@ use wva_rules::{MapRole, MetricReader, NamespaceState, OtherVariant, Target};
 use wva_runtime::{Availability, Cache, SyncStatus};
 use wva_webhook::{ClusterFacts, Index, Key, TargetReaders, TargetState};
 
-use crate::settings::Settings;
-
 pub(crate) struct CacheFacts {
-    synced: SyncStatus,
-    variants: Index<OtherVariant>,
+    pub(crate) synced: SyncStatus,
+    pub(crate) variants: Index<OtherVariant>,
     /// `None` in single-namespace mode, which has no permission to watch namespaces.
-    namespaces: Option<Cache<NamespaceFacts>>,
+    pub(crate) namespaces: Option<Cache<NamespaceFacts>>,
     /// `None` in a process that only serves admission.
-    controller: Option<ControllerFacts>,
-    watch_namespace: Option<String>,
-    instance: Option<String>,
+    pub(crate) controller: Option<ControllerFacts>,
+    pub(crate) watch_namespace: Option<String>,
+    pub(crate) instance: Option<String>,
     /// Value of the namespace label that enables ConfigMaps of the namespace.
-    config_enabled_value: String,
-    controller_namespace: String,
+    pub(crate) config_enabled_value: String,
+    pub(crate) controller_namespace: String,
 }
 
 /// Watch caches of a process with a controller.
@@ -33,27 +31,6 @@ pub(crate) struct ControllerFacts {
     pub(crate) autoscalers: Index<MetricReader>,
     /// ScaledObjects that read wva's metric.
     pub(crate) scaled_objects: Index<MetricReader>,
-}
-
-impl CacheFacts {
-    pub(crate) fn new(
-        settings: &Settings,
-        synced: SyncStatus,
-        variants: Index<OtherVariant>,
-        namespaces: Option<Cache<NamespaceFacts>>,
-        controller: Option<ControllerFacts>,
-    ) -> Self {
-        Self {
-            synced,
-            variants,
-            namespaces,
-            controller,
-            watch_namespace: settings.watch_namespace.clone(),
-            instance: settings.instance.clone(),
-            config_enabled_value: settings.config_enabled_value.clone(),
-            controller_namespace: settings.namespace.clone(),
-        }
-    }
 }
 
 impl ClusterFacts for CacheFacts {

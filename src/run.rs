@@ -206,9 +206,7 @@ impl Process {
         let (client, leader_events) = (self.clients.acting.clone(), self.leader_state.leader_events.clone());
         self.spawn_leading("events that wait for a leader", move |ended| {
             let (client, leader_events) = (client.clone(), leader_events.clone());
-            run_to_end(async move {
-                ended.run_until_cancelled(leader_events.write(&client)).await;
-            })
+            run_until(ended, async move { leader_events.write(&client).await })
         });
     }
 
@@ -248,6 +246,12 @@ fn registry(instance: Option<&str>) -> Result<Registry, prometheus::Error> {
     let labels =
         instance.map(|instance| HashMap::from([("controller_instance".to_owned(), instance.to_owned())]));
     Registry::new_custom(None, labels)
+}
+
+/// Runs a task until its end or until `ended`.
+async fn run_until(ended: CancellationToken, task: impl Future<Output = ()>) -> Result<(), String> {
+    ended.run_until_cancelled(task).await;
+    Ok(())
 }
 
 /// Adapts a task without result.

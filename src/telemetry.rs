@@ -4,9 +4,10 @@
 use std::fmt;
 use std::io::IsTerminal;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
-use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
+use tracing_serde::fields::AsMap as _;
 use tracing_subscriber::Registry;
 use tracing_subscriber::filter::EnvFilter;
 use tracing_subscriber::fmt::format::JsonFields;
@@ -108,8 +109,12 @@ where
         let mut line = Map::new();
         let level = event.metadata().level().to_string().to_lowercase();
         line.insert("level".to_owned(), Value::String(level));
-        line.insert("ts".to_owned(), Value::String(wva_controller::now_rfc3339()));
-        event.record(&mut FieldVisitor(&mut line));
+        line.insert("ts".to_owned(), Value::String(Timestamp::now().to_string()));
+        if let Ok(Value::Object(fields)) = serde_json::to_value(event.field_map()) {
+            for (name, value) in fields {
+                line.insert(if name == "message" { "msg".to_owned() } else { name }, value);
+            }
+        }
         let spans: Vec<Value> =
             context.event_scope().into_iter().flatten().map(|span| span_json::<S, N>(&span)).collect();
         if !spans.is_empty() {
@@ -130,36 +135,6 @@ where
     let mut fields: Map<String, Value> = fields.unwrap_or_default();
     fields.insert("name".to_owned(), span.name().into());
     fields.into()
-}
-
-struct FieldVisitor<'a>(&'a mut Map<String, Value>);
-
-impl FieldVisitor<'_> {
-    fn insert(&mut self, field: &Field, value: Value) {
-        let name = if field.name() == "message" { "msg" } else { field.name() };
-        self.0.insert(name.to_owned(), value);
-    }
-}
-
-impl Visit for FieldVisitor<'_> {
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.insert(field, Value::String(format!("{value:?}")));
-    }
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.insert(field, Value::String(value.to_owned()));
-    }
-    fn record_i64(&mut self, field: &Field, value: i64) {
-        self.insert(field, value.into());
-    }
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        self.insert(field, value.into());
-    }
-    fn record_f64(&mut self, field: &Field, value: f64) {
-        self.insert(field, value.into());
-    }
-    fn record_bool(&mut self, field: &Field, value: bool) {
-        self.insert(field, value.into());
-    }
 }
 
 pub(crate) const LONG_VERSION: &str = concat!(

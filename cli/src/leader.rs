@@ -7,7 +7,6 @@ use clap::{ArgMatches, Command};
 use wva_scaling::Snapshot;
 
 pub(super) use endpoint::{DebugEndpoint, DebugResponse};
-pub(super) use search::ControllerSearch;
 
 use crate::arguments::{option, value};
 
@@ -40,13 +39,11 @@ fn parse_address(text: &str) -> Result<String, String> {
 
 /// The debug endpoints that the options select; at least one.
 pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
-    let owned = |name: &str| value(arguments, name).map(str::to_owned);
-    if let Some(address) = owned("address") {
-        return Ok(vec![DebugEndpoint::Address(address)]);
+    if let Some(address) = value(arguments, "address") {
+        return Ok(vec![DebugEndpoint::Address(address.to_owned())]);
     }
-    let namespace = owned("controller-namespace");
-    let selector = owned("selector").unwrap_or_default();
-    ControllerSearch { namespace, selector }.find_endpoints().await
+    let namespace = value(arguments, "controller-namespace");
+    search::find_endpoints(namespace, value(arguments, "selector").unwrap_or_default()).await
 }
 
 /// Answers of all queried controllers.
@@ -91,35 +88,19 @@ impl<T> Answers<T> {
 }
 
 /// Snapshot of a leader's last cycle.
-pub(super) struct LeaderSnapshot {
-    pub(super) controller: String,
-    pub(super) snapshot: Snapshot,
-}
-
-#[derive(Default)]
-pub(super) struct Leaders {
-    pub(super) snapshots: Vec<LeaderSnapshot>,
-    /// One line for each controller without a snapshot, with the cause.
-    pub(super) failures: Vec<String>,
-}
+pub(super) type LeaderSnapshot = ControllerAnswer<Snapshot>;
+pub(super) type Leaders = Answers<Snapshot>;
 
 impl Leaders {
     /// Queries every controller that the options select. Errors end up in `failures`.
-    pub(super) async fn fetch(arguments: &ArgMatches) -> Self {
-        match Answers::fetch(arguments, fetch_snapshot).await {
-            Ok(Answers { received, failures }) => {
-                let snapshots = received.into_iter().map(|ControllerAnswer { controller, answer }| {
-                    LeaderSnapshot { controller, snapshot: answer }
-                });
-                Self { snapshots: snapshots.collect(), failures }
-            }
-            Err(error) => Self { snapshots: Vec::new(), failures: vec![format!("{error:#}")] },
-        }
+    pub(super) async fn fetch_snapshots(arguments: &ArgMatches) -> Self {
+        let failed = |error| Self { received: Vec::new(), failures: vec![format!("{error:#}")] };
+        Self::fetch(arguments, fetch_snapshot).await.unwrap_or_else(failed)
     }
 
     /// Why no leader sent a snapshot, in one line; `None` if one did.
     pub(super) fn missing_reason(&self) -> Option<String> {
-        self.snapshots.is_empty().then(|| self.failures.join("; "))
+        self.received.is_empty().then(|| self.failures.join("; "))
     }
 }
 

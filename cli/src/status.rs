@@ -64,10 +64,10 @@ pub(super) fn status(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 #[expect(clippy::print_stderr, reason = "notes on empty columns are not part of the table")]
 async fn print_table(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<bool> {
     let variants = cluster.list(&VARIANTS).await?;
-    let (workloads, leaders) = tokio::join!(Workloads::read(cluster), Leaders::fetch(arguments));
+    let (workloads, leaders) = tokio::join!(Workloads::read(cluster), Leaders::fetch_snapshots(arguments));
     // Without the right to list namespaces, excluded variants look like any other.
     let namespaces = cluster.list(&NAMESPACES).await.unwrap_or_default();
-    let leader_snapshots = &leaders.snapshots;
+    let leader_snapshots = &leaders.received;
     let state =
         rows::ClusterState { variants, workloads, namespaces, leader_snapshots, now: Timestamp::now() };
     let clear = arguments.get_flag("watch") && std::io::stdout().is_terminal();

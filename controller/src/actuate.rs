@@ -7,6 +7,7 @@ mod servers;
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -14,7 +15,7 @@ use tokio::sync::Semaphore;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::leadership::NotLeading;
 
-use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey};
+use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
 use crate::model::step::Step;
 
 pub use executor::ScaleExecutor;
@@ -144,11 +145,9 @@ struct ScaleState {
 impl ScaleApi {
     fn new(client: &Client, workload: &WorkloadKey) -> Result<Self, ActuateError> {
         let resource = match workload.kind.as_str() {
-            "Deployment" => api_resource("apps", "Deployment", "deployments"),
-            "StatefulSet" => api_resource("apps", "StatefulSet", "statefulsets"),
-            LEADER_WORKER_SET => {
-                api_resource("leaderworkerset.x-k8s.io", "LeaderWorkerSet", "leaderworkersets")
-            }
+            "Deployment" => ApiResource::erase::<Deployment>(&()),
+            "StatefulSet" => ApiResource::erase::<StatefulSet>(&()),
+            LEADER_WORKER_SET => leader_worker_sets(),
             other => return Err(ActuateError::Kind(other.to_owned())),
         };
         let api = Api::namespaced_with(client.clone(), &workload.namespace, &resource);
@@ -280,16 +279,6 @@ impl ScaleApi {
             kube::Error::Api(status) => ActuateError::Refused { failure, code: status.code },
             _ => ActuateError::Failed(failure),
         }
-    }
-}
-
-fn api_resource(group: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource {
-        group: group.to_owned(),
-        version: "v1".to_owned(),
-        api_version: format!("{group}/v1"),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
     }
 }
 

@@ -26,7 +26,7 @@ use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 use wva_rules::{MapNames, MapRole};
 
 pub use main_map::main_map;
-pub use reloads::{ConfigKind, ConfigReloads};
+pub use reloads::ConfigReloads;
 pub(crate) use resolve::Settings;
 pub use watch::watch_config_maps;
 

@@ -18,7 +18,7 @@ pub use collect::prometheus::{
     ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
 };
 pub use collect::telemetry::Telemetry;
-pub use config::{ConfigKind, ConfigMaps, ConfigReloads, main_map, watch_config_maps};
+pub use config::{ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
 pub use model::moment::MAX_TARGET_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
@@ -58,10 +58,4 @@ pub mod bench {
         read(body, &mut rows)?;
         Ok(rows.pods.into_iter().map(|(_, key, value)| (key.pod, value)).collect())
     }
-}
-
-/// The present time in the format of log lines.
-#[must_use]
-pub fn now_rfc3339() -> String {
-    jiff::Timestamp::now().to_string()
 }

@@ -83,34 +83,24 @@ pub fn set_name_from_digest(event: &mut Event, digest: u64) {
     event.metadata.generate_name = None;
 }
 
-/// Change of a setting that needs a restart, refused at admission or ignored at run time.
-#[derive(Clone, Copy, Debug)]
-pub struct ImmutableChange<'a> {
-    /// Namespace of the ConfigMap.
-    pub namespace: &'a str,
-    /// Name of the ConfigMap.
-    pub name: &'a str,
-    /// UID of the ConfigMap, if known.
-    pub uid: Option<&'a str>,
-    /// The settings, and whether they were refused or ignored.
-    pub note: &'a str,
-    /// Reporting pod.
-    pub reporter: Option<&'a str>,
-    /// Time of the event.
-    pub at: Timestamp,
-}
-
-/// Event `ImmutableConfigChangeRejected` on the ConfigMap.
+/// Event `ImmutableConfigChangeRejected` on the ConfigMap, about a change of a setting that needs a restart: refused at
+/// admission, or ignored at run time.
 #[must_use]
-pub fn immutable_change(change: &ImmutableChange<'_>) -> Event {
+pub fn immutable_change(
+    (namespace, name): (&str, &str),
+    uid: Option<&str>,
+    note: &str,
+    reporter: Option<&str>,
+    at: Timestamp,
+) -> Event {
     build_event(&EventDraft {
-        regarding: object_reference(("v1", "ConfigMap"), (change.namespace, change.name), change.uid),
+        regarding: object_reference(("v1", "ConfigMap"), (namespace, name), uid),
         warning: true,
         reason: "ImmutableConfigChangeRejected",
         action: "Reject",
-        note: change.note,
-        reporter: change.reporter,
-        at: change.at,
+        note,
+        reporter,
+        at,
     })
 }
 

@@ -10,7 +10,7 @@ mod value;
 
 pub use order::{SettingsProblem, find_order_problems, find_problems};
 pub use table::SETTINGS;
-pub use text::{is_label_value, is_name, without_password};
+pub use text::{is_label_key, is_label_value, is_name, without_password};
 pub use value::{Kind, Value, ValueError};
 
 /// One setting, a row of the table.

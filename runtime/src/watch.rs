@@ -1,12 +1,14 @@
 //! Watches of Kubernetes kinds. Each runs for the life of the process and fills one [`Cache`].
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -36,32 +38,6 @@ pub struct WatchScope<'a> {
     pub tasks: &'a mut Tasks,
 }
 
-/// A kind without a Rust type.
-#[derive(Clone, Copy, Debug)]
-pub struct DynamicKind<'a> {
-    /// API group.
-    pub group: &'a str,
-    /// API version.
-    pub version: &'a str,
-    /// Kind.
-    pub kind: &'a str,
-    /// Resource: plural, lower case.
-    pub plural: &'a str,
-}
-
-impl DynamicKind<'_> {
-    fn resource(self) -> ApiResource {
-        let Self { group, version, kind, plural } = self;
-        ApiResource {
-            group: group.to_owned(),
-            version: version.to_owned(),
-            api_version: format!("{group}/{version}"),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        }
-    }
-}
-
 impl WatchScope<'_> {
     /// API of a kind in the namespace of this scope, or in all.
     #[must_use]
@@ -78,17 +54,10 @@ impl WatchScope<'_> {
 
     /// Like [`WatchScope::api`], for a kind without a Rust type.
     #[must_use]
-    pub fn dynamic(&self, kind: DynamicKind<'_>) -> Api<DynamicObject> {
-        self.dynamic_in(self.namespace.as_deref(), kind)
-    }
-
-    /// API of a kind without a Rust type in one namespace, or in all.
-    #[must_use]
-    pub fn dynamic_in(&self, namespace: Option<&str>, kind: DynamicKind<'_>) -> Api<DynamicObject> {
-        let resource = kind.resource();
-        match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
+    pub fn dynamic(&self, resource: &ApiResource) -> Api<DynamicObject> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, resource),
+            None => Api::all_with(self.client.clone(), resource),
         }
     }
 
@@ -96,12 +65,12 @@ impl WatchScope<'_> {
     pub fn watch<K, V>(
         &mut self,
         task: &'static str,
-        stream: impl Stream<Item = Result<Event<K>, watcher::Error>> + Send + 'static,
+        api: Api<K>,
         projection: Projection<K, V>,
         mut observe: Observer<K>,
     ) -> Cache<V>
     where
-        K: Resource + Send + Sync + 'static,
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         V: Send + Sync + 'static,
     {
         let mut writer = Writer::new(projection);
@@ -111,7 +80,7 @@ impl WatchScope<'_> {
         self.synced.add(task, synced);
         let mut interruptions = InterruptionLogger::new(task, self.namespace.as_deref());
         let watch = async move {
-            let mut stream = Box::pin(stream.default_backoff());
+            let mut stream = Box::pin(watcher::watcher(api, config()).default_backoff());
             while let Some(event) = stream.next().await {
                 interruptions.log(&event);
                 // The stream itself retries after an error, with backoff.

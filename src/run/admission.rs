@@ -40,9 +40,9 @@ impl Process {
             Some(_) => wva_certs::server_config_with_client_certs(resolver, http2)?,
             None => wva_certs::server_config(resolver, http2)?,
         });
-        let signals = self.signals.clone();
+        let (signals, limits) = (self.signals.clone(), wva_webhook::Limits::default());
         self.spawn("admission server", async move {
-            wva_webhook::serve(listener, tls, state, signals).await.map_err(|e| e.to_string())
+            wva_webhook::serve(listener, tls, state, signals, limits).await.map_err(|e| e.to_string())
         });
         let (Some(configuration), Some(service)) =
             (webhook.configuration.clone(), self.settings.service.clone())
@@ -78,9 +78,16 @@ impl Process {
     }
 
     fn facts(&self, watched: Option<&ControllerWatches>) -> CacheFacts {
-        let controller = watched.map(|watched| watched.facts.clone());
-        let (variants, namespaces) = (self.caches.variant_index.clone(), self.caches.namespaces.clone());
-        CacheFacts::new(&self.settings, self.caches.synced.clone(), variants, namespaces, controller)
+        CacheFacts {
+            synced: self.caches.synced.clone(),
+            variants: self.caches.variant_index.clone(),
+            namespaces: self.caches.namespaces.clone(),
+            controller: watched.map(|watched| watched.facts.clone()),
+            watch_namespace: self.settings.watch_namespace.clone(),
+            instance: self.settings.instance.clone(),
+            config_enabled_value: self.settings.config_enabled_value.clone(),
+            controller_namespace: self.settings.namespace.clone(),
+        }
     }
 
     /// Keeps both webhook configurations registered, once this replica answers a review.

@@ -5,11 +5,12 @@ use std::pin::pin;
 use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
-use wva_controller::{ConfigKind, ConfigReloads, EngineConfig, LeaderEvents};
-use wva_crds::events::{ImmutableChange, immutable_change};
+use wva_controller::{ConfigReloads, EngineConfig, LeaderEvents};
+use wva_crds::events::immutable_change;
 use wva_crds::runbook_lines::{
     CONFIGURATION_UPDATED, IMMUTABLE_PARAMETERS_CHANGED, OPTIMIZATION_INTERVAL_UPDATED,
 };
+use wva_rules::MapRole;
 
 use super::Process;
 use crate::settings::{LiveSettings, MainMap, MapName, SettingsUpdate, changed_keys};
@@ -47,7 +48,7 @@ impl Process {
 
 impl ReloadTargets {
     fn apply(&self, update: &SettingsUpdate) {
-        self.reloads.count(ConfigKind::Main, update.is_valid);
+        self.reloads.count(MapRole::Main, update.is_valid);
         self.level.set(update.level);
         self.engine.send_if_modified(|config| std::mem::replace(config, update.engine) != update.engine);
     }
@@ -99,16 +100,11 @@ impl ConfigChangeLogger {
         let changes = changes.collect::<Vec<_>>().join(", ");
         let MapName { namespace, name } = &self.map;
         tracing::warn!(namespace, name, keys, changes, "{IMMUTABLE_PARAMETERS_CHANGED}");
-        let event = immutable_change(&ImmutableChange {
-            namespace,
-            name,
-            uid: update.uid.as_deref(),
-            note: &format!(
-                "Ignored a change of {keys}: these settings take effect only after a restart of the controller"
-            ),
-            reporter: self.reporter.as_deref(),
-            at: Timestamp::now(),
-        });
+        let note = format!(
+            "Ignored a change of {keys}: these settings take effect only after a restart of the controller"
+        );
+        let (uid, reporter) = (update.uid.as_deref(), self.reporter.as_deref());
+        let event = immutable_change((namespace, name), uid, &note, reporter, Timestamp::now());
         // Replicas that see the same version of the map queue the same event.
         let [uid, version] = [&update.uid, &update.version].map(|text| text.as_deref().unwrap_or_default());
         self.leader_events.add(event, &[uid, version, &changes]);

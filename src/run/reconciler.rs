@@ -15,7 +15,7 @@ use wva_controller::{
 };
 
 use super::certificates::ServingCerts;
-use super::{ControllerWatches, Process, run_to_end};
+use super::{ControllerWatches, Process, run_to_end, run_until};
 use crate::endpoints;
 use crate::settings::Controller;
 
@@ -56,7 +56,10 @@ impl Process {
         self.spawn_engine(Engine {
             sources,
             config,
-            metrics: EngineMetrics { telemetry: self.telemetry()?, reloads: reloads.clone() },
+            metrics: EngineMetrics {
+                telemetry: Telemetry::register(&self.metrics.registry)?,
+                reloads: reloads.clone(),
+            },
             progress: self.progress.clone(),
             published,
         });
@@ -95,8 +98,8 @@ impl Process {
         let Some(address) = address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
         let router = endpoints::debug_router(reader, self.leader_state.leadership.clone());
-        let shutdown = self.signals.shutdown.clone();
-        self.spawn("debug endpoint", endpoints::serve("debug", listener, None, router, shutdown));
+        let (limits, shutdown) = (endpoints::limits("debug"), self.signals.shutdown.clone());
+        self.spawn("debug endpoint", endpoints::serve(limits, listener, None, router, shutdown));
         Ok(())
     }
 
@@ -126,10 +129,7 @@ impl Process {
             let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
             let (changed, refusals) = (changed.clone(), refusals.clone());
             let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
-            let published = published.clone();
-            run_to_end(async move {
-                ended.run_until_cancelled(executor.run(published)).await;
-            })
+            run_until(ended, executor.run(published.clone()))
         });
         Ok(())
     }
@@ -137,10 +137,6 @@ impl Process {
     fn ownership_view(&self, ownership: &Ownership) -> OwnershipView {
         let caches = &self.caches;
         OwnershipView::new(ownership.clone(), caches.variants.clone(), caches.namespaces.clone())
-    }
-
-    fn telemetry(&self) -> anyhow::Result<Telemetry> {
-        Ok(Telemetry::register(&self.metrics.registry)?)
     }
 
     fn ownership(&self, controller: &Controller) -> Ownership {
@@ -162,20 +158,14 @@ impl Process {
         let (client, ownership, published) = (self.clients.acting.clone(), view.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
             let writer = StatusWriter::new(client.clone(), ownership.clone(), targets.clone());
-            let published = published.clone();
-            run_to_end(async move {
-                ended.run_until_cancelled(writer.run(published)).await;
-            })
+            run_until(ended, writer.run(published.clone()))
         });
         let (client, pod_name, published) =
             (self.clients.acting.clone(), self.settings.pod_name.clone(), reader.clone());
         let ownership = view.clone();
         self.spawn_leading("events", move |ended| {
             let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
-            let emitting = events::run(client, pod_name, ownership.clone(), published);
-            run_to_end(async move {
-                ended.run_until_cancelled(emitting).await;
-            })
+            run_until(ended, events::run(client, pod_name, ownership.clone(), published))
         });
     }
 
@@ -195,9 +185,7 @@ impl Process {
         );
         self.spawn(
             "events of the ServiceMonitor",
-            run_to_end(async move {
-                shutdown.run_until_cancelled(reporter.report_deletions(client, leader_events, present)).await;
-            }),
+            run_until(shutdown, reporter.report_deletions(client, leader_events, present)),
         );
     }
 

@@ -13,16 +13,13 @@ impl Process {
         let Some(address) = self.settings.metrics_address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/metrics", address)?;
         let router = endpoints::metrics_router(self.metrics.registry.clone(), self.metrics.series.clone());
-        let shutdown = self.signals.shutdown.clone();
+        let (limits, shutdown) = (endpoints::limits("/metrics"), self.signals.shutdown.clone());
         if self.settings.metrics_secure {
             let tls = wva_certs::server_config(certs.metrics()?.resolver(), self.settings.http2)?;
             let guarded = endpoints::require_authorization(router, self.clients.auth.clone());
-            self.spawn(
-                "metrics endpoint",
-                endpoints::serve("/metrics", listener, Some(tls), guarded, shutdown),
-            );
+            self.spawn("metrics endpoint", endpoints::serve(limits, listener, Some(tls), guarded, shutdown));
         } else {
-            self.spawn("metrics endpoint", endpoints::serve("/metrics", listener, None, router, shutdown));
+            self.spawn("metrics endpoint", endpoints::serve(limits, listener, None, router, shutdown));
         }
         Ok(())
     }
@@ -38,8 +35,8 @@ impl Process {
         if let Some(address) = self.settings.health_address {
             let listener = wva_runtime::server::bind("/healthz and /readyz", address)?;
             let router = endpoints::health_router(ready.0.clone());
-            let shutdown = self.signals.shutdown.clone();
-            self.spawn("health endpoint", endpoints::serve("health", listener, None, router, shutdown));
+            let (limits, shutdown) = (endpoints::limits("health"), self.signals.shutdown.clone());
+            self.spawn("health endpoint", endpoints::serve(limits, listener, None, router, shutdown));
         }
         Ok(ready)
     }

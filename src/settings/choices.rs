@@ -1,97 +1,79 @@
-//! Typed values of the settings with a fixed set of choices.
+//! Typed values of settings that have one of several words.
 
-use tracing::Level;
-use wva_controller::Actuation;
-use wva_rules::InstancePolicy;
+use serde::Deserialize;
+use serde::de::value::{Error, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 
-/// Choices of a setting with their values. The default is first.
-pub(super) type Choices<T> = &'static [(&'static str, T)];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Value of `WVA_CERT_MODE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum CertMode {
-    /// `Files` if a directory is set, else `SelfSigned`.
+    /// Files if their folder is set.
+    #[default]
+    #[serde(rename = "")]
     Auto,
+    #[serde(rename = "self")]
     SelfSigned,
     Files,
     Off,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
-    /// Text on a terminal, else JSON.
+    #[default]
     Auto,
-    /// One JSON object a line.
     Json,
-    /// Readable text.
     Text,
 }
 
-pub(super) const ACTUATION: Choices<Actuation> =
-    &[("signal", Actuation::Signal), ("scale", Actuation::Scale)];
+/// Value of a word. An invalid word was reported before; its value here is never used.
+pub(super) fn choice<T: DeserializeOwned + Default>(word: &str) -> T {
+    parse(word).unwrap_or_default()
+}
 
-pub(super) const INSTANCE_POLICY: Choices<InstancePolicy> = &[
-    ("inject", InstancePolicy::Inject),
-    ("require", InstancePolicy::Require),
-    ("ignore", InstancePolicy::Ignore),
-];
-
-pub(super) const CERT_MODE: Choices<CertMode> = &[
-    ("", CertMode::Auto),
-    ("self", CertMode::SelfSigned),
-    ("files", CertMode::Files),
-    ("off", CertMode::Off),
-];
-
-/// `None`: the verbosity (`V`) determines the level.
-pub(super) const LOG_LEVEL: Choices<Option<Level>> = &[
-    ("", None),
-    ("error", Some(Level::ERROR)),
-    ("warn", Some(Level::WARN)),
-    ("info", Some(Level::INFO)),
-    ("debug", Some(Level::DEBUG)),
-];
-
-pub(super) const LOG_FORMAT: Choices<LogFormat> =
-    &[("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
-
-/// Value of a choice. An invalid one was reported before; its value here is never used.
-pub(super) fn choice<T: Copy>(choices: Choices<T>, text: &str) -> T {
-    let found = choices.iter().find(|(known, _)| *known == text);
-    found.unwrap_or(&choices[0]).1
+fn parse<T: DeserializeOwned>(word: &str) -> Result<T, Error> {
+    let word: StrDeserializer<'_, Error> = word.into_deserializer();
+    T::deserialize(word)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use wva_crds::settings::{Kind, SETTINGS};
+    use wva_rules::InstancePolicy;
 
     use super::*;
 
-    fn known<T: PartialEq>(choices: Choices<T>) -> Vec<&'static str> {
-        for (i, (text, value)) in choices.iter().enumerate() {
-            assert!(choices[..i].iter().all(|(_, other)| other != value), "{text} equals another choice");
+    #[track_caller]
+    fn check<T: DeserializeOwned + Default + PartialEq + std::fmt::Debug>(words: &[&str], default: &str) {
+        let values: Vec<T> = words.iter().map(|word| parse(word).unwrap()).collect();
+        for (i, value) in values.iter().enumerate() {
+            assert!(!values[..i].contains(value), "{} equals another choice", words[i]);
         }
-        choices.iter().map(|(text, _)| *text).collect()
+        assert_eq!(parse::<T>(default).unwrap(), T::default(), "the default word is the default value");
+        let unknown = parse::<T>("no such word").unwrap_err().to_string();
+        let named = unknown.matches('`').count() / 2 - 1;
+        assert_eq!(named, words.len(), "every value has a word in the table: {unknown}");
     }
 
     #[test]
     fn every_choice_of_the_table_has_its_own_value() {
         for setting in SETTINGS {
-            let Kind::OneOf(texts) = setting.kind else { continue };
-            let known = match setting.key {
-                "WVA_ACTUATION" => known(ACTUATION),
-                "WVA_INSTANCE_POLICY" => known(INSTANCE_POLICY),
-                "WVA_CERT_MODE" => known(CERT_MODE),
-                "LOG_LEVEL" => known(LOG_LEVEL),
-                "LOG_FORMAT" => known(LOG_FORMAT),
+            let Kind::OneOf(words) = setting.kind else { continue };
+            let default = setting.default.unwrap();
+            match setting.key {
+                "WVA_INSTANCE_POLICY" => check::<InstancePolicy>(words, default),
+                "WVA_CERT_MODE" => check::<CertMode>(words, default),
+                "LOG_FORMAT" => check::<LogFormat>(words, default),
+                "WVA_ACTUATION" => assert_eq!((words, default), (&["signal", "scale"][..], "signal")),
+                "LOG_LEVEL" => {
+                    let is_level = |word: &&str| word.parse::<tracing::Level>().is_ok();
+                    assert_eq!(words.iter().filter(|word| !is_level(word)).collect::<Vec<_>>(), [&""]);
+                }
                 // Used as text.
-                "POOL_GROUP" => continue,
+                "POOL_GROUP" => {}
                 key => panic!("{key} has no typed choices"),
-            };
-            assert_eq!(known.first(), setting.default.as_ref(), "{}: the default is first", setting.key);
-            let sorted = |texts: &[&'static str]| texts.iter().copied().collect::<BTreeSet<_>>();
-            assert_eq!(sorted(&known), sorted(texts), "{}", setting.key);
+            }
         }
     }
 }

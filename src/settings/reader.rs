@@ -3,12 +3,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wva_controller::MAX_TARGET_AGE;
 use wva_controller::external_metrics::values::CONFIRMATION_DEADLINE;
+use wva_controller::{Actuation, MAX_TARGET_AGE};
 use wva_crds::GoDuration;
 use wva_crds::settings::{Value, find_problems};
 
-use super::choices::{ACTUATION, CERT_MODE, CertMode, INSTANCE_POLICY, LOG_FORMAT, LOG_LEVEL, choice};
+use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
 use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, ZeroScaling};
 
@@ -64,7 +64,7 @@ impl SettingsReader<'_> {
 
     fn certificates(&self) -> Certificates {
         let files = self.files(["WEBHOOK_CERT_PATH", "WEBHOOK_CERT_NAME", "WEBHOOK_CERT_KEY"]);
-        match (choice(CERT_MODE, &self.text("WVA_CERT_MODE")), files) {
+        match (choice(&self.text("WVA_CERT_MODE")), files) {
             (CertMode::Off, _) => Certificates::Off,
             (CertMode::Auto | CertMode::Files, Some(files)) => Certificates::Files(files),
             // The table of settings rejects mode `files` without a directory.
@@ -100,7 +100,7 @@ impl SettingsReader<'_> {
             address: self.address("WEBHOOK_BIND_ADDRESS")?,
             configuration: self.optional("WEBHOOK_CONFIGURATION"),
             client_ca: self.optional("WVA_WEBHOOK_CLIENT_CA"),
-            policy: choice(INSTANCE_POLICY, &self.text("WVA_INSTANCE_POLICY")),
+            policy: choice(&self.text("WVA_INSTANCE_POLICY")),
         })
     }
 
@@ -151,7 +151,11 @@ impl SettingsReader<'_> {
             scale_to_zero: self.flag("WVA_SCALE_TO_ZERO"),
             max_retention: self.duration("WVA_MAX_RETENTION_PERIOD"),
             proactive: self.flag("EXPERIMENTAL_PROACTIVE_MODEL"),
-            actuation: choice(ACTUATION, &self.text("WVA_ACTUATION")),
+            actuation: if self.text("WVA_ACTUATION") == "scale" {
+                Actuation::Scale
+            } else {
+                Actuation::Signal
+            },
         }
     }
 
@@ -199,11 +203,11 @@ impl SettingsReader<'_> {
     }
 
     pub(super) fn log(&self) -> Log {
-        Log { level: self.level(), format: choice(LOG_FORMAT, &self.text("LOG_FORMAT")) }
+        Log { level: self.level(), format: choice(&self.text("LOG_FORMAT")) }
     }
 
     fn level(&self) -> tracing::Level {
-        choice(LOG_LEVEL, &self.text("LOG_LEVEL")).unwrap_or_else(|| match self.value("V") {
+        self.text("LOG_LEVEL").parse().unwrap_or_else(|_| match self.value("V") {
             Some(Value::Int(5..)) => tracing::Level::TRACE,
             Some(Value::Int(3..=4)) => tracing::Level::DEBUG,
             _ => tracing::Level::INFO,
@@ -212,7 +216,7 @@ impl SettingsReader<'_> {
 
     fn warnings(&self) -> Vec<String> {
         let old = self.raw.old_names.iter().map(|(old, new)| format!("{old} is an old name; use {new}"));
-        let mode = choice(CERT_MODE, &self.text("WVA_CERT_MODE"));
+        let mode = choice(&self.text("WVA_CERT_MODE"));
         let is_ignored = matches!(mode, CertMode::SelfSigned | CertMode::Off);
         let files = self.optional("WEBHOOK_CERT_PATH").filter(|_| is_ignored).map(|folder| {
             format!(

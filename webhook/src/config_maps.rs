@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wva_crds::events::{ImmutableChange, immutable_change};
+use wva_crds::events::immutable_change;
 use wva_crds::runbook_lines::IMMUTABLE_PARAMETERS_CHANGED;
 use wva_rules::{IMMUTABLE, MapFacts, MapRole, MapScope, Operation, Verdict, validate_map};
 use wva_runtime::api_call::ApiCall;
@@ -27,71 +27,45 @@ const REPEAT_INTERVAL: Duration = Duration::from_mins(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A refused change of an immutable key.
-#[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Refusal {
     namespace: String,
     name: String,
     uid: Option<String>,
     note: String,
 }
 
-/// Sending end of [`refusal_channel`], for reviews. Sending never blocks.
-#[derive(Clone, Debug)]
-pub struct RefusalSender(mpsc::Sender<Refusal>);
-
-/// Receiving end of [`refusal_channel`], for [`write_refusal_events`].
-#[derive(Debug)]
-pub struct RefusalReceiver(mpsc::Receiver<Refusal>);
-
-/// Makes a bounded channel from reviews to the task that writes events.
+/// Makes a bounded channel from reviews to [`write_refusal_events`]. Reviews never wait for it.
 #[must_use]
-pub fn refusal_channel() -> (RefusalSender, RefusalReceiver) {
-    let (sender, receiver) = mpsc::channel(QUEUE);
-    (RefusalSender(sender), RefusalReceiver(receiver))
-}
-
-/// Identifies refusals of one map with the same note.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct RefusalKey {
-    namespace: String,
-    name: String,
-    note: String,
+pub fn refusal_channel() -> (mpsc::Sender<Refusal>, mpsc::Receiver<Refusal>) {
+    mpsc::channel(QUEUE)
 }
 
 /// Writes the events of refusals until shutdown. An event that cannot be written is dropped and logged.
 pub async fn write_refusal_events(
     client: Client,
     reporter: String,
-    mut refusals: RefusalReceiver,
+    mut refusals: mpsc::Receiver<Refusal>,
     shutdown: CancellationToken,
 ) {
-    let mut written: BTreeMap<RefusalKey, Instant> = BTreeMap::new();
-    while let Some(Some(refusal)) = shutdown.run_until_cancelled(refusals.0.recv()).await {
+    let mut written: BTreeMap<Refusal, Instant> = BTreeMap::new();
+    while let Some(Some(refusal)) = shutdown.run_until_cancelled(refusals.recv()).await {
         let now = Instant::now();
         written.retain(|_, at| now.duration_since(*at) < REPEAT_INTERVAL);
-        let key = RefusalKey {
-            namespace: refusal.namespace.clone(),
-            name: refusal.name.clone(),
-            note: refusal.note.clone(),
-        };
+        // Without the uid: a recreated map does not get the same event again.
+        let key = Refusal { uid: None, ..refusal.clone() };
         // Bounds the memory: a flood of different refusals loses its events, not its log lines.
         if written.contains_key(&key) || written.len() >= QUEUE {
             continue;
         }
         written.insert(key, now);
         let api: Api<Event> = Api::namespaced(client.clone(), &refusal.namespace);
-        let event = immutable_change(&ImmutableChange {
-            namespace: &refusal.namespace,
-            name: &refusal.name,
-            uid: refusal.uid.as_deref(),
-            note: &refusal.note,
-            reporter: Some(&reporter),
-            at: Timestamp::now(),
-        });
+        let Refusal { namespace, name, uid, note } = &refusal;
+        let event =
+            immutable_change((namespace, name), uid.as_deref(), note, Some(&reporter), Timestamp::now());
         match tokio::time::timeout(WRITE_TIMEOUT, api.create(&PostParams::default(), &event)).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => {
-                let namespace = &refusal.namespace;
                 let call = ApiCall { verb: "create", resource: "events", namespace, name: "" };
                 tracing::warn!(
                     error = call.describe_failure(&error),
@@ -175,6 +149,6 @@ fn report_refusal(state: &State, request: &Request<'_>, verdict: &Verdict) {
     };
     // A full queue drops the event, not the review.
     if let Some(refusals) = &state.refusals {
-        drop(refusals.0.try_send(refusal));
+        drop(refusals.try_send(refusal));
     }
 }

@@ -16,8 +16,8 @@ pub use cluster::{
     ClusterFacts, Index, Key, TargetReaders, TargetState, autoscaler_index, scaled_object_index,
     variant_index,
 };
-pub use config_maps::{RefusalReceiver, RefusalSender, refusal_channel, write_refusal_events};
+pub use config_maps::{Refusal, refusal_channel, write_refusal_events};
 pub use review::{CONFIG_MAP_PATH, MUTATE_PATH, Settings, State, VALIDATE_PATH};
 pub use routes::router;
-pub use server::{Limits, serve, serve_with};
+pub use server::{Limits, serve};
 pub use wva_runtime::server::ShutdownSignals;

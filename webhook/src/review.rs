@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use k8s_openapi::ByteString;
 use prometheus::Registry;
 use serde_json::{Value, json};
+use tokio::sync::mpsc;
 use wva_crds::names::{GROUP, KIND};
 use wva_rules::{
     Facts, InstancePolicy, InstanceScope, MapNames, Operation, Running, Target, Verdict, mutate, validate,
@@ -16,7 +17,7 @@ use wva_runtime::spans;
 
 use crate::client_ca::ClientCa;
 use crate::cluster::{ClusterFacts, TargetState};
-use crate::config_maps::{RefusalSender, validate_config_map};
+use crate::config_maps::{Refusal, validate_config_map};
 use crate::decode::{self, decode};
 use crate::metrics::Metrics;
 
@@ -54,7 +55,7 @@ impl Settings {
 pub struct State {
     pub(crate) settings: Settings,
     pub(crate) cluster: Arc<dyn ClusterFacts>,
-    pub(crate) refusals: Option<RefusalSender>,
+    pub(crate) refusals: Option<mpsc::Sender<Refusal>>,
     pub(crate) metrics: Metrics,
 }
 
@@ -72,7 +73,7 @@ impl State {
     pub fn new(
         settings: Settings,
         cluster: Arc<dyn ClusterFacts>,
-        refusals: Option<RefusalSender>,
+        refusals: Option<mpsc::Sender<Refusal>>,
         registry: &Registry,
     ) -> Result<Self, prometheus::Error> {
         Ok(Self { settings, cluster, refusals, metrics: Metrics::register(registry)? })

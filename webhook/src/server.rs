@@ -33,24 +33,11 @@ impl Default for Limits {
     }
 }
 
-/// Serves reviews within the default [`Limits`] until `end`, then finishes open reviews.
+/// Serves reviews within `limits` until `end`, then finishes open reviews.
 ///
 /// # Errors
 /// When the listener fails. Errors of a client never end the server.
 pub async fn serve(
-    listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
-    state: Arc<State>,
-    end: ShutdownSignals,
-) -> io::Result<()> {
-    serve_with(listener, tls, state, end, Limits::default()).await
-}
-
-/// Serves reviews within `limits` until `end`, then finishes open reviews.
-///
-/// # Errors
-/// When the listener fails.
-pub async fn serve_with(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     state: Arc<State>,

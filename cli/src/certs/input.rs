@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use anyhow::Context as _;
 use k8s_openapi::ByteString;
 use serde_json::Value;
 use wva_certs::inspect::{BUNDLE, InspectInput};
@@ -13,27 +14,13 @@ use crate::input::{self, STDIN, is_stdin};
 /// Largest input, in bytes: a list of several Secrets of up to 1 MiB in base64.
 const MAX_INPUT: u64 = 16 << 20;
 
-/// Why an input cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum InputError {
-    #[error("{path}: cannot read the file")]
-    Unreadable {
-        path: String,
-        #[source]
-        source: std::io::Error,
-    },
-    #[error("{path}: longer than {} MiB; this is not a certificate", MAX_INPUT >> 20)]
-    TooLong { path: String },
-}
-
 /// Reads one path, or standard input.
-pub(super) fn read(path: &Path) -> Result<Vec<InspectInput>, InputError> {
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<InspectInput>> {
     let name = if is_stdin(path) { STDIN.to_owned() } else { path.display().to_string() };
-    match input::read(path, MAX_INPUT) {
-        Ok(Some(bytes)) => Ok(parse_manifests(&bytes).unwrap_or_else(|| vec![pem_file(path, name, bytes)])),
-        Ok(None) => Err(InputError::TooLong { path: name }),
-        Err(source) => Err(InputError::Unreadable { path: name, source }),
-    }
+    let read = input::read(path, MAX_INPUT).with_context(|| format!("{name}: cannot read the file"))?;
+    let too_long = || format!("{name}: longer than {} MiB; this is not a certificate", MAX_INPUT >> 20);
+    let bytes = read.with_context(too_long)?;
+    Ok(parse_manifests(&bytes).unwrap_or_else(|| vec![pem_file(path, name, bytes)]))
 }
 
 fn pem_file(path: &Path, display_name: String, pem: Vec<u8>) -> InspectInput {

@@ -45,7 +45,7 @@ fn controller(facts: &Facts) -> Finding {
             "keep variants that both manage in mode recommend until llm-d WVA is stopped (docs/migration.md)",
         );
     }
-    let has_leader = !facts.leaders.snapshots.is_empty();
+    let has_leader = !facts.leaders.received.is_empty();
     if !has_leader && let Some(one) = all.iter().find(|c| !c.is_llm_d_wva && c.ready == 0) {
         return Finding::broken(
             format!("no replica of {} is ready", one.describe()),
@@ -69,7 +69,7 @@ fn controller(facts: &Facts) -> Finding {
 fn leader(facts: &Facts) -> Finding {
     match facts.leaders.missing_reason() {
         None => {
-            let leaders = facts.leaders.snapshots.iter().map(|leader| leader.controller.as_str());
+            let leaders = facts.leaders.received.iter().map(|leader| leader.controller.as_str());
             Finding::fine(format!(
                 "snapshot of the last cycle from {}",
                 leaders.collect::<Vec<_>>().join(", ")

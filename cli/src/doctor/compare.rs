@@ -105,7 +105,7 @@ fn series_of_others<'a>(variant: &VariantState<'_>, series: Vec<&'a Series>) -> 
         let pod = s.label("pod");
         let suffix = format!("/{pod}");
         !pod.is_empty()
-            && variant.facts.leaders.snapshots.iter().any(|leader| leader.controller.ends_with(&suffix))
+            && variant.facts.leaders.received.iter().any(|leader| leader.controller.ends_with(&suffix))
     };
     let (own, others): (Vec<&Series>, Vec<&Series>) = series.into_iter().partition(|s| is_own(s));
     let publishers: BTreeSet<String> = others.iter().map(|s| publisher(s)).collect();

@@ -92,7 +92,7 @@ impl Facts {
         let variants = cluster.list(&VARIANTS).await?;
         let mut unreadable = Vec::new();
         let autoscalers = list_or_note(cluster, &AUTOSCALERS, &mut unreadable).await;
-        let leaders = Leaders::fetch(arguments).await;
+        let leaders = Leaders::fetch_snapshots(arguments).await;
         let outcomes = recompute(&leaders);
         // Monitors may be in any namespace.
         let everywhere = Cluster { namespace: None, ..cluster.clone() };
@@ -158,7 +158,7 @@ async fn get_api_service(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>
 
 /// Decides the leaders' snapshots again. Deciding is deterministic, so the decisions are the leaders' own.
 pub(super) fn recompute(leaders: &Leaders) -> Vec<Outcome> {
-    leaders.snapshots.iter().map(|leader| decide(&leader.snapshot)).collect()
+    leaders.received.iter().map(|leader| decide(&leader.answer)).collect()
 }
 
 pub(super) fn index_decisions(outcomes: &[Outcome]) -> BTreeMap<ObjectId, Decision> {

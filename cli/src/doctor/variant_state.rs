@@ -43,8 +43,8 @@ impl<'a> VariantState<'a> {
         };
         let autoscalers =
             facts.autoscalers.iter().chain(&facts.scaled_objects).filter(is_on_target).collect();
-        let cycle = facts.leaders.snapshots.iter().find_map(|leader| {
-            let models = leader.snapshot.models.iter().filter(|model| model.namespace == id.namespace);
+        let cycle = facts.leaders.received.iter().find_map(|leader| {
+            let models = leader.answer.models.iter().filter(|model| model.namespace == id.namespace);
             models.flat_map(|model| &model.variants).find(|variant| variant.name == id.name)
         });
         let decision = facts.decisions.get(&id);

@@ -18,43 +18,30 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 /// Setting with the debug address of a controller.
 const ADDRESS: &str = "WVA_DEBUG_BIND_ADDRESS";
 
-pub(crate) struct ControllerSearch {
-    pub(crate) namespace: Option<String>,
-    pub(crate) selector: String,
-}
-
-impl ControllerSearch {
-    /// The endpoints of all running controllers; fails if there is no pod.
-    pub(crate) async fn find_endpoints(&self) -> anyhow::Result<Vec<DebugEndpoint>> {
-        let (client, server) = wva_runtime::client::client_with_url(TIMEOUT).await?;
-        let server = without_password(&server);
-        let pods: Api<Pod> = match &self.namespace {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
-        let params =
-            ListParams::default().labels(&self.selector).fields("status.phase=Running").limit(MAX_PODS);
-        let list = tokio::time::timeout(TIMEOUT, pods.list(&params))
-            .await
-            .with_context(|| format!("the API server did not answer within {} s", TIMEOUT.as_secs()))?
-            .map_err(|error| {
-                anyhow::anyhow!("cannot list pods {}: {}", self.scope(), explain_list_error(&server, error))
-            })?;
-        anyhow::ensure!(
-            !list.items.is_empty(),
-            "no running pod with the labels {} {}: choose the controller with --controller-namespace and --selector, \
-             or its debug address with --address",
-            self.selector,
-            self.scope()
-        );
-        Ok(list.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
-    }
-
-    fn scope(&self) -> String {
-        self.namespace
-            .as_ref()
-            .map_or_else(|| "in any namespace".to_owned(), |namespace| format!("in namespace {namespace}"))
-    }
+/// The endpoints of all running controllers; fails if there is no pod.
+pub(crate) async fn find_endpoints(
+    namespace: Option<&str>,
+    selector: &str,
+) -> anyhow::Result<Vec<DebugEndpoint>> {
+    let (client, server) = wva_runtime::client::client_with_url(TIMEOUT).await?;
+    let server = without_password(&server);
+    let (pods, scope): (Api<Pod>, _) = match namespace {
+        Some(namespace) => (Api::namespaced(client.clone(), namespace), format!("in namespace {namespace}")),
+        None => (Api::all(client.clone()), "in any namespace".to_owned()),
+    };
+    let params = ListParams::default().labels(selector).fields("status.phase=Running").limit(MAX_PODS);
+    let list = tokio::time::timeout(TIMEOUT, pods.list(&params))
+        .await
+        .with_context(|| format!("the API server did not answer within {} s", TIMEOUT.as_secs()))?
+        .map_err(|error| {
+            anyhow::anyhow!("cannot list pods {scope}: {}", explain_list_error(&server, error))
+        })?;
+    anyhow::ensure!(
+        !list.items.is_empty(),
+        "no running pod with the labels {selector} {scope}: choose the controller with --controller-namespace and \
+         --selector, or its debug address with --address"
+    );
+    Ok(list.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
 }
 
 /// The cause of a failed list, with what helps.

@@ -56,7 +56,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 7] {
     };
     let target = number(variant, "/status/desiredOptimizedAlloc/numReplicas");
     let mut snapshots = state.leader_snapshots.iter();
-    let saturation = snapshots.find_map(|leader| saturation(&leader.snapshot, &namespace, &name));
+    let saturation = snapshots.find_map(|leader| saturation(&leader.answer, &namespace, &name));
     let cell = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let saturation = saturation.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
     [namespace, name, cell(target), cell(current), cell(ready), saturation, condition(state, variant)]
@@ -154,10 +154,7 @@ mod tests {
             "models: [{{modelID: m, namespace: prod, variants: [{{name: a, current: 2, replicas: [{{pod: p, kv: {kv}, \
              queue: {queue}}}, {{pod: q, kv: {kv}, queue: {queue}}}, {{pod: without-metrics}}]}}]}}]"
         );
-        LeaderSnapshot {
-            controller: "pod wva/wva-0".to_owned(),
-            snapshot: Snapshot::parse(&snapshot).unwrap(),
-        }
+        LeaderSnapshot { controller: "pod wva/wva-0".to_owned(), answer: Snapshot::parse(&snapshot).unwrap() }
     }
 
     #[track_caller]

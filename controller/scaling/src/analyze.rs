@@ -16,13 +16,15 @@ pub(crate) use self::token::OBSERVATIONS;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, FallbackSource, MissingSignal, Reason};
 use crate::snapshot::{AnalyzerName, OutputBucket, ThroughputMemory};
-use crate::view::{Draft, ModelView};
+use crate::view::{Draft, ModelView, VariantView};
 use crate::{Stage, enforce};
 
 /// Result of an analyzer for one model.
 pub(crate) trait Verdict {
     /// Spare capacity: mean spare KV, or spare share of the supply. The model with the smallest value is the most urgent.
-    fn spare(&self) -> f64;
+    fn spare(&self) -> f64 {
+        0.0
+    }
 
     /// Steps of the stages analyze and optimize for every variant, in order of the view. A `excluded` variant does not grow.
     /// Analyzers that add several replicas at once stay within `ledger`.
@@ -93,10 +95,10 @@ fn analyze_with(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
         // Terminating pods may still report; their load does not scale the model up.
         return Box::new(IdleVerdict);
     }
-    let verdict = match analyzer {
-        AnalyzerName::Token => token::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>),
+    let verdict: Result<Box<dyn Verdict>, AnalysisError> = match analyzer {
+        AnalyzerName::Token => token::analyze(model).map(|verdict| Box::new(verdict) as _),
         AnalyzerName::Percentage | AnalyzerName::Throughput => {
-            percentage::analyze(model).map(|verdict| Box::new(verdict) as Box<dyn Verdict>)
+            percentage::analyze(model).map(|verdict| Box::new(verdict) as _)
         }
     };
     match verdict {
@@ -157,22 +159,15 @@ fn is_waking(model: &ModelView) -> bool {
 struct IdleVerdict;
 
 impl Verdict for IdleVerdict {
-    fn spare(&self) -> f64 {
-        0.0
-    }
-
     fn propose(&self, model: &ModelView, _: &[bool], _: &Ledger) -> Vec<Draft> {
-        model
-            .variants
-            .iter()
-            .map(|variant| {
-                let mut draft = Draft::new(variant.current);
-                if variant.pending > 0 {
-                    draft.note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
-                }
-                draft
-            })
-            .collect()
+        let draft = |variant: &VariantView| {
+            let mut draft = Draft::new(variant.current);
+            if variant.pending > 0 {
+                draft.note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
+            }
+            draft
+        };
+        model.variants.iter().map(draft).collect()
     }
 }
 
@@ -180,28 +175,21 @@ impl Verdict for IdleVerdict {
 struct SafetyNetVerdict(AnalysisError);
 
 impl Verdict for SafetyNetVerdict {
-    fn spare(&self) -> f64 {
-        0.0
-    }
-
     fn propose(&self, model: &ModelView, _: &[bool], _: &Ledger) -> Vec<Draft> {
         let idle = enforce::is_idle(model);
-        model
-            .variants
-            .iter()
-            .map(|variant| {
-                // A target of 0 needs evidence in every cycle: a failed query is not evidence.
-                let last_target =
-                    variant.variant.desired.filter(|desired| *desired > 0 || variant.current == 0 || idle);
-                let (after, fallback_source) = match last_target {
-                    Some(desired) => (desired, FallbackSource::PreviousDesired),
-                    None => (variant.current, FallbackSource::CurrentReplicas),
-                };
-                let mut draft = Draft::new(variant.current);
-                let cause = self.0.clone();
-                draft.push(Stage::Analyze, after, Reason::SafetyNet { fallback_source, cause });
-                draft
-            })
-            .collect()
+        let draft = |variant: &VariantView| {
+            // A target of 0 needs evidence in every cycle: a failed query is not evidence.
+            let last_target =
+                variant.variant.desired.filter(|desired| *desired > 0 || variant.current == 0 || idle);
+            let (after, fallback_source) = match last_target {
+                Some(desired) => (desired, FallbackSource::PreviousDesired),
+                None => (variant.current, FallbackSource::CurrentReplicas),
+            };
+            let mut draft = Draft::new(variant.current);
+            let cause = self.0.clone();
+            draft.push(Stage::Analyze, after, Reason::SafetyNet { fallback_source, cause });
+            draft
+        };
+        model.variants.iter().map(draft).collect()
     }
 }

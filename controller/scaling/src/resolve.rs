@@ -25,12 +25,7 @@ impl<'a> Entries<'a> {
     /// Saturation settings of a model, and the layers that were dropped because they break a rule.
     #[must_use]
     pub fn saturation(&self, namespace: &str, model_id: &str) -> (Saturation, Vec<DroppedLayer>) {
-        let layers = self.saturation.layers(namespace, model_id);
-        let settings = Saturation::from_layers(&layers);
-        if settings.conflicts().is_empty() {
-            return (settings, Vec::new());
-        }
-        let merged = merge(&layers);
+        let merged = merge(&self.saturation.layers(namespace, model_id));
         (merged.settings, merged.dropped)
     }
 

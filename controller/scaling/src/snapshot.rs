@@ -23,22 +23,20 @@ use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
 /// Input of one cycle. The order of its lists has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Snapshot {
     /// Time of the snapshot, RFC 3339. For display only; no rule reads it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub now: Option<String>,
     /// Settings of the rules.
-    #[serde(default)]
     pub config: Config,
     /// Compute bounds that the token analyzer observed in earlier cycles. Each kind is listed once.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remembered: Vec<ComputeBounds>,
     /// Memory of the throughput analyzer. Each model is listed once.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub learned: Vec<ThroughputMemory>,
     /// Managed models. Each is listed once.
-    #[serde(default)]
     pub models: Vec<Model>,
 }
 
@@ -124,13 +122,11 @@ pub enum SchedulerQueue {
 
 /// Size of a scheduler queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct QueueFigures {
     /// Waiting requests.
-    #[serde(default)]
     pub size: Amount,
     /// Bytes of the waiting requests.
-    #[serde(default)]
     pub bytes: Amount,
 }
 
@@ -250,7 +246,7 @@ pub struct Variant {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// GPUs of one replica.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    #[serde(default, skip_serializing_if = "is_one")]
     pub gpus_per_replica: GpuCount,
     /// Arguments of the vLLM server, from the pod template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -281,10 +277,6 @@ impl Default for GpuCount {
     }
 }
 
-fn one() -> GpuCount {
-    GpuCount::default()
-}
-
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_one(count: &GpuCount) -> bool {
     *count == GpuCount::default()
@@ -292,37 +284,29 @@ fn is_one(count: &GpuCount) -> bool {
 
 /// Relative change of replicas that an HPA ignores, inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct HpaTolerance {
     /// `behavior.scaleUp.tolerance`. Default: 0.1.
-    #[serde(default = "default_tolerance")]
     pub up: Amount,
     /// `behavior.scaleDown.tolerance`. Default: 0.1.
-    #[serde(default = "default_tolerance")]
     pub down: Amount,
 }
 
 impl Default for HpaTolerance {
+    /// Default of `--horizontal-pod-autoscaler-tolerance` of Kubernetes.
     fn default() -> Self {
-        Self { up: default_tolerance(), down: default_tolerance() }
+        Self { up: Amount::constant(0.1), down: Amount::constant(0.1) }
     }
-}
-
-/// Default of `--horizontal-pod-autoscaler-tolerance` of Kubernetes.
-fn default_tolerance() -> Amount {
-    Amount::constant(0.1)
 }
 
 /// A replica that is not ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Pending {
     /// Time since the pod was created or last stopped being ready; without a pod, since it was first missing. If a replica
     /// of the variant became ready later, time since then: a variant recovers as soon as one of its replicas is ready.
-    #[serde(default)]
     pub age: GoDuration,
     /// State of the pod.
-    #[serde(default)]
     pub state: PendingState,
 }
 

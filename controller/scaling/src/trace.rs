@@ -56,8 +56,8 @@ fn is_shown(step: &Step) -> bool {
 }
 
 /// Text of all decisions of a cycle, then its warnings.
-#[must_use]
-pub fn render(outcome: &Outcome) -> String {
+#[cfg(test)]
+pub(crate) fn render(outcome: &Outcome) -> String {
     let decisions = outcome.decisions.iter().map(|d| Trace(d).to_string());
     let warnings = outcome.warnings.iter().map(|w| format!("warning: {w}\n"));
     decisions.chain(warnings).collect::<Vec<_>>().join("\n")
@@ -70,7 +70,7 @@ pub fn variants_by_name(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant>
     models.flat_map(|m| m.variants.iter().map(|v| ((m.namespace.as_str(), v.name.as_str()), v))).collect()
 }
 
-/// Like [`render`], with the signals below each decision.
+/// Text of all decisions of a cycle with the signals below each, then its warnings.
 #[must_use]
 pub fn render_with_signals(snapshot: &Snapshot, outcome: &Outcome) -> String {
     let variants = variants_by_name(snapshot);

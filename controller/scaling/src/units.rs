@@ -208,6 +208,12 @@ pub(crate) fn count(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
 
+/// Mean of figures that are 0 or more; `None` without any.
+pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (n, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
+    (n > 0).then(|| finite(sum) / count(n))
+}
+
 /// Order of two figures, equal within the tolerance for rounding.
 pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
     if below(a, b) {

@@ -148,12 +148,6 @@ impl Fleet {
         self.used[variant] + held.map(|r| now - r.scheduled).sum::<f64>()
     }
 
-    /// Sequences of the whole fleet that lost their place for want of KV cache, on replicas that are still there.
-    #[must_use]
-    pub fn preemptions(&self) -> u64 {
-        self.replicas.iter().map(|r| r.server.counters.preemptions).sum()
-    }
-
     /// Whether requests wait in front while every replica is saturated.
     #[must_use]
     pub fn has_flow_control(&self) -> bool {

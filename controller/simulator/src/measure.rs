@@ -10,7 +10,7 @@ pub use figures::{FIGURES, Figure, Figures};
 pub use histogram::Histogram;
 
 /// The objectives of a model.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objectives {
     /// Time to the first token, seconds.
     pub ttft: f64,
@@ -53,7 +53,7 @@ pub struct Move {
 }
 
 /// Results of a run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     /// Objectives of the run.
     pub objectives: Objectives,
@@ -89,22 +89,7 @@ impl Tally {
     /// An empty tally for these objectives.
     #[must_use]
     pub fn new(objectives: Objectives) -> Self {
-        Self {
-            objectives,
-            ttft: Histogram::default(),
-            itl: Histogram::default(),
-            ttft_kept: 0,
-            itl_kept: 0,
-            good: 0,
-            served: 0,
-            tokens: 0,
-            lost: [0; 4],
-            minutes: Vec::new(),
-            moves: Vec::new(),
-            replica_hours: Vec::new(),
-            gpu_hours: 0.0,
-            cost: 0.0,
-        }
+        Self { objectives, ..Self::default() }
     }
 
     /// Requests that have arrived.

@@ -70,12 +70,12 @@ impl Traffic {
         }
     }
 
-    /// Requests generated from `seed`; a trace ignores it.
+    /// Requests in order of time, generated from `seed`; a trace ignores it.
     #[must_use]
-    pub fn requests(&self, seed: u64) -> Requests<'_> {
+    pub fn requests(&self, seed: u64) -> Box<dyn Iterator<Item = Request> + '_> {
         match self {
-            Self::Recorded(requests) => Requests::Recorded(requests.iter()),
-            Self::Generated { profile, cv, input, output } => Requests::Generated(GeneratedRequests {
+            Self::Recorded(requests) => Box::new(requests.iter().copied()),
+            Self::Generated { profile, cv, input, output } => Box::new(GeneratedRequests {
                 profile,
                 between: RandomQuantity::gamma(1.0, *cv),
                 input,
@@ -97,27 +97,8 @@ impl Traffic {
     }
 }
 
-/// The requests of one run, in order of time.
-pub enum Requests<'a> {
-    /// Generated one at a time.
-    Generated(GeneratedRequests<'a>),
-    /// Read from a trace.
-    Recorded(std::slice::Iter<'a, Request>),
-}
-
-impl Iterator for Requests<'_> {
-    type Item = Request;
-
-    fn next(&mut self) -> Option<Request> {
-        match self {
-            Self::Generated(generated) => generated.next(),
-            Self::Recorded(requests) => requests.next().copied(),
-        }
-    }
-}
-
 /// Generated requests: the times between them are drawn for a rate of 1 and stretched by the profile.
-pub struct GeneratedRequests<'a> {
+struct GeneratedRequests<'a> {
     profile: &'a [Segment],
     between: RandomQuantity,
     input: &'a RandomQuantity,
@@ -127,7 +108,9 @@ pub struct GeneratedRequests<'a> {
     now: f64,
 }
 
-impl GeneratedRequests<'_> {
+impl Iterator for GeneratedRequests<'_> {
+    type Item = Request;
+
     fn next(&mut self) -> Option<Request> {
         let mut need = self.between.draw(&mut self.arrivals);
         while let Some((segment, rest)) = self.profile.split_first() {

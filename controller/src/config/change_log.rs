@@ -4,23 +4,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use wva_rules::MapRole;
 
 use super::layers::EffectiveMaps;
 use super::parsed_map::{InvalidEntry, KeyedEntry, MapEntry, ParsedMap};
-use super::reloads::{ConfigKind, ConfigReloads};
+use super::reloads::{ConfigReloads, change_message};
 
 /// Most logged changes of one map; a map can have tens of thousands of entries.
 const MAX_LOGGED: usize = 20;
 
-/// Logs and counts the changes of the effective maps of one kind.
+/// Logs and counts the changes of the effective maps of one role.
 pub(super) fn log_changes<E: MapEntry>(
-    kind: ConfigKind,
+    role: MapRole,
     before: &EffectiveMaps<E>,
     after: &EffectiveMaps<E>,
     reloads: &ConfigReloads,
 ) {
-    log_map_change(kind, before.global.as_deref(), after.global.as_deref(), reloads);
-    log_map_changes(kind, [before.local.values(), after.local.values()], reloads);
+    log_map_change(role, before.global.as_deref(), after.global.as_deref(), reloads);
+    log_map_changes(role, [before.local.values(), after.local.values()], reloads);
     if let Some(read) = after.global.as_ref().filter(|_| before.ignored != after.ignored)
         && !after.ignored.is_empty()
     {
@@ -33,7 +34,7 @@ pub(super) fn log_changes<E: MapEntry>(
 }
 
 pub(super) fn log_map_changes<'m, E: MapEntry + 'm>(
-    kind: ConfigKind,
+    role: MapRole,
     before_and_after: [impl Iterator<Item = &'m Arc<ParsedMap<E>>>; 2],
     reloads: &ConfigReloads,
 ) {
@@ -44,12 +45,12 @@ pub(super) fn log_map_changes<'m, E: MapEntry + 'm>(
         }
     }
     for [before, after] in pairs.into_values() {
-        log_map_change(kind, before, after, reloads);
+        log_map_change(role, before, after, reloads);
     }
 }
 
 fn log_map_change<E: MapEntry>(
-    kind: ConfigKind,
+    role: MapRole,
     before: Option<&ParsedMap<E>>,
     after: Option<&ParsedMap<E>>,
     reloads: &ConfigReloads,
@@ -58,7 +59,7 @@ fn log_map_change<E: MapEntry>(
     if before.map(std::ptr::from_ref) == after.map(std::ptr::from_ref) {
         return;
     }
-    reloads.count(kind, after.is_none_or(|map| map.invalid.is_empty()));
+    reloads.count(role, after.is_none_or(|map| map.invalid.is_empty()));
     let entries = |map: Option<&ParsedMap<E>>| map.map_or(0, |map| map.entries.len());
     let title = |map: Option<&ParsedMap<E>>| map.map_or_else(|| "none".to_owned(), ParsedMap::title);
     let changes = join_changes(changes(entries_of(before), entries_of(after)));
@@ -72,7 +73,7 @@ fn log_map_change<E: MapEntry>(
             newEntries = new_entries,
             changes,
             "{}",
-            kind.change_message()
+            change_message(role)
         );
     }
     if let Some(after) = after {

@@ -38,32 +38,22 @@ impl MapKey {
 pub(super) type Maps<E> = BTreeMap<MapKey, Arc<ParsedMap<E>>>;
 
 /// An entry of a map.
-pub(super) trait MapEntry: Clone + PartialEq + Serialize {
+pub(super) trait MapEntry: Scoped + Clone + PartialEq + Serialize {
     /// Parses an entry.
     ///
     /// # Errors
     /// The faults as text.
     fn parse(key: &str, text: &str) -> Result<Self, String>;
 
-    fn model_id(&self) -> Option<&str>;
-
-    fn namespace(&self) -> Option<&str>;
-
     /// Why the entry is invalid, regardless of other entries.
-    fn fault(&self, key: &str, place: MapScope, namespace: &str) -> Option<String>;
+    fn fault(&self, _key: &str, _place: MapScope, _namespace: &str) -> Option<String> {
+        None
+    }
 }
 
 impl<E: Entry + Scoped + Clone + PartialEq + Serialize> MapEntry for E {
     fn parse(_: &str, text: &str) -> Result<Self, String> {
         read_text(text).map_err(|faults| join_faults(&faults))
-    }
-
-    fn model_id(&self) -> Option<&str> {
-        Scoped::model_id(self)
-    }
-
-    fn namespace(&self) -> Option<&str> {
-        Scoped::namespace(self)
     }
 
     fn fault(&self, key: &str, place: MapScope, namespace: &str) -> Option<String> {

@@ -2,42 +2,29 @@
 
 use prometheus::{IntCounterVec, Opts, Registry};
 use wva_crds::runbook_lines;
+use wva_rules::MapRole;
 
-/// Kind of a ConfigMap in metrics and logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConfigKind {
-    /// Settings of the controller.
-    Main,
-    /// Thresholds of the analyzers.
-    Saturation,
-    /// Scale to zero and retention periods.
-    ScaleToZero,
-    /// Latency objectives.
-    ServiceClasses,
+/// Roles of the ConfigMaps that are counted.
+const ROLES: [MapRole; 4] =
+    [MapRole::Main, MapRole::Saturation, MapRole::ScaleToZero, MapRole::ServiceClasses];
+
+/// The value of the metric's label.
+const fn label(role: MapRole) -> &'static str {
+    match role {
+        MapRole::Main => "main",
+        MapRole::Saturation => "saturation",
+        MapRole::ScaleToZero => "scale_to_zero",
+        MapRole::ServiceClasses => "service_classes",
+    }
 }
 
-impl ConfigKind {
-    /// Every kind.
-    const ALL: [Self; 4] = [Self::Main, Self::Saturation, Self::ScaleToZero, Self::ServiceClasses];
-
-    /// The value of the metric's label.
-    const fn label(self) -> &'static str {
-        match self {
-            Self::Main => "main",
-            Self::Saturation => "saturation",
-            Self::ScaleToZero => "scale_to_zero",
-            Self::ServiceClasses => "service_classes",
-        }
-    }
-
-    /// Log message of a change.
-    pub(super) const fn change_message(self) -> &'static str {
-        match self {
-            Self::Main => runbook_lines::CONFIGURATION_UPDATED,
-            Self::Saturation => runbook_lines::SATURATION_CONFIG_UPDATED,
-            Self::ScaleToZero => runbook_lines::SCALE_TO_ZERO_CONFIG_UPDATED,
-            Self::ServiceClasses => runbook_lines::SERVICE_CLASS_CONFIG_UPDATED,
-        }
+/// Log message of a change.
+pub(super) const fn change_message(role: MapRole) -> &'static str {
+    match role {
+        MapRole::Main => runbook_lines::CONFIGURATION_UPDATED,
+        MapRole::Saturation => runbook_lines::SATURATION_CONFIG_UPDATED,
+        MapRole::ScaleToZero => runbook_lines::SCALE_TO_ZERO_CONFIG_UPDATED,
+        MapRole::ServiceClasses => runbook_lines::SERVICE_CLASS_CONFIG_UPDATED,
     }
 }
 
@@ -58,17 +45,17 @@ impl ConfigReloads {
         let counter = IntCounterVec::new(opts, &["config", "result"])?;
         registry.register(Box::new(counter.clone()))?;
         // Alerts need series that exist from the start.
-        for config in ConfigKind::ALL {
+        for role in ROLES {
             for result in ["ok", "invalid"] {
-                counter.with_label_values(&[config.label(), result]).inc_by(0);
+                counter.with_label_values(&[label(role), result]).inc_by(0);
             }
         }
         Ok(Self(counter))
     }
 
     /// Counts the load, change or removal of a map.
-    pub fn count(&self, config: ConfigKind, valid: bool) {
+    pub fn count(&self, role: MapRole, valid: bool) {
         let result = if valid { "ok" } else { "invalid" };
-        self.0.with_label_values(&[config.label(), result]).inc();
+        self.0.with_label_values(&[label(role), result]).inc();
     }
 }

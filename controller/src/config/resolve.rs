@@ -16,7 +16,7 @@ use super::change_log::{log_changes, log_map_changes};
 use super::effective::{LocalMapScope, effective_maps, global_maps};
 use super::layers::EffectiveMaps;
 use super::parsed_map::ParsedMap;
-use super::reloads::{ConfigKind, ConfigReloads};
+use super::reloads::ConfigReloads;
 use super::service_classes::{Objectives, ServiceClasses};
 use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
@@ -165,9 +165,9 @@ impl Settings {
                 global_maps(&cache.classes, &maps.names, MapRole::ServiceClasses).cloned().collect(),
             )
         };
-        log_changes(ConfigKind::Saturation, &self.saturation, &saturation, reloads);
-        log_changes(ConfigKind::ScaleToZero, &self.to_zero, &to_zero, reloads);
-        log_map_changes(ConfigKind::ServiceClasses, [self.classes.iter(), classes.iter()], reloads);
+        log_changes(MapRole::Saturation, &self.saturation, &saturation, reloads);
+        log_changes(MapRole::ScaleToZero, &self.to_zero, &to_zero, reloads);
+        log_map_changes(MapRole::ServiceClasses, [self.classes.iter(), classes.iter()], reloads);
         let has_no_global = saturation.global.is_none();
         if has_no_global && !self.warned_no_global {
             tracing::warn!(

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wva_crds::entries::{Millis, Priority, ServiceClassMap};
-use wva_rules::MapScope;
+use wva_crds::entries::{Millis, Priority, Scoped, parse_objectives};
 
 use super::parsed_map::{MapEntry, join_faults};
 
@@ -37,12 +36,8 @@ impl ServiceClasses {
 
 impl MapEntry for ServiceClasses {
     fn parse(key: &str, text: &str) -> Result<Self, String> {
-        let (map, faults) = ServiceClassMap::read(&BTreeMap::from([(key.to_owned(), text.to_owned())]));
-        if let Some((_, faults)) = faults.first() {
-            return Err(join_faults(faults));
-        }
         let mut all = BTreeMap::new();
-        for objective in map.objectives {
+        for objective in parse_objectives(key, text).map_err(|faults| join_faults(&faults))? {
             let name = format!("{}/{}", objective.class, objective.model);
             let objectives = Objectives {
                 model: objective.model.clone(),
@@ -57,19 +52,10 @@ impl MapEntry for ServiceClasses {
         }
         Ok(Self(all))
     }
-
-    fn model_id(&self) -> Option<&str> {
-        None
-    }
-
-    fn namespace(&self) -> Option<&str> {
-        None
-    }
-
-    fn fault(&self, _: &str, _: MapScope, _: &str) -> Option<String> {
-        None
-    }
 }
+
+/// A service class is not an entry of one model.
+impl Scoped for ServiceClasses {}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,16 @@
 //! Keys of workloads, pods and models, and replica counts.
 
+use kube::api::{ApiResource, GroupVersionKind};
 use wva_crds::ScaleTargetRef;
 use wva_scaling::Decision;
 
 /// Qualified kind of a LeaderWorkerSet, an optional CRD.
 pub(crate) const LEADER_WORKER_SET: &str = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
+
+/// Resource of the LeaderWorkerSets.
+pub(crate) fn leader_worker_sets() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"))
+}
 
 /// Namespace, kind and name of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,17 +12,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::runtime::watcher;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use wva_crds::VariantAutoscaling;
 use wva_runtime::optional::OptionalWatch;
-use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config, no_observer};
+use wva_runtime::watch::{Observer, WatchScope, config, no_observer};
 use wva_runtime::{Availability, Cache, OptionalCache};
 
+use crate::model::keys::leader_worker_sets;
 use crate::observe::pools::{InferencePools, Pool};
 
 pub use gpus::GpuWatchConfig;
@@ -33,7 +31,9 @@ pub(crate) use node::NodeFacts;
 pub(crate) use node::WatchedNode;
 pub use objects::NamespaceFacts;
 pub(crate) use objects::{Autoscaler, OwnedSet};
-pub(crate) use pod::{Phase, PodFacts, Progress, WatchedPod};
+#[cfg(test)]
+pub(crate) use pod::WatchedPod;
+pub(crate) use pod::{Phase, PodFacts, Progress};
 pub use variant::Variant;
 pub(crate) use workload::Workload;
 
@@ -93,20 +93,14 @@ impl Watches {
 /// Starts the watch of VariantAutoscalings, which admission reads too. It reads raw JSON, so that an object that
 /// violates the current schema never stops the watch.
 pub fn watch_variants(scope: &mut WatchScope<'_>, observe: Observer<DynamicObject>) -> Cache<Arc<Variant>> {
-    let resource = ApiResource::erase::<VariantAutoscaling>(&());
-    let api = match &scope.namespace {
-        Some(namespace) => Api::namespaced_with(scope.client.clone(), namespace, &resource),
-        None => Api::all_with(scope.client.clone(), &resource),
-    };
-    let stream = watcher::watcher(api, config());
-    scope.watch("watch of VariantAutoscalings", stream, Variant::projection(), observe)
+    let api = scope.dynamic(&ApiResource::erase::<VariantAutoscaling>(&()));
+    scope.watch("watch of VariantAutoscalings", api, Variant::projection(), observe)
 }
 
 /// Starts the watch of Namespaces.
 pub fn watch_namespaces(scope: &mut WatchScope<'_>) -> Cache<NamespaceFacts> {
-    let all = Api::<PartialObjectMeta<Namespace>>::all(scope.client.clone());
-    let stream = watcher::watcher(all, config());
-    scope.watch("watch of Namespaces", stream, NamespaceFacts::namespaces(), no_observer())
+    let all = Api::all(scope.client.clone());
+    scope.watch("watch of Namespaces", all, NamespaceFacts::namespaces(), no_observer())
 }
 
 /// Starts all other watches of the controller. Admission shares the caches of VariantAutoscalings and Namespaces, and
@@ -118,12 +112,7 @@ pub fn watch_all(
     observe: AutoscalerObservers,
     gpu_config: &GpuWatchConfig,
 ) -> Watches {
-    let pods = watcher::watcher(scope.api::<WatchedPod>(), config());
-    let pods = scope.watch("watch of Pods", pods, PodFacts::pods(), no_observer());
-    let deployments = watcher::watcher(scope.api::<Deployment>(), config());
-    let stateful_sets = watcher::watcher(scope.api::<StatefulSet>(), config());
-    let replica_sets = watcher::watcher(scope.api::<PartialObjectMeta<ReplicaSet>>(), config());
-    let hpas = watcher::watcher(scope.api::<HorizontalPodAutoscaler>(), config());
+    let pods = scope.watch("watch of Pods", scope.api(), PodFacts::pods(), no_observer());
     Watches {
         variants,
         namespaces,
@@ -131,22 +120,22 @@ pub fn watch_all(
         pods,
         leader_worker_sets: watch_leader_worker_sets(scope),
         scaled_objects: watch_scaled_objects(scope, observe.scaled_objects),
-        deployments: scope.watch("watch of Deployments", deployments, Workload::deployments(), no_observer()),
+        deployments: scope.watch("watch of Deployments", scope.api(), Workload::deployments(), no_observer()),
         stateful_sets: scope.watch(
             "watch of StatefulSets",
-            stateful_sets,
+            scope.api(),
             Workload::stateful_sets(),
             no_observer(),
         ),
         replica_sets: scope.watch(
             "watch of ReplicaSets",
-            replica_sets,
+            scope.api(),
             OwnedSet::replica_sets(),
             no_observer(),
         ),
         autoscalers: scope.watch(
             "watch of HorizontalPodAutoscalers",
-            hpas,
+            scope.api(),
             Autoscaler::hpas(),
             observe.autoscalers,
         ),
@@ -157,28 +146,21 @@ fn watch_scaled_objects(
     scope: &mut WatchScope<'_>,
     observe: Observer<DynamicObject>,
 ) -> OptionalCache<Autoscaler> {
-    let kind =
-        DynamicKind { group: "keda.sh", version: "v1alpha1", kind: "ScaledObject", plural: "scaledobjects" };
+    let kind = GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject");
     let watch = OptionalWatch {
         task: "watch of ScaledObjects",
         name: "scaledobjects.keda.sh",
-        api: scope.dynamic(kind),
+        api: scope.dynamic(&ApiResource::from_gvk(&kind)),
         config: config(),
     };
     scope.watch_optional(watch, Autoscaler::scaled_objects(), observe)
 }
 
 fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> OptionalCache<Workload> {
-    let kind = DynamicKind {
-        group: "leaderworkerset.x-k8s.io",
-        version: "v1",
-        kind: "LeaderWorkerSet",
-        plural: "leaderworkersets",
-    };
     let watch = OptionalWatch {
         task: "watch of LeaderWorkerSets",
         name: "leaderworkersets.leaderworkerset.x-k8s.io",
-        api: scope.dynamic(kind),
+        api: scope.dynamic(&leader_worker_sets()),
         config: config(),
     };
     scope.watch_optional(watch, Workload::leader_worker_sets(), no_observer())
@@ -190,8 +172,8 @@ pub fn watch_inference_pools(scope: &mut WatchScope<'_>, group: &str) -> Inferen
         ALPHA_POOL_GROUP => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),
         _ => ("v1", "inferencepools.inference.networking.k8s.io"),
     };
-    let kind = DynamicKind { group, version, kind: "InferencePool", plural: "inferencepools" };
-    let api = scope.dynamic(kind);
+    let kind = GroupVersionKind::gvk(group, version, "InferencePool");
+    let api = scope.dynamic(&ApiResource::from_gvk(&kind));
     let watch = OptionalWatch { task: "watch of InferencePools", name, api, config: config() };
     InferencePools(scope.watch_optional(watch, Pool::projection(), no_observer()))
 }

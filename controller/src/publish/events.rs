@@ -209,22 +209,11 @@ fn orphan_events(before: Option<&Published>, after: &Published) -> Vec<VariantEv
 
 impl PendingEvent {
     pub(crate) fn log(&self, key: &VariantKey) {
+        let (VariantKey { namespace, name: variant }, Self { reason, note, .. }) = (key, self);
         if self.warning {
-            tracing::warn!(
-                namespace = key.namespace,
-                variant = key.name,
-                reason = self.reason,
-                "{}",
-                self.note
-            );
+            tracing::warn!(namespace, variant, reason, "{note}");
         } else {
-            tracing::info!(
-                namespace = key.namespace,
-                variant = key.name,
-                reason = self.reason,
-                "{}",
-                self.note
-            );
+            tracing::info!(namespace, variant, reason, "{note}");
         }
     }
 }

@@ -35,18 +35,7 @@ pub struct Saturation {
 
 impl Default for Saturation {
     fn default() -> Self {
-        Self {
-            kv_cache_threshold: 0.80,
-            queue_length_threshold: 5.0,
-            kv_spare_trigger: 0.1,
-            queue_spare_trigger: 3.0,
-            enable_limiter: false,
-            analyzer: AnalyzerName::Percentage,
-            shadow: None,
-            scale_up_threshold: 0.85,
-            scale_down_boundary: 0.70,
-            throughput: Throughput::default(),
-        }
+        Self::from_entry(&SaturationEntry::default())
     }
 }
 
@@ -54,31 +43,24 @@ impl Saturation {
     /// Settings of one entry over the built-in defaults. They may conflict.
     #[must_use]
     pub fn from_entry(entry: &SaturationEntry) -> Self {
-        Self::default().with(entry)
+        Self {
+            kv_cache_threshold: entry.kv_cache_threshold.map_or(0.80, f64::from),
+            queue_length_threshold: entry.queue_length_threshold.map_or(5.0, f64::from),
+            kv_spare_trigger: entry.kv_spare_trigger.map_or(0.1, f64::from),
+            queue_spare_trigger: entry.queue_spare_trigger.map_or(3.0, f64::from),
+            enable_limiter: entry.enable_limiter.unwrap_or(false),
+            analyzer: entry.analyzer_name.unwrap_or(AnalyzerName::Percentage),
+            shadow: entry.shadow_analyzer,
+            scale_up_threshold: entry.scale_up_threshold.map_or(0.85, f64::from),
+            scale_down_boundary: entry.scale_down_boundary.map_or(0.70, f64::from),
+            throughput: Throughput::from_entry(entry),
+        }
     }
 
     /// Settings of several layers, the least specific first. They may conflict.
     #[must_use]
     pub fn from_layers(layers: &[(&str, &SaturationEntry)]) -> Self {
-        layers.iter().fold(Self::default(), |settings, (_, entry)| settings.with(entry))
-    }
-
-    /// Overrides these settings with those of a more specific entry.
-    fn with(self, entry: &SaturationEntry) -> Self {
-        Self {
-            kv_cache_threshold: entry.kv_cache_threshold.map_or(self.kv_cache_threshold, f64::from),
-            queue_length_threshold: entry
-                .queue_length_threshold
-                .map_or(self.queue_length_threshold, f64::from),
-            kv_spare_trigger: entry.kv_spare_trigger.map_or(self.kv_spare_trigger, f64::from),
-            queue_spare_trigger: entry.queue_spare_trigger.map_or(self.queue_spare_trigger, f64::from),
-            enable_limiter: entry.enable_limiter.unwrap_or(self.enable_limiter),
-            analyzer: entry.analyzer_name.unwrap_or(self.analyzer),
-            shadow: entry.shadow_analyzer.or(self.shadow),
-            scale_up_threshold: entry.scale_up_threshold.map_or(self.scale_up_threshold, f64::from),
-            scale_down_boundary: entry.scale_down_boundary.map_or(self.scale_down_boundary, f64::from),
-            throughput: self.throughput.with(entry),
-        }
+        Self::from_entry(&overlay(layers))
     }
 
     /// The violated rules between fields, in the order of the fields. Fields that only an unused analyzer reads are not
@@ -163,7 +145,7 @@ impl fmt::Display for DroppedLayer {
 }
 
 /// Merged saturation entries.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedSettings {
     /// Merged fields without defaults, as `explain` prints them.
     pub entry: SaturationEntry,
@@ -202,19 +184,16 @@ pub fn merge(layers: &[(&str, &SaturationEntry)]) -> MergedSettings {
     let mut layers = layers.to_vec();
     let mut dropped = Vec::new();
     loop {
-        let settings = Saturation::from_layers(&layers);
+        let entry = overlay(&layers);
+        let settings = Saturation::from_entry(&entry);
         let Some(problem) = settings.conflicts().into_iter().next() else {
-            return MergedSettings { entry: overlay(&layers), settings, dropped };
+            return MergedSettings { entry, settings, dropped };
         };
         // The defaults have no conflict, so at least one layer introduces it.
         let introduces =
             |i: &usize| first_conflict(&layers[..*i]).is_none() && first_conflict(&layers[..=*i]).is_some();
         let Some(culprit) = (0..layers.len()).rev().find(introduces) else {
-            return MergedSettings {
-                entry: SaturationEntry::default(),
-                settings: Saturation::default(),
-                dropped,
-            };
+            return MergedSettings { dropped, ..MergedSettings::default() };
         };
         let (key, _) = layers.remove(culprit);
         dropped.push(DroppedLayer { key: key.to_owned(), problem });
@@ -233,9 +212,13 @@ fn first_conflict(layers: &[(&str, &SaturationEntry)]) -> Option<Conflict> {
 /// An entry that can be limited to one model and namespace.
 pub trait Scoped {
     /// Model of the entry, if it names one.
-    fn model_id(&self) -> Option<&str>;
+    fn model_id(&self) -> Option<&str> {
+        None
+    }
     /// Namespace of the entry, if it names one.
-    fn namespace(&self) -> Option<&str>;
+    fn namespace(&self) -> Option<&str> {
+        None
+    }
     /// Rules between fields that it violates over the built-in defaults.
     fn conflicts(&self) -> Vec<Conflict> {
         Vec::new()

@@ -1,8 +1,6 @@
 //! Service classes: latency objectives of user classes for each model. The map has two layouts: a list under the key
 //! `serviceClasses`, or one key for each class. Both give the same objectives.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,20 +27,12 @@ pub struct ServiceClassRow {
     /// Priority of the class, a whole number; 1 is the highest priority.
     pub priority: Priority,
     /// Objective for the inter-token latency in milliseconds, above 0. Default: none.
-    #[serde(
-        rename = "slo-itl",
-        default,
-        deserialize_with = "non_null",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "slo-itl", default)]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_itl: Option<Millis>,
     /// Objective for the time to first token in milliseconds, above 0. Default: none.
-    #[serde(
-        rename = "slo-ttw",
-        default,
-        deserialize_with = "non_null",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "slo-ttw", default)]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_ttw: Option<Millis>,
 }
 
@@ -83,20 +73,12 @@ pub struct ServiceClassModel {
     #[serde(deserialize_with = "not_empty")]
     pub model: String,
     /// Objective for the inter-token latency in milliseconds, above 0. Default: none.
-    #[serde(
-        rename = "slo-tpot",
-        default,
-        deserialize_with = "non_null",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "slo-tpot", default)]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_tpot: Option<Millis>,
     /// Objective for the time to first token in milliseconds, above 0. Default: none.
-    #[serde(
-        rename = "slo-ttft",
-        default,
-        deserialize_with = "non_null",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(rename = "slo-ttft", default)]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub slo_ttft: Option<Millis>,
 }
 
@@ -109,8 +91,6 @@ fn not_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String
 /// Objectives of one class for one model, from either layout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Objective {
-    /// Key of its entry.
-    pub key: String,
     /// Name of the class.
     pub class: String,
     /// Priority of the class.
@@ -123,35 +103,14 @@ pub struct Objective {
     pub ttft: Option<Millis>,
 }
 
-/// Objectives of a service-class map.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ServiceClassMap {
-    /// All objectives, in the order of keys, then of the text.
-    pub objectives: Vec<Objective>,
-}
-
-impl ServiceClassMap {
-    /// Reads the `data` of a map. Invalid entries are skipped and returned as keys with their faults.
-    #[must_use]
-    pub fn read(data: &BTreeMap<String, String>) -> (Self, Vec<(String, Vec<Fault>)>) {
-        let mut map = Self::default();
-        let mut faults = Vec::new();
-        for (key, text) in data {
-            match parse_objectives(key, text) {
-                Ok(objectives) => map.objectives.extend(objectives),
-                Err(found) => faults.push((key.clone(), found)),
-            }
-        }
-        (map, faults)
-    }
-}
-
-fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fault>> {
-    let key = || key.to_owned();
-    if key() == SERVICE_CLASSES_KEY {
+/// Parses one entry of a service-class map.
+///
+/// # Errors
+/// All faults of the entry.
+pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fault>> {
+    if key == SERVICE_CLASSES_KEY {
         let rows = read_text::<ServiceClassList>(text)?.0;
         let objective = |row: ServiceClassRow| Objective {
-            key: key(),
             class: row.name,
             priority: row.priority,
             model: row.model,
@@ -167,7 +126,6 @@ fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fault>>
     }
     let ServiceClassEntry { name, priority, data } = entry.to_typed()?;
     let objective = |model: ServiceClassModel| Objective {
-        key: key(),
         class: name.clone(),
         priority,
         model: model.model,

@@ -20,19 +20,6 @@ pub struct Throughput {
     pub warm_spare: WarmSpare,
 }
 
-impl Default for Throughput {
-    fn default() -> Self {
-        Self {
-            itl_slo: None,
-            ttft_slo: None,
-            utilization: None,
-            hold: GoDuration::from_secs(300),
-            drain: GoDuration::from_secs(120),
-            warm_spare: WarmSpare::Auto,
-        }
-    }
-}
-
 impl Throughput {
     /// Share of a replica's throughput to plan with, (0, 1]. Lower without an inter-token objective: then only the cache
     /// limits a replica, which leaves less reserve for bursts.
@@ -41,15 +28,15 @@ impl Throughput {
         self.utilization.unwrap_or(if self.itl_slo.is_some() { 0.95 } else { 0.85 })
     }
 
-    /// Overrides these settings with those of a more specific entry.
-    pub(super) fn with(self, entry: &SaturationEntry) -> Self {
+    /// Settings of an entry over the built-in defaults.
+    pub(super) fn from_entry(entry: &SaturationEntry) -> Self {
         Self {
-            itl_slo: entry.itl_slo.map(f64::from).or(self.itl_slo),
-            ttft_slo: entry.ttft_slo.map(f64::from).or(self.ttft_slo),
-            utilization: entry.utilization.map(f64::from).or(self.utilization),
-            hold: entry.hold.map_or(self.hold, GoDuration::from),
-            drain: entry.drain.map_or(self.drain, GoDuration::from),
-            warm_spare: entry.warm_spare.unwrap_or(self.warm_spare),
+            itl_slo: entry.itl_slo.map(f64::from),
+            ttft_slo: entry.ttft_slo.map(f64::from),
+            utilization: entry.utilization.map(f64::from),
+            hold: entry.hold.map_or(GoDuration::from_secs(300), GoDuration::from),
+            drain: entry.drain.map_or(GoDuration::from_secs(120), GoDuration::from),
+            warm_spare: entry.warm_spare.unwrap_or(WarmSpare::Auto),
         }
     }
 }

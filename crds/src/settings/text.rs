@@ -41,7 +41,8 @@ pub fn is_label_value(text: &str) -> bool {
 }
 
 /// Whether a text is a label key: a name of up to 63 characters, optionally after a domain and a slash.
-fn is_label_key(text: &str) -> bool {
+#[must_use]
+pub fn is_label_key(text: &str) -> bool {
     let (domain, name) = text.split_once('/').map_or((None, text), |(domain, name)| (Some(domain), name));
     domain.is_none_or(|domain| is_name(domain, true)) && !name.is_empty() && is_label_value(name)
 }

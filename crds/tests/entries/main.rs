@@ -4,14 +4,13 @@
 
 mod laws;
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use jsonschema::Validator;
 use serde_json::{Map, Value, json};
 use wva_crds::entries::{
     Entry, Fault, FaultKind, Kind, ParsedEntry, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry,
-    ServiceClassList, ServiceClassMap, read_text, read_value, schema, yaml_value,
+    ServiceClassList, parse_objectives, read_text, read_value, schema, yaml_value,
 };
 
 fn validator(kind: Kind) -> &'static Validator {
@@ -168,8 +167,7 @@ fn messages_have_field_value_and_expectation() {
 fn empty_entries_are_valid() {
     for text in ["", "# nothing yet", "null"] {
         assert_eq!(read_text(text), Ok(SaturationEntry::default()), "{text}");
-        let data = BTreeMap::from([("premium".to_owned(), text.to_owned())]);
-        assert_eq!(ServiceClassMap::read(&data), (ServiceClassMap::default(), Vec::new()), "{text}");
+        assert_eq!(parse_objectives("premium", text), Ok(Vec::new()), "{text}");
         assert!(read_text::<ServiceClassList>(text).is_err(), "{text}");
     }
 }
@@ -190,15 +188,21 @@ fn accepts_the_key_spelling_of_snapshots() {
 #[test]
 fn both_layouts_of_service_classes_give_the_same() {
     let map = |entries: &[(&str, &str)]| {
-        let data: BTreeMap<_, _> = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        ServiceClassMap::read(&data)
+        let (mut objectives, mut invalid) = (Vec::new(), Vec::new());
+        for (key, text) in entries {
+            match parse_objectives(key, text) {
+                Ok(parsed) => objectives.extend(parsed),
+                Err(_) => invalid.push((*key).to_owned()),
+            }
+        }
+        (objectives, invalid)
     };
-    let (list, faults) = map(&[(
+    let (list, invalid) = map(&[(
         "serviceClasses",
         "- {name: Standard, model: m, priority: 5, slo-itl: 50}\n- {name: Premium, model: m, priority: 1, slo-itl: 24, slo-ttw: 500}",
     )]);
-    assert_eq!(faults, []);
-    let (keys, faults) = map(&[
+    assert!(invalid.is_empty());
+    let (keys, invalid) = map(&[
         ("premium.yaml", "{name: Premium, priority: 1, data: [{model: m, slo-tpot: 24, slo-ttft: 500}]}"),
         (
             "standard.yaml",
@@ -206,9 +210,9 @@ fn both_layouts_of_service_classes_give_the_same() {
         ),
         ("wrong.yaml", "{name: FaultKind, priority: 1, data: [{model: m, slo-tpot: -1}]}"),
     ]);
-    assert_eq!(faults.iter().map(|(key, _)| key.as_str()).collect::<Vec<_>>(), ["wrong.yaml"]);
+    assert_eq!(invalid, ["wrong.yaml"]);
     for map in [list, keys] {
-        let found = map.objectives.iter().find(|o| o.class == "Premium").unwrap();
+        let found = map.iter().find(|o| o.class == "Premium").unwrap();
         let millis = |m: Option<wva_crds::entries::Millis>| m.map(|m| format!("{}", m.get()));
         assert_eq!((found.model.as_str(), found.priority.get()), ("m", 1));
         assert_eq!((millis(found.itl), millis(found.ttft)), (Some("24".into()), Some("500".into())));

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use kube::api::DynamicObject;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::json;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use wva_fakes::{FakeApi, Reply};
 
 use super::*;
-use crate::watch::{DynamicKind, config};
+use crate::watch::config;
 use crate::{SyncStatus, Tasks};
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -63,12 +63,11 @@ fn start(
         tasks: &mut tasks,
     };
     let (observed_sender, observed) = mpsc::unbounded_channel();
-    let kind =
-        DynamicKind { group: "keda.sh", version: "v1alpha1", kind: "ScaledObject", plural: "scaledobjects" };
+    let kind = GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject");
     let watch = OptionalWatch {
         task: "watch of ScaledObjects",
         name: "scaledobjects.keda.sh",
-        api: scope.dynamic(kind),
+        api: scope.dynamic(&ApiResource::from_gvk(&kind)),
         config: config(),
     };
     let observe: Observer<DynamicObject> = Box::new(move |event| {

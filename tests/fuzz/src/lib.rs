@@ -2,7 +2,6 @@
 //! by coverage (`make fuzz`); `tests/program/fuzz_targets.rs` runs them on the seeds and on random bytes, so that
 //! they stay in working order.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use axum::body::{Body, to_bytes};
@@ -12,7 +11,7 @@ use tower::ServiceExt as _;
 use wva_crds::GoDuration;
 use wva_crds::entries::{
     Entry, Kind, PositiveDuration, SaturationEntry, ScaleToZeroEntry, ServiceClassEntry, ServiceClassList,
-    ServiceClassMap, read_text, yaml_value,
+    parse_objectives, read_text, yaml_value,
 };
 use wva_crds::settings::SETTINGS;
 use wva_crds::settings::map::{MapText, contradictions, parse_nested};
@@ -183,9 +182,9 @@ pub fn entries(bytes: &[u8]) {
     ];
     assert_eq!(read.len(), Kind::ALL.len());
     assert!(yaml || read == [false; 4], "{text:?} is not YAML and was read");
-    let data =
-        BTreeMap::from([("serviceClasses".to_owned(), text.to_owned()), ("a".to_owned(), text.to_owned())]);
-    let _ = ServiceClassMap::read(&data);
+    for key in ["serviceClasses", "a"] {
+        let _ = parse_objectives(key, text);
+    }
 }
 
 /// Lines `KEY=value`, as a map, as the entry `config.yaml`, and each value as every kind of setting.

@@ -2,6 +2,7 @@
 //! a mutating webhook gets them before schema validation: a wrong type is a violation, not a parse error.
 
 use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::Value;
 use wva_crds::names::{ALLOW_INSTANCE_CHANGE_ANNOTATION, INSTANCE_LABEL};
 
@@ -19,9 +20,11 @@ pub enum Operation {
 }
 
 /// Policy of an instance for objects without an instance label, in the namespaces of the instance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum InstancePolicy {
     /// Adds the label.
+    #[default]
     Inject,
     /// Denies the object.
     Require,

@@ -36,60 +36,37 @@ pub struct Entry {
     pub phase: Phase,
     /// Objects that it reviews.
     pub subject: Subject,
-    /// Path of the review server.
-    pub path: &'static str,
 }
 
 /// All entries.
 pub static ENTRIES: &[Entry] = &[
-    Entry {
-        name: "mutate.va.llmd.ai",
-        phase: Phase::Mutating,
-        subject: Subject::Variants,
-        path: MUTATE_PATH,
-    },
-    Entry {
-        name: "mutate-unlabelled.va.llmd.ai",
-        phase: Phase::Mutating,
-        subject: Subject::UnlabelledVariants,
-        path: MUTATE_PATH,
-    },
+    entry("mutate.va.llmd.ai", Phase::Mutating, Subject::Variants),
+    entry("mutate-unlabelled.va.llmd.ai", Phase::Mutating, Subject::UnlabelledVariants),
     // The mutating phase runs before the ValidatingAdmissionPolicy, whose refusal has no full command and no event.
-    Entry {
-        name: "main.configmap.llmd.ai",
-        phase: Phase::Mutating,
-        subject: Subject::MainConfigMap,
-        path: CONFIG_MAP_PATH,
-    },
-    Entry {
-        name: "validate.va.llmd.ai",
-        phase: Phase::Validating,
-        subject: Subject::Variants,
-        path: VALIDATE_PATH,
-    },
-    Entry {
-        name: "validate-unlabelled.va.llmd.ai",
-        phase: Phase::Validating,
-        subject: Subject::UnlabelledVariants,
-        path: VALIDATE_PATH,
-    },
+    entry("main.configmap.llmd.ai", Phase::Mutating, Subject::MainConfigMap),
+    entry("validate.va.llmd.ai", Phase::Validating, Subject::Variants),
+    entry("validate-unlabelled.va.llmd.ai", Phase::Validating, Subject::UnlabelledVariants),
     // Again, because a later mutating webhook may have changed the map. Earlier releases had only this entry and own
     // fields of it, so a server-side apply without it would be refused.
-    Entry {
-        name: "main.configmap.llmd.ai",
-        phase: Phase::Validating,
-        subject: Subject::MainConfigMap,
-        path: CONFIG_MAP_PATH,
-    },
-    Entry {
-        name: "entries.configmap.llmd.ai",
-        phase: Phase::Validating,
-        subject: Subject::EntryConfigMaps,
-        path: CONFIG_MAP_PATH,
-    },
+    entry("main.configmap.llmd.ai", Phase::Validating, Subject::MainConfigMap),
+    entry("entries.configmap.llmd.ai", Phase::Validating, Subject::EntryConfigMaps),
 ];
 
+const fn entry(name: &'static str, phase: Phase, subject: Subject) -> Entry {
+    Entry { name, phase, subject }
+}
+
 impl Entry {
+    /// Path of the review server.
+    #[must_use]
+    pub fn path(&self) -> &'static str {
+        match self.phase {
+            _ if !self.reviews_variants() => CONFIG_MAP_PATH,
+            Phase::Mutating => MUTATE_PATH,
+            Phase::Validating => VALIDATE_PATH,
+        }
+    }
+
     /// Whether the entry reviews variants.
     #[must_use]
     pub fn reviews_variants(&self) -> bool {

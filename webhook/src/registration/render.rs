@@ -103,7 +103,7 @@ fn webhook(options: &ConfigurationOptions<'_>, entry: &Entry) -> Value {
         "name": entry.name,
         "admissionReviewVersions": ["v1"],
         "clientConfig": {
-            "service": {"name": options.service, "namespace": options.namespace, "path": entry.path, "port": 443},
+            "service": {"name": options.service, "namespace": options.namespace, "path": entry.path(), "port": 443},
         },
         "failurePolicy": if policy == FailurePolicy::Fail { "Fail" } else { "Ignore" },
         "matchPolicy": "Equivalent",

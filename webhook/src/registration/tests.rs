@@ -12,7 +12,7 @@ use wva_fakes::{FakeApi, Reply, Request};
 use wva_rules::{InstancePolicy, OtherVariant, Target};
 
 use super::*;
-use crate::{ClusterFacts, Settings, State, TargetState, serve};
+use crate::{ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetState, serve};
 
 const NAME: &str = "wva-webhook.wva.svc";
 const MUTATING: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/wva";
@@ -95,9 +95,9 @@ impl Webhook {
     }
 
     fn start(self) {
-        let settings = Settings::new(None, InstancePolicy::Inject);
+        let (settings, end) = (Settings::new(None, InstancePolicy::Inject), ShutdownSignals::default());
         let state = State::new(settings, Arc::new(EmptyCluster), None, &prometheus::Registry::new()).unwrap();
-        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), crate::ShutdownSignals::default()));
+        tokio::spawn(serve(self.listener, self.tls, Arc::new(state), end, Limits::default()));
     }
 }
 

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
 use wva_webhook::{
-    ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetState, VALIDATE_PATH, serve_with,
+    ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetState, VALIDATE_PATH, serve,
 };
 
 pub const NAME: &str = "wva-webhook.wva.svc";
@@ -106,7 +106,7 @@ impl Server {
         let cluster = Cluster::default();
         let state = Arc::new(State::new(settings, Arc::new(cluster.clone()), None, &registry).unwrap());
         let end = ShutdownSignals::default();
-        let ended = tokio::spawn(serve_with(listener, Arc::new(tls), state, end.clone(), limits));
+        let ended = tokio::spawn(serve(listener, Arc::new(tls), state, end.clone(), limits));
         Self { addr, registry, end, ended, cluster, tls: TlsConnector::from(Arc::new(client)) }
     }
 

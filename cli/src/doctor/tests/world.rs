@@ -142,10 +142,10 @@ impl World {
         workloads.add(self.deployment);
         let parse = |text: String| LeaderSnapshot {
             controller: "pod wva/wva-0".into(),
-            snapshot: Snapshot::parse(&text).unwrap(),
+            answer: Snapshot::parse(&text).unwrap(),
         };
         let leaders = Leaders {
-            snapshots: self.snapshot.map(parse).into_iter().collect(),
+            received: self.snapshot.map(parse).into_iter().collect(),
             failures: vec!["pod wva/wva-1: not the leader".to_owned()],
         };
         let outcomes = recompute(&leaders);

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::Verdict;
 use super::decision_hold::{EarlierDecision, check_earlier_decision};
+use super::step_limits::shrink_obstacle;
 use crate::Stage;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
 use crate::units::{at_least, below, compare, count, finite};
-use crate::view::{Draft, MetricsGap, ModelView, VariantView, saturating_u32};
+use crate::view::{Draft, ModelView, VariantView, saturating_u32};
 
 /// Load of a model and of each of its variants.
 pub(super) struct PercentageVerdict {
@@ -218,15 +219,12 @@ impl PercentageVerdict {
     fn take_step_down(&self, model: &ModelView, variant: &VariantView, promised: u32, draft: &mut Draft) {
         let step = variant.step_down();
         let load = self.load.clone();
-        match model.metrics_gap() {
-            Some(MetricsGap::MissingPods { ready, reporting }) => {
-                draft.note(Stage::Analyze, Reason::ScrapeGap { ready, reporting });
-            }
-            Some(MetricsGap::Stale { stale }) => draft.note(Stage::Analyze, Reason::MetricsStale { stale }),
-            None if step >= variant.current || !self.can_spare(step.saturating_add(promised)) => {
-                draft.note(Stage::Analyze, Reason::StepNotSafe { step, load });
-            }
-            None => draft.push(Stage::Analyze, variant.current - step, Reason::ScaleDownSafe { load }),
+        if let Some(reason) = shrink_obstacle(model, variant, step) {
+            draft.note(Stage::Analyze, reason);
+        } else if step >= variant.current || !self.can_spare(step.saturating_add(promised)) {
+            draft.note(Stage::Analyze, Reason::StepNotSafe { step, load });
+        } else {
+            draft.push(Stage::Analyze, variant.current - step, Reason::ScaleDownSafe { load });
         }
     }
 }

@@ -28,8 +28,8 @@ use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
 use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
-use crate::snapshot::{Curve, Replica, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
-use crate::units::{Amount, amount, count, finite, seconds, whole};
+use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
+use crate::units::{Amount, amount, count, finite, mean, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
 /// Cold start of a variant whose cold start is unknown, seconds.
@@ -220,13 +220,10 @@ fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     // A prefill pod generates one token of each request.
     let variants = || model.variants.iter().filter(|v| v.variant.role != Some(Role::Prefill));
     let samples = || variants().flat_map(|v| &v.counted).map(|s| s.replica);
-    let mean = |length: fn(&Replica) -> Option<Amount>| {
-        let reported = || samples().filter_map(length).map(f64::from);
-        let n = reported().count();
-        (n > 0).then(|| amount(finite(reported().sum::<f64>()) / count(n)))
-    };
-    if let (Some(input), Some(output)) = (mean(|r| r.mean_input), mean(|r| r.mean_output)) {
-        (memory.input, memory.output) = (Some(input), Some(output));
+    let input = mean(samples().filter_map(|r| r.mean_input).map(f64::from));
+    let output = mean(samples().filter_map(|r| r.mean_output).map(f64::from));
+    if let (Some(input), Some(output)) = (input, output) {
+        (memory.input, memory.output) = (Some(amount(input)), Some(amount(output)));
     }
 }
 

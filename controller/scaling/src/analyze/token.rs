@@ -4,11 +4,12 @@
 mod optimize;
 
 use super::engine_args::EngineArgs;
+use super::step_limits::spare_share;
 use super::{AnalyzerState, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
-use crate::units::{at_least, count, finite};
+use crate::units::{at_least, finite, mean};
 use crate::view::{Draft, ModelView, Sample, VariantView};
 
 /// Observations of each kind that count.
@@ -188,11 +189,6 @@ fn per_replica(model: &ModelView, state: &AnalyzerState, engines: &[EngineArgs],
     known(i).or_else(compatible).unwrap_or_else(|| engines[i].batched_tokens())
 }
 
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (n, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
-    (n > 0).then(|| finite(sum) / count(n))
-}
-
 /// Median; of an even number of values, the mean of the middle two.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
@@ -228,13 +224,7 @@ impl TokenVerdict {
 
 impl Verdict for TokenVerdict {
     fn spare(&self) -> f64 {
-        if self.supply > 0.0 {
-            (self.supply - self.demand) / self.supply
-        } else if self.demand > 0.0 {
-            f64::NEG_INFINITY
-        } else {
-            0.0
-        }
+        spare_share(self.supply, self.demand)
     }
 
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {

@@ -60,14 +60,8 @@ impl Reason {
             Self::NoChange { tokens: Some(tokens), .. }
             | Self::DemandAboveSupply { tokens }
             | Self::SupplyAboveDemand { tokens } => Some(tokens),
-            Self::NoChange { flow: Some(flow), .. }
-            | Self::ArrivalsAboveCapacity { flow }
-            | Self::TrendAhead { flow }
-            | Self::Backlog { flow }
-            | Self::WarmSpare { flow }
-            | Self::RecurringBursts { flow }
-            | Self::CapacityAboveNeed { flow } => Some(flow),
-            _ => None,
+            Self::HeldPeak { .. } | Self::NotLearnt { .. } => None,
+            _ => self.flow().map(|flow| flow as &dyn fmt::Display),
         }
     }
 

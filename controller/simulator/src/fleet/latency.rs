@@ -52,9 +52,7 @@ impl Buckets {
         }
         None
     }
-}
 
-impl Buckets {
     /// Observations above a bound, with those of the bucket that holds it in proportion.
     fn above(&self, bound: f64) -> f64 {
         let mut above = 0.0;

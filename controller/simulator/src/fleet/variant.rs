@@ -1,6 +1,7 @@
 //! Variants of the fleet: hardware, price, and the starts and failures of replicas.
 
 use serde::Deserialize;
+pub use wva_scaling::snapshot::Role;
 
 use super::engine::{Engine, StepTokens};
 use crate::random::RandomQuantity;
@@ -63,16 +64,6 @@ pub struct ScrapeFaults {
     pub lost: f64,
     /// Maximum delay of the other scrapes, in seconds.
     pub late: f64,
-}
-
-/// The part of a request that a pod does (label `llm-d.ai/role`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Role {
-    /// It computes the prompt, and hands the cache over with the first token.
-    Prefill,
-    /// It takes the cache over, and generates.
-    Decode,
 }
 
 impl Variant {

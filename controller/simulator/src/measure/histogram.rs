@@ -13,12 +13,11 @@ const BUCKETS: usize = 2070;
 pub struct Histogram {
     buckets: Vec<u32>,
     count: u64,
-    sum: f64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; BUCKETS], count: 0, sum: 0.0 }
+        Self { buckets: vec![0; BUCKETS], count: 0 }
     }
 }
 
@@ -29,19 +28,6 @@ impl Histogram {
         let bucket = ((seconds / LEAST).ln() / WIDTH.ln()).max(0.0) as usize;
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
         self.count += 1;
-        self.sum += seconds;
-    }
-
-    /// Number of times.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
-    }
-
-    /// The mean, seconds; NaN if empty.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        self.sum / crate::fleet::engine::real(self.count)
     }
 
     /// The time that this share of all times does not exceed, seconds; NaN if empty.
@@ -73,11 +59,10 @@ mod tests {
             let got = histogram.quantile(share);
             assert!((got / (10.0 * share) - 1.0).abs() < 0.01, "{share}: {got}");
         }
-        assert!((histogram.mean() - 5.0005).abs() < 1e-9);
         assert!(Histogram::default().quantile(0.5).is_nan());
         let mut extremes = Histogram::default();
         extremes.add(0.0);
         extremes.add(1e9);
-        assert_eq!(extremes.count(), 2);
+        assert_eq!(extremes.count, 2);
     }
 }

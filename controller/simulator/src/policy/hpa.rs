@@ -121,12 +121,6 @@ impl Hpa {
         Self { behavior, min, max, recommended: VecDeque::new(), changes: VecDeque::new() }
     }
 
-    /// Its behavior.
-    #[must_use]
-    pub fn behavior(&self) -> &Behavior {
-        &self.behavior
-    }
-
     /// Whether a ratio of usage to target is too near to 1 to act on.
     #[must_use]
     pub fn tolerates(&self, ratio: f64) -> bool {

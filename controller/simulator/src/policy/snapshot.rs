@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica, Role,
-    SchedulerQueue, Variant, WorkSample,
+    GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica, SchedulerQueue,
+    Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
 use super::activity::Activity;
 use super::hpa::Behavior;
 use super::{FleetView, Peaks, PickerQueue, Pod};
-use crate::fleet;
 use crate::fleet::engine::real;
 use crate::fleet::replica::Sample;
 
@@ -88,16 +87,9 @@ fn variant(seen: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) 
         cold_start: seen.cold_start(v).map(seconds),
         gpus_per_replica: GpuCount(own.gpus),
         engine_args: own.engine_args.clone(),
-        role: own.role.map(role),
+        role: own.role,
         replicas: seen.pods(v).map(|p| replica(seen, v, p)).collect(),
         ..Variant::default()
-    }
-}
-
-fn role(of: fleet::variant::Role) -> Role {
-    match of {
-        fleet::variant::Role::Prefill => Role::Prefill,
-        fleet::variant::Role::Decode => Role::Decode,
     }
 }
 

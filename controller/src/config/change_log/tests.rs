@@ -62,7 +62,7 @@ fn counts_loads_changes_and_removals_of_a_map() {
         [(None, [0, 0]), (Some(&good), [1, 0]), (Some(&good), [1, 0]), (Some(&bad), [1, 1]), (None, [2, 1])]
     {
         let next = effective(map);
-        log_changes(ConfigKind::Saturation, &last, &next, &reloads);
+        log_changes(MapRole::Saturation, &last, &next, &reloads);
         assert_eq!(counted(), want);
         last = next;
     }

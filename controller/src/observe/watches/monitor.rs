@@ -1,11 +1,12 @@
 //! Watch of the ServiceMonitor of the controller's own metrics, if the cluster has that kind.
 
-use kube::api::DynamicObject;
+use kube::Api;
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::runtime::watcher::Event;
 use tokio::sync::watch;
 use wva_runtime::cache::Projection;
 use wva_runtime::optional::OptionalWatch;
-use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config};
+use wva_runtime::watch::{Observer, WatchScope, config};
 
 /// Watches one ServiceMonitor by name. The value is its uid; `None` if it does not exist.
 pub fn watch_service_monitor(
@@ -14,16 +15,12 @@ pub fn watch_service_monitor(
     name: &str,
 ) -> watch::Receiver<Option<String>> {
     let (sender, present) = watch::channel(None);
-    let kind = DynamicKind {
-        group: "monitoring.coreos.com",
-        version: "v1",
-        kind: "ServiceMonitor",
-        plural: "servicemonitors",
-    };
+    let kind = GroupVersionKind::gvk("monitoring.coreos.com", "v1", "ServiceMonitor");
+    let resource = ApiResource::from_gvk(&kind);
     let watch = OptionalWatch {
         task: "watch of the ServiceMonitor",
         name: "servicemonitors.monitoring.coreos.com",
-        api: scope.dynamic_in(Some(namespace), kind),
+        api: Api::namespaced_with(scope.client.clone(), namespace, &resource),
         config: config().fields(&format!("metadata.name={name}")),
     };
     scope.watch_optional(watch, Projection { read: |_| (), same: None }, observe_uid(sender));

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use wva_runtime::cache::Projection;
 use wva_scaling::normalize_accelerator;
 
+use super::pod::Condition;
 use crate::model::gpus::{Gpus, VENDORS};
 
 /// The deserialized fields of a node, without the list of images.
@@ -32,12 +33,6 @@ struct Spec {
 struct Status {
     allocatable: Option<BTreeMap<String, Quantity>>,
     conditions: Option<Vec<Condition>>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Condition {
-    r#type: String,
-    status: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

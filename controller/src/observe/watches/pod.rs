@@ -70,9 +70,9 @@ struct Status {
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Condition {
-    r#type: String,
-    status: String,
+pub(super) struct Condition {
+    pub(super) r#type: String,
+    pub(super) status: String,
     reason: Option<String>,
     last_transition_time: Option<Time>,
 }

@@ -6,6 +6,7 @@ use std::iter::Peekable;
 use std::vec::IntoIter;
 
 use kube::core::{Expression, Selector};
+use wva_crds::settings::{is_label_key, is_label_value};
 
 /// Why a text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,7 +85,7 @@ impl Parser {
     fn requirement(&mut self) -> Result<Expression, SelectorError> {
         let absent = self.take("!");
         let Some(key) = self.word() else { return Err(self.unexpected("!, or a label key")) };
-        if !is_key(&key) {
+        if !is_label_key(&key) {
             return Err(SelectorError::Key(key));
         }
         if absent {
@@ -107,7 +108,7 @@ impl Parser {
     /// The value after `=`. It may be empty.
     fn value(&mut self) -> Result<String, SelectorError> {
         let value = self.word().unwrap_or_default();
-        if is_value(&value) { Ok(value) } else { Err(SelectorError::Value(value)) }
+        if is_label_value(&value) { Ok(value) } else { Err(SelectorError::Value(value)) }
     }
 
     /// The set in `in (a,b)`. Empty elements are the empty value, also in `()`.
@@ -143,26 +144,6 @@ pub fn parse(text: &str) -> Result<Selector, SelectorError> {
             return Err(parser.unexpected("',' or the end"));
         }
     }
-}
-
-fn is_key(key: &str) -> bool {
-    let (prefix, name) = key.split_once('/').map_or((None, key), |(prefix, name)| (Some(prefix), name));
-    let subdomain = |prefix: &str| {
-        prefix.len() <= 253
-            && prefix.split('.').all(|part| {
-                let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-                !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(inner)
-            })
-    };
-    !name.is_empty() && is_value(name) && prefix.is_none_or(subdomain)
-}
-
-fn is_value(value: &str) -> bool {
-    let bytes = value.as_bytes();
-    let ends = bytes.first().into_iter().chain(bytes.last());
-    value.len() <= 63
-        && ends.copied().all(|b| b.is_ascii_alphanumeric())
-        && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(b))
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@
 use super::ThroughputVerdict;
 use crate::Stage;
 use crate::analyze::Verdict;
-use crate::analyze::step_limits::{growth_obstacle, shrink_obstacle};
-use crate::limit::{Ledger, is_limited};
+use crate::analyze::step_limits::{
+    book_granted, growth_obstacle, removable_replicas, requested_replicas, shrink_obstacle, spare_share,
+};
+use crate::limit::Ledger;
 use crate::reason::{Flow, Reason};
 use crate::units::{amount, below, finite, whole};
 use crate::view::{Draft, ModelView};
@@ -33,13 +35,7 @@ struct Removed {
 
 impl Verdict for ThroughputVerdict {
     fn spare(&self) -> f64 {
-        if self.supply > 0.0 {
-            (self.supply - self.demand) / self.supply
-        } else if self.demand > 0.0 {
-            f64::NEG_INFINITY
-        } else {
-            0.0
-        }
+        spare_share(self.supply, self.demand)
     }
 
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
@@ -84,20 +80,15 @@ impl ThroughputVerdict {
                 drafts[i].note(Stage::Analyze, reason);
                 continue;
             }
-            // The tolerance keeps a quotient of 2.0000000001 at 2.
-            let requested = whole((missing / self.per_replica[i] - 1e-9).ceil()).max(variant.step_up());
+            let requested = requested_replicas(variant, missing, self.per_replica[i]);
             let after = variant.current.saturating_add(requested);
             drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
             // Outside mode `auto` the variant adds nothing, so the next one grows too.
             if !variant.is_auto() {
                 continue;
             }
-            // Later stages cut the step to the maximum and to the free GPUs; the next variant gets the rest.
-            let mut granted = requested.min(variant.headroom());
-            if is_limited(model) {
-                granted = variant.grantable(granted, ledger.fits(variant));
-                ledger.book(variant, granted);
-            }
+            // The next variant gets the rest.
+            let granted = book_granted(model, variant, requested, &mut ledger);
             missing -= f64::from(granted) * self.per_replica[i];
         }
     }
@@ -138,14 +129,7 @@ impl ThroughputVerdict {
     /// Removes replicas of a variant up to the spare throughput, or notes the obstacle.
     fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removed {
         let variant = &model.variants[i];
-        // A starting replica serves no request, so it does not count as the remaining one.
-        let serves = |(j, draft): (usize, &Draft)| {
-            let other = &model.variants[j];
-            j != i && other.replicas_after(draft.target()).min(other.ready) > 0
-        };
-        let is_last = !drafts.iter().enumerate().any(serves);
-        let floor = variant.bounds.min.max(u32::from(is_last));
-        let removable = variant.current.saturating_sub(floor).min(variant.ready);
+        let removable = removable_replicas(model, i, drafts);
         let fits = |spare: f64| whole((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
         let removed = Removed { without_hold: fits(spare.now), with_hold: fits(spare.held) };
         if removed.with_hold == 0 {

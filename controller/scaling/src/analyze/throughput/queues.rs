@@ -28,8 +28,13 @@ pub(super) fn backlog_rate(
 
 /// Throughput that drains the queue of the endpoint picker within `drain` seconds, requests per second.
 pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
+    finite(picker_queue(model) / drain)
+}
+
+/// Requests that wait at the endpoint picker, as far as known.
+fn picker_queue(model: &ModelView) -> f64 {
     match model.model.scheduler_queue {
-        SchedulerQueue::Known(queue) => finite(queue.size.get() / drain),
+        SchedulerQueue::Known(queue) => queue.size.get(),
         SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
     }
 }
@@ -54,10 +59,6 @@ pub(super) fn pod_backlog_rate(
 /// throughput `full` until then.
 pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
     let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
-    let at_picker = match model.model.scheduler_queue {
-        SchedulerQueue::Known(queue) => queue.size.get(),
-        SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
-    };
-    let queue = at_pods + at_picker + (forecast.expected - full) * forecast.horizon;
+    let queue = at_pods + picker_queue(model) + (forecast.expected - full) * forecast.horizon;
     finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
 }

@@ -3,11 +3,13 @@
 
 use super::TokenVerdict;
 use crate::Stage;
-use crate::analyze::step_limits::{growth_obstacle, shrink_obstacle};
-use crate::limit::{Ledger, is_limited};
+use crate::analyze::step_limits::{
+    book_granted, growth_obstacle, removable_replicas, requested_replicas, shrink_obstacle,
+};
+use crate::limit::Ledger;
 use crate::reason::Reason;
 use crate::units::{below, whole};
-use crate::view::{Draft, ModelView, VariantView};
+use crate::view::{Draft, ModelView};
 
 /// Proposes the steps of the stages analyze and optimize.
 pub(super) fn propose(
@@ -54,7 +56,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
             drafts[i].note(Stage::Optimize, reason);
             continue;
         }
-        let requested = replicas_for(verdict, variant, i, missing);
+        let requested = requested_replicas(variant, missing, capacity);
         let after = variant.current.saturating_add(requested);
         drafts[i].push(
             Stage::Optimize,
@@ -65,32 +67,17 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
         if !variant.is_auto() {
             continue;
         }
-        // Later stages cut the step to the maximum and to the free GPUs; the next variant gets the rest.
-        let mut granted = requested.min(variant.headroom());
-        if is_limited(model) {
-            granted = variant.grantable(granted, ledger.fits(variant));
-            ledger.book(variant, granted);
-        }
-        missing -= f64::from(granted) * capacity;
+        // The next variant gets the rest.
+        missing -= f64::from(book_granted(model, variant, requested, &mut ledger)) * capacity;
     }
-}
-
-/// Replicas that hold the missing tokens, at least the smallest step that the HPA acts on.
-fn replicas_for(verdict: &TokenVerdict, variant: &VariantView, i: usize, missing: f64) -> u32 {
-    // The tolerance keeps a quotient of 2.0000000001 at 2.
-    whole((missing / verdict.per_replica[i] - 1e-9).ceil()).max(variant.step_up())
-}
-
-/// Variant indices by descending cost, then by name.
-fn by_cost_descending(model: &ModelView) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..model.variants.len()).collect();
-    order.sort_by(|a, b| model.variants[*b].cost().total_cmp(&model.variants[*a].cost()));
-    order
 }
 
 fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
     let mut spare = verdict.spare_tokens(model);
-    for i in by_cost_descending(model) {
+    // By descending cost, then by name.
+    let mut order: Vec<usize> = (0..model.variants.len()).collect();
+    order.sort_by(|a, b| model.variants[*b].cost().total_cmp(&model.variants[*a].cost()));
+    for i in order {
         let removed = shrink_variant(verdict, model, i, spare, drafts);
         if model.variants[i].is_auto() {
             spare -= f64::from(removed) * verdict.per_replica[i];
@@ -110,16 +97,7 @@ fn shrink_variant(
     if capacity <= 0.0 {
         return 0;
     }
-    // A starting replica serves no request, so it does not count as the remaining one.
-    let serves = |(j, draft): (usize, &Draft)| {
-        let other = &model.variants[j];
-        j != i && other.replicas_after(draft.target()).min(other.ready) > 0
-    };
-    let is_last = !drafts.iter().enumerate().any(serves);
-    let floor = variant.bounds.min.max(u32::from(is_last));
-    // The supply counts ready replicas only, so starting ones are not removed.
-    let removable = variant.current.saturating_sub(floor).min(variant.ready);
-    let removed = whole((spare / capacity + 1e-9).floor()).min(removable);
+    let removed = whole((spare / capacity + 1e-9).floor()).min(removable_replicas(model, i, drafts));
     if removed == 0 {
         return 0;
     }
