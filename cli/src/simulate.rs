@@ -14,7 +14,7 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use wva_simulator::fleet::server::Request;
 use wva_simulator::report::{self, Section};
 use wva_simulator::scenario::{self, Scenario, Spec};
-use wva_simulator::study::study;
+use wva_simulator::study::run_study;
 use wva_simulator::traffic::trace;
 
 use self::sweep::Sweep;
@@ -110,17 +110,17 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 /// The scenarios of a file with their titles: one, or one for each value of a sweep.
 fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scenario)>> {
     let text = read_text(file)?;
-    let tree = scenario::tree(&text)?;
+    let tree = scenario::parse_tree(&text)?;
     let base = Spec::read(&tree)?;
     let trace = base.traffic.trace.as_ref().map(|t| read_trace(file, t)).transpose()?;
     let Some(sweep) = sweep else {
-        return Ok(vec![(base.name.clone(), base.scenario(trace)?)]);
+        return Ok(vec![(base.name.clone(), base.build(trace)?)]);
     };
     let each = sweep.values().map(|value| {
         let mut tree = tree.clone();
-        scenario::set(&mut tree, &sweep.field, value)?;
+        scenario::set_field(&mut tree, &sweep.field, value)?;
         let spec = Spec::read(&tree)?;
-        Ok((format!("{}, {} = {value}", spec.name, sweep.field), spec.scenario(trace.clone())?))
+        Ok((format!("{}, {} = {value}", spec.name, sweep.field), spec.build(trace.clone())?))
     });
     each.collect()
 }
@@ -146,7 +146,8 @@ fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<
 
 fn run(title: String, scenario: Scenario, seeds: u64) -> Section {
     let mut progress = Progress::new();
-    let studies = study(&scenario, seeds, |policy, seed, share| progress.show(&title, policy, seed, share));
+    let studies =
+        run_study(&scenario, seeds, |policy, seed, share| progress.show(&title, policy, seed, share));
     progress.clear();
     Section { title, seeds, scenario, studies }
 }

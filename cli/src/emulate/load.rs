@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use wva_crds::duration::GoDuration;
 use wva_runtime::Signals;
-use wva_simulator::random::{RandomQuantity, Stream, stream};
+use wva_simulator::random::{RandomQuantity, Stream, random_stream};
 
 use crate::output::print;
 
@@ -138,7 +138,7 @@ struct Load {
 impl Load {
     async fn run(&mut self, rates: &[f64], step: Duration, repeat: bool) -> anyhow::Result<()> {
         let started = Instant::now();
-        let mut random = stream(std::process::id().into(), Stream::Arrivals);
+        let mut random = random_stream(std::process::id().into(), Stream::Arrivals);
         let mut lines = interval_at(started + PRINT_INTERVAL, PRINT_INTERVAL);
         lines.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let steps = if repeat { usize::MAX } else { rates.len() };

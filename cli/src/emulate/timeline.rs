@@ -58,7 +58,7 @@ impl Timeline {
         input: u32,
         output: u32,
     ) -> Result<oneshot::Receiver<ServedRequest>, Rejection> {
-        if !self.engine.holds(u64::from(input) + u64::from(output)) {
+        if !self.engine.can_hold(u64::from(input) + u64::from(output)) {
             return Err(Rejection::TooLong(self.engine.kv_tokens()));
         }
         let now = self.now();

@@ -56,7 +56,7 @@ fn decide_again(recording: &Path, change: &Change) -> anyhow::Result<Replay> {
             continue;
         }
         let snapshot = Snapshot::parse(&line).with_context(|| format!("{} is not a snapshot", place()))?;
-        replay.take(snapshot, change);
+        replay.add_cycle(snapshot, change);
     }
     Ok(replay)
 }

@@ -22,8 +22,8 @@ use self::engine::Engine;
 use self::latency::Latencies;
 use self::replica::{Phase, Replica};
 use self::server::{FinishedRequests, Request, Server};
-use self::variant::{Front, Role, ScrapeFaults, SlowStart, Stock, Variant};
-use crate::random::{RandomQuantity, Stream, stream};
+use self::variant::{Gateway, GpuSupply, Role, ScrapeFaults, SlowStart, Variant};
+use crate::random::{RandomQuantity, Stream, random_stream};
 
 /// Why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,58 +49,58 @@ pub struct Events {
 
 /// GPUs of an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuStock {
+pub struct GpuUsage {
     /// As many as there are.
     pub limit: u32,
     /// Those that replicas hold.
-    pub held: u32,
+    pub in_use: u32,
 }
 
 /// A fleet of one model.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     variants: Vec<Variant>,
-    front: Front,
-    stock: Vec<Stock>,
+    gateway: Gateway,
+    gpu_supply: Vec<GpuSupply>,
     replicas: Vec<Replica>,
     /// When something happens to each replica next: in a list of its own, because every event reads it.
-    next: Vec<f64>,
+    next_events: Vec<f64>,
     queue: VecDeque<Request>,
     /// Requests whose prompts are computed, and which wait for a replica that generates.
-    handed: VecDeque<Request>,
+    prefilled: VecDeque<Request>,
     latencies: Latencies,
-    turn: usize,
+    next_replica: usize,
     serial: u64,
     random: Pcg64Mcg,
-    scraping: Pcg64Mcg,
+    scrape_random: Pcg64Mcg,
     /// Replica-seconds of each variant that are gone, as of when each replica left.
-    used: Vec<f64>,
+    ended_replica_seconds: Vec<f64>,
 }
 
 impl Fleet {
     /// A fleet with its initial replicas, all ready.
     #[must_use]
-    pub fn new(variants: Vec<Variant>, front: Front, stock: Vec<Stock>, seed: u64) -> Self {
+    pub fn new(variants: Vec<Variant>, gateway: Gateway, gpu_supply: Vec<GpuSupply>, seed: u64) -> Self {
         let used = vec![0.0; variants.len()];
         let mut fleet = Self {
             variants,
-            front,
-            stock,
+            gateway,
+            gpu_supply,
             replicas: Vec::new(),
-            next: Vec::new(),
+            next_events: Vec::new(),
             queue: VecDeque::new(),
-            handed: VecDeque::new(),
+            prefilled: VecDeque::new(),
             latencies: Latencies::default(),
-            turn: 0,
+            next_replica: 0,
             serial: 0,
-            random: stream(seed, Stream::Replicas),
-            scraping: stream(seed, Stream::Scrapes),
-            used,
+            random: random_stream(seed, Stream::Replicas),
+            scrape_random: random_stream(seed, Stream::Scrapes),
+            ended_replica_seconds: used,
         };
         for variant in 0..fleet.variants.len() {
             for _ in 0..fleet.variants[variant].initial {
                 fleet.create(variant, 0.0);
-                fleet.ready(fleet.replicas.len() - 1, 0.0);
+                fleet.mark_ready(fleet.replicas.len() - 1, 0.0);
             }
         }
         fleet
@@ -126,7 +126,7 @@ impl Fleet {
 
     /// Requests that no replica has: those that wait in front, and between two roles.
     pub fn waiting(&self) -> impl Iterator<Item = Request> + '_ {
-        self.queue.iter().chain(&self.handed).copied()
+        self.queue.iter().chain(&self.prefilled).copied()
     }
 
     /// Replicas that a variant's workload has, ready or not.
@@ -143,9 +143,9 @@ impl Fleet {
 
     /// Replica-seconds that a variant has held GPUs for, up to a time.
     #[must_use]
-    pub fn used(&self, variant: usize, now: f64) -> f64 {
-        let held = self.replicas.iter().filter(|r| r.variant == variant && r.is_scheduled());
-        self.used[variant] + held.map(|r| now - r.scheduled).sum::<f64>()
+    pub fn replica_seconds(&self, variant: usize, now: f64) -> f64 {
+        let holders = self.replicas.iter().filter(|r| r.variant == variant && r.is_scheduled());
+        self.ended_replica_seconds[variant] + holders.map(|r| now - r.scheduled).sum::<f64>()
     }
 
     /// Sequences of the whole fleet that lost their place for want of KV cache, on replicas that are still there.
@@ -157,7 +157,7 @@ impl Fleet {
     /// Whether requests wait in front while every replica is saturated.
     #[must_use]
     pub fn has_flow_control(&self) -> bool {
-        self.front.flow_control.is_some()
+        self.gateway.flow_control.is_some()
     }
 
     /// Latencies of its requests, as scraped.
@@ -168,11 +168,11 @@ impl Fleet {
 
     /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: no limit.
     #[must_use]
-    pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<GpuStock> {
-        let limit = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
-        let held = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
-        let held = held.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum();
-        Some(GpuStock { limit, held })
+    pub fn gpu_usage(&self, accelerator: &str, now: f64) -> Option<GpuUsage> {
+        let limit = self.gpu_supply.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
+        let holders = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
+        let in_use = holders.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum();
+        Some(GpuUsage { limit, in_use })
     }
 
     /// Whether any request is still in it.
@@ -184,15 +184,15 @@ impl Fleet {
     /// When something happens next by itself.
     #[must_use]
     pub fn next_event(&self) -> f64 {
-        self.next.iter().copied().fold(f64::INFINITY, f64::min)
+        self.next_events.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
     /// Carries out the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, events: &mut Events) {
-        let Some(i) = self.next.iter().position(|t| *t <= now) else { return };
+        let Some(i) = self.next_events.iter().position(|t| *t <= now) else { return };
         match self.replicas[i].phase {
             Phase::Unschedulable => {}
-            Phase::Starting { .. } => self.ready(i, now),
+            Phase::Starting { .. } => self.mark_ready(i, now),
             Phase::Ready { fails } if fails <= now => self.fail(i, now, events),
             Phase::Draining { until } if until <= now => self.remove(i, now, events),
             Phase::Ready { .. } => self.serve(i, now, events),
@@ -211,21 +211,24 @@ impl Fleet {
     /// Notes what a scrape of the picker and of every ready replica shows, as far as the latter is not lost.
     pub fn scrape(&mut self, now: f64) {
         self.latencies.scrape(now);
-        let ScrapeFaults { lost, late } = self.front.scrapes;
+        let ScrapeFaults { lost, late } = self.gateway.scrapes;
         for replica in self.replicas.iter_mut().filter(|r| r.is_ready()) {
-            let (luck, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
-                (StandardUniform.sample(&mut self.scraping), StandardUniform.sample(&mut self.scraping))
+            let (chance, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
+                (
+                    StandardUniform.sample(&mut self.scrape_random),
+                    StandardUniform.sample(&mut self.scrape_random),
+                )
             } else {
                 (1.0, 0.0)
             };
-            if luck >= lost {
+            if chance >= lost {
                 replica.scrape(now, now + late * delay);
             }
         }
     }
 
     /// Lets the engines do what they do at a time.
-    pub fn shift(&mut self, now: f64) {
+    pub fn update_engines(&mut self, now: f64) {
         for replica in &mut self.replicas {
             let Engine { prefix_hit_rate, tokens, .. } = self.variants[replica.variant].engine_at(now);
             replica.engine = Engine { prefix_hit_rate, tokens, ..replica.engine };
@@ -239,7 +242,7 @@ impl Fleet {
             self.create(variant, now);
         }
         for _ in replicas..self.current(variant) {
-            self.take_away(variant, now, events);
+            self.remove_one(variant, now, events);
         }
         self.schedule(now);
     }
@@ -247,18 +250,20 @@ impl Fleet {
     /// Gives GPUs to those that wait for some, first come first served.
     pub fn schedule(&mut self, now: f64) {
         for i in 0..self.replicas.len() {
-            if self.replicas[i].phase == Phase::Unschedulable && self.fits(self.replicas[i].variant, now) {
+            if self.replicas[i].phase == Phase::Unschedulable
+                && self.has_free_gpus(self.replicas[i].variant, now)
+            {
                 let until = now + self.start_time(self.replicas[i].variant);
                 self.replicas[i].scheduled = now;
-                self.set(i, Phase::Starting { until });
+                self.set_phase(i, Phase::Starting { until });
             }
         }
     }
 
-    fn fits(&self, variant: usize, now: f64) -> bool {
+    fn has_free_gpus(&self, variant: usize, now: f64) -> bool {
         let wanted = &self.variants[variant];
-        let stock = self.stock_of(&wanted.accelerator, now);
-        stock.is_none_or(|stock| stock.held + wanted.gpus <= stock.limit)
+        let usage = self.gpu_usage(&wanted.accelerator, now);
+        usage.is_none_or(|usage| usage.in_use + wanted.gpus <= usage.limit)
     }
 
     fn start_time(&mut self, variant: usize) -> f64 {
@@ -272,7 +277,7 @@ impl Fleet {
     fn create(&mut self, variant: usize, now: f64) {
         self.serial += 1;
         let engine =
-            self.variants[variant].engine.slowed(self.variants[variant].slowness.draw(&mut self.random));
+            self.variants[variant].engine.slowed_by(self.variants[variant].slowness.draw(&mut self.random));
         self.replicas.push(Replica {
             variant,
             serial: self.serial,
@@ -281,23 +286,24 @@ impl Fleet {
             ready_since: now,
             phase: Phase::Unschedulable,
             engine,
-            server: self.server(variant, engine),
+            server: self.new_server(variant, engine),
             samples: VecDeque::with_capacity(replica::SAMPLES),
         });
-        self.next.push(f64::INFINITY);
+        self.next_events.push(f64::INFINITY);
     }
 
-    fn server(&self, variant: usize, engine: Engine) -> Server {
-        let server = Server::new(engine, self.front.patience).leaving_out(self.front.uncounted);
+    fn new_server(&self, variant: usize, engine: Engine) -> Server {
+        let server =
+            Server::new(engine, self.gateway.client_timeout).with_uncounted_share(self.gateway.uncounted);
         server.with_role(self.variants[variant].role)
     }
 
-    fn set(&mut self, i: usize, phase: Phase) {
+    fn set_phase(&mut self, i: usize, phase: Phase) {
         self.replicas[i].phase = phase;
-        self.next[i] = self.replicas[i].next_event();
+        self.next_events[i] = self.replicas[i].next_event();
     }
 
-    fn ready(&mut self, i: usize, now: f64) {
+    fn mark_ready(&mut self, i: usize, now: f64) {
         let mean = self.variants[self.replicas[i].variant].time_to_failure;
         let fails = if mean.is_finite() {
             now + RandomQuantity::gamma(mean, 1.0).draw(&mut self.random)
@@ -305,16 +311,16 @@ impl Fleet {
             mean
         };
         self.replicas[i].ready_since = now;
-        self.set(i, Phase::Ready { fails });
+        self.set_phase(i, Phase::Ready { fails });
     }
 
     fn serve(&mut self, i: usize, now: f64, events: &mut Events) {
         let before = events.finished.served.len();
         self.replicas[i].server.advance(now, &mut events.finished);
-        self.next[i] = self.replicas[i].next_event();
+        self.next_events[i] = self.replicas[i].next_event();
         if self.variants[self.replicas[i].variant].role == Some(Role::Prefill) {
             let computed = events.finished.served.drain(before..).map(|served| served.request);
-            self.handed.extend(computed);
+            self.prefilled.extend(computed);
         }
         events.finished.served[before..].iter().for_each(|served| self.latencies.observe(served));
     }
@@ -322,29 +328,29 @@ impl Fleet {
     /// Its container dies and starts again on the same node.
     fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
         let variant = self.replicas[i].variant;
-        self.kill(i, events);
-        self.replicas[i].server = self.server(variant, self.replicas[i].engine);
+        self.lose_requests(i, events);
+        self.replicas[i].server = self.new_server(variant, self.replicas[i].engine);
         self.replicas[i].samples.clear();
         let until = now + self.start_time(variant);
-        self.set(i, Phase::Starting { until });
+        self.set_phase(i, Phase::Starting { until });
     }
 
-    fn kill(&self, i: usize, events: &mut Events) {
+    fn lose_requests(&self, i: usize, events: &mut Events) {
         events.lost.extend(self.replicas[i].server.requests().map(|r| (r, LossReason::Killed)));
     }
 
     fn remove(&mut self, i: usize, now: f64, events: &mut Events) {
-        self.kill(i, events);
+        self.lose_requests(i, events);
         let replica = self.replicas.remove(i);
-        self.next.remove(i);
+        self.next_events.remove(i);
         if replica.is_scheduled() {
-            self.used[replica.variant] += now - replica.scheduled;
+            self.ended_replica_seconds[replica.variant] += now - replica.scheduled;
         }
         self.schedule(now);
     }
 
     /// Takes one replica away as a `ReplicaSet` chooses it: one that is not ready, else the one that became ready last.
-    fn take_away(&mut self, variant: usize, now: f64, events: &mut Events) {
+    fn remove_one(&mut self, variant: usize, now: f64, events: &mut Events) {
         let wanted = self.replicas.iter().enumerate().filter(|(_, r)| r.variant == variant && r.is_wanted());
         let rank = |r: &Replica| match r.phase {
             Phase::Unschedulable => 0,
@@ -356,7 +362,7 @@ impl Fleet {
         });
         let Some((i, replica)) = first else { return };
         if replica.is_ready() && replica.load() > 0 {
-            self.set(i, Phase::Draining { until: now + self.front.grace });
+            self.set_phase(i, Phase::Draining { until: now + self.gateway.grace });
         } else {
             self.remove(i, now, events);
         }

@@ -114,7 +114,7 @@ impl Tally {
     }
 
     /// Counts a request that was served.
-    pub fn serve(&mut self, served: &ServedRequest) {
+    pub fn count_served(&mut self, served: &ServedRequest) {
         let request = served.request;
         let ttft = served.first_token - request.arrived;
         let ttft_kept = ttft <= self.objectives.ttft;
@@ -140,15 +140,15 @@ impl Tally {
     }
 
     /// Counts a request that was not served.
-    pub fn lose(&mut self, arrived: f64, why: LossReason) {
-        self.lost[why as usize] += 1;
+    pub fn count_lost(&mut self, arrived: f64, reason: LossReason) {
+        self.lost[reason as usize] += 1;
         let minute = self.minute(arrived);
         minute.arrived += 1;
         minute.lost += 1;
     }
 
     /// Notes the replicas at the end of the minute that ends at `now`.
-    pub fn note_replicas(&mut self, fleet: &Fleet, now: f64) {
+    pub fn record_replicas(&mut self, fleet: &Fleet, now: f64) {
         let short = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         let variants = 0..fleet.variants().len();
         let ready = variants.clone().map(|v| short(fleet.ready_replicas(v))).collect();
@@ -158,8 +158,8 @@ impl Tally {
     }
 
     /// Sums up the hours and the cost of the replicas until `now`.
-    pub fn close(&mut self, fleet: &Fleet, now: f64) {
-        let hours = (0..fleet.variants().len()).map(|v| fleet.used(v, now) / 3600.0);
+    pub fn sum_costs(&mut self, fleet: &Fleet, now: f64) {
+        let hours = (0..fleet.variants().len()).map(|v| fleet.replica_seconds(v, now) / 3600.0);
         self.replica_hours = hours.collect();
         let priced = || self.replica_hours.iter().zip(fleet.variants());
         self.gpu_hours = priced().map(|(h, v)| h * f64::from(v.gpus)).sum();

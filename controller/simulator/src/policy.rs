@@ -4,19 +4,19 @@
 mod activity;
 pub mod autoscaler;
 pub mod fixed;
+mod fleet_view;
 pub mod hindsight;
 pub mod hpa;
 pub mod keda;
+pub mod llm_d_wva;
 pub mod oracle;
-pub mod original;
-mod seen;
 mod snapshot;
 pub mod wva;
 
 #[cfg(test)]
 mod tests;
 
-pub use seen::{FleetView, MeanTokens, Peaks, PickerQueue, Pod};
+pub use fleet_view::{FleetView, MeanTokens, Peaks, PickerQueue, Pod};
 
 /// Interval between two decisions, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
 pub const SYNC: f64 = 15.0;
@@ -24,7 +24,7 @@ pub const SYNC: f64 = 15.0;
 /// Says how many replicas each variant should have.
 pub trait Policy {
     /// The replicas of each variant from now on, within its bounds. Asked every [`SYNC`] seconds.
-    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32>;
+    fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32>;
 }
 
 /// Whether something that is due every `period` seconds is due at a time at which the policy is asked.

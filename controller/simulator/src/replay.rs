@@ -2,7 +2,7 @@
 //! state, earlier decisions included. A difference shows the target that the other settings give at that moment, not
 //! its effect on the fleet. Scenarios simulate the effect.
 
-mod shown;
+mod render;
 
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use wva_scaling::snapshot::{Config, Inventory, MetricsAge, SaturationEntry, Scal
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
 /// Most differences that are listed; later ones are only counted.
-pub const MOST_SHOWN: usize = 1000;
+pub const MAX_LISTED: usize = 1000;
 
 /// Changed settings: fields of a snapshot's `config`. A field that is set replaces the recorded one, a map as a whole;
 /// the other fields stay as recorded.
@@ -141,7 +141,7 @@ pub struct Tally {
 
 /// First and last time of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct TimeRange {
     /// Time of the first cycle.
     pub first: String,
     /// Time of the last cycle.
@@ -154,10 +154,10 @@ pub struct Replay {
     /// Cycles decided again.
     pub cycles: u32,
     /// First and last time of the cycles, if recorded.
-    pub span: Option<Span>,
+    pub span: Option<TimeRange>,
     /// Sums of each variant.
     pub variants: BTreeMap<VariantKey, Tally>,
-    /// Differences in order of their first cycle; at most [`MOST_SHOWN`].
+    /// Differences in order of their first cycle; at most [`MAX_LISTED`].
     pub differences: Vec<Difference>,
     /// Differing decisions that are not listed.
     pub not_shown: u64,
@@ -167,10 +167,10 @@ pub struct Replay {
 
 impl Replay {
     /// Decides one more cycle twice: with the recorded settings, and with the changed ones.
-    pub fn take(&mut self, mut snapshot: Snapshot, change: &Change) {
+    pub fn add_cycle(&mut self, mut snapshot: Snapshot, change: &Change) {
         self.cycles += 1;
         if let Some(now) = &snapshot.now {
-            let span = self.span.get_or_insert_with(|| Span { first: now.clone(), last: String::new() });
+            let span = self.span.get_or_insert_with(|| TimeRange { first: now.clone(), last: String::new() });
             span.last.clone_from(now);
         }
         let costs = costs(&snapshot);
@@ -178,30 +178,30 @@ impl Replay {
         change.apply(&mut snapshot.config);
         let changed = decide(&snapshot);
         // Both have one decision for each variant, in the same order.
-        for (was, is) in recorded.decisions.iter().zip(&changed.decisions) {
-            let key = was.key();
+        for (old, new) in recorded.decisions.iter().zip(&changed.decisions) {
+            let key = old.key();
             let cost = costs.get(&key).copied().unwrap_or_default();
-            self.variants.entry(key.clone()).or_default().add(was.target(), is.target(), cost);
-            if was.target() != is.target() {
-                self.differ(key, snapshot.now.as_deref(), was, is);
+            self.variants.entry(key.clone()).or_default().add(old.target(), new.target(), cost);
+            if old.target() != new.target() {
+                self.record_difference(key, snapshot.now.as_deref(), old, new);
             }
         }
     }
 
-    fn differ(&mut self, key: VariantKey, now: Option<&str>, was: &Decision, is: &Decision) {
-        let (recorded, changed) = (ReplayedTarget::from_decision(was), ReplayedTarget::from_decision(is));
+    fn record_difference(&mut self, key: VariantKey, now: Option<&str>, old: &Decision, new: &Decision) {
+        let (recorded, changed) = (ReplayedTarget::from_decision(old), ReplayedTarget::from_decision(new));
         let before = self.last.get(&key).filter(|(_, cycle)| cycle + 1 == self.cycles);
         if let Some(&(index, _)) = before
             && let Some(difference) = self.differences.get_mut(index)
-            && alike(&difference.recorded, &recorded)
-            && alike(&difference.changed, &changed)
+            && is_same_outcome(&difference.recorded, &recorded)
+            && is_same_outcome(&difference.changed, &changed)
         {
             difference.cycles += 1;
             difference.to = now.map(str::to_owned);
             self.last.insert(key, (index, self.cycles));
             return;
         }
-        if self.differences.len() == MOST_SHOWN {
+        if self.differences.len() == MAX_LISTED {
             self.not_shown += 1;
             return;
         }
@@ -212,7 +212,7 @@ impl Replay {
             from: time(),
             to: time(),
             cycles: 1,
-            current: was.current,
+            current: old.current,
             recorded,
             changed,
         });
@@ -220,7 +220,7 @@ impl Replay {
 }
 
 /// Same target and same reason; the figures in the sentence may differ.
-fn alike(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
+fn is_same_outcome(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
     a.target == b.target && a.code == b.code
 }
 

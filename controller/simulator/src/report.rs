@@ -36,12 +36,12 @@ const RATIO: &str = "cost/oracle";
 pub fn table(sections: &[Section]) -> String {
     sections
         .iter()
-        .map(|s| format!("{} ({})\n\n{}", s.title, seeds(s.seeds), lines(&rows(s))))
+        .map(|s| format!("{} ({})\n\n{}", s.title, describe_seeds(s.seeds), format_table(&rows(s))))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-fn seeds(count: u64) -> String {
+fn describe_seeds(count: u64) -> String {
     if count == 1 {
         "1 seed".to_owned()
     } else {
@@ -59,14 +59,14 @@ fn rows(section: &Section) -> Vec<Vec<String>> {
     for study in &section.studies {
         let size = study.best_size.map(|size| format!(", {size}"));
         let mut row = vec![study.policy.clone() + &size.unwrap_or_default()];
-        row.extend(FIGURES.iter().enumerate().map(|(i, f)| cell(study.mean(i), f.digits)));
-        row.extend(study.ratio().map(|ratio| cell(ratio, 2)));
+        row.extend(FIGURES.iter().enumerate().map(|(i, f)| format_cell(study.mean(i), f.digits)));
+        row.extend(study.ratio().map(|ratio| format_cell(ratio, 2)));
         rows.push(row);
     }
     rows
 }
 
-fn cell(value: Mean, digits: usize) -> String {
+fn format_cell(value: Mean, digits: usize) -> String {
     let half = (value.to - value.from) / 2.0;
     if !value.mean.is_finite() {
         "-".to_owned()
@@ -78,7 +78,7 @@ fn cell(value: Mean, digits: usize) -> String {
 }
 
 /// Aligned columns, with figures to the right.
-pub(crate) fn lines(rows: &[Vec<String>]) -> String {
+pub(crate) fn format_table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

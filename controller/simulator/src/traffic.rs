@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 
 use crate::fleet::server::Request;
-use crate::random::{RandomQuantity, Stream, stream};
+use crate::random::{RandomQuantity, Stream, random_stream};
 
 /// A part of a profile, in which the rate changes linearly. Times in seconds, rates in requests a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +28,7 @@ pub struct Segment {
 
 impl Segment {
     /// Requests from `now`, a time within the segment, to its end.
-    fn left(&self, now: f64) -> f64 {
+    fn remaining_requests(&self, now: f64) -> f64 {
         f64::midpoint(self.rate(now), self.to) * (self.end - now)
     }
 
@@ -77,11 +77,11 @@ impl Traffic {
             Self::Recorded(requests) => Requests::Recorded(requests.iter()),
             Self::Generated { profile, cv, input, output } => Requests::Generated(GeneratedRequests {
                 profile,
-                between: RandomQuantity::gamma(1.0, *cv),
+                interval: RandomQuantity::gamma(1.0, *cv),
                 input,
                 output,
-                arrivals: stream(seed, Stream::Arrivals),
-                lengths: stream(seed, Stream::Lengths),
+                arrivals: random_stream(seed, Stream::Arrivals),
+                lengths: random_stream(seed, Stream::Lengths),
                 now: 0.0,
             }),
         }
@@ -119,7 +119,7 @@ impl Iterator for Requests<'_> {
 /// Generated requests: the times between them are drawn for a rate of 1 and stretched by the profile.
 pub struct GeneratedRequests<'a> {
     profile: &'a [Segment],
-    between: RandomQuantity,
+    interval: RandomQuantity,
     input: &'a RandomQuantity,
     output: &'a RandomQuantity,
     arrivals: Pcg64Mcg,
@@ -129,9 +129,9 @@ pub struct GeneratedRequests<'a> {
 
 impl GeneratedRequests<'_> {
     fn next(&mut self) -> Option<Request> {
-        let mut need = self.between.draw(&mut self.arrivals);
+        let mut need = self.interval.draw(&mut self.arrivals);
         while let Some((segment, rest)) = self.profile.split_first() {
-            let left = segment.left(self.now);
+            let left = segment.remaining_requests(self.now);
             if need < left {
                 let rate = segment.rate(self.now);
                 // The time at which the area under the rate reaches `need`. This form also holds for a slope of 0.
@@ -159,7 +159,7 @@ fn tokens(length: f64) -> u32 {
 
 /// Consecutive segments from parts of a length in seconds, a first rate and a last rate.
 #[must_use]
-pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
+pub fn build_profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
     let mut start = 0.0;
     let part = |(length, from, to)| {
         let segment = Segment { start, end: start + length, from, to };
@@ -173,7 +173,7 @@ pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment>
 /// and `mean` is the mean rate over all days. A `swing` of 0.6 goes from 0.4 to 1.6 times the mean of the day. Each
 /// segment is a quarter of an hour.
 #[must_use]
-pub fn diurnal(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
+pub fn diurnal_profile(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
     let total: f64 = days.iter().sum();
     let count: f64 = days.iter().map(|_| 1.0).sum();
     let rate = |weight: f64, quarter: u32| {
@@ -181,5 +181,5 @@ pub fn diurnal(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
         weight * count / total * mean * (1.0 - swing * angle.cos())
     };
     let quarters = days.iter().flat_map(|weight| (0..96).map(move |q| (*weight, q)));
-    profile(quarters.map(|(weight, q)| (900.0, rate(weight, q), rate(weight, q + 1))))
+    build_profile(quarters.map(|(weight, q)| (900.0, rate(weight, q), rate(weight, q + 1))))
 }

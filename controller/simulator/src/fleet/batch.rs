@@ -18,13 +18,13 @@ pub(super) struct Batch {
 
 impl Batch {
     /// End of the last step.
-    pub(super) fn ends(&self) -> f64 {
-        let n = super::engine::real(self.steps);
+    pub(super) fn end(&self) -> f64 {
+        let n = super::engine::to_f64(self.steps);
         self.began + n * self.first + self.growth * n * (n - 1.0) / 2.0
     }
 
     /// Steps done at a time, as a fraction: the root of the sum of the steps' times.
-    fn done(&self, now: f64) -> f64 {
+    fn steps_done(&self, now: f64) -> f64 {
         let elapsed = (now - self.began).max(0.0);
         let linear = self.first - self.growth / 2.0;
         // This form of the root holds without growth, too.
@@ -33,12 +33,12 @@ impl Batch {
 
     /// Whole steps done at a time.
     pub(super) fn whole_steps(&self, now: f64) -> u64 {
-        whole(self.done(now) + ROUNDING).min(self.steps)
+        to_count(self.steps_done(now) + ROUNDING).min(self.steps)
     }
 
     /// Ends it with the step that is under way.
-    pub(super) fn cut(&mut self, now: f64) {
-        self.steps = whole((self.done(now) - ROUNDING).ceil()).clamp(1, self.steps);
+    pub(super) fn end_after_current_step(&mut self, now: f64) {
+        self.steps = to_count((self.steps_done(now) - ROUNDING).ceil()).clamp(1, self.steps);
     }
 }
 
@@ -46,7 +46,7 @@ impl Batch {
 const ROUNDING: f64 = 1e-6;
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps are few and not negative")]
-fn whole(steps: f64) -> u64 {
+fn to_count(steps: f64) -> u64 {
     steps as u64
 }
 
@@ -59,15 +59,15 @@ mod tests {
         for growth in [0.0, 1e-6, 0.001] {
             let batch = Batch { began: 5.0, steps: 100, prompt_tokens: 0, first: 0.02, growth };
             for k in 1..=100 {
-                let end = Batch { steps: k, ..batch }.ends();
+                let end = Batch { steps: k, ..batch }.end();
                 assert_eq!(batch.whole_steps(end), k, "at the end of step {k}");
                 assert_eq!(batch.whole_steps(end - 0.005), k - 1, "in step {k}");
-                let mut cut = batch;
-                cut.cut(end - 0.005);
-                assert_eq!(cut.steps, k, "the step under way is finished");
-                cut = batch;
-                cut.cut(end);
-                assert_eq!(cut.steps, k, "no further one is begun");
+                let mut short = batch;
+                short.end_after_current_step(end - 0.005);
+                assert_eq!(short.steps, k, "the step under way is finished");
+                short = batch;
+                short.end_after_current_step(end);
+                assert_eq!(short.steps, k, "no further one is begun");
             }
         }
     }

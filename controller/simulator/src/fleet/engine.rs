@@ -32,27 +32,27 @@ pub struct Engine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepTokens {
     /// Fewest, at least 1.
-    pub least: u32,
+    pub min: u32,
     /// Most: so many tokens of each sequence are computed at a step, the draft and the one after it.
-    pub most: u32,
+    pub max: u32,
 }
 
 impl StepTokens {
     /// No speculation.
-    pub const ONE: Self = Self { least: 1, most: 1 };
+    pub const ONE: Self = Self { min: 1, max: 1 };
 
     /// The steps that a token of a request takes, on the average over requests.
     #[must_use]
     pub fn steps_per_token(self) -> f64 {
-        let each = (self.least..=self.most).map(|n| 1.0 / f64::from(n));
-        each.sum::<f64>() / (f64::from(self.most) - f64::from(self.least) + 1.0)
+        let each = (self.min..=self.max).map(|n| 1.0 / f64::from(n));
+        each.sum::<f64>() / (f64::from(self.max) - f64::from(self.min) + 1.0)
     }
 }
 
 impl Engine {
     /// The same, but that everything takes so many times as long.
     #[must_use]
-    pub fn slowed(self, factor: f64) -> Self {
+    pub fn slowed_by(self, factor: f64) -> Self {
         Self {
             step: self.step * factor,
             per_sequence: self.per_sequence * factor,
@@ -70,19 +70,19 @@ impl Engine {
 
     /// Tokens a sequence takes of the cache beyond its own: its last block is half full on the average.
     #[must_use]
-    pub fn overhead(&self) -> u64 {
+    pub fn block_overhead(&self) -> u64 {
         self.block_size / 2
     }
 
     /// Whether a request of this length can ever be served: the cache must hold all of it.
     #[must_use]
-    pub fn holds(&self, tokens: u64) -> bool {
-        tokens + self.overhead() < self.kv_tokens()
+    pub fn can_hold(&self, tokens: u64) -> bool {
+        tokens + self.block_overhead() < self.kv_tokens()
     }
 
     /// Prompt tokens that are computed of a prompt of this length, at least 1: the last one always is.
     #[must_use]
-    pub fn computed(&self, prompt: u32) -> u64 {
+    pub fn computed_tokens(&self, prompt: u32) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -96,14 +96,14 @@ impl Engine {
     #[must_use]
     pub fn step_time(&self, sequences: usize, prompt_tokens: u64, cached: u64) -> f64 {
         self.step
-            + self.per_sequence * real(sequences as u64)
-            + self.per_prompt_token * real(prompt_tokens)
-            + self.per_cached_token * real(cached)
+            + self.per_sequence * to_f64(sequences as u64)
+            + self.per_prompt_token * to_f64(prompt_tokens)
+            + self.per_cached_token * to_f64(cached)
     }
 }
 
 /// A count as a figure.
 #[expect(clippy::cast_precision_loss, reason = "no count of this simulation comes near 2^53")]
-pub(crate) fn real(count: u64) -> f64 {
+pub(crate) fn to_f64(count: u64) -> f64 {
     count as f64
 }

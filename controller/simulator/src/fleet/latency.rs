@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::engine::real;
+use super::engine::to_f64;
 use super::server::ServedRequest;
 
 /// Upper bounds of `llm_d_epp_request_ttft_seconds`, in seconds (`pkg/epp/metrics/llm_d_router_metrics.go`).
@@ -38,7 +38,7 @@ impl Buckets {
     /// The quantile of what was observed since an earlier state, as `histogram_quantile` of Prometheus computes it.
     /// `None`: nothing was.
     fn quantile_since(&self, earlier: &Self, share: f64) -> Option<f64> {
-        let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| real(now - then));
+        let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| to_f64(now - then));
         let total: f64 = counts.clone().sum();
         let rank = share * total;
         let mut below = 0.0;
@@ -65,7 +65,7 @@ impl Buckets {
                 Some(upper) if bound > lower => (upper - bound) / (upper - lower),
                 _ => 1.0,
             };
-            above += share * real(*count);
+            above += share * to_f64(*count);
         }
         above
     }
@@ -140,7 +140,7 @@ impl Latencies {
     pub fn first_tokens(&self, objective: f64) -> FirstTokens {
         let Some(newest) = self.scrapes.back() else { return FirstTokens::default() };
         let ttft = &newest.histograms.ttft;
-        FirstTokens { requests: real(ttft.counts.iter().sum()), late: ttft.above(objective) }
+        FirstTokens { requests: to_f64(ttft.counts.iter().sum()), late: ttft.above(objective) }
     }
 
     /// The quantiles of the requests that ended between the first and the last scrape after a time.
@@ -196,9 +196,9 @@ mod tests {
         end(&mut latencies, 0.15, 0.05, 1);
         latencies.scrape(22.5);
         end(&mut latencies, 100.0, 0.05, 11);
-        let seen = latencies.quantiles(0.0, 0.9);
-        near(seen.ttft, 0.19);
-        assert_eq!(seen.tpot, None, "one token has no time between two");
+        let quantiles = latencies.quantiles(0.0, 0.9);
+        near(quantiles.ttft, 0.19);
+        assert_eq!(quantiles.tpot, None, "one token has no time between two");
         assert_eq!(latencies.quantiles(7.5, 0.9), LatencyQuantiles::default());
     }
 
@@ -208,8 +208,8 @@ mod tests {
         latencies.scrape(0.0);
         end(&mut latencies, 500.0, 9.0, 11);
         latencies.scrape(15.0);
-        let seen = latencies.quantiles(-1.0, 0.9);
-        near(seen.ttft, 120.0);
-        near(seen.tpot, 2.0);
+        let quantiles = latencies.quantiles(-1.0, 0.9);
+        near(quantiles.ttft, 120.0);
+        near(quantiles.tpot, 2.0);
     }
 }

@@ -94,7 +94,7 @@ fn level<T: Copy>(levels: &[(f64, T)], now: f64) -> Option<T> {
 
 /// Routing and flow control in front of the variants, and client behavior. Times are in seconds.
 #[derive(Clone, Debug)]
-pub struct Front {
+pub struct Gateway {
     /// Routing policy for the next request.
     pub router: Router,
     /// Requests wait in front while every replica is saturated, as an endpoint picker with flow control has it.
@@ -102,7 +102,7 @@ pub struct Front {
     /// Requests that wait in front at most; more are refused.
     pub queue: usize,
     /// Time that a client waits for the first token.
-    pub patience: f64,
+    pub client_timeout: f64,
     /// Time that a removed replica has to finish its requests.
     pub grace: f64,
     /// Share of the clients that gave up which ask again at once.
@@ -137,14 +137,14 @@ pub enum Router {
 
 /// GPUs of one accelerator, as they change over time.
 #[derive(Clone, Debug)]
-pub struct Stock {
+pub struct GpuSupply {
     /// The accelerator.
     pub accelerator: String,
     /// From when so many GPUs are there, in order of time; before the first, no limit.
     pub levels: Vec<(f64, u32)>,
 }
 
-impl Stock {
+impl GpuSupply {
     /// GPUs at a time. `None`: no limit.
     #[must_use]
     pub fn at(&self, now: f64) -> Option<u32> {

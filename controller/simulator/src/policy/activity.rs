@@ -32,15 +32,15 @@ impl Activity {
     }
 
     /// Takes a look. Every look counts, whether or not something is decided then.
-    pub(super) fn observe(&mut self, seen: &FleetView<'_>) {
+    pub(super) fn observe(&mut self, view: &FleetView<'_>) {
         for (v, (current, since)) in self.current.iter_mut().enumerate() {
-            let now = seen.current(v);
+            let now = view.current(v);
             if current.is_some_and(|before| before != now) {
-                *since = Some(seen.now);
+                *since = Some(view.now);
             }
             *current = Some(now);
         }
-        let pods = || (0..seen.variants().len()).flat_map(|v| seen.pods(v));
+        let pods = || (0..view.variants().len()).flat_map(|v| view.pods(v));
         let newest: BTreeMap<u64, u64> =
             pods().map(|pod| (pod.serial(), pod.newest().counters.requests)).collect();
         let increase =
@@ -48,14 +48,14 @@ impl Activity {
         let completed: u64 = increase.sum();
         self.counters = newest;
         if completed > 0 {
-            self.completed.push_back((seen.now, completed));
+            self.completed.push_back((view.now, completed));
         }
-        while self.completed.front().is_some_and(|(at, _)| seen.now - at > self.retention) {
+        while self.completed.front().is_some_and(|(at, _)| view.now - at > self.retention) {
             self.completed.pop_front();
         }
-        let waits = seen.queue().is_some_and(|queue| queue.requests > 0);
+        let waits = view.queue().is_some_and(|queue| queue.requests > 0);
         if completed > 0 || waits || pods().any(|pod| pod.newest().running > 0) {
-            self.active = seen.now;
+            self.active = view.now;
         }
     }
 

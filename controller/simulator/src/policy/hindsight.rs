@@ -1,7 +1,7 @@
 //! A fleet of one size for the whole run, the best size in hindsight: the smallest that keeps the objectives as often as
 //! they are to be kept, or as often as the largest fleet does.
 
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 use crate::measure::Tally;
 use crate::run::{Setting, run};
 
@@ -12,7 +12,7 @@ use super::fixed::Schedule;
 pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     let kept = |size| {
         let tally = run_fixed(setting, size, seed);
-        real(tally.good) / real(tally.arrived())
+        to_f64(tally.good) / to_f64(tally.arrived())
     };
     let (mut low, mut high) = setting.variants.first().map_or((1, 1), |v| (v.min.max(1), v.max.max(1)));
     let goal = setting.objectives.attainment.min(kept(high));
@@ -42,7 +42,7 @@ pub fn run_fixed(setting: &Setting, size: u32, seed: u64) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Spec, tree};
+    use crate::scenario::{Spec, parse_tree};
 
     /// One replica serves two requests at once, each for a second.
     fn setting(rate: u32, max: u32, attainment: &str) -> Setting {
@@ -56,7 +56,7 @@ variants:
 policies: [{{name: best, fixedBest: {{}}}}]
 "
         );
-        Spec::read(&tree(&text).unwrap()).unwrap().scenario(None).unwrap().setting
+        Spec::read(&parse_tree(&text).unwrap()).unwrap().build(None).unwrap().setting
     }
 
     #[test]

@@ -9,8 +9,8 @@ use wva_crds::entries::Amount;
 
 use super::FleetView;
 use super::autoscaler::{ReplicaProposer, external_value};
-use super::hpa::{Behavior, Hpa, Limit, LimitKind, Rules};
-use crate::fleet::engine::real;
+use super::hpa::{Behavior, Hpa, PolicyKind, ScalingPolicy, ScalingRules};
+use crate::fleet::engine::to_f64;
 use crate::measure::Objectives;
 
 /// Settings of a `ScaledObject`: triggers, each with its target for a replica, and the behavior of the HPA.
@@ -67,7 +67,10 @@ impl Blueprint {
             Self::Queue => ScaledObject {
                 waiting: Some(Amount::constant(1.0)),
                 running: Some(Amount::constant(16.0)),
-                behavior: Some(Behavior { scale_up: DOUBLE.after(300), scale_down: DOUBLE.after(300) }),
+                behavior: Some(Behavior {
+                    scale_up: DOUBLE.with_window(300),
+                    scale_down: DOUBLE.with_window(300),
+                }),
                 ..ScaledObject::default()
             },
             Self::TokenAware => ScaledObject {
@@ -77,18 +80,18 @@ impl Blueprint {
                 }),
                 kv: Some(Amount::constant(0.8)),
                 behavior: Some(Behavior {
-                    scale_up: pods(1, 180).after(0),
-                    scale_down: pods(1, 300).after(300),
+                    scale_up: pod_limit(1, 180).with_window(0),
+                    scale_down: pod_limit(1, 300).with_window(300),
                 }),
                 ..ScaledObject::default()
             },
             Self::SloAware => {
-                let double = Limit { period_seconds: 60, ..DOUBLE };
-                let mut scale_up = double.after(30);
-                scale_up.policies.push(pods(4, 60));
+                let double = ScalingPolicy { period_seconds: 60, ..DOUBLE };
+                let mut scale_up = double.with_window(30);
+                scale_up.policies.push(pod_limit(4, 60));
                 ScaledObject {
                     latency: Some(true),
-                    behavior: Some(Behavior { scale_up, scale_down: pods(1, 120).after(180) }),
+                    behavior: Some(Behavior { scale_up, scale_down: pod_limit(1, 120).with_window(180) }),
                     ..ScaledObject::default()
                 }
             }
@@ -96,16 +99,16 @@ impl Blueprint {
     }
 }
 
-const DOUBLE: Limit = Limit { kind: LimitKind::Percent, value: 100, period_seconds: 15 };
+const DOUBLE: ScalingPolicy = ScalingPolicy { kind: PolicyKind::Percent, value: 100, period_seconds: 15 };
 
-fn pods(value: u32, period_seconds: u32) -> Limit {
-    Limit { kind: LimitKind::Pods, value, period_seconds }
+fn pod_limit(value: u32, period_seconds: u32) -> ScalingPolicy {
+    ScalingPolicy { kind: PolicyKind::Pods, value, period_seconds }
 }
 
-impl Limit {
+impl ScalingPolicy {
     /// Rules of this limit alone.
-    fn after(self, stabilization_window_seconds: u32) -> Rules {
-        Rules { stabilization_window_seconds, policies: vec![self], ..Rules::default() }
+    fn with_window(self, stabilization_window_seconds: u32) -> ScalingRules {
+        ScalingRules { stabilization_window_seconds, policies: vec![self], ..ScalingRules::default() }
     }
 }
 
@@ -135,7 +138,7 @@ impl ScaledObject {
 pub struct Keda {
     object: ScaledObject,
     behavior: Behavior,
-    saturation: Saturation,
+    saturation: LatencySaturation,
 }
 
 impl Keda {
@@ -144,11 +147,11 @@ impl Keda {
     pub fn new(object: &ScaledObject, objectives: Objectives) -> Self {
         let object = object.resolve().unwrap_or_default();
         let behavior = object.behavior.clone().unwrap_or_default();
-        Self { object, behavior, saturation: Saturation { objectives, samples: VecDeque::new() } }
+        Self { object, behavior, saturation: LatencySaturation { objectives, samples: VecDeque::new() } }
     }
 
-    fn latency_replicas(&self, seen: &FleetView<'_>, variant: usize) -> f64 {
-        let (replicas, ready) = (seen.current(variant), seen.ready(variant));
+    fn latency_replicas(&self, view: &FleetView<'_>, variant: usize) -> f64 {
+        let (replicas, ready) = (view.current(variant), view.ready(variant));
         replicas_for_latency(self.saturation.mean(), f64::from(replicas), f64::from(ready))
     }
 }
@@ -158,76 +161,76 @@ impl ReplicaProposer for Keda {
         &self.behavior
     }
 
-    fn observe(&mut self, seen: &FleetView<'_>) {
-        self.saturation.observe(seen);
+    fn observe(&mut self, view: &FleetView<'_>) {
+        self.saturation.observe(view);
     }
 
-    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
-        let sum = |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|pod| of(&pod)).sum::<f64>();
-        let queued = || seen.queue().map_or(0.0, |queue| real(queue.requests as u64));
-        let waiting = || queued() + sum(|pod| real(pod.newest().waiting as u64));
-        let running = || sum(|pod| real((pod.newest().waiting + pod.newest().running) as u64));
+    fn propose(&self, view: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
+        let sum = |value: fn(&super::Pod<'_>) -> f64| view.pods(variant).map(|pod| value(&pod)).sum::<f64>();
+        let queued = || view.queue().map_or(0.0, |queue| to_f64(queue.requests as u64));
+        let waiting = || queued() + sum(|pod| to_f64(pod.newest().waiting as u64));
+        let running = || sum(|pod| to_f64((pod.newest().waiting + pod.newest().running) as u64));
         let object = &self.object;
         let proposals = [
             object.waiting.map(|target| (waiting(), target.get())),
             object.running.map(|target| (running(), target.get())),
             object.prefill.map(|target| {
-                let tokens = sum(|pod| real(pod.newest().prompt_backlog));
+                let tokens = sum(|pod| to_f64(pod.newest().prompt_backlog));
                 (tokens / target.tokens_per_second.get(), target.seconds.get())
             }),
             object.kv.map(|target| (sum(|pod| pod.newest().kv), target.get())),
-            object.latency.filter(|on| *on).map(|_| (self.latency_replicas(seen, variant), 1.0)),
+            object.latency.filter(|on| *on).map(|_| (self.latency_replicas(view, variant), 1.0)),
         ];
-        let current = seen.current(variant);
-        let ask = |(value, target)| external_value(hpa, current, value, target);
-        proposals.into_iter().flatten().map(ask).max().unwrap_or(current)
+        let current = view.current(variant);
+        let propose = |(value, target)| external_value(hpa, current, value, target);
+        proposals.into_iter().flatten().map(propose).max().unwrap_or(current)
     }
 }
 
 /// The 90th percentiles of the latencies by their objectives: the greater of both, at most 2, as a mean over 45 s of
 /// what recording rules compute each 15 s from rates over a minute.
-struct Saturation {
+struct LatencySaturation {
     objectives: Objectives,
     samples: VecDeque<f64>,
 }
 
-impl Saturation {
+impl LatencySaturation {
     const QUANTILE: f64 = 0.9;
     const RATE_SECONDS: f64 = 60.0;
-    const MOST: f64 = 2.0;
+    const MAX: f64 = 2.0;
     /// Samples within 45 s.
     const SAMPLES: usize = 3;
 
-    fn observe(&mut self, seen: &FleetView<'_>) {
-        let latency = seen.latencies(Self::RATE_SECONDS, Self::QUANTILE);
+    fn observe(&mut self, view: &FleetView<'_>) {
+        let latency = view.latencies(Self::RATE_SECONDS, Self::QUANTILE);
         // Without traffic it is 0.
         let ttft = latency.ttft.unwrap_or(0.0) / self.objectives.ttft;
         let tpot = latency.tpot.unwrap_or(0.0) / self.objectives.itl;
         if self.samples.len() == Self::SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back(ttft.max(tpot).min(Self::MOST));
+        self.samples.push_back(ttft.max(tpot).min(Self::MAX));
     }
 
     fn mean(&self) -> f64 {
-        self.samples.iter().sum::<f64>() / real(self.samples.len().max(1) as u64)
+        self.samples.iter().sum::<f64>() / to_f64(self.samples.len().max(1) as u64)
     }
 }
 
 /// Above this saturation replicas are added.
-const UP: f64 = 0.55;
+const SCALE_UP_ABOVE: f64 = 0.55;
 /// Below this saturation replicas are taken away.
-const DOWN: f64 = 0.4;
+const SCALE_DOWN_BELOW: f64 = 0.4;
 
 /// The replicas that llm-d's law asks for at a saturation: latency by its objective. Replicas that are not ready count as
 /// if they took their share of the load already, but only where replicas are added.
 #[must_use]
 pub fn replicas_for_latency(saturation: f64, replicas: f64, ready: f64) -> f64 {
-    if saturation > UP {
+    if saturation > SCALE_UP_ABOVE {
         let credit = if ready > 0.0 && ready < replicas { ready / replicas } else { 1.0 };
-        replicas + (replicas * (saturation * credit / UP - 1.0)).ceil()
-    } else if saturation < DOWN {
-        replicas - (replicas * (1.0 - saturation / DOWN)).floor()
+        replicas + (replicas * (saturation * credit / SCALE_UP_ABOVE - 1.0)).ceil()
+    } else if saturation < SCALE_DOWN_BELOW {
+        replicas - (replicas * (1.0 - saturation / SCALE_DOWN_BELOW)).floor()
     } else {
         replicas
     }

@@ -35,7 +35,7 @@ impl Scale {
     /// From a power of ten to a power of ten.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values.map(|v| v.max(LEAST).log10()));
-        Self::Logarithmic { low: whole(low.floor()), high: whole(high.ceil()).max(whole(low.floor()) + 1) }
+        Self::Logarithmic { low: to_i32(low.floor()), high: to_i32(high.ceil()).max(to_i32(low.floor()) + 1) }
     }
 
     /// Position of a value: 0 at the low end, 1 at the high end.
@@ -56,7 +56,7 @@ impl Scale {
                 let step = step(low, high);
                 let first = (low / step - 1e-9).ceil();
                 let count = ((high / step + 1e-9).floor() - first).max(0.0);
-                (0..=u16::try_from(whole(count)).unwrap_or(0))
+                (0..=u16::try_from(to_i32(count)).unwrap_or(0))
                     .map(|i| (first + f64::from(i)) * step)
                     .collect()
             }
@@ -94,7 +94,7 @@ fn step(low: f64, high: f64) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "an exponent, or a number of ticks")]
-fn whole(value: f64) -> i32 {
+fn to_i32(value: f64) -> i32 {
     value as i32
 }
 

@@ -125,11 +125,11 @@ fn azure(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
     const COLUMNS: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
     let mut requests = Vec::new();
     rows(input, COLUMNS, |line, [time, prompt, generated]| {
-        let wrong = || value(line, COLUMNS[0], time, "date and time, such as 2023-11-16 18:17:03.9799600");
+        let invalid = || value(line, COLUMNS[0], time, "date and time, such as 2023-11-16 18:17:03.9799600");
         // Later traces name the zone, which is always UTC.
         let local = time.trim_end_matches('Z').trim_end_matches("+00:00");
-        let time: jiff::civil::DateTime = local.parse().map_err(|_| wrong())?;
-        let time = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?.timestamp();
+        let time: jiff::civil::DateTime = local.parse().map_err(|_| invalid())?;
+        let time = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| invalid())?.timestamp();
         requests.push(Request {
             arrived: time.as_duration().as_secs_f64(),
             input: number(line, COLUMNS[1], prompt)?,
@@ -180,7 +180,7 @@ fn mooncake(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
             TraceError::Line { line, problem }
         })?;
         requests.push(Request {
-            arrived: crate::fleet::engine::real(row.timestamp) / 1000.0,
+            arrived: crate::fleet::engine::to_f64(row.timestamp) / 1000.0,
             input: row.input_length,
             output: row.output_length.max(1),
         });

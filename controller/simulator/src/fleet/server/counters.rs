@@ -1,7 +1,7 @@
 //! Counters of a server, as vLLM shows them.
 
 use crate::fleet::batch::Batch;
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 
 /// Counters of a server since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -32,6 +32,6 @@ impl Counters {
     pub(super) fn generate(&mut self, batch: Batch, sequences: u64, tokens: u64) {
         self.generated += batch.steps * tokens;
         self.gaps += batch.steps * sequences;
-        self.gap_seconds += (batch.ends() - batch.began) * real(sequences);
+        self.gap_seconds += (batch.end() - batch.began) * to_f64(sequences);
     }
 }

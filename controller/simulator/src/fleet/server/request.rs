@@ -18,7 +18,7 @@ impl Request {
     pub(super) fn step_tokens(&self, tokens: StepTokens) -> u64 {
         // The golden ratio spreads neighbouring times over all bits.
         let spread = self.arrived.to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        u64::from(tokens.least) + spread % u64::from(tokens.most - tokens.least + 1)
+        u64::from(tokens.min) + spread % u64::from(tokens.max - tokens.min + 1)
     }
 }
 

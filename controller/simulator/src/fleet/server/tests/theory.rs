@@ -2,15 +2,15 @@
 //! and requests of random length is a queue with so many servers and one line before them.
 
 use super::*;
-use crate::random::{RandomQuantity, Stream, stream};
+use crate::random::{RandomQuantity, Stream, random_stream};
 
 /// So many that the mean differs by less than 1 % from one seed to the next.
 const REQUESTS: usize = 1_500_000;
 
 /// Poisson arrivals at a rate a second, of lengths in steps.
 fn poisson(rate: f64, length: RandomQuantity) -> impl Iterator<Item = Request> {
-    let mut arrivals = stream(3, Stream::Arrivals);
-    let mut lengths = stream(3, Stream::Lengths);
+    let mut arrivals = random_stream(3, Stream::Arrivals);
+    let mut lengths = random_stream(3, Stream::Lengths);
     let between = RandomQuantity::gamma(1.0 / rate, 1.0);
     let mut arrived = 0.0;
     (0..REQUESTS).map(move |_| {

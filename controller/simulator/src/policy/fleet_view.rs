@@ -1,11 +1,11 @@
 //! An autoscaler's view of a fleet: the API server's counts, and the samples that Prometheus has scraped.
 //! The queues and caches themselves are behind the scrapes.
 
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 use crate::fleet::latency::{FirstTokens, LatencyQuantiles};
 use crate::fleet::replica::{Phase, Replica, Sample};
 use crate::fleet::variant::Variant;
-use crate::fleet::{Fleet, GpuStock};
+use crate::fleet::{Fleet, GpuUsage};
 
 /// An autoscaler's view of the fleet at a time.
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ impl<'a> FleetView<'a> {
 
     /// Seconds since the youngest pod was created, of those that are there.
     #[must_use]
-    pub fn youngest(&self) -> Option<f64> {
+    pub fn newest_pod_age(&self) -> Option<f64> {
         let created = self.fleet.replicas().iter().filter(|r| r.is_wanted()).map(|r| r.created);
         created.reduce(f64::max).map(|at| self.now - at)
     }
@@ -108,8 +108,8 @@ impl<'a> FleetView<'a> {
 
     /// GPUs of an accelerator. `None`: no limit is known.
     #[must_use]
-    pub fn stock(&self, accelerator: &str) -> Option<GpuStock> {
-        self.fleet.stock_of(accelerator, self.now)
+    pub fn gpu_usage(&self, accelerator: &str) -> Option<GpuUsage> {
+        self.fleet.gpu_usage(accelerator, self.now)
     }
 
     fn replicas(&self, variant: usize) -> impl Iterator<Item = &'a Replica> + 'a {
@@ -188,7 +188,7 @@ impl Pod<'_> {
         let oldest = visible_samples(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;
         let newest = self.newest.counters;
         let requests = newest.requests.checked_sub(oldest.requests).filter(|n| *n > 0)?;
-        let mean = |new: u64, old: u64| real(new - old) / real(requests);
+        let mean = |new: u64, old: u64| to_f64(new - old) / to_f64(requests);
         Some(MeanTokens {
             input: mean(newest.input, oldest.input),
             output: mean(newest.output, oldest.output),
