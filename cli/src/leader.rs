@@ -1,4 +1,4 @@
-//! Queries to the debug endpoints of running controllers, and the snapshot of the leader's last cycle.
+//! Queries to the debug endpoints of controllers.
 
 mod endpoint;
 mod search;
@@ -11,7 +11,6 @@ pub(super) use search::ControllerSearch;
 
 use crate::arguments::{option, value};
 
-/// Adds the options that choose the controllers to query.
 pub(super) fn options(command: Command) -> Command {
     let address_help =
         "Debug address of a controller outside the cluster, or of your own port-forward to a controller";
@@ -30,7 +29,7 @@ pub(super) fn options(command: Command) -> Command {
         )
 }
 
-/// Accepts `HOST:PORT` only: a URL would be looked up in DNS.
+/// Accepts no URL, which would be looked up in DNS.
 fn parse_address(text: &str) -> Result<String, String> {
     let is_valid = text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -38,7 +37,6 @@ fn parse_address(text: &str) -> Result<String, String> {
     if is_valid { Ok(text.to_owned()) } else { Err("write HOST:PORT, such as 127.0.0.1:8082".to_owned()) }
 }
 
-/// The debug endpoints that the options select; at least one.
 pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
     let owned = |name: &str| value(arguments, name).map(str::to_owned);
     if let Some(address) = owned("address") {
@@ -49,21 +47,18 @@ pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<Debu
     ControllerSearch { namespace, selector }.find_endpoints().await
 }
 
-/// Answers of all queried controllers.
 pub(super) struct Answers<T> {
     pub(super) received: Vec<ControllerAnswer<T>>,
-    /// One line for each controller that did not answer, with the cause.
+    /// One line for each controller without an answer, with the cause.
     pub(super) failures: Vec<String>,
 }
 
 pub(super) struct ControllerAnswer<T> {
-    /// Pod or address of the controller.
     pub(super) controller: String,
     pub(super) answer: T,
 }
 
 impl<T> Answers<T> {
-    /// Queries every controller that the options select.
     pub(super) async fn fetch(
         arguments: &ArgMatches,
         query: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
@@ -78,7 +73,6 @@ impl<T> Answers<T> {
         Ok(Self { received, failures })
     }
 
-    /// Fails if more than one controller answered.
     pub(super) fn ensure_one(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.received.iter().map(|answer| answer.controller.as_str()).collect();
         anyhow::ensure!(
@@ -90,7 +84,6 @@ impl<T> Answers<T> {
     }
 }
 
-/// Snapshot of a leader's last cycle.
 pub(super) struct LeaderSnapshot {
     pub(super) controller: String,
     pub(super) snapshot: Snapshot,
@@ -104,7 +97,6 @@ pub(super) struct Leaders {
 }
 
 impl Leaders {
-    /// Queries every controller that the options select. Errors end up in `failures`.
     pub(super) async fn fetch(arguments: &ArgMatches) -> Self {
         match Answers::fetch(arguments, fetch_snapshot).await {
             Ok(Answers { received, failures }) => {
@@ -117,7 +109,7 @@ impl Leaders {
         }
     }
 
-    /// Why no leader sent a snapshot, in one line; `None` if one did.
+    /// `None` if a leader sent one.
     pub(super) fn missing_reason(&self) -> Option<String> {
         self.snapshots.is_empty().then(|| self.failures.join("; "))
     }

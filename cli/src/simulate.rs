@@ -1,5 +1,4 @@
-//! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again. The simulation is the crate
-//! `wva-simulator`; this command reads files, shows progress and writes results.
+//! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again.
 
 mod replay;
 mod sweep;
@@ -21,7 +20,6 @@ use self::sweep::Sweep;
 use crate::arguments::{file_option, format_option, option, path_value, value};
 use crate::output::print;
 
-/// Largest scenario file, in bytes.
 const LIMIT: u64 = 1 << 20;
 
 const HELP: &str = "\
@@ -107,7 +105,6 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenarios of a file with their titles: one, or one for each value of a sweep.
 fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scenario)>> {
     let text = read_text(file)?;
     let tree = scenario::parse_tree(&text)?;
@@ -135,7 +132,7 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Requests of a trace file, whose path is relative to the scenario.
+/// The path is relative to the scenario.
 fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<Arc<[Request]>> {
     let file = scenario.parent().unwrap_or(Path::new(".")).join(&trace.file);
     let context = || format!("traffic.trace.file: {}", file.display());
@@ -152,7 +149,6 @@ fn run(title: String, scenario: Scenario, seeds: u64) -> Section {
     Section { title, seeds, scenario, studies }
 }
 
-/// Progress of the runs, on one line of a terminal.
 struct Progress {
     is_terminal: bool,
     percent: u32,

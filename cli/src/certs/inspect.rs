@@ -1,4 +1,4 @@
-//! `wva certs inspect`: a table of certificates and keys, followed by notes and findings.
+//! `wva certs inspect`: certificates and keys, then notes and findings.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -33,7 +33,6 @@ fn render(report: &Report, now: Timestamp) -> String {
     }
     for (mark, lines) in [("ok:     ", &report.notes), ("FINDING:", &report.findings)] {
         for line in lines {
-            // Writing to a String cannot fail.
             let _ = writeln!(text, "{mark} {}", printable(line));
         }
     }
@@ -56,7 +55,7 @@ fn table(rows: &[CertRow], now: Timestamp) -> String {
     columns(HEAD, &rows.collect::<Vec<_>>(), "  ")
 }
 
-/// The time until or since a timestamp, in days, hours or minutes.
+/// Time between two timestamps, in days, hours or minutes.
 fn distance(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.duration_since(now).as_secs();
     let span = match seconds.abs() {

@@ -1,5 +1,3 @@
-//! Checks of the chain, one file each. Each turns the state of a variant into findings.
-
 pub(super) mod bounds;
 pub(super) mod decision;
 pub(super) mod metric;

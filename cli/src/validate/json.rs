@@ -1,5 +1,3 @@
-//! Findings as JSON.
-
 use serde::Serialize;
 
 use super::report::{Finding, Report};
@@ -32,7 +30,6 @@ struct Summary {
     warn: usize,
 }
 
-/// The whole output. Findings about a file have `null` as kind, namespace and name.
 pub(super) fn render(report: &Report<'_>) -> String {
     let findings = report.findings.iter().map(row).collect();
     let summary = Summary { objects: report.objects, deny: report.deny_count(), warn: report.warn_count() };

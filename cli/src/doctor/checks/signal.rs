@@ -1,6 +1,3 @@
-//! Whether exactly one controller publishes the target. An HPA adds up all series that match, so a second publisher
-//! doubles the target.
-
 use std::collections::BTreeMap;
 
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
@@ -35,7 +32,6 @@ fn by_status(variant: &VariantState<'_>) -> Finding {
     )
 }
 
-/// All series of a variant, from any publisher.
 pub(in crate::doctor) fn series_of<'a>(series: &'a [Series], namespace: &str, name: &str) -> Vec<&'a Series> {
     let is_match = |s: &&Series| {
         // With `honorLabels: false` Prometheus renames the variant's namespace.
