@@ -1,9 +1,8 @@
-//! Obstacles to steps, shared by the analyzers that take several replicas at once.
+//! Obstacles to steps of several replicas.
 
 use crate::reason::Reason;
 use crate::view::{MetricsGap, ModelView, VariantView};
 
-/// Reason that keeps a variant from growing, if there is one.
 pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     if variant.stuck > 0 {
         return Some(Reason::Stuck { stuck: variant.stuck });
@@ -15,7 +14,6 @@ pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     max.map(|max| Reason::AtMaximum { max })
 }
 
-/// Reason that keeps a variant from shrinking by `step` replicas, if there is one.
 pub(super) fn shrink_obstacle(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
     match model.metrics_gap() {
         Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),

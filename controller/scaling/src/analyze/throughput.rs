@@ -1,5 +1,5 @@
-//! The throughput analyzer: counts arriving requests, learns the throughput of a replica, and asks for the replicas that
-//! the arrival rate needs, before queues and KV caches fill. Its memory is a part of the snapshot and of the outcome.
+//! The throughput analyzer: counts arriving requests, learns the throughput of a replica, and adds the replicas for the
+//! arrival rate before queues fill.
 
 mod arrivals;
 mod bursts;
@@ -32,76 +32,68 @@ use crate::snapshot::{Curve, Replica, Role, SpeedEstimate, StepTimes, Throughput
 use crate::units::{Amount, amount, count, finite, seconds, whole};
 use crate::view::{ModelView, Sample, VariantView};
 
-/// Cold start of a variant whose cold start is unknown, seconds.
+/// For an unknown cold start, seconds.
 const DEFAULT_COLD_START: f64 = 120.0;
-/// Delay in addition to the cold start until a decision takes effect, seconds.
+/// Delay of a decision in addition to the cold start, seconds.
 const REACTION: f64 = 45.0;
-/// Cold start from which `warmSpare: auto` keeps a spare replica, seconds.
+/// From here `warmSpare: auto` keeps a spare replica, seconds.
 const LONG_COLD_START: f64 = 180.0;
-/// A replica is saturated with this many waiting requests, or this share of its KV cache in use.
+/// A replica is saturated from either on: waiting requests, or share of KV cache in use.
 const SATURATED_WAITING: f64 = 3.0;
 const SATURATED_KV: f64 = 0.85;
-/// The model grows regardless of the learned throughput if more than this share of its replicas is saturated for so many
-/// steps.
+/// Above this share of saturated replicas for so many steps, the model grows regardless of the learned throughput.
 const SATURATED_SHARE: f64 = 0.6;
 const SATURATED_STEPS: u32 = 4;
-/// Before a curve is learned a replica is hot with this many waiting requests, or this share of its KV cache in use.
+/// Before a curve is learned, a replica is hot from either on.
 const HOT_WAITING: f64 = 2.0;
 const HOT_KV: f64 = 0.6;
 /// Growth factor of a hot model before a curve is learned, and its maximum.
 const UNLEARNED_GROWTH: f64 = 1.5;
 const MAX_UNLEARNED_GROWTH: f64 = 4.0;
-/// Time for which the curve of hardware or arguments that no variant has is kept, seconds: a rollback within a day
-/// finds it again.
+/// Seconds for which an unused curve is kept: a rollback within a day finds it again.
 const CURVE_RETENTION: f64 = 86_400.0;
-/// A new leader does not shrink for this time, in seconds, or for `hold` if that is shorter: it does not know earlier
-/// peaks.
+/// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.
 const WATCH: f64 = 300.0;
 
-/// Need of the model and throughput of its variants. Rates are in requests per second.
+/// Need of the model and throughput of its variants, in requests per second.
 pub(super) struct ThroughputVerdict {
     forecast: ArrivalForecast,
-    /// Throughput of a replica of each variant, in order of the view.
+    /// Throughput of a replica of each variant.
     per_replica: Vec<f64>,
-    /// Throughput of all ready and pending replicas.
+    /// Throughput of ready and pending replicas.
     supply: f64,
-    /// Throughput that the model needs.
     demand: f64,
-    /// Speed of the engine of each variant, in order of the view.
     engines: Vec<EngineSpeed>,
-    /// Throughput to drain the queues.
+    /// Throughput that drains the queues.
     backlog: f64,
-    /// Throughput that is kept because bursts recur. 0: none do.
+    /// Throughput for recurring bursts; 0: none.
     bursts: f64,
-    /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
+    /// Seconds at the end of the horizon with the current replicas.
     waiting_time: f64,
-    /// Objective of the time to first token, milliseconds.
+    /// Milliseconds.
     ttft_slo: Option<f64>,
-    /// Throughput of the warm spare replica. 0: none.
+    /// Throughput of the warm spare replica; 0: none.
     warm_spare: f64,
-    /// Throughput below which the model does not shrink. `None`: it does not shrink at all.
+    /// The model does not shrink below it; `None`: not at all.
     held: Option<f64>,
-    /// True if most replicas have been saturated for [`SATURATED_STEPS`].
     is_overloaded: bool,
     is_learned: bool,
 }
 
-/// What a model has to serve.
 struct Demand {
     forecast: ArrivalForecast,
     shape: RequestShape,
-    /// Longest cold start of its variants, seconds.
+    /// Longest of its variants, seconds.
     cold_start: f64,
     /// Arrivals in each step, oldest first.
     per_step: Vec<f64>,
-    /// True if the floor for recurring bursts applies.
     has_burst_floor: bool,
 }
 
 /// Analyzes a model and updates its memory.
 ///
 /// # Errors
-/// `SignalsMissing` if the percentage analyzer can decide instead, `None` if no analyzer can.
+/// `SignalsMissing` if the percentage analyzer can decide instead, else `None`.
 pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Reason>>, ThroughputMemory) {
     let mut memory = model.learned.cloned().unwrap_or_else(|| ThroughputMemory {
         model_id: model.model.model_id.clone(),
@@ -124,13 +116,12 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
 }
 
-/// True if most replicas are saturated.
 fn is_saturated(model: &ModelView) -> bool {
     let is_full = |s: &Sample| waiting_requests(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
     share_of_replicas(model, is_full) > SATURATED_SHARE
 }
 
-/// Consecutive saturated steps, `passed` steps after `before`.
+/// `passed` steps after `before`.
 fn saturated_steps(is_saturated: bool, before: u32, passed: u32) -> u32 {
     match (is_saturated, before) {
         (false, _) => 0,
@@ -163,8 +154,7 @@ fn check_signals(
     if has_lengths { Ok(()) } else { Err(Some(MissingSignal::Lengths)) }
 }
 
-/// True if the fallback must not scale down: a new leader does not know earlier peaks, and lost counters may come back
-/// while the memory has their pods.
+/// A new leader does not know earlier peaks, and lost counters may come back while the memory has their pods.
 pub(super) fn blocks_fallback_scale_down(model: &ModelView, learned: &ThroughputMemory) -> bool {
     if has_counters(model) { !has_watched(model, learned) } else { !learned.pods.is_empty() }
 }
@@ -174,7 +164,7 @@ fn has_watched(model: &ModelView, memory: &ThroughputMemory) -> bool {
     seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(WATCH)
 }
 
-/// Updates the curves with the work of the replicas. Returns the curve index of each variant.
+/// Returns the curve index of each variant.
 fn update_curves(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -201,13 +191,13 @@ fn update_curves(
     of_variant
 }
 
-/// True if a curve belongs to the accelerator, the arguments and the role of a variant.
+/// By accelerator, arguments and role.
 fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
     let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
     curve.role == variant.role && learning::matches(curve, accelerator, &variant.engine_args)
 }
 
-/// Learned step times of a variant. `None`: too few samples.
+/// `None`: too few samples.
 pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> Option<SpeedEstimate> {
     let matches = |c: &&Curve| is_curve_of(c, variant);
     let curve = learned.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
@@ -215,7 +205,7 @@ pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> O
     Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
 }
 
-/// Updates the mean request lengths, if replicas report both.
+/// Needs both lengths.
 fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     // A prefill pod generates one token of each request.
     let variants = || model.variants.iter().filter(|v| v.variant.role != Some(Role::Prefill));
@@ -230,19 +220,19 @@ fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     }
 }
 
-/// Share of the counted replicas that satisfy the predicate, 0 to 1.
+/// 0 to 1.
 fn share_of_replicas(model: &ModelView, predicate: impl Fn(&Sample) -> bool) -> f64 {
     let all = model.variants.iter().map(|v| v.counted.len()).sum();
     let matching = model.variants.iter().flat_map(|v| &v.counted).filter(|s| predicate(s)).count();
     if all == 0 { 0.0 } else { count(matching) / count(all) }
 }
 
-/// Cold start of a variant, seconds.
+/// Seconds.
 fn cold_start(variant: &VariantView) -> f64 {
     variant.variant.cold_start.map_or(DEFAULT_COLD_START, seconds)
 }
 
-/// Computes demand and supply. `None`: no arrivals are counted, or the model has no variant.
+/// `None`: no arrivals are counted, or the model has no variant.
 fn build_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -265,7 +255,6 @@ fn build_verdict(
     })
 }
 
-/// Verdict on a model whose pods serve whole requests. `None`: the model has no variant.
 fn whole_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -292,7 +281,7 @@ fn whole_verdict(
     let bursts = demand.burst_floor(stay(&engines[reference], shape));
     let expected = forecast.expected.max(bursts);
     let peak = peaks::record(memory, finite(expected / unit), seconds(settings.hold));
-    // Scale-down needs a full hold time of history, counters of every replica, and replicas that are not saturated.
+    // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.
     let may_shrink = has_watched(model, memory) && all_have_counters(model) && !saturated;
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
@@ -303,7 +292,7 @@ fn whole_verdict(
         ttft_slo: settings.ttft_slo,
         demand: finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
         warm_spare,
-        // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
+        // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
         held: may_shrink.then(|| finite((peak * unit).max(forecast.expected + backlog))),
         is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
         is_learned: true,
@@ -315,7 +304,6 @@ fn whole_verdict(
     })
 }
 
-/// How a request occupies an engine.
 fn stay(engine: &EngineSpeed, shape: RequestShape) -> bursts::Stay {
     let prompt_share = shape.input * engine.times.c / engine.work.max(f64::MIN_POSITIVE);
     bursts::Stay {
@@ -328,7 +316,7 @@ fn has_pending(model: &ModelView) -> bool {
     model.variants.iter().any(|v| v.pending > 0)
 }
 
-/// True if the setting keeps a warm spare replica at this cold start, in seconds.
+/// `cold_start` in seconds.
 fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
     match setting {
         WarmSpare::On => true,
@@ -337,28 +325,27 @@ fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
     }
 }
 
-/// Throughput of all ready and pending replicas, requests per second.
+/// Of ready and pending replicas, requests per second.
 fn total_throughput(model: &ModelView, per_replica: &[f64]) -> f64 {
     let each = model.variants.iter().zip(per_replica);
     finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
 }
 
-/// True if a replica has counters.
 fn has_counters(model: &ModelView) -> bool {
     let stale = model.config.metrics_age.stale;
     let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= stale);
     model.variants.iter().flat_map(|v| &v.counted).any(has_scrape)
 }
 
-/// True if every counted replica has fresh counters.
+/// Every counted replica has fresh counters.
 fn all_have_counters(model: &ModelView) -> bool {
     let fresh = model.config.metrics_age.fresh;
     let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
     model.variants.iter().flat_map(|v| &v.counted).all(has_scrape)
 }
 
-/// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to completions,
-/// or by half if nothing completes. Rates are in replicas instead of requests per second.
+/// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to
+/// completions, or by half if no request completes. Rates are in replicas.
 fn unlearned_verdict(
     model: &ModelView,
     memory: &ThroughputMemory,
@@ -369,7 +356,7 @@ fn unlearned_verdict(
     let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
     let hot = share_of_replicas(model, is_hot) > 0.5;
     let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
-    // Arrivals and completions come from the same scrapes, without assumed arrivals.
+    // The same scrapes for both, without assumed arrivals.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
     let completed = Some(last(&memory.completed)).filter(|completed| *completed > 0.0);
     let factor = completed.map_or(UNLEARNED_GROWTH, |completed| last(&memory.arrivals) / completed);

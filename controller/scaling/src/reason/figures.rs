@@ -1,17 +1,17 @@
-//! Figures of the reasons: counts of the analyzers, the source of the safety net, and causes of a failed analysis.
+//! Figures of the reasons.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// Load of a model as the percentage analyzer measures it, with its thresholds.
+/// Load of a model and the thresholds of the percentage analyzer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
-    /// Mean of `kvCacheThreshold - kv` over the replicas that are not saturated. 0 if all are saturated.
+    /// Mean of `kvCacheThreshold - kv` over unsaturated replicas; 0 if all are saturated.
     pub mean_spare_kv: f64,
-    /// Mean of `queueLengthThreshold - queue` over the same replicas, in requests.
+    /// Mean of `queueLengthThreshold - queue`, in requests.
     pub mean_spare_queue: f64,
     /// Replicas that are not saturated.
     pub non_saturated: u32,
@@ -112,7 +112,7 @@ pub enum AnalysisError {
         /// Ready replicas of the model.
         ready: u32,
     },
-    /// The capacity of a replica is unknown.
+    /// The KV cache size is unknown.
     #[error(
         "the KV cache size of pod {pod} is unknown: it reports no vllm:cache_config_info and has no argument \
          --num-gpu-blocks-override"
@@ -123,18 +123,16 @@ pub enum AnalysisError {
     },
 }
 
-/// Text of a figure: at most 4 decimals, without trailing zeros.
+/// At most 4 decimals, without trailing zeros.
 pub(crate) fn figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Serializes a load that variants share.
 pub(super) fn serialize_load<S: Serializer>(load: &Arc<Load>, serializer: S) -> Result<S::Ok, S::Error> {
     load.as_ref().serialize(serializer)
 }
 
-/// Serializes an optional load that variants share.
 #[expect(clippy::ref_option, reason = "the signature that serde requires")]
 pub(super) fn serialize_optional_load<S: Serializer>(
     load: &Option<Arc<Load>>,

@@ -1,4 +1,4 @@
-//! Texts of a reason: the full sentence with its figures, and the gist without figures that change with every sample.
+//! Texts of a reason.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use super::figures::figure;
 use super::{FallbackSource, Reason};
 
 impl Reason {
-    /// Sentence without figures that change with every sample or with time, for the status: the status is written only
-    /// when the decision changes. Reasons that only hold a target share one text, because noise alternates them.
+    /// Sentence for the status, without changing figures: the status is written only when the decision changes. Reasons
+    /// that only hold a target share one text, because noise alternates them.
     #[must_use]
     pub fn gist(&self) -> String {
         match self {
@@ -30,7 +30,7 @@ impl Reason {
         }
     }
 
-    /// First part of a sentence whose second part has changing figures.
+    /// Part of a sentence before changing figures.
     const fn lead(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoChange { .. } => "no change",
@@ -50,7 +50,6 @@ impl Reason {
         })
     }
 
-    /// Figures that follow the lead of the sentence.
     fn lead_figures(&self) -> Option<&dyn fmt::Display> {
         match self {
             Self::NoChange { load: Some(load), .. }
@@ -71,7 +70,6 @@ impl Reason {
         }
     }
 
-    /// Writes how an earlier decision ended.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfBounds { desired, min, max: Some(max) } => {
@@ -99,7 +97,6 @@ impl Reason {
         }
     }
 
-    /// Writes why the target stays.
     fn write_hold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
@@ -136,7 +133,6 @@ impl Reason {
         }
     }
 
-    /// Writes why a model scales to zero, keeps one replica, or wakes up.
     fn write_scale_to_zero(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRequests { retention_seconds } => {
@@ -160,7 +156,6 @@ impl Reason {
         }
     }
 
-    /// Writes what limits a decision: inventory, bounds or the mode.
     fn write_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LimitedBy { accelerator, left, gpus_per_replica } => {

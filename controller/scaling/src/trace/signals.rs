@@ -1,15 +1,13 @@
-//! Signals of one variant, shown below its trace: HPA, last target, replicas that are not ready, and the metrics of each
-//! replica. Unknown facts are omitted.
+//! Signals of one variant below its trace. Unknown facts are omitted.
 
 use std::fmt;
 
 use crate::reason::figure;
 use crate::snapshot::{Pending, PendingState, Replica, Variant};
 
-/// Replicas shown in detail; the others are only counted.
+/// Further replicas are only counted.
 const SHOWN_REPLICAS: usize = 16;
 
-/// Displays the signals of a variant as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<'a>(pub &'a Variant);
 

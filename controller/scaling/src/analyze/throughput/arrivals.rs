@@ -1,55 +1,50 @@
-//! Counts arriving requests in steps of 15 s, from the counters in the scrapes of every pod. Arrivals between two scrapes
-//! are spread over the steps between them, so pods may be scraped at different moments. Arrivals after the last scrape of a
-//! pod are assumed until its next scrape. A restarted server counts from 0, and a pod that is gone adds nothing.
+//! Counts arriving requests in steps of 15 s from the counters of every pod. Arrivals between two scrapes are spread
+//! over the steps, and those after the last scrape are assumed until the next. A restarted server counts from 0; a pod
+//! that is gone adds nothing.
 
 use crate::snapshot::{PodHistory, Replica, Role, SchedulerQueue, ThroughputMemory, WorkSample};
 use crate::units::{Amount, amount, count, finite, seconds, span, whole};
 use crate::view::ModelView;
 
-/// Length of a step, seconds: a usual scrape interval.
+/// Seconds: a usual scrape interval.
 pub(super) const STEP: f64 = 15.0;
-/// Number of remembered steps: five minutes.
+/// Five minutes.
 const STEPS: usize = 20;
-/// Time without a cycle, or without a scrape of a pod, after which its history is dropped, seconds.
+/// Seconds without a cycle, or without a scrape of a pod, after which its history is dropped.
 const MAX_PAUSE: f64 = 300.0;
-/// Time after the last scrape of a pod for which its arrivals are assumed to continue, seconds.
+/// Seconds after the last scrape of a pod for which its arrivals are assumed.
 const MAX_ASSUMED: f64 = 45.0;
-/// Steps after which a server is warm.
+/// Steps until a server is warm.
 const WARM_UP_STEPS: usize = 4;
 /// Credible arrivals of a new pod in a step: at most this multiple of a usual pod, or this number of requests. Larger
-/// counters are older than the step.
+/// counters are older.
 const NEWCOMER_RATIO: f64 = 4.0;
 const NEWCOMER_REQUESTS: f64 = 10.0;
-/// Two ages of one scrape differ by less than this, seconds.
+/// Two ages of one scrape differ by less, seconds.
 const SAME_SCRAPE: f64 = 0.5;
 
-/// Work of one engine of a replica between two scrapes. The engines of a replica share its work equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct EngineInterval {
-    /// Index of its variant.
     pub(super) variant: usize,
-    /// Length in seconds, above 0.
+    /// Above 0.
     pub(super) seconds: f64,
-    /// Running requests at the start.
+    /// Running requests.
     pub(super) running_before: f64,
-    /// Running requests at the end.
+    /// Running requests.
     pub(super) running_after: f64,
-    /// Generated tokens.
+    /// Tokens.
     pub(super) generated: f64,
-    /// Prompt tokens.
+    /// Tokens.
     pub(super) prompt: f64,
-    /// Computed prompts.
     pub(super) prefills: f64,
     pub(super) prefill_seconds: f64,
-    /// Inter-token gaps.
     pub(super) gaps: f64,
     pub(super) gap_seconds: f64,
-    /// True if requests waited at the start and at the end.
+    /// Requests waited at the start and at the end.
     pub(super) is_queueing: bool,
 }
 
-/// Adds the steps since the last cycle to the memory. Returns their total length in seconds, and the intervals of warm
-/// engines.
+/// Adds the steps since the last cycle. Returns their length in seconds, and the intervals of warm engines.
 pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, Vec<EngineInterval>) {
     let mut elapsed = seconds(memory.age);
     let is_new = memory.pods.is_empty() && memory.arrivals.is_empty() || elapsed > MAX_PAUSE;
@@ -85,15 +80,14 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
         need.age = span(seconds(need.age) + passed);
     }
     if had_pods && memory.pods.is_empty() && !model.is_at_zero() {
-        // The work of replicas without scrapes for so long is unknown, and their next counters are not those of new pods.
+        // After so long the next counters are not those of new pods.
         memory.arrivals.clear();
     }
     (passed, counter.intervals)
 }
 
-/// Requests that arrived in each step, oldest first: counted arrivals plus assumed arrivals since the last scrape of each
-/// pod. Assumed arrivals do not raise a step above the one before. Otherwise requests that a router moves to a replica with
-/// a younger scrape would count twice until the next scrape of the others.
+/// Counted plus assumed arrivals of each step, oldest first. Assumed arrivals do not raise a step above the one before:
+/// requests that move to a replica with a younger scrape would count twice.
 pub(super) fn per_step(memory: &ThroughputMemory) -> Vec<f64> {
     let mut assumed = [0.0; STEPS];
     for pod in memory.pods.iter().filter(|p| p.arrived.get() > 0.0) {
@@ -110,7 +104,7 @@ pub(super) fn per_step(memory: &ThroughputMemory) -> Vec<f64> {
     arrivals
 }
 
-/// Mean rate of the last whole steps within `last` seconds, requests per second. `None`: no steps.
+/// Mean of the whole steps within `last` seconds, requests per second.
 pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
     let number = whole(last / STEP) as usize;
     let counted = &steps[steps.len().saturating_sub(number)..];
@@ -120,19 +114,17 @@ pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
     Some(finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
-/// Engines of a replica, at least 1.
+/// At least 1.
 pub(super) fn engines(replica: &Replica) -> f64 {
     f64::from(replica.ranks.unwrap_or(1).max(1))
 }
 
-/// Greatest age of a scrape, seconds.
 fn oldest_scrape(model: &ModelView) -> f64 {
     let work = model.variants.iter().flat_map(|v| &v.variant.replicas).flat_map(|r| &r.work);
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
 }
 
-/// Counts the work of every pod since its last scrape. A pod that is gone adds nothing, and is dropped after
-/// [`MAX_PAUSE`].
+/// Counts each pod since its last scrape. A pod that is gone is dropped after [`MAX_PAUSE`].
 fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, counter: &mut StepCounter) {
     let replicas = model.variants.iter().map(|v| v.variant.replicas.len()).sum();
     let mut present: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
@@ -160,7 +152,7 @@ fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, cou
     memory.pods = pods;
 }
 
-/// Spreads the change of the scheduler queue over the new steps.
+/// Spreads the change of the queue over the new steps.
 fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps: f64) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else {
         memory.queued = None;
@@ -179,13 +171,13 @@ fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps
     memory.queued = Some(queue.size);
 }
 
-/// Remembered pods at which requests arrive. Decode pods take them over from prefill pods.
+/// Decode pods take requests over from prefill pods.
 fn receiving_pods(model: &ModelView, memory: &ThroughputMemory) -> usize {
     let decode = model.variants.iter().filter(|v| v.variant.role == Some(Role::Decode));
     memory.pods.len().saturating_sub(decode.map(|v| v.variant.replicas.len()).sum())
 }
 
-/// Appends `new` steps, and adds the counts to the steps. `counted` is newest first.
+/// `counted` is newest first.
 fn append_steps(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     let new = (new as usize).min(counted.len());
     // Draining first keeps the vector within its allocation.
@@ -196,14 +188,14 @@ fn append_steps(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     }
 }
 
-/// Interval of ages in seconds, `from` the older one.
+/// Ages in seconds, `from` the older one.
 #[derive(Clone, Copy)]
 struct Ages {
     from: f64,
     to: f64,
 }
 
-/// Adds `rate` per second over the interval to the steps, newest first.
+/// `rate` per second, steps newest first.
 fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
     for (ago, step) in steps.iter_mut().enumerate() {
         let (began, ended) = (count(ago + 1) * STEP, count(ago) * STEP);
@@ -214,25 +206,23 @@ fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
     }
 }
 
-/// Counts of the new steps. Ages are relative to the end of the newest step.
+/// Ages are relative to the end of the newest step.
 struct StepCounter {
-    /// Number of new steps.
     steps: u32,
-    /// Time since the end of the newest step, seconds.
+    /// Seconds since the end of the newest step.
     rest: f64,
-    /// Arrivals of a usual pod per step. `None`: no earlier step is known, so the counters of pods have an unknown age.
+    /// Arrivals of a usual pod per step. `None`: no earlier step, so counters of pods have an unknown age.
     usual: Option<f64>,
-    /// Whether requests arrive at the pods of each variant. Decode pods take them over from prefill pods.
+    /// Whether requests arrive at the pods of each variant.
     receives: Vec<bool>,
-    /// Arrivals, newest step first.
+    /// Newest step first.
     arrived: [f64; STEPS],
-    /// Completions, newest step first.
+    /// Newest step first.
     completed: [f64; WARM_UP_STEPS],
     intervals: Vec<EngineInterval>,
 }
 
 impl StepCounter {
-    /// Counts the newest scrape of a pod in each step. `None`: the pod has no scrape.
     fn count_pod(
         &mut self,
         variant: usize,
@@ -282,7 +272,7 @@ impl StepCounter {
         }
     }
 
-    /// Counts a new sample of a pod. `None`: its server is not warm, or the last sample is too old.
+    /// `None`: the server is not warm, or the last sample is too old.
     fn next_sample(
         &mut self,
         pod: &mut PodHistory,

@@ -1,52 +1,49 @@
-//! A floor under the need of a model whose requests come in bursts again and again. A mean over a minute hides a burst of
-//! five seconds, and replicas for it take longer to start than it lasts. So replicas for the next burst stay.
+//! Floor under the need of a model whose requests come in recurring bursts. A mean over a minute hides a burst of five
+//! seconds, and replicas start more slowly, so replicas for the next burst stay.
 //!
-//! Bursts count where the steps of 15 s are rougher than chance makes them: the mean square of successive differences by
-//! the variance of a Poisson count (von Neumann's ratio). Where first tokens are measured, bursts count only while requests
-//! are late.
+//! Bursts are steps of 15 s rougher than chance makes them: mean square of successive differences by the variance of a
+//! Poisson count (von Neumann's ratio). Where first tokens are measured, bursts count only while requests are late.
 
 use super::arrivals::STEP;
 use crate::snapshot::Lateness;
 use crate::units::{count, finite, whole};
 
-/// Fewest steps that show bursts: two minutes.
+/// Two minutes.
 const FEWEST: usize = 8;
-/// The greatest changes do not count: a step of the load has one or two, recurring bursts have many.
+/// The greatest changes do not count: a step of the load has one or two.
 const SINGLE_CHANGES: usize = 4;
-/// Ratio of von Neumann from which on arrivals are bursts. Poisson arrivals have 1.
+/// Von Neumann's ratio from which on arrivals are bursts. Poisson arrivals have 1.
 const ROUGH: f64 = 6.0;
 /// Standard deviations of a Poisson count that are chance.
 const CHANCE: f64 = 2.0;
 /// Prompts of a step are computed in `STEP / URGENCY` seconds.
 const URGENCY: f64 = 1.5;
-/// Share of late requests from which on bursts count: the objective is missed.
+/// The floor starts at this share of late requests.
 const MISSED: f64 = 0.01;
-/// Share of late requests below which they no longer count. Less than half of [`MISSED`], because the floor itself
-/// lowers the share.
+/// The floor ends below this share. Less than half of the start, because the floor itself lowers the share.
 const KEPT: f64 = MISSED / 4.0;
 
 /// How requests occupy a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stay {
-    /// Seconds from the first token to the last.
+    /// From the first token to the last.
     pub(super) decode_seconds: f64,
-    /// Share of the engine's work that computes prompts, 0 to 1.
+    /// Share of the engine's work for prompts, 0 to 1.
     pub(super) prompt_share: f64,
 }
 
-/// True if the floor applies, by the share of late requests and whether it applied before.
+/// `before`: the floor applied in the last cycle.
 pub(super) fn applies(lateness: Option<Lateness>, before: bool) -> bool {
     let share = lateness.and_then(Lateness::share);
     share.is_none_or(|share| share >= if before { KEPT } else { MISSED })
 }
 
-/// Requests a second that replicas are kept for, by the requests that arrived in each step, oldest first. 0 where
-/// no bursts recur.
+/// Requests per second to keep replicas for; 0: no recurring bursts. `steps`: arrivals, oldest first.
 pub(super) fn floor(steps: &[f64], stay: Stay) -> f64 {
     if steps.len() < FEWEST || roughness(steps) < ROUGH {
         return 0.0;
     }
-    // A request that runs for a minute occupies its place in four steps: its load is the mean of those.
+    // A request that runs for a minute occupies its place in four steps.
     let width = (whole((stay.decode_seconds / STEP).ceil()) as usize).clamp(1, steps.len());
     let greatest = |width: usize| {
         let sums = steps.windows(width).map(|window| above_chance(window.iter().sum()));

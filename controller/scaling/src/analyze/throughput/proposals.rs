@@ -1,6 +1,3 @@
-//! Targets of the throughput analyzer: variants with the cheapest throughput grow first, the most expensive ones shrink
-//! first. Every cycle starts from the current replicas, including pending ones.
-
 use super::ThroughputVerdict;
 use crate::Stage;
 use crate::analyze::Verdict;
@@ -10,10 +7,10 @@ use crate::reason::{Flow, Reason};
 use crate::units::{amount, below, finite, whole};
 use crate::view::{Draft, ModelView};
 
-/// Smallest missing throughput, requests per second: one replica covers it.
+/// Requests per second; one replica covers it.
 const MIN_MISSING: f64 = 1e-6;
 
-/// Spare throughput, requests per second.
+/// Requests per second.
 #[derive(Clone, Copy)]
 struct Spare {
     /// Beyond the present demand.
@@ -22,12 +19,11 @@ struct Spare {
     held: f64,
 }
 
-/// Replicas to remove from a variant.
 #[derive(Clone, Copy)]
 struct Removed {
     /// Without the hold of earlier peaks.
     without_hold: u32,
-    /// With it: the step that is taken.
+    /// The step that is taken.
     with_hold: u32,
 }
 
@@ -60,8 +56,7 @@ impl Verdict for ThroughputVerdict {
         let cost = |i: usize| model.variants[i].cost();
         let price = |i: usize| amount(cost(i) / self.per_replica[i]).get();
         let mut order: Vec<usize> = (0..model.variants.len()).collect();
-        // Unlearned variants have the price of a learned one by assumption: then the cheaper replica comes first. The sort
-        // is stable, and the variants are sorted by name.
+        // Unlearned variants have the price of a learned one: then the cheaper replica comes first. The sort is stable.
         order.sort_by(|a, b| price(*a).total_cmp(&price(*b)).then(cost(*a).total_cmp(&cost(*b))));
         order
     }
@@ -71,7 +66,7 @@ impl ThroughputVerdict {
     fn grow(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
         let mut missing = self.demand - self.supply;
         if self.is_overloaded {
-            // The saturated replicas are not enough, even if the fitted throughput says so.
+            // The saturated replicas are not enough, whatever the fitted throughput says.
             missing = missing.max(MIN_MISSING);
         }
         let mut ledger = ledger.clone();
@@ -88,11 +83,11 @@ impl ThroughputVerdict {
             let requested = whole((missing / self.per_replica[i] - 1e-9).ceil()).max(variant.step_up());
             let after = variant.current.saturating_add(requested);
             drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
-            // Outside mode `auto` the variant adds nothing, so the next one grows too.
+            // Outside mode `auto` the variant adds no replica, so the next one grows too.
             if !variant.is_auto() {
                 continue;
             }
-            // Later stages cut the step to the maximum and to the free GPUs; the next variant gets the rest.
+            // Later stages cut the step; the next variant gets the rest.
             let mut granted = requested.min(variant.headroom());
             if is_limited(model) {
                 granted = variant.grantable(granted, ledger.fits(variant));
@@ -102,7 +97,7 @@ impl ThroughputVerdict {
         }
     }
 
-    /// Reason for growth: the first of arrivals, trend, warm spare and backlog that exceeds the supply.
+    /// The first of arrivals, trend, warm spare and backlog that exceeds the supply.
     fn growth_reason(&self, i: usize) -> Reason {
         let flow = Box::new(self.flow(i));
         if !self.is_learned {
@@ -135,10 +130,10 @@ impl ThroughputVerdict {
         }
     }
 
-    /// Removes replicas of a variant up to the spare throughput, or notes the obstacle.
+    /// Notes the obstacle if there is one.
     fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removed {
         let variant = &model.variants[i];
-        // A starting replica serves no request, so it does not count as the remaining one.
+        // A starting replica serves no request, so it is not the remaining one.
         let serves = |(j, draft): (usize, &Draft)| {
             let other = &model.variants[j];
             j != i && other.replicas_after(draft.target()).min(other.ready) > 0

@@ -1,51 +1,48 @@
-//! Replicas that a part of the requests takes: prompts wait for a free pod (Erlang C), running sequences fill places
-//! (Little's law).
+//! Engines for a part of the requests: prompts wait for a free pod (Erlang C), running sequences fill places (Little's
+//! law).
 
 use super::learning::Times;
 use crate::units::finite;
 
 /// Share of the prompts that may start too late.
 const LATE: f64 = 0.01;
-/// Share of the first token's objective that is left for waiting at least, however long the steps take.
+/// Minimum share of the first token's objective for waiting.
 const LEAST_SLACK: f64 = 0.1;
-/// Share of a prefill pod's time to plan with, without an objective for the first token.
+/// Planned share of a prefill pod's time, without an objective.
 const WITHOUT_OBJECTIVE: f64 = 0.7;
-/// Standard deviations of the number of running sequences for which there are places: 95 % of the time.
+/// Standard deviations of the running sequences for which there are places: 95 % of the time.
 const SPREAD: f64 = 1.65;
-/// Most engines that are looked for.
 const MOST: f64 = 10_000.0;
 
-/// A part of each request, and the engine that does it.
+/// Part of each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Part {
-    /// Prompts.
     Prefill {
-        /// Seconds of an engine that a prompt takes.
+        /// Engine time of a prompt, seconds.
         work: f64,
-        /// Share of an engine's time to plan with.
+        /// Planned share of an engine's time.
         planned: f64,
         /// Seconds that a prompt may wait. `None`: no objective.
         slack: Option<f64>,
     },
-    /// Answers.
     Decode {
         times: Times,
-        /// Tokens of an answer.
+        /// Tokens.
         output: f64,
-        /// Sequences that run at once on an engine.
+        /// Concurrent sequences of an engine.
         running: f64,
-        /// Share of those places to plan with.
+        /// Planned share of those places.
         planned: f64,
     },
 }
 
-/// Seconds that a prompt may wait before a step of its own and the first step of the decode pod.
+/// Seconds that a prompt may wait before its own step and the first step of the decode pod.
 pub(super) fn slack(objective: f64, steps: f64) -> f64 {
     (objective - steps).max(LEAST_SLACK * objective)
 }
 
 impl Part {
-    /// Fewest engines for so many requests a second, at least 1.
+    /// At least 1. `rate`: requests per second.
     pub(super) fn engines(&self, rate: f64) -> f64 {
         let mut engines = (rate / self.most(1.0)).floor().clamp(1.0, MOST);
         while engines < MOST && !self.bears(rate, engines) {
@@ -54,7 +51,7 @@ impl Part {
         engines
     }
 
-    /// Requests a second that so many engines do, by bisection.
+    /// Requests per second, by bisection.
     pub(super) fn rate(&self, engines: f64) -> f64 {
         let (mut low, mut high) = (0.0, self.most(engines));
         for _ in 0..40 {
@@ -68,7 +65,6 @@ impl Part {
         finite(low)
     }
 
-    /// An upper bound of [`Part::rate`].
     fn most(&self, engines: f64) -> f64 {
         match *self {
             Self::Prefill { work, planned, .. } => engines * planned / work,
@@ -86,7 +82,7 @@ impl Part {
             }
             Self::Prefill { work, planned, slack: Some(slack) } => {
                 let load = rate * work;
-                // Allen and Cunneen, with exponential service: the safe side, as no counter shows the spread of prompts.
+                // Allen and Cunneen, with exponential service: no counter shows the spread of prompts.
                 load < planned * engines
                     && erlang_c(engines, load) * (-slack * (engines - load) / work).exp() <= LATE
             }

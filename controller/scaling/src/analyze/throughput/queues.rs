@@ -6,17 +6,16 @@ use crate::snapshot::SchedulerQueue;
 use crate::units::finite;
 use crate::view::{ModelView, Sample};
 
-/// Waiting requests of a replica that are not a backlog.
 const NORMAL_QUEUE: f64 = 2.0;
 
-/// Waiting requests of a replica in its newest scrape; without counters, the maximum of the last minute.
+/// In the newest scrape; without counters, the maximum of the last minute.
 pub(super) fn waiting_requests(sample: &Sample) -> f64 {
     let newest = sample.replica.work.iter().min_by_key(|w| w.age);
     newest.map_or(sample.queue, |w| w.waiting.get())
 }
 
-/// Throughput that drains the queues within `drain` seconds, requests per second. The queue of a replica adds at most the
-/// throughput of one replica.
+/// Requests per second that drain the queues within `drain` seconds. The queue of a replica adds at most the throughput
+/// of one.
 pub(super) fn backlog_rate(
     model: &ModelView,
     engines: &[EngineSpeed],
@@ -26,7 +25,7 @@ pub(super) fn backlog_rate(
     finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
 }
 
-/// Throughput that drains the queue of the endpoint picker within `drain` seconds, requests per second.
+/// Of the endpoint picker, requests per second.
 pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
     match model.model.scheduler_queue {
         SchedulerQueue::Known(queue) => finite(queue.size.get() / drain),
@@ -34,7 +33,7 @@ pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
     }
 }
 
-/// Throughput that drains the queues of the replicas within `drain` seconds, requests per second.
+/// Of the replicas, requests per second.
 pub(super) fn pod_backlog_rate(
     model: &ModelView,
     engines: &[EngineSpeed],
@@ -50,8 +49,7 @@ pub(super) fn pod_backlog_rate(
     finite(sum)
 }
 
-/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
-/// throughput `full` until then.
+/// Seconds at the end of the horizon: the present queues, plus arrivals beyond `full` throughput.
 pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
     let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
     let at_picker = match model.model.scheduler_queue {

@@ -1,5 +1,5 @@
-//! Models whose pods serve a part of each request: prefill or decode. Both roles plan for the same arrivals, each with the
-//! engines that its part needs, and no role shrinks while the other one lacks replicas.
+//! Models with prefill and decode pods. Both roles plan for the same arrivals, and no role shrinks while the other one
+//! lacks replicas.
 
 use super::bursts::{self, Stay};
 use super::capacity::RequestShape;
@@ -17,16 +17,13 @@ use crate::snapshot::{Role, ThroughputMemory};
 use crate::units::{below, finite, seconds};
 use crate::view::ModelView;
 
-/// The variants of one role.
 pub(super) struct RoleSubset<'a> {
     role: Role,
-    /// Their indices in the view of the model.
     variants: Vec<usize>,
     view: ModelView<'a>,
     pub(super) is_saturated: bool,
 }
 
-/// A model whose pods all serve a part of each request.
 pub(super) struct RoleSubsets<'a> {
     pub(super) prefill: RoleSubset<'a>,
     pub(super) decode: RoleSubset<'a>,
@@ -41,7 +38,7 @@ impl<'a> RoleSubsets<'a> {
         is_complete.then_some(Self { prefill, decode })
     }
 
-    /// True if each role has a counted replica.
+    /// Each role has a counted replica.
     pub(super) fn all_report(&self) -> bool {
         [&self.prefill, &self.decode]
             .iter()
@@ -59,19 +56,15 @@ impl<'a> RoleSubset<'a> {
     }
 }
 
-/// A role, and what is learned of its engines.
 struct RoleView<'a> {
     subset: RoleSubset<'a>,
-    /// Curve index of each variant.
     curves: Vec<usize>,
     engines: Vec<EngineSpeed>,
-    /// Variants with a learned curve, the cheapest first.
+    /// The cheapest first.
     learned: Vec<usize>,
-    /// Steps for which most replicas have been saturated.
     saturated_steps: u32,
 }
 
-/// Verdicts on both roles.
 pub(super) fn build_verdicts(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -116,7 +109,7 @@ fn learned_verdicts(
     let prompt_floor = demand.burst_floor(Stay { decode_seconds: 0.0, prompt_share: 1.0 });
     let decode_seconds = finite(output * answer_engine.token_gap);
     let answer_floor = demand.burst_floor(Stay { decode_seconds, prompt_share: 0.0 });
-    // Both roles serve the same requests, so one list of needs in requests per second is enough.
+    // Both roles serve the same requests, so one list of needs is enough.
     let peak = peaks::record(memory, demand.forecast.expected.max(answer_floor), seconds(settings.hold));
     let mut of_prefill = prefill.verdict(model, memory, demand, &prompts, peak, prompt_floor);
     let mut of_decode = decode.verdict(model, memory, demand, &answers, peak, answer_floor);
@@ -139,7 +132,7 @@ fn learned_verdicts(
     for (verdict, backlog) in [(&mut of_prefill, at_prefill), (&mut of_decode, at_decode)] {
         verdict.waiting_time = waiting_time;
         verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
-        // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
+        // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
         let least = peak.max(verdict.bursts).max(demand.forecast.expected + backlog);
         verdict.held = may_shrink.then(|| finite(least));
     }
@@ -161,12 +154,10 @@ impl<'a> RoleView<'a> {
         Self { subset, curves, engines, learned, saturated_steps }
     }
 
-    /// Throughput that drains the queues of its replicas, requests per second.
     fn backlog_rate(&self, verdict: &ThroughputVerdict, drain: f64) -> f64 {
         pod_backlog_rate(&self.subset.view, &verdict.engines, &verdict.per_replica, drain)
     }
 
-    /// True if a variant with replicas has a learned curve.
     fn is_learned(&self) -> bool {
         self.learned.iter().any(|i| self.subset.view.variants[*i].current > 0)
     }
@@ -175,7 +166,7 @@ impl<'a> RoleView<'a> {
         self.learned.first().copied().unwrap_or_default()
     }
 
-    /// Engine of the cheapest variant with a learned curve.
+    /// The cheapest variant with a learned curve.
     fn reference(&self) -> EngineSpeed {
         self.engines[self.reference_index()]
     }
@@ -185,7 +176,6 @@ impl<'a> RoleView<'a> {
         unlearned_verdict(&self.subset.view, memory, demand.forecast, self.engines.clone(), is_overloaded)
     }
 
-    /// Verdict without backlog and without scale-down. `peak` and `bursts` are in requests per second.
     fn verdict(
         &self,
         model: &ModelView,
@@ -233,7 +223,7 @@ impl<'a> RoleView<'a> {
 }
 
 impl ThroughputVerdict {
-    /// Adds the throughput that drains a backlog: at most the forecast.
+    /// At most the forecast.
     fn add_backlog(&mut self, rate: f64) {
         self.backlog = rate.min(self.forecast.expected);
         self.demand = finite(self.demand + self.backlog).max(self.bursts);
@@ -245,7 +235,7 @@ impl ThroughputVerdict {
 }
 
 impl Demand {
-    /// Requests per second that replicas are kept for because bursts recur, for requests with this stay.
+    /// Requests per second to keep replicas for.
     pub(super) fn burst_floor(&self, stay: Stay) -> f64 {
         if self.has_burst_floor { bursts::floor(&self.per_step, stay) } else { 0.0 }
     }

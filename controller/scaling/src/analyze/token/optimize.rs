@@ -1,5 +1,5 @@
-//! Optimize stage of the token analyzer: adds replicas where a token of capacity is cheapest, and removes the most
-//! expensive replicas. Every cycle starts from the current replicas.
+//! Optimize stage of the token analyzer: adds replicas where a token is cheapest, and removes the most expensive
+//! replicas.
 
 use super::TokenVerdict;
 use crate::Stage;
@@ -9,7 +9,6 @@ use crate::reason::Reason;
 use crate::units::{below, whole};
 use crate::view::{Draft, ModelView, VariantView};
 
-/// Proposes the steps of the stages analyze and optimize.
 pub(super) fn propose(
     verdict: &TokenVerdict,
     model: &ModelView,
@@ -31,7 +30,7 @@ pub(super) fn propose(
     drafts
 }
 
-/// Variant indices by ascending cost per token of capacity, then by name. Variants without capacity come last.
+/// By ascending cost per token, then name. Variants without capacity come last.
 pub(super) fn by_cost_of_capacity(verdict: &TokenVerdict, model: &ModelView) -> Vec<usize> {
     let price = |i: usize| {
         let capacity = verdict.per_replica[i];
@@ -61,11 +60,11 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
             after,
             Reason::DemandAboveSupply { tokens: Box::new(verdict.figures(model, i)) },
         );
-        // Outside mode `auto` the variant adds nothing, so the next one grows too.
+        // Outside mode `auto` the variant adds no replica, so the next one grows too.
         if !variant.is_auto() {
             continue;
         }
-        // Later stages cut the step to the maximum and to the free GPUs; the next variant gets the rest.
+        // Later stages cut the step; the next variant gets the rest.
         let mut granted = requested.min(variant.headroom());
         if is_limited(model) {
             granted = variant.grantable(granted, ledger.fits(variant));
@@ -75,13 +74,12 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
     }
 }
 
-/// Replicas that hold the missing tokens, at least the smallest step that the HPA acts on.
+/// At least the smallest step that the HPA acts on.
 fn replicas_for(verdict: &TokenVerdict, variant: &VariantView, i: usize, missing: f64) -> u32 {
     // The tolerance keeps a quotient of 2.0000000001 at 2.
     whole((missing / verdict.per_replica[i] - 1e-9).ceil()).max(variant.step_up())
 }
 
-/// Variant indices by descending cost, then by name.
 fn by_cost_descending(model: &ModelView) -> Vec<usize> {
     let mut order: Vec<usize> = (0..model.variants.len()).collect();
     order.sort_by(|a, b| model.variants[*b].cost().total_cmp(&model.variants[*a].cost()));
@@ -98,7 +96,7 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
     }
 }
 
-/// Removes replicas of a variant up to `spare` tokens, or notes the obstacle. Returns the number of removed replicas.
+/// Returns the number of removed replicas. Notes the obstacle if there is one.
 fn shrink_variant(
     verdict: &TokenVerdict,
     model: &ModelView,
@@ -110,14 +108,14 @@ fn shrink_variant(
     if capacity <= 0.0 {
         return 0;
     }
-    // A starting replica serves no request, so it does not count as the remaining one.
+    // A starting replica serves no request, so it is not the remaining one.
     let serves = |(j, draft): (usize, &Draft)| {
         let other = &model.variants[j];
         j != i && other.replicas_after(draft.target()).min(other.ready) > 0
     };
     let is_last = !drafts.iter().enumerate().any(serves);
     let floor = variant.bounds.min.max(u32::from(is_last));
-    // The supply counts ready replicas only, so starting ones are not removed.
+    // The supply counts ready replicas only, so starting ones stay.
     let removable = variant.current.saturating_sub(floor).min(variant.ready);
     let removed = whole((spare / capacity + 1e-9).floor()).min(removable);
     if removed == 0 {
