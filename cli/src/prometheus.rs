@@ -1,3 +1,5 @@
+//! Client for the Prometheus that `--prometheus` names.
+
 use std::time::Duration;
 
 use anyhow::Context;

@@ -1,3 +1,5 @@
+//! Workloads that variants refer to.
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;

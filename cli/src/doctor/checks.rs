@@ -1,3 +1,5 @@
+//! Checks of the chain, one file each.
+
 pub(super) mod bounds;
 pub(super) mod decision;
 pub(super) mod metric;

@@ -1,3 +1,5 @@
+//! Helpers for objects as JSON.
+
 use serde_json::{Map, Value, json};
 
 /// The rest belongs to the API server.

@@ -1,3 +1,5 @@
+//! Table of `wva status`.
+
 use std::fmt::Write as _;
 
 use k8s_openapi::jiff::Timestamp;

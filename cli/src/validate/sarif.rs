@@ -1,3 +1,5 @@
+//! Findings as SARIF 2.1.0, for code scanning.
+
 use serde_json::{Value, json};
 
 use super::evaluate::{RuleText, rules};

@@ -14,6 +14,7 @@ pub const ACCELERATOR_NODE_LABELS: [&str; 5] = [
 pub struct NodeRequirement<'a> {
     /// Key of the node label.
     pub label: &'a str,
+    /// Accepted values.
     pub values: Vec<&'a str>,
 }
 

@@ -224,11 +224,13 @@ impl Decision {
         self.steps.iter().any(|step| woken(&step.reason))
     }
 
+    /// True if load, waiting requests or the mode ask for more, or a wake-up holds the variant.
     #[must_use]
     pub fn wants_more(&self) -> bool {
         wants_more(&self.steps)
     }
 
+    /// Key of the variant.
     #[must_use]
     pub fn key(&self) -> VariantKey {
         VariantKey { namespace: self.namespace.clone(), name: self.variant.clone() }
@@ -273,6 +275,7 @@ pub struct Outcome {
     /// State for the next snapshot.
     #[serde(skip)]
     pub next: NextState,
+    /// Not part of any decision.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
 }

@@ -10,6 +10,7 @@ use crate::snapshot::{Snapshot, Variant};
 
 pub use signals::Signals;
 
+/// Decision as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a>(pub &'a Decision);
 
@@ -61,6 +62,7 @@ pub fn render(outcome: &Outcome) -> String {
     decisions.chain(warnings).collect::<Vec<_>>().join("\n")
 }
 
+/// Key: namespace and name.
 #[must_use]
 pub fn variants_by_name(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
     let models = snapshot.models.iter();

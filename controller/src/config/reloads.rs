@@ -1,4 +1,4 @@
-//! Counter of ConfigMap reloads by kind and result.
+//! Counter of ConfigMap reloads.
 
 use prometheus::{IntCounterVec, Opts, Registry};
 use wva_crds::runbook_lines;
@@ -17,10 +17,8 @@ pub enum ConfigKind {
 }
 
 impl ConfigKind {
-    /// Every kind.
     const ALL: [Self; 4] = [Self::Main, Self::Saturation, Self::ScaleToZero, Self::ServiceClasses];
 
-    /// The value of the metric's label.
     const fn label(self) -> &'static str {
         match self {
             Self::Main => "main",
@@ -30,7 +28,6 @@ impl ConfigKind {
         }
     }
 
-    /// Log message of a change.
     pub(super) const fn change_message(self) -> &'static str {
         match self {
             Self::Main => runbook_lines::CONFIGURATION_UPDATED,
@@ -66,7 +63,7 @@ impl ConfigReloads {
         Ok(Self(counter))
     }
 
-    /// Counts the load, change or removal of a map.
+    /// Counts a load, change or removal.
     pub fn count(&self, config: ConfigKind, valid: bool) {
         let result = if valid { "ok" } else { "invalid" };
         self.0.with_label_values(&[config.label(), result]).inc();

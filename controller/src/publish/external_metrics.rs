@@ -1,5 +1,5 @@
-//! Serves the external metrics API (`external.metrics.k8s.io/v1beta1`), so that HPAs read targets without Prometheus
-//! and an adapter. Values come from the status of VariantAutoscalings, so all replicas serve the same.
+//! Serves the external metrics API (`external.metrics.k8s.io/v1beta1`), so that HPAs read targets without an adapter.
+//! Values come from the status, so all replicas serve the same.
 
 mod apiservice;
 mod documents;
@@ -18,5 +18,5 @@ pub const VERSION: &str = "v1beta1";
 pub const API_VERSION: &str = "external.metrics.k8s.io/v1beta1";
 /// Metric name: desired replicas of a variant.
 pub const METRIC: &str = wva_crds::names::DESIRED_REPLICAS_METRIC;
-/// Metric name of the first releases.
+/// Of the first releases.
 pub const LEGACY_METRIC: &str = wva_crds::names::LEGACY_DESIRED_REPLICAS_METRIC;

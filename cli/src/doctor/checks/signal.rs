@@ -1,3 +1,5 @@
+//! Whether one controller publishes the target. An HPA adds up all series that match, so a second one doubles it.
+
 use std::collections::BTreeMap;
 
 use wva_crds::names::DESIRED_REPLICAS_METRIC;

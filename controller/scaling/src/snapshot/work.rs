@@ -98,6 +98,7 @@ const fn is_zero(steps: &u32) -> bool {
 }
 
 impl ThroughputMemory {
+    /// Memory `elapsed` later.
     #[must_use]
     pub fn aged_by(mut self, elapsed: std::time::Duration) -> Self {
         self.age = self.age.get().saturating_add(elapsed).into();

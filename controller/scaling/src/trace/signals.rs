@@ -8,6 +8,7 @@ use crate::snapshot::{Pending, PendingState, Replica, Variant};
 /// Further replicas are only counted.
 const SHOWN_REPLICAS: usize = 16;
 
+/// Signals as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<'a>(pub &'a Variant);
 

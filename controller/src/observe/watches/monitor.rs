@@ -1,4 +1,4 @@
-//! Watch of the ServiceMonitor of the controller's own metrics, if the cluster has that kind.
+//! Watch of the ServiceMonitor of the controller's own metrics.
 
 use kube::api::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -7,7 +7,7 @@ use wva_runtime::cache::Projection;
 use wva_runtime::optional::OptionalWatch;
 use wva_runtime::watch::{DynamicKind, Observer, WatchScope, config};
 
-/// Watches one ServiceMonitor by name. The value is its uid; `None` if it does not exist.
+/// Watches one object by name. The value is its uid.
 pub fn watch_service_monitor(
     scope: &mut WatchScope<'_>,
     namespace: &str,
@@ -30,7 +30,6 @@ pub fn watch_service_monitor(
     present
 }
 
-/// Sends the uid of the one object that the watch can see.
 fn observe_uid(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
     let mut listed = None;
     let uid = |object: &DynamicObject| object.metadata.uid.clone().unwrap_or_default();

@@ -10,7 +10,7 @@ use wva_scaling::normalize_accelerator;
 
 use crate::model::gpus::{Gpus, VENDORS};
 
-/// The deserialized fields of a node, without the list of images.
+/// Without the list of images.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Node")]
 pub(crate) struct WatchedNode {
@@ -42,11 +42,11 @@ struct Condition {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
-    /// Normalized accelerator of each vendor, in the order of [`VENDORS`].
+    /// Normalized, in the order of [`VENDORS`].
     pub(crate) accelerators: [Option<Box<str>>; VENDORS.len()],
-    /// Allocatable GPUs.
+    /// Allocatable.
     pub(crate) gpus: Gpus,
-    /// The node is neither cordoned nor reported as not ready.
+    /// Neither cordoned nor reported as not ready.
     pub(crate) takes_pods: bool,
 }
 

@@ -13,7 +13,6 @@ use wva_runtime::cache::Projection;
 use crate::model::keys::qualified_kind;
 use crate::model::limits::Limits;
 
-/// Controlling owner of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) kind: Box<str>,
@@ -48,10 +47,9 @@ impl OwnedSet {
     }
 }
 
-/// Target and limits of an HPA or ScaledObject.
+/// Of an HPA or ScaledObject.
 #[derive(Clone, Debug)]
 pub(crate) struct Autoscaler {
-    /// Qualified kind of the workload.
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) limits: Limits,
@@ -75,7 +73,7 @@ impl Autoscaler {
             let spec = object.data.get("spec").unwrap_or(&Value::Null);
             let target =
                 |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
-            // The default kind of KEDA is Deployment.
+            // KEDA's default.
             let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
             Self {
                 kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
@@ -90,11 +88,11 @@ impl Autoscaler {
 /// Cached labels and annotations of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// It has the exclusion annotation: none of its variants are managed.
+    /// Its variants are not managed.
     pub excluded: bool,
     /// Instance label.
     pub instance: Option<Box<str>>,
-    /// Label that opts in to ConfigMaps in the namespace.
+    /// Opts in to local ConfigMaps.
     pub config_enabled: Option<Box<str>>,
 }
 

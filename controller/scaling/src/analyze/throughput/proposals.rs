@@ -1,3 +1,6 @@
+//! Targets of the throughput analyzer: the cheapest throughput grows first, the most expensive shrinks first. Every
+//! cycle starts from the current replicas, including pending ones.
+
 use super::ThroughputVerdict;
 use crate::Stage;
 use crate::analyze::Verdict;
