@@ -53,7 +53,7 @@ struct Process {
 struct Clients {
     client: Client,
     /// Refuses writes while this replica does not lead.
-    acting: Client,
+    fenced: Client,
     /// Authenticates and authorizes callers.
     auth: Arc<DelegatedAuth>,
 }
@@ -145,7 +145,7 @@ impl Process {
             }
         };
         registry.register(Box::new(leadership.gauge()?))?;
-        let acting = leadership.acting(&without_retries);
+        let fenced = leadership.fenced_client(&without_retries);
         let auth = Arc::new(supervision::delegated_auth(client.clone()));
         let changed = Arc::new(Notify::new());
         let mut synced = SyncStatus::default();
@@ -163,7 +163,7 @@ impl Process {
         let namespaces = settings.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
         Ok(Self {
             settings,
-            clients: Clients { client, acting, auth },
+            clients: Clients { client, fenced, auth },
             leader_state: LeaderState { leadership, leader_events: LeaderEvents::default(), election },
             metrics: Metrics { registry, series: None },
             caches: Caches { synced, changed, variants, variant_index, namespaces },
@@ -203,7 +203,7 @@ impl Process {
 
     /// Writes queued events while this replica leads.
     fn spawn_notice_writer(&mut self) {
-        let (client, leader_events) = (self.clients.acting.clone(), self.leader_state.leader_events.clone());
+        let (client, leader_events) = (self.clients.fenced.clone(), self.leader_state.leader_events.clone());
         self.spawn_leading("events that wait for a leader", move |ended| {
             let (client, leader_events) = (client.clone(), leader_events.clone());
             run_to_end(async move {

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
 use wva_runtime::Clock;
 
-use crate::serving::{ServingError, Span};
+use crate::serving::{CertTimes, ServingError};
 use crate::state::CertPublisher;
 use crate::x509::{BadPem, Cert};
 
@@ -174,14 +174,14 @@ impl Files {
             PrivateKeyDer::from_pem_slice(&pair.key).map_err(|_| FileFault::NotAKey { path: key.clone() })?;
         let leaf = chain.first().ok_or_else(|| not_a_certificate(BadPem::NoCertificate))?;
         let Cert { not_before: issued, not_after, .. } = *leaf;
-        let span = Span { issued, renew_at: not_after, not_after };
+        let times = CertTimes { issued, renew_at: not_after, not_after };
         let ders = chain.iter().map(|cert| cert.der.clone()).collect();
-        self.publisher.serving.install(ders, private, span).map_err(|source| FileFault::Mismatch {
+        self.publisher.serving.install(ders, private, times).map_err(|source| FileFault::Mismatch {
             cert: cert.clone(),
             key: key.clone(),
             source: Box::new(source),
         })?;
-        tracing::info!(file = %cert.display(), not_after = %span.not_after, "Serving a new certificate");
+        tracing::info!(file = %cert.display(), not_after = %times.not_after, "Serving a new certificate");
         self.in_use = Some(pair);
         Ok(())
     }

@@ -70,17 +70,17 @@ impl Certs {
         (Self { serving, bundle, ca_not_after, trust, leader: None }, publisher)
     }
 
-    /// Rotates the CA until `shutdown`, while this replica leads. Writes with `acting`, which must refuse writes of a
+    /// Rotates the CA until `shutdown`, while this replica leads. Writes with `fenced`, which must refuse writes of a
     /// replica that does not lead. Does nothing in mode `files`.
     pub fn rotate(
         &self,
-        acting: kube::Client,
+        fenced: kube::Client,
         shutdown: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let leader = self.leader.clone();
         async move {
             match leader {
-                Some(leader) => Box::pin(leader.run(acting, shutdown)).await,
+                Some(leader) => Box::pin(leader.run(fenced, shutdown)).await,
                 None => shutdown.cancelled().await,
             }
         }

@@ -40,10 +40,10 @@ impl std::fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Runs until `stop`. All writes use client `acting`.
-    pub(crate) async fn run(mut self, acting: kube::Client, stop: CancellationToken) {
-        self.store = self.store.with_client(acting.clone());
-        self.client = acting;
+    /// Runs until `stop`. All writes use client `fenced`.
+    pub(crate) async fn run(mut self, fenced: kube::Client, stop: CancellationToken) {
+        self.store = self.store.with_client(fenced.clone());
+        self.client = fenced;
         tokio::select! {
             // `stop` comes first: no write after it.
             biased;

@@ -39,11 +39,11 @@ pub enum ServingError {
 #[derive(Debug, Default)]
 pub struct ServingCert {
     key: ArcSwapOption<CertifiedKey>,
-    span: ArcSwapOption<Span>,
+    times: ArcSwapOption<CertTimes>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct CertTimes {
     pub(crate) issued: Timestamp,
     pub(crate) renew_at: Timestamp,
     pub(crate) not_after: Timestamp,
@@ -59,19 +59,19 @@ impl ServingCert {
     /// End of validity of the certificate in use.
     #[must_use]
     pub fn not_after(&self) -> Option<Timestamp> {
-        self.span.load().as_ref().map(|span| span.not_after)
+        self.times.load().as_ref().map(|times| times.not_after)
     }
 
     /// Whether to renew at `now`: no certificate is loaded, two thirds of its life (less a jitter) are over, or it is
     /// not valid yet.
     #[must_use]
     pub fn is_renewal_due(&self, now: Timestamp) -> bool {
-        let due = |span: &Span| now >= span.renew_at || span.issued.duration_since(now) > BACKDATED;
-        self.span.load().as_ref().is_none_or(|span| due(span))
+        let due = |times: &CertTimes| now >= times.renew_at || times.issued.duration_since(now) > BACKDATED;
+        self.times.load().as_ref().is_none_or(|times| due(times))
     }
 
     pub(crate) fn life(&self) -> Option<SignedDuration> {
-        self.span.load().as_ref().map(|span| span.not_after.duration_since(span.issued))
+        self.times.load().as_ref().map(|times| times.not_after.duration_since(times.issued))
     }
 
     /// Signs a new certificate and swaps it in.
@@ -87,8 +87,8 @@ impl ServingCert {
     ) -> Result<(), ServingError> {
         let signed = ca.sign_serving(names, lifetime, now)?;
         let (issued, not_after) = (signed.issued, signed.not_after);
-        let span = Span { issued, renew_at: renew_at(issued, not_after, random_share()), not_after };
-        self.install(vec![signed.cert], signed.key, span)
+        let times = CertTimes { issued, renew_at: renew_at(issued, not_after, random_share()), not_after };
+        self.install(vec![signed.cert], signed.key, times)
     }
 
     /// Certificate in use, without its chain.
@@ -105,12 +105,12 @@ impl ServingCert {
         &self,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-        span: Span,
+        times: CertTimes,
     ) -> Result<(), ServingError> {
         let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
             .map_err(|source| ServingError::Rustls { what: "serving certificate", source })?;
         self.key.store(Some(Arc::new(key)));
-        self.span.store(Some(Arc::new(span)));
+        self.times.store(Some(Arc::new(times)));
         Ok(())
     }
 }

@@ -127,7 +127,7 @@ impl Store {
         }
         match self.write(secret, &set).await {
             Ok(secret) => Ok(Some(EnsuredSecret { set, secret, change: Some(change) })),
-            Err(StoreError::Api { source, .. }) if lost_race(&source) => Ok(None),
+            Err(StoreError::Api { source, .. }) if is_lost_race(&source) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -174,7 +174,7 @@ fn holds(secret: &Secret, set: &CaSet) -> bool {
 }
 
 /// Changed by another client (409), or deleted between read and replace (404).
-fn lost_race(error: &kube::Error) -> bool {
+fn is_lost_race(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
 }
 

@@ -72,7 +72,7 @@ impl ActuateError {
     }
 }
 
-/// Applies steps. Its client must be fenced: see [`crate::Leadership::acting`].
+/// Applies steps. Its client must be fenced: see [`crate::Leadership::fenced_client`].
 pub struct Actuator {
     client: Client,
     servers: ModelServers,
@@ -80,11 +80,11 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// `acting` must block writes when this replica does not lead, and must not retry. `at_once`: concurrent steps.
+    /// `fenced` must block writes when this replica does not lead, and must not retry. `at_once`: concurrent steps.
     #[must_use]
-    pub fn new(acting: Client, servers: ModelServers, at_once: usize) -> Self {
+    pub fn new(fenced: Client, servers: ModelServers, at_once: usize) -> Self {
         let slots = Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS));
-        Self { client: acting, servers, slots }
+        Self { client: fenced, servers, slots }
     }
 
     /// Applies a step if its workload is unchanged and `is_current` holds right before the write.

@@ -78,11 +78,11 @@ impl<V, I> Entries<V, I> {
         })
     }
 
-    /// Whether both hold the same objects with values that are equal by `same`.
-    fn equals_by(&self, other: &Self, same: fn(&V, &V) -> bool) -> bool {
+    /// Whether both hold the same objects with values that are equal by `is_same`.
+    fn equals_by(&self, other: &Self, is_same: fn(&V, &V) -> bool) -> bool {
         self.iter().count() == other.iter().count()
             && self.iter().all(|(namespace, name, value)| {
-                other.get(namespace, name).is_some_and(|other| same(value, other))
+                other.get(namespace, name).is_some_and(|other| is_same(value, other))
             })
     }
 }
@@ -203,7 +203,7 @@ pub struct Projection<K, V> {
     /// Makes the value of an object.
     pub read: fn(&K) -> V,
     /// Whether two values are the same for the engine. `None`: no change needs a cycle, not even a new object.
-    pub same: Option<fn(&V, &V) -> bool>,
+    pub is_same: Option<fn(&V, &V) -> bool>,
 }
 
 /// Makes the value and the keys of an object; `None` leaves it out of the cache.
@@ -213,7 +213,7 @@ type ReadEntry<K, V, I> = Box<dyn Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync>;
 pub struct Writer<K, V, I = Infallible> {
     cache: Cache<V, I>,
     read: ReadEntry<K, V, I>,
-    same: Option<fn(&V, &V) -> bool>,
+    is_same: Option<fn(&V, &V) -> bool>,
     /// Collects a new list of the watch. Readers see the old one until the new one is complete.
     listed: Entries<V, I>,
 }
@@ -221,8 +221,8 @@ pub struct Writer<K, V, I = Infallible> {
 impl<K: Resource + 'static, V: 'static> Writer<K, V> {
     /// An empty cache without an index.
     #[must_use]
-    pub fn new(Projection { read, same }: Projection<K, V>) -> Self {
-        Self { same, ..Self::indexed(move |object| Some((read(object), Vec::new()))) }
+    pub fn new(Projection { read, is_same }: Projection<K, V>) -> Self {
+        Self { is_same, ..Self::indexed(move |object| Some((read(object), Vec::new()))) }
     }
 }
 
@@ -230,7 +230,7 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
     /// An empty cache with an index. `read` makes the value and the keys of an object.
     #[must_use]
     pub fn indexed(read: impl Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync + 'static) -> Self {
-        Self { cache: Cache(Arc::default()), read: Box::new(read), same: None, listed: Entries::default() }
+        Self { cache: Cache(Arc::default()), read: Box::new(read), is_same: None, listed: Entries::default() }
     }
 
     /// Read side of the cache.
@@ -255,7 +255,7 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
                 let before = self.write(|entries| std::mem::replace(entries, listed));
-                self.same.is_some_and(|same| !before.equals_by(&self.cache.entries(), same))
+                self.is_same.is_some_and(|is_same| !before.equals_by(&self.cache.entries(), is_same))
             }
         }
     }
@@ -264,9 +264,9 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
     fn set(&self, object: &K, entry: Option<(V, Vec<I>)>) -> bool {
         let (namespace, name) = id(object);
         let before = self.write(|entries| entries.set((namespace, name), entry));
-        let Some(same) = self.same else { return false };
+        let Some(is_same) = self.is_same else { return false };
         match (before, self.cache.entries().get(namespace, name)) {
-            (Some(before), Some(now)) => !same(&before, now),
+            (Some(before), Some(now)) => !is_same(&before, now),
             (before, now) => before.is_some() || now.is_some(),
         }
     }

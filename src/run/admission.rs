@@ -100,11 +100,11 @@ impl Process {
             },
         };
         let probe = registration::Probe {
-            addr: reachable(address),
+            addr: local_address(address),
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
         let (client, certs, synced) =
-            (self.clients.acting.clone(), certs.clone(), self.caches.synced.clone());
+            (self.clients.fenced.clone(), certs.clone(), self.caches.synced.clone());
         let trust = certs.trust_reporter("webhook configurations");
         self.spawn_leading("registration of the webhooks", move |ended| {
             let (client, config, bundle) = (client.clone(), config.clone(), certs.fresh_ca_bundle());
@@ -127,6 +127,6 @@ impl Process {
 }
 
 /// Address of a listener for this process.
-fn reachable(bound: SocketAddr) -> SocketAddr {
+fn local_address(bound: SocketAddr) -> SocketAddr {
     if bound.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], bound.port())) } else { bound }
 }

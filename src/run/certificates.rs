@@ -65,9 +65,9 @@ impl Process {
         let (certs, task) =
             Certs::start(self.clients.client.clone(), config, wva_runtime::system_clock(), shutdown)?;
         self.spawn("certificates", run_to_end(Box::pin(task)));
-        let (rotating, acting) = (certs.clone(), self.clients.acting.clone());
+        let (rotating, fenced) = (certs.clone(), self.clients.fenced.clone());
         self.spawn_leading("rotation of the CA", move |ended| {
-            run_to_end(rotating.rotate(acting.clone(), ended))
+            run_to_end(rotating.rotate(fenced.clone(), ended))
         });
         Ok(certs)
     }

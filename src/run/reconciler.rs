@@ -118,7 +118,7 @@ impl Process {
         status_targets: &watch::Receiver<StatusTargets>,
     ) -> anyhow::Result<()> {
         let (client, targets, published) =
-            (self.clients.acting.clone(), status_targets.clone(), reader.clone());
+            (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
         let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
         let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
@@ -159,7 +159,7 @@ impl Process {
         status_targets: &watch::Sender<StatusTargets>,
     ) {
         let targets = status_targets.clone();
-        let (client, ownership, published) = (self.clients.acting.clone(), view.clone(), reader.clone());
+        let (client, ownership, published) = (self.clients.fenced.clone(), view.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
             let writer = StatusWriter::new(client.clone(), ownership.clone(), targets.clone());
             let published = published.clone();
@@ -168,7 +168,7 @@ impl Process {
             })
         });
         let (client, pod_name, published) =
-            (self.clients.acting.clone(), self.settings.pod_name.clone(), reader.clone());
+            (self.clients.fenced.clone(), self.settings.pod_name.clone(), reader.clone());
         let ownership = view.clone();
         self.spawn_leading("events", move |ended| {
             let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
@@ -232,7 +232,7 @@ impl Process {
         if let Some(name) = self.settings.service.clone() {
             let own = OwnService { namespace: self.settings.namespace.clone(), name };
             let (client, certs, trust) =
-                (self.clients.acting.clone(), certs.clone(), certs.trust_reporter("APIService"));
+                (self.clients.fenced.clone(), certs.clone(), certs.trust_reporter("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {
                 let (client, own, bundle) = (client.clone(), own.clone(), certs.fresh_ca_bundle());
                 let trust = trust.clone();

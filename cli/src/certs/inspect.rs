@@ -48,7 +48,7 @@ fn table(rows: &[CertRow], now: Timestamp) -> String {
             printable(&row.names),
             if row.is_ca { "yes" } else { "no" }.to_owned(),
             row.not_before.to_string(),
-            format!("{} ({})", row.not_after, distance(row.not_after, now)),
+            format!("{} ({})", row.not_after, format_distance(row.not_after, now)),
             row.fingerprint.clone(),
         ]
     });
@@ -56,7 +56,7 @@ fn table(rows: &[CertRow], now: Timestamp) -> String {
 }
 
 /// Time between two timestamps, in days, hours or minutes.
-fn distance(at: Timestamp, now: Timestamp) -> String {
+fn format_distance(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.duration_since(now).as_secs();
     let span = match seconds.abs() {
         s if s >= 2 * 86_400 => format!("{} days", s / 86_400),

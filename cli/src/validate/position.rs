@@ -115,7 +115,7 @@ fn find(
     if let (Some(inner), true) = (scalar.as_str(), enters_entries && (is_block || !rest.is_empty())) {
         if *style == ScalarStyle::Literal
             && let Some(at) = find_in_entry(inner, rest, part)
-            && let Some(at) = outer_range(text, node, inner, &first_line(inner, at))
+            && let Some(at) = range_in_file(text, node, inner, &first_line(inner, at))
         {
             return at;
         }
@@ -162,7 +162,7 @@ fn line_of_key(text: &str, span: Range<usize>, key: &str) -> Option<Range<usize>
 }
 
 /// Translates a range within a literal block scalar to the file. `None` for a range in its leading empty lines.
-fn outer_range(text: &str, scalar: &Node, inner: &str, at: &Range<usize>) -> Option<Range<usize>> {
+fn range_in_file(text: &str, scalar: &Node, inner: &str, at: &Range<usize>) -> Option<Range<usize>> {
     let before = inner.get(..at.start)?;
     let line_start = before.rfind('\n').map_or(0, |n| n + 1);
     let inner_line = inner[line_start..].split('\n').next()?;

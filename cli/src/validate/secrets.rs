@@ -14,7 +14,7 @@ const MAX_LINES_ABOVE: usize = 200;
 
 pub(super) fn is_printable(finding: &Finding<'_>) -> bool {
     let (line, start) = finding.source.line_of(finding.offset);
-    !names_secret(&finding.field) && !holds_secret(line) && !below_secret(finding.source, line, start)
+    !names_secret(&finding.field) && !holds_secret(line) && !is_below_secret(finding.source, line, start)
 }
 
 fn holds_secret(line: &str) -> bool {
@@ -31,7 +31,7 @@ fn names_secret(text: &str) -> bool {
 }
 
 /// A less indented line above names a secret key, or the line before ends with one.
-fn below_secret(source: &Source, line: &str, start: usize) -> bool {
+fn is_below_secret(source: &Source, line: &str, start: usize) -> bool {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let mut min = indentation(line);
     let before = source.text.get(..start).unwrap_or_default().lines().rev();
@@ -96,7 +96,7 @@ mod tests {
         ] {
             let source = Source::new("f".to_owned(), text.replace('@', "V: x").into_bytes());
             let (line, start) = source.line_of(text.find('@').unwrap());
-            assert_eq!(below_secret(&source, line, start), secret, "{text}");
+            assert_eq!(is_below_secret(&source, line, start), secret, "{text}");
         }
     }
 }

@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// `None`: the variant is not limited.
-    pub(crate) fn left(&self, variant: &VariantView) -> Option<u64> {
+    pub(crate) fn free_gpus(&self, variant: &VariantView) -> Option<u64> {
         self.left.get(variant.ledger_index?).copied()
     }
 
@@ -73,8 +73,8 @@ impl Ledger {
     }
 
     /// Additional whole replicas.
-    pub(crate) fn fits(&self, variant: &VariantView) -> u32 {
-        self.left(variant).map_or(u32::MAX, |left| {
+    pub(crate) fn fitting_replicas(&self, variant: &VariantView) -> u32 {
+        self.free_gpus(variant).map_or(u32::MAX, |left| {
             u32::try_from(left / u64::from(variant.variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
         })
     }
@@ -89,7 +89,7 @@ pub(crate) fn fits_all(model: &ModelView, ledger: &Ledger, drafts: &[Draft]) -> 
     let mut ledger = ledger.clone();
     model.variants.iter().zip(drafts).all(|(variant, draft)| {
         let requested = added_replicas(draft);
-        let fits = requested <= ledger.fits(variant);
+        let fits = requested <= ledger.fitting_replicas(variant);
         ledger.book(variant, requested);
         fits
     })
@@ -115,8 +115,8 @@ pub(crate) fn limit(
         if requested == 0 {
             continue;
         }
-        let (fits, left) = (ledger.fits(variant), ledger.left(variant).unwrap_or(0));
-        let granted = variant.grantable(requested, fits);
+        let (fits, left) = (ledger.fitting_replicas(variant), ledger.free_gpus(variant).unwrap_or(0));
+        let granted = variant.grantable_replicas(requested, fits);
         if variant.is_auto() {
             ledger.book(variant, granted);
         }
@@ -176,13 +176,17 @@ pub fn normalize_accelerator(label: &str) -> String {
     }
     let mig = parts.iter().position(|p| p.eq_ignore_ascii_case("mig"));
     let (card, slice) = parts.split_at(mig.unwrap_or(parts.len()));
-    let card = card.iter().enumerate().filter(|(i, part)| *i == 0 || !is_form(part)).map(|(_, part)| *part);
+    let card = card
+        .iter()
+        .enumerate()
+        .filter(|(i, part)| *i == 0 || !is_memory_or_socket(part))
+        .map(|(_, part)| *part);
     let name: Vec<&str> = card.chain(slice.iter().copied()).collect();
     if name.is_empty() { label.to_owned() } else { name.join("-") }
 }
 
 /// True for memory or socket in a product name.
-fn is_form(part: &str) -> bool {
+fn is_memory_or_socket(part: &str) -> bool {
     let upper = part.to_ascii_uppercase();
     let memory =
         upper.strip_suffix("GB").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub(crate) use self::figures::figure;
+pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
 pub use self::flow::{Flow, MissingSignal};
 

@@ -132,7 +132,7 @@ pub(crate) fn below(a: f64, b: f64) -> bool {
 }
 
 /// Keeps infinity and NaN out of decisions.
-pub(crate) fn finite(figure: f64) -> f64 {
+pub(crate) fn to_finite(figure: f64) -> f64 {
     figure.min(f64::MAX)
 }
 
@@ -176,11 +176,11 @@ const POWERS: [f64; 23] = [
 
 /// 0 to 22.
 fn power_of_ten(exponent: f64) -> f64 {
-    POWERS.get(whole(exponent) as usize).copied().unwrap_or(1e22)
+    POWERS.get(to_u32(exponent) as usize).copied().unwrap_or(1e22)
 }
 
 /// Rounded to milliseconds for readable snapshot files.
-pub(crate) fn span(seconds: f64) -> GoDuration {
+pub(crate) fn to_duration(seconds: f64) -> GoDuration {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -210,7 +210,7 @@ pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
     }
 }
 
-pub(crate) fn whole(figure: f64) -> u32 {
+pub(crate) fn to_u32(figure: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

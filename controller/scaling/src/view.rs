@@ -193,19 +193,19 @@ impl<'a> VariantView<'a> {
     }
 
     /// Smallest step that the HPA acts on.
-    pub(crate) fn step_up(&self) -> u32 {
+    pub(crate) fn min_step_up(&self) -> u32 {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.up.get()))
     }
 
     /// Replicas to grant if only `fits` fit. 0 if the HPA would ignore the step; below its minimum it acts on every
     /// step.
-    pub(crate) fn grantable(&self, requested: u32, fits: u32) -> u32 {
-        let is_ignored = fits < self.step_up() && self.current >= self.bounds.min;
+    pub(crate) fn grantable_replicas(&self, requested: u32, fits: u32) -> u32 {
+        let is_ignored = fits < self.min_step_up() && self.current >= self.bounds.min;
         if fits < requested && is_ignored { 0 } else { requested.min(fits) }
     }
 
     /// Smallest step that the HPA acts on.
-    pub(crate) fn step_down(&self) -> u32 {
+    pub(crate) fn min_step_down(&self) -> u32 {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.down.get()))
     }
 

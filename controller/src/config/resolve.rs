@@ -104,7 +104,8 @@ impl Settings {
     /// `None`: no entry has any.
     fn resolve_scale_to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
         let layers = self.to_zero.layers(namespace, model);
-        let merged = layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.over(base));
+        let merged =
+            layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.layered_over(base));
         let is_set = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
         is_set.then(|| ScaleToZeroEntry {
             model_id: Some(model.to_owned()),

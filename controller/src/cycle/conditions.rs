@@ -46,7 +46,7 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
             no_target(kind, name, existed, availability)
         }
         ConditionSource::Decided { decision, query_error, had_target, newly_ready } => {
-            let awaited = awaited(decision, newly_ready);
+            let awaited = startup_message(decision, newly_ready);
             let metrics_available = metrics_available(decision, query_error, awaited.clone());
             let awaited = awaited.filter(|_| metrics_available.reason == "MetricsMissing");
             let optimization_ready = optimization_ready(decision, had_target, awaited);
@@ -124,7 +124,7 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
 }
 
 /// For a normal cold start.
-fn awaited(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
+fn startup_message(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
     match newly_ready.filter(|ready| *ready > 0) {
         Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),
         None if decision.ready == 0 && decision.current > 0 && !decision.stuck => {

@@ -58,7 +58,7 @@ impl Pool {
             let name = object.metadata.name.as_deref().unwrap_or_default().into();
             Self { name, ..Self::from_spec(object.data.get("spec").unwrap_or(&Value::Null)) }
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 
     fn from_spec(spec: &Value) -> Self {

@@ -15,7 +15,7 @@ pub struct NotLeading;
 impl Leadership {
     /// Wraps a client in a check of each write. `client` should not retry: its retries are not checked.
     #[must_use]
-    pub fn acting(&self, client: &Client) -> Client {
+    pub fn fenced_client(&self, client: &Client) -> Client {
         let (leadership, inner) = (self.clone(), client.clone());
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (leadership, inner) = (leadership.clone(), inner.clone());

@@ -7,8 +7,8 @@ pub(crate) mod immutable;
 pub(crate) mod main_map;
 pub(crate) mod merged;
 pub(crate) mod names;
-pub(crate) mod reading;
-pub(crate) mod unread;
+pub(crate) mod parse;
+pub(crate) mod unread_maps;
 
 use crate::rule::{self, Rule};
 

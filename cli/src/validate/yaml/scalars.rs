@@ -13,9 +13,9 @@ const NAMESPACE: &str = "tag:yaml.org,2002:";
 pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let kind = tag.map(|t| t.suffix_in_namespace(NAMESPACE).unwrap_or_default());
     match kind.as_deref() {
-        None if style == ScalarStyle::Plain => plain(text),
+        None if style == ScalarStyle::Plain => resolve_plain(text),
         Some(type_ @ ("bool" | "int" | "float" | "null")) => {
-            let value = plain(text)?;
+            let value = resolve_plain(text)?;
             let is_valid = match type_ {
                 "bool" => value.is_boolean(),
                 "int" => value.is_i64() || value.is_u64(),
@@ -34,7 +34,7 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
 }
 
 /// Without quotes and tag.
-fn plain(text: &str) -> Result<Value, String> {
+fn resolve_plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
             Value::Bool(true)

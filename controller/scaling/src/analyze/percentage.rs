@@ -9,7 +9,7 @@ use super::decision_hold::{EarlierDecision, check_earlier_decision};
 use crate::Stage;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
-use crate::units::{at_least, below, compare, count, finite};
+use crate::units::{at_least, below, compare, count, to_finite};
 use crate::view::{Draft, MetricsGap, ModelView, VariantView, saturating_u32};
 
 pub(super) struct PercentageVerdict {
@@ -54,7 +54,7 @@ impl LoadSum {
             return MeanSpare::default();
         }
         let n = count(self.replicas);
-        MeanSpare { kv: finite(self.spare_kv) / n, queue: finite(self.spare_queue) / n }
+        MeanSpare { kv: to_finite(self.spare_kv) / n, queue: to_finite(self.spare_queue) / n }
     }
 }
 
@@ -146,7 +146,7 @@ impl PercentageVerdict {
     }
 
     /// Best variant in mode `auto`, if the chosen one is not: a paused variant must not keep its model from scaling.
-    fn acting(
+    fn best_in_mode_auto(
         model: &ModelView,
         chosen: Option<usize>,
         candidates: impl Iterator<Item = usize>,
@@ -170,10 +170,10 @@ impl PercentageVerdict {
         let candidates = || (0..model.variants.len()).filter(|i| free[*i] && !excluded[*i]);
         let growing = || candidates().filter(|i| can_grow(&model.variants[*i]));
         let chosen = Self::best(growing(), cheaper);
-        let acting = Self::acting(model, chosen, growing(), cheaper);
+        let alternative = Self::best_in_mode_auto(model, chosen, growing(), cheaper);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i] && !excluded[*i]) {
-            if chosen == Some(i) || acting == Some(i) {
-                let after = variant.current.saturating_add(variant.step_up());
+            if chosen == Some(i) || alternative == Some(i) {
+                let after = variant.current.saturating_add(variant.min_step_up());
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if variant.stuck > 0 {
                 drafts[i].note(Stage::Analyze, Reason::Stuck { stuck: variant.stuck });
@@ -198,9 +198,9 @@ impl PercentageVerdict {
         let candidates =
             || (0..model.variants.len()).rev().filter(|i| free[*i] && can_shrink(&model.variants[*i]));
         let chosen = Self::best(candidates(), more_expensive);
-        let acting = Self::acting(model, chosen, candidates(), more_expensive);
+        let alternative = Self::best_in_mode_auto(model, chosen, candidates(), more_expensive);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i]) {
-            if chosen == Some(i) || acting == Some(i) {
+            if chosen == Some(i) || alternative == Some(i) {
                 self.take_step_down(model, variant, promised, &mut drafts[i]);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
@@ -210,7 +210,7 @@ impl PercentageVerdict {
 
     /// Notes the obstacle if there is one.
     fn take_step_down(&self, model: &ModelView, variant: &VariantView, promised: u32, draft: &mut Draft) {
-        let step = variant.step_down();
+        let step = variant.min_step_down();
         let load = self.load.clone();
         match model.metrics_gap() {
             Some(MetricsGap::MissingPods { ready, reporting }) => {
@@ -230,13 +230,13 @@ fn can_grow(variant: &VariantView) -> bool {
     variant.pending == 0
         && variant.stuck == 0
         && variant.refusal().is_none()
-        && variant.headroom() >= variant.step_up()
+        && variant.headroom() >= variant.min_step_up()
 }
 
 fn can_shrink(variant: &VariantView) -> bool {
     // A step that does not fit above the minimum would be clamped to one that the HPA ignores.
     let above_minimum = variant.current > variant.bounds.min
-        && (variant.bounds.min == 0 || variant.current - variant.bounds.min >= variant.step_down());
+        && (variant.bounds.min == 0 || variant.current - variant.bounds.min >= variant.min_step_down());
     variant.current > 1 && variant.pending == 0 && above_minimum
 }
 

@@ -10,7 +10,7 @@ pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     if let Some(refusal) = variant.refusal() {
         return Some(refusal);
     }
-    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.step_up());
+    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.min_step_up());
     max.map(|max| Reason::AtMaximum { max })
 }
 
@@ -18,7 +18,7 @@ pub(super) fn shrink_obstacle(model: &ModelView, variant: &VariantView, step: u3
     match model.metrics_gap() {
         Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
         Some(MetricsGap::Stale { stale }) => Some(Reason::MetricsStale { stale }),
-        None if step < variant.step_down() => {
+        None if step < variant.min_step_down() => {
             let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
             Some(Reason::WithinTolerance { step, tolerance })
         }

@@ -29,7 +29,7 @@ use self::trend::ArrivalForecast;
 use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
 use crate::snapshot::{Curve, Replica, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
-use crate::units::{Amount, amount, count, finite, seconds, whole};
+use crate::units::{Amount, amount, count, seconds, to_finite, to_u32};
 use crate::view::{ModelView, Sample, VariantView};
 
 /// For an unknown cold start, seconds.
@@ -51,9 +51,9 @@ const HOT_KV: f64 = 0.6;
 const UNLEARNED_GROWTH: f64 = 1.5;
 const MAX_UNLEARNED_GROWTH: f64 = 4.0;
 /// Seconds for which an unused curve is kept: a rollback within a day finds it again.
-const CURVE_RETENTION: f64 = 86_400.0;
+const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
 /// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.
-const WATCH: f64 = 300.0;
+const MIN_HISTORY: f64 = 300.0;
 
 /// Need of the model and throughput of its variants, in requests per second.
 pub(super) struct ThroughputVerdict {
@@ -108,7 +108,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
         Some(roles) => (roles.prefill.is_saturated, roles.decode.is_saturated),
         None => (is_saturated(model), false),
     };
-    let steps = whole(passed / STEP);
+    let steps = to_u32(passed / STEP);
     memory.saturated = saturated_steps(saturated, memory.saturated, steps);
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
     let verdict = check_signals(model, &memory, roles.as_ref())
@@ -156,12 +156,12 @@ fn check_signals(
 
 /// A new leader does not know earlier peaks, and lost counters may come back while the memory has their pods.
 pub(super) fn blocks_fallback_scale_down(model: &ModelView, learned: &ThroughputMemory) -> bool {
-    if has_counters(model) { !has_watched(model, learned) } else { !learned.pods.is_empty() }
+    if has_counters(model) { !has_full_history(model, learned) } else { !learned.pods.is_empty() }
 }
 
 /// True if arrivals have been counted for long enough to scale down.
-fn has_watched(model: &ModelView, memory: &ThroughputMemory) -> bool {
-    seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(WATCH)
+fn has_full_history(model: &ModelView, memory: &ThroughputMemory) -> bool {
+    seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(MIN_HISTORY)
 }
 
 /// Returns the curve index of each variant.
@@ -172,9 +172,9 @@ fn update_curves(
     passed: f64,
 ) -> Vec<usize> {
     let matches = |c: &Curve, v: &VariantView| is_curve_of(c, v.variant);
-    memory
-        .curves
-        .retain(|c| seconds(c.quiet) <= CURVE_RETENTION || model.variants.iter().any(|v| matches(c, v)));
+    memory.curves.retain(|c| {
+        seconds(c.quiet) <= CURVE_RETENTION_SECONDS || model.variants.iter().any(|v| matches(c, v))
+    });
     let mut of_variant = Vec::with_capacity(model.variants.len());
     for view in &model.variants {
         let curve = memory.curves.iter().position(|c| matches(c, view)).unwrap_or_else(|| {
@@ -213,7 +213,7 @@ fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     let mean = |length: fn(&Replica) -> Option<Amount>| {
         let reported = || samples().filter_map(length).map(f64::from);
         let n = reported().count();
-        (n > 0).then(|| amount(finite(reported().sum::<f64>()) / count(n)))
+        (n > 0).then(|| amount(to_finite(reported().sum::<f64>()) / count(n)))
     };
     if let (Some(input), Some(output)) = (mean(|r| r.mean_input), mean(|r| r.mean_output)) {
         (memory.input, memory.output) = (Some(input), Some(output));
@@ -247,7 +247,7 @@ fn build_verdict(
         input: memory.input.map_or(0.0, f64::from),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
     };
-    memory.has_burst_floor = bursts::applies(model.model.lateness, memory.has_burst_floor);
+    memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);
     let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
     Some(match roles {
         Some(roles) => Box::new(roles::build_verdicts(model, memory, curves, roles, &demand)),
@@ -278,11 +278,11 @@ fn whole_verdict(
     let per_replica = replica_throughputs(model, &known, saturated, shape, utilization);
     let backlog = backlog_rate(model, &engines, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
-    let bursts = demand.burst_floor(stay(&engines[reference], shape));
+    let bursts = demand.burst_floor(occupancy(&engines[reference], shape));
     let expected = forecast.expected.max(bursts);
-    let peak = peaks::record(memory, finite(expected / unit), seconds(settings.hold));
+    let peak = peaks::record(memory, to_finite(expected / unit), seconds(settings.hold));
     // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.
-    let may_shrink = has_watched(model, memory) && all_have_counters(model) && !saturated;
+    let may_shrink = has_full_history(model, memory) && all_have_counters(model) && !saturated;
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
     let supply = total_throughput(model, &per_replica);
@@ -290,10 +290,10 @@ fn whole_verdict(
         supply,
         waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
-        demand: finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
+        demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
         warm_spare,
         // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
-        held: may_shrink.then(|| finite((peak * unit).max(forecast.expected + backlog))),
+        held: may_shrink.then(|| to_finite((peak * unit).max(forecast.expected + backlog))),
         is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
         is_learned: true,
         backlog: backlog.min(forecast.expected),
@@ -304,10 +304,10 @@ fn whole_verdict(
     })
 }
 
-fn stay(engine: &EngineSpeed, shape: RequestShape) -> bursts::Stay {
+fn occupancy(engine: &EngineSpeed, shape: RequestShape) -> bursts::Occupancy {
     let prompt_share = shape.input * engine.times.c / engine.work.max(f64::MIN_POSITIVE);
-    bursts::Stay {
-        decode_seconds: finite(shape.output * engine.token_gap),
+    bursts::Occupancy {
+        decode_seconds: to_finite(shape.output * engine.token_gap),
         prompt_share: prompt_share.clamp(0.0, 1.0),
     }
 }
@@ -328,7 +328,7 @@ fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
 /// Of ready and pending replicas, requests per second.
 fn total_throughput(model: &ModelView, per_replica: &[f64]) -> f64 {
     let each = model.variants.iter().zip(per_replica);
-    finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
+    to_finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
 }
 
 fn has_counters(model: &ModelView) -> bool {

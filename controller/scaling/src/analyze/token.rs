@@ -8,7 +8,7 @@ use super::{AnalyzerState, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
-use crate::units::{at_least, count, finite};
+use crate::units::{at_least, count, to_finite};
 use crate::view::{Draft, ModelView, Sample, VariantView};
 
 /// Per kind.
@@ -51,7 +51,7 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
                 output: sample.replica.mean_output.map(f64::from).or(output),
             };
             let in_use = (sample.kv * shape.capacity).round();
-            demand = finite(demand + in_use + sample.queue * shape.input.unwrap_or(0.0));
+            demand = to_finite(demand + in_use + sample.queue * shape.input.unwrap_or(0.0));
             let observed = &mut state.observed;
             capacities.push(effective_capacity(model, variant, sample, engine, shape, in_use, observed));
         }
@@ -60,13 +60,13 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
         state.capacities.push(remembered.or_else(|| median(capacities)));
     }
     if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
-        let prompts = finite((queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0)));
-        demand = finite(demand + prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0));
+        let prompts = to_finite((queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0)));
+        demand = to_finite(demand + prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0));
     }
     let per_replica: Vec<f64> =
         (0..model.variants.len()).map(|i| per_replica(model, &state, &engines, i)).collect();
     let sum = |replicas: fn(&VariantView) -> u32| -> f64 {
-        finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
+        to_finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
     };
     let is_unknown = model.model.scheduler_queue == SchedulerQueue::Unknown;
     let has_waiting = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
@@ -186,7 +186,7 @@ fn per_replica(model: &ModelView, state: &AnalyzerState, engines: &[EngineArgs],
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (n, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
-    (n > 0).then(|| finite(sum) / count(n))
+    (n > 0).then(|| to_finite(sum) / count(n))
 }
 
 /// Of an even number of values, the mean of the middle two.
@@ -202,12 +202,12 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 impl TokenVerdict {
     /// Missing tokens: `demand / scaleUpThreshold - anticipated`, at least 0.
     fn required(&self, model: &ModelView) -> f64 {
-        (finite(self.demand / model.settings.scale_up_threshold) - self.anticipated).max(0.0)
+        (to_finite(self.demand / model.settings.scale_up_threshold) - self.anticipated).max(0.0)
     }
 
     /// Spare tokens: `supply - demand / scaleDownBoundary`, at least 0.
     fn spare_tokens(&self, model: &ModelView) -> f64 {
-        (self.supply - finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
+        (self.supply - to_finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
     }
 
     fn figures(&self, model: &ModelView, i: usize) -> Tokens {

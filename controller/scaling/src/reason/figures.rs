@@ -33,14 +33,14 @@ impl fmt::Display for Load {
             f,
             "mean spare KV {} (at least {}), mean spare queue {} (at least {}), {} of {} replicas below the \
              thresholds of {} and {}",
-            figure(self.mean_spare_kv),
-            figure(self.kv_spare_trigger),
-            figure(self.mean_spare_queue),
-            figure(self.queue_spare_trigger),
+            format_figure(self.mean_spare_kv),
+            format_figure(self.kv_spare_trigger),
+            format_figure(self.mean_spare_queue),
+            format_figure(self.queue_spare_trigger),
             self.non_saturated,
             self.reporting,
-            figure(self.kv_cache_threshold),
-            figure(self.queue_length_threshold),
+            format_figure(self.kv_cache_threshold),
+            format_figure(self.queue_length_threshold),
         )
     }
 }
@@ -68,12 +68,12 @@ impl fmt::Display for Tokens {
         write!(
             f,
             "demand {} tokens, supply {} ({} with pending replicas), required {}, spare {}, {} per replica",
-            figure(self.demand),
-            figure(self.supply),
-            figure(self.anticipated),
-            figure(self.required),
-            figure(self.spare),
-            figure(self.per_replica),
+            format_figure(self.demand),
+            format_figure(self.supply),
+            format_figure(self.anticipated),
+            format_figure(self.required),
+            format_figure(self.spare),
+            format_figure(self.per_replica),
         )
     }
 }
@@ -124,7 +124,7 @@ pub enum AnalysisError {
 }
 
 /// At most 4 decimals, without trailing zeros.
-pub(crate) fn figure(value: f64) -> String {
+pub(crate) fn format_figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -56,23 +56,23 @@ fn is_zero(value: &f64) -> bool {
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arrivals, forecast, horizon_seconds, .. } = self;
-        write!(f, "{} req/s arriving", short(*arrivals))?;
+        write!(f, "{} req/s arriving", format_short(*arrivals))?;
         if forecast > arrivals {
-            write!(f, ", rising to {} in {horizon_seconds:.0} s", short(*forecast))?;
+            write!(f, ", rising to {} in {horizon_seconds:.0} s", format_short(*forecast))?;
         }
         write!(
             f,
             "; a replica serves {} req/s at {:.0} ms per token (learned from {:.0} samples); replicas needed: {}",
-            short(self.throughput),
+            format_short(self.throughput),
             self.itl_ms,
             self.samples,
-            short(self.need)
+            format_short(self.need)
         )?;
         if self.backlog > 0.0 {
-            write!(f, " + {} for the backlog", short(self.backlog))?;
+            write!(f, " + {} for the backlog", format_short(self.backlog))?;
         }
         if self.bursts > self.need {
-            write!(f, ", {} for recurring bursts", short(self.bursts))?;
+            write!(f, ", {} for recurring bursts", format_short(self.bursts))?;
         }
         let Some(objective) = self.ttft_slo_ms else { return Ok(()) };
         write!(
@@ -85,7 +85,7 @@ impl fmt::Display for Flow {
 
 impl Flow {
     pub(super) fn held_sentence(&self, replicas: f64) -> String {
-        format!("not scaled down yet: {} replicas were needed recently: {self}", short(replicas))
+        format!("not scaled down yet: {} replicas were needed recently: {self}", format_short(replicas))
     }
 
     pub(super) fn unlearned_sentence(&self) -> String {
@@ -93,14 +93,14 @@ impl Flow {
             "the throughput of a replica is not learned yet ({:.0} samples), so the model grows only while most replicas \
              are busy: {} req/s arriving, {} replicas needed",
             self.samples,
-            short(self.arrivals),
-            short(self.need)
+            format_short(self.arrivals),
+            format_short(self.need)
         )
     }
 }
 
 /// Three decimals below 1, else one.
-fn short(value: f64) -> String {
+fn format_short(value: f64) -> String {
     let text = if value < 1.0 { format!("{value:.3}") } else { format!("{value:.1}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::figures::figure;
+use super::figures::format_figure;
 use super::{FallbackSource, Reason};
 
 impl Reason {
@@ -85,13 +85,13 @@ impl Reason {
                 f,
                 "the API server has refused to scale to {desired} replica(s) for {} s; another variant grows if there is \
                  one; see the controller log",
-                figure(*age_seconds)
+                format_figure(*age_seconds)
             ),
             Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
                 f,
                 "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
                  behavior and bounds",
-                figure(*age_seconds)
+                format_figure(*age_seconds)
             ),
             _ => Ok(()),
         }
@@ -124,7 +124,7 @@ impl Reason {
                 write!(
                     f,
                     "not scaled down: the HPA ignores a step of {step} (tolerance {})",
-                    figure(*tolerance)
+                    format_figure(*tolerance)
                 )
             }
             Self::HeldPeak { held, flow } => f.write_str(&flow.held_sentence(*held)),
@@ -136,7 +136,7 @@ impl Reason {
     fn write_scale_to_zero(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRequests { retention_seconds } => {
-                write!(f, "no requests for {} s", figure(*retention_seconds))
+                write!(f, "no requests for {} s", format_figure(*retention_seconds))
             }
             Self::MinimumKept {} => {
                 f.write_str("scale to zero is off: the cheapest variant keeps one replica")
@@ -145,12 +145,16 @@ impl Reason {
                 write!(
                     f,
                     "woken: {} request(s) ({} bytes) wait in the scheduler's queue",
-                    figure(*size),
-                    figure(*bytes)
+                    format_figure(*size),
+                    format_figure(*bytes)
                 )
             }
             Self::WakeHold { woken_seconds } => {
-                write!(f, "woken {} s ago; held until its replica reports metrics", figure(*woken_seconds))
+                write!(
+                    f,
+                    "woken {} s ago; held until its replica reports metrics",
+                    format_figure(*woken_seconds)
+                )
             }
             _ => Ok(()),
         }
@@ -184,7 +188,7 @@ impl fmt::Display for Reason {
         }
         match self {
             Self::KeptDecision { age_seconds } => {
-                write!(f, "{lead}, last progress {} s ago", figure(*age_seconds))
+                write!(f, "{lead}, last progress {} s ago", format_figure(*age_seconds))
             }
             Self::Stuck { stuck } => {
                 write!(

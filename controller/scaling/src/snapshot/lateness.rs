@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::units::{Amount, amount, finite};
+use crate::units::{Amount, amount, to_finite};
 
 /// Seconds.
-const HALF_LIFE: f64 = 6.0 * 3600.0;
+const HALF_LIFE_SECONDS: f64 = 6.0 * 3600.0;
 /// Requests that show a share.
-const FEWEST: f64 = 100.0;
+const MIN_REQUESTS: f64 = 100.0;
 
 /// Requests, counted at their first token. Both counts have a half-life of six hours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,8 +25,8 @@ impl Lateness {
     /// Counts after `elapsed`, with the new requests.
     #[must_use]
     pub fn after(self, elapsed: Duration, requests: f64, late: f64) -> Self {
-        let kept = (-elapsed.as_secs_f64() / HALF_LIFE).exp2();
-        let add = |count: Amount, more: f64| amount(finite(count.get() * kept + more.max(0.0)));
+        let kept = (-elapsed.as_secs_f64() / HALF_LIFE_SECONDS).exp2();
+        let add = |count: Amount, more: f64| amount(to_finite(count.get() * kept + more.max(0.0)));
         Self { requests: add(self.requests, requests), late: add(self.late, late) }
     }
 
@@ -34,6 +34,6 @@ impl Lateness {
     #[must_use]
     pub fn share(self) -> Option<f64> {
         let requests = self.requests.get();
-        (requests >= FEWEST).then(|| (self.late.get() / requests).clamp(0.0, 1.0))
+        (requests >= MIN_REQUESTS).then(|| (self.late.get() / requests).clamp(0.0, 1.0))
     }
 }

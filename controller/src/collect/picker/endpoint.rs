@@ -46,7 +46,7 @@ pub(super) struct PodAnswer {
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
 fn projection() -> Projection<Pod, Option<SocketAddr>> {
-    Projection { read: address, same: None }
+    Projection { read: address, is_same: None }
 }
 
 /// `None` before it has an IP address and after it has finished.

@@ -26,7 +26,7 @@ pub fn watch_service_monitor(
         api: scope.dynamic_in(Some(namespace), kind),
         config: config().fields(&format!("metadata.name={name}")),
     };
-    scope.watch_optional(watch, Projection { read: |_| (), same: None }, observe_uid(sender));
+    scope.watch_optional(watch, Projection { read: |_| (), is_same: None }, observe_uid(sender));
     present
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct NodeFacts {
 impl NodeFacts {
     /// A changed node starts no cycle: heartbeats change nodes all the time.
     pub(crate) fn nodes() -> Projection<WatchedNode, Self> {
-        Projection { read: Self::new, same: None }
+        Projection { read: Self::new, is_same: None }
     }
 
     fn new(node: &WatchedNode) -> Self {

@@ -43,7 +43,7 @@ impl OwnedSet {
             uid: set.metadata.uid.as_deref().unwrap_or_default().into(),
             owner: Owner::from_meta(&set.metadata),
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 }
 
@@ -65,7 +65,7 @@ impl Autoscaler {
                 limits: Limits::from_hpa(hpa),
             }
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 
     pub(crate) fn scaled_objects() -> Projection<DynamicObject, Self> {
@@ -81,7 +81,7 @@ impl Autoscaler {
                 limits: Limits::from_scaled_object(spec),
             }
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 }
 
@@ -106,7 +106,7 @@ impl NamespaceFacts {
                 config_enabled: label(CONFIG_ENABLED_LABEL),
             }
         };
-        Projection { read, same: Some(Self::eq) }
+        Projection { read, is_same: Some(Self::eq) }
     }
 }
 

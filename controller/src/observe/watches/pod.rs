@@ -160,7 +160,7 @@ pub(crate) struct PodFacts {
 impl PodFacts {
     /// A changed pod starts no cycle: pods change too often.
     pub(crate) fn pods() -> Projection<WatchedPod, Self> {
-        Projection { read: Self::new, same: None }
+        Projection { read: Self::new, is_same: None }
     }
 
     fn new(pod: &WatchedPod) -> Self {

@@ -72,7 +72,7 @@ pub(crate) struct ParsedSpec {
 
 impl Variant {
     pub(crate) fn projection() -> Projection<DynamicObject, Arc<Self>> {
-        Projection { read: |object| Arc::new(Self::read(object)), same: Some(|a, b| a.same(b)) }
+        Projection { read: |object| Arc::new(Self::read(object)), is_same: Some(|a, b| a.has_same_spec(b)) }
     }
 
     /// The object may be older than the current rules.
@@ -94,7 +94,7 @@ impl Variant {
     }
 
     /// A change of the status alone starts no cycle.
-    fn same(&self, other: &Self) -> bool {
+    fn has_same_spec(&self, other: &Self) -> bool {
         let of = |v: &Self| (v.generation, v.created, v.is_terminating);
         of(self) == of(other)
             && self.uid == other.uid

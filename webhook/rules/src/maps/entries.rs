@@ -11,7 +11,7 @@ use crate::findings::Findings;
 use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::maps::reading::MAX_FAULTS;
+use crate::maps::parse::MAX_FAULTS;
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 

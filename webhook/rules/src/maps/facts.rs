@@ -11,7 +11,7 @@ use wva_crds::settings::map::MapText;
 
 use crate::facts::{Operation, at};
 use crate::maps::names::{MapRole, MapScope};
-use crate::maps::reading::{Bounds, Entries};
+use crate::maps::parse::{Bounds, Entries};
 
 /// Settings of the running process, with which a re-created map is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

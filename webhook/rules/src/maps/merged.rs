@@ -9,7 +9,7 @@ use crate::facts::at;
 use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::{MapRole, MapScope};
-use crate::maps::reading::{Bounds, Entries, Entry};
+use crate::maps::parse::{Bounds, Entries, Entry};
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule, Scope};
 use crate::text::{quote, shorten};

@@ -3,7 +3,7 @@
 //! that is gone adds nothing.
 
 use crate::snapshot::{PodHistory, Replica, Role, SchedulerQueue, ThroughputMemory, WorkSample};
-use crate::units::{Amount, amount, count, finite, seconds, span, whole};
+use crate::units::{Amount, amount, count, seconds, to_duration, to_finite, to_u32};
 use crate::view::ModelView;
 
 /// Seconds: a usual scrape interval.
@@ -61,7 +61,7 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
     let rest = (elapsed - passed).max(0.0);
     let usual = per_step(memory).last().map_or(0.0, |n| n / count(receiving_pods(model, memory).max(1)));
     let mut counter = StepCounter {
-        steps: whole(steps),
+        steps: to_u32(steps),
         rest,
         usual: (!is_new).then_some(usual),
         receives: model.variants.iter().map(|v| v.variant.role != Some(Role::Decode)).collect(),
@@ -74,10 +74,10 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
     append_steps(&mut memory.arrivals, &counter.arrived, counter.steps);
     append_steps(&mut memory.completed, &counter.completed, counter.steps);
     count_scheduler_queue(model, memory, steps);
-    memory.age = span(rest);
-    memory.watched = span(seconds(memory.watched) + passed);
+    memory.age = to_duration(rest);
+    memory.watched = to_duration(seconds(memory.watched) + passed);
     for need in &mut memory.needs {
-        need.age = span(seconds(need.age) + passed);
+        need.age = to_duration(seconds(need.age) + passed);
     }
     if had_pods && memory.pods.is_empty() && !model.is_at_zero() {
         // After so long the next counters are not those of new pods.
@@ -99,19 +99,19 @@ pub(super) fn per_step(memory: &ThroughputMemory) -> Vec<f64> {
     let mut arrivals: Vec<f64> = Vec::with_capacity(steps);
     for (counted, assumed) in memory.arrivals.iter().map(|n| n.get()).zip(assumed[..steps].iter().rev()) {
         let limit = arrivals.last().map_or(f64::INFINITY, |before| before - counted);
-        arrivals.push(finite(counted + assumed.min(limit.max(0.0))));
+        arrivals.push(to_finite(counted + assumed.min(limit.max(0.0))));
     }
     arrivals
 }
 
 /// Mean of the whole steps within `last` seconds, requests per second.
 pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
-    let number = whole(last / STEP) as usize;
+    let number = to_u32(last / STEP) as usize;
     let counted = &steps[steps.len().saturating_sub(number)..];
     if counted.is_empty() {
         return None;
     }
-    Some(finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
+    Some(to_finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
 /// At least 1.
@@ -135,7 +135,7 @@ fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, cou
     present.dedup_by(|(_, a), (_, b)| a.pod == b.pod);
     let mut pods = Vec::with_capacity(present.len());
     let aged = |mut pod: PodHistory| {
-        pod.last.age = span(seconds(pod.last.age) + passed);
+        pod.last.age = to_duration(seconds(pod.last.age) + passed);
         pod
     };
     let gone = |pod| PodHistory { arrived: Amount::default(), ..aged(pod) };
@@ -163,7 +163,7 @@ fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps
     }
     if let Some(before) = memory.queued.filter(|_| steps >= 1.0) {
         let each = (queue.size.get() - before.get()) / steps;
-        let first = memory.arrivals.len().saturating_sub(whole(steps) as usize);
+        let first = memory.arrivals.len().saturating_sub(to_u32(steps) as usize);
         for arrived in &mut memory.arrivals[first..] {
             *arrived = amount(arrived.get() + each);
         }
@@ -184,7 +184,7 @@ fn append_steps(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     steps.drain(..(steps.len() + new).saturating_sub(counted.len()));
     steps.resize(steps.len() + new, Amount::default());
     for (step, counted) in steps.iter_mut().rev().zip(counted).filter(|(_, counted)| **counted > 0.0) {
-        *step = amount(finite(step.get() + counted));
+        *step = amount(to_finite(step.get() + counted));
     }
 }
 
@@ -258,14 +258,14 @@ impl StepCounter {
             let credible = (NEWCOMER_RATIO * usual).max(NEWCOMER_REQUESTS);
             // Running and waiting requests of an older pod arrived at an unknown time, too.
             let is_older = sample.completed.get() > credible;
-            let all = finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
+            let all = to_finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
             if is_older { credible } else { all }
         });
         let age = age.max(0.0);
         spread_over_steps(&mut self.arrived, arrived / STEP, Ages { from: age + STEP, to: age });
         PodHistory {
             pod: pod.to_owned(),
-            last: WorkSample { age: span(age), ..*sample },
+            last: WorkSample { age: to_duration(age), ..*sample },
             steps: 0,
             arrived: amount(arrived),
             token_rate: Amount::default(),
@@ -280,11 +280,11 @@ impl StepCounter {
         variant: usize,
         engines: f64,
     ) -> Option<EngineInterval> {
-        let old = std::mem::replace(&mut pod.last, WorkSample { age: span(age), ..*sample });
+        let old = std::mem::replace(&mut pod.last, WorkSample { age: to_duration(age), ..*sample });
         let from = seconds(old.age);
         let length = from - age;
         let is_restarted = sample.has_restarted_since(&old);
-        let all = |s: &WorkSample| finite(s.completed.get() + s.running.get() + s.waiting.get());
+        let all = |s: &WorkSample| to_finite(s.completed.get() + s.running.get() + s.waiting.get());
         let grown = |of: &dyn Fn(&WorkSample) -> f64| {
             let before = if is_restarted { 0.0 } else { of(&old) };
             (of(sample) - before).max(0.0) / length
@@ -294,12 +294,12 @@ impl StepCounter {
         let ages = Ages { from, to: age };
         spread_over_steps(&mut self.arrived, arrived, ages);
         spread_over_steps(&mut self.completed, completed, ages);
-        pod.arrived = amount(finite(arrived * STEP));
+        pod.arrived = amount(to_finite(arrived * STEP));
         if is_restarted {
             (pod.steps, pod.token_rate) = (0, Amount::default());
             return None;
         }
-        pod.steps = pod.steps.saturating_add(whole((length / STEP).round()).max(1));
+        pod.steps = pod.steps.saturating_add(to_u32((length / STEP).round()).max(1));
         let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / engines;
         let interval = EngineInterval {
             variant,

@@ -2,10 +2,10 @@
 //! token.
 
 use super::learning::Times;
-use crate::units::finite;
+use crate::units::to_finite;
 
 /// 0 to 1.
-const KV: f64 = 0.8;
+const PLANNED_KV_SHARE: f64 = 0.8;
 
 /// Smallest planned gap beyond an empty step, as a share of that step. More replicas cannot meet an objective below it.
 const MIN_GAP_BEYOND_STEP: f64 = 0.1;
@@ -30,8 +30,9 @@ pub(super) struct ConcurrencyLimits {
 
 /// At least 1: the smallest limit by KV cache, arguments and objective.
 pub(super) fn concurrency(times: Times, shape: RequestShape, limits: ConcurrencyLimits) -> f64 {
-    let kv =
-        limits.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / (shape.input + shape.output / 2.0));
+    let kv = limits
+        .kv_tokens
+        .map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / (shape.input + shape.output / 2.0));
     let each = times.b + times.c * shape.input / shape.output;
     let least = MIN_GAP_BEYOND_STEP * times.a / each;
     let itl = limits.itl.map_or(f64::INFINITY, |itl| ((itl - times.a) / each).max(least));
@@ -41,26 +42,26 @@ pub(super) fn concurrency(times: Times, shape: RequestShape, limits: Concurrency
 /// At least 1. `batch`: prompt tokens of a step.
 pub(super) fn prompts_at_once(shape: RequestShape, limits: ConcurrencyLimits, batch: f64) -> f64 {
     let input = shape.input.max(1.0);
-    let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / input);
+    let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / input);
     (batch / input).max(1.0).min(kv).min(limits.max_seqs).max(1.0)
 }
 
 /// Seconds, for `at_once` prompts in a step.
 pub(super) fn prompt_work(times: Times, shape: RequestShape, at_once: f64) -> f64 {
-    finite(shape.input * times.c + times.b + times.a / at_once)
+    to_finite(shape.input * times.c + times.b + times.a / at_once)
 }
 
 /// Seconds with `running` sequences: `I * c + O * (b + a / running)`.
 pub(super) fn work(times: Times, shape: RequestShape, running: f64) -> f64 {
-    finite(shape.input * times.c + shape.output * (times.b + times.a / running))
+    to_finite(shape.input * times.c + shape.output * (times.b + times.a / running))
 }
 
 /// Seconds without queueing: half of the present step, then the step that computes the prompt.
 pub(super) fn time_to_first_token(times: Times, shape: RequestShape, running: f64) -> f64 {
-    finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
+    to_finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
 }
 
 /// Seconds with `running` sequences and their prompts: `a + running * (b + c * I / O)`.
 pub(super) fn token_gap(times: Times, shape: RequestShape, running: f64) -> f64 {
-    finite(times.a + running * (times.b + times.c * shape.input / shape.output))
+    to_finite(times.a + running * (times.b + times.c * shape.input / shape.output))
 }

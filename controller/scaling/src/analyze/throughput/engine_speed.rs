@@ -5,7 +5,7 @@ use super::capacity::{self, ConcurrencyLimits, RequestShape};
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Role, ThroughputMemory};
-use crate::units::{count, finite};
+use crate::units::{count, to_finite};
 use crate::view::{ModelView, Sample, VariantView};
 
 /// Variants up to this share of the total throughput do not bound the concurrency of the others.
@@ -113,7 +113,7 @@ pub(super) fn replica_throughputs(
     let fitted = |i: usize| {
         let loosening = learning::loosening(&memory.curves[curves[i]]);
         let engine = utilization * loosening / engines[i].work.max(f64::MIN_POSITIVE);
-        let fitted = finite(engines_per_replica(&model.variants[i]) * engine);
+        let fitted = to_finite(engines_per_replica(&model.variants[i]) * engine);
         let observed = saturated.then(|| observed_throughput(&model.variants[i], memory, shape)).flatten();
         observed.map_or(fitted, |observed| fitted.min(observed.max(fitted / 2.0)))
     };
@@ -139,5 +139,5 @@ fn observed_throughput(view: &VariantView, memory: &ThroughputMemory, shape: Req
         memory.pods.get(i).filter(|p| p.steps > 1).map(|p| p.token_rate.get())
     };
     let rates: Vec<f64> = view.counted.iter().filter_map(rate).collect();
-    (!rates.is_empty()).then(|| finite(rates.iter().sum()) / count(rates.len()) / shape.output)
+    (!rates.is_empty()).then(|| to_finite(rates.iter().sum()) / count(rates.len()) / shape.output)
 }

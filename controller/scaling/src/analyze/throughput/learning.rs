@@ -5,7 +5,7 @@ use super::arrivals::EngineInterval;
 use super::prompts::prompt_equation;
 use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes};
-use crate::units::{Amount, amount, finite, seconds, span};
+use crate::units::{Amount, amount, seconds, to_duration, to_finite};
 
 /// Prior of `a`, `b` and `c`: 25 ms, 0.23 ms, 0.1 ms.
 const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];
@@ -61,7 +61,7 @@ pub(super) struct Equation {
 
 impl Equation {
     fn expected(&self, times: Times) -> f64 {
-        finite(
+        to_finite(
             self.coefficients
                 .iter()
                 .zip(times.to_array())
@@ -128,14 +128,14 @@ pub(super) fn update<'a>(
     // A hanging engine uses time without work.
     let equations: Vec<Equation> = equations.filter(|equation| equation.expected(fitted) > 0.0).collect();
     if equations.is_empty() {
-        curve.quiet = span(seconds(curve.quiet) + elapsed);
+        curve.quiet = to_duration(seconds(curve.quiet) + elapsed);
         return;
     }
     reset_if_wrong(curve, &equations, fitted);
     for equation in &equations {
         add_equation(curve, equation, fitted);
     }
-    curve.quiet = span(0.0);
+    curve.quiet = to_duration(0.0);
 }
 
 /// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together.
@@ -217,12 +217,12 @@ fn add_equation(curve: &mut Curve, equation: &Equation, fitted: Times) {
     let prior = prior(curve);
     let mut x = equation.coefficients;
     for (coefficient, prior) in x.iter_mut().zip(prior) {
-        *coefficient = finite(*coefficient * prior * scale);
+        *coefficient = to_finite(*coefficient * prior * scale);
     }
     let residual = (equation.measured - expected).abs() * scale;
     let weight = if residual > HUBER { HUBER / residual } else { 1.0 };
     let products = [x[0] * x[0], x[0] * x[1], x[0] * x[2], x[1] * x[1], x[1] * x[2], x[2] * x[2]];
-    let grow = |old: Amount, new: f64| amount(finite(old.get() * FORGETTING + weight * new));
+    let grow = |old: Amount, new: f64| amount(to_finite(old.get() * FORGETTING + weight * new));
     for (sum, new) in curve.normal.iter_mut().zip(products) {
         *sum = grow(*sum, new);
     }

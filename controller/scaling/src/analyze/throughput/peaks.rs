@@ -1,7 +1,7 @@
 //! The greatest need of the last minutes limits how far a model shrinks.
 
 use crate::snapshot::{NeedPeak, ThroughputMemory};
-use crate::units::{amount, seconds, span};
+use crate::units::{amount, seconds, to_duration};
 
 /// Beyond it, two neighbours are merged into the greater one.
 const MAX_PEAKS: usize = 32;
@@ -10,7 +10,7 @@ const MAX_PEAKS: usize = 32;
 pub(super) fn record(memory: &mut ThroughputMemory, need: f64, hold: f64) -> f64 {
     // A peak below a later need can never decide again.
     memory.needs.retain(|old| seconds(old.age) <= hold && old.replicas.get() > need);
-    memory.needs.push(NeedPeak { age: span(0.0), replicas: amount(need) });
+    memory.needs.push(NeedPeak { age: to_duration(0.0), replicas: amount(need) });
     if memory.needs.len() > MAX_PEAKS {
         merge_nearest(&mut memory.needs);
     }

@@ -7,7 +7,7 @@ use crate::analyze::Verdict;
 use crate::analyze::step_limits::{growth_obstacle, shrink_obstacle};
 use crate::limit::{Ledger, is_limited};
 use crate::reason::{Flow, Reason};
-use crate::units::{amount, below, finite, whole};
+use crate::units::{amount, below, to_finite, to_u32};
 use crate::view::{Draft, ModelView};
 
 /// Requests per second; one replica covers it.
@@ -23,7 +23,7 @@ struct Spare {
 }
 
 #[derive(Clone, Copy)]
-struct Removed {
+struct Removal {
     /// Without the hold of earlier peaks.
     without_hold: u32,
     /// The step that is taken.
@@ -83,7 +83,7 @@ impl ThroughputVerdict {
                 continue;
             }
             // The tolerance keeps a quotient of 2.0000000001 at 2.
-            let requested = whole((missing / self.per_replica[i] - 1e-9).ceil()).max(variant.step_up());
+            let requested = to_u32((missing / self.per_replica[i] - 1e-9).ceil()).max(variant.min_step_up());
             let after = variant.current.saturating_add(requested);
             drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
             // Outside mode `auto` the variant adds no replica, so the next one grows too.
@@ -93,7 +93,7 @@ impl ThroughputVerdict {
             // Later stages cut the step; the next variant gets the rest.
             let mut granted = requested.min(variant.headroom());
             if is_limited(model) {
-                granted = variant.grantable(granted, ledger.fits(variant));
+                granted = variant.grantable_replicas(granted, ledger.fitting_replicas(variant));
                 ledger.book(variant, granted);
             }
             missing -= f64::from(granted) * self.per_replica[i];
@@ -134,7 +134,7 @@ impl ThroughputVerdict {
     }
 
     /// Notes the obstacle if there is one.
-    fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removed {
+    fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removal {
         let variant = &model.variants[i];
         // A starting replica serves no request, so it is not the remaining one.
         let serves = |(j, draft): (usize, &Draft)| {
@@ -144,11 +144,11 @@ impl ThroughputVerdict {
         let is_last = !drafts.iter().enumerate().any(serves);
         let floor = variant.bounds.min.max(u32::from(is_last));
         let removable = variant.current.saturating_sub(floor).min(variant.ready);
-        let fits = |spare: f64| whole((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
-        let removed = Removed { without_hold: fits(spare.now), with_hold: fits(spare.held) };
+        let fits = |spare: f64| to_u32((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
+        let removed = Removal { without_hold: fits(spare.now), with_hold: fits(spare.held) };
         if removed.with_hold == 0 {
             if removed.without_hold > 0 {
-                let held = finite(self.held.unwrap_or_default() / self.per_replica[i]);
+                let held = to_finite(self.held.unwrap_or_default() / self.per_replica[i]);
                 let flow = Box::new(self.flow(i));
                 drafts[i].note(Stage::Analyze, Reason::HeldPeak { held, flow });
             }
@@ -156,7 +156,7 @@ impl ThroughputVerdict {
         }
         if let Some(reason) = shrink_obstacle(model, variant, removed.with_hold) {
             drafts[i].note(Stage::Analyze, reason);
-            return Removed { with_hold: 0, ..removed };
+            return Removal { with_hold: 0, ..removed };
         }
         let reason = Reason::CapacityAboveNeed { flow: Box::new(self.flow(i)) };
         drafts[i].push(Stage::Analyze, variant.current - removed.with_hold, reason);
@@ -187,14 +187,14 @@ impl ThroughputVerdict {
             c: engine.times.c,
             samples: engine.samples,
             running: engine.running,
-            itl_ms: finite(1000.0 * engine.token_gap),
+            itl_ms: to_finite(1000.0 * engine.token_gap),
             work: engine.work,
             throughput: if self.is_learned { throughput } else { 0.0 },
-            ttft_ms: if self.is_learned { finite(1000.0 * first_token) } else { 0.0 },
+            ttft_ms: if self.is_learned { to_finite(1000.0 * first_token) } else { 0.0 },
             ttft_slo_ms: self.ttft_slo,
-            need: finite(needed / throughput),
-            backlog: finite(self.backlog / throughput),
-            bursts: finite(self.bursts / throughput),
+            need: to_finite(needed / throughput),
+            backlog: to_finite(self.backlog / throughput),
+            bursts: to_finite(self.bursts / throughput),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::engine_speed::{EngineSpeed, engines_per_replica};
 use super::trend::ArrivalForecast;
 use crate::snapshot::SchedulerQueue;
-use crate::units::finite;
+use crate::units::to_finite;
 use crate::view::{ModelView, Sample};
 
 const NORMAL_QUEUE: f64 = 2.0;
@@ -22,13 +22,13 @@ pub(super) fn backlog_rate(
     per_replica: &[f64],
     drain: f64,
 ) -> f64 {
-    finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
+    to_finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
 }
 
 /// Of the endpoint picker, requests per second.
 pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
     match model.model.scheduler_queue {
-        SchedulerQueue::Known(queue) => finite(queue.size.get() / drain),
+        SchedulerQueue::Known(queue) => to_finite(queue.size.get() / drain),
         SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn pod_backlog_rate(
         let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
         sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
     }
-    finite(sum)
+    to_finite(sum)
 }
 
 /// Seconds at the end of the horizon: the present queues, plus arrivals beyond `full` throughput.
@@ -57,5 +57,5 @@ pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f
         SchedulerQueue::Absent | SchedulerQueue::Unknown => 0.0,
     };
     let queue = at_pods + at_picker + (forecast.expected - full) * forecast.horizon;
-    finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
+    to_finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
 }

@@ -1,20 +1,20 @@
 //! Models with prefill and decode pods. Both roles plan for the same arrivals, and no role shrinks while the other one
 //! lacks replicas.
 
-use super::bursts::{self, Stay};
+use super::bursts::{self, Occupancy};
 use super::capacity::RequestShape;
 use super::engine_speed::{
     EngineSpeed, LearnedEngines, engine_speeds, engines_per_replica, replica_throughputs,
 };
-use super::queueing::{Part, slack};
+use super::queueing::{RequestPart, slack};
 use super::queues::{pod_backlog_rate, queue_drain_rate};
 use super::{
-    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_pending, has_watched, is_saturated,
-    learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
+    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_full_history, has_pending,
+    is_saturated, learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
 };
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
 use crate::snapshot::{Role, ThroughputMemory};
-use crate::units::{below, finite, seconds};
+use crate::units::{below, seconds, to_finite};
 use crate::view::ModelView;
 
 pub(super) struct RoleSubset<'a> {
@@ -99,16 +99,16 @@ fn learned_verdicts(
     let prompt_step = prompt_engine.times.a + prompt_engine.times.b + prompt_engine.times.c * input;
     let first_token = prompt_step + answer_engine.times.a + answer_engine.times.b * answer_engine.running;
     let planned = settings.planned_utilization();
-    let prompts = Part::Prefill {
+    let prompts = RequestPart::Prefill {
         work: prompt_engine.work.max(f64::MIN_POSITIVE),
         planned,
         slack: settings.ttft_slo.map(|ms| slack(ms / 1000.0, first_token)),
     };
     let answers =
-        Part::Decode { times: answer_engine.times, output, running: answer_engine.running, planned };
-    let prompt_floor = demand.burst_floor(Stay { decode_seconds: 0.0, prompt_share: 1.0 });
-    let decode_seconds = finite(output * answer_engine.token_gap);
-    let answer_floor = demand.burst_floor(Stay { decode_seconds, prompt_share: 0.0 });
+        RequestPart::Decode { times: answer_engine.times, output, running: answer_engine.running, planned };
+    let prompt_floor = demand.burst_floor(Occupancy { decode_seconds: 0.0, prompt_share: 1.0 });
+    let decode_seconds = to_finite(output * answer_engine.token_gap);
+    let answer_floor = demand.burst_floor(Occupancy { decode_seconds, prompt_share: 0.0 });
     // Both roles serve the same requests, so one list of needs is enough.
     let peak = peaks::record(memory, demand.forecast.expected.max(answer_floor), seconds(settings.hold));
     let mut of_prefill = prefill.verdict(model, memory, demand, &prompts, peak, prompt_floor);
@@ -120,9 +120,9 @@ fn learned_verdicts(
     let at_decode = decode.backlog_rate(&of_decode, drain) + at_prefill;
     of_prefill.add_backlog(at_prefill);
     of_decode.add_backlog(at_decode);
-    let waiting_time = finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
+    let waiting_time = to_finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
     // No role shrinks while the other one lacks replicas, or does not show its load.
-    let may_shrink = has_watched(model, memory)
+    let may_shrink = has_full_history(model, memory)
         && all_have_counters(model)
         && model.metrics_gap().is_none()
         && !prefill.subset.is_saturated
@@ -134,7 +134,7 @@ fn learned_verdicts(
         verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
         // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
         let least = peak.max(verdict.bursts).max(demand.forecast.expected + backlog);
-        verdict.held = may_shrink.then(|| finite(least));
+        verdict.held = may_shrink.then(|| to_finite(least));
     }
     (of_prefill, of_decode)
 }
@@ -181,21 +181,21 @@ impl<'a> RoleView<'a> {
         model: &ModelView,
         memory: &ThroughputMemory,
         demand: &Demand,
-        part: &Part,
+        part: &RequestPart,
         peak: f64,
         bursts: f64,
     ) -> ThroughputVerdict {
         let reference = self.reference();
-        let most = peak.max(bursts);
-        let engines = part.engines(most);
-        // With this bound `most` needs exactly the engines of the part, whatever the rounding.
-        let bound = if engines > 1.0 { 0.999 * most / (engines - 1.0) } else { f64::INFINITY };
+        let rate = peak.max(bursts);
+        let engines = part.engines(rate);
+        // With this bound `rate` needs exactly the engines of the part, whatever the rounding.
+        let bound = if engines > 1.0 { 0.999 * rate / (engines - 1.0) } else { f64::INFINITY };
         let per_engine = (part.rate(engines) / engines).min(bound);
         let known =
             LearnedEngines { memory, curves: &self.curves, engines: &self.engines, learned: &self.learned };
         // Generated tokens show the throughput of decode only.
         let saturated = self.subset.is_saturated && self.subset.role == Role::Decode;
-        let utilization = finite(per_engine * reference.work);
+        let utilization = to_finite(per_engine * reference.work);
         let per_replica =
             replica_throughputs(&self.subset.view, &known, saturated, demand.shape, utilization);
         let settings = &model.settings.throughput;
@@ -203,10 +203,10 @@ impl<'a> RoleView<'a> {
         let keeps_warm_spare =
             forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
         let unit = per_engine * engines_per_replica(&self.subset.view.variants[self.reference_index()]);
-        let warm_spare = if keeps_warm_spare { finite(unit) } else { 0.0 };
+        let warm_spare = if keeps_warm_spare { to_finite(unit) } else { 0.0 };
         ThroughputVerdict {
             supply: total_throughput(&self.subset.view, &per_replica),
-            demand: finite(forecast.expected + warm_spare),
+            demand: to_finite(forecast.expected + warm_spare),
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,
             warm_spare,
@@ -226,7 +226,7 @@ impl ThroughputVerdict {
     /// At most the forecast.
     fn add_backlog(&mut self, rate: f64) {
         self.backlog = rate.min(self.forecast.expected);
-        self.demand = finite(self.demand + self.backlog).max(self.bursts);
+        self.demand = to_finite(self.demand + self.backlog).max(self.bursts);
     }
 
     fn needs_more(&self) -> bool {
@@ -236,7 +236,7 @@ impl ThroughputVerdict {
 
 impl Demand {
     /// Requests per second to keep replicas for.
-    pub(super) fn burst_floor(&self, stay: Stay) -> f64 {
-        if self.has_burst_floor { bursts::floor(&self.per_step, stay) } else { 0.0 }
+    pub(super) fn burst_floor(&self, occupancy: Occupancy) -> f64 {
+        if self.has_burst_floor { bursts::burst_floor(&self.per_step, occupancy) } else { 0.0 }
     }
 }

@@ -6,7 +6,7 @@ use crate::Stage;
 use crate::analyze::step_limits::{growth_obstacle, shrink_obstacle};
 use crate::limit::{Ledger, is_limited};
 use crate::reason::Reason;
-use crate::units::{below, whole};
+use crate::units::{below, to_u32};
 use crate::view::{Draft, ModelView, VariantView};
 
 pub(super) fn propose(
@@ -67,7 +67,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
         // Later stages cut the step; the next variant gets the rest.
         let mut granted = requested.min(variant.headroom());
         if is_limited(model) {
-            granted = variant.grantable(granted, ledger.fits(variant));
+            granted = variant.grantable_replicas(granted, ledger.fitting_replicas(variant));
             ledger.book(variant, granted);
         }
         missing -= f64::from(granted) * capacity;
@@ -77,7 +77,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
 /// At least the smallest step that the HPA acts on.
 fn replicas_for(verdict: &TokenVerdict, variant: &VariantView, i: usize, missing: f64) -> u32 {
     // The tolerance keeps a quotient of 2.0000000001 at 2.
-    whole((missing / verdict.per_replica[i] - 1e-9).ceil()).max(variant.step_up())
+    to_u32((missing / verdict.per_replica[i] - 1e-9).ceil()).max(variant.min_step_up())
 }
 
 fn by_cost_descending(model: &ModelView) -> Vec<usize> {
@@ -117,7 +117,7 @@ fn shrink_variant(
     let floor = variant.bounds.min.max(u32::from(is_last));
     // The supply counts ready replicas only, so starting ones stay.
     let removable = variant.current.saturating_sub(floor).min(variant.ready);
-    let removed = whole((spare / capacity + 1e-9).floor()).min(removable);
+    let removed = to_u32((spare / capacity + 1e-9).floor()).min(removable);
     if removed == 0 {
         return 0;
     }
