@@ -1,4 +1,4 @@
-//! Facts about the cluster for admission reviews, from indexes, watch caches and settings.
+//! Facts about the cluster for admission reviews.
 
 use serde_json::Value;
 use wva_controller::{
@@ -13,18 +13,17 @@ use crate::settings::Settings;
 pub(crate) struct CacheFacts {
     synced: SyncStatus,
     variants: Index<OtherVariant>,
-    /// `None` in single-namespace mode, which has no permission to watch namespaces.
+    /// `None` in single-namespace mode.
     namespaces: Option<Cache<NamespaceFacts>>,
     /// `None` in a process that only serves admission.
     controller: Option<ControllerFacts>,
     watch_namespace: Option<String>,
     instance: Option<String>,
-    /// Value of the namespace label that enables ConfigMaps of the namespace.
+    /// Of the namespace label that enables local ConfigMaps.
     config_enabled_value: String,
     controller_namespace: String,
 }
 
-/// Watch caches of a process with a controller.
 #[derive(Clone)]
 pub(crate) struct ControllerFacts {
     pub(crate) watches: Watches,
@@ -116,7 +115,7 @@ impl ClusterFacts for CacheFacts {
 
     fn metric_readers(&self, namespace: &str, target: &Target) -> TargetReaders {
         let Some(controller) = &self.controller else { return TargetReaders::default() };
-        // Availability is read before the lookup, so that a complete cache was complete during the lookup.
+        // Read before the lookup, so that a complete cache was complete during the lookup.
         let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
         let key = Key::for_target(target);
         let mut readers = controller.autoscalers.values_by_key(namespace, &key);

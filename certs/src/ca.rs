@@ -158,7 +158,7 @@ impl fmt::Debug for Ca {
 
 /// Serving certificate with its key and dates.
 pub struct SignedCert {
-    /// Certificate; its issuer is a trust anchor, so there is no chain.
+    /// Certificate without a chain: its issuer is a trust anchor.
     pub cert: CertificateDer<'static>,
     /// Private key, PKCS #8.
     pub key: PrivateKeyDer<'static>,

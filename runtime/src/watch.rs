@@ -1,4 +1,4 @@
-//! Watches of Kubernetes kinds. Each runs for the life of the process and fills one [`Cache`].
+//! Watches of Kubernetes kinds. Each fills one [`Cache`] for the life of the process.
 
 use std::sync::Arc;
 
@@ -13,11 +13,10 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{Cache, Projection, Writer};
 use crate::{InterruptionLogger, SyncStatus, Tasks};
 
-/// Objects in one page of a list, kubectl's default: 50,000 pods are 100 requests. The API server reads each page from
-/// etcd.
+/// Objects in one page of a list. The API server reads each page from etcd.
 const PAGE: u32 = 500;
 
-/// Callback for each event of a watch, in order, after the cache has applied it.
+/// For each event, in order, after the cache has applied it.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
 /// Shared parts of all watches of a process.
@@ -26,11 +25,11 @@ pub struct WatchScope<'a> {
     pub client: Client,
     /// Namespace to watch; `None` for all.
     pub namespace: Option<String>,
-    /// Notified when a change of a cache needs a cycle (see [`Projection::same`]).
+    /// When a change needs a cycle (see [`Projection::is_same`]).
     pub changed: Arc<Notify>,
     /// Ends the watches.
     pub shutdown: CancellationToken,
-    /// Gets the sync status of each required kind.
+    /// Sync status of each required kind.
     pub synced: &'a mut SyncStatus,
     /// Runs the watches.
     pub tasks: &'a mut Tasks,
@@ -63,7 +62,7 @@ impl DynamicKind<'_> {
 }
 
 impl WatchScope<'_> {
-    /// API of a kind in the namespace of this scope, or in all.
+    /// In the namespace of this scope, or in all.
     #[must_use]
     pub fn api<K>(&self) -> Api<K>
     where
@@ -76,13 +75,13 @@ impl WatchScope<'_> {
         }
     }
 
-    /// Like [`WatchScope::api`], for a kind without a Rust type.
+    /// For a kind without a Rust type.
     #[must_use]
     pub fn dynamic(&self, kind: DynamicKind<'_>) -> Api<DynamicObject> {
         self.dynamic_in(self.namespace.as_deref(), kind)
     }
 
-    /// API of a kind without a Rust type in one namespace, or in all.
+    /// In one namespace, or in all.
     #[must_use]
     pub fn dynamic_in(&self, namespace: Option<&str>, kind: DynamicKind<'_>) -> Api<DynamicObject> {
         let resource = kind.resource();
@@ -92,7 +91,7 @@ impl WatchScope<'_> {
         }
     }
 
-    /// Starts the watch of a required kind. Readiness waits for its first list.
+    /// Readiness waits for its first list.
     pub fn watch<K, V>(
         &mut self,
         task: &'static str,

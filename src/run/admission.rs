@@ -12,7 +12,7 @@ use crate::facts::CacheFacts;
 use crate::settings::Webhook;
 
 impl Process {
-    /// Serves admission, and registers the webhooks once the server can answer a review.
+    /// Registers the webhooks once the server can answer a review.
     pub(super) fn start_webhook(
         &mut self,
         webhook: &Webhook,
@@ -54,7 +54,6 @@ impl Process {
         Ok(())
     }
 
-    /// Watches the CA file for client certificates of callers.
     fn start_client_ca(&mut self, webhook: &Webhook) -> anyhow::Result<Option<Arc<ClientCa>>> {
         let Some(path) = &webhook.client_ca else {
             tracing::info!(
@@ -83,7 +82,7 @@ impl Process {
         CacheFacts::new(&self.settings, self.caches.synced.clone(), variants, namespaces, controller)
     }
 
-    /// Keeps both webhook configurations registered, once this replica answers a review.
+    /// Once this replica answers a review.
     fn spawn_registration(
         &mut self,
         configuration: String,
@@ -110,7 +109,7 @@ impl Process {
             let (client, config, bundle) = (client.clone(), config.clone(), certs.fresh_ca_bundle());
             let (probe, trust, synced) = (probe.clone(), trust.clone(), synced.clone());
             async move {
-                // Reviews need complete caches to check rules about other objects.
+                // Rules about other objects need complete caches.
                 match ended.run_until_cancelled(synced.wait()).await {
                     None => return Ok(()),
                     Some(Err(task)) => return Err(format!("the {task} ended")),
@@ -126,7 +125,6 @@ impl Process {
     }
 }
 
-/// Address of a listener for this process.
 fn local_address(bound: SocketAddr) -> SocketAddr {
     if bound.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], bound.port())) } else { bound }
 }

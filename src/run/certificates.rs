@@ -1,4 +1,4 @@
-//! Certificates of one process, and the tasks that sign or read them.
+//! Certificates of one process.
 
 use std::path::Path;
 
@@ -11,12 +11,12 @@ use crate::telemetry;
 
 pub(super) struct ServingCerts {
     serving: Option<Certs>,
-    /// Certificates of the metrics endpoint, if it has its own files.
+    /// If it has its own files.
     metrics: Option<Certs>,
 }
 
 impl ServingCerts {
-    /// Certificates of admission and the external metrics API.
+    /// Of admission and the external metrics API.
     pub(super) fn serving(&self) -> anyhow::Result<&Certs> {
         self.serving.as_ref().context("no serving certificate: WVA_CERT_MODE is off")
     }
@@ -27,7 +27,6 @@ impl ServingCerts {
 }
 
 impl Process {
-    /// Starts the tasks that sign or read the certificates.
     pub(super) fn start_certificates(&mut self) -> anyhow::Result<ServingCerts> {
         let serving = match self.settings.certificates.clone() {
             Certificates::Off => None,

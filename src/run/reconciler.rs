@@ -1,5 +1,4 @@
-//! Controller: engine, actuation, status, events and endpoints. Only the external metrics API and the debug endpoint run
-//! without leading.
+//! Controller: engine, actuation, status, events and endpoints.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::endpoints;
 use crate::settings::Controller;
 
 impl Process {
-    /// Starts the controller and returns its counter of configuration reloads.
+    /// Returns the counter of configuration reloads.
     pub(super) fn start_controller(
         &mut self,
         controller: &Controller,
@@ -71,7 +70,7 @@ impl Process {
         Ok(reloads)
     }
 
-    /// Adds the series of variants to `/metrics` while this replica leads.
+    /// While this replica leads.
     fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, legacy: bool) {
         let series = VariantSeries::new(reader.clone(), ownership.clone(), legacy, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();
@@ -90,7 +89,6 @@ impl Process {
         });
     }
 
-    /// Serves the last decisions for `wva explain`.
     fn serve_debug(&mut self, address: Option<SocketAddr>, reader: Reader) -> anyhow::Result<()> {
         let Some(address) = address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
@@ -100,7 +98,6 @@ impl Process {
         Ok(())
     }
 
-    /// Polls endpoint pickers for requests to models at zero.
     fn spawn_picker_poller(&mut self, poller: PickerPoller) {
         let poller = Arc::new(poller);
         self.spawn_leading("endpoint pickers", move |ended| {
@@ -109,7 +106,6 @@ impl Process {
         });
     }
 
-    /// Starts the scale steps that no HPA takes.
     fn spawn_actuator(
         &mut self,
         max_concurrent_steps: usize,
@@ -151,7 +147,7 @@ impl Process {
         }
     }
 
-    /// Writes statuses and events. Their state is new in each term, because other replicas may have written since.
+    /// Their state is new in each term: other replicas may have written since.
     fn spawn_status_and_events(
         &mut self,
         reader: &Reader,
@@ -179,7 +175,6 @@ impl Process {
         });
     }
 
-    /// Emits an event on the Deployment if the ServiceMonitor of the controller's own metrics is deleted.
     fn report_service_monitor_deletions(&mut self) {
         let Some(deployment) = self.settings.deployment.clone() else { return };
         if self.settings.metrics_address.is_none() {
@@ -201,7 +196,7 @@ impl Process {
         );
     }
 
-    /// Serves `external.metrics.k8s.io`, and keeps its APIService registered if that names wva's Service.
+    /// Also keeps the APIService registered if it names wva's Service.
     fn serve_external_metrics(
         &mut self,
         address: SocketAddr,

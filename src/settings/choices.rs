@@ -4,7 +4,7 @@ use tracing::Level;
 use wva_controller::Actuation;
 use wva_rules::InstancePolicy;
 
-/// Choices of a setting with their values. The default is first.
+/// The default is first.
 pub(super) type Choices<T> = &'static [(&'static str, T)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub(super) const LOG_LEVEL: Choices<Option<Level>> = &[
 pub(super) const LOG_FORMAT: Choices<LogFormat> =
     &[("auto", LogFormat::Auto), ("json", LogFormat::Json), ("text", LogFormat::Text)];
 
-/// Value of a choice. An invalid one was reported before; its value here is never used.
+/// An invalid choice was reported before; its value here is never used.
 pub(super) fn choice<T: Copy>(choices: Choices<T>, text: &str) -> T {
     let found = choices.iter().find(|(known, _)| *known == text);
     found.unwrap_or(&choices[0]).1

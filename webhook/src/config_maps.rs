@@ -1,5 +1,4 @@
-//! Reviews of the ConfigMaps that the program reads. A refused change of an immutable key is logged, and written as an
-//! event on the map.
+//! Reviews of ConfigMaps. A refused change of an immutable key is logged, and written as an event.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,14 +18,12 @@ use wva_runtime::api_call::ApiCall;
 
 use crate::review::{Request, State};
 
-/// Refusals that can wait for their event. Beyond that, a refusal is only logged.
+/// Further refusals are only logged.
 const QUEUE: usize = 32;
-/// Minimum time between two events of the same refusal, for pipelines that retry every few seconds.
+/// Of the same refusal, for pipelines that retry every few seconds.
 const REPEAT_INTERVAL: Duration = Duration::from_mins(10);
-/// Time-out of writing one event.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A refused change of an immutable key.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusal {
     namespace: String,
@@ -35,22 +32,21 @@ pub(crate) struct Refusal {
     note: String,
 }
 
-/// Sending end of [`refusal_channel`], for reviews. Sending never blocks.
+/// For reviews. Sending never blocks.
 #[derive(Clone, Debug)]
 pub struct RefusalSender(mpsc::Sender<Refusal>);
 
-/// Receiving end of [`refusal_channel`], for [`write_refusal_events`].
+/// For [`write_refusal_events`].
 #[derive(Debug)]
 pub struct RefusalReceiver(mpsc::Receiver<Refusal>);
 
-/// Makes a bounded channel from reviews to the task that writes events.
+/// Bounded channel from reviews to the task that writes events.
 #[must_use]
 pub fn refusal_channel() -> (RefusalSender, RefusalReceiver) {
     let (sender, receiver) = mpsc::channel(QUEUE);
     (RefusalSender(sender), RefusalReceiver(receiver))
 }
 
-/// Identifies refusals of one map with the same note.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RefusalKey {
     namespace: String,
@@ -58,7 +54,7 @@ struct RefusalKey {
     note: String,
 }
 
-/// Writes the events of refusals until shutdown. An event that cannot be written is dropped and logged.
+/// Until shutdown. An event that cannot be written is dropped and logged.
 pub async fn write_refusal_events(
     client: Client,
     reporter: String,
@@ -74,7 +70,7 @@ pub async fn write_refusal_events(
             name: refusal.name.clone(),
             note: refusal.note.clone(),
         };
-        // Bounds the memory: a flood of different refusals loses its events, not its log lines.
+        // A flood of different refusals loses its events, not its log lines.
         if written.contains_key(&key) || written.len() >= QUEUE {
             continue;
         }
@@ -106,7 +102,7 @@ pub async fn write_refusal_events(
     }
 }
 
-/// Validates a ConfigMap. Admits without warnings the maps that this controller does not read.
+/// Admits maps that this controller does not read.
 pub(crate) fn validate_config_map(state: &State, operation: Operation, request: &Request<'_>) -> Verdict {
     let settings = &state.settings;
     let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
@@ -117,7 +113,7 @@ pub(crate) fn validate_config_map(state: &State, operation: Operation, request: 
         MapScope::Global => preceding_map(state, role.0, name).unwrap_or_default(),
         MapScope::Local => String::new(),
     };
-    // A namespace-local map inherits from the global one. Incomplete caches may show the wrong global map.
+    // A local map inherits from the global one. Incomplete caches may show the wrong global map.
     let inherits = role.1 == MapScope::Local && state.cluster.is_synced();
     let global = inherits.then(|| state.cluster.global_map(role.0)).flatten();
     let mut facts = MapFacts::new(request.object, request.namespace, role);
@@ -136,7 +132,7 @@ pub(crate) fn validate_config_map(state: &State, operation: Operation, request: 
     verdict
 }
 
-/// Name of the global map that takes precedence over this one. Only the first map of each kind is read.
+/// Only the first map of each kind is read.
 fn preceding_map(state: &State, role: MapRole, name: &str) -> Option<String> {
     let first = state.cluster.is_synced().then(|| state.cluster.global_map(role)).flatten()?;
     let first = first.pointer("/metadata/name")?.as_str()?;
@@ -145,7 +141,6 @@ fn preceding_map(state: &State, role: MapRole, name: &str) -> Option<String> {
     (position(first)? < position(name)?).then(|| first.to_owned())
 }
 
-/// Logs a refused change of an immutable key and queues its event.
 fn report_refusal(state: &State, request: &Request<'_>, verdict: &Verdict) {
     let immutable: Vec<_> = verdict.denials().filter(|v| v.code == IMMUTABLE).collect();
     if immutable.is_empty() {

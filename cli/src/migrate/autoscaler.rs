@@ -182,7 +182,7 @@ fn select_variant(hpa: &Value, name: &str, namespace: &str) -> Option<Conversion
     Some(Conversion { object, changes })
 }
 
-/// Query for a ScaledObject; `None` if it needs no change. The plan only reports it.
+/// Query for a ScaledObject; `None` if it needs no change. wva only reports the query.
 fn query_to_fix(
     scaled_object: &Value,
     name: &str,

@@ -1,6 +1,5 @@
-//! The fleet: replicas come, serve, fail and go; requests are routed to those that are ready, or wait in front of them.
-//! Its driver reads the time of the next event, adds the requests that arrive until then, and sets the number of
-//! replicas.
+//! A fleet: replicas start, serve, fail and end; requests go to ready replicas or wait at the gateway. The driver reads
+//! the time of the next event, adds arriving requests, and sets the number of replicas.
 
 pub(crate) mod batch;
 pub mod engine;
@@ -32,9 +31,9 @@ pub enum LossReason {
     TimedOut,
     /// The queue in front was full.
     Refused,
-    /// Its replica failed or was killed.
+    /// Its replica failed.
     Killed,
-    /// No engine of the fleet can hold it.
+    /// No engine can hold it.
     TooLong,
 }
 
@@ -50,9 +49,9 @@ pub struct Events {
 /// GPUs of an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuUsage {
-    /// As many as there are.
+    /// Available GPUs.
     pub limit: u32,
-    /// Those that replicas hold.
+    /// GPUs of replicas.
     pub in_use: u32,
 }
 
@@ -63,22 +62,22 @@ pub struct Fleet {
     gateway: Gateway,
     gpu_supply: Vec<GpuSupply>,
     replicas: Vec<Replica>,
-    /// When something happens to each replica next: in a list of its own, because every event reads it.
+    /// Next event of each replica; a list of its own, because every event reads it.
     next_events: Vec<f64>,
     queue: VecDeque<Request>,
-    /// Requests whose prompts are computed, and which wait for a replica that generates.
+    /// Requests with computed prompts that wait for a decode replica.
     prefilled: VecDeque<Request>,
     latencies: Latencies,
     next_replica: usize,
     serial: u64,
     random: Pcg64Mcg,
     scrape_random: Pcg64Mcg,
-    /// Replica-seconds of each variant that are gone, as of when each replica left.
+    /// Replica-seconds of removed replicas, by variant.
     ended_replica_seconds: Vec<f64>,
 }
 
 impl Fleet {
-    /// A fleet with its initial replicas, all ready.
+    /// All initial replicas are ready.
     #[must_use]
     pub fn new(variants: Vec<Variant>, gateway: Gateway, gpu_supply: Vec<GpuSupply>, seed: u64) -> Self {
         let used = vec![0.0; variants.len()];
@@ -112,24 +111,24 @@ impl Fleet {
         &self.variants
     }
 
-    /// Its replicas, in order of creation.
+    /// In order of creation.
     #[must_use]
     pub fn replicas(&self) -> &[Replica] {
         &self.replicas
     }
 
-    /// Requests that wait in front.
+    /// Requests that wait at the gateway.
     #[must_use]
     pub fn queue(&self) -> &VecDeque<Request> {
         &self.queue
     }
 
-    /// Requests that no replica has: those that wait in front, and between two roles.
+    /// Requests without a replica: at the gateway, and between two roles.
     pub fn waiting(&self) -> impl Iterator<Item = Request> + '_ {
         self.queue.iter().chain(&self.prefilled).copied()
     }
 
-    /// Replicas that a variant's workload has, ready or not.
+    /// Replicas of a variant's workload, ready or not.
     #[must_use]
     pub fn current(&self, variant: usize) -> u32 {
         count(self.replicas.iter().filter(|r| r.variant == variant && r.is_wanted()))
@@ -141,20 +140,20 @@ impl Fleet {
         count(self.replicas.iter().filter(|r| r.variant == variant && r.is_ready()))
     }
 
-    /// Replica-seconds that a variant has held GPUs for, up to a time.
+    /// Time for which a variant has held GPUs, up to `now`.
     #[must_use]
     pub fn replica_seconds(&self, variant: usize, now: f64) -> f64 {
         let holders = self.replicas.iter().filter(|r| r.variant == variant && r.is_scheduled());
         self.ended_replica_seconds[variant] + holders.map(|r| now - r.scheduled).sum::<f64>()
     }
 
-    /// Sequences of the whole fleet that lost their place for want of KV cache, on replicas that are still there.
+    /// Preempted sequences, on existing replicas.
     #[must_use]
     pub fn preemptions(&self) -> u64 {
         self.replicas.iter().map(|r| r.server.counters.preemptions).sum()
     }
 
-    /// Whether requests wait in front while every replica is saturated.
+    /// Requests wait at the gateway while every replica is saturated.
     #[must_use]
     pub fn has_flow_control(&self) -> bool {
         self.gateway.flow_control.is_some()
@@ -166,7 +165,7 @@ impl Fleet {
         &self.latencies
     }
 
-    /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: no limit.
+    /// `None`: no limit.
     #[must_use]
     pub fn gpu_usage(&self, accelerator: &str, now: f64) -> Option<GpuUsage> {
         let limit = self.gpu_supply.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
@@ -175,19 +174,19 @@ impl Fleet {
         Some(GpuUsage { limit, in_use })
     }
 
-    /// Whether any request is still in it.
+    /// No request is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting().next().is_none() && self.replicas.iter().all(|r| r.load() == 0)
     }
 
-    /// When something happens next by itself.
+    /// Time of the next event.
     #[must_use]
     pub fn next_event(&self) -> f64 {
         self.next_events.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Carries out the event due at [`Self::next_event`].
+    /// Processes the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, events: &mut Events) {
         let Some(i) = self.next_events.iter().position(|t| *t <= now) else { return };
         match self.replicas[i].phase {
@@ -208,7 +207,7 @@ impl Fleet {
         }
     }
 
-    /// Notes what a scrape of the picker and of every ready replica shows, as far as the latter is not lost.
+    /// Records a scrape of the picker and of every ready replica, unless the latter is lost.
     pub fn scrape(&mut self, now: f64) {
         self.latencies.scrape(now);
         let ScrapeFaults { lost, late } = self.gateway.scrapes;
@@ -227,7 +226,7 @@ impl Fleet {
         }
     }
 
-    /// Lets the engines do what they do at a time.
+    /// Sets the engines' prefix hit rates and speculation of this time.
     pub fn update_engines(&mut self, now: f64) {
         for replica in &mut self.replicas {
             let Engine { prefix_hit_rate, tokens, .. } = self.variants[replica.variant].engine_at(now);
@@ -236,7 +235,7 @@ impl Fleet {
         }
     }
 
-    /// Makes a variant's workload have so many replicas.
+    /// Sets the replicas of a variant's workload.
     pub fn scale(&mut self, variant: usize, replicas: u32, now: f64, events: &mut Events) {
         for _ in self.current(variant)..replicas {
             self.create(variant, now);
@@ -247,7 +246,7 @@ impl Fleet {
         self.schedule(now);
     }
 
-    /// Gives GPUs to those that wait for some, first come first served.
+    /// Gives GPUs to waiting replicas, first come first served.
     pub fn schedule(&mut self, now: f64) {
         for i in 0..self.replicas.len() {
             if self.replicas[i].phase == Phase::Unschedulable
@@ -325,7 +324,7 @@ impl Fleet {
         events.finished.served[before..].iter().for_each(|served| self.latencies.observe(served));
     }
 
-    /// Its container dies and starts again on the same node.
+    /// The container dies and starts again on the same node.
     fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
         let variant = self.replicas[i].variant;
         self.lose_requests(i, events);
@@ -349,7 +348,6 @@ impl Fleet {
         self.schedule(now);
     }
 
-    /// Takes one replica away as a `ReplicaSet` chooses it: one that is not ready, else the one that became ready last.
     fn remove_one(&mut self, variant: usize, now: f64, events: &mut Events) {
         let wanted = self.replicas.iter().enumerate().filter(|(_, r)| r.variant == variant && r.is_wanted());
         let rank = |r: &Replica| match r.phase {

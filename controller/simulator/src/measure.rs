@@ -1,4 +1,4 @@
-//! Results of a run: requests within their objectives, cost of the replicas, and moves of the policy.
+//! Results of a run: requests within their objectives, cost, and moves of the policy.
 
 mod figures;
 mod histogram;
@@ -147,7 +147,7 @@ impl Tally {
         minute.lost += 1;
     }
 
-    /// Notes the replicas at the end of the minute that ends at `now`.
+    /// Replicas at the end of the minute that ends at `now`.
     pub fn record_replicas(&mut self, fleet: &Fleet, now: f64) {
         let short = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         let variants = 0..fleet.variants().len();
@@ -157,7 +157,7 @@ impl Tally {
         (minute.ready, minute.current) = (ready, current);
     }
 
-    /// Sums up the hours and the cost of the replicas until `now`.
+    /// Hours and cost of the replicas until `now`.
     pub fn sum_costs(&mut self, fleet: &Fleet, now: f64) {
         let hours = (0..fleet.variants().len()).map(|v| fleet.replica_seconds(v, now) / 3600.0);
         self.replica_hours = hours.collect();

@@ -1,5 +1,4 @@
-//! Policies: how many replicas each variant should have, from what an autoscaler is able to see. All of them stand
-//! behind one trait, so that they can be compared on the same requests.
+//! Policies behind one trait, to compare them on the same requests.
 
 mod activity;
 pub mod autoscaler;
@@ -18,16 +17,16 @@ mod tests;
 
 pub use fleet_view::{FleetView, MeanTokens, Peaks, PickerQueue, Pod};
 
-/// Interval between two decisions, in seconds: the sync period of the controller of `HorizontalPodAutoscalers`.
+/// Seconds: the sync period of the HPA controller.
 pub const SYNC: f64 = 15.0;
 
-/// Says how many replicas each variant should have.
+/// Decides how many replicas each variant should have.
 pub trait Policy {
-    /// The replicas of each variant from now on, within its bounds. Asked every [`SYNC`] seconds.
+    /// Replicas of each variant, within its bounds. Called every [`SYNC`] seconds.
     fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32>;
 }
 
-/// Whether something that is due every `period` seconds is due at a time at which the policy is asked.
+/// Whether an action with this period is due at `now`.
 fn is_due(now: f64, period: f64) -> bool {
     let cycles = (period / SYNC).round().max(1.0);
     ((now / SYNC).round() % cycles).abs() < 0.5

@@ -1,6 +1,5 @@
-//! Recorded cycles, decided again under other settings. A replay is open loop: each cycle starts from its recorded
-//! state, earlier decisions included. A difference shows the target that the other settings give at that moment, not
-//! its effect on the fleet. Scenarios simulate the effect.
+//! Recorded cycles, decided again under other settings. Open loop: each cycle starts from its recorded state, so a
+//! difference shows a target, not its effect on the fleet.
 
 mod render;
 
@@ -15,11 +14,10 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{Config, Inventory, MetricsAge, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
-/// Most differences that are listed; later ones are only counted.
+/// Later differences are only counted.
 pub const MAX_LISTED: usize = 1000;
 
-/// Changed settings: fields of a snapshot's `config`. A field that is set replaces the recorded one, a map as a whole;
-/// the other fields stay as recorded.
+/// Fields of a snapshot's `config` to replace, a map as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Change {
@@ -35,10 +33,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Reads the changes from YAML or JSON.
+    /// Reads YAML or JSON.
     ///
     /// # Errors
-    /// A snapshot with this `config` is invalid, or nothing is changed.
+    /// A snapshot with this `config` is invalid, or no field is set.
     pub fn read(text: &str) -> Result<Self, SnapshotError> {
         let field = |path: &str, problem: String| SnapshotError::Field { path: path.to_owned(), problem };
         let tree: Value = serde_saphyr::from_str(text).map_err(|e| field(".", e.to_string()))?;
@@ -103,7 +101,7 @@ impl ReplayedTarget {
     }
 }
 
-/// Consecutive cycles in which the target of a variant differs, for the same reasons.
+/// Consecutive cycles in which the target of a variant differs for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The variant.
@@ -161,12 +159,12 @@ pub struct Replay {
     pub differences: Vec<Difference>,
     /// Differing decisions that are not listed.
     pub not_shown: u64,
-    /// For each variant, the index of its last difference in `differences`, and the cycle of it.
+    /// Index in `differences` and cycle of the last difference.
     last: BTreeMap<VariantKey, (usize, u32)>,
 }
 
 impl Replay {
-    /// Decides one more cycle twice: with the recorded settings, and with the changed ones.
+    /// Decides a cycle with the recorded and with the changed settings.
     pub fn add_cycle(&mut self, mut snapshot: Snapshot, change: &Change) {
         self.cycles += 1;
         if let Some(now) = &snapshot.now {
@@ -219,12 +217,11 @@ impl Replay {
     }
 }
 
-/// Same target and same reason; the figures in the sentence may differ.
+/// The figures in the sentence may differ.
 fn is_same_outcome(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
     a.target == b.target && a.code == b.code
 }
 
-/// Cost of one replica of each variant.
 fn costs(snapshot: &Snapshot) -> BTreeMap<VariantKey, f64> {
     let models = snapshot.models.iter();
     let each = models.flat_map(|model| {

@@ -18,17 +18,16 @@ use crate::study::{Mean, Study};
 /// The studies of one scenario.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Title: the name of the scenario and the fields changed in it.
+    /// Name of the scenario and the changed fields.
     pub title: String,
     /// Seeds that each policy ran on.
     pub seeds: u64,
-    /// Scenario of the studies; plots read its objectives, fleet and load.
+    /// For plots.
     pub scenario: crate::scenario::Scenario,
     /// One study for each policy.
     pub studies: Vec<Study>,
 }
 
-/// Title of the column that only a scenario with an oracle has.
 const RATIO: &str = "cost/oracle";
 
 /// All sections as text.
@@ -49,7 +48,6 @@ fn describe_seeds(count: u64) -> String {
     }
 }
 
-/// The cells of a section's table, the header first.
 fn rows(section: &Section) -> Vec<Vec<String>> {
     let with_ratio = section.studies.iter().any(|s| s.ratio().is_some());
     let mut header = vec!["policy".to_owned()];
@@ -77,7 +75,7 @@ fn format_cell(value: Mean, digits: usize) -> String {
     }
 }
 
-/// Aligned columns, with figures to the right.
+/// Figures to the right.
 pub(crate) fn format_table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! One run: a policy on a fleet under a load, from the first request to the last answer.
+//! One run of a policy, from the first request to the last answer.
 
 use rand_distr::{Distribution, StandardUniform};
 use rand_pcg::Pcg64Mcg;
@@ -11,12 +11,12 @@ use crate::policy::{FleetView, Policy, SYNC};
 use crate::random::{Stream, random_stream};
 use crate::traffic::Traffic;
 
-/// Everything a run needs except its policy.
+/// A run without its policy.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Variants of the fleet.
     pub variants: Vec<Variant>,
-    /// Routing and flow control in front of the fleet, and client behavior.
+    /// Routing, flow control and client behavior.
     pub gateway: Gateway,
     /// GPUs in stock.
     pub gpu_supply: Vec<GpuSupply>,
@@ -28,10 +28,10 @@ pub struct Setting {
     pub duration: f64,
 }
 
-/// Time from a scrape to the next sync of the policy, seconds: half a scrape interval, the mean age of a sample.
+/// Seconds before the next sync: half a scrape interval, the mean age of a sample.
 const SCRAPE_LEAD: f64 = SYNC / 2.0;
 
-/// Runs a policy. Each minute, reports the progress as a share of the run, 0 to 1.
+/// Reports the progress each minute, 0 to 1.
 pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: impl FnMut(f64)) -> Tally {
     let mut fleet =
         Fleet::new(setting.variants.clone(), setting.gateway.clone(), setting.gpu_supply.clone(), seed);
@@ -79,7 +79,6 @@ pub fn run(setting: &Setting, policy: &mut dyn Policy, seed: u64, mut progress: 
     tally
 }
 
-/// One sync of the policy.
 fn apply_policy(
     fleet: &mut Fleet,
     policy: &mut dyn Policy,
@@ -99,7 +98,7 @@ fn apply_policy(
     }
 }
 
-/// Requests that timed out and that their clients send again.
+/// Timed-out requests that clients send again.
 fn retried_requests(events: &Events, share: f64, clients: &mut Pcg64Mcg) -> Vec<Request> {
     if share <= 0.0 {
         return Vec::new();
@@ -121,8 +120,7 @@ fn count_ended(events: &mut Events, tally: &mut Tally) {
     }
 }
 
-/// Serves the requests that are left at the end of the run, at no further cost. Those still not served after the
-/// clients' patience are lost.
+/// Serves the remaining requests at no further cost. Those beyond the clients' timeout are lost.
 fn finish_requests(fleet: &mut Fleet, setting: &Setting, tally: &mut Tally, mut events: Events) {
     let end = setting.duration + 2.0 * setting.gateway.client_timeout;
     while !fleet.is_empty() && fleet.next_event() < end {

@@ -1,5 +1,5 @@
-//! Scenarios: a fleet, its load, its objectives, and the policies to compare. A file is read in two steps: first its
-//! fields, then the scenario they describe. An error has the path of a field, the value found, and the values allowed.
+//! Scenarios: fleet, load, objectives, and policies to compare. A file is read in two steps: fields, then scenario. An
+//! error has the path of a field, the value found, and the values allowed.
 
 mod build;
 pub mod engines;
@@ -53,7 +53,7 @@ pub struct Scenario {
     pub policies: Vec<spec::Policy>,
 }
 
-/// Reads a file as a tree, so that single fields can be set before the fields are checked.
+/// Reads a file as a tree, in which single fields can be set.
 ///
 /// # Errors
 /// The text is not YAML.
@@ -63,9 +63,9 @@ pub fn parse_tree(text: &str) -> Result<Value, ScenarioError> {
         .map_err(|e| ScenarioError::new(".", format!("not valid YAML: {}", describe_yaml_error(&e))))
 }
 
-/// Sets a field to a number. A name (`cost`) sets the field wherever the tree has it. A path
-/// (`policies.0.wva.saturation.kvSpareTrigger`) sets one place, and adds it and the mappings around it if absent. A
-/// field of the saturation entry that no policy has yet (`kvSpareTrigger`) is set for all policies that read entries.
+/// Sets a field to a number. A name (`cost`) sets every field of that name; a path
+/// (`policies.0.wva.saturation.kvSpareTrigger`) sets one, and adds it if absent. A field of the saturation entry that
+/// no policy has yet is set for all policies with entries.
 ///
 /// # Errors
 /// The field does not exist.
@@ -87,7 +87,7 @@ pub fn set_field(tree: &mut Value, field: &str, value: f64) -> Result<(), Scenar
     }
 }
 
-/// One step of a path: an item of a list, or a field, which is added if absent.
+/// Item of a list, or field, which is added if absent.
 fn child_mut<'a>(tree: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     if tree.is_null() {
         *tree = Value::Object(serde_json::Map::new());
@@ -120,7 +120,7 @@ fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
     }
 }
 
-/// Sets a field in the saturation entry of each policy that reads entries.
+/// In each policy with entries.
 fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
     if schema(Kind::Saturation)["properties"].get(field).is_none() {
         return false;
@@ -133,7 +133,7 @@ fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
 }
 
 impl Spec {
-    /// Reads the fields of a scenario from the tree of its file.
+    /// Reads the fields from the tree of a file.
     ///
     /// # Errors
     /// The first field that is unknown, missing or out of range.
@@ -146,7 +146,6 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Checks rules that involve several fields.
     fn check(&self) -> Result<(), ScenarioError> {
         check_names("variants", self.variants.iter().map(|v| &v.name))?;
         check_names("policies", self.policies.iter().map(|p| &p.name))?;
@@ -190,7 +189,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Requires both roles or neither, and no variant without a role next to variants with one.
+    /// Requires both roles or neither, for all variants.
     fn check_roles(&self) -> Result<(), ScenarioError> {
         let has = |role| self.variants.iter().any(|v| v.role == role);
         let (prefill, decode) = (has(Some(Role::Prefill)), has(Some(Role::Decode)));
@@ -216,8 +215,8 @@ fn check_names<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Resul
 }
 
 impl spec::Policy {
-    /// The policy, ready for a run. `None` for policies that depend on the requests: the oracle
-    /// ([`crate::policy::oracle::plan`]) and the best fixed size ([`crate::policy::hindsight::best_size`]).
+    /// `None` for policies that depend on the requests: the oracle ([`crate::policy::oracle::plan`]) and the best fixed
+    /// size ([`crate::policy::hindsight::best_size`]).
     #[must_use]
     pub fn build(&self, setting: &Setting) -> Option<Box<dyn Policy>> {
         let variants = &setting.variants;

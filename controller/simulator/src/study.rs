@@ -1,4 +1,4 @@
-//! Studies: all policies of a scenario on the same requests, over several seeds. Means have confidence intervals.
+//! All policies of a scenario on the same requests, over several seeds, with confidence intervals.
 
 use rand_distr::{Distribution, StandardUniform};
 
@@ -13,11 +13,11 @@ use crate::scenario::{Scenario, spec};
 pub struct Study {
     /// Name of the policy.
     pub policy: String,
-    /// Replicas of the fixed fleet whose size was chosen in hindsight.
+    /// Replicas chosen in hindsight.
     pub best_size: Option<u32>,
     /// Figures of each seed.
     pub figures: Vec<Figures>,
-    /// Cost relative to the oracle's for each seed; empty if the scenario has no oracle.
+    /// Empty without an oracle.
     pub ratios: Vec<f64>,
     /// Run of the first seed, for plots.
     pub first: Tally,
@@ -28,14 +28,13 @@ pub struct Study {
 pub struct Mean {
     /// The mean; NaN if there is no value.
     pub mean: f64,
-    /// Lower end of the interval; equal to the mean if there is one seed.
+    /// Equal to the mean for one seed.
     pub from: f64,
-    /// Upper end of the interval; equal to the mean if there is one seed.
+    /// Equal to the mean for one seed.
     pub to: f64,
 }
 
-/// Runs every policy on the seeds 1 to `seeds`. Reports progress as the name of the policy, the seed, and the share of
-/// all runs that is done, 0 to 1.
+/// Runs every policy on the seeds 1 to `seeds`. Reports policy, seed, and share of all runs, 0 to 1.
 pub fn run_study(scenario: &Scenario, seeds: u64, mut progress: impl FnMut(&str, u64, f64)) -> Vec<Study> {
     let steps = scenario.setting.traffic.steps_up();
     let policies = crate::fleet::engine::to_f64(scenario.policies.len() as u64);
@@ -80,7 +79,6 @@ fn run_policy(
     }
 }
 
-/// Divides the costs by those of the oracle.
 fn compare_with_oracle(scenario: &Scenario, studies: &mut [Study]) {
     let Some(oracle) = scenario.policies.iter().position(|p| p.oracle.is_some()) else { return };
     let Some(cost) = FIGURES.iter().position(|f| f.key == "cost") else { return };
@@ -105,10 +103,9 @@ impl Study {
     }
 }
 
-/// Resamples for a confidence interval.
 const RESAMPLES: usize = 2000;
 
-/// The mean and its bootstrap interval: the middle 95 % of the means of resampled values.
+/// Bootstrap interval: the middle 95 % of the means of resampled values.
 #[must_use]
 pub fn mean_with_interval(values: &[f64]) -> Mean {
     let known: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();

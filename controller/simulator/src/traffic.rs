@@ -1,5 +1,5 @@
-//! Traffic, generated from a profile of rates or read from a trace, in order of time. Generated requests are made one
-//! at a time, so a week of traffic takes no more memory than an hour.
+//! Requests in order of time, generated from a profile of rates or read from a trace. They are generated one at a time
+//! to save memory.
 
 pub mod trace;
 
@@ -13,7 +13,7 @@ use rand_pcg::Pcg64Mcg;
 use crate::fleet::server::Request;
 use crate::random::{RandomQuantity, Stream, random_stream};
 
-/// A part of a profile, in which the rate changes linearly. Times in seconds, rates in requests a second.
+/// Part of a profile with a linear rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
     /// Start, seconds.
@@ -27,12 +27,11 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Requests from `now`, a time within the segment, to its end.
     fn remaining_requests(&self, now: f64) -> f64 {
         f64::midpoint(self.rate(now), self.to) * (self.end - now)
     }
 
-    /// Rate at `now`, a time within the segment.
+    /// Within the segment.
     fn rate(&self, now: f64) -> f64 {
         self.from + self.slope() * (now - self.start)
     }
@@ -47,9 +46,9 @@ impl Segment {
 pub enum Traffic {
     /// Generated from a profile.
     Generated {
-        /// Rates: consecutive segments, the first from 0.
+        /// Consecutive, the first from 0.
         profile: Vec<Segment>,
-        /// Coefficient of variation of the times between requests: 1 is Poisson, above 1 is burstier.
+        /// 1 is Poisson, above 1 is burstier.
         cv: f64,
         /// Prompt tokens.
         input: RandomQuantity,
@@ -87,8 +86,7 @@ impl Traffic {
         }
     }
 
-    /// Times at which the rate jumps up by more than a fifth, seconds: a policy has to react to these. Empty for a
-    /// trace.
+    /// Seconds at which the rate jumps by more than a fifth. Empty for a trace.
     #[must_use]
     pub fn steps_up(&self) -> Vec<f64> {
         let Self::Generated { profile, .. } = self else { return Vec::new() };
@@ -116,7 +114,7 @@ impl Iterator for Requests<'_> {
     }
 }
 
-/// Generated requests: the times between them are drawn for a rate of 1 and stretched by the profile.
+/// Times between requests are drawn for a rate of 1 and stretched by the profile.
 pub struct GeneratedRequests<'a> {
     profile: &'a [Segment],
     interval: RandomQuantity,
@@ -134,7 +132,7 @@ impl GeneratedRequests<'_> {
             let left = segment.remaining_requests(self.now);
             if need < left {
                 let rate = segment.rate(self.now);
-                // The time at which the area under the rate reaches `need`. This form also holds for a slope of 0.
+                // The area under the rate reaches `need`. This form also holds for a slope of 0.
                 self.now +=
                     2.0 * need / (rate + (rate * rate + 2.0 * segment.slope() * need).max(0.0).sqrt());
                 let (input, output) = (self.input, self.output);
@@ -157,7 +155,7 @@ fn tokens(length: f64) -> u32 {
     (length.round() as u32).max(1)
 }
 
-/// Consecutive segments from parts of a length in seconds, a first rate and a last rate.
+/// Parts: length in seconds, first rate and last rate.
 #[must_use]
 pub fn build_profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
     let mut start = 0.0;
@@ -169,9 +167,8 @@ pub fn build_profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Se
     parts.into_iter().map(part).collect()
 }
 
-/// Days whose rate swings around its mean, lowest at midnight and highest at noon. `days` has a weight for each day,
-/// and `mean` is the mean rate over all days. A `swing` of 0.6 goes from 0.4 to 1.6 times the mean of the day. Each
-/// segment is a quarter of an hour.
+/// Lowest at midnight, highest at noon, in segments of a quarter of an hour. `mean`: over all days. A `swing` of 0.6
+/// goes from 0.4 to 1.6 times the mean of the day. `days`: weight of each.
 #[must_use]
 pub fn diurnal_profile(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
     let total: f64 = days.iter().sum();

@@ -1,11 +1,11 @@
-//! Table of rules, for webhook, controller, `wva validate`, tests and the rule reference. A code is never reused.
+//! Table of rules. A code is never reused.
 
 use crate::autoscalers;
 use crate::maps::{entries, immutable, main_map, merged, unread_maps};
 use crate::rule::Rule;
 use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
 
-/// All rules, in the order of their reports.
+/// In the order of their reports.
 pub static RULES: &[Rule] = &[
     shape::SPEC,
     shape::LABELS,
@@ -73,7 +73,7 @@ pub static RULES: &[Rule] = &[
     autoscalers::MULTIPLIES,
 ];
 
-/// Codes of the rules about a key instead of its value. Positions in files point to the key.
+/// Positions in files point to the key instead of its value.
 pub const RULES_ABOUT_KEYS: &[&str] = &[
     keys::LABELS.code,
     keys::ANNOTATIONS.code,

@@ -1,29 +1,28 @@
-//! Steps of an engine that are computed at one go: many steps pass between two events, and none of them needs to be
-//! looked at by itself. Each step takes a little longer than the one before, because the cache grows.
+//! Steps of an engine that are computed at once. Each step takes a little longer than the one before, because the cache
+//! grows.
 
-/// Steps under way. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Batch {
     /// Start of the first step.
     pub began: f64,
     /// Number of steps, at least 1.
     pub steps: u64,
-    /// Prompt tokens computed; above 0 only where there is one step.
+    /// Above 0 only for a single step.
     pub prompt_tokens: u64,
     /// Time of the first step, above 0.
     pub first: f64,
-    /// Extra time of each step over the step before, at least 0.
+    /// Of each step over the step before, at least 0.
     pub growth: f64,
 }
 
 impl Batch {
-    /// End of the last step.
+    /// Of the last step.
     pub(super) fn end(&self) -> f64 {
         let n = super::engine::to_f64(self.steps);
         self.began + n * self.first + self.growth * n * (n - 1.0) / 2.0
     }
 
-    /// Steps done at a time, as a fraction: the root of the sum of the steps' times.
+    /// Root of the sum of the steps' times.
     fn steps_done(&self, now: f64) -> f64 {
         let elapsed = (now - self.began).max(0.0);
         let linear = self.first - self.growth / 2.0;
@@ -36,13 +35,13 @@ impl Batch {
         to_count(self.steps_done(now) + ROUNDING).min(self.steps)
     }
 
-    /// Ends it with the step that is under way.
+    /// The step under way is the last one.
     pub(super) fn end_after_current_step(&mut self, now: f64) {
         self.steps = to_count((self.steps_done(now) - ROUNDING).ceil()).clamp(1, self.steps);
     }
 }
 
-/// A time that was computed as the end of a step may differ from it by this share of a step.
+/// Share of a step by which the computed end of a step may differ.
 const ROUNDING: f64 = 1e-6;
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps are few and not negative")]

@@ -1,4 +1,4 @@
-//! Which replica gets the next request, and when it has to wait in front of all of them.
+//! Routing of requests, and the wait at the gateway.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::variant::{Role, Router};
 use super::{Events, Fleet, LossReason};
 
 impl Fleet {
-    /// Takes a request that arrives now: it goes to a replica, waits in front, or is lost.
+    /// The request goes to a replica, waits, or is lost.
     pub fn arrive(&mut self, request: Request, now: f64, events: &mut Events) {
         let first = self.first_role();
         if !self.can_hold(request) {
@@ -21,12 +21,12 @@ impl Fleet {
         }
     }
 
-    /// First role that a request needs: the prompt's role, where the fleet has roles.
+    /// Prefill, where the fleet has roles.
     fn first_role(&self) -> Option<Role> {
         self.variants.iter().find_map(|v| v.role).map(|_| Role::Prefill)
     }
 
-    /// Whether the engines of some variant, or of one of each role, can hold it.
+    /// By some variant, or by one of each role.
     fn can_hold(&self, request: Request) -> bool {
         let role_can_hold =
             |role| self.variants.iter().any(|v| v.role == role && v.engine.can_hold(total_tokens(request)));
@@ -36,9 +36,9 @@ impl Fleet {
         }
     }
 
-    /// Sends on what waits in front and between two roles, as far as there is room.
+    /// Sends waiting requests on, as far as there is room.
     pub(super) fn dispatch(&mut self, now: f64, events: &mut Events) {
-        // Whatever is sent, nothing is added to either: only a step of a replica hands requests over.
+        // Only a step of a replica adds requests, so both queues stay unchanged meanwhile.
         let mut prefilled = std::mem::take(&mut self.prefilled);
         self.send_all(&mut prefilled, Some(Role::Decode), now, events);
         self.prefilled = prefilled;
@@ -66,7 +66,7 @@ impl Fleet {
         true
     }
 
-    /// A replica of a role for a request. Among equals the one after the last that was chosen, so that no order favours any.
+    /// Among equals the one after the last choice, so that no order favours any.
     fn choose_replica(&self, request: Request, role: Option<Role>, now: f64) -> Option<usize> {
         let n = self.replicas.len();
         let start = if self.next_replica < n { self.next_replica } else { 0 };
@@ -96,7 +96,7 @@ impl Fleet {
 
     fn accepts(&self, replica: &Replica, request: Request, now: f64) -> bool {
         let variant = &self.variants[replica.variant];
-        // Flow control applies in front only: requests with a computed prompt are let in.
+        // Only at the gateway: requests with a computed prompt are let in.
         let limits = self.gateway.flow_control.filter(|_| variant.role != Some(Role::Decode));
         let full = || {
             limits

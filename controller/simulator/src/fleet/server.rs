@@ -1,6 +1,6 @@
-//! One model server that batches continuously, as vLLM's scheduler does: what generates comes first, then prompts in
-//! chunks within the token budget, then those that wait, first come first served, as places and KV cache allow. A
-//! sequence for which the cache has no room any more loses its place and is computed again (preemption).
+//! Model server that batches continuously, like vLLM's scheduler: generating sequences first, then prompts in chunks
+//! within the token budget, then waiting requests in order. A sequence without room in the cache loses its place and is
+//! recomputed (preemption).
 
 mod counters;
 mod request;
@@ -17,16 +17,15 @@ pub use request::{FinishedRequests, Request, ServedRequest};
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
     request: Request,
-    /// Order of admission: the last one is preempted first.
+    /// The last admitted is preempted first.
     order: u64,
-    /// Tokens generated so far.
     generated: u32,
     first_token: Option<f64>,
-    /// When it was first admitted.
+    /// For the first time.
     admitted: f64,
-    /// Tokens of the cache it holds, as of its prefill.
+    /// At its prefill.
     kv_tokens: u64,
-    /// Tokens that a step makes of it.
+    /// Of this sequence.
     tokens_per_step: u64,
 }
 
@@ -37,37 +36,35 @@ struct DecodingSequence {
     ends: u64,
 }
 
-/// The state of one server.
+/// State of a server.
 #[derive(Clone, Debug)]
 pub struct Server {
     engine: Engine,
     role: Option<Role>,
     client_timeout: f64,
-    /// Share of the requests that are not counted when they end.
+    /// Not counted when they end.
     uncounted_share: f64,
-    /// Uncounted requests so far, less those that were left out.
+    /// Fraction of a request that is not counted yet.
     uncounted: f64,
     waiting: VecDeque<Sequence>,
-    /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
+    /// With the prompt tokens still to compute, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
     decoding: Vec<DecodingSequence>,
-    /// Tokens that a step makes of all that generate.
+    /// Of all generating sequences.
     tokens_per_step: u64,
-    /// The step in which the first of those that generate ends.
+    /// Step in which the first generating sequence ends.
     next_end: u64,
-    /// Steps since it started.
     steps: u64,
-    /// Tokens of the cache in use as of the last batch's end.
+    /// At the end of the last batch.
     cached: u64,
     admitted: u64,
     batch: Option<Batch>,
-    /// Counters as of the end of the last batch.
+    /// At the end of the last batch.
     pub(super) counters: Counters,
 }
 
 impl Server {
-    /// An empty server. A request that has waited for longer than `client_timeout` seconds when it would be admitted has
-    /// been given up by its client.
+    /// Clients give up requests that wait longer than `client_timeout` seconds.
     #[must_use]
     pub fn new(engine: Engine, client_timeout: f64) -> Self {
         Self {
@@ -89,30 +86,30 @@ impl Server {
         }
     }
 
-    /// The same, but that this share of its requests is not counted when they end.
+    /// This share of the requests is not counted when they end.
     #[must_use]
     pub fn with_uncounted_share(self, share: f64) -> Self {
         Self { uncounted_share: share, ..self }
     }
 
-    /// The same, but that it does this part of each request.
+    /// The server handles this part of each request.
     #[must_use]
     pub fn with_role(self, role: Option<Role>) -> Self {
         Self { role, ..self }
     }
 
-    /// From now on its engine does this of what comes to it.
+    /// Sets prefix hits and speculation of later requests.
     pub fn set_engine(&mut self, engine: Engine) {
         self.engine = engine;
     }
 
-    /// When something happens next by itself; infinite while it is idle.
+    /// Infinite while it is idle.
     #[must_use]
     pub fn next_event(&self) -> f64 {
         self.batch.map_or(f64::INFINITY, |batch| batch.end())
     }
 
-    /// Its counters at a time, with what the batch under way has done so far.
+    /// With the steps of the batch under way.
     #[must_use]
     pub fn counters(&self, now: f64) -> Counters {
         let mut counters = self.counters;
@@ -135,7 +132,7 @@ impl Server {
         self.waiting.len()
     }
 
-    /// Prompt tokens to compute for the requests that have no token yet: of each all, until its first token.
+    /// All prompt tokens of a request count until its first token.
     #[must_use]
     pub fn prompt_backlog(&self) -> u64 {
         let admitted = self.prefilling.iter().map(|(sequence, _)| sequence);
@@ -143,14 +140,14 @@ impl Server {
         without.map(|s| self.engine.computed_tokens(s.request.input)).sum()
     }
 
-    /// Share of the KV cache in use at a time, 0..=1.
+    /// 0..=1.
     #[must_use]
     pub fn kv_usage(&self, now: f64) -> f64 {
         let added = self.batch.map_or(0, |b| b.whole_steps(now) * self.tokens_per_step);
         (to_f64(self.cached + added) / to_f64(self.engine.kv_tokens())).min(1.0)
     }
 
-    /// Requests it has taken and not served.
+    /// Requests not finished yet.
     pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
         let prefilling = self.prefilling.iter().map(|(s, _)| s.request);
         self.waiting
@@ -160,7 +157,7 @@ impl Server {
             .chain(self.decoding.iter().map(|d| d.sequence.request))
     }
 
-    /// Takes a request, which the engine must be able to hold ([`Engine::holds`]).
+    /// Takes a request that the engine can hold ([`Engine::can_hold`]).
     pub fn push(&mut self, request: Request, now: f64, finished: &mut FinishedRequests) {
         self.waiting.push_back(Sequence {
             request,
@@ -178,7 +175,7 @@ impl Server {
         }
     }
 
-    /// Carries out the event due at [`Self::next_event`].
+    /// Processes the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, finished: &mut FinishedRequests) {
         let Some(batch) = self.batch.take() else { return };
         self.counters.generate(batch, self.decoding.len() as u64, self.tokens_per_step);
@@ -191,7 +188,7 @@ impl Server {
         self.start_batch(now, finished);
     }
 
-    /// Whether the first request that waits could be admitted after the step under way.
+    /// For the first waiting request, after the step under way.
     fn has_room(&self) -> bool {
         let room = self.waiting.front().is_some_and(|s| {
             let need = u64::from(s.request.input) + self.engine.block_overhead();
@@ -206,7 +203,6 @@ impl Server {
         }
     }
 
-    /// Takes out those that have generated all they should.
     fn complete(&mut self, now: f64, finished: &mut FinishedRequests) {
         self.next_end = u64::MAX;
         let mut i = 0;
@@ -217,7 +213,7 @@ impl Server {
                     (one.sequence, (one.ends - one.began) * one.sequence.tokens_per_step);
                 self.tokens_per_step -= sequence.tokens_per_step;
                 self.cached -= sequence.kv_tokens + generated;
-                // Of what the last step made, what lies beyond the end is thrown away.
+                // Tokens of the last step beyond the end are discarded.
                 self.counters.generated -=
                     generated - u64::from(sequence.request.output - sequence.generated);
                 self.count_finished(sequence, now, finished);
@@ -243,12 +239,12 @@ impl Server {
         finished.served.push(ServedRequest { request, first_token, ended: now });
     }
 
-    /// Tokens that it generates for a request: where it only computes prompts, the first.
+    /// A prefill server generates only the first token.
     fn output_tokens(&self, request: Request) -> u32 {
         if self.role == Some(Role::Prefill) { 1 } else { request.output }
     }
 
-    /// Tokens that are to be computed before it generates: none of the prompt but the last where another computed it.
+    /// A decode server computes only the last token of a prompt.
     fn tokens_to_compute(&self, sequence: &Sequence) -> u64 {
         if self.role == Some(Role::Decode) && sequence.generated == 0 {
             1
@@ -257,7 +253,7 @@ impl Server {
         }
     }
 
-    /// Spends computed prompt tokens on the prompts, first come first served. A prompt that is complete yields a token.
+    /// First come first served. A complete prompt yields a token.
     fn prefill(&mut self, mut tokens: u64, now: f64, finished: &mut FinishedRequests) {
         while tokens > 0
             && let Some((_, left)) = self.prefilling.front_mut()
@@ -288,7 +284,7 @@ impl Server {
         }
     }
 
-    /// Composes the next batch, if there is anything to compute.
+    /// If there is anything to compute.
     fn start_batch(&mut self, now: f64, finished: &mut FinishedRequests) {
         if !self.preempt() {
             self.admit(now, finished);
@@ -314,13 +310,13 @@ impl Server {
         });
     }
 
-    /// Tokens that a step computes of those that generate, drafted ones included.
+    /// In a step, drafted ones included.
     fn decode_tokens(&self) -> u64 {
         self.decoding.len() as u64 * u64::from(self.engine.tokens.max)
     }
 
-    /// Makes room for one more step of each sequence that generates. True where one lost its place. The last one keeps
-    /// it: it fits ([`Engine::holds`]), but for what its last step makes too much.
+    /// Makes room for one more step of each sequence. True if one lost its place. The last one keeps it
+    /// ([`Engine::can_hold`]).
     fn preempt(&mut self) -> bool {
         let before = self.counters.preemptions;
         while self.cached + self.tokens_per_step > self.engine.kv_tokens() && self.running() > 1 {
@@ -352,7 +348,6 @@ impl Server {
         any
     }
 
-    /// Admits those that wait, in order, as long as there are places, cache and budget for them.
     fn admit(&mut self, now: f64, finished: &mut FinishedRequests) {
         let taken = self.decode_tokens() + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
         let mut budget = self.engine.max_batched_tokens.saturating_sub(taken);

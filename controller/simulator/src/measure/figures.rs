@@ -43,11 +43,11 @@ figures! {
 /// The values of [`FIGURES`]; NaN if there is no value.
 pub type Figures = Vec<f64>;
 
-/// Longest time between a change and its reversal that counts as a flap, seconds.
+/// Between a change and its reversal.
 const FLAP_SECONDS: f64 = 600.0;
 
 impl Tally {
-    /// The figures of the run. `steps_up` has the times at which the load jumped up, seconds.
+    /// `steps_up`: times at which the load jumped, seconds.
     #[must_use]
     pub fn figures(&self, steps_up: &[f64]) -> Figures {
         let all = to_f64(self.arrived());
@@ -85,7 +85,7 @@ impl Tally {
         flaps
     }
 
-    /// Mean time to recover from a step, seconds. A step without recovery counts until the next step, or until the end.
+    /// Mean seconds after a step. A step without recovery counts until the next step or the end.
     fn recovery(&self, steps_up: &[f64]) -> f64 {
         let end = 60.0 * to_f64(self.minutes.len() as u64);
         let ends = steps_up.iter().skip(1).copied().chain([end]);

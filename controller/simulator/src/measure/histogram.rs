@@ -1,11 +1,10 @@
-//! Quantiles of millions of times in a few kilobytes. Each bucket is 1 % wider than the one before, so a quantile is
-//! right within 1 %.
+//! Quantiles of millions of times in a few kilobytes, right within 1 %: each bucket is 1 % wider than the one before.
 
-/// Smallest time that has a bucket of its own, in seconds.
+/// Seconds; smallest time with a bucket of its own.
 const SMALLEST: f64 = 1e-4;
 /// Ratio of the widths of two neighbouring buckets.
 const WIDTH: f64 = 1.01;
-/// Number of buckets; the last one reaches a day.
+/// The last bucket reaches a day.
 const BUCKETS: usize = 2070;
 
 /// Times in seconds, by bucket.
@@ -44,7 +43,7 @@ impl Histogram {
         self.sum / crate::fleet::engine::to_f64(self.count)
     }
 
-    /// The time that this share of all times does not exceed, seconds; NaN if empty.
+    /// Seconds; NaN if empty.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let rank = share * crate::fleet::engine::to_f64(self.count);

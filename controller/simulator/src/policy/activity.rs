@@ -1,22 +1,20 @@
-//! Memory of a controller in addition to its decisions: since when each variant has its replicas, when anything
-//! last ran, waited or completed, and what completed within the retention period.
+//! Memory of a controller: since when each variant has its replicas, and when requests ran, waited or completed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::FleetView;
 
-/// The memory of one model.
+/// Of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
-    /// Retention of completed requests, in seconds.
     retention: f64,
-    /// Replicas of each variant at the last look, and since when it has had them, where that was seen.
+    /// Replicas, and since when, of each variant.
     current: Vec<(Option<u32>, Option<f64>)>,
-    /// Completed requests of each pod, by its number, as the last scrape showed them.
+    /// Completed requests of each pod in the last scrape.
     counters: BTreeMap<u64, u64>,
-    /// When requests were seen to have completed, and how many, oldest first.
+    /// Time and number, oldest first.
     completed: VecDeque<(f64, u64)>,
-    /// When anything last ran, waited or completed.
+    /// When requests last ran, waited or completed.
     active: f64,
 }
 
@@ -31,7 +29,7 @@ impl Activity {
         }
     }
 
-    /// Takes a look. Every look counts, whether or not something is decided then.
+    /// Called at every sync, even without a decision.
     pub(super) fn observe(&mut self, view: &FleetView<'_>) {
         for (v, (current, since)) in self.current.iter_mut().enumerate() {
             let now = view.current(v);
@@ -59,17 +57,16 @@ impl Activity {
         }
     }
 
-    /// Requests that completed within the retention period.
+    /// Within the retention period.
     pub(super) fn completed(&self) -> u64 {
         self.completed.iter().map(|(_, n)| n).sum()
     }
 
-    /// Seconds since anything ran, waited or completed.
     pub(super) fn idle(&self, now: f64) -> f64 {
         now - self.active
     }
 
-    /// Seconds since the replicas of a variant were seen to change. `None`: they were not yet.
+    /// `None`: no change yet.
     pub(super) fn current_for(&self, variant: usize, now: f64) -> Option<f64> {
         self.current.get(variant)?.1.map(|since| now - since)
     }

@@ -1,4 +1,4 @@
-//! HPAs without any help: one for each variant, on metrics of its pods.
+//! HPAs on metrics of their pods, one for each variant.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::entries::{Amount, PositiveFraction};
@@ -7,7 +7,7 @@ use super::hpa::{Behavior, Hpa, to_u32};
 use super::{FleetView, Policy};
 use crate::fleet::engine::to_f64;
 
-/// An HPA on metrics of its pods: `Pods` metrics with an `AverageValue`. Of several the greatest proposal counts.
+/// `Pods` metrics with an `AverageValue`. The greatest proposal counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodMetrics {
@@ -29,7 +29,7 @@ pub struct Hpas<M> {
 pub trait ReplicaProposer {
     /// The behavior of the HPAs.
     fn behavior(&self) -> &Behavior;
-    /// Takes in what is seen, once before all proposals of a sync.
+    /// Called once before all proposals of a sync.
     fn observe(&mut self, _seen: &FleetView<'_>) {}
     /// The replicas that a variant should have.
     fn propose(&self, view: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32;
@@ -77,8 +77,8 @@ impl ReplicaProposer for PodMetrics {
     }
 }
 
-/// The replicas that a metric of the pods asks for. Pods without a value count as using nothing where there is too much
-/// use, and as using just their target where there is too little; what turns around by that is not acted on.
+/// As Kubernetes: pods without a value count as idle for a scale-up, and as at the target for a scale-down. No change
+/// if that reverses the direction.
 fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
     let measured = to_f64(values.len() as u64);
     if values.is_empty() {
@@ -100,7 +100,7 @@ fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
     if ratio < 1.0 { proposed.min(current) } else { proposed.max(current) }
 }
 
-/// The replicas that an external metric asks for, at so much of it for each.
+/// Replicas for an external metric with this target for each.
 pub(super) fn external_value(hpa: &Hpa, current: u32, value: f64, target: f64) -> u32 {
     let ratio = value / (target * f64::from(current));
     if hpa.tolerates(ratio) { current } else { to_u32((value / target).ceil()) }

@@ -1,11 +1,11 @@
-//! Replicas that follow a plan made beforehand: a fixed number, or the schedule of one who knows what will come.
+//! Replicas by a schedule: a fixed number, or that of the oracle.
 
 use super::{FleetView, Policy};
 
-/// Replicas of each variant from a time on, in order of time. Before the first entry each variant has its minimum.
+/// In order of time. Before the first entry each variant has its minimum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
-    /// From when (seconds), and how many replicas of each variant.
+    /// Start in seconds, and replicas of each variant.
     pub entries: Vec<(f64, Vec<u32>)>,
 }
 

@@ -1,5 +1,4 @@
-//! A fleet of one size for the whole run, the best size in hindsight: the smallest that keeps the objectives as often as
-//! they are to be kept, or as often as the largest fleet does.
+//! Best fixed size in hindsight: the smallest that keeps the objectives, or as much as the largest size does.
 
 use crate::fleet::engine::to_f64;
 use crate::measure::Tally;
@@ -7,7 +6,7 @@ use crate::run::{Setting, run};
 
 use super::fixed::Schedule;
 
-/// The best size for the requests of a seed, within the bounds of the variant. The setting has one variant.
+/// Within the bounds of the variant. The setting has one variant.
 #[must_use]
 pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     let kept = |size| {
@@ -16,7 +15,7 @@ pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     };
     let (mut low, mut high) = setting.variants.first().map_or((1, 1), |v| (v.min.max(1), v.max.max(1)));
     let goal = setting.objectives.attainment.min(kept(high));
-    // More replicas keep no fewer requests, so half of the sizes can be left out each time.
+    // More replicas keep no fewer requests.
     while low < high {
         let middle = low.midpoint(high);
         if kept(middle) >= goal {
@@ -28,7 +27,7 @@ pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     low
 }
 
-/// A run with replicas of one number, all ready at its beginning.
+/// All replicas are ready at the beginning.
 #[must_use]
 pub fn run_fixed(setting: &Setting, size: u32, seed: u64) -> Tally {
     let mut setting = setting.clone();

@@ -1,12 +1,12 @@
-//! `HorizontalPodAutoscaler` (autoscaling/v2) applied to a recommendation: tolerance, stabilization windows and
-//! the limits of its behavior, as Kubernetes documents them and its controller computes them.
+//! `HorizontalPodAutoscaler` (autoscaling/v2): tolerance, stabilization windows and limits, as its controller computes
+//! them.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use wva_crds::entries::Amount;
 
-/// `spec.behavior`, and what the controller's flags set.
+/// `spec.behavior`, and the controller's flags.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Behavior {
@@ -17,7 +17,7 @@ pub struct Behavior {
 }
 
 impl Default for Behavior {
-    /// Kubernetes' own: at once to twice as many or four more, and down after five minutes.
+    /// Kubernetes' default.
     fn default() -> Self {
         let doubling = ScalingPolicy { kind: PolicyKind::Percent, value: 100, period_seconds: 15 };
         let four = ScalingPolicy { kind: PolicyKind::Pods, value: 4, period_seconds: 15 };
@@ -33,7 +33,7 @@ impl Default for Behavior {
 }
 
 impl Behavior {
-    /// Behavior for a chart of this program: the signal is already steady, so scale-up does not wait.
+    /// Default of wva's chart: the signal is already steady, so scale-up does not wait.
     #[must_use]
     pub fn wva_default() -> Self {
         let ten = ScalingPolicy { kind: PolicyKind::Pods, value: 10, period_seconds: 150 };
@@ -48,11 +48,11 @@ impl Behavior {
     }
 }
 
-/// One direction of a behavior.
+/// Rules for one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScalingRules {
-    /// Age up to which recommendations count, seconds.
+    /// Seconds.
     pub stabilization_window_seconds: u32,
     /// Which of the limits counts.
     pub select_policy: PolicySelect,
@@ -106,7 +106,7 @@ pub enum PolicyKind {
     Percent,
 }
 
-/// The controller's state of one autoscaler.
+/// State of the controller for one autoscaler.
 #[derive(Clone, Debug)]
 pub struct Hpa {
     behavior: Behavior,
@@ -131,7 +131,7 @@ impl Hpa {
         &self.behavior
     }
 
-    /// Whether a ratio of usage to target is too near to 1 to act on.
+    /// The ratio of usage to target is too near to 1.
     #[must_use]
     pub fn tolerates(&self, ratio: f64) -> bool {
         let down = self.behavior.scale_down.tolerance.get();
@@ -139,7 +139,7 @@ impl Hpa {
         (1.0 - down..=1.0 + up).contains(&ratio)
     }
 
-    /// The replicas after one sync, given what its metrics ask for.
+    /// Replicas after one sync.
     pub fn sync(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
         let stable = self.stabilize(now, current, recommended);
         let next = self.limit(now, current, stable);
@@ -152,7 +152,7 @@ impl Hpa {
     fn stabilize(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
         let up = f64::from(self.behavior.scale_up.stabilization_window_seconds);
         let down = f64::from(self.behavior.scale_down.stabilization_window_seconds);
-        // The first replica count that the HPA sees is a recommendation, so the stabilization window applies to it.
+        // The first replica count is a recommendation, so the stabilization window applies to it.
         if self.recommended.is_empty() {
             self.recommended.push_back((now, current));
         }
@@ -183,7 +183,7 @@ impl Hpa {
         allowed.clamp(self.min, self.max.max(self.min))
     }
 
-    /// The furthest that the limits of one direction allow from what there was at the beginning of their periods.
+    /// Replicas that the policies of one direction allow.
     fn allowed(&self, rules: &ScalingRules, now: f64, current: u32, sign: f64) -> u32 {
         let each = rules.policies.iter().map(|limit| {
             let within = self.changes.iter().filter(|(at, _)| now - at < f64::from(limit.period_seconds));
@@ -207,7 +207,6 @@ impl Hpa {
     }
 }
 
-/// A figure as a number of replicas.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 pub(super) fn to_u32(replicas: f64) -> u32 {
     replicas as u32

@@ -1,6 +1,5 @@
-//! KEDA: triggers on metrics of a pool, and the HPA that KEDA creates for them. Each trigger has a target for each
-//! replica, and the HPA takes the greatest proposal. KEDA's `pollingInterval` and `cooldownPeriod` count only at zero
-//! replicas, from which nothing is activated here.
+//! KEDA: triggers on metrics of a pool, and the HPA that KEDA creates. `pollingInterval` and `cooldownPeriod` count
+//! only at zero replicas, which this policy does not model.
 
 use std::collections::VecDeque;
 
@@ -13,15 +12,15 @@ use super::hpa::{Behavior, Hpa, PolicyKind, ScalingPolicy, ScalingRules};
 use crate::fleet::engine::to_f64;
 use crate::measure::Objectives;
 
-/// Settings of a `ScaledObject`: triggers, each with its target for a replica, and the behavior of the HPA.
+/// `ScaledObject`: triggers, each with its target for a replica, and the behavior of the HPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScaledObject {
-    /// A blueprint that gives what is left out here.
+    /// Supplies fields that are absent here.
     pub like: Option<Blueprint>,
-    /// Requests that wait, in front of the fleet and at the pods.
+    /// At the gateway and at the pods.
     pub waiting: Option<Amount>,
-    /// Requests that were sent to the pods and have not ended.
+    /// At the pods.
     pub running: Option<Amount>,
     /// Prompts to be computed.
     pub prefill: Option<PrefillBacklog>,
@@ -33,7 +32,7 @@ pub struct ScaledObject {
     pub behavior: Option<Behavior>,
 }
 
-/// A trigger on the prompt tokens of requests that have no token yet, as time.
+/// Prompt tokens of requests without a token, as time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefillBacklog {
@@ -43,15 +42,14 @@ pub struct PrefillBacklog {
     pub tokens_per_second: Amount,
 }
 
-/// The blueprints of llm-d for autoscaling by KEDA, with the values they ship: `guides/workload-autoscaling` of
-/// llm-d/llm-d.
+/// llm-d's blueprints for KEDA, with their values: `guides/workload-autoscaling` of llm-d/llm-d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blueprint {
-    /// Queue and running requests, with windows as long as a start: the default of the guide.
+    /// Queue and running requests: the default of the guide.
     /// `keda-epp/optimized-baseline/overlays/k8s/queue/scaledobject.yaml` at 057abb4a.
     #[serde(rename = "llm-d-queue")]
     Queue,
-    /// Seconds of prompts to compute, and KV cache; calibrated for Qwen3-32B on H100.
+    /// Seconds of prompts, and KV cache; for Qwen3-32B on H100.
     /// `keda-epp-token-aware/optimized-baseline/base/scaledobject.yaml` at 04c0115b.
     #[serde(rename = "llm-d-token-aware")]
     TokenAware,
@@ -106,14 +104,14 @@ fn pod_limit(value: u32, period_seconds: u32) -> ScalingPolicy {
 }
 
 impl ScalingPolicy {
-    /// Rules of this limit alone.
+    /// This limit alone.
     fn with_window(self, stabilization_window_seconds: u32) -> ScalingRules {
         ScalingRules { stabilization_window_seconds, policies: vec![self], ..ScalingRules::default() }
     }
 }
 
 impl ScaledObject {
-    /// Settings completed by the blueprint. `None`: it has no trigger.
+    /// Completed by the blueprint. `None`: no trigger.
     #[must_use]
     pub fn resolve(&self) -> Option<Self> {
         let base = self.like.map(Blueprint::scaled_object).unwrap_or_default();
@@ -134,7 +132,7 @@ impl ScaledObject {
     }
 }
 
-/// The metrics of a pool under a [`ScaledObject`].
+/// Metrics of a pool.
 pub struct Keda {
     object: ScaledObject,
     behavior: Behavior,
@@ -142,7 +140,7 @@ pub struct Keda {
 }
 
 impl Keda {
-    /// The metrics of a pool that is held to objectives.
+    /// `objectives`: for the latency trigger.
     #[must_use]
     pub fn new(object: &ScaledObject, objectives: Objectives) -> Self {
         let object = object.resolve().unwrap_or_default();
@@ -187,8 +185,7 @@ impl ReplicaProposer for Keda {
     }
 }
 
-/// The 90th percentiles of the latencies by their objectives: the greater of both, at most 2, as a mean over 45 s of
-/// what recording rules compute each 15 s from rates over a minute.
+/// Greater of the two 90th percentiles by their objectives, at most 2: a mean over 45 s of samples every 15 s.
 struct LatencySaturation {
     objectives: Objectives,
     samples: VecDeque<f64>,
@@ -222,8 +219,8 @@ const SCALE_UP_ABOVE: f64 = 0.55;
 /// Below this saturation replicas are taken away.
 const SCALE_DOWN_BELOW: f64 = 0.4;
 
-/// The replicas that llm-d's law asks for at a saturation: latency by its objective. Replicas that are not ready count as
-/// if they took their share of the load already, but only where replicas are added.
+/// Replicas that llm-d's law asks for; `saturation` is latency by its objective. For a scale-up, unready replicas count
+/// as if they took their share of the load.
 #[must_use]
 pub fn replicas_for_latency(saturation: f64, replicas: f64, ready: f64) -> f64 {
     if saturation > SCALE_UP_ABOVE {

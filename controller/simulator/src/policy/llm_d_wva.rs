@@ -1,6 +1,5 @@
-//! The percentage analyzer as the original carried it out, with the HPA behind it: one replica a cycle, counted from the
-//! ready ones, and none of any variant while one of them is on its way (its target not reached, or a replica not ready).
-//! Read from the sources of the last release that had it as its only analyzer.
+//! Percentage analyzer of llm-d WVA with its HPA: one replica a cycle, and none while a variant of the model is
+//! pending. From the sources of the last release that had it as its only analyzer.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
@@ -11,7 +10,7 @@ use super::hpa::{Behavior, Hpa};
 use super::{FleetView, Peaks, Policy, is_due};
 use crate::fleet::engine::to_f64;
 
-/// Settings of the original's loop.
+/// Settings of the loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
@@ -33,7 +32,7 @@ impl Default for Settings {
     }
 }
 
-/// The state of the loop.
+/// State of the loop.
 pub struct LlmDWva {
     thresholds: Thresholds,
     interval: f64,
@@ -48,7 +47,6 @@ struct Thresholds {
     spare_queue: f64,
 }
 
-/// Demand from the load of a model.
 enum ScaleDirection {
     Up,
     Down,
@@ -81,15 +79,15 @@ impl LlmDWva {
         for v in all().filter(|v| reached(*v)).collect::<Vec<_>>() {
             self.desired[v] = Some(view.current(v));
         }
-        // While any variant is on its way, nothing of the model moves.
+        // A pending variant blocks the whole model.
         if !settled {
             return;
         }
         let cost = |v: &usize| variants[*v].cost;
         match self.thresholds.scale_direction(view) {
             ScaleDirection::Up => {
-                // The original left bounds to the HPA, and a target beyond them would hold the model for ever: it is
-                // not held against it here.
+                // llm-d WVA left bounds to the HPA; a target beyond them would block the model forever, so it is not
+                // simulated.
                 let able = all().filter(|v| view.current(*v) < variants[*v].max);
                 if let Some(v) = able.min_by(|a, b| cost(a).total_cmp(&cost(b))) {
                     self.desired[v] = Some(view.ready(v) + 1);

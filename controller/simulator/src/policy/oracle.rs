@@ -1,11 +1,11 @@
-//! The oracle: the cheapest schedule of its kind that keeps the objectives, made with knowledge of all
-//! requests. It is what a policy's cost is compared with.
+//! The oracle: the cheapest schedule of its kind that keeps the objectives, made with knowledge of all requests. The
+//! cost of policies is compared with it.
 //!
-//! Method. Each minute asks for the replicas that its requests, and those of the minute before, need at a share of what
-//! a replica can do within the objectives. They are taken from the variants in order of cost by throughput; the last of
-//! them is the cheapest that suffices. Each is started a cold start and a minute before it is needed, kept for a minute
-//! after, and kept through gaps in which a new start would not be cheaper. Of the shares in steps of 5 % the greatest
-//! is taken whose plan keeps the objectives in a run, or as much of them as the least share does. No schedule of this kind is cheaper; one of another kind might be.
+//! Each minute needs the replicas for its requests and those of the minute before, at a share of a replica's
+//! throughput. They come from the variants in order of cost by throughput; the last one is the cheapest that suffices.
+//! Each replica starts a cold start and a minute ahead, stays for a minute after, and through gaps in which a new start
+//! would not be cheaper. The oracle uses the greatest share, in steps of 5 %, that keeps the objectives, or as much as
+//! the least share does. A schedule of another kind might be cheaper.
 
 use crate::fleet::engine::{Engine, to_f64};
 use crate::fleet::variant::{Role, Variant};
@@ -17,16 +17,15 @@ use super::hpa::to_u32;
 
 /// Length of a slot, in seconds.
 const SLOT_SECONDS: f64 = 60.0;
-/// Shares of a replica's throughput that are tried, in percent.
+/// Tried shares of a replica's throughput.
 const MIN_PERCENT: u32 = 20;
-/// See [`LEAST`].
+/// See [`MIN_PERCENT`].
 const MAX_PERCENT: u32 = 200;
-/// See [`LEAST`].
+/// See [`MIN_PERCENT`].
 const PERCENT_STEP: u32 = 5;
-/// Planned share of KV cache in use, 0 to 1: above it, sequences begin to lose their places.
+/// 0 to 1: above it, sequences begin to lose their places.
 const MAX_KV_USAGE: f64 = 0.9;
 
-/// Load that arrives in one slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     requests: f64,
@@ -34,7 +33,7 @@ struct Demand {
     output: f64,
 }
 
-/// Schedule for the requests of a seed, and its result.
+/// For the requests of a seed, with its result.
 #[must_use]
 pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let demand = demand_by_slot(setting, seed);
@@ -46,7 +45,7 @@ pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let kept = |tally: &Tally| to_f64(tally.good) / to_f64(tally.arrived());
     let (mut low, mut high) = (MIN_PERCENT / PERCENT_STEP, MAX_PERCENT / PERCENT_STEP);
     let (mut schedule, mut tally) = attempt(MIN_PERCENT);
-    // Plans need not keep what the most generous plan misses, such as load before any replica can start.
+    // No schedule has to keep what the most generous one misses.
     let goal = setting.objectives.attainment.min(kept(&tally));
     while low < high {
         let middle = (low + high).div_ceil(2);
@@ -99,7 +98,7 @@ fn build_schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule 
     Schedule { entries }
 }
 
-/// The replicas of each variant for what arrives in a slot that begins at a time.
+/// For the demand of a slot that begins at `at`.
 fn replicas_for(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u32> {
     let variants = &setting.variants;
     let mut counts: Vec<u32> = variants.iter().map(|v| v.min).collect();
@@ -117,7 +116,7 @@ fn replicas_for(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u
     counts
 }
 
-/// Adds replicas of a role until they are able to do all requests of a second.
+/// Until the role can serve `requests` per second.
 fn add_replicas(
     variants: &[Variant],
     role: Option<Role>,
@@ -140,8 +139,8 @@ fn add_replicas(
     }
 }
 
-/// Requests a second that an engine serves in a steady state in which it keeps the time between tokens, also for the
-/// requests of which a step makes fewest.
+/// Requests per second in a steady state that keeps the time between tokens, also for requests with the fewest tokens a
+/// step.
 fn throughput(engine: &Engine, role: Option<Role>, (input, output): (f64, f64), itl: f64) -> f64 {
     let share = if role == Some(Role::Decode) { 0.0 } else { 1.0 - engine.prefix_hit_rate };
     let computed = (share * input).max(1.0);
@@ -154,20 +153,20 @@ fn throughput(engine: &Engine, role: Option<Role>, (input, output): (f64, f64), 
     let context = input + output / 2.0 + to_f64(engine.block_overhead());
     let most =
         (MAX_KV_USAGE * to_f64(engine.kv_tokens()) / context).min(to_f64(engine.max_seqs as u64)).max(1.0);
-    // Time that each sequence adds to a step, including its share of the prompts computed meanwhile.
+    // Including the share of the prompts computed meanwhile.
     let each =
         engine.per_sequence + engine.per_prompt_token * computed / steps + engine.per_cached_token * context;
     let sequences = ((itl * f64::from(engine.tokens.min) - engine.step) / each).clamp(0.0, most);
     sequences / (steps * (engine.step + each * sequences))
 }
 
-/// Replicas level by level: each is started ahead and kept where it is needed again soon.
+/// Level by level: each replica is started ahead and kept through short gaps.
 fn extend_over_gaps(needed: &[u32], variant: &Variant) -> Vec<u32> {
     let start = to_u32((variant.start.mean() / SLOT_SECONDS).ceil()) as usize;
     let most = needed.iter().copied().max().unwrap_or(0);
     let mut held = vec![0; needed.len()];
     for level in 1..=most {
-        // Up to which slot this level is held.
+        // End of this level so far.
         let mut until = 0;
         let mut last: Option<usize> = None;
         for (slot, _) in needed.iter().enumerate().filter(|(_, n)| **n >= level) {

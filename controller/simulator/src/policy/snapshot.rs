@@ -1,4 +1,4 @@
-//! The snapshot that the controller would take of the simulated fleet.
+//! Snapshot of the simulated fleet.
 
 use std::time::Duration;
 
@@ -16,12 +16,11 @@ use crate::fleet;
 use crate::fleet::engine::to_f64;
 use crate::fleet::replica::Sample;
 
-/// Names of the one model of a fleet.
+/// Name of the one model.
 pub(super) const MODEL: &str = "model";
 /// See [`MODEL`].
 pub(super) const NAMESPACE: &str = "simulated";
 
-/// The last target of a variant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Desired {
     pub(super) target: u32,
@@ -29,7 +28,7 @@ pub(super) struct Desired {
     pub(super) age: GoDuration,
 }
 
-/// State of a variant from the last cycle.
+/// From the last cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     pub(super) desired: Option<Desired>,
@@ -38,7 +37,6 @@ pub(super) struct Memory {
     pub(super) current_for: Option<f64>,
 }
 
-/// The model with all its variants.
 pub(super) fn model(
     view: &FleetView<'_>,
     memory: &[Memory],
@@ -125,7 +123,7 @@ fn replica(view: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
     }
 }
 
-/// Age of the oldest counter samples, in seconds: over two cycles.
+/// Seconds: over two cycles.
 const WORK: f64 = 150.0;
 
 fn work(view: &FleetView<'_>, sample: &Sample) -> WorkSample {
@@ -149,7 +147,7 @@ fn amount(value: f64) -> Amount {
     Amount::try_from(value).unwrap_or_default()
 }
 
-/// A span, to the millisecond: more would be noise in a recorded snapshot.
+/// Milliseconds: more would be noise in a recorded snapshot.
 pub(super) fn seconds(span: f64) -> GoDuration {
     Duration::from_millis(u64::from(super::hpa::to_u32((span * 1000.0).max(0.0)))).into()
 }

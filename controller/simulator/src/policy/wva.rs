@@ -1,5 +1,5 @@
-//! Ours, as it is deployed: samples every 30 s, `decide` every cycle and early where a sample shows growth, the target
-//! published to an HPA, and the HPA acts on it.
+//! wva as it is deployed: samples every 30 s, `decide` every cycle and early if a sample shows growth, and an HPA that
+//! follows the target.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::fleet::GpuUsage;
 use crate::fleet::latency::FirstTokens;
 use crate::fleet::variant::Variant;
 
-/// Settings of the program and of the HPA behind it.
+/// Settings of wva and of its HPA.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// The program's state.
+/// State of wva.
 pub struct Wva {
     config: Config,
     settings: Settings,
@@ -73,9 +73,9 @@ pub struct Wva {
     remembered: Vec<ComputeBounds>,
     /// State learnt by the throughput analyzer.
     learned: Vec<ThroughputMemory>,
-    /// When it learnt that, in seconds.
+    /// Seconds.
     learned_at: f64,
-    /// First tokens against the objective, where there is one.
+    /// With an objective.
     first_tokens: Option<TokenTracker>,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
@@ -113,7 +113,7 @@ impl Wva {
         }
     }
 
-    /// The snapshot of this moment: what `decide` would be given in a cluster.
+    /// As the controller would assemble it.
     #[must_use]
     pub fn snapshot(&self, view: &FleetView<'_>) -> Snapshot {
         let memory = (0..self.keys.len()).map(|v| self.memory(view, v)).collect::<Vec<_>>();
@@ -144,8 +144,7 @@ impl Wva {
         self.accelerators.iter().filter_map(known).collect()
     }
 
-    /// Decides on what is seen, and takes the decisions over: all of them in a cycle, else only those of a model that
-    /// begins to need more.
+    /// Applies all decisions in a cycle; early, only if a model begins to need more.
     fn cycle(&mut self, view: &FleetView<'_>, early: bool) {
         let decided = decide(&self.snapshot(view));
         if early && !self.begins_to_grow(&decided) {
@@ -160,7 +159,7 @@ impl Wva {
             }
             self.last[v] = decided.decisions.iter().find(|d| d.key() == *key).cloned();
         }
-        // Only a full cycle stores its observations, not an early look.
+        // Only a full cycle stores its observations.
         if !early {
             self.remembered = decided.next.remembered;
             self.learned = decided.next.learned;
@@ -177,7 +176,7 @@ impl Wva {
         !went_up && decided.decisions.iter().any(needs_more)
     }
 
-    /// Steps to 0 and from 0 are carried out at once; all others are the HPA's.
+    /// wva takes steps to and from 0; the HPA takes all others.
     fn act(&mut self, view: &FleetView<'_>, v: usize) -> u32 {
         let current = view.current(v);
         let Some((state, _)) = self.states[v] else { return current };
@@ -190,9 +189,8 @@ impl Wva {
     }
 }
 
-/// Follows the histogram of first tokens.
+/// Histogram of first tokens between two cycles.
 struct TokenTracker {
-    /// Seconds.
     objective: f64,
     counted: FirstTokens,
     at: f64,

@@ -52,7 +52,7 @@ impl Replay {
         rows
     }
 
-    /// The contents of [`Replay::text`] as JSON. Times are as recorded, `null` if a snapshot has none.
+    /// [`Replay::text`] as JSON. Times are `null` if a snapshot has none.
     #[must_use]
     pub fn json(&self) -> Value {
         let variant = |(key, tally): (&VariantKey, &Tally)| {
@@ -91,13 +91,11 @@ impl Tally {
         self.changed_cost += other.changed_cost;
     }
 
-    /// The mean per cycle of a sum.
     fn mean(&self, sum: f64) -> f64 {
         if self.cycles == 0 { 0.0 } else { sum / f64::from(self.cycles) }
     }
 }
 
-/// A line of the table.
 fn table_row(name: String, tally: &Tally) -> Vec<String> {
     vec![
         name,

@@ -18,7 +18,6 @@ polyline{fill:none;stroke-width:1.5;stroke-linejoin:round}.one{stroke:#0072b2;fi
 .plan{stroke:#b8b8b8}.load{stroke:#444}.grid{stroke:#e8e8e8}.mark{stroke:#c00;stroke-dasharray:5 4}\
 dt{font-weight:600}dd{margin:0 0 .3em 1.5em}";
 
-/// Text with the special characters of HTML replaced.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -65,7 +64,6 @@ fn table(section: &Section) -> String {
     format!("<table>{}</table>", rows(section).into_iter().enumerate().map(line).collect::<String>())
 }
 
-/// Index of a figure.
 fn figure_index(key: &str) -> usize {
     FIGURES.iter().position(|f| f.key == key).unwrap_or(0)
 }
@@ -91,7 +89,7 @@ fn oracle_study(section: &Section) -> Option<&Study> {
     section.studies.iter().find(|s| s.policy == oracle.name)
 }
 
-/// Plots over time on the same axes, one below the other: the load, then the replicas and the latency of each policy.
+/// On the same axes: the load, then replicas and latency of each policy.
 fn over_time(section: &Section) -> String {
     let slo = &section.scenario.setting.objectives;
     let minutes = || section.studies.iter().flat_map(|s| &s.first.minutes);

@@ -1,7 +1,6 @@
-//! Axes of plots: positions of values, with ticks at round numbers.
+//! Axes of plots, with ticks at round numbers.
 
-/// Least value of a logarithmic axis, seconds; smaller values are drawn here. No time of interest is below a
-/// millisecond.
+/// Seconds; smaller values are drawn here.
 const LEAST: f64 = 1e-3;
 
 /// Range and kind of an axis.
@@ -9,7 +8,7 @@ const LEAST: f64 = 1e-3;
 pub(super) enum Scale {
     /// Equal distances for equal differences.
     Linear { low: f64, high: f64 },
-    /// Equal distances for equal ratios; the ends are exponents of ten.
+    /// The ends are exponents of ten.
     Logarithmic { low: i32, high: i32 },
 }
 
@@ -65,7 +64,7 @@ impl Scale {
     }
 }
 
-/// The least and the greatest value, moved apart if they are equal.
+/// Moved apart if they are equal.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let finite = values.filter(|v| v.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -76,7 +75,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// Distance of two ticks: 1, 2 or 5 times a power of ten, for four to ten ticks.
+/// 1, 2 or 5 times a power of ten, for four to ten ticks.
 fn step(low: f64, high: f64) -> f64 {
     let rough = (high - low) / 5.0;
     let decade = 10_f64.powf(rough.log10().floor());

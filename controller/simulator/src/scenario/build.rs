@@ -1,4 +1,4 @@
-//! From the fields of a scenario file to a scenario: defaults filled in, spans in seconds, names resolved.
+//! Builds a scenario from the fields of a file: defaults, seconds, resolved names.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ use crate::random::RandomQuantity;
 use crate::run::Setting;
 use crate::traffic::{Traffic, build_profile, diurnal_profile};
 
-/// Weights of the days: a working week and a calmer weekend.
+/// A working week and a calmer weekend.
 const WEEK: [f64; 7] = [1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5];
 
 impl Spec {
-    /// Builds the scenario. `trace` has the requests of its trace, if it names one.
+    /// `trace`: the requests of the trace, if the scenario names one.
     ///
     /// # Errors
-    /// The first field whose value is invalid.
+    /// The first invalid field.
     pub fn build(&self, trace: Option<Arc<[Request]>>) -> Result<Scenario, ScenarioError> {
         let traffic = self.traffic.build(trace)?;
         let duration = self.duration.map_or_else(|| traffic.duration(), positive);
@@ -156,7 +156,6 @@ fn speculation(levels: &[spec::Speculation], i: usize) -> Result<Vec<(f64, StepT
     check_order(&format!("variants[{i}].speculation"), each)
 }
 
-/// Checks that each level starts later than the one before.
 fn check_order<T>(
     path: &str,
     levels: impl Iterator<Item = (f64, T)>,

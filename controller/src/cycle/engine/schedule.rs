@@ -86,7 +86,7 @@ impl<'e> Schedule<'e> {
     }
 }
 
-/// Forever if there is no round.
+/// Forever without a round.
 async fn round_ended(current: &mut Option<BoxFuture<'_, Round>>) -> Round {
     let Some(running) = current else { return pending().await };
     let round = running.await;

@@ -85,7 +85,7 @@ pub(super) fn free() -> Behavior {
 pub(super) const FOR_EVER: u32 = 10_000_000;
 
 #[test]
-fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
+fn llm_d_wva_adds_one_replica_and_waits_until_it_is_ready() {
     let mut world = World::new(vec![variant("expensive", 80.0, 1), variant("cheap", 40.0, 1)], false);
     world.arrive(40, FOR_EVER);
     let settings = llm_d_wva::Settings { behavior: free(), ..llm_d_wva::Settings::default() };

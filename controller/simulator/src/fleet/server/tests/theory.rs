@@ -76,7 +76,7 @@ fn mmc() {
     }
 }
 
-/// A queue that slows down as its batch fills, against the figures of a log that the original's guide to the HPA shows:
+/// A queue that slows down as its batch fills, against the figures of a log that llm-d WVA's guide to the HPA shows:
 /// 20 requests a minute of 178 tokens on a server with batches of 4 and `ITL = 20.58 ms + 0.41 ms * batch` wait 69.7666
 /// ms and take 21.49347 ms a token. They are the solution of the queue's birth-death process, which knows no steps: here
 /// a token is made in twenty, so that waiting for the end of a step does not count.
