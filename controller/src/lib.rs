@@ -59,7 +59,7 @@ pub mod bench {
     }
 }
 
-/// In the format of log lines.
+/// Time of now in the format of log lines.
 #[must_use]
 pub fn now_rfc3339() -> String {
     jiff::Timestamp::now().to_string()

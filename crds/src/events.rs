@@ -20,7 +20,7 @@ const NAME_BYTES: usize = 200;
 pub struct EventDraft<'a> {
     /// The event is created in its namespace.
     pub regarding: ObjectReference,
-    /// Else `Normal`.
+    /// Type `Warning`, else `Normal`.
     pub warning: bool,
     /// Reason code.
     pub reason: &'a str,

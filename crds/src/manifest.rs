@@ -4,7 +4,7 @@ use kube::CustomResourceExt;
 
 use crate::VariantAutoscaling;
 
-/// With a final newline.
+/// The CRD as YAML.
 ///
 /// # Errors
 /// Errors of the serializer; none for the types of this crate.

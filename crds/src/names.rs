@@ -36,7 +36,7 @@ pub const DEFAULT_VARIANT_COST: &str = "10.0";
 
 /// Default name of the main ConfigMap, in the controller's namespace.
 pub const MAIN_MAP_NAME: &str = "wva-variantautoscaling-config";
-/// After the configured name. Only the first existing map is read.
+/// Names after the configured one. Only the first existing map is read.
 pub const SATURATION_MAP_NAMES: [&str; 3] =
     [LOCAL_SATURATION_MAP_NAME, "saturation-scaling-config", "capacity-scaling-config"];
 /// Only the first existing map is read.

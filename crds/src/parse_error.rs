@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
-/// With the position.
+/// Describes a YAML error and its position.
 #[must_use]
 pub fn describe_yaml_error(error: &Error) -> String {
     replace_rust_types(&error.render_with_formatter(&UserFormatter))

@@ -18,7 +18,7 @@ pub use value::{Kind, Value, ValueError};
 pub struct Setting {
     /// Environment variable and ConfigMap key, such as `GLOBAL_OPT_INTERVAL`.
     pub key: &'static str,
-    /// Without dashes. `v` is the short flag `-v`.
+    /// Long flag without dashes. `v` is the short flag `-v`.
     pub flag: Option<&'static str>,
     /// Read with a warning.
     pub aliases: &'static [Alias],
@@ -30,7 +30,7 @@ pub struct Setting {
     pub mutable: bool,
     /// Settings that locate the map cannot be in it.
     pub in_map: bool,
-    /// Never printed.
+    /// The value is secret and never printed.
     pub secret: bool,
     /// One sentence for `--help` and the documentation.
     pub help: &'static str,
@@ -112,7 +112,7 @@ impl Setting {
         }
     }
 
-    /// Without any part of a secret.
+    /// Describes an error without any part of a secret.
     #[must_use]
     pub fn describe_error(&self, error: &ValueError) -> String {
         match error {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Of a user value in a message.
+/// Maximum characters of a user value in a message.
 pub const FOUND_CHARS: usize = 64;
 
 /// Text quoted and escaped, maps and lists by their size.
@@ -26,7 +26,7 @@ pub fn quote(text: &str) -> String {
     format!("\"{}\"", escape(text, true))
 }
 
-/// Also invisible characters and bidirectional marks. Reads at most 4 * [`FOUND_CHARS`] + 1 characters.
+/// Escapes control and invisible characters and bidirectional marks. Reads at most 4 * [`FOUND_CHARS`] + 1 characters.
 #[must_use]
 pub fn escape(text: &str, quoted: bool) -> String {
     let mut out = String::new();
@@ -88,7 +88,7 @@ pub fn typo_count(a: &str, b: &str) -> Option<usize> {
     Some(strsim::osa_distance(a, b)).filter(|typos| *typos <= MAX_TYPOS)
 }
 
-/// On one line.
+/// Error and its causes on one line.
 #[must_use]
 pub fn causes(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |e| e.source());

@@ -144,7 +144,7 @@ impl<V, I> Cache<V, I> {
         self.entries().0.contains_key(namespace)
     }
 
-    /// Without a clone.
+    /// Reads a value without a clone.
     pub fn get_with<T>(&self, namespace: &str, name: &str, read: impl FnOnce(&V) -> T) -> Option<T> {
         self.entries().get(namespace, name).map(read)
     }
@@ -215,7 +215,7 @@ pub struct Writer<K, V, I = Infallible> {
 }
 
 impl<K: Resource + 'static, V: 'static> Writer<K, V> {
-    /// Without an index.
+    /// Cache without an index.
     #[must_use]
     pub fn new(Projection { read, is_same }: Projection<K, V>) -> Self {
         Self { is_same, ..Self::indexed(move |object| Some((read(object), Vec::new()))) }
@@ -223,7 +223,7 @@ impl<K: Resource + 'static, V: 'static> Writer<K, V> {
 }
 
 impl<K: Resource, V, I: Ord> Writer<K, V, I> {
-    /// With an index. `read` makes value and keys.
+    /// Cache with an index. `read` makes value and keys.
     #[must_use]
     pub fn indexed(read: impl Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync + 'static) -> Self {
         Self { cache: Cache(Arc::default()), read: Box::new(read), is_same: None, listed: Entries::default() }

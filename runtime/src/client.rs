@@ -35,7 +35,7 @@ pub async fn client(limit: Option<Duration>) -> Result<Client, ClientError> {
     new_client(infer_config().await?, limit)
 }
 
-/// Also returns the URL of the API server, which can contain a password.
+/// Like [`client`], with the URL of the API server, which can contain a password.
 ///
 /// # Errors
 /// As [`client`].

@@ -48,13 +48,13 @@ impl Leadership {
         Self { state, validity: Validity::always(), takeover_delay: Duration::ZERO }
     }
 
-    /// And its Lease was renewed in time.
+    /// This replica leads, and its Lease was renewed in time.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.current().is_some()
     }
 
-    /// By then the previous leader's series have left Prometheus.
+    /// True once the previous leader's series have left Prometheus.
     #[must_use]
     pub fn may_publish_series(&self) -> bool {
         self.current().is_some_and(|term| term.age() >= self.takeover_delay)

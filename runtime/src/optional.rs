@@ -38,7 +38,7 @@ pub enum Availability {
 }
 
 impl Availability {
-    /// Also true, without objects, if the kind is not installed.
+    /// The cache holds every object; also true, without objects, if the kind is not installed.
     #[must_use]
     pub fn is_complete(self) -> bool {
         matches!(self, Self::Watched | Self::NotInstalled)

@@ -28,13 +28,13 @@ use crate::connections::{ConnectionSlot, accept};
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// In log lines.
+    /// Name in log lines.
     pub served: &'static str,
     /// A further one closes the oldest unproven one.
     pub connections: usize,
     /// Time of a TLS handshake.
     pub handshake: Duration,
-    /// Of a request head, and of an idle connection: hyper has one timer for both.
+    /// Time of a request head, and of an idle connection: hyper has one timer for both.
     pub head: Duration,
     /// Bytes of a request head; hyper's default is 400 KiB. Row "a header of 1 MiB" of `make test-bad-input`.
     pub head_bytes: usize,
@@ -55,7 +55,7 @@ impl Limits {
 /// connections are still served, and clients are asked to close the open ones.
 #[derive(Clone, Debug, Default)]
 pub struct ShutdownSignals {
-    /// Not ready any more; requests are still served.
+    /// The server is not ready any more; requests are still served.
     pub stopping: CancellationToken,
     /// The server accepts no further connections and ends.
     pub shutdown: CancellationToken,

@@ -62,7 +62,7 @@ impl DynamicKind<'_> {
 }
 
 impl WatchScope<'_> {
-    /// In the namespace of this scope, or in all.
+    /// API of a kind in the namespace of this scope, or in all.
     #[must_use]
     pub fn api<K>(&self) -> Api<K>
     where
@@ -81,7 +81,7 @@ impl WatchScope<'_> {
         self.dynamic_in(self.namespace.as_deref(), kind)
     }
 
-    /// In one namespace, or in all.
+    /// API in one namespace, or in all.
     #[must_use]
     pub fn dynamic_in(&self, namespace: Option<&str>, kind: DynamicKind<'_>) -> Api<DynamicObject> {
         let resource = kind.resource();

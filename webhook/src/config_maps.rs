@@ -54,7 +54,7 @@ struct RefusalKey {
     note: String,
 }
 
-/// Until shutdown. An event that cannot be written is dropped and logged.
+/// Writes events until shutdown. An event that cannot be written is dropped and logged.
 pub async fn write_refusal_events(
     client: Client,
     reporter: String,

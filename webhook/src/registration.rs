@@ -33,7 +33,7 @@ pub use probe::{Probe, ProbeError};
 pub use render::{ConfigurationOptions, FailurePolicy, render_configurations, render_registered};
 pub use service::ServiceRef;
 
-/// Of `rules` and `caBundle`.
+/// Field manager of `rules` and `caBundle`.
 pub const FIELD_MANAGER: &str = "wva-webhook";
 /// The client itself would retry for minutes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);

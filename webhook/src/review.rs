@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// With default ConfigMap names and no known settings of the process.
+    /// Settings with default ConfigMap names and no known values of the process.
     #[must_use]
     pub fn new(instance: Option<String>, policy: InstancePolicy) -> Self {
         Self { instance, policy, maps: MapNames::default(), running: Running::default(), client_ca: None }

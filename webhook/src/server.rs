@@ -14,7 +14,7 @@ use crate::routes::router;
 /// The defaults fit webhooks with `timeoutSeconds: 5`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Of connections, handshakes and request headers, and of the shutdown.
+    /// Limits of connections, handshakes, request headers and the shutdown.
     pub server: server::Limits,
     /// For body and verdict together. Shorter if the API server asks for less.
     pub review: Duration,
@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// Within the default [`Limits`] until `end`.
+/// Serves within the default [`Limits`] until `end`.
 ///
 /// # Errors
 /// The listener fails.
@@ -44,7 +44,7 @@ pub async fn serve(
     serve_with(listener, tls, state, end, Limits::default()).await
 }
 
-/// Within `limits` until `end`.
+/// Serves within `limits` until `end`.
 ///
 /// # Errors
 /// The listener fails.

@@ -102,7 +102,7 @@ pub struct Decision {
     pub current: u32,
     /// Ready replicas, at most `current`.
     pub ready: u32,
-    /// From `current` to the target, in order of the stages. Never empty.
+    /// Steps from `current` to the target, in order of the stages. Never empty.
     pub steps: Vec<Step>,
     /// Mode annotation of the variant.
     pub mode: Mode,
@@ -139,7 +139,7 @@ pub struct Decision {
 pub struct Shadow {
     /// Shadow analyzer.
     pub analyzer: AnalyzerName,
-    /// In order of the stages. Never empty.
+    /// Steps in order of the stages. Never empty.
     pub steps: Vec<Step>,
 }
 
@@ -187,7 +187,7 @@ pub(crate) fn wants_more(steps: &[Step]) -> bool {
 }
 
 impl Decision {
-    /// In mode `recommend`, the target that would be published.
+    /// Target; in mode `recommend`, the one that would be published.
     #[must_use]
     pub fn target(&self) -> u32 {
         self.steps.last().map_or(self.current, |step| step.after)
@@ -275,7 +275,7 @@ pub struct Outcome {
     /// State for the next snapshot.
     #[serde(skip)]
     pub next: NextState,
-    /// Not part of any decision.
+    /// Warnings to log.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
 }
@@ -296,11 +296,11 @@ pub struct NextState {
 pub struct VariantState {
     /// Target, for `Variant::desired`.
     pub desired: u32,
-    /// At the time of the decision.
+    /// Replicas at the time of the decision.
     pub current: u32,
     /// Time without progress, as of this cycle.
     pub desired_age: GoDuration,
-    /// In tokens, for `Variant::remembered_capacity`.
+    /// Tokens of a replica, for `Variant::remembered_capacity`.
     pub capacity: Option<f64>,
 }
 

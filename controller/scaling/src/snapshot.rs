@@ -232,7 +232,7 @@ pub struct Variant {
     /// Replicas that are not ready. `None`: `current - ready` replicas of age 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Vec<Pending>>,
-    /// Of all its replicas.
+    /// Running requests of all its replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Amount>,
     /// Age of the oldest sample in `running`, for the controller's steps to zero.

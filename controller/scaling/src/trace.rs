@@ -69,7 +69,7 @@ pub fn variants_by_name(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant>
     models.flat_map(|m| m.variants.iter().map(|v| ((m.namespace.as_str(), v.name.as_str()), v))).collect()
 }
 
-/// With the signals below each decision.
+/// Like [`render`], with signals.
 #[must_use]
 pub fn render_with_signals(snapshot: &Snapshot, outcome: &Outcome) -> String {
     let variants = variants_by_name(snapshot);

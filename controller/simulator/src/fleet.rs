@@ -111,7 +111,7 @@ impl Fleet {
         &self.variants
     }
 
-    /// In order of creation.
+    /// Replicas in order of creation.
     #[must_use]
     pub fn replicas(&self) -> &[Replica] {
         &self.replicas

@@ -72,7 +72,7 @@ impl Query {
     /// Made only if an entry selects the throughput analyzer.
     pub const WORK: [Self; 2] = [Self::Work, Self::WorkBefore];
 
-    /// In query order: signals that every model needs come first.
+    /// All other queries, in order: signals that every model needs come first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
         Self::Queue,

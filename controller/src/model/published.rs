@@ -25,7 +25,7 @@ pub struct Published {
     pub interval: Duration,
     /// Input of the decisions.
     pub snapshot: Arc<Snapshot>,
-    /// With or without a decision. Unchanged variants share the entry of the previous cycle.
+    /// All managed variants. Unchanged ones share the entry of the previous cycle.
     pub variants: BTreeMap<VariantKey, Arc<PublishedVariant>>,
     /// Variants taken over, and when to export their series.
     pub withheld: BTreeMap<VariantKey, Instant>,

@@ -73,7 +73,7 @@ fn arguments(container: &Container) -> Option<Box<str>> {
     (!used.is_empty()).then(|| used.join(&SEPARATOR.to_string()).into())
 }
 
-/// By node selector, else by required node affinity.
+/// Accelerator by node selector, else by required node affinity.
 #[must_use]
 pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
     let selector = pod.node_selector.iter().flatten();

@@ -38,7 +38,7 @@ pub struct PendingEvent {
     pub reason: &'static str,
     /// Message for people.
     pub note: String,
-    /// In the name, for events that several controllers may write. Only the first is created.
+    /// Digest in the name of events that several controllers may write. Only the first is created.
     pub digest: Option<u64>,
 }
 

@@ -18,5 +18,5 @@ pub const VERSION: &str = "v1beta1";
 pub const API_VERSION: &str = "external.metrics.k8s.io/v1beta1";
 /// Metric name: desired replicas of a variant.
 pub const METRIC: &str = wva_crds::names::DESIRED_REPLICAS_METRIC;
-/// Of the first releases.
+/// Metric name of the first releases.
 pub const LEGACY_METRIC: &str = wva_crds::names::LEGACY_DESIRED_REPLICAS_METRIC;

@@ -22,7 +22,7 @@ pub struct ServiceMonitorReporter {
 }
 
 impl ServiceMonitorReporter {
-    /// In the chart.
+    /// Name of the ServiceMonitor in the chart.
     #[must_use]
     pub fn monitor_name(&self) -> String {
         format!("{}-metrics-monitor", self.deployment)

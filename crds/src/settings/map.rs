@@ -30,11 +30,11 @@ pub struct ConfigKey {
     pub key: String,
     /// `None` for an unknown key.
     pub setting: Option<&'static Setting>,
-    /// Of the setting.
+    /// The key is an old name.
     pub is_old_name: bool,
     /// Its layout.
     pub layout: Layout,
-    /// Never empty: an empty value counts as not set.
+    /// Value, never empty: an empty one counts as not set.
     pub text: String,
 }
 
@@ -73,7 +73,7 @@ pub enum NestedError {
 pub struct MapText {
     /// The keys.
     pub keys: Vec<ConfigKey>,
-    /// Of the entry `config.yaml`, whose keys are then missing.
+    /// Error of `config.yaml`, whose keys are then missing.
     pub nested_error: Option<NestedError>,
 }
 

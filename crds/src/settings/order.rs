@@ -5,7 +5,7 @@ use super::Value;
 /// Invalid combination of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingsProblem {
-    /// In their required order, if any.
+    /// Keys, in their required order, if any.
     pub keys: &'static [&'static str],
     /// Problem and solution.
     pub advice: &'static str,

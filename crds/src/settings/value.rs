@@ -173,7 +173,7 @@ impl Kind {
         advice.to_owned()
     }
 
-    /// Of the value in `--help`.
+    /// Placeholder of the value in `--help`.
     #[must_use]
     pub const fn placeholder(self) -> &'static str {
         match self {

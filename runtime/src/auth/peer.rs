@@ -12,7 +12,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// From rustls; `None` for a client without one.
+    /// Peer with the certificates from rustls; `None` for a client without one.
     #[must_use]
     pub fn new(chain: Option<&[CertificateDer<'static>]>) -> Self {
         Self { chain: chain.unwrap_or_default().into() }

@@ -34,11 +34,11 @@ pub struct Election {
     pub identity: String,
     /// That other replicas wait after the last renewal.
     pub lease_duration: Duration,
-    /// After which a leader that cannot renew stops acting; below `lease_duration`.
+    /// Time after which a leader that cannot renew stops acting; below `lease_duration`.
     pub renew_deadline: Duration,
     /// Between two renewals or reads; below `renew_deadline`.
     pub retry_period: Duration,
-    /// From the start of a term until its series are published.
+    /// Time from the start of a term until its series are published.
     pub takeover_delay: Duration,
 }
 

@@ -7,7 +7,7 @@ use wva_crds::names::{ALLOW_INSTANCE_CHANGE_ANNOTATION, INSTANCE_LABEL};
 
 use crate::readers::MetricReader;
 
-/// Of a review.
+/// Operation of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// The object is new.
@@ -72,7 +72,7 @@ pub struct Facts<'a> {
     pub controller_namespace: Option<&'a str>,
     /// Whether the caches of the fields below are complete. If not, their rules are skipped with a warning.
     pub is_synced: bool,
-    /// Of every instance; at least those with the object's target, possibly the object itself.
+    /// Variants of every instance; at least those with the object's target, possibly the object itself.
     pub other_variants: &'a [OtherVariant],
     /// A variant of the model with a cost that differs from the default.
     pub variant_with_own_cost: Option<&'a str>,
@@ -82,7 +82,7 @@ pub struct Facts<'a> {
     pub has_all_readers: bool,
     /// `None` if unknown.
     pub target_exists: Option<bool>,
-    /// By the target; `None` if not checked.
+    /// The target determines the accelerator; `None` if not checked.
     pub is_accelerator_known: Option<bool>,
 }
 
@@ -179,7 +179,7 @@ pub struct Target {
     pub api_version: String,
     /// Kind, such as `Deployment`.
     pub kind: String,
-    /// In the namespace of the variant.
+    /// Name, in the namespace of the variant.
     pub name: String,
 }
 
@@ -193,7 +193,7 @@ impl Target {
         }
     }
 
-    /// If the object names one, valid or not.
+    /// Target that the object names, valid or not.
     #[must_use]
     pub fn from_object(object: &Value) -> Option<Self> {
         let reference = at(object, &["spec", "scaleTargetRef"])?;
@@ -250,7 +250,7 @@ impl OtherVariant {
         Self::new(text(&["metadata", "name"])?, instance, created, object)
     }
 
-    /// With parsed metadata; `object` needs only `spec`.
+    /// Variant with parsed metadata; `object` needs only `spec`.
     #[must_use]
     pub fn new(
         name: &str,

@@ -60,7 +60,7 @@ pub(crate) const DENY: Rule = Rule {
 
 pub(crate) const WARN: Rule = Rule { kind: Kind::Warn, ..DENY };
 
-/// By the kind of the object.
+/// Check by the kind of the object.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
     /// A `VariantAutoscaling`.

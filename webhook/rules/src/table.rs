@@ -5,7 +5,7 @@ use crate::maps::{entries, immutable, main_map, merged, unread_maps};
 use crate::rule::Rule;
 use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
 
-/// In the order of their reports.
+/// All rules, in the order of their reports.
 pub static RULES: &[Rule] = &[
     shape::SPEC,
     shape::LABELS,

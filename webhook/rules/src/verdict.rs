@@ -7,7 +7,7 @@ use crate::findings::PatchOp;
 
 /// The API server truncates longer warnings.
 pub const MAX_WARNING_CHARS: usize = 120;
-/// Of a review; the API server drops the rest.
+/// Maximum bytes of all warnings of a review; the API server drops the rest.
 pub const MAX_WARNING_BYTES: usize = 4096;
 
 /// Effect of a violation.
@@ -41,9 +41,9 @@ pub struct Verdict {
     pub group: &'static str,
     /// Name of the object in messages.
     pub name: String,
-    /// In the order of the table.
+    /// Violations in the order of the table.
     pub violations: Vec<Violation>,
-    /// Within the API limits.
+    /// Warnings within the API limits.
     pub warnings: Vec<String>,
     /// Completes the object; possibly empty.
     pub patch: Vec<PatchOp>,

@@ -9,7 +9,7 @@ use wva_runtime::Cache;
 use wva_runtime::cache::Writer;
 use wva_runtime::watch::Observer;
 
-/// By which reviews find objects of a namespace.
+/// Key by which reviews find objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// Without the version: versions of a group share objects.
@@ -55,7 +55,7 @@ where
     (Box::new(observe), index)
 }
 
-/// By target, and by model if the cost differs from the default.
+/// Index by target, and by model if the cost differs from the default.
 #[must_use]
 pub fn variant_index() -> (Observer<DynamicObject>, Index<OtherVariant>) {
     new_index(|object: &DynamicObject| {

@@ -65,7 +65,7 @@ pub fn render_configurations(options: &ConfigurationOptions<'_>) -> Value {
     })
 }
 
-/// With `rules` and, where given, the CA bundle (PEM).
+/// Both configurations with `rules` and, where given, the CA bundle (PEM).
 #[must_use]
 pub fn render_registered(options: &ConfigurationOptions<'_>, bundle: Option<&[u8]>) -> Value {
     let mut list = render_configurations(options);

@@ -114,9 +114,9 @@ impl PercentageVerdict {
         }
     }
 
-    /// True if the load, spread over `fewer` replicas less, leaves the spare above its triggers. This must hold for the
-    /// replicas that are not saturated, and for all: else a model could shrink because one replica becomes saturated
-    /// and leaves the mean.
+    /// True if the other replicas can take the load of `fewer` replicas and keep the spare above its triggers. This
+    /// must hold for the unsaturated replicas, and for all: else a model could shrink because one replica becomes
+    /// saturated and leaves the mean.
     fn can_spare(&self, fewer: u32) -> bool {
         let fits = |sum: &LoadSum| {
             let replicas = count(sum.replicas);

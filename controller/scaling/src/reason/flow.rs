@@ -32,9 +32,9 @@ pub struct Flow {
     pub itl_ms: f64,
     /// Engine time of a request, seconds.
     pub work: f64,
-    /// Of a replica, requests per second. 0: not learned.
+    /// Throughput of a replica, requests per second. 0: not learned.
     pub throughput: f64,
-    /// At the end of the horizon with the current replicas, milliseconds. 0: not learned.
+    /// Time to first token at the end of the horizon, milliseconds. 0: not learned.
     pub ttft_ms: f64,
     /// Objective of the time to first token, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]

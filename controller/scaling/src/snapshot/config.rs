@@ -11,10 +11,10 @@ use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
-    /// By key: `default`, and overrides that name a model.
+    /// Entries by key: `default`, and overrides that name a model.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub saturation: BTreeMap<String, SaturationEntry>,
-    /// By key: `default`, and overrides that name a model.
+    /// Entries by key: `default`, and overrides that name a model.
     #[serde(alias = "scale_to_zero", skip_serializing_if = "BTreeMap::is_empty")]
     pub scale_to_zero: BTreeMap<String, ScaleToZeroEntry>,
     /// `WVA_SCALE_TO_ZERO`.
@@ -76,7 +76,7 @@ impl Default for MetricsAge {
 pub struct Inventory {
     /// GPUs of the cluster.
     pub limit: u64,
-    /// By all pods, scheduled or not. `decide` adds earlier scale-ups without pods.
+    /// GPUs that all pods request, scheduled or not. `decide` adds earlier scale-ups without pods.
     #[serde(default)]
     pub used: u64,
 }

@@ -57,13 +57,13 @@ pub struct ThroughputMemory {
     /// Time for which the model has been watched.
     #[serde(default)]
     pub watched: GoDuration,
-    /// In each step, oldest first.
+    /// Requests that arrived in each step, oldest first.
     #[serde(default)]
     pub arrivals: Vec<Amount>,
     /// Finished requests in each step, oldest first.
     #[serde(default)]
     pub completed: Vec<Amount>,
-    /// In the scheduler queue at the end of the last step.
+    /// Requests in the scheduler queue at the end of the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queued: Option<Amount>,
     /// Last known mean prompt tokens per request.
@@ -78,7 +78,7 @@ pub struct ThroughputMemory {
     /// The same of decode pods.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub decode_saturated: u32,
-    /// In the last cycle.
+    /// The floor for bursts applied in the last cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_burst_floor: bool,
     /// Greatest and oldest first.

@@ -7,11 +7,11 @@ pub(super) struct Batch {
     pub began: f64,
     /// Number of steps, at least 1.
     pub steps: u64,
-    /// Above 0 only for a single step.
+    /// Prompt tokens; above 0 only for a single step.
     pub prompt_tokens: u64,
     /// Time of the first step, above 0.
     pub first: f64,
-    /// Of each step over the step before, at least 0.
+    /// Growth of each step over the step before, at least 0.
     pub growth: f64,
 }
 

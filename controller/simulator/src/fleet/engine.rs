@@ -16,7 +16,7 @@ pub struct Engine {
     pub max_seqs: usize,
     /// `--max-num-batched-tokens`, at least 1.
     pub max_batched_tokens: u64,
-    /// At least 1.
+    /// Tokens of a KV cache block, at least 1.
     pub block_size: u64,
     /// Blocks of KV cache.
     pub kv_blocks: u64,
@@ -91,7 +91,7 @@ impl Engine {
         computed.max(1)
     }
 
-    /// Of `sequences` that generate, and of computed and cached tokens.
+    /// Time of a step with generating `sequences`, computed and cached tokens.
     #[must_use]
     pub fn step_time(&self, sequences: usize, prompt_tokens: u64, cached: u64) -> f64 {
         self.step

@@ -91,9 +91,9 @@ pub struct Latencies {
 /// Seconds. `None`: no request with this latency ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyQuantiles {
-    /// Of the time to the first token.
+    /// Time to the first token.
     pub ttft: Option<f64>,
-    /// Of the requests' mean time between two tokens.
+    /// Mean time between two tokens of a request.
     pub tpot: Option<f64>,
 }
 
@@ -129,7 +129,7 @@ impl Latencies {
         self.scrapes.push_back(Scrape { at, histograms: self.histograms.clone() });
     }
 
-    /// In the newest scrape, against an objective in seconds.
+    /// First tokens in the newest scrape, against an objective in seconds.
     #[must_use]
     pub fn first_tokens(&self, objective: f64) -> FirstTokens {
         let Some(newest) = self.scrapes.back() else { return FirstTokens::default() };
@@ -137,7 +137,7 @@ impl Latencies {
         FirstTokens { requests: to_f64(ttft.counts.iter().sum()), late: ttft.above(objective) }
     }
 
-    /// Of requests between the first and the last scrape after `since`.
+    /// Quantiles of requests between the first and the last scrape after `since`.
     #[must_use]
     pub fn quantiles(&self, since: f64, share: f64) -> LatencyQuantiles {
         let first = self.scrapes.iter().find(|s| s.at > since).map(|s| &s.histograms);

@@ -97,7 +97,7 @@ impl Replica {
         self.server.running() + self.server.waiting()
     }
 
-    /// Of its phase or its server.
+    /// Next event of its phase or its server.
     #[must_use]
     pub fn next_event(&self) -> f64 {
         match self.phase {

@@ -109,7 +109,7 @@ impl Server {
         self.batch.map_or(f64::INFINITY, |batch| batch.end())
     }
 
-    /// With the steps of the batch under way.
+    /// Counters with the steps of the batch under way.
     #[must_use]
     pub fn counters(&self, now: f64) -> Counters {
         let mut counters = self.counters;

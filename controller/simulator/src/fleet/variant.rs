@@ -26,7 +26,7 @@ pub struct Variant {
     pub min: u32,
     /// See `min`.
     pub max: u32,
-    /// From its GPUs until a replica is ready.
+    /// Start time of a replica, from its GPUs until it is ready.
     pub start: RandomQuantity,
     /// Starts that take longer.
     pub slow_start: SlowStart,
@@ -76,7 +76,7 @@ pub enum Role {
 }
 
 impl Variant {
-    /// With the prefix hits and speculation of this time.
+    /// Engine with the prefix hits and speculation of this time.
     #[must_use]
     pub fn engine_at(&self, now: f64) -> Engine {
         Engine {

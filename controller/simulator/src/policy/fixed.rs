@@ -2,7 +2,7 @@
 
 use super::{FleetView, Policy};
 
-/// In order of time. Before the first entry each variant has its minimum.
+/// Replicas over time. Before the first entry each variant has its minimum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
     /// Start in seconds, and replicas of each variant.

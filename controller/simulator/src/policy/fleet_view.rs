@@ -73,7 +73,7 @@ impl<'a> FleetView<'a> {
         times.get(times.len() / 2).copied()
     }
 
-    /// In order of creation.
+    /// Ready replicas with samples, in order of creation.
     pub fn pods(&self, variant: usize) -> impl Iterator<Item = Pod<'a>> {
         let now = self.now;
         self.replicas(variant)
@@ -91,7 +91,7 @@ impl<'a> FleetView<'a> {
         })
     }
 
-    /// Of requests within the last seconds, as an endpoint picker shows them.
+    /// Latency quantiles of the last seconds, as an endpoint picker shows them.
     #[must_use]
     pub fn latencies(&self, seconds: f64, share: f64) -> LatencyQuantiles {
         self.fleet.latencies().quantiles(self.now - seconds, share)
@@ -135,7 +135,7 @@ pub struct Peaks {
 /// Mean tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeanTokens {
-    /// In the prompt.
+    /// Prompt tokens.
     pub input: f64,
     /// Generated.
     pub output: f64,
@@ -171,7 +171,7 @@ impl Pod<'_> {
         visible_samples(self.replica, self.now).filter(move |s| s.at >= since)
     }
 
-    /// Of the last minute: `max_over_time(..[1m])`.
+    /// Greatest values of the last minute: `max_over_time(..[1m])`.
     #[must_use]
     pub fn peaks(&self) -> Peaks {
         let minute = visible_samples(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
@@ -179,7 +179,7 @@ impl Pod<'_> {
         minute.fold(Peaks::default(), greatest)
     }
 
-    /// Of the requests of the last five minutes.
+    /// Mean tokens of the requests of the last five minutes.
     #[must_use]
     pub fn mean_tokens(&self) -> Option<MeanTokens> {
         let oldest = visible_samples(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;

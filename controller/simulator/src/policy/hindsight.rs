@@ -6,7 +6,7 @@ use crate::run::{Setting, run};
 
 use super::fixed::Schedule;
 
-/// Within the bounds of the variant. The setting has one variant.
+/// Best size within the bounds of the only variant.
 #[must_use]
 pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     let kept = |size| {

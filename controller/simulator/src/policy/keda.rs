@@ -18,9 +18,9 @@ use crate::measure::Objectives;
 pub struct ScaledObject {
     /// Supplies fields that are absent here.
     pub like: Option<Blueprint>,
-    /// At the gateway and at the pods.
+    /// Requests that wait at the gateway and at the pods.
     pub waiting: Option<Amount>,
-    /// At the pods.
+    /// Requests at the pods.
     pub running: Option<Amount>,
     /// Prompts to be computed.
     pub prefill: Option<PrefillBacklog>,

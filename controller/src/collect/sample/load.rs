@@ -11,7 +11,7 @@ pub(crate) struct PodLoad {
     pub kv: Option<TimedValue>,
     pub queue: Option<TimedValue>,
     pub running: Option<TimedValue>,
-    /// In the same scrape.
+    /// Waiting requests in the same scrape.
     pub waiting: Option<TimedValue>,
     pub mean_input: Option<TimedValue>,
     pub mean_output: Option<TimedValue>,

@@ -55,9 +55,9 @@ pub(crate) struct QueueRow {
     pub model: Arc<str>,
     /// `None` for pickers of early releases.
     pub pool: Option<Arc<str>>,
-    /// Of the metric.
+    /// The metric has its later name.
     pub is_later_name: bool,
-    /// Else requests.
+    /// The value is in bytes, else in requests.
     pub is_bytes: bool,
     pub value: f64,
 }

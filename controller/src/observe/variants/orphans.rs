@@ -65,7 +65,7 @@ impl OrphanTracker {
     }
 }
 
-/// From one stored object, for commands that know neither workloads nor instances.
+/// Orphan by one stored object, for commands that know neither workloads nor instances.
 #[must_use]
 pub fn detect_orphan(object: &DynamicObject, now: Timestamp) -> Option<Orphan> {
     find_evidence(None, &Variant::read(object), now)

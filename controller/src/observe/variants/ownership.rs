@@ -15,7 +15,7 @@ use crate::observe::watches::variant::Variant;
 pub struct Ownership {
     /// `CONTROLLER_INSTANCE`. `None`: variants without an instance label.
     pub instance: Option<String>,
-    /// Without an instance, manage labelled variants too.
+    /// Manage labelled variants without an instance too.
     pub manage_labelled: bool,
     /// How long series of a variant taken over are withheld, until Prometheus drops the other controller's.
     pub takeover_delay: Duration,
@@ -42,7 +42,7 @@ pub(crate) fn is_managed(
         && !is_excluded(namespaces, &variant.key.namespace)
 }
 
-/// Without a namespace cache (single-namespace mode) none is.
+/// Whether the namespace is excluded. `None`: single-namespace mode, in which none is.
 #[must_use]
 pub fn is_excluded(namespaces: Option<&Cache<NamespaceFacts>>, name: &str) -> bool {
     namespaces.and_then(|all| all.get_with("", name, |namespace| namespace.excluded)).unwrap_or(false)

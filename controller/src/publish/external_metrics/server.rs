@@ -36,7 +36,7 @@ pub struct ExternalMetrics {
     pub variants: Cache<Arc<Variant>>,
     /// Excluded ones have no metrics, although the status of their variants remains. `None` in single-namespace mode.
     pub namespaces: Option<Cache<NamespaceFacts>>,
-    /// Before their first list no values are served.
+    /// Sync status of the caches; before their first list no values are served.
     pub synced: SyncStatus,
     /// Authenticates and authorizes requests.
     pub auth: Arc<DelegatedAuth>,

@@ -18,7 +18,7 @@ use crate::maps::parse::{Bounds, Entries};
 pub struct Running {
     /// Values of settings by key.
     pub values: BTreeMap<&'static str, RunningValue>,
-    /// Of the map at the start.
+    /// Restart revision of the map at the start.
     pub restart_revision: Option<String>,
     /// For `kubectl rollout restart`, such as `deployment/wva-controller-manager`.
     pub rollout: String,
@@ -69,7 +69,7 @@ pub struct MapFacts<'a> {
     pub role: MapRole,
     /// Scope of the map.
     pub scope: MapScope,
-    /// With its namespace if different; empty if this map is read.
+    /// Map that is read instead, with its namespace if different; empty if this one is read.
     pub read_instead: &'a str,
     /// `None` for files.
     pub running: Option<&'a Running>,

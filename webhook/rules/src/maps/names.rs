@@ -79,7 +79,7 @@ impl MapNames {
         Some((role, if role == MapRole::Main && scope == MapScope::Local { MapScope::Unread } else { scope }))
     }
 
-    /// Without duplicates. Only the first existing map is read, but all of service classes.
+    /// Names without duplicates. Only the first existing map is read, but all of service classes.
     #[must_use]
     pub fn global_names(&self, role: MapRole) -> Vec<&str> {
         let names = match role {

@@ -14,11 +14,11 @@ pub struct Counters {
     pub output: u64,
     /// Preempted sequences.
     pub preemptions: u64,
-    /// Of all requests with a first token.
+    /// Prompt tokens of all requests with a first token.
     pub prompt_tokens: u64,
     /// Including requests under way.
     pub generated: u64,
-    /// From admission to the first token, of finished requests.
+    /// Seconds from admission to the first token, of finished requests.
     pub prefill_seconds: f64,
     /// Between two outputs of a sequence, of one or several tokens.
     pub gaps: u64,
