@@ -39,7 +39,7 @@ fn with_settings(command: Command) -> Command {
     })
 }
 
-/// In the format of clap's options.
+/// Settings without a flag, in the format of clap's options.
 fn settings_without_flag() -> String {
     let rows = SETTINGS.iter().filter(|s| s.flag.is_none());
     let row = |s: &Setting| {

@@ -51,7 +51,7 @@ fn limits(name: &'static str) -> Limits {
 /// All servers together stay below 1,024 open files, the default limit of a process.
 const MAX_CONNECTIONS: usize = 96;
 
-/// Of a request head, and of the drain at shutdown.
+/// Limit for a request head, and for the drain at shutdown.
 const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// Requires callers that may `get` the path. An unknown path is 404 for every caller, without a request to the API

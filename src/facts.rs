@@ -19,7 +19,7 @@ pub(crate) struct CacheFacts {
     controller: Option<ControllerFacts>,
     watch_namespace: Option<String>,
     instance: Option<String>,
-    /// Of the namespace label that enables local ConfigMaps.
+    /// Value of the namespace label that enables local ConfigMaps.
     config_enabled_value: String,
     controller_namespace: String,
 }

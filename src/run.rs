@@ -72,7 +72,7 @@ struct Metrics {
 
 struct Caches {
     synced: SyncStatus,
-    /// For objects that the engine reads.
+    /// Notified of changes of objects that the engine reads.
     changed: Arc<Notify>,
     variants: Cache<Arc<Variant>>,
     /// By the keys that reviews look up.
@@ -233,7 +233,7 @@ impl Process {
     }
 }
 
-/// With an instance, all series have its name as a label.
+/// If there is an instance, all series have its name as a label.
 fn registry(instance: Option<&str>) -> Result<Registry, prometheus::Error> {
     let labels =
         instance.map(|instance| HashMap::from([("controller_instance".to_owned(), instance.to_owned())]));

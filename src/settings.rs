@@ -42,9 +42,9 @@ pub(crate) struct Settings {
     pub(crate) http2: bool,
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
-    /// For the rules on the main map.
+    /// Input of the rules on the main map.
     pub(crate) running: wva_rules::Running,
-    /// Of the namespace label that enables local ConfigMaps.
+    /// Value of the namespace label that enables local ConfigMaps.
     pub(crate) config_enabled_value: String,
     /// Names of the watched ConfigMaps.
     pub(crate) maps: wva_rules::MapNames,

@@ -31,7 +31,7 @@ impl LogLevel {
     }
 }
 
-/// For the life of the process.
+/// Lasts for the life of the process.
 pub(crate) fn init(log: &Log) -> LogLevel {
     let (subscriber, level) = subscriber(log);
     drop(subscriber.try_init()); // A second call in one process keeps the first logger.

@@ -252,7 +252,7 @@ impl Ca {
     /// Like [`Ca::sign_serving`], as PEM for files.
     ///
     /// # Errors
-    /// As [`Ca::sign_serving`].
+    /// Signs like [`Ca::sign_serving`]; returns PEM texts.
     pub fn sign_serving_pem(
         &self,
         names: &[String],

@@ -110,7 +110,7 @@ impl Actuator {
 struct ScaleApi {
     client: Client,
     api: Api<DynamicObject>,
-    /// In RBAC rules.
+    /// Name in RBAC rules.
     resource: String,
 }
 

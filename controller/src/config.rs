@@ -34,7 +34,7 @@ pub use watch::watch_config_maps;
 #[derive(Clone, Debug)]
 pub struct ConfigMaps {
     names: MapNames,
-    /// Of the namespace label that opts in to local maps.
+    /// Value of the namespace label that opts in to local maps.
     opt_in_value: String,
     cache: Arc<RwLock<MapCache>>,
     /// An old version must never replace a newer one or a deleted map.

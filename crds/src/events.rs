@@ -12,7 +12,7 @@ const NOTE_BYTES: usize = 1000;
 /// Pod names can be longer.
 const REPORTER_BYTES: usize = 128;
 
-/// Of the object's name in an event name, whose limit is 253.
+/// Bytes of the object's name in an event name, whose limit is 253.
 const NAME_BYTES: usize = 200;
 
 /// Content of an event.

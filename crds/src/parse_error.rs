@@ -10,7 +10,7 @@ pub fn describe_yaml_error(error: &Error) -> String {
     replace_rust_types(&error.render_with_formatter(&UserFormatter))
 }
 
-/// For a null where text is expected.
+/// Message about a null where text is expected.
 const NULL_TEXT: &str = "found null, expected text in quotes";
 /// Also inside errors of typed readers.
 const NULL_INTO_STRING: &str = "cannot deserialize null into string; use Option<String>";

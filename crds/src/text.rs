@@ -50,7 +50,7 @@ pub fn escape(text: &str, quoted: bool) -> String {
     out
 }
 
-/// As kubectl prints it: a key with dots is in brackets.
+/// Format of kubectl: a key with dots is in brackets.
 #[must_use]
 pub fn join_field(outer: &str, key: &str) -> String {
     let key = escape(key, false);

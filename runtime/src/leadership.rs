@@ -123,7 +123,7 @@ impl Leadership {
     }
 }
 
-/// At each scrape, so that a suspended process reports the correct value at once.
+/// Computed at each scrape, so that a suspended process reports the correct value at once.
 struct LeaderGauge {
     leadership: Leadership,
     gauge: IntGauge,

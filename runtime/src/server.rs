@@ -38,7 +38,7 @@ pub struct Limits {
     pub head: Duration,
     /// Bytes of a request head; hyper's default is 400 KiB. Row "a header of 1 MiB" of `make test-bad-input`.
     pub head_bytes: usize,
-    /// For requests in flight after shutdown.
+    /// Time for requests in flight after shutdown.
     pub drain: Duration,
 }
 

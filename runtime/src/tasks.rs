@@ -56,7 +56,7 @@ impl Tasks {
     }
 }
 
-/// With the text of its panic.
+/// Includes the text of its panic.
 fn describe(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "was dropped".to_owned() };
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -83,7 +83,7 @@ enum FaultKind {
 
 #[cfg(debug_assertions)]
 impl Fault {
-    /// From the start of the task to the fault.
+    /// Time from the start of the task to the fault.
     const DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
     const POLL: std::time::Duration = std::time::Duration::from_millis(100);

@@ -16,7 +16,7 @@ use crate::{InterruptionLogger, SyncStatus, Tasks};
 /// Objects in one page of a list. The API server reads each page from etcd.
 const PAGE: u32 = 500;
 
-/// For each event, in order, after the cache has applied it.
+/// Called for each event, in order, after the cache has applied it.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
 /// Shared parts of all watches of a process.
@@ -75,7 +75,7 @@ impl WatchScope<'_> {
         }
     }
 
-    /// For a kind without a Rust type.
+    /// API of a kind without a Rust type.
     #[must_use]
     pub fn dynamic(&self, kind: DynamicKind<'_>) -> Api<DynamicObject> {
         self.dynamic_in(self.namespace.as_deref(), kind)

@@ -84,7 +84,7 @@ fn json_response(value: &impl Serialize) -> Response {
     }
 }
 
-/// As `wva decide --format json`. Variants without a decision appear only in the text format.
+/// Same JSON as `wva decide --format json`. Variants without a decision appear only in the text format.
 #[derive(Serialize)]
 struct Explanation<'a> {
     decisions: Vec<&'a Decision>,

@@ -16,7 +16,7 @@ pub(super) struct ServingCerts {
 }
 
 impl ServingCerts {
-    /// Of admission and the external metrics API.
+    /// Certificates of admission and the external metrics API.
     pub(super) fn serving(&self) -> anyhow::Result<&Certs> {
         self.serving.as_ref().context("no serving certificate: WVA_CERT_MODE is off")
     }

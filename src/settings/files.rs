@@ -13,7 +13,7 @@ use wva_rules::{MapFacts, MapRole, MapScope, Severity, validate_map};
 
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
-/// Above that of a ConfigMap.
+/// Larger than the limit of a ConfigMap.
 const MAX_FILE_BYTES: u64 = 2 << 20;
 
 /// How long to retry reading the map.
@@ -41,7 +41,7 @@ pub(crate) struct MainMap {
     /// `None` if the object does not exist.
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
-    /// Of the rules, which admission may not have checked.
+    /// Warnings of the rules, which admission may not have checked.
     pub(crate) warnings: Vec<String>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct SettingsUpdate {
     pub(crate) warnings: Vec<String>,
     /// Whether all settings of the map are valid.
     pub(crate) is_valid: bool,
-    /// For events; of a deleted map, the last identity.
+    /// Named in events; of a deleted map, the last identity.
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) engine: wva_controller::EngineConfig,
@@ -148,7 +148,7 @@ impl LiveSettings {
     }
 }
 
-/// With the `config.yaml` keys of another map.
+/// Adds the `config.yaml` keys of another map.
 fn with_nested_from(map: &MapText, other: &MapText) -> MapText {
     let nested = other.keys.iter().filter(|key| key.layout == Layout::Nested).cloned();
     MapText { keys: map.keys.iter().cloned().chain(nested).collect(), nested_error: None }

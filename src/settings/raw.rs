@@ -69,7 +69,7 @@ pub(crate) struct SettingValue {
 #[derive(Clone, Default)]
 pub(crate) struct RawSettings {
     values: BTreeMap<&'static str, SettingValue>,
-    /// With their current names.
+    /// Old names in use: the source and the current name.
     pub(super) old_names: Vec<(Source, &'static str)>,
 }
 
@@ -166,7 +166,7 @@ impl RawSettings {
         Some(if entry.text.is_empty() { String::new() } else { setting.redact(&entry.text) })
     }
 
-    /// With the values.
+    /// Includes the values.
     pub(super) fn describe(&self, problem: &SettingsProblem) -> String {
         if let [_] = problem.keys {
             return problem.advice.to_owned();

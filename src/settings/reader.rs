@@ -302,7 +302,7 @@ fn rollout(deployment: Option<&str>) -> String {
     )
 }
 
-/// In a container the pod name.
+/// Pod name in a container.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

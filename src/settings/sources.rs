@@ -97,7 +97,7 @@ impl Sources {
     }
 }
 
-/// Of the map's entry `config.yaml`, whose keys are then missing.
+/// Error in the map's entry `config.yaml`, whose keys are then missing.
 pub(super) fn nested_error(map: &MapText) -> Option<InvalidSetting> {
     let error = map.nested_error.as_ref()?;
     Some(InvalidSetting {

@@ -11,7 +11,7 @@ pub use index::{Index, Key, autoscaler_index, scaled_object_index, variant_index
 pub trait ClusterFacts: Send + Sync {
     /// Whether all caches are complete.
     fn is_synced(&self) -> bool;
-    /// Of every instance.
+    /// Includes variants of every instance.
     fn variants_with_target(&self, namespace: &str, target: &Target) -> Vec<OtherVariant>;
     /// `None` if the kind is not watched.
     fn target(&self, namespace: &str, target: &Target) -> Option<TargetState>;
@@ -59,7 +59,7 @@ pub enum TargetState {
     Absent,
     /// It exists.
     Present {
-        /// By the pod template.
+        /// True if the pod template names it.
         is_accelerator_known: bool,
     },
 }

@@ -20,7 +20,7 @@ use crate::review::{Request, State};
 
 /// Further refusals are only logged.
 const QUEUE: usize = 32;
-/// Of the same refusal, for pipelines that retry every few seconds.
+/// Least time between events about the same refusal, for pipelines that retry every few seconds.
 const REPEAT_INTERVAL: Duration = Duration::from_mins(10);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,11 +32,11 @@ pub(crate) struct Refusal {
     note: String,
 }
 
-/// For reviews. Sending never blocks.
+/// Sends refusals of reviews. Sending never blocks.
 #[derive(Clone, Debug)]
 pub struct RefusalSender(mpsc::Sender<Refusal>);
 
-/// For [`write_refusal_events`].
+/// Input of [`write_refusal_events`].
 #[derive(Debug)]
 pub struct RefusalReceiver(mpsc::Receiver<Refusal>);
 

@@ -9,11 +9,11 @@ use serde_json::{Map, Number, Value};
 
 /// A list grows by doubling.
 const ELEMENT: usize = 2 * size_of::<Value>();
-/// With one field: a B-tree leaf has space for eleven.
+/// Memory of an object with one field: a B-tree leaf has space for eleven.
 const OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
-/// In half-empty leaves.
+/// Memory of a field in half-empty leaves.
 const FIELD: usize = 2 * (size_of::<String>() + size_of::<Value>());
-/// Of an allocation, bytes.
+/// Overhead of an allocation, bytes.
 const ALLOCATION: usize = 16;
 
 #[derive(Debug, thiserror::Error)]

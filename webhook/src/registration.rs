@@ -141,7 +141,7 @@ pub async fn run(
     }
 }
 
-/// In the two configurations. Reports a bundle to [`Trust`] once both have it.
+/// Bundles in the two configurations. Reports a bundle to [`Trust`] once both have it.
 struct PublishedBundles {
     trust: TrustReporter,
     bundles: Mutex<[Option<Vec<u8>>; 2]>,

@@ -100,7 +100,7 @@ impl Phase {
         }
     }
 
-    /// In URLs and metrics.
+    /// Name in URLs and metrics.
     pub(crate) const fn resource(self) -> &'static str {
         match self {
             Self::Mutate | Self::Validate => wva_crds::names::PLURAL,
@@ -119,7 +119,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// For an invalid or interrupted review.
+    /// Answer to an invalid or interrupted review.
     pub(crate) fn without_verdict(status: StatusCode, message: impl Into<String>) -> Self {
         let body = Err(message.into());
         Self { status, body, operation: "other", allowed: false, code: status.as_u16() }
@@ -203,12 +203,12 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// In a verified call.
+    /// User of a verified call.
     pub(crate) fn user(&self) -> Option<String> {
         self.call.is_verified.then(|| sanitize(self.user))
     }
 
-    /// In an unverified call.
+    /// User of an unverified call.
     pub(crate) fn unverified_user(&self) -> Option<String> {
         (!self.call.is_verified).then(|| sanitize(self.user))
     }

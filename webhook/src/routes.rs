@@ -132,7 +132,7 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
     }
 }
 
-/// With a memory permit if it is large.
+/// A body, with a memory permit if it is large.
 struct ReceivedBody {
     bytes: Vec<u8>,
     permit: Option<OwnedSemaphorePermit>,
@@ -170,7 +170,7 @@ fn panicked() -> Answer {
     Answer::without_verdict(StatusCode::INTERNAL_SERVER_ERROR, "the review failed; see the log of wva")
 }
 
-/// To a client that disconnected.
+/// Answer to a client that disconnected.
 fn unreadable(error: &axum::Error) -> Answer {
     Answer::without_verdict(StatusCode::BAD_REQUEST, format!("cannot read the body: {error}"))
 }

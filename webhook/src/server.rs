@@ -16,7 +16,7 @@ use crate::routes::router;
 pub struct Limits {
     /// Limits of connections, handshakes, request headers and the shutdown.
     pub server: server::Limits,
-    /// For body and verdict together. Shorter if the API server asks for less.
+    /// Limit for body and verdict together. Shorter if the API server asks for less.
     pub review: Duration,
     /// Two encoded objects of etcd's maximum size (1.5 MiB), with reserve.
     pub body: usize,

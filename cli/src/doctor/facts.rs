@@ -62,7 +62,7 @@ pub(super) struct Facts {
     pub(super) leaders: Leaders,
     /// Decisions of the leaders' last cycle.
     pub(super) decisions: BTreeMap<ObjectId, Decision>,
-    /// By HPA.
+    /// Keys: HPAs.
     pub(super) external_metrics: BTreeMap<ObjectId, Vec<ExternalMetric>>,
     /// `None` if it does not exist or cannot be read.
     pub(super) api_service: Option<Value>,

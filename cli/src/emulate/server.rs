@@ -22,9 +22,9 @@ use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
 use super::metrics::Metrics;
 use super::timeline::{Rejection, Timeline};
 
-/// As in vLLM.
+/// vLLM's default.
 const DEFAULT_OUTPUT: u64 = 16;
-/// In English text.
+/// Average of English text.
 const CHARACTERS_PER_TOKEN: usize = 4;
 const MAX_CONNECTIONS: usize = 4096;
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -39,7 +39,7 @@ struct State {
     server: Server,
     /// In seconds since the start. Arrivals are unique and identify requests.
     last_arrival: f64,
-    /// By the bits of the arrival.
+    /// Keys: the bits of the arrival.
     answers: HashMap<u64, oneshot::Sender<ServedRequest>>,
 }
 

@@ -16,7 +16,7 @@ use wva_runtime::Signals;
 use crate::arguments::{file_option, option, path_value};
 use crate::leader::{Answers, DebugEndpoint, DebugResponse};
 
-/// Of two cycles within this time the first may be missed.
+/// If two cycles come within this time, the first may be missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn arguments() -> [Arg; 2] {

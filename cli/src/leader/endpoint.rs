@@ -21,7 +21,7 @@ const CYCLE_HEADER: &str = "wva-cycle";
 
 pub(crate) enum DebugEndpoint {
     Address(String),
-    /// By port-forward.
+    /// A pod, reached by port-forward.
     Pod {
         pods: Box<Api<Pod>>,
         namespace: String,

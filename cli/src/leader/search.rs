@@ -71,7 +71,7 @@ fn endpoint(client: &kube::Client, pod: &Pod) -> Option<DebugEndpoint> {
     Some(DebugEndpoint::Pod { pods, name: pod.name_any(), port: port(pod)?, namespace })
 }
 
-/// From the pod's environment, else the default.
+/// The port in the pod's environment, else the default.
 fn port(pod: &Pod) -> Option<u16> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let set = containers

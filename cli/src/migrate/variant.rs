@@ -7,7 +7,7 @@ use super::objects::{object, set, user_metadata};
 use crate::cluster::{entry, text};
 
 const FIELDS: [&str; 5] = ["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
-/// Of the model-based optimizer in the first releases.
+/// Fields of the model-based optimizer in the first releases.
 const OPTIMIZER_FIELDS: [&str; 3] = ["sloClassRef", "modelProfile", "activateModelTuner"];
 
 #[derive(Debug, PartialEq)]

@@ -93,13 +93,13 @@ pub(super) struct ObjectViolation {
 
 struct ObjectIndex<'a> {
     names: InstallNames,
-    /// By target.
+    /// Keys: targets.
     variants: BTreeMap<WorkloadKey, Vec<OtherVariant>>,
     /// Variants that set their cost, by namespace and model.
     costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
     /// Autoscalers that read the signal, by target.
     readers: BTreeMap<WorkloadKey, Vec<MetricReader>>,
-    /// Of each role the effective one first.
+    /// The effective map of each role comes first.
     global: Vec<(MapRole, &'a Object)>,
     before: HashMap<ObjectKey<'a>, &'a Value>,
 }

@@ -18,7 +18,7 @@ pub(super) struct Object {
     pub(super) namespace: String,
     /// `name`, or `generateName`, or empty.
     pub(super) name: String,
-    /// With schema defaults, as a webhook receives it.
+    /// Has the schema defaults, like the object that a webhook receives.
     pub(super) value: Value,
 }
 

@@ -10,9 +10,9 @@ use crate::output::count;
 
 #[derive(Debug)]
 pub(super) struct Report<'a> {
-    /// By file, line, column and code.
+    /// Sorted by file, line, column and code.
     pub(super) findings: Vec<Finding<'a>>,
-    /// Of any kind.
+    /// Number of objects of any kind.
     pub(super) objects: usize,
     pub(super) evaluated: usize,
 }
@@ -140,7 +140,7 @@ impl<'a> Finding<'a> {
     }
 }
 
-/// From the root of the repository.
+/// Path from the root of the repository.
 pub(super) fn docs(code: &str) -> String {
     format!("docs/rules/{code}.md")
 }

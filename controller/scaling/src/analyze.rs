@@ -145,7 +145,7 @@ fn is_waking(model: &ModelView) -> bool {
     model.variants.iter().all(|v| v.current == 0 || v.wake_hold_seconds(model.config).is_some())
 }
 
-/// For a model at 0, or whose first replica is starting.
+/// Verdict on a model at 0, or whose first replica is starting.
 struct IdleVerdict;
 
 impl Verdict for IdleVerdict {

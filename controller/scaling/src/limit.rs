@@ -11,7 +11,7 @@ use crate::view::{Draft, ModelView, VariantView};
 #[derive(Debug, Default)]
 pub(crate) struct AcceleratorIndex<'a> {
     indices: BTreeMap<String, usize>,
-    /// By the name that variants use: each is normalized once.
+    /// Keys: the names that variants use, so that each is normalized once.
     by_name: BTreeMap<&'a str, Option<usize>>,
 }
 

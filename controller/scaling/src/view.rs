@@ -209,7 +209,7 @@ impl<'a> VariantView<'a> {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.down.get()))
     }
 
-    /// Of the API server to scale the workload.
+    /// The API server's refusal to scale the workload.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         let age_seconds = self.variant.refused_ago?.get().as_secs_f64();
         Some(Reason::NotCarriedOut { desired: self.current.saturating_add(1), age_seconds, refused: true })

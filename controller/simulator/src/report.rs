@@ -22,7 +22,7 @@ pub struct Section {
     pub title: String,
     /// Seeds that each policy ran on.
     pub seeds: u64,
-    /// For plots.
+    /// Input of the plots.
     pub scenario: crate::scenario::Scenario,
     /// One study for each policy.
     pub studies: Vec<Study>,

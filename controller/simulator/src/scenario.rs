@@ -120,7 +120,7 @@ fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
     }
 }
 
-/// In each policy with entries.
+/// Sets the field in each policy with entries.
 fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
     if schema(Kind::Saturation)["properties"].get(field).is_none() {
         return false;

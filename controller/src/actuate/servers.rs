@@ -14,7 +14,7 @@ use kube::{Api, Client};
 use crate::collect::page::{self, PORTS, PageError, PageReader};
 use crate::observe::template;
 
-/// For all queries. Requests that arrive meanwhile are not seen.
+/// Limit for all queries. Requests that arrive meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// An idle model has few pods.
 const MAX_PODS: u32 = 64;
@@ -109,7 +109,7 @@ impl ServerActivity {
     }
 }
 
-/// Of all models of a server.
+/// Sums over all models of a server.
 #[derive(Debug, Default)]
 struct InFlight {
     requests: Option<f64>,
@@ -167,7 +167,7 @@ fn metrics_port(server: &Container) -> u16 {
     port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(DEFAULT_PORT)
 }
 
-/// From its probes and arguments.
+/// Derived from its probes and arguments.
 fn uses_tls(server: &Container) -> bool {
     let probes = [&server.readiness_probe, &server.liveness_probe, &server.startup_probe];
     let scheme = |probe: &Probe| probe.http_get.as_ref()?.scheme.clone();

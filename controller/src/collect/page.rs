@@ -12,7 +12,7 @@ const LONGEST_LINE: usize = 64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is not a metric: {text:?}")]
 pub(crate) struct InvalidPage {
-    /// From 1.
+    /// Counts from 1.
     line: usize,
     /// Start of the line.
     text: String,
@@ -102,7 +102,7 @@ impl<R: PageReader> Page<R> {
     }
 }
 
-/// For a series whose value is not needed.
+/// Checks a series whose value is not needed.
 pub(crate) fn check_number(rest: &str) -> Option<()> {
     let last = rest.rsplit([' ', '\t', '}']).next()?;
     last.parse::<f64>().ok().map(|_| ())

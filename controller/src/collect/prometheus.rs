@@ -66,11 +66,11 @@ impl std::fmt::Debug for PrometheusConfig {
     }
 }
 
-/// With answer and retry.
+/// Includes answer and retry.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes: about 200,000 series.
 const ANSWER_LIMIT: usize = 64 << 20;
-/// Of an error answer, bytes.
+/// Longest error answer that is read, bytes.
 const ERROR_LIMIT: usize = 64 << 10;
 /// Flow control of the connection holds back the rest.
 const CHUNKS: usize = 4;

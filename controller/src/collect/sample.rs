@@ -52,16 +52,16 @@ pub(crate) struct PodCache<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
-    /// By namespace and pod.
+    /// Keys: namespace and pod.
     caches: BTreeMap<(Arc<str>, Arc<str>), TimedValue<CacheConfig>>,
     queues: QueueMap,
-    /// Of all queues of a picker, by namespace and InferencePool.
+    /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
-    /// By namespace and model; for each window the count and the time of the query.
+    /// Keys: namespace and model; for each window the count and the time of the query.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
     /// Windows whose newest answer may lack series.
     partial_windows: BTreeMap<Retention, (Scope, String)>,
-    /// For the throughput analyzer.
+    /// Only the throughput analyzer needs it.
     counters: CounterHistory,
     /// Start of the newest full round with an answer about loads.
     last_round: Option<Instant>,
@@ -169,7 +169,7 @@ impl Samples {
         }
     }
 
-    /// Of several engines in a pod the smallest cache counts.
+    /// If a pod has several engines, the smallest cache counts.
     fn add_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
         for CacheRow { namespace, pod, cache } in caches {
             let new = TimedValue { value: cache, at: now };
@@ -325,7 +325,7 @@ impl Samples {
         sample.map_or(SchedulerQueue::Absent, |sample| queues::state(sample, ages, now).queue)
     }
 
-    /// Of deleted pods after `deleted`, of existing pods after `existing`.
+    /// Removes deleted pods after `deleted`, existing pods after `existing`.
     pub(crate) fn remove_expired(
         &mut self,
         now: Instant,

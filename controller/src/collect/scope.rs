@@ -30,7 +30,7 @@ impl Scope {
         Self::These(names.into_iter().map(Box::from).collect())
     }
 
-    /// In as many scopes as needed.
+    /// Makes as many scopes as needed.
     pub(crate) fn split(namespaces: &[&str]) -> Vec<Self> {
         split_by_pods(&namespaces.iter().map(|name| ((*name).to_owned(), 0)).collect(), MAX_PODS)
     }

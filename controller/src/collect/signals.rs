@@ -38,7 +38,7 @@ pub enum Query {
     Queue,
     /// Ages of the KV cache and queue samples.
     SampleAge,
-    /// In one scrape, as scale to zero needs them.
+    /// Requests in one scrape, as scale to zero needs them.
     Running,
     CacheConfig,
     Tokens,
@@ -182,7 +182,7 @@ impl Retention {
         Self { millis: u64::try_from(millis).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// To a power of two milliseconds, less than twice as long.
+    /// Rounds up to a power of two milliseconds, less than twice as long.
     pub(crate) fn rounded_up(self) -> Self {
         Self { millis: self.millis.checked_next_power_of_two().unwrap_or(self.millis) }
     }
@@ -226,7 +226,7 @@ impl Selector {
         format!("rate({}[5m])", self.metric(metric))
     }
 
-    /// Of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
+    /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
     fn age(&self, metric: &str) -> String {
         max_by_pod(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.metric(metric)))
     }

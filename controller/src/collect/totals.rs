@@ -17,7 +17,7 @@ impl QueueTotals {
         Self { size: (self.size + other.size).min(f64::MAX), bytes: (self.bytes + other.bytes).min(f64::MAX) }
     }
 
-    /// Of two readings of one queue, such as under both metric names.
+    /// The larger of two readings of one queue, such as under both metric names.
     pub(super) fn max(self, other: Self) -> Self {
         Self { size: self.size.max(other.size), bytes: self.bytes.max(other.bytes) }
     }

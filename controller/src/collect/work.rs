@@ -11,7 +11,7 @@ use wva_scaling::units::Amount;
 
 use super::signals::{ENGINE, OUTCOME, PodModel, any_signal};
 
-/// Of an engine: three rounds.
+/// Scrapes of an engine: three rounds.
 const MAX_SCRAPES: usize = 6;
 /// Closer scrapes are the same.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
@@ -54,7 +54,7 @@ impl Counter {
         (Self::Age, "age", &["vllm:generation_tokens_total"]),
     ];
 
-    /// By the label `signal`.
+    /// Parses the label `signal`.
     pub(crate) fn from_label(label: &str) -> Option<Self> {
         Self::TABLE.iter().find(|(_, name, _)| *name == label).map(|(counter, ..)| *counter)
     }

@@ -119,7 +119,7 @@ pub(super) struct InvalidEntry {
     pub(super) has_last_valid: bool,
 }
 
-/// Of several entries with one scope the first by key counts.
+/// If several entries have one scope, the first by key counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelEntries {
     wide: Option<usize>,

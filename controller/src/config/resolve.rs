@@ -31,9 +31,9 @@ pub(crate) struct Settings {
     to_zero: EffectiveMaps<ScaleToZeroEntry>,
     classes: Vec<Arc<ParsedMap<ServiceClasses>>>,
     warned_no_global: bool,
-    /// With the reason.
+    /// Each with the reason.
     dropped_layers: BTreeSet<String>,
-    /// By [`key`], with the reason.
+    /// Keys: [`key`]. Values: the reasons.
     unusable: BTreeMap<String, String>,
 }
 
@@ -80,7 +80,7 @@ impl Settings {
         ServiceClasses::objectives(classes.map(|keyed| &keyed.entry), model)
     }
 
-    /// Of models without an entry.
+    /// Rules of models without an entry.
     fn resolve_default(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();

@@ -8,7 +8,7 @@ use wva_rules::MapScope;
 
 use super::parsed_map::{MapEntry, join_faults};
 
-/// By class and model.
+/// Objectives by class and model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(super) struct ServiceClasses(BTreeMap<String, Objectives>);
@@ -24,7 +24,7 @@ pub(super) struct Objectives {
 }
 
 impl ServiceClasses {
-    /// Of the class with the lowest priority number; of equals the first.
+    /// Objectives of the class with the lowest priority number; of equals the first.
     pub(super) fn objectives<'c>(
         classes: impl Iterator<Item = &'c Self>,
         model: &str,

@@ -98,7 +98,7 @@ pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selecti
 pub(super) struct Writer {
     maps: ConfigMaps,
     selections: Vec<Selection>,
-    /// By stream.
+    /// One set per stream.
     listed: Vec<BTreeSet<MapKey>>,
     /// Streams that have completed a list.
     complete: Vec<bool>,

@@ -30,7 +30,7 @@ use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
 use crate::observe::{bounds, workloads};
 
-/// For some scrapes, a round of queries, and Prometheus service discovery.
+/// Time for some scrapes, a round of queries, and Prometheus service discovery.
 const FIRST_METRICS: SignedDuration = SignedDuration::from_mins(3);
 
 #[derive(Debug)]
@@ -305,7 +305,7 @@ fn add_progress(
 
 struct GpuConsumer {
     accelerator: String,
-    /// Of all its replicas once they run.
+    /// GPUs of all its replicas once they run.
     gpus: u64,
 }
 

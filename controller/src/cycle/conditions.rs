@@ -23,7 +23,7 @@ pub(crate) enum ConditionSource<'a> {
         decision: &'a Decision,
         /// Why the newest sample lacks signals.
         query_error: Option<&'a str>,
-        /// Of an analysis or the status.
+        /// True for a target of an analysis or the status.
         had_target: bool,
         /// Set if the newest became ready a moment ago: missing metrics are normal.
         newly_ready: Option<u32>,
@@ -123,7 +123,7 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
     }
 }
 
-/// For a normal cold start.
+/// Message about a normal cold start.
 fn startup_message(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
     match newly_ready.filter(|ready| *ready > 0) {
         Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),

@@ -25,7 +25,7 @@ struct ModelEvidence {
     last_sample: Instant,
     /// Even if the pod is gone.
     newest_pod_created: Option<Timestamp>,
-    /// Of the newest known count of completed requests.
+    /// Time of the newest known count of completed requests.
     counted_at: Option<Instant>,
 }
 

@@ -67,12 +67,12 @@ pub(crate) fn inventory<'a>(
     Ok(inventories.0.into_values().map(|named| (named.accelerator, named.gpus)).collect())
 }
 
-/// By normalized name.
+/// GPUs by normalized name.
 #[derive(Default)]
 struct Inventories(BTreeMap<String, NamedInventory>);
 
 struct NamedInventory {
-    /// As on the first node.
+    /// Name on the first node.
     accelerator: String,
     gpus: Inventory,
 }

@@ -30,7 +30,7 @@ pub(crate) struct Memory {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VariantMemory {
     uid: String,
-    /// Of an analysis or the status.
+    /// Target of an analysis or the status.
     desired: Option<(VariantState, Instant)>,
     /// Seen by this or an earlier process.
     pub target_seen: bool,
@@ -40,7 +40,7 @@ pub(crate) struct VariantMemory {
     current: Option<LastReplicas>,
     /// When it was scaled up from 0, until a replica reports.
     woken: Option<Instant>,
-    /// As the status reported it first.
+    /// State that the status reported first.
     inherited: ReportedState,
 }
 
@@ -169,7 +169,7 @@ impl VariantMemory {
         self.desired.is_some()
     }
 
-    /// With its time without progress.
+    /// Includes its time without progress.
     #[must_use]
     pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<LastTarget> {
         let (state, at) = self.desired.as_ref()?;

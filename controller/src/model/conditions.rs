@@ -1,6 +1,6 @@
 //! Conditions of a VariantAutoscaling, without times.
 
-/// In the order of the status.
+/// Condition types in the order of the status.
 pub(crate) const TYPES: [&str; 4] = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
 
 /// A condition without its transition time.
@@ -35,7 +35,7 @@ pub(crate) enum VariantError {
     Conflict {
         /// Name of the older one.
         with: String,
-        /// As kind and name.
+        /// Kind and name.
         target: String,
     },
 }

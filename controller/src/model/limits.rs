@@ -9,14 +9,14 @@ use wva_scaling::units::Amount;
 /// KEDA's default of `maxReplicaCount`.
 const SCALED_OBJECT_MAX: u32 = 100;
 
-/// Of one autoscaler, or of all of one workload.
+/// Limits of one autoscaler, or of all of one workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limits {
     pub(crate) min: u32,
     pub(crate) max: u32,
     /// The minimum of an HPA is at least 1 by its API, so it does not count.
     pub(crate) min_forbids_zero: bool,
-    /// As a ScaledObject with minimum 0 does.
+    /// True for a ScaledObject with minimum 0.
     pub(crate) scales_to_zero: bool,
     /// Relative change that the HPA ignores.
     pub(crate) tolerance: Option<HpaTolerance>,

@@ -8,7 +8,7 @@ use wva_crds::GoDuration;
 /// Maximum age of a confirmed target. A new leader and the external metrics API ignore older ones.
 pub const MAX_TARGET_AGE: SignedDuration = SignedDuration::from_mins(15);
 
-/// By both clocks.
+/// A time by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Instant,

@@ -17,10 +17,10 @@ pub struct Refusals(BTreeMap<DirectionKey, Refusal>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Refusal {
-    /// Of the first refusal.
+    /// Time of the first refusal.
     since: Instant,
     pause: Duration,
-    /// Of the next attempt.
+    /// Time of the next attempt.
     until: Instant,
 }
 

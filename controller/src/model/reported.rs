@@ -8,7 +8,7 @@ use wva_scaling::Decision;
 
 use crate::model::published::PublishedVariant;
 
-/// Of [`ControllerState`]. This release reads all fields it knows, of any version.
+/// Version of [`ControllerState`]. This release reads all fields it knows, of any version.
 const VERSION: i32 = 1;
 
 /// Reported once by a Warning event while it lasts.
@@ -78,7 +78,7 @@ impl ReportedState {
     }
 }
 
-/// For the next leader.
+/// The next leader reads it.
 pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
     let reported = ReportedState::from_publication(variant);
     ControllerState {

@@ -10,11 +10,11 @@ use crate::model::conditions::TYPES;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatusFingerprint {
-    /// Of everything except the times.
+    /// Covers everything except the times.
     digest: u64,
     /// `desiredOptimizedAlloc.lastRunTime`.
     pub(crate) last_run: Option<Timestamp>,
-    /// Of each condition in [`TYPES`].
+    /// One per condition in [`TYPES`].
     since: [Option<(bool, Timestamp)>; TYPES.len()],
 }
 
@@ -48,7 +48,7 @@ impl StatusFingerprint {
         *self != Self::default()
     }
 
-    /// Of any condition.
+    /// Last change of any condition.
     pub(crate) fn last_change(&self) -> Option<Timestamp> {
         self.since.iter().flatten().map(|(_, at)| *at).max()
     }

@@ -15,9 +15,9 @@ pub(crate) struct Step {
     /// If the workload has others, another client scaled it.
     pub(crate) from: u32,
     pub(crate) to: u32,
-    /// Of the idleness evidence behind a step to zero. Such a step asks the model servers first.
+    /// End of the idleness evidence behind a step to zero. Such a step asks the model servers first.
     pub(crate) valid_until: Option<Instant>,
-    /// For pods with several ranks.
+    /// Data-parallel ranks in each pod; only for a step to zero.
     pub(crate) ranks: BTreeSet<u16>,
 }
 

@@ -13,13 +13,13 @@ use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadPod {
     pub(crate) workload: WorkloadKey,
-    /// For a worker of a LeaderWorkerSet. Workers take no requests.
+    /// Leader of a worker of a LeaderWorkerSet. Workers take no requests.
     pub(crate) leader: Option<Box<str>>,
     /// Takes no new requests, and is neither ready nor pending.
     pub(crate) is_terminating: bool,
     pub(crate) progress: Progress,
     pub(crate) created: Option<Timestamp>,
-    /// Of the last change of readiness.
+    /// Time of the last change of readiness.
     pub(crate) since: Option<Timestamp>,
     /// Bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
@@ -38,7 +38,7 @@ impl WorkloadPod {
 
 enum PodOwner {
     Workload(WorkloadKey),
-    /// Of the worker's group.
+    /// Leader of the worker's group.
     Leader(Box<str>),
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn newest_pod_created(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeM
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnreadyPods {
-    /// With its start.
+    /// Each with its start.
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
     /// Last time that a ready replica became ready.
     pub(crate) last_ready: Option<Timestamp>,
@@ -161,7 +161,7 @@ pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&Work
 /// After a longer time the pod was ready before, and its server restarted.
 const LONGEST_START: Duration = Duration::from_hours(1);
 
-/// From creation to readiness, by workload.
+/// Times from creation to readiness, by workload.
 #[must_use]
 pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, Duration> {
     let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();

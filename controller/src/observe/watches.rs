@@ -37,9 +37,9 @@ pub(crate) use pod::{Phase, PodFacts, Progress, WatchedPod};
 pub use variant::Variant;
 pub(crate) use workload::Workload;
 
-/// For the availability of optional kinds before the first decision.
+/// Wait for the availability of optional kinds before the first decision.
 const DISCOVERY: Duration = Duration::from_secs(20);
-/// Of InferencePools before v1.
+/// API group of InferencePools before v1.
 const ALPHA_POOL_GROUP: &str = "inference.networking.x-k8s.io";
 
 /// Additional observers of the autoscaler watches.
@@ -58,13 +58,13 @@ pub struct Watches {
     pub(crate) deployments: Cache<Workload>,
     pub(crate) stateful_sets: Cache<Workload>,
     pub(crate) leader_worker_sets: OptionalCache<Workload>,
-    /// For their owners.
+    /// Read for their owners.
     pub(crate) replica_sets: Cache<OwnedSet>,
-    /// For their owners and progress.
+    /// Read for their owners and progress.
     pub(crate) pods: Cache<PodFacts>,
-    /// For bounds and tolerances.
+    /// Read for bounds and tolerances.
     pub(crate) autoscalers: Cache<Autoscaler>,
-    /// For bounds.
+    /// Read for bounds.
     pub(crate) scaled_objects: OptionalCache<Autoscaler>,
     /// `None` without an inventory.
     pub(crate) gpus: Option<GpuWatches>,
@@ -79,7 +79,7 @@ impl Watches {
         self.scaled_objects.availability()
     }
 
-    /// At most [`DISCOVERY`].
+    /// Waits at most [`DISCOVERY`].
     pub(crate) async fn wait_for_discovery(&self) {
         let gpus = self.gpus.iter().flat_map(|g| [g.nodes.discovered().boxed(), g.pods.discovered().boxed()]);
         let others = [self.leader_worker_sets.discovered().boxed(), self.scaled_objects.discovered().boxed()];

@@ -97,7 +97,7 @@ impl VariantSeries {
         Some(self.variant_gauge(key, variant, &[], value(flow)))
     }
 
-    /// In mode `recommend` or with a shadow analyzer. Autoscalers do not read these.
+    /// Gauges of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
     fn policy_gauges(&self, key: &VariantKey, variant: &PublishedVariant) -> Vec<Metric> {
         let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
         let Some(decision) = variant.decision.as_ref().filter(compared) else { return Vec::new() };

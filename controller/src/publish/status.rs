@@ -25,7 +25,7 @@ use crate::observe::variants::OwnershipView;
 use crate::observe::watches::variant::revision;
 use crate::publish::external_metrics::values::CONFIRMATION_DEADLINE;
 
-/// Of writes that only update `lastRunTime`.
+/// Interval of writes that only update `lastRunTime`.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONCURRENCY: usize = 8;
@@ -200,7 +200,7 @@ impl StatusWriter {
         !log.has_failed
     }
 
-    /// With the fingerprint of the present status.
+    /// Each with the fingerprint of the present status.
     fn due_writes(&self, published: &Published) -> Vec<(VariantKey, StatusFingerprint)> {
         let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
             let before = self.present_status(key, variant);

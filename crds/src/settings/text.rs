@@ -2,7 +2,7 @@
 
 /// The API server does not limit the parts of a name.
 const NAME_CHARS: usize = 253;
-/// Of a name without dots, and of a label value.
+/// Limit of a name without dots, and of a label value.
 const LABEL_CHARS: usize = 63;
 
 /// DNS labels (RFC 1123), separated by dots if `dots`. Names of Namespaces and Services have no dots.
@@ -44,7 +44,7 @@ fn is_label_key(text: &str) -> bool {
     domain.is_none_or(|domain| is_name(domain, true)) && !name.is_empty() && is_label_value(name)
 }
 
-/// For `kubectl -l` and the API server. An empty selector selects all.
+/// A selector for `kubectl -l` and the API server. An empty one selects all.
 pub(super) fn is_selector(text: &str) -> bool {
     let tokens = split_tokens(text);
     let mut rest = tokens.as_slice();
@@ -104,7 +104,7 @@ fn split_tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// With a host that the HTTP client accepts.
+/// Its host must be one that the HTTP client accepts.
 pub(super) fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
     // The client's parser tolerates missing and extra slashes.

@@ -42,7 +42,7 @@ pub enum Kind {
     DnsName,
     /// An empty selector selects all.
     Selector,
-    /// Of PromQL, possibly empty.
+    /// Label matchers of PromQL, possibly empty.
     Matchers,
     /// One of several words.
     OneOf(&'static [&'static str]),

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Clock;
 
-/// From acquiring the Lease to losing or releasing it.
+/// Time from acquiring the Lease to losing or releasing it.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
     pub(super) ended: CancellationToken,
@@ -72,7 +72,7 @@ impl Validity {
         until.is_some_and(|until| Instant::now() < until.monotonic && (self.clock)() < until.wall)
     }
 
-    /// For [`Validity::extend`].
+    /// Time for [`Validity::extend`].
     pub(super) fn now(&self) -> Moment {
         Moment { monotonic: Instant::now(), wall: (self.clock)() }
     }

@@ -18,7 +18,7 @@ use crate::text::{escape, shorten};
 use crate::verdict::{MAX_WARNING_CHARS, Severity, Verdict, Violation, limit_warnings};
 
 trait Subject: Sized {
-    /// In messages.
+    /// Name in messages.
     const KIND: &'static str;
     const GROUP: &'static str;
 

@@ -18,7 +18,7 @@ pub enum Operation {
     Delete,
 }
 
-/// For objects without an instance label in namespaces of the instance.
+/// Policy for objects without an instance label in namespaces of the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstancePolicy {
     /// Adds the label.
@@ -43,9 +43,9 @@ pub enum NamespaceState {
 /// Instances whose objects are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceScope {
-    /// For webhook and controller.
+    /// Scope of webhook and controller.
     Own,
-    /// For files.
+    /// Scope of checks of files.
     All,
 }
 
@@ -60,7 +60,7 @@ pub struct Facts<'a> {
     pub old: Option<&'a Value>,
     /// `CONTROLLER_INSTANCE`.
     pub instance: Option<&'a str>,
-    /// For objects without an instance label.
+    /// Applies to objects without an instance label.
     pub policy: InstancePolicy,
     /// Instances whose objects are checked.
     pub instance_scope: InstanceScope,
@@ -120,7 +120,7 @@ impl<'a> Facts<'a> {
         self.get(path)?.as_object().map(|map| map.get(field).unwrap_or(&Value::Null))
     }
 
-    /// As [`Self::field`].
+    /// Reads like [`Self::field`].
     pub(crate) fn spec(&self, field: &str) -> Option<&'a Value> {
         self.field(&["spec"], field)
     }
@@ -146,7 +146,7 @@ impl<'a> Facts<'a> {
         at(self.old?, &["metadata", "labels", INSTANCE_LABEL])?.as_str()
     }
 
-    /// By the annotation of this update.
+    /// True if the annotation of this update allows it.
     pub(crate) fn allows_instance_change(&self) -> bool {
         let is_true = |v: Option<&Value>| v.and_then(Value::as_str) == Some("true");
         let stored =

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::text::{FOUND_CHARS, shorten, show};
 
-/// Of one rule for one object. All count; [`MAX_REPORTED`] are reported.
+/// Findings of one rule for one object. All count; [`MAX_REPORTED`] are reported.
 const MAX_FINDINGS: usize = 5_000;
 /// Denials, and likewise warnings, of one rule for one object.
 pub(crate) const MAX_REPORTED: usize = 50;
@@ -66,7 +66,7 @@ impl Findings {
         self.push(field.into(), None, String::new());
     }
 
-    /// In the rule's field, with the values of `{found}` and `{other}`.
+    /// Adds a finding in the rule's field, with the values of `{found}` and `{other}`.
     pub(crate) fn add(&mut self, found: impl Into<String>, other: impl Into<String>) {
         self.add_at(self.rule_field, found, other);
     }
@@ -86,14 +86,14 @@ impl Findings {
         }
     }
 
-    /// Of the last finding.
+    /// Changes the last finding.
     pub(crate) fn set_basis(&mut self, basis: impl Into<Value>) {
         if let Some(last) = self.all.last_mut() {
             last.basis = Some(basis.into());
         }
     }
 
-    /// Of the last finding.
+    /// Changes the last finding.
     pub(crate) fn set_remedy(&mut self, remedy: impl Into<String>) {
         if let Some(last) = self.all.last_mut() {
             last.remedy = remedy.into();
@@ -133,7 +133,7 @@ impl Finding {
         self.found.as_deref().unwrap_or_default()
     }
 
-    /// For a missing field, "missing" replaces the first clause.
+    /// If the field is missing, "missing" replaces the first clause.
     fn template<'t>(&self, template: &'t str) -> Cow<'t, str> {
         match (&self.found, template.find("; ")) {
             (None, Some(end)) => format!("missing{}", &template[end..]).into(),

@@ -41,7 +41,7 @@ struct CelRule {
     name: &'static str,
     /// True if the object violates the rule.
     is_violated: String,
-    /// Of `{found}` and `{other}`.
+    /// CEL expressions of `{found}` and `{other}`.
     found: String,
     other: String,
 }
@@ -171,7 +171,7 @@ impl CelRule {
     }
 }
 
-/// For an update of the main map.
+/// Policy for an update of the main map.
 #[must_use]
 pub fn main_map_policy() -> Value {
     let revision = literal(RESTART_REVISION_ANNOTATION);
@@ -206,7 +206,7 @@ pub fn main_map_policy() -> Value {
     })
 }
 
-/// Of an entry `config.yaml`. The webhook covers longer ones.
+/// Longest searched entry `config.yaml`. The webhook covers longer ones.
 const MAX_SEARCHED_CHARS: usize = 8192;
 
 fn settings_list() -> String {
@@ -265,7 +265,7 @@ fn written_values() -> String {
     )
 }
 
-/// With defaults for missing keys. Booleans and addresses are normalised.
+/// Missing keys get their defaults. Booleans and addresses are normalised.
 fn effective_values() -> String {
     let effective = |side: &str| format!("(w.{side} == '' ? w.default : w.{side})");
     let normalised = |side: &str| {
@@ -325,7 +325,7 @@ fn change_message() -> String {
     )
 }
 
-/// As in the webhook without a process. `resourceVersion` of the stored map is the new revision.
+/// Same text as the webhook without a process. `resourceVersion` of the stored map is the new revision.
 fn remedy() -> String {
     format!(
         "{} + oldObject.metadata.resourceVersion + {} + request.namespace",
@@ -346,7 +346,7 @@ fn fill_template(text: &str, found: &str, other: &str) -> String {
     template_parts(text, literal, found, other).join(" + ")
 }
 
-/// Of the text in a list, quoted and shortened as in messages.
+/// The text in a list, quoted and shortened as in messages.
 fn quoted(list: &str) -> String {
     let kept_chars = FOUND_CHARS - 3;
     format!(

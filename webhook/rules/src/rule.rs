@@ -35,13 +35,13 @@ pub struct Rule {
     pub kind: Kind,
     /// Facts in use.
     pub scope: Scope,
-    /// As kubectl prints it.
+    /// Format of kubectl.
     pub field: &'static str,
     /// Their change makes a violation new ([`crate::validate`]).
     pub reads: &'static [&'static [&'static str]],
     /// The problem with the value (`{found}`), then the solution, separated by `; `.
     pub message: &'static str,
-    /// For the rule reference.
+    /// Text of the rule reference.
     pub docs: &'static str,
     /// Check that adds findings.
     pub check: Check,

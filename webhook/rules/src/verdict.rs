@@ -50,7 +50,7 @@ pub struct Verdict {
 }
 
 impl Default for Verdict {
-    /// Of a `VariantAutoscaling` without a name.
+    /// Verdict on a `VariantAutoscaling` without a name.
     fn default() -> Self {
         let (violations, warnings, patch) = (Vec::new(), Vec::new(), Vec::new());
         Self { kind: KIND, group: GROUP, name: String::new(), violations, warnings, patch }

@@ -21,7 +21,7 @@ pub enum Key {
         /// Name of the workload.
         name: Box<str>,
     },
-    /// With a cost that differs from the default.
+    /// Variants with a cost that differs from the default.
     ModelWithOwnCost(Box<str>),
 }
 

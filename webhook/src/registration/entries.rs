@@ -16,7 +16,7 @@ pub enum Phase {
 /// Objects that an entry reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Of the instance; without an instance, those without an instance label.
+    /// Variants of the instance; without an instance, those without an instance label.
     Variants,
     /// Without an instance label, in namespaces of the instance.
     UnlabelledVariants,

@@ -9,7 +9,7 @@ use super::render::{
     ConfigurationOptions, NOT_FINALIZER_REMOVAL, is_needed, namespace_selector, object_selector,
 };
 
-/// As one `List`.
+/// The policies as one `List`.
 #[must_use]
 pub fn render_policies(options: &ConfigurationOptions<'_>) -> Value {
     let instance = PolicyInstance {

@@ -42,7 +42,7 @@ fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
     all
 }
 
-/// With the defaults of KEDA and of the API server.
+/// Missing bounds get the defaults of KEDA and of the API server.
 fn bounds_of(autoscaler: &Value) -> Bounds {
     let name = id(autoscaler).name;
     if text(autoscaler, "/kind") == "ScaledObject" {

@@ -18,7 +18,7 @@ pub(super) struct PercentageVerdict {
     unsaturated: LoadSum,
     /// All reporting replicas.
     all: LoadSum,
-    /// Of each variant.
+    /// One per variant.
     spares: Vec<MeanSpare>,
     /// Reporting replicas beyond `current`, such as surge pods. Their load counts, their capacity does not.
     surplus: u32,

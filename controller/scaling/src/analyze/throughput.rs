@@ -32,11 +32,11 @@ use crate::snapshot::{Curve, Replica, Role, SpeedEstimate, StepTimes, Throughput
 use crate::units::{Amount, amount, count, seconds, to_finite, to_u32};
 use crate::view::{ModelView, Sample, VariantView};
 
-/// For an unknown cold start, seconds.
+/// Assumed if the cold start is unknown, seconds.
 const DEFAULT_COLD_START: f64 = 120.0;
 /// Delay of a decision in addition to the cold start, seconds.
 const REACTION: f64 = 45.0;
-/// From here `warmSpare: auto` keeps a spare replica, seconds.
+/// From this cold start on, `warmSpare: auto` keeps a spare replica, seconds.
 const LONG_COLD_START: f64 = 180.0;
 /// A replica is saturated from either on: waiting requests, or share of KV cache in use.
 const SATURATED_WAITING: f64 = 3.0;
@@ -191,7 +191,7 @@ fn update_curves(
     of_variant
 }
 
-/// By accelerator, arguments and role.
+/// Compares accelerator, arguments and role.
 fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
     let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
     curve.role == variant.role && learning::matches(curve, accelerator, &variant.engine_args)
@@ -325,7 +325,7 @@ fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
     }
 }
 
-/// Of ready and pending replicas, requests per second.
+/// Throughput of ready and pending replicas, requests per second.
 fn total_throughput(model: &ModelView, per_replica: &[f64]) -> f64 {
     let each = model.variants.iter().zip(per_replica);
     to_finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())

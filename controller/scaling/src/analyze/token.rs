@@ -189,7 +189,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| to_finite(sum) / count(n))
 }
 
-/// Of an even number of values, the mean of the middle two.
+/// The median of an even number of values is the mean of the middle two.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

@@ -16,7 +16,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Of the last step.
+    /// End of the last step.
     pub(super) fn end(&self) -> f64 {
         let n = super::engine::to_f64(self.steps);
         self.began + n * self.first + self.growth * n * (n - 1.0) / 2.0

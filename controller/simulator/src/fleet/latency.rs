@@ -6,12 +6,12 @@ use std::collections::VecDeque;
 use super::engine::to_f64;
 use super::server::ServedRequest;
 
-/// Of `llm_d_epp_request_ttft_seconds`, seconds (`pkg/epp/metrics/llm_d_router_metrics.go`).
+/// Bounds of `llm_d_epp_request_ttft_seconds`, seconds (`pkg/epp/metrics/llm_d_router_metrics.go`).
 const TTFT_BOUNDS: [f64; 24] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0, 120.0,
 ];
-/// Of `llm_d_epp_request_streaming_tpot_seconds`, seconds.
+/// Bounds of `llm_d_epp_request_streaming_tpot_seconds`, seconds.
 const TPOT_BOUNDS: [f64; 19] = [
     0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8,
     1.0, 2.0,

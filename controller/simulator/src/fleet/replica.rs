@@ -40,7 +40,7 @@ pub struct Sample {
     pub waiting: usize,
     /// Requests in the batch.
     pub running: usize,
-    /// For the requests without a first token.
+    /// Prompt tokens of the requests without a first token.
     pub prompt_backlog: u64,
     /// Counters.
     pub counters: Counters,

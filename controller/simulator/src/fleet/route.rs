@@ -26,7 +26,7 @@ impl Fleet {
         self.variants.iter().find_map(|v| v.role).map(|_| Role::Prefill)
     }
 
-    /// By some variant, or by one of each role.
+    /// True if some variant can, or one of each role.
     fn can_hold(&self, request: Request) -> bool {
         let role_can_hold =
             |role| self.variants.iter().any(|v| v.role == role && v.engine.can_hold(total_tokens(request)));

@@ -21,11 +21,11 @@ struct Sequence {
     order: u64,
     generated: u32,
     first_token: Option<f64>,
-    /// For the first time.
+    /// Time of the first admission.
     admitted: f64,
-    /// At its prefill.
+    /// Tokens at its prefill.
     kv_tokens: u64,
-    /// Of this sequence.
+    /// Tokens of this sequence.
     tokens_per_step: u64,
 }
 
@@ -50,16 +50,16 @@ pub struct Server {
     /// With the prompt tokens still to compute, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
     decoding: Vec<DecodingSequence>,
-    /// Of all generating sequences.
+    /// Tokens of all generating sequences.
     tokens_per_step: u64,
     /// Step in which the first generating sequence ends.
     next_end: u64,
     steps: u64,
-    /// At the end of the last batch.
+    /// Tokens at the end of the last batch.
     cached: u64,
     admitted: u64,
     batch: Option<Batch>,
-    /// At the end of the last batch.
+    /// State at the end of the last batch.
     pub(super) counters: Counters,
 }
 
@@ -188,7 +188,7 @@ impl Server {
         self.start_batch(now, finished);
     }
 
-    /// For the first waiting request, after the step under way.
+    /// Room for the first waiting request, after the step under way.
     fn has_room(&self) -> bool {
         let room = self.waiting.front().is_some_and(|s| {
             let need = u64::from(s.request.input) + self.engine.block_overhead();
@@ -310,7 +310,7 @@ impl Server {
         });
     }
 
-    /// In a step, drafted ones included.
+    /// Tokens of a step, drafted ones included.
     fn decode_tokens(&self) -> u64 {
         self.decoding.len() as u64 * u64::from(self.engine.tokens.max)
     }

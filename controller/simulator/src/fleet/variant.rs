@@ -101,9 +101,9 @@ pub struct Gateway {
     pub flow_control: Option<Saturation>,
     /// Further requests are refused.
     pub queue: usize,
-    /// For the first token.
+    /// Wait for the first token.
     pub client_timeout: f64,
-    /// For a removed replica to finish its requests.
+    /// Time for a removed replica to finish its requests.
     pub grace: f64,
     /// Share of the clients that retry at once after giving up.
     pub retries: f64,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::FleetView;
 
-/// Of one model.
+/// Activity of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
     retention: f64,

@@ -214,7 +214,7 @@ impl LatencySaturation {
     }
 }
 
-/// Above this saturation replicas are added.
+/// Replicas are added above this saturation.
 const SCALE_UP_ABOVE: f64 = 0.55;
 /// Below this saturation replicas are taken away.
 const SCALE_DOWN_BELOW: f64 = 0.4;

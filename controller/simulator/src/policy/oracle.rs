@@ -33,7 +33,7 @@ struct Demand {
     output: f64,
 }
 
-/// For the requests of a seed, with its result.
+/// Cheapest schedule for the requests of a seed, with its result.
 #[must_use]
 pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     let demand = demand_by_slot(setting, seed);
@@ -98,7 +98,7 @@ fn build_schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule 
     Schedule { entries }
 }
 
-/// For the demand of a slot that begins at `at`.
+/// Replicas for the demand of a slot that begins at `at`.
 fn replicas_for(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u32> {
     let variants = &setting.variants;
     let mut counts: Vec<u32> = variants.iter().map(|v| v.min).collect();

@@ -28,7 +28,7 @@ pub(super) struct Desired {
     pub(super) age: GoDuration,
 }
 
-/// From the last cycle.
+/// State from the last cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     pub(super) desired: Option<Desired>,

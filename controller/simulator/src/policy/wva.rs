@@ -75,7 +75,7 @@ pub struct Wva {
     learned: Vec<ThroughputMemory>,
     /// Seconds.
     learned_at: f64,
-    /// With an objective.
+    /// Only with an objective.
     first_tokens: Option<TokenTracker>,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
@@ -113,7 +113,7 @@ impl Wva {
         }
     }
 
-    /// As the controller would assemble it.
+    /// The snapshot that the controller would assemble.
     #[must_use]
     pub fn snapshot(&self, view: &FleetView<'_>) -> Snapshot {
         let memory = (0..self.keys.len()).map(|v| self.memory(view, v)).collect::<Vec<_>>();

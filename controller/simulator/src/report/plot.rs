@@ -99,7 +99,7 @@ impl Plot {
         svg + "</svg>"
     }
 
-    /// To the right of the point, or to the left if the right lacks room.
+    /// The label is to the right of the point, or to the left if the right lacks room.
     fn label_extent(&self, name: &str, x: f64) -> (f64, f64, &'static str) {
         let width = name.chars().map(|_| LETTER).sum::<f64>();
         if x + 8.0 + width < self.width {

@@ -13,25 +13,25 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// From 0 to a round number.
+    /// Scale from 0 to a round number.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         Self::linear(values.chain([0.0]))
     }
 
-    /// From a round number to a round number.
+    /// Scale from a round number to a round number.
     pub(super) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         let step = step(low, high);
         Self::Linear { low: (low / step).floor() * step, high: (high / step).ceil() * step }
     }
 
-    /// From the least value to the greatest.
+    /// Scale from the least value to the greatest.
     pub(super) fn tight(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         Self::Linear { low, high }
     }
 
-    /// From a power of ten to a power of ten.
+    /// Scale from a power of ten to a power of ten.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values.map(|v| v.max(LEAST).log10()));
         Self::Logarithmic { low: to_i32(low.floor()), high: to_i32(high.ceil()).max(to_i32(low.floor()) + 1) }

@@ -8,7 +8,7 @@ use reqwest::redirect::Policy;
 
 use super::{InvalidPage, Page, PageReader};
 
-/// Of a request with its answer. User requests wait for the decision.
+/// Limit for a request with its answer. User requests wait for the decision.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// Distinguishes an unreachable pod from a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
@@ -72,7 +72,7 @@ impl Client {
     /// Like [`Client::read`]; adds the bytes read to `bytes`, also on an error.
     ///
     /// # Errors
-    /// As [`Client::read`].
+    /// Reads like [`Client::read`].
     pub(crate) async fn read_counted<R: PageReader>(
         &self,
         url: &str,

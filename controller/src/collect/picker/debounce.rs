@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::keys::ModelKey;
 
-/// For the same models.
+/// Least time between two reports about the same models.
 const REPEAT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]

@@ -30,7 +30,7 @@ const DEFAULT_PORT: u16 = 9090;
 const MAX_PODS: usize = 16;
 /// The selector of a Service rarely changes.
 const REREAD: Duration = Duration::from_secs(30);
-/// For a Service that does not exist or has no selector.
+/// Wait if the Service does not exist or has no selector.
 const RETRY: Duration = Duration::from_secs(2);
 /// Retries inside kube take longer.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);

@@ -34,7 +34,7 @@ struct FlowControl {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueSample {
     waiting: QueueTotals,
-    /// Of the oldest answer.
+    /// Time of the oldest answer.
     at: Instant,
 }
 
@@ -94,7 +94,7 @@ impl Queues {
         known.obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
     }
 
-    /// Of the picker `epp` of a namespace.
+    /// Queues of the picker `epp` of a namespace.
     #[cfg(test)]
     pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
         let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };

@@ -116,7 +116,7 @@ pub(super) fn select_pickers(
     queries
 }
 
-/// For pickers that serve one model only.
+/// Sets the model of pickers that serve only one.
 pub(super) fn set_sole_models(
     queries: &mut PickerQueries,
     watches: &Watches,

@@ -17,7 +17,7 @@ use super::{PrometheusConfig, QueryError};
 /// Then the last contents of the files serve this round.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// For the queries of one round.
+/// Connection for the queries of one round.
 pub(crate) struct Session {
     http: Client,
     token: Option<String>,

@@ -13,7 +13,7 @@ use crate::model::keys::{PodKey, WorkloadKey};
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, WorkloadPod};
 
-/// By pod.
+/// Series by pod.
 pub(super) type Loads<'a> = BTreeMap<&'a str, PodSeries<'a>>;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ struct ServerSeries<'a> {
     pod_start: Option<Instant>,
 }
 
-/// With series of the variant's model.
+/// A pod with series of the variant's model.
 pub(super) struct ReportingPod<'a> {
     pub(super) pod: &'a str,
     server: &'a ServerSeries<'a>,
@@ -42,7 +42,7 @@ pub(super) struct ReportingPod<'a> {
 /// Between the clocks of the API server and of this process.
 const SKEW: Duration = Duration::from_secs(5);
 
-/// By the clock of samples. A StatefulSet reuses pod names, and older samples belong to an earlier pod.
+/// Measured by the clock of samples. A StatefulSet reuses pod names, and older samples belong to an earlier pod.
 fn pod_start(pod: &WorkloadPod, at: Moment) -> Option<Instant> {
     // A creation time in the future counts as now.
     let age = Duration::try_from(at.wall.duration_since(pod.created?)).unwrap_or_default();
@@ -100,7 +100,7 @@ pub(super) fn loads_by_workload<'a>(
     (loads, unmapped.len())
 }
 
-/// By the model's name, or under any name if the server has only one.
+/// Pods with series of the model's name, or of any name if the server has only one.
 pub(super) fn reporting_pods<'a>(loads: &'a Loads<'a>, model_id: &str) -> Vec<ReportingPod<'a>> {
     let of_pod = |(pod, series): (&&'a str, &'a PodSeries<'a>)| {
         let named = series.by_model.iter().find(|(name, _)| *name == model_id);

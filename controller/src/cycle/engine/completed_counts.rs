@@ -26,7 +26,7 @@ const MAX_EXACT_WINDOWS: usize = 4;
 
 pub(super) type Windows = BTreeMap<Retention, BTreeSet<String>>;
 
-/// With the time of the query.
+/// An answer with the time of its query.
 pub(super) type WindowAnswer = (Instant, Answer);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -78,7 +78,7 @@ pub(super) fn count_scaling(
     *scalings.entry(key).or_default() += 1;
 }
 
-/// At debug level with the trace.
+/// The debug level adds the trace.
 pub(super) fn log_decision(
     key: &VariantKey,
     variant: &PublishedVariant,

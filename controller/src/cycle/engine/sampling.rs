@@ -146,7 +146,7 @@ impl Engine {
         self.drop_old_samples(state, Instant::now());
     }
 
-    /// At the cleanup interval.
+    /// Runs at the cleanup interval.
     pub(super) fn drop_old_samples(&self, state: &mut State, now: Instant) {
         let config = self.config();
         let last = *state.sampling.cleaned.get_or_insert(now);

@@ -64,7 +64,7 @@ impl<'e> Schedule<'e> {
         }
     }
 
-    /// Of several pending events, the first in this order. Cancel-safe.
+    /// If several events are pending, the first in this order. Cancel-safe.
     pub(super) async fn next(&mut self, changed: &Notify) -> Event {
         tokio::select! {
             biased;

@@ -50,7 +50,7 @@ pub(super) struct SamplingState {
     pub(super) has_new_samples: bool,
     pub(super) counts: CompletedCounts,
     pub(super) partial_answers: BTreeSet<String>,
-    /// For the throughput analyzer.
+    /// True if an entry has the throughput analyzer.
     pub(super) needs_counters: bool,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct SamplingState {
 pub(super) struct DecisionState {
     pub(super) memory: Memory,
     pub(super) settings: Settings,
-    /// Of the token analyzer.
+    /// Observations of the token analyzer.
     pub(super) observed: Vec<ComputeBounds>,
     /// Time of the sample that it last observed.
     pub(super) observed_at: Option<Instant>,

@@ -31,7 +31,7 @@ pub enum Actuation {
     Scale,
 }
 
-/// Of a second check.
+/// How long a second check counts.
 const CHECK_VALIDITY: Duration = Duration::from_secs(2);
 /// For an empty queue of an endpoint picker. Then the idle period of the model restarts, because autoscalers already
 /// follow the signal.
@@ -59,7 +59,7 @@ pub(super) struct ScaleToZeroCheck<'a> {
 }
 
 impl ScaleToZeroCheck<'_> {
-    /// For a variant whose target has been 0 since `since`.
+    /// Decides for a variant whose target has been 0 since `since`.
     fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
         let is_allowed =
             |model: &Model| is_sampled_after(model, self.at.now, since) && is_idle(model, &decision.variant);
@@ -207,7 +207,7 @@ impl Engine {
         Some(DueStep { variant: m.key.clone(), step, reason: decision.reason().to_string() })
     }
 
-    /// With `WVA_ACTUATION=scale`, once for each variant.
+    /// Warns with `WVA_ACTUATION=scale`, once for each variant.
     pub(super) fn warn_about_autoscalers(
         &self,
         tracker: &mut StepTracker,

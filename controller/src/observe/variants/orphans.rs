@@ -17,9 +17,9 @@ use crate::observe::watches::Watches;
 use crate::observe::watches::variant::{ParsedSpec, Variant};
 use crate::observe::workloads;
 
-/// In which the named controller writes its first status.
+/// Time in which the named controller writes its first status.
 const FIRST_STATUS: SignedDuration = SignedDuration::from_mins(1);
-/// In which a controller renews an old status, such as after the end of a namespace exclusion.
+/// Time in which a controller renews an old status, such as after the end of a namespace exclusion.
 const RENEWAL: Duration = Duration::from_secs(10);
 
 impl OrphanEvidence {

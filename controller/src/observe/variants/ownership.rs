@@ -22,7 +22,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// By instance label.
+    /// Decides by the instance label.
     pub(super) fn includes(&self, label: Option<&str>) -> bool {
         match (self.instance.as_deref(), label) {
             (Some(own), label) => label == Some(own),
@@ -67,7 +67,7 @@ impl OwnershipView {
         Self { ownership, variants, namespaces }
     }
 
-    /// By uid.
+    /// Compares the uid.
     #[must_use]
     pub(crate) fn is_managed(&self, key: &VariantKey, uid: &str) -> bool {
         let is_ours =

@@ -47,7 +47,7 @@ impl OwnedSet {
     }
 }
 
-/// Of an HPA or ScaledObject.
+/// Cached fields of an HPA or ScaledObject.
 #[derive(Clone, Debug)]
 pub(crate) struct Autoscaler {
     pub(crate) kind: Box<str>,

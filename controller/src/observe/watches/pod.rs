@@ -19,7 +19,7 @@ const PERMANENT_REASONS: [&str; 9] = [
 ];
 /// After such a run the kubelet also resets its backoff.
 const GOOD_RUN: Duration = Duration::from_mins(10);
-/// Of a crash loop.
+/// Restarts that make a crash loop.
 const MIN_RESTARTS: i32 = 2;
 
 /// A whole pod takes ten times the memory.
@@ -151,7 +151,7 @@ pub(crate) struct PodFacts {
     pub(crate) progress: Progress,
     /// `None` only in tests.
     pub(crate) created: Option<Timestamp>,
-    /// Of the last change of readiness, else of the creation. `None` only in tests.
+    /// Time of the last change of readiness, else of the creation. `None` only in tests.
     pub(crate) since: Option<Timestamp>,
     pub(crate) node: Option<Box<str>>,
     pub(crate) gpus: Gpus,

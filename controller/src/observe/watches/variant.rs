@@ -29,7 +29,7 @@ pub struct Variant {
     pub(crate) uid: String,
     /// Orders two states of the object.
     pub(crate) revision: Option<u64>,
-    /// For `observedGeneration`.
+    /// Written to `observedGeneration`.
     pub(crate) generation: Option<i64>,
     pub(crate) instance: Option<String>,
     pub(crate) accelerator: Option<String>,
@@ -51,12 +51,12 @@ pub(crate) struct VariantStatus {
     /// The workload existed then, or before.
     pub(crate) target_seen: bool,
     pub(crate) current: Option<u32>,
-    /// Of the condition Ready.
+    /// Generation in the condition Ready.
     pub(crate) observed: Option<i64>,
     pub(crate) reported: ReportedState,
-    /// By an earlier leader.
+    /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
-    /// For the next status write.
+    /// Compared at the next status write.
     pub(crate) fingerprint: StatusFingerprint,
 }
 

@@ -19,9 +19,9 @@ pub(crate) struct Workload {
     /// Counts as deleted.
     pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
-    /// For a LeaderWorkerSet that of the leader, with the GPUs of the whole group.
+    /// In a LeaderWorkerSet that of the leader, with the GPUs of the whole group.
     pub(crate) template: Option<Template>,
-    /// For InferencePool selectors.
+    /// InferencePool selectors match these.
     pub(crate) pod_labels: Labels,
     /// Such as a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,

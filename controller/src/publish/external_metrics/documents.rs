@@ -46,7 +46,7 @@ impl Failure {
         Self { code, message: message.into() }
     }
 
-    /// Of the status code.
+    /// Name of the status code.
     fn reason(&self) -> &'static str {
         match self.code {
             StatusCode::BAD_REQUEST => "BadRequest",

@@ -27,7 +27,7 @@ use crate::observe::watches::variant::Variant;
 const LIMITS: Limits =
     Limits { head: Duration::from_secs(30), head_bytes: 64 * 1024, ..Limits::new("external metrics", 128) };
 
-/// Of a DNS label.
+/// Limit of a DNS label.
 const MAX_NAMESPACE_LENGTH: usize = 63;
 
 /// State of the server.

@@ -132,7 +132,7 @@ fn max_retention(facts: &MapFacts<'_>) -> GoDuration {
     }
 }
 
-/// With their fields.
+/// Each with its field.
 fn retentions<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = (String, GoDuration)> + 'f {
     let is_read = facts.role == MapRole::ScaleToZero && facts.has_entries();
     let entries = is_read.then(|| facts.entries().valid()).into_iter().flatten();

@@ -20,7 +20,7 @@ pub struct Running {
     pub values: BTreeMap<&'static str, RunningValue>,
     /// Restart revision of the map at the start.
     pub restart_revision: Option<String>,
-    /// For `kubectl rollout restart`, such as `deployment/wva-controller-manager`.
+    /// Argument of `kubectl rollout restart`, such as `deployment/wva-controller-manager`.
     pub rollout: String,
 }
 
@@ -48,7 +48,7 @@ pub enum RunningSource {
     Override(String),
     /// The main map.
     Map,
-    /// For keys that are not in the map.
+    /// The config file, for keys that are not in the map.
     File,
     /// The default.
     Default,

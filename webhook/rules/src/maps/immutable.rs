@@ -20,7 +20,7 @@ pub const IMMUTABLE: &str = "WVA-CM-001";
 /// Only the running process knows the value, which must not be revealed.
 const RUNNING_VALUE: &str = "another value in the running process";
 
-/// Of a value.
+/// Longest value in a command.
 const MAX_COMMAND_CHARS: usize = 1000;
 
 pub(crate) const CHANGED: Rule = Rule {
@@ -65,9 +65,9 @@ struct Change<'f> {
     setting: &'static Setting,
     new: Option<&'f ConfigKey>,
     old: Option<&'f str>,
-    /// From the running process instead of the stored map.
+    /// True if the old value comes from the running process instead of the stored map.
     old_is_running: bool,
-    /// By a flag or environment variable of the process.
+    /// True if a flag or environment variable of the process sets the value.
     is_overridden: bool,
 }
 
@@ -144,7 +144,7 @@ fn find_changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
     changes
 }
 
-/// Of a key that is not in the map.
+/// Value of a key that is not in the map.
 fn absent_value<'f>(setting: &Setting, running: Option<&'f RunningValue>) -> Option<&'f str> {
     match running {
         Some(value) if value.source == RunningSource::File => Some(&value.text),

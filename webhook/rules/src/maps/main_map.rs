@@ -11,7 +11,7 @@ use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 use crate::text::{escape, join_field, nearest, quote, shorten, show};
 
-/// Of a parser's message.
+/// Longest part of a parser's message.
 const MAX_PROBLEM_CHARS: usize = 300;
 
 pub(crate) const VALUE: Rule = Rule {
@@ -93,7 +93,7 @@ pub(crate) const DATA: Rule = Rule {
     ..DENY
 };
 
-/// Of a ConfigMap key.
+/// Limit of a ConfigMap key.
 const MAX_KEY_CHARS: usize = 253;
 
 pub(crate) const KEY: Rule = Rule {
@@ -245,7 +245,7 @@ pub(crate) fn quote_redacted(setting: &Setting, text: &str) -> String {
     if setting.secret { redacted } else { quote(&redacted) }
 }
 
-/// As kubectl prints it.
+/// Format of kubectl.
 pub(crate) fn field(written: &ConfigKey) -> String {
     match written.layout {
         Layout::Flat => entry_field(&written.key),

@@ -196,7 +196,7 @@ fn valid_layers(entries: &Entries) -> Vec<Layer<'_>> {
     entries.valid().filter_map(|entry| Some(Layer { entry, typed: entry.to_typed()? })).collect()
 }
 
-/// By model, because a map can have tens of thousands of entries.
+/// Indexes by model, because a map can have tens of thousands of entries.
 fn index_layers<'l, 'f>(layers: &'l [Layer<'f>]) -> EntryIndex<'l, Layer<'f>> {
     EntryIndex::new(layers.iter().map(|layer| (&layer.entry.key, layer)))
 }

@@ -26,7 +26,7 @@ pub(crate) struct Entries {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds<'f> {
-    /// Of the stored map. The faults of unchanged entries do not count.
+    /// Data of the stored map. The faults of unchanged entries do not count.
     pub(crate) stored: Option<&'f Map<String, Value>>,
     /// The caller no longer needs the verdict.
     pub(crate) cancelled: Option<&'f AtomicBool>,

@@ -8,7 +8,7 @@ use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::is_decimal;
 use crate::text::{quote, shorten};
 
-/// As in the CRD: all numbers of up to 308 digits are finite in 64-bit floating point.
+/// Same limit as in the CRD: all numbers of up to 308 digits are finite in 64-bit floating point.
 const MAX_COST_CHARS: usize = 308;
 
 pub(crate) const PATTERN: Rule = Rule {

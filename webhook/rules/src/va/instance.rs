@@ -69,7 +69,7 @@ pub(crate) const INJECT: Rule = Rule {
         match facts.get(&["metadata", "labels"]) {
             None => out.add_patch("/metadata/labels", json!({ INSTANCE_LABEL: instance })),
             Some(Value::Object(_)) => {
-                // For a JSON pointer.
+                // A JSON pointer needs these escapes.
                 let key = INSTANCE_LABEL.replace('~', "~0").replace('/', "~1");
                 out.add_patch(format!("/metadata/labels/{key}"), json!(instance));
             }

@@ -9,7 +9,7 @@ use crate::rule::{Check, Rule, Scope, WARN};
 use crate::text::{escape, shorten};
 
 const FIELD: &str = "spec.scaleTargetRef";
-/// Of a name or label value in the message.
+/// Longest name or label value in the message.
 const MAX_PART_CHARS: usize = 24;
 
 pub(crate) const NONE: Rule = Rule {
@@ -95,7 +95,7 @@ fn series_labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
 /// Requirement that no series of the variant meets.
 struct Contradiction {
     selected: String,
-    /// Of the series.
+    /// Value in the series.
     actual: String,
 }
 

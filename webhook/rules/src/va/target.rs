@@ -7,7 +7,7 @@ use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::{MAX_SUBDOMAIN_CHARS, is_subdomain};
 use crate::text::{quote, shorten};
 
-/// As in the CRD.
+/// Same kinds as in the CRD.
 const NOT_SCALABLE: &[&str] =
     &["Pod", "Job", "CronJob", "DaemonSet", "Service", "ConfigMap", "Secret", "Node", "Namespace"];
 
@@ -18,9 +18,9 @@ const SUPPORTED: &[(&str, &str)] = &[
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
 ];
 
-/// As in the CRD.
+/// Same limit as in the CRD.
 const MAX_KIND_CHARS: usize = 63;
-/// As in the CRD.
+/// Same limit as in the CRD.
 const MAX_API_VERSION_CHARS: usize = 317;
 
 pub(crate) const REQUIRED: Rule = Rule {

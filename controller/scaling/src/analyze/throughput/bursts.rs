@@ -26,7 +26,7 @@ const LATE_SHARE_OFF: f64 = LATE_SHARE_ON / 4.0;
 /// How requests occupy a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Occupancy {
-    /// From the first token to the last.
+    /// Time from the first token to the last.
     pub(super) decode_seconds: f64,
     /// Share of the engine's work for prompts, 0 to 1.
     pub(super) prompt_share: f64,

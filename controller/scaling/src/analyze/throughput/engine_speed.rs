@@ -132,7 +132,7 @@ pub(super) fn engines_per_replica(view: &VariantView) -> f64 {
     view.counted.iter().map(|s| arrivals::engines(s.replica)).fold(1.0, f64::max)
 }
 
-/// By generated tokens, requests per second.
+/// Requests per second, from the generated tokens.
 fn observed_throughput(view: &VariantView, memory: &ThroughputMemory, shape: RequestShape) -> Option<f64> {
     let rate = |s: &Sample| {
         let i = memory.pods.binary_search_by(|p| p.pod.as_str().cmp(&s.replica.pod)).ok()?;

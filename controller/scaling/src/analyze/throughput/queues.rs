@@ -8,7 +8,7 @@ use crate::view::{ModelView, Sample};
 
 const NORMAL_QUEUE: f64 = 2.0;
 
-/// In the newest scrape; without counters, the maximum of the last minute.
+/// Requests in the newest scrape; without counters, the maximum of the last minute.
 pub(super) fn waiting_requests(sample: &Sample) -> f64 {
     let newest = sample.replica.work.iter().min_by_key(|w| w.age);
     newest.map_or(sample.queue, |w| w.waiting.get())
@@ -25,7 +25,7 @@ pub(super) fn backlog_rate(
     to_finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
 }
 
-/// Of the endpoint picker, requests per second.
+/// Rate that empties the endpoint picker's queue, requests per second.
 pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
     match model.model.scheduler_queue {
         SchedulerQueue::Known(queue) => to_finite(queue.size.get() / drain),
@@ -33,7 +33,7 @@ pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
     }
 }
 
-/// Of the replicas, requests per second.
+/// Rate that empties the queues of the replicas, requests per second.
 pub(super) fn pod_backlog_rate(
     model: &ModelView,
     engines: &[EngineSpeed],

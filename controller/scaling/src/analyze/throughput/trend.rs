@@ -24,9 +24,9 @@ pub(super) struct ArrivalForecast {
     pub(super) expected: f64,
     /// Requests per second squared.
     pub(super) slope: f64,
-    /// Of the slope.
+    /// t value of the slope.
     pub(super) t_value: f64,
-    /// From a scale-up decision until the new replica takes load, seconds.
+    /// Time from a scale-up decision until the new replica takes load, seconds.
     pub(super) horizon: f64,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn propose(
     drafts
 }
 
-/// By ascending cost per token, then name. Variants without capacity come last.
+/// Variants by ascending cost per token, then name. Variants without capacity come last.
 pub(super) fn by_cost_of_capacity(verdict: &TokenVerdict, model: &ModelView) -> Vec<usize> {
     let price = |i: usize| {
         let capacity = verdict.per_replica[i];
