@@ -1,10 +1,9 @@
-//! Command line. The flags of `wva run` are generated from the table of settings. This module only parses; `settings`
-//! and the crate `wva-cli` interpret the values.
+//! Command line. The flags of `wva run` come from the table of settings.
 
 use clap::{Arg, ArgAction, Command};
 use wva_crds::settings::{Alias, Kind, SETTINGS, Setting};
 
-/// The whole command line. `wva` without a command is `wva run`.
+/// `wva` without a command is `wva run`.
 pub(crate) fn command() -> Command {
     let run = with_settings(
         Command::new("run")
@@ -40,7 +39,7 @@ fn with_settings(command: Command) -> Command {
     })
 }
 
-/// Settings that only have an environment variable, in the format of clap's options.
+/// Settings without a flag, in the format of clap's options.
 fn settings_without_flag() -> String {
     let rows = SETTINGS.iter().filter(|s| s.flag.is_none());
     let row = |s: &Setting| {

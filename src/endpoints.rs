@@ -1,5 +1,4 @@
-//! HTTP endpoints of one process: health for the kubelet, metrics for Prometheus, and the debug endpoint, which has no
-//! authentication and therefore listens only on loopback.
+//! HTTP endpoints: health, metrics, and debug, which has no authentication and listens only on loopback.
 
 mod debug;
 
@@ -23,8 +22,7 @@ use wva_runtime::server::{self, Limits};
 
 pub(crate) use debug::debug_router;
 
-/// Serves a router on a listener until shutdown, over HTTPS if `tls` is set, then drains requests in flight for a
-/// limited time.
+/// Over HTTPS if `tls` is set.
 pub(crate) async fn serve(
     limits: Limits,
     listener: TcpListener,
@@ -40,15 +38,14 @@ pub(crate) fn limits(name: &'static str) -> Limits {
     Limits { head: HEADER_TIMEOUT, drain: HEADER_TIMEOUT, ..Limits::new(name, MAX_CONNECTIONS) }
 }
 
-/// Enough for a kubelet, several Prometheuses and a person. All servers together stay below 1,024 open files, the
-/// default limit of a process.
+/// All servers together stay below 1,024 open files, the default limit of a process.
 const MAX_CONNECTIONS: usize = 96;
 
-/// Time limit of a request head, and of the drain at shutdown.
+/// Limit for a request head, and for the drain at shutdown.
 const HEADER_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
-/// Requires callers that the API server authenticates and allows to `get` the path. An unknown path is 404 for every
-/// caller, without a request to the API server.
+/// Requires callers that may `get` the path. An unknown path is 404 for every caller, without a request to the API
+/// server.
 pub(crate) fn require_authorization(router: Router, auth: Arc<DelegatedAuth>) -> Router {
     router.route_layer(axum::middleware::from_fn(move |request: Request, next: Next| {
         let auth = auth.clone();
@@ -70,15 +67,14 @@ fn error_response(error: &AuthError) -> Response {
     response
 }
 
-/// A readiness check: its name, and whether it passes now.
+/// Name, and whether the check passes now.
 pub(crate) type Check = (&'static str, Box<dyn Fn() -> bool + Send + Sync>);
 
-/// Readiness and liveness checks. Readiness does not depend on the leader.
+/// Does not depend on the leader.
 pub(crate) struct Readiness {
     pub(crate) checks: Vec<Check>,
     pub(crate) synced: SyncStatus,
     pub(crate) stopping: CancellationToken,
-    /// Liveness: progress of the decision cycles.
     pub(crate) progress: CycleProgress,
 }
 
@@ -123,10 +119,10 @@ pub(crate) fn health_router(readiness: Arc<Readiness>) -> Router {
     Router::new().route("/healthz", get(healthy)).route("/readyz", get(ready))
 }
 
-/// Source of metric families; calls the argument for each.
+/// Calls the argument for each metric family.
 pub(crate) type Series = Arc<dyn Fn(&mut dyn FnMut(MetricFamily)) + Send + Sync>;
 
-/// `/metrics` in the text format: registered metrics, then the series of variants.
+/// Registered metrics, then the series of variants.
 pub(crate) fn metrics_router(registry: Registry, series: Option<Series>) -> Router {
     let answer = move || std::future::ready(scrape(&registry, series.as_ref()));
     Router::new().route("/metrics", get(answer))

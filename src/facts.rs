@@ -1,4 +1,4 @@
-//! Facts about the cluster for admission reviews, from indexes, watch caches and settings.
+//! Facts about the cluster for admission reviews.
 
 use serde_json::Value;
 use wva_controller::{
@@ -22,7 +22,6 @@ pub(crate) struct CacheFacts {
     pub(crate) controller_namespace: String,
 }
 
-/// Watch caches of a process with a controller.
 #[derive(Clone)]
 pub(crate) struct ControllerFacts {
     pub(crate) watches: Watches,
@@ -93,7 +92,7 @@ impl ClusterFacts for CacheFacts {
 
     fn metric_readers(&self, namespace: &str, target: &Target) -> TargetReaders {
         let Some(controller) = &self.controller else { return TargetReaders::default() };
-        // Availability is read before the lookup, so that a complete cache was complete during the lookup.
+        // Read before the lookup, so that a complete cache was complete during the lookup.
         let is_complete = Availability::is_complete(controller.watches.scaled_objects_availability());
         let key = Key::for_target(target);
         let mut readers = controller.autoscalers.values_by_key(namespace, &key);

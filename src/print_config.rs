@@ -1,5 +1,4 @@
-//! `wva run --print-config`: every setting with its value and source. It works without a cluster; the output then says
-//! that the main ConfigMap was not read.
+//! `wva run --print-config`. It works without a cluster.
 
 use std::fmt::Write as _;
 
@@ -10,7 +9,7 @@ use wva_cli::print;
 use crate::settings::{MainMap, MapName, RetryLimit, Sources};
 use crate::start::read_main_map;
 
-/// Prints the settings of a start.
+/// Prints every setting with its source.
 ///
 /// # Errors
 /// All invalid settings.

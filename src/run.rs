@@ -36,7 +36,6 @@ use crate::facts::ControllerFacts;
 use crate::settings::{Controller, EffectiveSettings, LiveSettings, Settings};
 use crate::telemetry::{self, LogLevel};
 
-/// Shared parts of one process.
 struct Process {
     settings: Settings,
     clients: Clients,
@@ -53,15 +52,13 @@ struct Process {
 struct Clients {
     client: Client,
     /// Refuses writes while this replica does not lead.
-    acting: Client,
-    /// Authenticates and authorizes callers.
+    fenced: Client,
     auth: Arc<DelegatedAuth>,
 }
 
-/// Leadership, and the parts that depend on it.
 struct LeaderState {
     leadership: Leadership,
-    /// Events that any replica records and the leader writes.
+    /// Any replica records them, the leader writes them.
     leader_events: LeaderEvents,
     /// Started last.
     election: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -69,26 +66,23 @@ struct LeaderState {
 
 struct Metrics {
     registry: Registry,
-    /// Series of variants, which only the leader exports.
+    /// Only the leader exports them.
     series: Option<Series>,
 }
 
-/// Watch caches of every process.
 struct Caches {
     synced: SyncStatus,
-    /// Notified when an object changed that the engine reads.
+    /// Notified of changes of objects that the engine reads.
     changed: Arc<Notify>,
     variants: Cache<Arc<Variant>>,
-    /// Variants by the keys that reviews look up.
+    /// By the keys that reviews look up.
     variant_index: Index<OtherVariant>,
     /// `None` if only one namespace is watched.
     namespaces: Option<Cache<NamespaceFacts>>,
 }
 
-/// Watch caches of a process with a controller.
 struct ControllerWatches {
     facts: ControllerFacts,
-    /// InferencePool cache.
     pools: InferencePools,
 }
 
@@ -145,7 +139,7 @@ impl Process {
             }
         };
         registry.register(Box::new(leadership.gauge()?))?;
-        let acting = leadership.acting(&without_retries);
+        let fenced = leadership.fenced_client(&without_retries);
         let auth = Arc::new(supervision::delegated_auth(client.clone()));
         let changed = Arc::new(Notify::new());
         let mut synced = SyncStatus::default();
@@ -163,7 +157,7 @@ impl Process {
         let namespaces = settings.watch_namespace.is_none().then(|| watch_namespaces(&mut scope));
         Ok(Self {
             settings,
-            clients: Clients { client, acting, auth },
+            clients: Clients { client, fenced, auth },
             leader_state: LeaderState { leadership, leader_events: LeaderEvents::default(), election },
             metrics: Metrics { registry, series: None },
             caches: Caches { synced, changed, variants, variant_index, namespaces },
@@ -174,7 +168,7 @@ impl Process {
         })
     }
 
-    /// Starts the election once this replica is ready, so that a broken replica never leads.
+    /// Once this replica is ready: a broken replica must never lead.
     fn spawn_election(&mut self, ready: Readiness) {
         let Some(election) = self.leader_state.election.take() else { return };
         let stopping = self.signals.stopping.clone();
@@ -186,7 +180,6 @@ impl Process {
         });
     }
 
-    /// Starts the watches of the controller.
     fn start_watches(&mut self, controller: &Controller) -> ControllerWatches {
         let (variants, namespaces) = (self.caches.variants.clone(), self.caches.namespaces.clone());
         let (names, opted_in) = (self.settings.maps.clone(), self.settings.config_enabled_value.clone());
@@ -201,16 +194,14 @@ impl Process {
         ControllerWatches { facts: ControllerFacts { watches, maps, autoscalers, scaled_objects }, pools }
     }
 
-    /// Writes queued events while this replica leads.
     fn spawn_notice_writer(&mut self) {
-        let (client, leader_events) = (self.clients.acting.clone(), self.leader_state.leader_events.clone());
+        let (client, leader_events) = (self.clients.fenced.clone(), self.leader_state.leader_events.clone());
         self.spawn_leading("events that wait for a leader", move |ended| {
             let (client, leader_events) = (client.clone(), leader_events.clone());
             run_until(ended, async move { leader_events.write(&client).await })
         });
     }
 
-    /// Shared parts of further watches.
     fn scope(&mut self) -> WatchScope<'_> {
         WatchScope {
             client: self.clients.client.clone(),
@@ -222,13 +213,12 @@ impl Process {
         }
     }
 
-    /// Starts a task that runs until shutdown. The process ends if the task ends before.
+    /// The process ends if the task ends before shutdown.
     fn spawn(&mut self, task: &'static str, run: impl Future<Output = Result<(), String>> + Send + 'static) {
         self.tasks.spawn(task, run);
     }
 
-    /// Starts work of the leader. It runs in each term of this replica, with a token that ends with the term. The process
-    /// ends if the work ends before.
+    /// Runs in each term, with a token that ends with it. The process ends if the work ends before.
     fn spawn_leading<F>(
         &mut self,
         task: &'static str,
@@ -241,7 +231,7 @@ impl Process {
     }
 }
 
-/// A registry for metrics. With an instance, all series have its name as a label.
+/// If there is an instance, all series have its name as a label.
 fn registry(instance: Option<&str>) -> Result<Registry, prometheus::Error> {
     let labels =
         instance.map(|instance| HashMap::from([("controller_instance".to_owned(), instance.to_owned())]));

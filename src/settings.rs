@@ -1,5 +1,4 @@
-//! Typed settings: the second step of parsing, after [`RawSettings`]. [`Settings`] cannot represent an invalid value.
-//! Parsing reports all errors together.
+//! Typed settings: the second step after [`RawSettings`]. All errors are reported together.
 
 mod choices;
 mod effective;
@@ -30,28 +29,28 @@ pub(crate) struct Settings {
     pub(crate) health_address: Option<SocketAddr>,
     pub(crate) namespace: String,
     pub(crate) pod_name: Option<String>,
-    /// Deployment of this pod, if known.
+    /// If known.
     pub(crate) deployment: Option<String>,
-    /// Leader election; `None` for a single replica.
+    /// `None` for a single replica.
     pub(crate) election: Option<wva_runtime::leadership::Election>,
     pub(crate) watch_namespace: Option<String>,
     pub(crate) instance: Option<String>,
     pub(crate) service: Option<String>,
     pub(crate) certificates: Certificates,
-    /// Certificate files of the metrics endpoint, if it has its own.
+    /// If the metrics endpoint has its own.
     pub(crate) metrics_certificate: Option<CertificateFiles>,
     pub(crate) http2: bool,
     pub(crate) rest_timeout: Duration,
     pub(crate) log: Log,
-    /// Values in use, for the rules on the main map.
+    /// Input of the rules on the main map.
     pub(crate) running: wva_rules::Running,
-    /// Value of the namespace label that enables ConfigMaps of the namespace.
+    /// Value of the namespace label that enables local ConfigMaps.
     pub(crate) config_enabled_value: String,
     /// Names of the watched ConfigMaps.
     pub(crate) maps: wva_rules::MapNames,
     /// Values before conversion.
     pub(crate) values: RawSettings,
-    /// Warnings about old names and settings without effect; logged once at the start.
+    /// Logged once at the start.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -66,7 +65,7 @@ pub(crate) enum Certificates {
     Off,
 }
 
-/// Files in a directory in cert-manager's layout, with the CA in `ca.crt`.
+/// In cert-manager's layout, with the CA in `ca.crt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFiles {
     pub(crate) folder: String,
@@ -78,7 +77,7 @@ pub(crate) struct CertificateFiles {
 pub(crate) struct Webhook {
     pub(crate) address: SocketAddr,
     pub(crate) configuration: Option<String>,
-    /// File with the CA that signs the API server's client certificate.
+    /// Signs the API server's client certificate.
     pub(crate) client_ca: Option<String>,
     pub(crate) policy: wva_rules::InstancePolicy,
 }
@@ -95,10 +94,9 @@ pub(crate) struct Controller {
     pub(crate) zero: ZeroScaling,
 }
 
-/// Settings of scaling from and to zero.
 #[derive(Clone)]
 pub(crate) struct ZeroScaling {
-    /// Maximum number of concurrent scale steps.
+    /// Concurrent scale steps.
     pub(crate) max_concurrent_steps: usize,
     /// API group of `InferencePool`.
     pub(crate) pool_group: String,
@@ -107,7 +105,6 @@ pub(crate) struct ZeroScaling {
 }
 
 impl std::fmt::Debug for ZeroScaling {
-    /// Omits the token.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { max_concurrent_steps, pool_group, .. } = self;
         f.debug_struct("ZeroScaling")
@@ -123,7 +120,7 @@ pub(crate) struct Log {
     pub(crate) format: LogFormat,
 }
 
-/// All invalid settings, in one message.
+/// All invalid settings in one message.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} invalid {}:\n{}",
@@ -136,19 +133,17 @@ pub(crate) struct SettingsError {
 }
 
 impl SettingsError {
-    /// Whether a flag or an environment variable is invalid. No other source can override these.
+    /// No other source can override these.
     pub(crate) fn is_from_command(&self) -> bool {
         self.invalid.iter().any(|setting| setting.is_from_command)
     }
 }
 
 impl Settings {
-    /// Initial configuration of the engine.
     pub(crate) fn engine(&self) -> wva_controller::EngineConfig {
         reader::SettingsReader { raw: &self.values, invalid: Vec::new() }.engine()
     }
 
-    /// Whether the external metrics API is enabled.
     pub(crate) fn serves_external_metrics(&self) -> bool {
         self.controller.as_ref().is_some_and(|c| c.external_metrics_address.is_some())
     }

@@ -1,4 +1,4 @@
-//! Loads the settings from all sources at the start, and reports all errors in one message.
+//! Loads the settings at the start, and reports all errors in one message.
 
 use anyhow::Context as _;
 use clap::ArgMatches;
@@ -7,8 +7,8 @@ use wva_crds::settings::map::MapText;
 use crate::settings::{self, LiveSettings, MainMap, MapName, RetryLimit, Settings, Sources};
 use crate::telemetry;
 
-/// Loads the settings, and the state for changes of the main ConfigMap. With invalid flags or environment the start
-/// fails anyway, so the map is read only once, to report its errors too.
+/// Also returns the state for changes of the main ConfigMap. With invalid flags or environment the map is read only
+/// once, to report its errors too.
 pub(crate) async fn load_settings(arguments: &ArgMatches) -> anyhow::Result<(Settings, LiveSettings)> {
     let sources = Sources::collect(arguments, |key| std::env::var(key).ok());
     let without_map = sources.read(&MapText::default());

@@ -1,5 +1,5 @@
-//! Logs and process metrics. Log lines are JSON in a container (`ts`, `level`, `msg` and the event's fields, as runbooks
-//! of llm-d WVA expect) and text on a terminal. They go to stderr, because commands print their results to stdout.
+//! Logs and process metrics. Log lines are JSON in a container (`ts`, `level`, `msg`, as runbooks of llm-d WVA expect)
+//! and text on a terminal. They go to stderr.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -32,7 +32,7 @@ impl LogLevel {
     }
 }
 
-/// Starts logging for the life of the process.
+/// Lasts for the life of the process.
 pub(crate) fn init(log: &Log) -> LogLevel {
     let (subscriber, level) = subscriber(log);
     drop(subscriber.try_init()); // A second call in one process keeps the first logger.
@@ -47,30 +47,24 @@ pub(crate) fn init(log: &Log) -> LogLevel {
     level
 }
 
-/// Starts logging for this thread until the guard is dropped. For the time before all settings are known.
+/// Until the guard is dropped, for the time before all settings are known.
 pub(crate) fn init_for_thread(log: &Log) -> tracing::subscriber::DefaultGuard {
     subscriber(log).0.set_default()
 }
 
-/// Levels of the libraries below, whose other messages do not help operators. The last two log every failed request
-/// without its context, which the caller's own message has.
+/// Other messages of libraries do not help operators. The last two log every failed request without its context.
 const LIBRARIES: &str = "hyper=warn,hyper_util=warn,rustls=warn,tower=warn,kube_client=warn,\
                          kube_client::client::builder=off,kube_runtime::watcher=error";
 
-/// Directives of `RUST_LOG`. They come last, so that they override others that are not more specific.
+/// Last, so that they override others that are not more specific.
 fn rust_log() -> String {
     std::env::var("RUST_LOG").unwrap_or_default()
 }
 
-/// Filter of a level with additional directives.
-///
-/// # Errors
-/// Error text of invalid directives.
 fn filter(level: tracing::Level, directives: &str) -> Result<EnvFilter, String> {
     EnvFilter::try_new(format!("{level},{LIBRARIES},{directives}")).map_err(|error| error.to_string())
 }
 
-/// Filter of a level without additional directives.
 fn default_filter(level: tracing::Level) -> EnvFilter {
     EnvFilter::new(format!("{level},{LIBRARIES}"))
 }
@@ -124,7 +118,6 @@ where
     }
 }
 
-/// A span with its fields, which its formatter wrote as JSON.
 fn span_json<S, N>(span: &SpanRef<'_, S>) -> Value
 where
     S: for<'a> LookupSpan<'a>,
@@ -153,15 +146,14 @@ pub(crate) fn build_info() -> Result<prometheus::IntGaugeVec, prometheus::Error>
     Ok(info)
 }
 
-/// `wva_certificate_expiry_timestamp_seconds{name}`: expiry of each certificate in use, read at each scrape.
+/// Read at each scrape.
 pub(crate) struct CertificateExpiry {
-    /// Certificates by the prefix of their names.
     certs: Vec<(&'static str, Certs)>,
     gauge: prometheus::GaugeVec,
 }
 
 impl CertificateExpiry {
-    /// Collector of several sets of certificates, each with a prefix for its names.
+    /// Each with a prefix for its names.
     pub(crate) fn new(certs: Vec<(&'static str, Certs)>) -> Result<Self, prometheus::Error> {
         let opts = prometheus::Opts::new(
             "wva_certificate_expiry_timestamp_seconds",

@@ -1,5 +1,4 @@
-//! Task of mode `self`: reads or creates the CA, watches and repairs its Secret, and signs and renews the serving
-//! certificate by the wall clock.
+//! Task of mode `self`: keeps the CA Secret valid, and signs and renews the serving certificate by the wall clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +26,8 @@ use crate::store::{EnsuredSecret, Store};
 use crate::trust::TrustTracker;
 use crate::{CertsConfig, events};
 
-/// Maximum time for API servers to use a bundle after it is in an object, because each gets the object by a watch. After
-/// the same time, the CA of a replica counts as trusted.
+/// Maximum time until API servers use a new bundle, which each gets by a watch. A replica's own CA counts as trusted
+/// after it, too.
 const SETTLE: Duration = Duration::from_secs(10);
 
 pub(crate) struct CaTask {
@@ -43,9 +42,9 @@ pub(crate) struct CaTask {
     read_requests: watch::Receiver<u64>,
     revision: Option<u64>,
     check_at: Instant,
-    /// Time of the next read and repair of the Secret. `None`: not needed.
+    /// `None`: no repair is due.
     repair_at: Option<Instant>,
-    /// No repair before this time. It prevents a busy loop if another client keeps destroying the Secret.
+    /// Prevents a busy loop if another client keeps destroying the Secret.
     earliest_repair: Instant,
     repair_backoff: RepairBackoff,
     backoff: Backoff,
@@ -146,7 +145,6 @@ impl CaTask {
     }
 
     fn check_secret(&mut self, secret: &Secret) {
-        // The event is older than the last read.
         if self.revision.zip(revision(secret)).is_some_and(|(read, event)| event < read) {
             return;
         }
@@ -172,7 +170,7 @@ impl CaTask {
         }
     }
 
-    /// Schedules a read and repair of the Secret, after the pause of the last one.
+    /// Schedules a repair, after the pause of the last one.
     fn repair_soon(&mut self) {
         self.repair_at.get_or_insert(Instant::now().max(self.earliest_repair));
     }
@@ -200,12 +198,12 @@ impl CaTask {
         }
     }
 
-    /// Uses `set`: publishes its bundle and, if the signer changed, serves a certificate of the new one. `request`: the
-    /// last read request that this set serves.
+    /// Publishes the bundle of `set` and serves a certificate of its signer. `request`: the last read request it
+    /// answers.
     fn adopt(&mut self, set: CaSet, request: Option<u64>) {
         let old = self.known();
         let set = Arc::new(set);
-        // The bundle comes first: clients should trust the new CA before they see its certificate.
+        // The bundle comes first: clients must trust a CA before they see its certificate.
         let has_changed = self.publish(&set);
         let now = Instant::now();
         let bundle_since = old.as_ref().filter(|_| !has_changed).map_or(now, |old| old.bundle_since);
@@ -225,7 +223,6 @@ impl CaTask {
         self.repair_soon();
         let known = self.known();
         if let Some(CaState { set, .. }) = &known {
-            // Removes expired CAs from the bundle.
             self.publish(set);
             self.serve(set);
         }
@@ -234,7 +231,6 @@ impl CaTask {
         self.check_at = Instant::now() + every;
     }
 
-    /// Signs a new serving certificate if the CA changed or a renewal is due.
     fn serve(&mut self, set: &CaSet) {
         let (serving, now, ca) = (&self.publisher.serving, (self.clock)(), set.current.cert());
         if self.signed_by.as_ref() == Some(ca) && !serving.is_renewal_due(now) {
@@ -249,7 +245,6 @@ impl CaTask {
                 self.signed_by = Some(ca.clone());
                 tracing::info!(not_after = ?serving.not_after(), "Serving a new certificate");
             }
-            // The next check of the clock retries.
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(error, "Cannot renew the serving certificate; keeping the old one");
@@ -263,7 +258,7 @@ impl CaTask {
     }
 }
 
-/// resourceVersion as a number. It decreases only if a backup is restored, and each read starts from the new value.
+/// resourceVersion as a number. It decreases only after the restore of a backup.
 fn revision(secret: &Secret) -> Option<u64> {
     secret.metadata.resource_version.as_ref()?.parse().ok()
 }

@@ -1,5 +1,5 @@
-//! Backoff between repairs of the Secret. Replicas with different clocks can disagree about a date and overwrite each
-//! other, so the delay doubles with each write because of a date.
+//! Backoff between repairs of the Secret. Replicas with different clocks may overwrite each other because of a date, so
+//! each such write doubles the delay.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::rotation::Change;
 use crate::state::{FIRST_DELAY, MAX_DELAY};
 
-/// Time without such a write after which the delay is reset.
+/// The delay is reset after this time without such a write.
 const RESET_AFTER: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Default)]
@@ -16,7 +16,6 @@ pub(crate) struct RepairBackoff {
     last: Option<ClockWrite>,
 }
 
-/// A write because of a date.
 #[derive(Debug)]
 struct ClockWrite {
     at: Instant,

@@ -1,5 +1,4 @@
-//! Certificate authority: an ECDSA P-256 key and its self-signed certificate. Reads both from PEM, validates them and
-//! signs serving certificates.
+//! Certificate authority: an ECDSA P-256 key and its self-signed certificate.
 
 use std::fmt;
 use std::time::Duration;
@@ -61,7 +60,7 @@ impl PartialEq for CaCert {
 impl Eq for CaCert {}
 
 impl CaCert {
-    /// Parses `entry`, which must be one CA certificate that is valid at `now`.
+    /// Parses `entry`: exactly one CA certificate that is valid at `now`.
     pub(crate) fn parse(entry: &'static str, pem: &[u8], now: Timestamp) -> Result<Self, CaFault> {
         let cert = Self::parse_ignoring_dates(entry, pem)?;
         let (not_before, not_after) = (cert.not_before, cert.not_after);
@@ -74,7 +73,7 @@ impl CaCert {
         Ok(cert)
     }
 
-    /// Parses `entry`, which must be one CA certificate. Its dates are not checked.
+    /// Like `parse`, without a check of the dates.
     pub(crate) fn parse_ignoring_dates(entry: &'static str, pem: &[u8]) -> Result<Self, CaFault> {
         let mut certs = CertificateDer::pem_slice_iter(pem);
         let (Some(Ok(der)), None) = (certs.next(), certs.next()) else {
@@ -83,7 +82,6 @@ impl CaCert {
         Self::from_der(entry, der)
     }
 
-    /// A CA certificate from the DER in `entry`. Its dates are not checked.
     pub(crate) fn from_der(entry: &'static str, der: CertificateDer<'static>) -> Result<Self, CaFault> {
         if der.len() > MAX_CERT_BYTES {
             return Err(CaFault::TooLong { entry, length: der.len() });
@@ -123,7 +121,7 @@ impl CaCert {
         self.not_before <= now && now < self.not_after
     }
 
-    /// Time of the rotation to the next CA: two thirds of the lifetime.
+    /// Time of the rotation: two thirds of the lifetime.
     #[must_use]
     pub fn rotate_at(&self) -> Timestamp {
         self.issued().checked_add(self.life() * 2 / 3).unwrap_or(self.not_after)
@@ -133,7 +131,7 @@ impl CaCert {
         self.not_after.duration_since(self.issued())
     }
 
-    /// Time of creation. wva backdates its CAs; a CA with less than that lifetime comes from another issuer.
+    /// Time of creation. A CA that lived shorter than wva backdates comes from another issuer.
     fn issued(&self) -> Timestamp {
         let issued = self.not_before.checked_add(BACKDATED).unwrap_or(self.not_before);
         if issued < self.not_after { issued } else { self.not_before }
@@ -158,7 +156,7 @@ impl fmt::Debug for Ca {
     }
 }
 
-/// A serving certificate with its key and dates.
+/// Serving certificate with its key and dates.
 pub struct SignedCert {
     /// Certificate without a chain: its issuer is a trust anchor.
     pub cert: CertificateDer<'static>,
@@ -182,7 +180,7 @@ impl Ca {
     /// Creates a CA that is valid from an hour before `now` until `lifetime` after it.
     ///
     /// # Errors
-    /// [`SignError`] if the dates are out of range or the cryptography fails.
+    /// [`SignError`].
     pub fn generate(lifetime: Duration, now: Timestamp) -> Result<Self, SignError> {
         let rcgen = |source| SignError::Rcgen { kind: "CA", source };
         let not_after = end_after(lifetime, now)?;
@@ -201,7 +199,6 @@ impl Ca {
         Ok(Self { cert: CaCert { der: cert.der().clone(), pem: cert.pem(), not_before, not_after }, key })
     }
 
-    /// Parses a CA that can sign at `now` from the PEM of two entries.
     pub(crate) fn parse(
         (cert_entry, cert): (&'static str, Option<&[u8]>),
         (key_entry, key): (&'static str, Option<&[u8]>),
@@ -224,7 +221,7 @@ impl Ca {
         Ok(ca)
     }
 
-    /// Private key as PEM. Only for the Secret.
+    /// Private key as PEM, only for the Secret.
     pub(crate) fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }
@@ -235,11 +232,11 @@ impl Ca {
         &self.cert
     }
 
-    /// Signs a serving certificate with a new key for `names` (DNS names or IP addresses). It ends `lifetime` after
-    /// `now`, or with the CA if that is sooner.
+    /// Signs a certificate with a new key for `names` (DNS names or IP addresses), until `lifetime` after `now` or the
+    /// end of the CA.
     ///
     /// # Errors
-    /// [`SignError`] if a name is not valid, the dates are out of range, or the cryptography fails.
+    /// [`SignError`].
     pub fn sign_serving(
         &self,
         names: &[String],
@@ -255,7 +252,7 @@ impl Ca {
     /// Like [`Ca::sign_serving`], as PEM for files.
     ///
     /// # Errors
-    /// As [`Ca::sign_serving`].
+    /// Signs like [`Ca::sign_serving`]; returns PEM texts.
     pub fn sign_serving_pem(
         &self,
         names: &[String],
@@ -267,7 +264,7 @@ impl Ca {
         Ok(PemPair { cert: cert.pem(), key: key.serialize_pem() })
     }
 
-    /// Signs a certificate for the CA's own key, which only serves to check the CA.
+    /// Signs a certificate for the CA's own key, to check the CA.
     pub(crate) fn sign_test_cert(
         &self,
         name: &str,
@@ -288,8 +285,7 @@ impl Ca {
         let rcgen = |source| SignError::Rcgen { kind: "serving", source };
         let not_after = end_after(lifetime, now)?.min(self.cert.not_after);
         let mut params = CertificateParams::new(names).map_err(rcgen)?;
-        // Only the subject alternative name has the names. Verifiers ignore a common name, which is limited to 64
-        // characters.
+        // Verifiers ignore a common name, which is limited to 64 characters.
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];

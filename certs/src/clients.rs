@@ -1,5 +1,5 @@
-//! Client certificates. The handshake requests a certificate and accepts any or none, as long as the client holds its
-//! key. Each request verifies the certificate, so that a new CA also applies to open connections.
+//! Client certificates. The handshake accepts any or none; each request verifies it, so that a new CA also applies to
+//! open connections.
 
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
@@ -7,7 +7,6 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
-/// Accepts every client certificate whose key the client holds.
 #[derive(Debug)]
 pub(crate) struct AnyCertificate(pub(crate) CryptoProvider);
 
@@ -16,7 +15,7 @@ impl ClientCertVerifier for AnyCertificate {
         false
     }
 
-    /// Empty, so that a client sends a certificate of any issuer.
+    /// Empty: a client sends a certificate of any issuer.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

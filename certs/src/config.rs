@@ -1,10 +1,10 @@
-//! Settings of mode `self`, and their validation.
+//! Settings of mode `self`.
 
 use std::time::Duration;
 
 use rustls::pki_types::{DnsName, IpAddr};
 
-/// Minimum lifetime of a certificate. A shorter one would be renewed all the time.
+/// Minimum lifetime of a certificate.
 const MIN_LIFETIME: Duration = Duration::from_mins(1);
 
 /// Settings of the CA and the serving certificates.
@@ -14,11 +14,11 @@ pub struct CertsConfig {
     pub namespace: String,
     /// Name of the Secret.
     pub secret_name: String,
-    /// DNS names and IP addresses of the serving certificate. See [`CertsConfig::service_names`].
+    /// DNS names and IP addresses of the serving certificate ([`CertsConfig::service_names`]).
     pub dns_names: Vec<String>,
     /// Lifetime of a new CA; at least a minute.
     pub ca_lifetime: Duration,
-    /// Lifetime of a serving certificate; at least a minute. It ends no later than its CA.
+    /// Lifetime of a serving certificate; at least a minute, at most until the end of its CA.
     pub cert_lifetime: Duration,
 }
 
@@ -71,7 +71,7 @@ impl CertsConfig {
         Ok(())
     }
 
-    /// The shorter of the two lifetimes. Check intervals and pauses are fractions of it.
+    /// The shorter lifetime. Check intervals are fractions of it.
     pub(crate) fn shortest_life(&self) -> Duration {
         self.cert_lifetime.min(self.ca_lifetime)
     }

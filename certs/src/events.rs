@@ -1,5 +1,5 @@
-//! Event `CertificateRotated` on the CA's Secret: the change and its reason. Each is a separate object, because kube's
-//! recorder merges events of one reason into a series and keeps only the first text.
+//! Event `CertificateRotated` on the CA's Secret. kube's recorder would merge events of one reason and keep only the
+//! first text.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use wva_crds::events::{EventDraft, build_event, object_reference};
 
 use crate::rotation::Change;
 
-/// Time limit of a write. Events must not delay certificates.
+/// Events must not delay certificates.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn emit(client: &kube::Client, secret: &Secret, change: &Change, at: Timestamp) {

@@ -1,12 +1,11 @@
-//! Faults of the CA in the Secret, with their texts in events and logs.
+//! Faults of the CA in the Secret.
 
 use jiff::Timestamp;
 
 /// Maximum size of a CA certificate, in bytes of DER. Those of wva have less than 500.
 pub(crate) const MAX_CERT_BYTES: usize = 8 << 10;
 
-/// A defect because of which clients reject what the CA signs. The API server (Go) and rustls require more than
-/// `CA:TRUE`.
+/// Defect because of which clients reject what the CA signs. Go and rustls require more than `CA:TRUE`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaDefect {
     /// A relevant extension is not readable or occurs twice.
@@ -15,7 +14,7 @@ pub enum CaDefect {
     /// Its key usage lacks `keyCertSign`.
     #[error("its key usage does not allow signing certificates (keyCertSign)")]
     KeyUsage,
-    /// Its extended key usage lacks `serverAuth`, which also restricts the certificates that it signs.
+    /// Its extended key usage lacks `serverAuth`.
     #[error("its extended key usage does not include serverAuth")]
     ExtendedKeyUsage,
     /// It has name constraints.
@@ -29,13 +28,13 @@ pub enum CaDefect {
     },
 }
 
-/// A fault of the Secret. Each requires a write.
+/// Fault of the Secret that requires a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaFault {
     /// The Secret does not exist.
     #[error("the Secret does not exist")]
     NoSecret,
-    /// The current CA was not announced before. Clients that trust only it would reject the certificates in use.
+    /// The current CA was not announced. Clients would reject the certificates in use.
     #[error("it had another CA that was not announced as the next one")]
     Unannounced,
     /// An entry is missing or empty.
@@ -56,7 +55,7 @@ pub enum CaFault {
         /// Key within the Secret's data.
         entry: &'static str,
     },
-    /// The certificate is too large: every bundle contains it.
+    /// The certificate is too large for the bundles.
     #[error(
         "the certificate in entry {entry} has {length} bytes; at most {MAX_CERT_BYTES} are allowed: use one with \
          fewer names and extensions"
@@ -67,7 +66,7 @@ pub enum CaFault {
         /// Length of its DER.
         length: usize,
     },
-    /// The key is not readable. The text never contains its content.
+    /// The key is not readable. The text never contains it.
     #[error("entry {entry} is not a private key in PEM")]
     NotAKey {
         /// Key within the Secret's data.
@@ -101,7 +100,7 @@ pub enum CaFault {
         /// End of validity.
         not_after: Timestamp,
     },
-    /// The certificate is not valid yet. New CAs are backdated an hour, so a clock is wrong.
+    /// The certificate is not valid yet. New CAs are backdated, so a clock is wrong.
     #[error(
         "the certificate in entry {entry} is not valid before {not_before}: compare the clocks of the nodes"
     )]
@@ -114,7 +113,7 @@ pub enum CaFault {
 }
 
 impl CaFault {
-    /// Whether the fault depends on the clock: a replica with another clock may not see it.
+    /// Whether a replica with another clock may not see the fault.
     pub(crate) fn is_clock_dependent(&self) -> bool {
         matches!(self, Self::Expired { .. } | Self::NotYetValid { .. })
     }

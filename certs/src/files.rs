@@ -1,5 +1,5 @@
-//! Mode `files`: certificate, key and CA files of an external issuer, polled every few seconds. The kubelet replaces
-//! them by swapping a link. Each fault is logged once, and the last valid pair stays in use.
+//! Mode `files`: certificate, key and CA files of an external issuer, polled every few seconds. After a fault the last
+//! valid pair stays in use.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, timeout};
 use wva_runtime::Clock;
 
-use crate::serving::{ServingError, Span};
+use crate::serving::{CertTimes, ServingError};
 use crate::state::CertPublisher;
 use crate::x509::{BadPem, Cert};
 
@@ -24,12 +24,10 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 const MAX_BUNDLE_BYTES: usize = 128 << 10;
 /// Time limit of a read. A read that hangs on a network volume continues, and no second one starts.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum reads until two are equal, so that the contents are not from two sides of a swap.
+/// Maximum reads until two are equal: the kubelet may swap the files between two reads.
 const MAX_READS: usize = 3;
-/// Maximum number of CAs of earlier contents that stay trusted.
 const MAX_FORMER_CAS: usize = 4;
 
-/// A fault of the files.
 #[derive(Debug, thiserror::Error)]
 enum FileFault {
     #[error("cannot read {path}: check that the volume is mounted there and that its Secret exists")]
@@ -72,7 +70,6 @@ struct Paths {
     ca: PathBuf,
 }
 
-/// Contents of the files.
 #[derive(PartialEq, Eq)]
 struct Contents {
     cert: Vec<u8>,
@@ -91,13 +88,12 @@ pub(crate) struct Files {
     paths: Paths,
     clock: Clock,
     publisher: CertPublisher,
-    /// Contents of the certificate and key files in use.
     in_use: Option<PairContents>,
     cas: Vec<Cert>,
     /// CAs of earlier contents, until they expire. Replicas with an older volume serve certificates of them.
     former: Vec<Cert>,
     logged: Vec<String>,
-    /// A read that exceeded its time limit and still runs.
+    /// Read that exceeded its time limit and still runs.
     pending_read: Option<JoinHandle<Result<Contents, FileFault>>>,
 }
 
@@ -124,8 +120,7 @@ impl Files {
         }
     }
 
-    /// Polls once. The read has its own thread and a time limit, so that a hanging volume does not block the log of an
-    /// expiry.
+    /// Polls once. The read has its own thread, so that a hanging volume does not block the log of an expiry.
     async fn poll(&mut self, read: impl FnOnce(&Paths) -> Result<Contents, FileFault> + Send + 'static) {
         let mut reading = self.pending_read.take().unwrap_or_else(|| {
             let paths = self.paths.clone();
@@ -160,9 +155,8 @@ impl Files {
         self.log_faults(&faults);
     }
 
-    /// Uses changed contents and returns their faults.
     fn apply(&mut self, contents: Contents, now: Timestamp) -> Vec<FileFault> {
-        // The CA comes first: clients should trust it before they see its certificate.
+        // The CA comes first: clients must trust it before they see its certificate.
         let ca = self.install_cas(contents.ca.as_deref(), now);
         self.publish(now);
         let pair = self.install_pair(PairContents { cert: contents.cert, key: contents.key });
@@ -180,14 +174,14 @@ impl Files {
             PrivateKeyDer::from_pem_slice(&pair.key).map_err(|_| FileFault::NotAKey { path: key.clone() })?;
         let leaf = chain.first().ok_or_else(|| not_a_certificate(BadPem::NoCertificate))?;
         let Cert { not_before: issued, not_after, .. } = *leaf;
-        let span = Span { issued, renew_at: not_after, not_after };
+        let times = CertTimes { issued, renew_at: not_after, not_after };
         let ders = chain.iter().map(|cert| cert.der.clone()).collect();
-        self.publisher.serving.install(ders, private, span).map_err(|source| FileFault::Mismatch {
+        self.publisher.serving.install(ders, private, times).map_err(|source| FileFault::Mismatch {
             cert: cert.clone(),
             key: key.clone(),
             source: Box::new(source),
         })?;
-        tracing::info!(file = %cert.display(), not_after = %span.not_after, "Serving a new certificate");
+        tracing::info!(file = %cert.display(), not_after = %times.not_after, "Serving a new certificate");
         self.in_use = Some(pair);
         Ok(())
     }
@@ -241,7 +235,6 @@ impl Files {
     }
 }
 
-/// Reads until two results are equal.
 fn read_consistently(paths: &Paths) -> Result<Contents, FileFault> {
     let mut contents = read_once(paths)?;
     for _ in 1..MAX_READS {

@@ -1,4 +1,4 @@
-//! Handle of the process's certificates in both modes: TLS resolver, CA bundle, and trust reports.
+//! Handle of the process's certificates: TLS resolver, CA bundle, and trust reports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub struct Certs {
     bundle: watch::Receiver<Vec<u8>>,
     ca_not_after: watch::Receiver<Option<Timestamp>>,
     trust: TrustTracker,
-    /// Rotates the CA; `None` in mode `files`.
+    /// `None` in mode `files`.
     leader: Option<Leader>,
 }
 
 impl Certs {
-    /// Mode `self`. Returns the handle and its task, which the caller spawns. The task ends only at `shutdown`. While
-    /// the CA is not available it retries, [`Certs::is_loaded`] is false and handshakes fail.
+    /// Mode `self`. Returns the handle and its task, which ends at `shutdown`. Until a CA is available, handshakes
+    /// fail.
     ///
     /// # Errors
     /// [`ConfigError`].
@@ -46,9 +46,8 @@ impl Certs {
         Ok((certs, async move { Box::pin(task.run(shutdown)).await }))
     }
 
-    /// Mode `files`: certificate with chain, key and `ca.crt` in one directory, as cert-manager writes them. Returns the
-    /// handle and the task that polls the files until `shutdown`. Until the first valid pair [`Certs::is_loaded`] is
-    /// false and handshakes fail; an invalid pair leaves the last valid one in use.
+    /// Mode `files`: reads certificate with chain, key and `ca.crt` from one directory, as cert-manager writes them.
+    /// Returns the handle and its task, which ends at `shutdown`. Until the first valid pair, handshakes fail.
     pub fn from_files(
         directory: &Path,
         certificate: &str,
@@ -71,25 +70,23 @@ impl Certs {
         (Self { serving, bundle, ca_not_after, trust, leader: None }, publisher)
     }
 
-    /// Rotates the CA until `shutdown`. Run it only while this replica leads. All writes use `acting`, which should
-    /// refuse writes once this replica does not lead. The next leader continues from the Secret. Does nothing in mode
-    /// `files`.
+    /// Rotates the CA until `shutdown`, while this replica leads. Writes with `fenced`, which must refuse writes of a
+    /// replica that does not lead. Does nothing in mode `files`.
     pub fn rotate(
         &self,
-        acting: kube::Client,
+        fenced: kube::Client,
         shutdown: CancellationToken,
     ) -> impl Future<Output = ()> + Send + use<> {
         let leader = self.leader.clone();
         async move {
             match leader {
-                Some(leader) => Box::pin(leader.run(acting, shutdown)).await,
+                Some(leader) => Box::pin(leader.run(fenced, shutdown)).await,
                 None => shutdown.cancelled().await,
             }
         }
     }
 
-    /// Adds a consumer that keeps the bundle in objects of the cluster and reports it. Every rotation waits for its
-    /// reports from now on.
+    /// Adds a consumer that writes the bundle to objects of the cluster. Every rotation waits for its reports.
     #[must_use]
     pub fn trust_reporter(&self, name: &'static str) -> TrustReporter {
         self.trust.add(name)
@@ -102,7 +99,7 @@ impl Certs {
     }
 
     /// Like [`Certs::ca_bundle`], after a new read of the Secret. Use it before writing the bundle to the cluster: the
-    /// bundle known so far may lack a CA that another leader uses by now.
+    /// known bundle may lack the CA of another leader.
     pub fn fresh_ca_bundle(&self) -> impl Future<Output = watch::Receiver<Vec<u8>>> + Send + use<> {
         let (leader, bundle) = (self.leader.clone(), self.ca_bundle());
         async move {
@@ -113,7 +110,7 @@ impl Certs {
         }
     }
 
-    /// CA bundle for each `caBundle`: PEM of the current, next and previous CAs. Empty until the CA has been read.
+    /// PEM for `caBundle`: current, next and previous CAs. Empty until the CA is read.
     #[must_use]
     pub fn ca_bundle(&self) -> watch::Receiver<Vec<u8>> {
         self.bundle.clone()
@@ -125,7 +122,7 @@ impl Certs {
         self.serving.is_loaded()
     }
 
-    /// Expiry of the loaded certificates `ca` and `serving`, for `wva_certificate_expiry_timestamp_seconds{name}`.
+    /// Expiry of `ca` and `serving`, for `wva_certificate_expiry_timestamp_seconds{name}`.
     #[must_use]
     pub fn expiries(&self) -> Vec<(&'static str, Timestamp)> {
         let ca = self.ca_not_after.borrow().map(|at| ("ca", at));

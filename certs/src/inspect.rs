@@ -1,5 +1,4 @@
-//! Checks that certificates, keys and bundles match each other. This module reads no files, prints nothing, and its
-//! report contains no private key.
+//! Checks that certificates, keys and bundles match each other. The report contains no private key.
 
 use std::fmt::Write as _;
 
@@ -11,18 +10,18 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::set::{CA_CERT, NEXT_CA_CERT, PREVIOUS_CA_CERT};
 use crate::x509::{self, Cert};
 
-/// One PEM text to inspect.
+/// PEM text to inspect.
 #[derive(Clone)]
 pub struct InspectInput {
     /// Object, directory with a final slash, or empty.
     pub place: String,
-    /// Name of the entry or file; it determines the role.
+    /// Name of the entry or file, which determines the role.
     pub name: String,
     /// Content.
     pub pem: Vec<u8>,
 }
 
-/// One certificate of the report.
+/// Certificate of the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertRow {
     /// Object or file, and entry.
@@ -46,13 +45,13 @@ pub struct CertRow {
 pub struct Report {
     /// All certificates.
     pub rows: Vec<CertRow>,
-    /// Results of successful checks.
+    /// Successful checks.
     pub notes: Vec<String>,
     /// Faults.
     pub findings: Vec<String>,
 }
 
-/// Inspects all inputs together: compares keys with certificates, and verifies serving certificates against all CAs.
+/// Compares keys with certificates, and verifies serving certificates against all CAs.
 #[must_use]
 pub fn inspect(inputs: &[InspectInput], now: Timestamp) -> Report {
     let mut inspection = Inspection::default();
@@ -72,12 +71,11 @@ pub fn inspect(inputs: &[InspectInput], now: Timestamp) -> Report {
 /// SHA-256 in hexadecimal.
 #[must_use]
 pub fn fingerprint(der: &CertificateDer<'_>) -> String {
-    // Uses the hash of a TLS 1.3 suite to avoid a dependency for one digest.
+    // The hash of a TLS 1.3 suite avoids a dependency for one digest.
     let suite = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
     let Some(suite) = suite.tls13() else { return String::new() };
     let digest = suite.common.hash_provider.hash(der);
     digest.as_ref().iter().fold(String::new(), |mut text, byte| {
-        // Writing to a String cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })
@@ -85,7 +83,7 @@ pub fn fingerprint(der: &CertificateDer<'_>) -> String {
 
 struct InputCert<'a> {
     input: &'a InspectInput,
-    /// Whether it is part of a chain below a serving certificate.
+    /// Part of a chain below a serving certificate.
     is_chained: bool,
     cert: Cert,
 }
@@ -155,7 +153,7 @@ impl<'a> Inspection<'a> {
         }
     }
 
-    /// Compares each key with the certificate of the same name, or with all certificates if there is none.
+    /// Compares each key with the certificate of the same name, else with all certificates.
     fn check_keys(&mut self) {
         for key in &self.keys {
             let same_name: Vec<_> = self

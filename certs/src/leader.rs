@@ -1,5 +1,4 @@
-//! Rotation of the CA, which only the leader does. All state is in the Secret, except the reports of trust since the
-//! start of the term.
+//! Rotation of the CA by the leader. All state is in the Secret, except the reports of trust in this term.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +20,6 @@ use crate::trust::TrustTracker;
 /// Time between two checks of the trust reports during a rotation.
 const TRUST_POLL: Duration = Duration::from_secs(1);
 
-/// Rotates the CA.
 #[derive(Clone)]
 pub(crate) struct Leader {
     pub(crate) store: Store,
@@ -29,7 +27,6 @@ pub(crate) struct Leader {
     pub(crate) clock: Clock,
     pub(crate) known: watch::Receiver<Option<CaState>>,
     pub(crate) trust: TrustTracker,
-    /// Number of requests to the task to read the Secret.
     pub(crate) read_requests: Arc<watch::Sender<u64>>,
     pub(crate) check: Duration,
     /// How long a consumer must have a bundle before it counts as trusted.
@@ -43,19 +40,19 @@ impl std::fmt::Debug for Leader {
 }
 
 impl Leader {
-    /// Runs until `stop` and writes nothing after it. All writes use client `acting`.
-    pub(crate) async fn run(mut self, acting: kube::Client, stop: CancellationToken) {
-        self.store = self.store.with_client(acting.clone());
-        self.client = acting;
+    /// Runs until `stop`. All writes use client `fenced`.
+    pub(crate) async fn run(mut self, fenced: kube::Client, stop: CancellationToken) {
+        self.store = self.store.with_client(fenced.clone());
+        self.client = fenced;
         tokio::select! {
-            // `stop` comes first, so that nothing is written after it.
+            // `stop` comes first: no write after it.
             biased;
             () = stop.cancelled() => {}
             () = self.lead(&stop) => {}
         }
     }
 
-    /// Lets the task read the Secret and waits until it uses the result.
+    /// Requests a read of the Secret and waits for its result.
     pub(crate) async fn refresh(mut self) {
         let request = self.request_read();
         let is_served = |known: &Option<CaState>| known.as_ref().is_some_and(|k| k.served_request >= request);
@@ -73,7 +70,6 @@ impl Leader {
         let (mut check_at, mut earliest_step) = (term_start, term_start);
         let mut backoff = Backoff::new(FIRST_DELAY, MAX_DELAY);
         loop {
-            // `None`: the task ends with the process.
             let Some(known) = self.wait_known().await else { return stop.cancelled().await };
             let trusted = self.trusted(&known, term_start);
             let now = Instant::now();
@@ -97,7 +93,7 @@ impl Leader {
         }
     }
 
-    /// Waits for the first state of the task. `None`: the task has ended.
+    /// `None`: the task has ended.
     async fn wait_known(&mut self) -> Option<CaState> {
         let known = self.known.wait_for(Option::is_some).await.ok()?;
         known.clone()
@@ -106,7 +102,6 @@ impl Leader {
     /// Certificates that every consumer has had for the settle time.
     fn trusted(&self, known: &CaState, term_start: Instant) -> Vec<CertificateDer<'static>> {
         let settle = self.settle;
-        // Without consumers, the time since the bundle was published decides.
         if known.bundle_since.max(term_start).elapsed() < settle {
             return Vec::new();
         }
@@ -114,7 +109,7 @@ impl Leader {
         self.trust.settled(all, term_start, settle)
     }
 
-    /// Checks the Secret and takes a step if one is due. Returns false on failure.
+    /// Takes a step if one is due. Returns false on failure.
     async fn step(
         &self,
         known: &CaState,
@@ -124,7 +119,7 @@ impl Leader {
         let replica = known.replica(Role::Leader { trusted }, self.settle);
         match self.store.ensure(replica, stop).await {
             Ok(EnsuredSecret { set: found, change: None, .. }) => {
-                // Another replica took a step that the task's watch has not reported.
+                // Another replica took a step that the watch has not reported yet.
                 if !found.has_same_certs(&known.set) {
                     self.request_read();
                 }

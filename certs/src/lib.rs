@@ -1,6 +1,5 @@
-//! CA and serving certificates of wva. In mode `self`, one Secret holds the CA. Each replica signs its own serving
-//! certificate in memory and swaps it without a restart or a dropped connection. Serving keys are never stored or
-//! shared. In mode `files`, an external issuer writes the certificate files, and wva polls them.
+//! CA and serving certificates. In mode `self`, a Secret holds the CA, and each replica signs its own serving
+//! certificate in memory. In mode `files`, an external issuer writes the files, and wva polls them.
 
 mod authority;
 mod backoff;
@@ -30,5 +29,5 @@ pub use handle::Certs;
 pub use serving::{ServingCert, server_config, server_config_with_client_certs};
 pub use trust::TrustReporter;
 
-/// Age of `notBefore` in a new certificate, so that a peer with a slow clock accepts it.
+/// Age of `notBefore` in a new certificate, for peers with a slow clock.
 pub(crate) const BACKDATED: jiff::SignedDuration = jiff::SignedDuration::from_hours(1);

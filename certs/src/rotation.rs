@@ -1,13 +1,12 @@
-//! Change of the Secret that is due, as a pure function of its content, the CAs this replica knows, the time and the
-//! replica's role. A rotation has three steps. Each is one write, and the next leader can continue after any of them:
+//! Decides the due change of the Secret. A rotation has three steps, each one write:
 //!
 //! 1. announce: the Secret gets a next CA, and `caBundle`s get both;
-//! 2. promote: once every consumer has both, the next CA becomes the current one and signs;
-//! 3. forget: the previous CA is removed when it has expired; certificates that it signed have expired too.
+//! 2. promote: once every consumer has both, the next CA signs;
+//! 3. forget: the previous CA is removed once it and all that it signed have expired.
 //!
-//! Invariant: a CA signs only once it is trusted, and is trusted as long as certificates that it signed are valid. So a
-//! replica that knows a valid CA never drops it at once, whatever happens to the Secret. It writes it back as the
-//! current CA, and the CA that was found or created becomes the next one.
+//! Invariant: a CA signs only once it is trusted, and is trusted as long as its certificates are valid. So a replica
+//! writes its known valid CA back as the current one, whatever happens to the Secret, and the found CA becomes the
+//! next.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,9 +19,7 @@ use crate::set::{CaSet, MAX_PREVIOUS, ParsedSecret, is_removable};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role<'a> {
-    /// Only repairs.
     Follower,
-    /// Also takes the steps of a rotation.
     Leader {
         /// Certificates that every consumer has had for the settle time.
         trusted: &'a [CertificateDer<'static>],
@@ -32,40 +29,39 @@ pub(crate) enum Role<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplicaView<'a> {
     pub(crate) known: Option<&'a CaSet>,
-    /// Whether it has known a CA for the settle time, so that others trust it. A replica that has just started may have
-    /// one that no other replica knows, and adopts a valid one in the Secret instead.
+    /// Whether it has known a CA for the settle time. A replica that has just started adopts the CA of the Secret
+    /// instead.
     pub(crate) trusted_ca_established: bool,
     pub(crate) role: Role<'a>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SecretView<'a> {
-    /// The Secret; `None` if it does not exist.
+    /// `None` if the Secret does not exist.
     pub(crate) found: Option<&'a ParsedSecret>,
     pub(crate) replica: ReplicaView<'a>,
     pub(crate) now: Timestamp,
 }
 
-/// A change of the Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// Created the first CA: there was no Secret, and this replica knew no CA.
+    /// Created the first CA.
     Created,
-    /// Step 1: added a next CA.
+    /// Step 1.
     Announced,
-    /// Step 1 again, because the next CA was not valid.
+    /// Step 1 again: the next CA was not valid.
     AnnouncedAgain(CaFault),
-    /// Step 2: made the next CA the current one.
+    /// Step 2.
     Promoted,
-    /// Made the next CA the current one at once, because the current one was not usable.
+    /// Step 2 at once: the current CA was not usable.
     PromotedAtOnce(CaFault),
-    /// Step 3: removed an expired CA.
+    /// Step 3.
     Forgot,
     /// Removed an invalid entry.
     Dropped(CaFault),
     /// Wrote the CA in use back.
     Restored(CaFault),
-    /// Created a new CA, because no known one was usable.
+    /// Created a new CA: no known one was usable.
     Replaced(CaFault),
 }
 
@@ -81,7 +77,7 @@ impl Change {
         }
     }
 
-    /// Whether the change repairs a fault, rather than takes a step that is due.
+    /// Whether the change repairs a fault.
     pub(crate) fn is_repair(&self) -> bool {
         self.fault().is_some()
     }
@@ -143,7 +139,6 @@ impl<'a> SecretView<'a> {
         }
     }
 
-    /// The step that only the leader takes.
     fn leader_step(self, found: &ParsedSecret, current: &CaCert) -> Option<Change> {
         let Role::Leader { trusted } = self.replica.role else { return None };
         let due = self.now >= current.rotate_at();
@@ -165,27 +160,26 @@ impl<'a> SecretView<'a> {
         }
     }
 
-    /// Whether the Secret is valid but lacks the CA in use. Clients would not trust its CA yet.
+    /// Whether the Secret is valid but lacks the CA in use.
     fn is_unannounced(self, found: &ParsedSecret) -> bool {
         self.replica.trusted_ca_established
             && self.usable_known().is_some_and(|known| !found.contains(known.current.cert()))
     }
 
-    /// CAs that this replica knows, if the current one is valid. One that is not valid yet (the clock was set back)
-    /// does not count: after writing it back, the next check would find the same fault.
+    /// Known CAs, if the current one is valid. After writing back one that is not valid yet, the next check would find
+    /// the same fault.
     fn usable_known(self) -> Option<&'a CaSet> {
         self.replica.known.filter(|known| known.current.cert().is_valid_at(self.now))
     }
 
-    /// The next CA: the one in the Secret, else the one that this replica knows.
+    /// The next CA in the Secret, else the known one.
     fn successor(self) -> Option<&'a Arc<Ca>> {
         let known = self.replica.known.and_then(|known| known.next.as_ref());
         let valid_known = known.filter(|ca| ca.cert().is_valid_at(self.now));
         self.found.and_then(ParsedSecret::valid_next).or(valid_known)
     }
 
-    /// The set to use without a change: the Secret's, and the CAs that this replica trusted so far. Other replicas may
-    /// still sign with a CA that left the Secret, and write it back.
+    /// The Secret's CAs and those that this replica trusted so far: other replicas may still sign with them.
     pub(crate) fn set_without_change(self) -> Option<CaSet> {
         let set = self.found?.set().ok()?;
         let previous = self.previous_certs(&set.current, set.next.as_ref());
@@ -230,12 +224,11 @@ impl<'a> SecretView<'a> {
     }
 
     /// Whether to leave a previous CA out of the Secret, next to a new CA that signs without announcement. A replica
-    /// that still has the key of the previous one then writes it back, and no review fails. If it were in the Secret,
-    /// the change would look like a rotation, after which all clients trust the new CA.
+    /// that still has its key writes it back, and no review fails. In the Secret, the change would look like a
+    /// rotation, after which all clients trust the new CA.
     ///
-    /// Left out are the replaced current CA, and all others if no other replica may know this replica's own CA. A CA
-    /// that is only not valid yet stays: replicas with other clocks consider it valid, and each would overwrite the
-    /// other.
+    /// Left out are the replaced current CA, and all others if no other replica may know this replica's CA. One that is
+    /// only not valid yet stays: replicas with other clocks consider it valid, and each would overwrite the other.
     fn is_left_out(self, change: &Change, cert: &CaCert) -> bool {
         let at_once = match change {
             Change::Restored(_) if self.replica.trusted_ca_established => None,
@@ -249,8 +242,7 @@ impl<'a> SecretView<'a> {
         is_at_once && self.now < cert.not_after() && !knows && (gave_way || !announced)
     }
 
-    /// The next CA after the known one was written back: the valid one that was found, else the one announced before.
-    /// Never a previous one.
+    /// After the known CA was written back: the valid CA that was found, else the announced one. Never a previous one.
     fn next_after_restore(self, known: &CaSet) -> Option<Arc<Ca>> {
         let found = self.found.and_then(|found| found.current.as_ref().ok());
         let candidates = found.into_iter().chain(self.successor()).chain(&known.next);
@@ -260,7 +252,7 @@ impl<'a> SecretView<'a> {
             .cloned()
     }
 
-    /// All other certificates that a client may still need. An extra trusted one does no harm.
+    /// All other certificates that a client may need. An extra one does no harm.
     fn previous_certs(self, current: &Arc<Ca>, next: Option<&Arc<Ca>>) -> Vec<CaCert> {
         let signs = |cert: &CaCert| cert == current.cert() || next.is_some_and(|next| next.cert() == cert);
         let found = self

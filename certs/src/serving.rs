@@ -1,5 +1,5 @@
-//! Serving certificate behind a rustls resolver. A swap applies to the next handshake and does not affect open
-//! connections. Also the TLS configuration of all servers.
+//! Serving certificate behind a rustls resolver, and the TLS configuration of all servers. A swap applies to the next
+//! handshake.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::BACKDATED;
 use crate::ca::{Ca, SignError};
 use crate::clients::AnyCertificate;
 
-/// A serving certificate could not be used, or a TLS server could not be configured.
+/// Error of a serving certificate or TLS server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
     /// Signing failed.
@@ -35,16 +35,15 @@ pub enum ServingError {
     },
 }
 
-/// Serving certificate, shared in an `Arc`. Only one task writes it.
+/// Serving certificate. One task writes it.
 #[derive(Debug, Default)]
 pub struct ServingCert {
     key: ArcSwapOption<CertifiedKey>,
-    span: ArcSwapOption<Span>,
+    times: ArcSwapOption<CertTimes>,
 }
 
-/// Times of creation, renewal and expiry of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct CertTimes {
     pub(crate) issued: Timestamp,
     pub(crate) renew_at: Timestamp,
     pub(crate) not_after: Timestamp,
@@ -60,19 +59,19 @@ impl ServingCert {
     /// End of validity of the certificate in use.
     #[must_use]
     pub fn not_after(&self) -> Option<Timestamp> {
-        self.span.load().as_ref().map(|span| span.not_after)
+        self.times.load().as_ref().map(|times| times.not_after)
     }
 
-    /// Whether to renew at `now`: no certificate is loaded, two thirds of its life (less a jitter) are over, or it is not
-    /// valid yet because the clock was set back.
+    /// Whether to renew at `now`: no certificate is loaded, two thirds of its life (less a jitter) are over, or it is
+    /// not valid yet.
     #[must_use]
     pub fn is_renewal_due(&self, now: Timestamp) -> bool {
-        let due = |span: &Span| now >= span.renew_at || span.issued.duration_since(now) > BACKDATED;
-        self.span.load().as_ref().is_none_or(|span| due(span))
+        let due = |times: &CertTimes| now >= times.renew_at || times.issued.duration_since(now) > BACKDATED;
+        self.times.load().as_ref().is_none_or(|times| due(times))
     }
 
     pub(crate) fn life(&self) -> Option<SignedDuration> {
-        self.span.load().as_ref().map(|span| span.not_after.duration_since(span.issued))
+        self.times.load().as_ref().map(|times| times.not_after.duration_since(times.issued))
     }
 
     /// Signs a new certificate and swaps it in.
@@ -88,8 +87,8 @@ impl ServingCert {
     ) -> Result<(), ServingError> {
         let signed = ca.sign_serving(names, lifetime, now)?;
         let (issued, not_after) = (signed.issued, signed.not_after);
-        let span = Span { issued, renew_at: renew_at(issued, not_after, random_share()), not_after };
-        self.install(vec![signed.cert], signed.key, span)
+        let times = CertTimes { issued, renew_at: renew_at(issued, not_after, random_share()), not_after };
+        self.install(vec![signed.cert], signed.key, times)
     }
 
     /// Certificate in use, without its chain.
@@ -101,17 +100,17 @@ impl ServingCert {
     /// Swaps in a certificate with its chain.
     ///
     /// # Errors
-    /// [`ServingError::Rustls`], for example if the key does not match; the old certificate stays in use.
+    /// [`ServingError::Rustls`]; the old certificate stays in use.
     pub(crate) fn install(
         &self,
         chain: Vec<CertificateDer<'static>>,
         key: PrivateKeyDer<'static>,
-        span: Span,
+        times: CertTimes,
     ) -> Result<(), ServingError> {
         let key = CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())
             .map_err(|source| ServingError::Rustls { what: "serving certificate", source })?;
         self.key.store(Some(Arc::new(key)));
-        self.span.store(Some(Arc::new(span)));
+        self.times.store(Some(Arc::new(times)));
         Ok(())
     }
 }
@@ -122,8 +121,8 @@ impl ResolvesServerCert for ServingCert {
     }
 }
 
-/// Renewal at two thirds of the life, less up to a tenth of it, so that replicas do not renew at the same time.
-/// `share` of that tenth: 0 to 1.
+/// Two thirds of the life, less up to a tenth of it, so that replicas do not renew at the same time. `share` of that
+/// tenth: 0 to 1.
 fn renew_at(issued: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
     let life = not_after.duration_since(issued).as_secs_f64();
     let wait = life * (2.0 / 3.0 - 0.1 * share.clamp(0.0, 1.0));
@@ -133,13 +132,13 @@ fn renew_at(issued: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
         .unwrap_or(issued)
 }
 
-/// A random number from 0 to 1. The standard library's hasher keys are random enough to spread renewals.
+/// 0 to 1, from the keys of the standard library's hasher.
 fn random_share() -> f64 {
     f64::from(u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default())
         / 65536.0
 }
 
-/// TLS 1.2 and 1.3 with aws-lc-rs, without client certificates. ALPN: `http/1.1`, preceded by `h2` with `http2`.
+/// TLS 1.2 and 1.3 without client certificates. ALPN: `http/1.1`, preceded by `h2` with `http2`.
 ///
 /// # Errors
 /// [`ServingError::Rustls`] if the provider lacks a protocol version.
@@ -150,10 +149,10 @@ pub fn server_config(
     Ok(finish(builder()?.with_no_client_auth(), resolver, http2))
 }
 
-/// Like [`server_config`], and requests a client certificate. Any is accepted; the caller verifies it at each request.
+/// Like [`server_config`], and requests a client certificate, which the caller verifies.
 ///
 /// # Errors
-/// [`ServingError::Rustls`] if the provider lacks a protocol version.
+/// As [`server_config`].
 pub fn server_config_with_client_certs(
     resolver: Arc<dyn ResolvesServerCert>,
     http2: bool,
@@ -163,7 +162,7 @@ pub fn server_config_with_client_certs(
 }
 
 fn builder() -> Result<rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>, ServingError> {
-    // An explicit provider does not depend on the process-wide default, which tests do not set.
+    // Tests do not set the process-wide default.
     let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
     ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13, &TLS12])

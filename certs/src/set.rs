@@ -1,5 +1,5 @@
-//! Content of the Secret: the current CA, the next one during a rotation, and previous certificates while serving
-//! certificates that they signed may be in use. This module parses the Secret; `rotation` decides what to change.
+//! Content of the Secret: the current CA, the next one during a rotation, and previous ones whose certificates may be
+//! in use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,22 +11,21 @@ use rustls::pki_types::pem::PemObject;
 
 use crate::ca::{Ca, CaCert, CaFault};
 
-/// Entry of the Secret: the current CA's certificate, PEM.
+/// Current CA's certificate, PEM.
 pub const CA_CERT: &str = "ca.crt";
-/// Entry of the Secret: the current CA's private key, PEM.
+/// Current CA's private key, PEM.
 pub const CA_KEY: &str = "ca.key";
-/// Entry of the Secret: the next CA's certificate, PEM; only during a rotation.
+/// Next CA's certificate, PEM; only during a rotation.
 pub const NEXT_CA_CERT: &str = "next-ca.crt";
-/// Entry of the Secret: the next CA's private key, PEM; only during a rotation.
+/// Next CA's private key, PEM; only during a rotation.
 pub const NEXT_CA_KEY: &str = "next-ca.key";
-/// Entry of the Secret: certificates of previous CAs, PEM, the latest first; absent if there is none.
+/// Certificates of previous CAs, PEM, the latest first.
 pub const PREVIOUS_CA_CERT: &str = "previous-ca.crt";
 
-/// Maximum number of previous CAs. There is usually one; each forced rotation before its expiry adds one.
+/// Maximum number of previous CAs; usually one, and one more for each forced rotation.
 pub(crate) const MAX_PREVIOUS: usize = 4;
 
-/// How long an expired CA stays in the Secret, but not in the bundle. A replica with a slow clock still considers it
-/// valid and would write it back otherwise.
+/// How long an expired CA stays in the Secret. A replica with a slow clock would write it back otherwise.
 const EXPIRED_GRACE: SignedDuration = SignedDuration::from_mins(1);
 
 pub(crate) fn is_removable(cert: &CaCert, now: Timestamp) -> bool {
@@ -42,7 +41,7 @@ pub struct CaSet {
     pub current: Arc<Ca>,
     /// Signs once all clients trust it.
     pub next: Option<Arc<Ca>>,
-    /// Trusted while certificates that they signed may be in use. The latest first.
+    /// Trusted while their certificates may be in use. The latest first.
     pub previous: Vec<CaCert>,
 }
 
@@ -53,11 +52,11 @@ impl CaSet {
         Self { current: Arc::new(current), next: None, previous: Vec::new() }
     }
 
-    /// Parses the data of a Secret. An invalid next or previous CA is left out, because an API server rejects a bundle
-    /// with one invalid certificate.
+    /// Parses the data of a Secret without invalid next or previous CAs, because an API server rejects a bundle with
+    /// one.
     ///
     /// # Errors
-    /// [`CaFault`] if the current CA is not usable at `now`.
+    /// [`CaFault`] of the current CA.
     pub fn from_secret_data(data: &BTreeMap<String, ByteString>, now: Timestamp) -> Result<Self, CaFault> {
         ParsedSecret::read(data, now).set()
     }
@@ -81,12 +80,12 @@ impl CaSet {
         data
     }
 
-    /// Bundle for a `caBundle` at `now`: PEM of every trusted certificate.
+    /// PEM of every trusted certificate at `now`.
     #[must_use]
     pub fn bundle(&self, now: Timestamp) -> Vec<u8> {
         self.certs()
             .enumerate()
-            // Keeps the current one even if it expired, because a `caBundle` must not be empty.
+            // Keeps an expired current one: a `caBundle` must not be empty.
             .filter(|(i, cert)| *i == 0 || now < cert.not_after())
             .flat_map(|(_, cert)| cert.pem().bytes())
             .collect()
@@ -103,16 +102,15 @@ impl CaSet {
     }
 }
 
-/// A parsed Secret. Each part is validated by itself.
+/// Each part is validated by itself.
 #[derive(Debug)]
 pub(crate) struct ParsedSecret {
     pub(crate) current: Result<Arc<Ca>, CaFault>,
-    /// The current CA's certificate if it is readable, even if it expired or its key is wrong.
+    /// Present if readable, even if it expired or its key is wrong.
     pub(crate) current_cert: Option<CaCert>,
-    /// `None` if neither of its entries is present.
+    /// `None` if neither entry is present.
     pub(crate) next: Option<Result<Arc<Ca>, CaFault>>,
-    /// The next CA's certificate if its only fault is that it is not valid yet (the clock was set back). It may sign
-    /// soon and must stay trusted.
+    /// A next CA whose only fault is that it is not valid yet. It may sign soon and must stay trusted.
     pub(crate) early_next: Option<CaCert>,
     pub(crate) previous: Vec<CaCert>,
     pub(crate) previous_fault: Option<CaFault>,
@@ -174,7 +172,6 @@ impl ParsedSecret {
         self.next.as_ref().and_then(|next| next.as_ref().ok())
     }
 
-    /// Whether the Secret has this CA in any role.
     pub(crate) fn contains(&self, cert: &CaCert) -> bool {
         let current = self.current.as_ref().ok().map(|ca| ca.cert());
         let next = self.valid_next().map(|ca| ca.cert());

@@ -1,4 +1,4 @@
-//! Shared state of the tasks of this crate: the CA that this replica uses, and the publisher of its certificates.
+//! CA that this replica uses, and the publisher of its certificates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,12 @@ use crate::rotation::{ReplicaView, Role};
 use crate::serving::ServingCert;
 use crate::set::CaSet;
 
-/// Checks within the shortest lifetime, so that a lifetime of a minute (tests) is also renewed in time.
+/// Checks within the shortest lifetime.
 pub(crate) const CHECKS_PER_LIFE: u32 = 12;
-/// Minimum time between two checks, however short the life of a foreign CA is.
 pub(crate) const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Maximum time between two checks of wall clock and Secret. Timers stop while a machine is suspended, and a watch can
-/// break without an error.
+/// Timers stop while a machine is suspended, and a watch can break without an error.
 pub(crate) const MAX_CHECK_INTERVAL: Duration = Duration::from_mins(1);
-/// First and longest delay between two repairs.
+/// Delays between two repairs.
 pub(crate) const FIRST_DELAY: Duration = Duration::from_secs(1);
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(30);
 
@@ -26,9 +24,8 @@ pub(crate) const MAX_DELAY: Duration = Duration::from_secs(30);
 pub(crate) struct CaState {
     pub(crate) set: Arc<CaSet>,
     pub(crate) bundle_since: Instant,
-    /// Number of the last read request that was served. Events of the watch serve none, because it can be behind.
+    /// Last read request that was served. Events of the watch serve none, because it can be behind.
     pub(crate) served_request: u64,
-    /// Time since which this replica has known any CA.
     pub(crate) known_since: Instant,
 }
 
@@ -39,7 +36,7 @@ impl CaState {
     }
 }
 
-/// Publishes serving certificate, bundle and expiry of the CA; used by the task of either mode.
+/// Publishes serving certificate, bundle and expiry of the CA.
 #[derive(Debug)]
 pub(crate) struct CertPublisher {
     pub(crate) serving: Arc<ServingCert>,
@@ -48,7 +45,7 @@ pub(crate) struct CertPublisher {
 }
 
 impl CertPublisher {
-    /// Publishes a bundle and returns whether it changed.
+    /// Returns whether the bundle changed.
     pub(crate) fn publish(&self, bundle: Vec<u8>, ca_not_after: Option<Timestamp>) -> bool {
         self.ca_not_after.send_replace(ca_not_after);
         self.bundle.send_if_modified(|old| {
@@ -59,7 +56,7 @@ impl CertPublisher {
     }
 }
 
-/// Time between two checks of a CA. It depends on the CA's own life, because the CA may be a foreign one.
+/// Time between two checks, from the CA's own life: it may be a foreign one.
 pub(crate) fn ca_check_interval(set: &CaSet) -> Duration {
     check_interval(set.current.cert().life())
 }

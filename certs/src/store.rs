@@ -1,5 +1,5 @@
-//! Reads and writes the CA Secret. The first replica creates it, and the others use it. Every write has the
-//! resourceVersion of the last read as its precondition, so that replicas never overwrite each other's change.
+//! Reads and writes the CA Secret. Every write has the last resourceVersion as its precondition, so that replicas never
+//! overwrite each other.
 
 use std::time::Duration;
 
@@ -12,66 +12,38 @@ use crate::ca::{Ca, SignError};
 use crate::rotation::{Change, ReplicaView, SecretView, decide};
 use crate::set::{CaSet, ParsedSecret};
 
-/// Time limit of one call. kube's client itself retries for minutes.
+/// kube's client itself retries for minutes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum attempts of one `ensure`. Each lost race costs one; several in a row mean that another client keeps writing
-/// the Secret.
+/// Each lost race costs one attempt; several in a row mean that another client keeps writing the Secret.
 const ATTEMPTS: u32 = 6;
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// The CA could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StoreError {
-    /// The API server refused the call or is unreachable.
     #[error(
         "cannot {verb} Secret {namespace}/{name}: check the API server and the service account's permissions"
     )]
     Api {
-        /// `get`, `create` or `replace`.
         verb: &'static str,
-        /// Namespace of the Secret.
         namespace: String,
-        /// Name of the Secret.
         name: String,
-        /// Error of kube.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The API server did not answer in time.
     #[error("cannot {verb} Secret {namespace}/{name}: no answer within {CALL_TIMEOUT:?}")]
-    TimedOut {
-        /// `get`, `create` or `replace`.
-        verb: &'static str,
-        /// Namespace of the Secret.
-        namespace: String,
-        /// Name of the Secret.
-        name: String,
-    },
+    TimedOut { verb: &'static str, namespace: String, name: String },
     /// Every attempt lost a race.
     #[error(
         "cannot repair Secret {namespace}/{name}: it changed during each of {ATTEMPTS} attempts; check which client writes it"
     )]
-    Contended {
-        /// Namespace of the Secret.
-        namespace: String,
-        /// Name of the Secret.
-        name: String,
-    },
-    /// The caller stopped before the write.
+    Contended { namespace: String, name: String },
     #[error("Secret {namespace}/{name} not written: stopped")]
-    Stopped {
-        /// Namespace of the Secret.
-        namespace: String,
-        /// Name of the Secret.
-        name: String,
-    },
-    /// No CA could be created.
+    Stopped { namespace: String, name: String },
     #[error(transparent)]
     Sign(#[from] SignError),
 }
 
-/// The Secret after a check.
 #[derive(Debug)]
 pub(crate) struct EnsuredSecret {
     pub(crate) set: CaSet,
@@ -79,7 +51,6 @@ pub(crate) struct EnsuredSecret {
     pub(crate) change: Option<Change>,
 }
 
-/// Reads and writes one Secret.
 #[derive(Clone)]
 pub(crate) struct Store {
     api: Api<Secret>,
@@ -90,7 +61,6 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Access to Secret `name` in `namespace`. New CAs have `ca_lifetime`.
     pub(crate) fn new(
         client: kube::Client,
         namespace: &str,
@@ -110,10 +80,10 @@ impl Store {
         &self.api
     }
 
-    /// Reads the Secret and writes the change of [`decide`]. Writes nothing once `stop` is cancelled.
+    /// Reads the Secret and writes the change of [`decide`], unless `stop` is cancelled.
     ///
     /// # Errors
-    /// [`StoreError`] after the first failed call or [`ATTEMPTS`] lost races; all of them can be retried.
+    /// [`StoreError`] after the first failed call or [`ATTEMPTS`] lost races; all can be retried.
     pub(crate) async fn ensure(
         &self,
         replica: ReplicaView<'_>,
@@ -124,7 +94,7 @@ impl Store {
             if attempt > 0 {
                 tokio::time::sleep(backoff.next_delay()).await;
             }
-            // A failed call is not retried here: the caller has other work in the meantime and retries later.
+            // The caller retries a failed call.
             if let Some(done) = self.attempt(replica, stop).await? {
                 return Ok(done);
             }
@@ -132,7 +102,7 @@ impl Store {
         Err(StoreError::Contended { namespace: self.namespace.clone(), name: self.name.clone() })
     }
 
-    /// One attempt. `None`: another client wrote in between.
+    /// `None`: another client wrote in between.
     async fn attempt(
         &self,
         replica: ReplicaView<'_>,
@@ -157,7 +127,7 @@ impl Store {
         }
         match self.write(secret, &set).await {
             Ok(secret) => Ok(Some(EnsuredSecret { set, secret, change: Some(change) })),
-            Err(StoreError::Api { source, .. }) if lost_race(&source) => Ok(None),
+            Err(StoreError::Api { source, .. }) if is_lost_race(&source) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -174,7 +144,7 @@ impl Store {
                 };
                 self.call("create", self.api.create(&params, &secret)).await
             }
-            // Metadata stays as found, resourceVersion included: it is the precondition.
+            // Metadata stays: its resourceVersion is the precondition.
             Some(found) => {
                 let secret = Secret { data, string_data: None, ..found };
                 self.call("replace", self.api.replace(&self.name, &params, &secret)).await
@@ -203,8 +173,8 @@ fn holds(secret: &Secret, set: &CaSet) -> bool {
     secret.data.as_ref() == Some(&set.to_secret_data())
 }
 
-/// Created or changed by another client (409), or deleted between read and replace (404).
-fn lost_race(error: &kube::Error) -> bool {
+/// Changed by another client (409), or deleted between read and replace (404).
+fn is_lost_race(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 404 | 409))
 }
 

@@ -1,5 +1,5 @@
-//! Trusted CAs in the cluster. A consumer keeps the CA bundle in objects of the cluster (webhook configurations, an
-//! APIService) and reports the bundle that it finds there. A rotation continues only when every consumer has both CAs.
+//! Trusted CAs in the cluster. A consumer keeps the CA bundle in objects (webhook configurations, an APIService) and
+//! reports it. A rotation waits until every consumer has both CAs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 struct ReportedBundle {
     certs: Vec<CertificateDer<'static>>,
-    /// Time since which every report had these certificates.
+    /// Since when every report had these certificates.
     since: Instant,
     reported: Instant,
 }
@@ -27,7 +27,7 @@ impl TrustTracker {
         Self(Arc::new(watch::Sender::new(BTreeMap::new())))
     }
 
-    /// Adds a consumer. From now on every rotation waits for its reports.
+    /// Adds a consumer.
     pub(crate) fn add(&self, consumer: &'static str) -> TrustReporter {
         self.0.send_modify(|bundles| {
             bundles.insert(consumer, None);
@@ -35,7 +35,7 @@ impl TrustTracker {
         TrustReporter { consumer, tracker: self.clone() }
     }
 
-    /// Those of `certs` that every consumer has had for `settle`, with a report after `term_start`.
+    /// Certificates that every consumer has had for `settle`, with a report after `term_start`.
     pub(crate) fn settled(
         &self,
         mut certs: Vec<CertificateDer<'static>>,
@@ -58,8 +58,7 @@ pub struct TrustReporter {
 }
 
 impl TrustReporter {
-    /// Reports that every object of this consumer has `bundle` (PEM), or that there is no such object. Call it after
-    /// each check, not only after a change.
+    /// Reports that every object has `bundle` (PEM), or that there is none. Call it after each check.
     pub fn report(&self, bundle: &[u8]) {
         let certs: Vec<_> = CertificateDer::pem_slice_iter(bundle)
             .filter_map(Result::ok)
@@ -74,14 +73,14 @@ impl TrustReporter {
         });
     }
 
-    /// Certificates of the last report; `None` if the bundle is unknown.
+    /// Certificates of the last report; `None` if unknown.
     #[must_use]
     pub fn last_report(&self) -> Option<Vec<CertificateDer<'static>>> {
         let bundles = self.tracker.0.borrow();
         bundles.get(self.consumer).and_then(Option::as_ref).map(|bundle| bundle.certs.clone())
     }
 
-    /// Reports that the bundle is unknown: at the start of each run of the consumer, and after a failed check.
+    /// Reports an unknown bundle: at the start of each run, and after a failed check.
     pub fn report_unknown(&self) {
         self.tracker.0.send_if_modified(|bundles| bundles.insert(self.consumer, None).flatten().is_some());
     }

@@ -1,6 +1,5 @@
-//! Checks that clients accept what a CA signs. `CA:TRUE` and a matching key are not enough: the API server (Go) also
-//! checks the usages of the CA, and the issuer name must equal the CA's name byte for byte. So the check signs a test
-//! certificate and verifies it.
+//! Checks that clients accept what a CA signs, by signing and verifying a test certificate. `CA:TRUE` and a matching
+//! key are not enough: Go also checks the usages, and the issuer name must equal the CA's byte for byte.
 
 use std::time::Duration;
 
@@ -11,23 +10,21 @@ use crate::ca::{Ca, CaDefect, SignError};
 use crate::x509::verify;
 
 const NAME: &str = "test.invalid";
-/// Lifetime of the test certificate, which is never served.
 const LIFE: Duration = Duration::from_mins(1);
 
-/// Checks a CA that is valid at `now`; `x509` is its certificate.
 pub(crate) fn check_ca(ca: &Ca, x509: &X509Certificate<'_>, now: Timestamp) -> Result<(), CaDefect> {
     check_usages(x509)?;
     let not_verified = |error: String| CaDefect::NotVerified { error };
     let signed = match ca.sign_test_cert(NAME, LIFE, now) {
         Ok(signed) => signed,
-        // The clock is wrong, which is not a defect of the CA.
+        // A wrong clock is not a defect of the CA.
         Err(SignError::Lifetime { .. }) => return Ok(()),
         Err(error) => return Err(not_verified(error.to_string())),
     };
     verify(&signed, &[], &[ca.cert().der().clone()], NAME, now).map_err(not_verified)
 }
 
-/// Go's requirements of a root: a key usage must allow signing, an extended key usage must include servers.
+/// Go's requirements of a root certificate.
 fn check_usages(x509: &X509Certificate<'_>) -> Result<(), CaDefect> {
     let usage = x509.key_usage().map_err(|_| CaDefect::Unreadable)?;
     if usage.is_some_and(|usage| usage.value.flags != 0 && !usage.value.key_cert_sign()) {

@@ -1,4 +1,4 @@
-//! Parsed X.509 certificates of any kind. The input is not trusted: each way in which it can be invalid is an error.
+//! Parsed X.509 certificates from untrusted input.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,9 +33,9 @@ pub enum BadPem {
 pub struct Cert {
     /// Certificate as DER.
     pub der: CertificateDer<'static>,
-    /// Certificate as PEM, with a final newline and no other text.
+    /// PEM with a final newline and no other text.
     pub pem: String,
-    /// Subject; often empty, because `names` has the names.
+    /// Subject; often empty.
     pub subject: String,
     /// DNS names and IP addresses (subject alternative names).
     pub names: Vec<String>,
@@ -81,13 +81,13 @@ impl Cert {
     }
 }
 
-/// Encodes a certificate as PEM. Never copy it from the input, which may also contain a private key.
+/// Never copy PEM from the input, which may contain a private key.
 pub(crate) fn pem_of(der: &CertificateDer<'_>) -> String {
     let lines = EncodeConfig::new().set_line_ending(LineEnding::LF);
     pem::encode_config(&Pem::new("CERTIFICATE", der.as_ref()), lines)
 }
 
-/// Start and end of validity. 99991231235959Z means "no end" and is beyond [`Timestamp::MAX`], which replaces it.
+/// Validity. 99991231235959Z means "no end" and becomes [`Timestamp::MAX`].
 pub(crate) fn validity(x509: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
     let nearest = |at: i64| {
         let limit = if at < 0 { Timestamp::MIN } else { Timestamp::MAX };
@@ -97,7 +97,7 @@ pub(crate) fn validity(x509: &X509Certificate<'_>) -> (Timestamp, Timestamp) {
     (nearest(validity.not_before.timestamp()), nearest(validity.not_after.timestamp()))
 }
 
-/// Verifies `leaf` with rustls, as a client that connects to `name` and trusts `cas`.
+/// Verifies `leaf` as a client that connects to `name` and trusts `cas`.
 ///
 /// # Errors
 /// Error text of rustls.

@@ -1,4 +1,4 @@
-//! `wva certs`: creates or inspects certificates without a cluster, with the code of the controller.
+//! `wva certs`: creates or inspects certificates without a cluster.
 
 mod input;
 mod inspect;
@@ -73,7 +73,6 @@ pub(super) fn certs(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
         Some(("inspect", own)) => inspect::inspect(own),
         Some(("make", own)) => make::make(own),
-        // clap requires one of the two.
         _ => Ok(ExitCode::from(crate::WRONG_USAGE)),
     }
 }

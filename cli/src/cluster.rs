@@ -1,5 +1,4 @@
-//! Read-only access to objects of a cluster, as JSON. Lists are paged and bounded in time and size. Errors separate
-//! objects that do not exist from objects that cannot be listed.
+//! Read-only access to a cluster. Errors separate objects that do not exist from objects that cannot be listed.
 
 use std::time::Duration;
 
@@ -11,12 +10,10 @@ use serde_json::{Value, json};
 use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
 
-/// Timeout of one request to the API server.
 const TIMEOUT: Duration = Duration::from_secs(15);
 const PAGE_SIZE: u32 = 500;
 const MAX_PAGES: usize = 200;
 
-/// A kind and its place in the API.
 #[derive(Debug)]
 pub(super) struct Resource {
     pub(super) group: &'static str,
@@ -57,7 +54,6 @@ pub(super) const NAMESPACES: Resource =
 /// Kinds that a variant can scale.
 pub(super) const WORKLOADS: [&Resource; 3] = [&DEPLOYMENTS, &STATEFUL_SETS, &LEADER_WORKER_SETS];
 
-/// Why a list failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ListError {
     #[error("the cluster has no {0}")]
@@ -71,20 +67,19 @@ pub(super) enum ListError {
 }
 
 impl ListError {
-    /// Whether the kind is not installed, so that it has no objects.
+    /// Whether the kind is not installed.
     pub(super) fn is_kind_missing(&self) -> bool {
         matches!(self, Self::KindMissing(_))
     }
 }
 
-/// Why a request to the API server failed.
 pub(super) struct ApiError {
     /// The HTTP status; 0 without an answer.
     pub(super) code: u16,
     pub(super) message: String,
 }
 
-/// A cluster, or one namespace of it.
+/// Cluster, or one namespace of it.
 #[derive(Clone)]
 pub(super) struct Cluster {
     pub(super) client: Client,
@@ -93,13 +88,11 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the cluster of the kubeconfig, or of the service account in a pod.
     pub(super) async fn connect(namespace: Option<String>) -> anyhow::Result<Self> {
         let (client, server) = wva_runtime::client::client_with_url(TIMEOUT).await?;
         Ok(Self { client, server: without_password(&server), namespace })
     }
 
-    /// All objects of a kind, each with `apiVersion` and `kind`.
     pub(super) async fn list(&self, resource: &Resource) -> Result<Vec<Value>, ListError> {
         self.list_labelled(resource, "").await
     }
@@ -172,7 +165,7 @@ impl Cluster {
     }
 }
 
-/// The message for an API server that gives no usable answer, mostly because the kubeconfig has the wrong context.
+/// Mostly the kubeconfig has the wrong context.
 pub(super) fn connection_error(server: &str, error: &kube::Error) -> String {
     let causes = wva_crds::text::causes(error);
     format!(
@@ -189,7 +182,7 @@ fn list_path(resource: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-/// A list in words: `pods in namespace prod`.
+/// `pods in namespace prod`.
 fn list_name(resource: &Resource, namespace: Option<&str>) -> String {
     match namespace {
         Some(namespace) => format!("{} in namespace {namespace}", resource.plural),
@@ -198,7 +191,7 @@ fn list_name(resource: &Resource, namespace: Option<&str>) -> String {
     }
 }
 
-/// Adds `apiVersion` and `kind`, which the API server leaves out of list items.
+/// Adds `apiVersion` and `kind`, which list items lack.
 fn with_kind(mut item: Value, resource: &Resource) -> Value {
     let Resource { group, version, kind, .. } = resource;
     let api_version = if group.is_empty() { (*version).to_owned() } else { format!("{group}/{version}") };
@@ -209,7 +202,7 @@ fn with_kind(mut item: Value, resource: &Resource) -> Value {
     item
 }
 
-/// A string in an object; empty if missing.
+/// String in an object; empty if missing.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
@@ -218,7 +211,7 @@ pub(super) fn number(object: &Value, pointer: &str) -> Option<u64> {
     object.pointer(pointer).and_then(Value::as_u64)
 }
 
-/// An entry of a string map in an object, such as a label. The key may contain slashes.
+/// Entry of a string map in an object. The key may contain slashes.
 pub(super) fn entry<'a>(object: &'a Value, map: &str, key: &str) -> Option<&'a str> {
     object.pointer(map)?.get(key)?.as_str()
 }
@@ -227,7 +220,6 @@ pub(super) fn items<'a>(object: &'a Value, pointer: &str) -> impl Iterator<Item 
     object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Namespace and name of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ObjectId {
     /// Empty for cluster-scoped objects.
@@ -235,7 +227,6 @@ pub(super) struct ObjectId {
     pub(super) name: String,
 }
 
-/// Namespace and name of an object.
 pub(super) fn id(object: &Value) -> ObjectId {
     let text = |pointer| text(object, pointer).to_owned();
     ObjectId { namespace: text("/metadata/namespace"), name: text("/metadata/name") }
@@ -245,17 +236,15 @@ pub(super) fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value>
     items(object, "/status/conditions").find(|condition| text(condition, "/type") == type_)
 }
 
-/// Time since an RFC 3339 timestamp.
 pub(super) fn elapsed_since(timestamp: &str, now: Timestamp) -> Option<SignedDuration> {
     Some(now.duration_since(timestamp.parse().ok()?))
 }
 
-/// Time since a controller last confirmed the target of a variant.
+/// Time since a controller last confirmed the target.
 pub(super) fn target_age(variant: &Value, now: Timestamp) -> Option<SignedDuration> {
     elapsed_since(text(variant, "/status/desiredOptimizedAlloc/lastRunTime"), now).map(SignedDuration::abs)
 }
 
-/// Whether the annotation of a namespace excludes it from management.
 pub(super) fn is_excluded(namespaces: &[Value], name: &str) -> bool {
     let namespace = namespaces.iter().find(|namespace| text(namespace, "/metadata/name") == name);
     namespace.and_then(|it| entry(it, "/metadata/annotations", EXCLUDE_ANNOTATION)) == Some("true")

@@ -1,4 +1,4 @@
-//! `wva decide`: runs the decision pipeline of the controller on a snapshot file.
+//! `wva decide`: runs the decision pipeline on a snapshot file.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,6 @@ use crate::arguments::{file_option, format_option, path_value, value};
 use crate::input::{self, STDIN, is_stdin};
 use crate::output::print;
 
-/// Largest snapshot file, in bytes. Snapshots of large installs have a few megabytes.
 const LIMIT: u64 = 256 << 20;
 
 pub(crate) fn command() -> Command {
@@ -56,7 +55,7 @@ fn read(file: &Path) -> anyhow::Result<String> {
     let read = reader.take(LIMIT + 1).read_to_string(&mut text);
     read.with_context(|| format!("cannot read {} as UTF-8 text", display(file)))?;
     anyhow::ensure!(text.len() as u64 <= LIMIT, "{} is longer than {LIMIT} bytes", display(file));
-    // Empty input is a failed command in a pipe, not a fleet without variants.
+    // Empty input is a failed command in a pipe.
     anyhow::ensure!(
         !text.trim().is_empty(),
         "{} is empty: pass a file written by `wva explain --snapshot FILE`",

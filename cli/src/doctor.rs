@@ -1,5 +1,4 @@
-//! `wva doctor`: checks the chain from each variant to its replicas in a running cluster. It reports where the chain is
-//! broken and what to do. It changes nothing.
+//! `wva doctor`: checks the chain from each variant to its replicas. It changes nothing.
 
 mod chain;
 mod checks;
@@ -82,7 +81,6 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The variants with this name, or all, sorted by namespace and name.
 fn select_variants<'a>(facts: &'a Facts, name: Option<&str>) -> Vec<&'a Value> {
     let mut all: Vec<&Value> = facts.variants.iter().collect();
     all.sort_by_key(|variant| id(variant));
@@ -92,7 +90,7 @@ fn select_variants<'a>(facts: &'a Facts, name: Option<&str>) -> Vec<&'a Value> {
 
 struct Report {
     text: String,
-    /// Nothing is broken, or all targets agree: the exit code is 0.
+    /// The exit code is 0.
     is_fine: bool,
 }
 

@@ -1,5 +1,4 @@
-//! `wva emulate`: an emulated vLLM server and a load generator, to try the autoscaler without GPUs. The server is the
-//! simulator's, run in real time; its metrics have vLLM's names.
+//! `wva emulate`: an emulated vLLM server and a load generator, to try the autoscaler without GPUs.
 
 mod load;
 mod metrics;
@@ -100,7 +99,6 @@ pub(super) fn emulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     match arguments.subcommand() {
         Some(("server", own)) => super::block_on(server::run(own))?,
         Some(("load", own)) => super::block_on(load::run(own))?,
-        // clap requires one of the two.
         _ => return Ok(ExitCode::from(crate::WRONG_USAGE)),
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `wva explain`: fetches the trace of the leader's last cycle, and the snapshot behind it. Recomputes nothing.
+//! `wva explain`: fetches the trace and the snapshot of the leader's last cycle.
 
 mod record;
 
@@ -12,7 +12,6 @@ use super::leader::{self, Answers, ControllerAnswer, DebugEndpoint, DebugRespons
 use super::output::print;
 use crate::arguments::{file_option, format_option, name_argument, namespace_option, path_value, value};
 
-/// Attempts to get snapshot and explanation of the same cycle.
 const ATTEMPTS: u32 = 5;
 
 pub(crate) fn command() -> Command {
@@ -32,7 +31,6 @@ pub(crate) fn command() -> Command {
 }
 
 struct ExplainRequest {
-    /// Path and query of the explanation.
     path: String,
     with_snapshot: bool,
 }
@@ -78,7 +76,6 @@ fn explain_path(arguments: &ArgMatches) -> anyhow::Result<String> {
     Ok(path)
 }
 
-/// Fetches from `--address`, or from every controller that is found.
 async fn fetch_explanations(
     arguments: &ArgMatches,
     request: &ExplainRequest,
@@ -103,8 +100,8 @@ async fn fetch_explanations(
     Ok(answers)
 }
 
-/// Fetches snapshot and explanation of one cycle, again if a cycle ran in between. The inner error is the controller's
-/// own, such as "not the leader".
+/// Fetches snapshot and explanation of the same cycle. The inner error is the controller's own, such as "not the
+/// leader".
 async fn fetch_explanation(
     endpoint: &DebugEndpoint,
     request: &ExplainRequest,
@@ -130,7 +127,6 @@ async fn fetch_explanation(
     anyhow::bail!("a cycle ran between snapshot and explanation {ATTEMPTS} times in a row: try again")
 }
 
-/// The error of a response; `None` on success.
 fn response_error(response: &DebugResponse) -> Option<anyhow::Error> {
     let text = response.text.trim();
     match response.status {

@@ -1,4 +1,4 @@
-//! Queries to the debug endpoints of running controllers, and the snapshot of the leader's last cycle.
+//! Queries to the debug endpoints of controllers.
 
 mod endpoint;
 mod search;
@@ -10,7 +10,6 @@ pub(super) use endpoint::{DebugEndpoint, DebugResponse};
 
 use crate::arguments::{option, value};
 
-/// Adds the options that choose the controllers to query.
 pub(super) fn options(command: Command) -> Command {
     let address_help =
         "Debug address of a controller outside the cluster, or of your own port-forward to a controller";
@@ -29,7 +28,7 @@ pub(super) fn options(command: Command) -> Command {
         )
 }
 
-/// Accepts `HOST:PORT` only: a URL would be looked up in DNS.
+/// Accepts no URL, which would be looked up in DNS.
 fn parse_address(text: &str) -> Result<String, String> {
     let is_valid = text.rsplit_once(':').is_some_and(|(host, port)| {
         !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok_and(|port| port > 0)
@@ -37,7 +36,6 @@ fn parse_address(text: &str) -> Result<String, String> {
     if is_valid { Ok(text.to_owned()) } else { Err("write HOST:PORT, such as 127.0.0.1:8082".to_owned()) }
 }
 
-/// The debug endpoints that the options select; at least one.
 pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
     if let Some(address) = value(arguments, "address") {
         return Ok(vec![DebugEndpoint::Address(address.to_owned())]);
@@ -46,21 +44,18 @@ pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<Debu
     search::find_endpoints(namespace, value(arguments, "selector").unwrap_or_default()).await
 }
 
-/// Answers of all queried controllers.
 pub(super) struct Answers<T> {
     pub(super) received: Vec<ControllerAnswer<T>>,
-    /// One line for each controller that did not answer, with the cause.
+    /// One line for each controller without an answer, with the cause.
     pub(super) failures: Vec<String>,
 }
 
 pub(super) struct ControllerAnswer<T> {
-    /// Pod or address of the controller.
     pub(super) controller: String,
     pub(super) answer: T,
 }
 
 impl<T> Answers<T> {
-    /// Queries every controller that the options select.
     pub(super) async fn fetch(
         arguments: &ArgMatches,
         query: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
@@ -75,7 +70,6 @@ impl<T> Answers<T> {
         Ok(Self { received, failures })
     }
 
-    /// Fails if more than one controller answered.
     pub(super) fn ensure_one(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.received.iter().map(|answer| answer.controller.as_str()).collect();
         anyhow::ensure!(
@@ -98,7 +92,7 @@ impl Leaders {
         Self::fetch(arguments, fetch_snapshot).await.unwrap_or_else(failed)
     }
 
-    /// Why no leader sent a snapshot, in one line; `None` if one did.
+    /// `None` if a leader sent one.
     pub(super) fn missing_reason(&self) -> Option<String> {
         self.received.is_empty().then(|| self.failures.join("; "))
     }

@@ -1,5 +1,4 @@
-//! Subcommands of `wva` other than `run`. Each maps its arguments to an exit code: 0 success, 1 a finding or a failure.
-//! clap exits with 2 on wrong usage.
+//! Subcommands of `wva` other than `run`. Exit codes: 0 success, 1 a finding or a failure, 2 wrong usage (clap).
 
 mod arguments;
 mod certs;
@@ -26,12 +25,11 @@ use clap::{ArgMatches, Command};
 
 pub use output::{print, print_error};
 
-/// The exit code of clap on wrong usage.
 const WRONG_USAGE: u8 = 2;
 
 type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
 
-/// The subcommands, in the order of `wva --help`.
+/// In the order of `wva --help`.
 static COMMANDS: [(fn() -> Command, Run); 11] = [
     (validate::command, validate::validate),
     (decide::command, decide::decide),
@@ -73,7 +71,6 @@ fn crd(_: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs async work on the current thread.
 fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,5 +1,4 @@
-//! `wva migrate`: converts objects of llm-d WVA, from files or a cluster, and prints the manifests to apply. It changes
-//! nothing.
+//! `wva migrate`: converts objects of llm-d WVA and prints the manifests to apply. It changes nothing.
 
 mod autoscaler;
 mod maps;
@@ -73,7 +72,6 @@ pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The workloads among the objects of files.
 fn workloads_among(objects: &[SourceObject]) -> Workloads {
     let mut workloads = Workloads::default();
     for SourceObject { namespace, object, .. } in objects {
@@ -86,7 +84,7 @@ fn workloads_among(objects: &[SourceObject]) -> Workloads {
     workloads
 }
 
-/// Reads the objects of llm-d WVA and the workloads of a cluster. Warns about an old CRD.
+/// Warns about an old CRD.
 #[expect(clippy::print_stderr, reason = "notes are not part of the manifests")]
 async fn read_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<SourceObject>, Workloads)> {
     let cluster = Cluster::connect(namespace).await?;
@@ -120,7 +118,7 @@ async fn read_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<SourceOb
     Ok((objects, workloads))
 }
 
-/// Prints the manifests to standard output and the summary to standard error.
+/// Prints manifests to standard output and the summary to standard error.
 #[expect(clippy::print_stderr, reason = "the summary is not part of the manifests")]
 fn print_plan(plan: &Plan) -> anyhow::Result<ExitCode> {
     output::print(&manifests(plan)?)?;
@@ -128,12 +126,11 @@ fn print_plan(plan: &Plan) -> anyhow::Result<ExitCode> {
     Ok(if plan.unresolved.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The objects to apply, each with its origin and changes as comments.
+/// Objects to apply; origin and changes are comments.
 fn manifests(plan: &Plan) -> anyhow::Result<String> {
     let mut out = String::new();
     for step in &plan.steps {
         out.push_str("---\n");
-        // Writing to a String cannot fail.
         let _ = writeln!(out, "# from {}:", printable(&step.place));
         for change in &step.changes {
             let _ = writeln!(out, "# - {}", printable(change));

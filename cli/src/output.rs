@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 
-/// Prints a text to standard output. Returns false if the reader has closed the pipe, as `head` does.
+/// Prints to standard output. Returns false if the reader closed the pipe.
 ///
 /// # Errors
 /// Standard output cannot be written.
@@ -24,17 +24,16 @@ pub(crate) fn write(text: &str) -> io::Result<bool> {
     }
 }
 
-/// An object as a YAML document, without the leading `---`.
+/// Without the leading `---`.
 pub(crate) fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_saphyr::to_string(object)?.trim_end()))
 }
 
-/// A table in the style of kubectl: each column is as wide as its widest cell.
+/// Each column is as wide as its widest cell.
 pub(super) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) -> String {
     columns(heading, rows, "   ")
 }
 
-/// A table with a given gap between columns.
 pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], gap: &str) -> String {
     let mut widths = heading.map(|cell| cell.chars().count());
     for row in rows {
@@ -46,7 +45,6 @@ pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], 
     for row in std::iter::once(&heading.map(str::to_owned)).chain(rows) {
         let mut line = String::new();
         for (width, cell) in widths.iter().zip(row) {
-            // Writing to a String cannot fail.
             let _ = write!(line, "{cell:<width$}{gap}");
         }
         text.push_str(line.trim_end());
@@ -55,17 +53,16 @@ pub(super) fn columns<const N: usize>(heading: [&str; N], rows: &[[String; N]], 
     text
 }
 
-/// A count with its noun: `1 variant`, `2 variants`.
+/// `1 variant`, `2 variants`.
 pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
-/// A foreign text with control characters replaced, so that it cannot end a line or control a terminal.
+/// Replaces control characters, so that foreign text cannot control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Prints the error and returns the exit code of wrong usage.
 pub(crate) fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
     print_error(&error.into());
     ExitCode::from(crate::WRONG_USAGE)

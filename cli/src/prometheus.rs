@@ -11,10 +11,8 @@ use wva_crds::settings::Kind;
 
 use crate::arguments::{file_option, option, path_value, value};
 
-/// Timeout of one query.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Adds the options that locate Prometheus.
 pub(super) fn options(command: Command) -> Command {
     let file = |name, help| file_option(name, help).requires("prometheus");
     command
@@ -33,7 +31,6 @@ pub(super) fn options(command: Command) -> Command {
 pub(super) struct Prometheus(wva_controller::Prometheus);
 
 impl Prometheus {
-    /// The client that the options describe; `None` without `--prometheus`.
     pub(super) fn from_options(arguments: &ArgMatches) -> anyhow::Result<Option<Self>> {
         let Some(url) = value(arguments, "prometheus") else { return Ok(None) };
         Kind::Url.parse(url).context("--prometheus")?;
@@ -64,7 +61,6 @@ impl Prometheus {
         Ok(Some(Self(client.with_timeout(TIMEOUT))))
     }
 
-    /// The series of an instant vector.
     pub(super) async fn series(&self, expression: &str) -> Result<Vec<Series>, String> {
         self.0.query(expression).await.map_err(|error| match error {
             QueryError::Unreachable { cause, has_begun: false, .. } => {

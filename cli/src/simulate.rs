@@ -1,5 +1,4 @@
-//! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again. The simulation is the crate
-//! `wva-simulator`; this command reads files, shows progress and writes results.
+//! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again.
 
 mod replay;
 mod sweep;
@@ -14,14 +13,13 @@ use clap::{Arg, ArgMatches, Command, value_parser};
 use wva_simulator::fleet::server::Request;
 use wva_simulator::report::{self, Section};
 use wva_simulator::scenario::{self, Scenario, Spec};
-use wva_simulator::study::study;
+use wva_simulator::study::run_study;
 use wva_simulator::traffic::trace;
 
 use self::sweep::Sweep;
 use crate::arguments::{file_option, format_option, option, path_value, value};
 use crate::output::print;
 
-/// Largest scenario file, in bytes.
 const LIMIT: u64 = 1 << 20;
 
 const HELP: &str = "\
@@ -107,20 +105,19 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The scenarios of a file with their titles: one, or one for each value of a sweep.
 fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scenario)>> {
     let text = read_text(file)?;
-    let tree = scenario::tree(&text)?;
+    let tree = scenario::parse_tree(&text)?;
     let base = Spec::read(&tree)?;
     let trace = base.traffic.trace.as_ref().map(|t| read_trace(file, t)).transpose()?;
     let Some(sweep) = sweep else {
-        return Ok(vec![(base.name.clone(), base.scenario(trace)?)]);
+        return Ok(vec![(base.name.clone(), base.build(trace)?)]);
     };
     let each = sweep.values().map(|value| {
         let mut tree = tree.clone();
-        scenario::set(&mut tree, &sweep.field, value)?;
+        scenario::set_field(&mut tree, &sweep.field, value)?;
         let spec = Spec::read(&tree)?;
-        Ok((format!("{}, {} = {value}", spec.name, sweep.field), spec.scenario(trace.clone())?))
+        Ok((format!("{}, {} = {value}", spec.name, sweep.field), spec.build(trace.clone())?))
     });
     each.collect()
 }
@@ -135,7 +132,7 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Requests of a trace file, whose path is relative to the scenario.
+/// The path is relative to the scenario.
 fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<Arc<[Request]>> {
     let file = scenario.parent().unwrap_or(Path::new(".")).join(&trace.file);
     let context = || format!("traffic.trace.file: {}", file.display());
@@ -146,12 +143,12 @@ fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<
 
 fn run(title: String, scenario: Scenario, seeds: u64) -> Section {
     let mut progress = Progress::new();
-    let studies = study(&scenario, seeds, |policy, seed, share| progress.show(&title, policy, seed, share));
+    let studies =
+        run_study(&scenario, seeds, |policy, seed, share| progress.show(&title, policy, seed, share));
     progress.clear();
     Section { title, seeds, scenario, studies }
 }
 
-/// Progress of the runs, on one line of a terminal.
 struct Progress {
     is_terminal: bool,
     percent: u32,

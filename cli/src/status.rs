@@ -1,4 +1,4 @@
-//! `wva status`: a table of all variants, from the cluster and from the leader's last cycle.
+//! `wva status`: a table of all variants.
 
 mod rows;
 
@@ -15,9 +15,7 @@ use super::output;
 use super::workloads::Workloads;
 use crate::arguments::{flag, namespace_option, value};
 
-/// Refresh interval of `--watch`.
 const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
-/// Clears the terminal and moves the cursor to its first line.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 const HELP: &str = "\
@@ -60,7 +58,6 @@ pub(super) fn status(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// Prints the table once. Returns false if standard output is closed.
 #[expect(clippy::print_stderr, reason = "notes on empty columns are not part of the table")]
 async fn print_table(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<bool> {
     let variants = cluster.list(&VARIANTS).await?;

@@ -1,5 +1,4 @@
-//! `wva validate`: applies the admission rules to files, without a cluster. All objects are evaluated together. Each
-//! finding has file, line and column; there are four output formats.
+//! `wva validate`: applies the admission rules to files. All objects are evaluated together.
 
 mod evaluate;
 mod files;
@@ -87,7 +86,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// An object of a file or a cluster, without schema defaults.
+/// Without schema defaults.
 pub(super) struct SourceObject {
     /// File and line, or kind and name in the cluster.
     pub(super) place: String,
@@ -96,8 +95,7 @@ pub(super) struct SourceObject {
     pub(super) object: serde_json::Value,
 }
 
-/// Reads the objects of files for another command. Returns the objects of relevant kinds, and the problems of
-/// documents that are not objects.
+/// Reads objects of relevant kinds, and problems of documents that are not objects.
 ///
 /// # Errors
 /// A path matches no file or cannot be read.
@@ -129,7 +127,7 @@ fn use_colours() -> bool {
         && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
-/// Reports documents of `--against` that cannot be read. They are not findings.
+/// Problems of `--against` are not findings.
 #[expect(clippy::print_stderr, reason = "notes on --against are not findings")]
 fn print_problems(sources: &[input::Source], problems: &[SourceProblem]) {
     for SourceProblem { source, problem } in problems {

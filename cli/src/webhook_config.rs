@@ -1,5 +1,5 @@
-//! `wva webhook-config`: prints the webhook configurations, and on request the APIService, to keep them in Git. The
-//! output depends only on the command line.
+//! `wva webhook-config`: prints the webhook configurations and the APIService, to keep them in Git. The output depends
+//! only on the command line.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +18,6 @@ use wva_webhook::registration::{
 use super::output::{self, yaml};
 use crate::arguments::{file_option, flag, option, path_value, value};
 
-/// Largest CA bundle, in bytes.
 const MAX_BUNDLE: u64 = 1 << 20;
 
 const HELP: &str = "\
@@ -58,7 +57,6 @@ pub(crate) fn command() -> Command {
         ))
 }
 
-/// Adds the options that describe the install: names and settings of its controller.
 fn install_options(command: Command) -> Command {
     command
         .arg(
@@ -88,12 +86,12 @@ fn install_options(command: Command) -> Command {
         .arg(controller_setting("SERVICE_CLASS_CONFIG_MAP_NAME", "service-class-config-map-name", "NAME"))
 }
 
-/// An option whose help is the key of the setting.
+/// The help is the key of the setting.
 fn controller_setting(key: &'static str, name: &'static str, value: &'static str) -> Arg {
     setting(key, name, value, "").help(format!("{key} of the controller"))
 }
 
-/// An option that accepts valid values of a setting only; the API server would refuse others.
+/// Accepts only valid values of a setting; the API server would refuse others.
 fn setting(key: &'static str, name: &'static str, value: &'static str, help: &'static str) -> Arg {
     option(name, value, help).value_parser(move |text: &str| match Setting::by_key(key) {
         _ if text.is_empty() => Err("empty: write a name, or leave the option out".to_owned()),
@@ -144,7 +142,7 @@ pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode>
     Ok(ExitCode::SUCCESS)
 }
 
-/// The name that the chart gives to both webhook configurations.
+/// The chart's name for both configurations.
 fn default_configuration_name(namespace: &str, service: &str) -> String {
     format!("{namespace}-{}", service.strip_suffix("-service").unwrap_or(service))
 }
@@ -153,7 +151,7 @@ fn failure_policy(value: Option<&str>) -> FailurePolicy {
     if value == Some("Ignore") { FailurePolicy::Ignore } else { FailurePolicy::Fail }
 }
 
-/// Names of the ConfigMaps with entries in the controller's namespace, in the order of the chart.
+/// In the order of the chart.
 fn entry_maps<'a>(saturation: Option<&'a str>, service_classes: Option<&'a str>) -> Vec<&'a str> {
     let defaults =
         SATURATION_MAP_NAMES.into_iter().chain(SCALE_TO_ZERO_MAP_NAMES).chain([SERVICE_CLASS_MAP_NAME]);
@@ -182,7 +180,6 @@ fn api_service(namespace: &str, service: &str, bundle: Option<&[u8]>) -> Value {
     object
 }
 
-/// Reads a CA bundle and checks that it contains certificates.
 fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     let file = path.display();
     let length =

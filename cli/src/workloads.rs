@@ -1,4 +1,4 @@
-//! Workloads that variants refer to: Deployments, StatefulSets and LeaderWorkerSets as stored in the cluster.
+//! Workloads that variants refer to.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,6 @@ pub(crate) struct WorkloadKey {
 }
 
 impl WorkloadKey {
-    /// The key of the target of an object in `namespace`.
     pub(crate) fn new(namespace: &str, target: &Target) -> Self {
         Self {
             namespace: namespace.to_owned(),
@@ -30,7 +29,6 @@ impl WorkloadKey {
 #[derive(Default)]
 pub(super) struct Workloads {
     all: BTreeMap<WorkloadKey, Value>,
-    /// Kinds that could not be listed.
     pub(super) unreadable: Vec<(&'static str, ListError)>,
 }
 
@@ -42,7 +40,7 @@ pub(super) enum WorkloadLookup<'a> {
 }
 
 impl Workloads {
-    /// Lists all scalable kinds. A kind that is not installed has no workloads.
+    /// A kind that is not installed has no workloads.
     pub(super) async fn read(cluster: &Cluster) -> Self {
         let mut workloads = Self::default();
         for kind in WORKLOADS {
@@ -55,7 +53,6 @@ impl Workloads {
         workloads
     }
 
-    /// Adds an object; ignores other kinds.
     pub(super) fn add(&mut self, object: Value) {
         let group = api_group(text(&object, "/apiVersion")).to_owned();
         let kind = text(&object, "/kind").to_owned();
@@ -65,7 +62,6 @@ impl Workloads {
         }
     }
 
-    /// Looks up the target of an object in `namespace`.
     pub(super) fn find(&self, namespace: &str, target: &Target) -> WorkloadLookup<'_> {
         if !is_scalable(target.group(), &target.kind) {
             return WorkloadLookup::UnsupportedKind;
@@ -82,24 +78,23 @@ fn is_scalable(group: &str, kind: &str) -> bool {
     WORKLOADS.iter().any(|workload| workload.group == group && workload.kind == kind)
 }
 
-/// `spec.replicas`; the API server defaults it to 1.
+/// The API server defaults it to 1.
 pub(super) fn spec_replicas(workload: &Value) -> u64 {
     number(workload, "/spec/replicas").unwrap_or(1)
 }
 
-/// Ready replicas, at most `spec.replicas`.
+/// At most `spec.replicas`.
 pub(super) fn ready_replicas(workload: &Value) -> u64 {
     number(workload, "/status/readyReplicas").unwrap_or(0).min(spec_replicas(workload))
 }
 
-/// The accelerator that the pod template requires, if any.
 pub(super) fn accelerator(workload: &Value) -> Option<String> {
     let template = ["/spec/template/spec", "/spec/leaderWorkerTemplate/workerTemplate/spec"];
     let pod = template.into_iter().find_map(|pointer| workload.pointer(pointer))?;
     wva_controller::template_accelerator(&serde_json::from_value(pod.clone()).ok()?)
 }
 
-/// An environment variable of a container; a `fieldRef` to the pod's namespace resolves to `namespace`.
+/// A `fieldRef` to the pod's namespace resolves to `namespace`.
 pub(crate) fn env_value(container: &Value, namespace: &str, key: &str) -> Option<String> {
     let variable = items(container, "/env").find(|variable| text(variable, "/name") == key)?;
     if text(variable, "/valueFrom/fieldRef/fieldPath") == "metadata.namespace" {

@@ -1,5 +1,5 @@
-//! Applies a step through the `/scale` subresource of a Deployment, StatefulSet or LeaderWorkerSet. The write is
-//! conditional on uid, replicas and resourceVersion read just before, so it overwrites no change of another client.
+//! Applies a step through the `/scale` subresource. The write is conditional on uid, replicas and resourceVersion, so
+//! it overwrites no change of another client.
 
 mod executor;
 mod pauses;
@@ -21,59 +21,42 @@ use crate::model::step::Step;
 pub use executor::ScaleExecutor;
 pub use servers::ModelServers;
 
-/// Maximum time of one step, including the wait for a slot. Its evidence is outdated then, and the next cycle
-/// decides.
+/// Limit of one step, including the wait for a slot. The evidence is outdated then.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Attempts to scale up a workload whose resourceVersion changes in between, for example by a status update.
+/// Attempts to scale up while the resourceVersion changes, for example by a status update.
 const MAX_ATTEMPTS: u32 = 3;
 
-/// Result of a step that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
-    /// It already had the target replicas.
     AlreadyScaled,
     /// Nothing was written: another client changed the workload, or the step expired or was withdrawn.
     Superseded,
     /// Nothing was written: model servers have requests, or may have.
     Busy,
-    /// It does not exist any more.
     Gone,
 }
 
-/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActuateError {
-    /// The API server denied it for lack of permissions.
+    /// Denied for lack of permissions.
     #[error(
         "the API server refused to scale the workload: {failure}; grant this controller get and patch on {resource}"
     )]
-    Forbidden {
-        /// The API call and its answer.
-        failure: String,
-        /// The resource that permissions are missing for.
-        resource: String,
-    },
-    /// The API server refused it with another code.
+    Forbidden { failure: String, resource: String },
+    /// Refused with another code.
     #[error("the API server refused to scale the workload: {failure}")]
-    Refused {
-        /// The API call and its answer.
-        failure: String,
-        code: u16,
-    },
-    /// The API server gave no answer, or an unreadable one.
+    Refused { failure: String, code: u16 },
+    /// No answer, or an unreadable one.
     #[error("the request to the API server failed: {0}")]
     Failed(String),
-    /// It took too long, including the wait for a slot.
     #[error(
         "not done within {} s, including the wait for a slot: the API server is slow, or SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY is too low",
         TIMEOUT.as_secs()
     )]
     TooSlow,
-    /// This replica lost leadership.
     #[error(transparent)]
     NotLeading(NotLeading),
-    /// The kind of the workload is not supported.
     #[error("workloads of kind {0} cannot be scaled: target a Deployment, StatefulSet or LeaderWorkerSet")]
     Kind(String),
 }
@@ -90,7 +73,7 @@ impl ActuateError {
     }
 }
 
-/// Applies steps, a limited number at a time. Its client must be fenced: see [`crate::Leadership::acting`].
+/// Applies steps. Its client must be fenced: see [`crate::Leadership::fenced_client`].
 pub struct Actuator {
     client: Client,
     servers: ModelServers,
@@ -98,15 +81,14 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// Writes through `acting`, which must block writes when this replica does not lead, and must not retry by
-    /// itself. `at_once` is the number of concurrent steps.
+    /// `fenced` must block writes when this replica does not lead, and must not retry. `at_once`: concurrent steps.
     #[must_use]
-    pub fn new(acting: Client, servers: ModelServers, at_once: usize) -> Self {
+    pub fn new(fenced: Client, servers: ModelServers, at_once: usize) -> Self {
         let slots = Semaphore::new(at_once.clamp(1, Semaphore::MAX_PERMITS));
-        Self { client: acting, servers, slots }
+        Self { client: fenced, servers, slots }
     }
 
-    /// Applies one step if its workload is unchanged and `is_current` holds right before the write.
+    /// Applies a step if its workload is unchanged and `is_current` holds right before the write.
     ///
     /// # Errors
     /// See [`ActuateError`]. A write without an answer may have been applied.
@@ -125,20 +107,18 @@ impl Actuator {
     }
 }
 
-/// `/scale` subresources of one kind in one namespace.
+/// `/scale` of one kind in one namespace.
 struct ScaleApi {
     client: Client,
     api: Api<DynamicObject>,
-    /// Resource name in RBAC rules.
+    /// Name in RBAC rules.
     resource: String,
 }
 
-/// State of a workload, from `/scale`.
 struct ScaleState {
     uid: Option<String>,
     version: Option<String>,
     replicas: u32,
-    /// Label selector of its pods.
     selector: Option<String>,
 }
 
@@ -160,7 +140,7 @@ impl ScaleApi {
         servers: &ModelServers,
         is_current: &(impl Fn() -> bool + Sync),
     ) -> Result<Outcome, ActuateError> {
-        // Retrying is safe when scaling up. When scaling down, the change may be a reason not to.
+        // When scaling down, the change may be a reason not to.
         let attempts = if step.grows() { MAX_ATTEMPTS } else { 1 };
         for _ in 0..attempts {
             let Some(scale) = self.get(step).await? else { return Ok(Outcome::Gone) };
@@ -191,7 +171,7 @@ impl ScaleApi {
         Ok(Outcome::Superseded)
     }
 
-    /// Whether a model server has requests, or answers too slowly to know.
+    /// True also if a server answers too slowly.
     async fn is_busy(&self, step: &Step, scale: &ScaleState, servers: &ModelServers) -> bool {
         let WorkloadKey { namespace, kind, name } = &step.workload;
         let activity =
@@ -238,7 +218,7 @@ impl ScaleApi {
         false
     }
 
-    /// Reads the scale of the workload; `None` if the workload does not exist.
+    /// `None` if the workload does not exist.
     async fn get(&self, step: &Step) -> Result<Option<ScaleState>, ActuateError> {
         match self.api.get_scale(&step.workload.name).await {
             Ok(scale) => Ok(Some(ScaleState {
@@ -253,7 +233,6 @@ impl ScaleApi {
         }
     }
 
-    /// Writes the scale; `None` if the object has changed since it was read.
     async fn patch(&self, step: &Step, patch: &Value) -> Result<Option<Outcome>, ActuateError> {
         let params = PatchParams { field_manager: Some("wva".to_owned()), ..PatchParams::default() };
         match self.api.patch_scale(&step.workload.name, &params, &Patch::Merge(patch)).await {

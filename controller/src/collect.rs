@@ -1,4 +1,4 @@
-//! Collects metrics from Prometheus and endpoint pickers, and keeps samples of each pod with their ages.
+//! Collects metrics from Prometheus and endpoint pickers.
 
 pub(crate) mod page;
 pub(crate) mod picker;
@@ -31,13 +31,12 @@ pub(crate) struct Answer {
     pub(crate) rows: Result<Rows, QueryError>,
 }
 
-/// Answers of one round, in any order.
+/// In any order.
 pub(crate) type Answers = Vec<Answer>;
 
-/// Concurrent queries: few enough not to overload Prometheus.
 const CONCURRENCY: usize = 4;
 
-/// Makes these queries for every scope. Queries that take longer than `within` fail.
+/// Makes these queries for every scope, each within `within`.
 pub(crate) async fn query_round(
     prometheus: &Prometheus,
     scopes: Vec<Scope>,
@@ -53,7 +52,7 @@ pub(crate) async fn query_round(
     stream_answers(prometheus, requests, telemetry, within).collect().instrument(span).await
 }
 
-/// Makes queries and yields each answer as it arrives. Queries that take longer than `within` fail.
+/// Yields each answer as it arrives.
 pub(crate) fn stream_answers<'a>(
     prometheus: &'a Prometheus,
     mut requests: Vec<(Query, Scope)>,

@@ -1,5 +1,5 @@
-//! ConfigMaps with entries: thresholds and scale to zero, global or local to a namespace, and service classes. A
-//! watch caches the parsed maps; in each cycle the engine resolves the settings of each model.
+//! ConfigMaps with entries: thresholds, scale to zero and service classes. A watch caches the parsed maps; the engine
+//! resolves the settings of each model.
 
 mod change_log;
 mod effective;
@@ -37,19 +37,15 @@ pub struct ConfigMaps {
     /// Value of the namespace label that opts in to local maps.
     opt_in_value: String,
     cache: Arc<RwLock<MapCache>>,
-    /// Serializes parsing by the watch and the engine, so that an old version never replaces a newer one or a deleted
-    /// map.
+    /// An old version must never replace a newer one or a deleted map.
     parsing: Arc<Mutex<()>>,
-    /// Namespaces whose local maps the last cycle read; `None` before the first cycle.
     local_scope: Arc<RwLock<Option<Arc<LocalMapScope>>>>,
-    /// Notified of a change of a map in use.
     changed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct MapCache {
-    /// Sources of all local maps. They are parsed only while their namespace is in use, because a parsed map can be
-    /// much larger.
+    /// Parsed only while their namespace is in use: a parsed map can be much larger.
     local: BTreeMap<MapKey, Arc<ConfigMap>>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
@@ -81,7 +77,6 @@ impl ConfigMaps {
         self.parsing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a change of a map in use.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -90,8 +85,8 @@ impl ConfigMaps {
         self.changed.notify_one();
     }
 
-    /// The valid entries of the effective global map of a role, from which local maps inherit. `None` without a map, and
-    /// for roles without local maps.
+    /// Valid entries of the effective global map, from which local maps inherit. `None` without a map, and for roles
+    /// without local maps.
     #[must_use]
     pub fn global(&self, role: MapRole) -> Option<Value> {
         match role {
@@ -102,7 +97,7 @@ impl ConfigMaps {
     }
 
     fn first_global<E: MapEntry>(&self, role: MapRole, maps: fn(&MapCache) -> &Maps<E>) -> Option<Value> {
-        // The lock ends here: serializing a large map takes time.
+        // Without the lock: serializing a large map takes time.
         let map = global_maps(maps(&self.cache()), &self.names, role).next().cloned()?;
         Some(map.to_object())
     }
@@ -112,7 +107,6 @@ impl ConfigMaps {
         self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets the namespaces in use: parses their maps, and removes the parsed maps of others.
     fn set_local_scope(&self, scope: &Arc<LocalMapScope>) {
         // First, so that a map that arrives now is either found here or starts the next cycle.
         *self.local_scope.write().unwrap_or_else(PoisonError::into_inner) = Some(scope.clone());
@@ -136,7 +130,6 @@ impl ConfigMaps {
         }
     }
 
-    /// Whether the maps of a namespace are in use.
     fn is_in_use(&self, namespace: &str) -> bool {
         let scope = self.local_scope.read().unwrap_or_else(PoisonError::into_inner);
         namespace == self.names.namespace || scope.as_ref().is_none_or(|scope| scope.includes(namespace))

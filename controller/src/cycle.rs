@@ -1,4 +1,4 @@
-//! The decision cycle: assembles a Snapshot, decides, and publishes.
+//! Decision cycle: assembles a Snapshot, decides, and publishes.
 
 pub(crate) mod assemble;
 pub(crate) mod conditions;

@@ -1,6 +1,5 @@
-//! The reconciler. It assembles a `Snapshot` from watch caches and Prometheus, passes it to `wva_scaling::decide`, and
-//! publishes the `Decision`s as `Published`: to metrics, status, events and the external metrics API. The scaling policy
-//! is in `wva_scaling`.
+//! The reconciler: assembles a `Snapshot`, passes it to `wva_scaling::decide`, and publishes the `Decision`s to
+//! metrics, status, events and the external metrics API.
 
 mod actuate;
 mod collect;
@@ -49,7 +48,7 @@ pub mod bench {
     use crate::collect::prometheus::answer::read;
     use crate::collect::signals::{Query, Rows};
 
-    /// Pod and value of each series of a KV cache usage answer, parsed as it arrives.
+    /// Pod and value of each series of a KV cache usage answer.
     ///
     /// # Errors
     /// The text is not an answer of Prometheus.

@@ -1,4 +1,4 @@
-//! Types that all parts of the controller share. They depend on no other module of the crate.
+//! Types that all parts of the controller share.
 
 pub(crate) mod conditions;
 pub(crate) mod gpus;

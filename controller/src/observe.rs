@@ -1,4 +1,4 @@
-//! Watch caches, and the facts read from them about variants, workloads, pods and autoscalers.
+//! Watch caches, and the facts read from them.
 
 pub(crate) mod bounds;
 pub(crate) mod crd;

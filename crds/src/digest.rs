@@ -1,4 +1,4 @@
-//! Digest that is the same in every process and release. Event names contain it.
+//! Digest that is the same in every process and release, for event names.
 
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
@@ -9,7 +9,7 @@ pub fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(OFFSET, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// Digest of texts. A byte that is not valid UTF-8 separates them, so that `["ab", "c"]` differs from `["a", "bc"]`.
+/// A byte that is not valid UTF-8 separates the texts, so that `["ab", "c"]` differs from `["a", "bc"]`.
 #[must_use]
 pub fn digest(texts: &[&str]) -> u64 {
     fnv1a(texts.iter().flat_map(|text| text.bytes().chain([0xff])))

@@ -1,4 +1,4 @@
-//! Durations in Go notation (`1h30m`, `500ms`), used by settings and ConfigMap entries.
+//! Durations in Go notation (`1h30m`, `500ms`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,7 @@ use std::time::Duration;
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Non-negative duration. Parses what Go's `time.ParseDuration` accepts, except negative values. Prints Go's canonical
-/// form: `60s` prints as `1m0s`.
+/// Non-negative duration. Parses what Go's `time.ParseDuration` accepts, and prints Go's canonical form: `1m0s`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(Duration);
 
@@ -21,15 +20,15 @@ pub enum DurationError {
     /// A number has no unit or an unknown one.
     #[error("{0:?} has no valid unit; use ns, us, ms, s, m or h, such as \"60s\"")]
     NoUnit(String),
-    /// The duration is negative.
+    /// Below 0.
     #[error("{0:?} is negative; use a duration of 0 or more")]
     Negative(String),
-    /// The duration exceeds Go's maximum of about 292 years.
+    /// Above Go's maximum of about 292 years.
     #[error("{0:?} is too long; use at most 2562047h")]
     TooLong(String),
 }
 
-/// Longest duration in nanoseconds: Go uses an `int64`.
+/// Go uses an `int64` of nanoseconds.
 const LONGEST_NANOS: u128 = i64::MAX as u128;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 const UNITS: &[(&str, u128)] = &[
@@ -45,7 +44,7 @@ const UNITS: &[(&str, u128)] = &[
 ];
 
 impl GoDuration {
-    /// Duration of whole seconds.
+    /// Whole seconds.
     #[must_use]
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
@@ -125,7 +124,7 @@ impl FromStr for GoDuration {
     }
 }
 
-/// `whole.fraction` units in nanoseconds, truncated as in Go. `None` on overflow.
+/// Nanoseconds of `whole.fraction` units, truncated as in Go. `None` on overflow.
 fn to_nanos(whole: &str, fraction: &str, factor: u128) -> Option<u128> {
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let mut nanos = whole.checked_mul(factor)?;
@@ -178,7 +177,6 @@ impl<'de> Deserialize<'de> for GoDuration {
     }
 }
 
-/// Reads a duration from text. Its error shows the notation.
 struct DurationVisitor;
 
 impl Visitor<'_> for DurationVisitor {

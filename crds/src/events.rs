@@ -1,5 +1,4 @@
-//! Builds event objects. wva writes them itself, because kube's recorder merges events of one reason into a series and
-//! keeps only the first note.
+//! Builds event objects. kube's recorder would merge events of one reason and keep only the first note.
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -8,18 +7,18 @@ use k8s_openapi::jiff::Timestamp;
 
 /// `reportingController` of events.
 const CONTROLLER: &str = "wva";
-/// Maximum bytes of a note; the API's limit is 1,024.
+/// The API's limit is 1,024.
 const NOTE_BYTES: usize = 1000;
-/// Maximum bytes of `reportingInstance`. Pod names can be longer.
+/// Pod names can be longer.
 const REPORTER_BYTES: usize = 128;
 
-/// Maximum bytes of the object's name in an event name, whose limit is 253.
+/// Bytes of the object's name in an event name, whose limit is 253.
 const NAME_BYTES: usize = 200;
 
 /// Content of an event.
 #[derive(Clone, Debug)]
 pub struct EventDraft<'a> {
-    /// Object of the event. The event is created in its namespace.
+    /// The event is created in its namespace.
     pub regarding: ObjectReference,
     /// Type `Warning`, else `Normal`.
     pub warning: bool,
@@ -27,7 +26,7 @@ pub struct EventDraft<'a> {
     pub reason: &'a str,
     /// Action that was taken.
     pub action: &'a str,
-    /// Message; truncated to the limit of the API.
+    /// Truncated to the limit of the API.
     pub note: &'a str,
     /// Reporting pod.
     pub reporter: Option<&'a str>,
@@ -74,7 +73,7 @@ pub fn build_event(draft: &EventDraft<'_>) -> Event {
     }
 }
 
-/// Sets a fixed name instead of a generated one, so that the API server refuses a second event with the same digest.
+/// The API server then refuses a second event with the same digest.
 pub fn set_name_from_digest(event: &mut Event, digest: u64) {
     let object = event.regarding.as_ref().and_then(|object| object.name.as_deref()).unwrap_or_default();
     // A name must not end a part with `.` or `-`.

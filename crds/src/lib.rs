@@ -1,5 +1,5 @@
-//! API of wva: the `VariantAutoscaling` resource, public names, settings, ConfigMap entries and the files generated from
-//! them. Every other crate depends on this one; it depends on no other crate of wva and does no I/O.
+//! API of wva: the `VariantAutoscaling` resource, public names, settings, ConfigMap entries and the files generated
+//! from them. No I/O.
 
 pub mod digest;
 pub mod duration;

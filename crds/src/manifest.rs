@@ -1,11 +1,10 @@
-//! The CRD as YAML, for `crds/*.yaml` and `wva crd`. `make generate` writes the file; `tests/program/generated.rs` fails if
-//! it is out of date.
+//! The CRD as YAML, for `crds/*.yaml` and `wva crd`.
 
 use kube::CustomResourceExt;
 
 use crate::VariantAutoscaling;
 
-/// `CustomResourceDefinition` of `VariantAutoscaling` as YAML with a final newline.
+/// The CRD as YAML.
 ///
 /// # Errors
 /// Errors of the serializer; none for the types of this crate.

@@ -1,4 +1,4 @@
-//! Public names. Manifests, dashboards and HPAs depend on their exact spelling.
+//! Public names. Manifests, dashboards and HPAs depend on their spelling.
 
 /// API group of `VariantAutoscaling`.
 pub const GROUP: &str = "llmd.ai";
@@ -25,10 +25,10 @@ pub const MODE_ANNOTATION: &str = "wva.llmd.ai/mode";
 pub const ALLOW_INSTANCE_CHANGE_ANNOTATION: &str = "wva.llmd.ai/allow-instance-change";
 /// VA annotation: `"true"` allows a target that another VA has, with a warning.
 pub const ALLOW_SHARED_TARGET_ANNOTATION: &str = "wva.llmd.ai/allow-shared-target";
-/// Main ConfigMap annotation: changing it allows a change of immutable keys, which needs a rollout.
+/// Main ConfigMap annotation: its change announces a rollout, and allows a change of immutable keys.
 pub const RESTART_REVISION_ANNOTATION: &str = "wva.llmd.ai/restart-revision";
 
-/// Accelerator name in status and metrics if the accelerator is unknown.
+/// Name of an unknown accelerator in status and metrics.
 pub const UNRESOLVED_ACCELERATOR: &str = "unresolved";
 
 /// Default cost of a replica, in the user's unit.
@@ -36,31 +36,31 @@ pub const DEFAULT_VARIANT_COST: &str = "10.0";
 
 /// Default name of the main ConfigMap, in the controller's namespace.
 pub const MAIN_MAP_NAME: &str = "wva-variantautoscaling-config";
-/// Names of the global saturation map after the configured one. Only the first existing map is read.
+/// Names after the configured one. Only the first existing map is read.
 pub const SATURATION_MAP_NAMES: [&str; 3] =
     [LOCAL_SATURATION_MAP_NAME, "saturation-scaling-config", "capacity-scaling-config"];
-/// Names of the global scale-to-zero map. Only the first existing map is read.
+/// Only the first existing map is read.
 pub const SCALE_TO_ZERO_MAP_NAMES: [&str; 2] = [LOCAL_SCALE_TO_ZERO_MAP_NAME, "model-scale-to-zero-config"];
-/// Name of the service-class map that is read in addition to `SERVICE_CLASS_CONFIG_MAP_NAME`.
+/// Read in addition to `SERVICE_CLASS_CONFIG_MAP_NAME`.
 pub const SERVICE_CLASS_MAP_NAME: &str = "serviceclass";
 /// Name of a namespace-local saturation map.
 pub const LOCAL_SATURATION_MAP_NAME: &str = "wva-saturation-scaling-config";
 /// Name of a namespace-local scale-to-zero map.
 pub const LOCAL_SCALE_TO_ZERO_MAP_NAME: &str = "wva-model-scale-to-zero-config";
-/// Key of a service-class map with a list of all classes. Every other key has one class.
+/// Key with a list of all classes. Every other key has one class.
 pub const SERVICE_CLASSES_KEY: &str = "serviceClasses";
 /// Metric that HPAs and ScaledObjects follow.
 pub const DESIRED_REPLICAS_METRIC: &str = "wva_desired_replicas";
-/// Name of this metric in llm-d WVA; also published unless `WVA_LEGACY_METRICS=false`.
+/// Its name in llm-d WVA; also published unless `WVA_LEGACY_METRICS=false`.
 pub const LEGACY_DESIRED_REPLICAS_METRIC: &str = "inferno_desired_replicas";
 
-/// Whether a metric name is [`DESIRED_REPLICAS_METRIC`] or its legacy name.
+/// [`DESIRED_REPLICAS_METRIC`] or its legacy name.
 #[must_use]
 pub fn is_desired_replicas(metric: &str) -> bool {
     [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].contains(&metric)
 }
 
-/// Whether a query contains [`DESIRED_REPLICAS_METRIC`] or its legacy name.
+/// The query contains either name.
 #[must_use]
 pub fn reads_desired_replicas(query: &str) -> bool {
     [DESIRED_REPLICAS_METRIC, LEGACY_DESIRED_REPLICAS_METRIC].iter().any(|metric| query.contains(metric))

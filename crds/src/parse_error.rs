@@ -1,4 +1,4 @@
-//! Error messages of YAML and JSON parsers for users: without Rust type names and advice to programmers.
+//! Error messages of YAML and JSON parsers, without Rust type names and advice to programmers.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ pub fn describe_yaml_error(error: &Error) -> String {
     replace_rust_types(&error.render_with_formatter(&UserFormatter))
 }
 
-/// Message for a null where text is expected.
+/// Message about a null where text is expected.
 const NULL_TEXT: &str = "found null, expected text in quotes";
-/// The parser's own message for a null. It also appears inside errors of typed readers.
+/// Also inside errors of typed readers.
 const NULL_INTO_STRING: &str = "cannot deserialize null into string; use Option<String>";
 
-/// The parser's advice to programmers. It also appears inside errors of typed readers.
+/// Also inside errors of typed readers.
 const DUPLICATE_KEY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
 struct UserFormatter;
@@ -30,14 +30,12 @@ impl MessageFormatter for UserFormatter {
     }
 }
 
-/// Prefixes of Rust type names and their replacement.
 const TYPE_KINDS: [(&str, &str); 4] = [
     ("newtype struct ", "a value"),
     ("tuple struct ", "a list"),
     ("struct ", "a map"),
     ("enum ", "one of its values"),
 ];
-/// Rust types and their replacement.
 const TYPES: [(&str, &str); 13] = [
     ("unit value", "null"),
     ("unit", "null"),
@@ -54,8 +52,7 @@ const TYPES: [(&str, &str); 13] = [
     ("i128", "a whole number"),
 ];
 
-/// Replaces the expected Rust type in the error message of a typed reader. The found value stays unchanged, because it may
-/// be text of the user.
+/// The found value stays unchanged, because it may be text of the user.
 #[must_use]
 pub fn replace_rust_types(message: &str) -> String {
     let message =
@@ -73,12 +70,10 @@ pub fn replace_rust_types(message: &str) -> String {
     }
 }
 
-/// The text after a type name.
 fn after_name(text: &str) -> &str {
     text.trim_start_matches(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '<' | '>'))
 }
 
-/// The text after `word`, if the text begins with this whole word.
 fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
     text.strip_prefix(word).filter(|rest| !rest.starts_with(|c: char| c.is_alphanumeric()))
 }

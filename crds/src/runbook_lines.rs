@@ -1,4 +1,4 @@
-//! Log lines that runbooks of llm-d WVA search for. Their texts must not change.
+//! Log lines that runbooks of llm-d WVA search for. Do not change them.
 
 /// A variant holds its target because its analysis failed.
 pub const SAFETY_NET_ACTIVATED: &str = "Safety net activated: emitted fallback metrics";

@@ -1,5 +1,5 @@
-//! Table of settings: flags, environment variables, ConfigMap keys, defaults and `--help` are generated from its rows. To
-//! add a setting, add a row in `table.rs` and read it where it is needed.
+//! Table of settings: flags, variables, ConfigMap keys, defaults and `--help` come from its rows. To add a setting, add
+//! a row in `table.rs` and read it.
 
 pub mod map;
 mod matchers;
@@ -13,24 +13,24 @@ pub use table::SETTINGS;
 pub use text::{is_label_key, is_label_value, is_name, without_password};
 pub use value::{Kind, Value, ValueError};
 
-/// One setting, a row of the table.
+/// Row of the table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// Environment variable and ConfigMap key, such as `GLOBAL_OPT_INTERVAL`. Identifies the setting.
+    /// Environment variable and ConfigMap key, such as `GLOBAL_OPT_INTERVAL`.
     pub key: &'static str,
-    /// Long flag without dashes, if any. `v` is the short flag `-v`.
+    /// Long flag without dashes. `v` is the short flag `-v`.
     pub flag: Option<&'static str>,
-    /// Old names, which are read with a warning.
+    /// Read with a warning.
     pub aliases: &'static [Alias],
     /// Kind of its values.
     pub kind: Kind,
     /// Default value as text.
     pub default: Option<&'static str>,
-    /// Whether a change in the ConfigMap takes effect without a restart.
+    /// A change in the ConfigMap takes effect without a restart.
     pub mutable: bool,
-    /// Whether the ConfigMap can contain it. Settings that locate the map cannot be in it.
+    /// Settings that locate the map cannot be in it.
     pub in_map: bool,
-    /// Whether the value is secret and never printed.
+    /// The value is secret and never printed.
     pub secret: bool,
     /// One sentence for `--help` and the documentation.
     pub help: &'static str,
@@ -46,7 +46,7 @@ pub enum Alias {
 }
 
 impl Setting {
-    /// A setting without flag or default that can be in the map and needs a restart.
+    /// Without flag and default, in the map, with a restart.
     const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
         Self {
             key,
@@ -97,12 +97,12 @@ impl Setting {
         SETTINGS.iter().find(|s| s.key == key)
     }
 
-    /// Old names as environment variable and ConfigMap key.
+    /// Environment variable or ConfigMap key.
     pub fn old_keys(&self) -> impl Iterator<Item = &'static str> {
         self.aliases.iter().filter_map(|alias| if let Alias::Key(name) = alias { Some(*name) } else { None })
     }
 
-    /// Redacts a value of this setting for printing: secrets, and passwords in URLs.
+    /// Masks secrets, and passwords in URLs.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
         match self.kind {
@@ -112,7 +112,7 @@ impl Setting {
         }
     }
 
-    /// Describes a parse error without any part of a secret.
+    /// Describes an error without any part of a secret.
     #[must_use]
     pub fn describe_error(&self, error: &ValueError) -> String {
         match error {

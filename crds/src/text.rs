@@ -1,4 +1,4 @@
-//! Text of messages: user values short, on one line and without terminal control characters; typos; causes of errors.
+//! Texts of messages: short, on one line and without terminal control characters.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// Maximum characters of a user value in a message.
 pub const FOUND_CHARS: usize = 64;
 
-/// A value for messages: text quoted and escaped, maps and lists by their size.
+/// Text quoted and escaped, maps and lists by their size.
 #[must_use]
 pub fn show(value: &Value) -> String {
     match value {
@@ -20,14 +20,13 @@ pub fn show(value: &Value) -> String {
     }
 }
 
-/// Text in double quotes, escaped.
+/// Escaped.
 #[must_use]
 pub fn quote(text: &str) -> String {
     format!("\"{}\"", escape(text, true))
 }
 
-/// Escapes control characters, invisible characters and bidirectional marks. Reads at most 4 * [`FOUND_CHARS`] + 1
-/// characters.
+/// Escapes control and invisible characters and bidirectional marks. Reads at most 4 * [`FOUND_CHARS`] + 1 characters.
 #[must_use]
 pub fn escape(text: &str, quoted: bool) -> String {
     let mut out = String::new();
@@ -45,21 +44,20 @@ pub fn escape(text: &str, quoted: bool) -> String {
             '\t' => out.push_str("\\t"),
             '\r' => out.push_str("\\r"),
             c if c.is_alphanumeric() => out.push(c),
-            // Writing to a String cannot fail.
             c => drop(write!(out, "\\u{{{:x}}}", u32::from(c))),
         }
     }
     out
 }
 
-/// Field path of a key in the map `outer`, as kubectl prints it: a key with dots is in brackets.
+/// Format of kubectl: a key with dots is in brackets.
 #[must_use]
 pub fn join_field(outer: &str, key: &str) -> String {
     let key = escape(key, false);
     if key.contains(['.', '/', '[']) { format!("{outer}[{key}]") } else { format!("{outer}.{key}") }
 }
 
-/// At most `limit` characters of `text`; `...` marks a cut.
+/// `...` marks a cut.
 #[must_use]
 pub fn shorten(text: &str, limit: usize) -> String {
     if text.chars().count() <= limit {
@@ -69,7 +67,7 @@ pub fn shorten(text: &str, limit: usize) -> String {
     format!("{kept}...").chars().take(limit).collect()
 }
 
-/// The known key with the fewest typos in `key`, at most two (see [`typo_count`]). `None` for a known key.
+/// Known key with the fewest typos, at most two. `None` for a known key.
 #[must_use]
 pub fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     if known.contains(&key) {
@@ -78,11 +76,9 @@ pub fn nearest<'k>(key: &str, known: &[&'k str]) -> Option<&'k str> {
     known.iter().filter_map(|k| Some((typo_count(key, k)?, *k))).min().map(|(_, k)| k)
 }
 
-/// Maximum number of typos in a recognised word.
 const MAX_TYPOS: usize = 2;
 
-/// Number of typos in `a` compared with `b`: letters that are missing, extra, wrong or swapped with their neighbour
-/// (optimal string alignment distance). `None` for more than two.
+/// Letters that are missing, extra, wrong or swapped (optimal string alignment distance). `None` for more than two.
 #[must_use]
 pub fn typo_count(a: &str, b: &str) -> Option<usize> {
     // Avoids the quadratic comparison of long texts.
@@ -92,7 +88,7 @@ pub fn typo_count(a: &str, b: &str) -> Option<usize> {
     Some(strsim::osa_distance(a, b)).filter(|typos| *typos <= MAX_TYPOS)
 }
 
-/// An error and its chain of causes on one line.
+/// Error and its causes on one line.
 #[must_use]
 pub fn causes(error: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(error), |e| e.source());

@@ -2,8 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-/// Distance between `written` and `now`. A timestamp in the future comes from a clock that is ahead or was set back.
-/// Its distance counts as age, so that it expires too.
+/// Distance between `written` and `now`. A timestamp in the future counts as age too, so that it expires.
 #[must_use]
 pub fn age(written: Timestamp, now: Timestamp) -> SignedDuration {
     now.duration_since(written).abs()

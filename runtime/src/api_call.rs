@@ -1,5 +1,4 @@
-//! Error messages of requests to the API server: verb, resource, object and cause. The libraries' own messages omit
-//! these or print whole structures.
+//! Error messages of requests to the API server: verb, resource, object and cause, which the libraries omit.
 
 use std::error::Error;
 
@@ -10,14 +9,14 @@ pub struct ApiCall<'a> {
     pub verb: &'a str,
     /// Resource as in RBAC rules: `events`, `deployments/scale`.
     pub resource: &'a str,
-    /// Namespace of the object; empty for all namespaces and for cluster-scoped resources.
+    /// Empty for all namespaces and for cluster-scoped resources.
     pub namespace: &'a str,
-    /// Name of the object; empty for a request about several.
+    /// Empty for a request about several objects.
     pub name: &'a str,
 }
 
 impl ApiCall<'_> {
-    /// Message of a failure: `patch deployments/scale prod/llama: Connection refused (os error 111)`.
+    /// `patch deployments/scale prod/llama: Connection refused (os error 111)`.
     #[must_use]
     pub fn describe_failure(&self, error: &dyn Error) -> String {
         let Self { verb, resource, namespace, name } = self;
@@ -31,7 +30,7 @@ impl ApiCall<'_> {
     }
 }
 
-/// Message of the innermost error: the status of the API server, or the error of the connection.
+/// Message of the innermost error.
 #[must_use]
 pub fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;

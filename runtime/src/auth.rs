@@ -1,6 +1,5 @@
-//! Delegated authentication and authorization, for the external metrics API and secure metrics. It authenticates by the
-//! aggregator's request headers or by bearer token, and authorizes by the API server's own rules. Request headers
-//! (`X-Remote-*`) count only with the aggregator's verified client certificate.
+//! Delegated authentication and authorization, by the aggregator's request headers or by bearer token, with the API
+//! server's own rules. Request headers (`X-Remote-*`) count only with the aggregator's verified client certificate.
 
 mod cache;
 mod peer;
@@ -22,21 +21,21 @@ pub use peer::Peer;
 pub use request_header::{RequestHeader, RequestHeaderError};
 
 const CACHE_LIFETIME: Duration = Duration::from_mins(1);
-/// How long an earlier permission counts while the API server is unreachable.
+/// Validity of an earlier permission while the API server is unreachable.
 const OUTAGE_GRACE: Duration = Duration::from_mins(10);
-/// Entries in each cache; the oldest is dropped first.
+/// Entries in each cache.
 const CACHE_SIZE: usize = 1024;
-/// Reviews of unknown tokens: a burst of 32, then two a second.
+/// A burst of 32, then two a second.
 const UNKNOWN_TOKEN_BURST: u32 = 32;
 const UNKNOWN_TOKEN_INTERVAL: Duration = Duration::from_millis(500);
-/// Length limit of tokens, in bytes. Longer than any token an API server issues.
+/// Bytes. Longer than any token of an API server.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
-/// Members of this group may do everything; every API server skips its authorizer for them.
+/// Every API server skips its authorizer for this group.
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// An authenticated Kubernetes user.
+/// A Kubernetes user.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct User {
     /// User name.
@@ -49,7 +48,7 @@ pub struct User {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// Action of a request, in the terms of RBAC.
+/// Action of a request, as in RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Action on a resource in a namespace.
@@ -77,10 +76,10 @@ pub enum Action {
 /// A request that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// Neither the aggregator's headers nor a valid bearer token: HTTP 401.
+    /// No valid credentials: HTTP 401.
     #[error("Unauthorized: send a bearer token, or use the API server's aggregation layer")]
     Unauthenticated,
-    /// Authenticated but not allowed: HTTP 403.
+    /// Not allowed: HTTP 403.
     #[error("user {user:?} may not {action}: {reason}")]
     Forbidden {
         /// User name.
@@ -90,7 +89,7 @@ pub enum AuthError {
         /// Reason from the API server.
         reason: String,
     },
-    /// The API server did not answer the review: HTTP 503.
+    /// The API server did not answer: HTTP 503.
     #[error("cannot authorize the request: the API server did not answer the review; retry")]
     Unavailable,
     /// Too many unknown tokens: HTTP 429.
@@ -111,16 +110,16 @@ impl AuthError {
     }
 }
 
-/// Value of `Retry-After` with 429 and 503, in seconds.
+/// `Retry-After` with 429 and 503, in seconds.
 pub const RETRY_AFTER: &str = "1";
 
-/// Authenticates and authorizes requests through the API server; one per process. The client's service account needs
-/// `create` on `tokenreviews` and `subjectaccessreviews` (cluster role `system:auth-delegator`).
+/// Authenticates and authorizes requests through the API server. Needs `create` on `tokenreviews` and
+/// `subjectaccessreviews` (cluster role `system:auth-delegator`).
 pub struct DelegatedAuth {
     client: kube::Client,
     request_header: ArcSwapOption<RequestHeader>,
     tokens: Cache<String, User>,
-    /// Tokens that the API server rejected. Separate from `tokens`, so that invented ones cannot evict valid ones.
+    /// Separate from `tokens`: invented ones must not evict valid ones.
     rejected_tokens: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
     reviewer: Reviewer,
@@ -128,13 +127,13 @@ pub struct DelegatedAuth {
 }
 
 impl DelegatedAuth {
-    /// Accepts only bearer tokens until [`DelegatedAuth::watch_request_header`] has read the request-header configuration.
+    /// Accepts only bearer tokens until [`DelegatedAuth::watch_request_header`] has read its configuration.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
         Self::with_cache_lifetime(client, CACHE_LIFETIME)
     }
 
-    /// Like [`DelegatedAuth::new`] with another cache lifetime, for tests.
+    /// For tests.
     #[must_use]
     pub fn with_cache_lifetime(client: kube::Client, lifetime: Duration) -> Self {
         Self {
@@ -148,7 +147,7 @@ impl DelegatedAuth {
         }
     }
 
-    /// Sets the request-header configuration. `None`: only bearer tokens count.
+    /// `None`: only bearer tokens count.
     pub fn set_request_header(&self, config: Option<RequestHeader>) {
         self.request_header.store(config.map(Arc::new));
     }
@@ -168,7 +167,7 @@ impl DelegatedAuth {
         Ok(user)
     }
 
-    /// Authenticates a request. While the API server is unreachable, a token it accepted in the last 10 minutes counts.
+    /// Authenticates a request. While the API server is unreachable, a token of the last 10 minutes counts.
     ///
     /// # Errors
     /// [`AuthError::Unauthenticated`], [`AuthError::Unavailable`] or [`AuthError::TooManyRequests`].
@@ -204,8 +203,8 @@ impl DelegatedAuth {
         }
     }
 
-    /// Checks whether `user` may do `action`. While the API server is unreachable, a permission of the last 10 minutes
-    /// counts, unless it was denied since.
+    /// Checks a permission. While the API server is unreachable, one of the last 10 minutes counts, unless it was
+    /// denied since.
     ///
     /// # Errors
     /// [`AuthError::Forbidden`] or [`AuthError::Unavailable`].

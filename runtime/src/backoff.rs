@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// Exponential backoff: delays double from `first` up to `longest`.
+/// Delays double from `first` to `longest`.
 #[derive(Debug)]
 pub struct Backoff {
     first: Duration,
@@ -13,7 +13,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A backoff whose first delay is `first`.
+    /// Starts with `first`.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, delays: delays(first, longest) }

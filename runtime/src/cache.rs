@@ -1,6 +1,5 @@
-//! Watch cache: one small value for each object of a watch. The object itself is dropped with its event, because a
-//! cluster has thousands and most of their fields are not used. The watch task is the one writer; there can be any
-//! number of readers. An optional index finds objects by keys that the writer derives from them.
+//! Watch cache: one small value for each object of a watch. The watch task is the only writer. An optional index finds
+//! objects by keys.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,11 +8,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use kube::Resource;
 use kube::runtime::watcher::Event;
 
-/// The objects of one namespace.
 #[derive(Debug, PartialEq)]
 struct Objects<V, I> {
     values: BTreeMap<Box<str>, V>,
-    /// Keys by name. Each key is shared with `names` to save memory.
+    /// Shared with `names` to save memory.
     keys: BTreeMap<Box<str>, Box<[Arc<I>]>>,
     names: BTreeMap<Arc<I>, Vec<Box<str>>>,
 }
@@ -56,7 +54,7 @@ impl<V, I: Ord> Objects<V, I> {
     }
 }
 
-/// Objects by namespace; the empty namespace holds cluster-scoped objects.
+/// The empty namespace holds cluster-scoped objects.
 #[derive(Debug, PartialEq)]
 struct Entries<V, I>(BTreeMap<Box<str>, Objects<V, I>>);
 
@@ -71,24 +69,23 @@ impl<V, I> Entries<V, I> {
         self.0.get(namespace)?.values.get(name)
     }
 
-    /// Every value with its namespace and name, sorted by them.
+    /// Sorted by namespace and name.
     fn iter(&self) -> impl Iterator<Item = (&str, &str, &V)> {
         self.0.iter().flat_map(|(namespace, objects)| {
             objects.values.iter().map(|(name, value)| (&**namespace, &**name, value))
         })
     }
 
-    /// Whether both hold the same objects with values that are equal by `same`.
-    fn equals_by(&self, other: &Self, same: fn(&V, &V) -> bool) -> bool {
+    fn equals_by(&self, other: &Self, is_same: fn(&V, &V) -> bool) -> bool {
         self.iter().count() == other.iter().count()
             && self.iter().all(|(namespace, name, value)| {
-                other.get(namespace, name).is_some_and(|other| same(value, other))
+                other.get(namespace, name).is_some_and(|other| is_same(value, other))
             })
     }
 }
 
 impl<V, I: Ord> Entries<V, I> {
-    /// Inserts, replaces or (`None`) removes an object, and returns the value it had.
+    /// Returns the previous value. `None` removes the object.
     fn set(&mut self, (namespace, name): (&str, &str), entry: Option<(V, Vec<I>)>) -> Option<V> {
         if entry.is_some() && !self.0.contains_key(namespace) {
             self.0.insert(namespace.into(), Objects::default());
@@ -107,7 +104,7 @@ impl<V, I: Ord> Entries<V, I> {
     }
 }
 
-/// Read side of a watch cache. `I` is the key type of the index; `Infallible` means no index.
+/// Read side. `I` is the key type of the index; `Infallible` means none.
 #[derive(Debug)]
 pub struct Cache<V, I = Infallible>(Arc<RwLock<Entries<V, I>>>);
 
@@ -119,16 +116,15 @@ impl<V, I> Clone for Cache<V, I> {
 
 impl<V, I> Cache<V, I> {
     fn entries(&self) -> RwLockReadGuard<'_, Entries<V, I>> {
-        // No code panics while it holds the lock; each change would leave the entries complete anyway.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Visits every value, sorted by namespace and name. The watch cannot write meanwhile.
+    /// Sorted by namespace and name. The watch cannot write meanwhile.
     pub fn for_each(&self, mut visit: impl FnMut(&str, &str, &V)) {
         self.entries().iter().for_each(|(namespace, name, value)| visit(namespace, name, value));
     }
 
-    /// Visits every value of one namespace, sorted by name.
+    /// Sorted by name.
     pub fn for_each_in(&self, namespace: &str, mut visit: impl FnMut(&str, &V)) {
         let entries = self.entries();
         for (name, value) in entries.0.get(namespace).into_iter().flat_map(|objects| &objects.values) {
@@ -148,20 +144,20 @@ impl<V, I> Cache<V, I> {
         self.entries().0.contains_key(namespace)
     }
 
-    /// Reads the value of one object without cloning it.
+    /// Reads a value without a clone.
     pub fn get_with<T>(&self, namespace: &str, name: &str, read: impl FnOnce(&V) -> T) -> Option<T> {
         self.entries().get(namespace, name).map(read)
     }
 }
 
 impl<V: Clone, I> Cache<V, I> {
-    /// Value of one object. The namespace of a cluster-scoped object is empty.
+    /// The namespace of a cluster-scoped object is empty.
     #[must_use]
     pub fn get(&self, namespace: &str, name: &str) -> Option<V> {
         self.get_with(namespace, name, V::clone)
     }
 
-    /// Values of one namespace, sorted by name.
+    /// Sorted by name.
     #[must_use]
     pub fn values_in(&self, namespace: &str) -> Vec<V> {
         let mut all = Vec::new();
@@ -169,7 +165,7 @@ impl<V: Clone, I> Cache<V, I> {
         all
     }
 
-    /// All values, sorted by namespace and name.
+    /// Sorted by namespace and name.
     #[must_use]
     pub fn all(&self) -> Vec<V> {
         self.entries().iter().map(|(_, _, value)| value.clone()).collect()
@@ -177,7 +173,7 @@ impl<V: Clone, I> Cache<V, I> {
 }
 
 impl<V, I: Ord> Cache<V, I> {
-    /// Values of a namespace that have this key, sorted by name.
+    /// Sorted by name.
     #[must_use]
     pub fn values_by_key(&self, namespace: &str, key: &I) -> Vec<V>
     where
@@ -189,7 +185,7 @@ impl<V, I: Ord> Cache<V, I> {
         names.filter_map(|name| objects.values.get(name)).cloned().collect()
     }
 
-    /// The first name in a namespace that has this key and is not `name`.
+    /// First name with this key that is not `name`.
     #[must_use]
     pub fn other_name_by_key(&self, namespace: &str, key: &I, name: &str) -> Option<String> {
         let entries = self.entries();
@@ -198,39 +194,39 @@ impl<V, I: Ord> Cache<V, I> {
     }
 }
 
-/// How to make the cached value of a kind, and which changes of it need a cycle of the engine.
+/// Makes the cached value of a kind, and tells which changes need a cycle.
 pub struct Projection<K, V> {
     /// Makes the value of an object.
     pub read: fn(&K) -> V,
-    /// Whether two values are the same for the engine. `None`: no change needs a cycle, not even a new object.
-    pub same: Option<fn(&V, &V) -> bool>,
+    /// Equality for the engine. `None`: no change needs a cycle.
+    pub is_same: Option<fn(&V, &V) -> bool>,
 }
 
-/// Makes the value and the keys of an object; `None` leaves it out of the cache.
+/// `None` leaves the object out.
 type ReadEntry<K, V, I> = Box<dyn Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync>;
 
-/// Write side of a watch cache: applies the events of the watch in order.
+/// Write side: applies the events in order.
 pub struct Writer<K, V, I = Infallible> {
     cache: Cache<V, I>,
     read: ReadEntry<K, V, I>,
-    same: Option<fn(&V, &V) -> bool>,
-    /// Collects a new list of the watch. Readers see the old one until the new one is complete.
+    is_same: Option<fn(&V, &V) -> bool>,
+    /// New list of the watch. Readers see the old one until it is complete.
     listed: Entries<V, I>,
 }
 
 impl<K: Resource + 'static, V: 'static> Writer<K, V> {
-    /// An empty cache without an index.
+    /// Cache without an index.
     #[must_use]
-    pub fn new(Projection { read, same }: Projection<K, V>) -> Self {
-        Self { same, ..Self::indexed(move |object| Some((read(object), Vec::new()))) }
+    pub fn new(Projection { read, is_same }: Projection<K, V>) -> Self {
+        Self { is_same, ..Self::indexed(move |object| Some((read(object), Vec::new()))) }
     }
 }
 
 impl<K: Resource, V, I: Ord> Writer<K, V, I> {
-    /// An empty cache with an index. `read` makes the value and the keys of an object.
+    /// Cache with an index. `read` makes value and keys.
     #[must_use]
     pub fn indexed(read: impl Fn(&K) -> Option<(V, Vec<I>)> + Send + Sync + 'static) -> Self {
-        Self { cache: Cache(Arc::default()), read: Box::new(read), same: None, listed: Entries::default() }
+        Self { cache: Cache(Arc::default()), read: Box::new(read), is_same: None, listed: Entries::default() }
     }
 
     /// Read side of the cache.
@@ -239,7 +235,7 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
         self.cache.clone()
     }
 
-    /// Applies an event and returns whether it needs a cycle.
+    /// Returns whether a cycle is needed.
     pub fn apply(&mut self, event: &Event<K>) -> bool {
         match event {
             Event::Apply(object) => self.set(object, (self.read)(object)),
@@ -255,23 +251,22 @@ impl<K: Resource, V, I: Ord> Writer<K, V, I> {
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listed);
                 let before = self.write(|entries| std::mem::replace(entries, listed));
-                self.same.is_some_and(|same| !before.equals_by(&self.cache.entries(), same))
+                self.is_same.is_some_and(|is_same| !before.equals_by(&self.cache.entries(), is_same))
             }
         }
     }
 
-    /// Replaces an object and returns whether that needs a cycle.
+    /// Returns whether a cycle is needed.
     fn set(&self, object: &K, entry: Option<(V, Vec<I>)>) -> bool {
         let (namespace, name) = id(object);
         let before = self.write(|entries| entries.set((namespace, name), entry));
-        let Some(same) = self.same else { return false };
+        let Some(is_same) = self.is_same else { return false };
         match (before, self.cache.entries().get(namespace, name)) {
-            (Some(before), Some(now)) => !same(&before, now),
+            (Some(before), Some(now)) => !is_same(&before, now),
             (before, now) => before.is_some() || now.is_some(),
         }
     }
 
-    /// Applies a change under the lock. The caller drops what it returns outside the lock.
     fn write<T>(&self, change: impl FnOnce(&mut Entries<V, I>) -> T) -> T {
         change(&mut self.cache.0.write().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,5 +1,4 @@
-//! Clients for the API server. Every request has a time limit, with all of its retries. Of a watch only the start is
-//! limited.
+//! Clients for the API server. Every request has a time limit with its retries; of a watch only the start.
 
 use std::time::Duration;
 
@@ -8,12 +7,11 @@ use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
-/// The API server did not answer a request within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no answer from the API server within {0:?} (REST_CLIENT_TIMEOUT)")]
 struct RequestTimeout(Duration);
 
-/// A client for the API server could not be made.
+/// No client could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Neither a service account nor a kubeconfig is usable.
@@ -24,20 +22,20 @@ pub enum ClientError {
     Unusable(#[source] kube::Error),
 }
 
-/// Message of kube's error. It repeats those of its sources, so this error has none.
+/// Message of kube's error, which repeats those of its sources.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InferError(String);
 
-/// A client for the API server. `limit` bounds a connection, and a request with its retries.
+/// Creates a client. `limit`: of a connection, and of a request with its retries.
 ///
 /// # Errors
-/// Without a service account or a kubeconfig, or with one that cannot be used.
+/// No usable service account or kubeconfig.
 pub async fn client(limit: Option<Duration>) -> Result<Client, ClientError> {
     new_client(infer_config().await?, limit)
 }
 
-/// Like [`client`]; also returns the URL of the API server, which can contain a password.
+/// Like [`client`], with the URL of the API server, which can contain a password.
 ///
 /// # Errors
 /// As [`client`].
@@ -80,7 +78,7 @@ fn with_timeout(client: &Client, limit: Duration) -> Client {
     Client::new(service, client.default_namespace())
 }
 
-/// Sends a request and reads the whole body, except of a watch and of an upgraded connection.
+/// Reads the whole body, except of a watch and of an upgraded connection.
 async fn send(client: Client, request: Request<Body>) -> Result<Response<Body>, BoxError> {
     let watch = is_watch(request.uri());
     let response = client.send(request).await?;

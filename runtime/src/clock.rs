@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Source of the wall-clock time. Tests set it; a program uses [`system_clock`].
+/// Tests set it; a program uses [`system_clock`].
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// The machine's wall clock.

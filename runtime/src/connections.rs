@@ -1,10 +1,8 @@
-//! Limit on the connections of a server, and the choice of the one to close when it is reached. A connection is unproven
-//! until the server keeps it: after a valid review, or a request of an authorized caller. Unproven and kept connections
-//! have separate slots, so that a flood of one kind closes only its own.
+//! Limit on the connections of a server. A connection is unproven until a valid review, or a request of an authorized
+//! caller. Unproven and kept connections have separate slots, so that a flood of one kind closes only its own.
 //!
-//! hyper and tokio have no such limit. These rows of `make test-bad-input` need it: "slow headers", "slow bodies",
-//! "idle connections", "nothing for a handshake" and "half a handshake" occupy every unproven slot, and a new API server
-//! must still get one; "idle after a review" occupies every kept slot and must not take the unproven ones.
+//! hyper and tokio have no such limit. Rows of `make test-bad-input` that need it: "slow headers", "slow bodies", "idle
+//! connections", "nothing for a handshake", "half a handshake" and "idle after a review".
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,16 +16,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::Limits;
 
-/// Minimum lifetime of an unproven connection. A handshake and a review take up to tens of milliseconds.
+/// Of an unproven connection. A handshake and a review take up to tens of milliseconds.
 const MIN_LIFETIME: Duration = Duration::from_millis(100);
-/// A kept connection that was used within this time is not closed for another, because its client may use it next.
-/// Longer than any request takes.
+/// Such a kept connection is not closed: its client may use it next. Longer than any request takes.
 const RECENT_USE: Duration = Duration::from_secs(10);
-/// Minimum time between two log lines. A flood closes thousands of connections a second.
+/// A flood closes thousands of connections a second.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Accepts connections until `shutdown` and runs `serve` for each until it ends or loses its slot. Then drains the open
-/// connections. One connection waits for a slot; the others wait in the kernel's queue.
+/// Runs `serve` for each connection until it ends or loses its slot, and drains them at `shutdown`. One connection
+/// waits for a slot; the others wait in the kernel's queue.
 pub(crate) async fn accept<F>(
     listener: TcpListener,
     limits: Limits,
@@ -52,7 +49,6 @@ pub(crate) async fn accept<F>(
                 }
             };
             let slot = slots.take().await;
-            // A connection that lost its slot still counts until its task has run.
             while connections.len() >= limits.connections.max(1) {
                 connections.join_next().await;
             }
@@ -89,7 +85,7 @@ struct Slots {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Connections so far; the number of a connection is its key.
+    /// Also the key of the next connection.
     count: u64,
     unproven: BTreeMap<u64, Connection>,
     kept: BTreeMap<u64, Connection>,
@@ -99,11 +95,11 @@ struct Table {
 #[derive(Debug)]
 struct Connection {
     evicted: CancellationToken,
-    /// Time it was accepted or, once kept, last used.
+    /// When it was accepted or, once kept, last used.
     used: Instant,
 }
 
-/// Slot of one connection. Dropping it frees the slot.
+/// Dropping it frees the slot.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlot {
     id: u64,
@@ -112,15 +108,15 @@ pub(crate) struct ConnectionSlot {
 }
 
 impl Slots {
-    /// `max` slots, at least one. A quarter is for kept connections: an API server has some tens.
+    /// `max` at least one. A quarter is for kept connections: an API server has some tens.
     fn new(max: usize, served: &'static str) -> Self {
         let max_kept = max / 4;
         let max_unproven = max.saturating_sub(max_kept).max(1);
         Self { served, max_unproven, max_kept, table: Mutex::default(), released: Notify::new() }
     }
 
-    /// Takes a slot for a new connection. If none is free, waits until the oldest unproven connection has had its
-    /// [`MIN_LIFETIME`], then takes its slot.
+    /// If no slot is free, waits until the oldest unproven connection has had its [`MIN_LIFETIME`], then takes its
+    /// slot.
     async fn take(self: &Arc<Self>) -> ConnectionSlot {
         while let Some(oldest) = self.oldest_if_full() {
             if timeout_at(oldest + MIN_LIFETIME, self.released.notified()).await.is_err() {
@@ -139,7 +135,6 @@ impl Slots {
         ConnectionSlot { id, slots: Arc::clone(self), evicted }
     }
 
-    /// Time the oldest unproven connection was accepted; `None` if a slot is free.
     fn oldest_if_full(&self) -> Option<Instant> {
         let table = self.table();
         let (_, oldest) = table.unproven.first_key_value()?;
@@ -147,13 +142,12 @@ impl Slots {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // No change can panic halfway.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Table {
-    /// The kept connection that was used the longest ago, if that is [`RECENT_USE`] or longer.
+    /// If unused for [`RECENT_USE`] or longer.
     fn least_recently_used(&self) -> Option<u64> {
         let now = Instant::now();
         let idle = self.kept.iter().filter(|(_, kept)| now.duration_since(kept.used) >= RECENT_USE);
@@ -181,7 +175,7 @@ impl ConnectionSlot {
         true
     }
 
-    /// Moves the connection to a kept slot. If all of them are in use, it stays unproven until the next call.
+    /// If all kept slots are in use, it stays unproven until the next call.
     pub(crate) fn keep(&self) {
         if self.record_use() {
             return;

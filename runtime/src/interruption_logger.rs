@@ -1,4 +1,4 @@
-//! Log of an interrupted watch: one line at the start, one each hour, and one when the watch resumes.
+//! Log of an interrupted watch: one line at the start, each hour, and at the end.
 
 use std::time::Instant;
 
@@ -16,14 +16,14 @@ pub struct InterruptionLogger {
 }
 
 impl InterruptionLogger {
-    /// A logger for the watch of `task` in one namespace, or (`None`) in all.
+    /// `None`: all namespaces.
     #[must_use]
     pub fn new(task: &'static str, namespace: Option<&str>) -> Self {
         let namespace = namespace.unwrap_or_default().to_owned();
         Self { task, namespace, counter: RepeatCounter::default() }
     }
 
-    /// Logs an event of the watch if it starts or ends an interruption.
+    /// Logs the start or end of an interruption.
     pub fn log<K>(&mut self, event: &Result<Event<K>, Error>) {
         // Every attempt emits `Init` first, a failed one too.
         if !matches!(event, Ok(Event::Init)) {
@@ -31,7 +31,7 @@ impl InterruptionLogger {
         }
     }
 
-    /// Logs an error of the watch, or its end (`None`). For watches of one object, which have no events.
+    /// For watches of one object. `None` ends the interruption.
     pub fn log_error(&mut self, error: Option<&Error>) {
         let stage = self.counter.record(error.is_some(), Instant::now());
         let (task, failure) = (self.task, error.map(|error| self.failure(error)));

@@ -1,6 +1,5 @@
-//! Leader election. One `Lease` in the controller's namespace names the leader; the other replicas serve what needs no
-//! leader and stand by. [`Leadership`] tells whether this replica leads and runs work in its terms. Only the election's
-//! task writes the Lease.
+//! Leader election by a `Lease` in the controller's namespace. [`Leadership`] runs work in the terms of this replica.
+//! Only the election's task writes the Lease.
 
 mod client;
 mod election;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 pub use client::NotLeading;
 pub use election::{Election, elect};
 
-/// Time for the work of an ended term to return before it is dropped. Its writes are refused meanwhile.
+/// Then the work of an ended term is dropped. Its writes are refused meanwhile.
 const TERM_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Leadership of this replica. Clones share it.
@@ -28,43 +27,40 @@ const TERM_END_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Leadership {
     state: watch::Receiver<State>,
     validity: Validity,
-    /// Time from the start of a term until its series are published.
+    /// From the start of a term until its series are published.
     takeover_delay: Duration,
 }
 
-/// Written by the election alone.
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// Holder of the Lease when it was last read.
+    /// When the Lease was last read.
     holder: Option<String>,
     term: Option<Term>,
 }
 
 impl Leadership {
-    /// For a process without election: it leads from the start until `stopping`.
+    /// Leads from the start until `stopping`.
     #[must_use]
     pub fn without_election(stopping: &CancellationToken) -> Self {
         let (term, _) = Term::begin(stopping);
         let (sender, state) = watch::channel(State { holder: None, term: Some(term) });
-        // The last value stays readable without its sender.
         drop(sender);
         Self { state, validity: Validity::always(), takeover_delay: Duration::ZERO }
     }
 
-    /// Whether this replica leads now and its Lease was renewed in time.
+    /// This replica leads, and its Lease was renewed in time.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.current().is_some()
     }
 
-    /// Whether this replica may publish the series of a leader. By then those of the previous leader have left
-    /// Prometheus.
+    /// True once the previous leader's series have left Prometheus.
     #[must_use]
     pub fn may_publish_series(&self) -> bool {
         self.current().is_some_and(|term| term.age() >= self.takeover_delay)
     }
 
-    /// Pod name of the leader when the Lease was last read. `None` if it was not read yet or has no holder.
+    /// `None` if the Lease was not read yet or has no holder.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         self.state.borrow().holder.clone()
@@ -75,8 +71,8 @@ impl Leadership {
         term.filter(|term| !term.ended.is_cancelled() && self.validity.is_valid())
     }
 
-    /// Runs `work` in each term of this replica, until `stopping`. Its token ends with the term; work that does not
-    /// return soon after is dropped.
+    /// Runs `work` in each term, until `stopping`. Its token ends with the term; work that does not return soon after
+    /// is dropped.
     ///
     /// # Errors
     /// The error of `work`, or that it or the election returned unexpectedly.
@@ -99,7 +95,6 @@ impl Leadership {
                 Some(Err(_)) if stopping.is_cancelled() => return Ok(()),
                 Some(Err(_)) => return Err("the election of a leader has ended".to_owned()),
             };
-            // Always `Some`: the condition above.
             let Some(term) = term else { continue };
             let ended = async {
                 term.ended.cancelled().await;
@@ -128,7 +123,7 @@ impl Leadership {
     }
 }
 
-/// Computed at each scrape, so that a process that was suspended reports the correct value at once.
+/// Computed at each scrape, so that a suspended process reports the correct value at once.
 struct LeaderGauge {
     leadership: Leadership,
     gauge: IntGauge,

@@ -1,5 +1,5 @@
 //! Parts of a Kubernetes controller that kube lacks: watch caches, leader election, delegated authentication, an HTTP
-//! server with limits, and supervised tasks. Nothing here depends on autoscaling.
+//! server with limits, and supervised tasks.
 
 mod age;
 pub mod api_call;

@@ -1,5 +1,5 @@
-//! Watches of optional kinds, which a cluster may lack or forbid. They never delay readiness, start once the kind is
-//! installed, and log only changes of its availability.
+//! Watches of optional kinds, which a cluster may lack or forbid. They never delay readiness, and log only changes of
+//! availability.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -17,12 +17,11 @@ use crate::cache::{Cache, Projection, Writer};
 use crate::watch::{Observer, WatchScope};
 use crate::{Backoff, InterruptionLogger};
 
-/// Limit of one discovery request. kube itself retries for longer.
+/// kube itself retries for longer.
 const DISCOVERY: Duration = Duration::from_secs(10);
-/// First and longest pause between two discovery requests. Each lists one object, a negligible load.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long a newly forbidden watch is not logged. An API server that has just started has not loaded its roles.
+/// A newly forbidden watch is not logged at once: a new API server has not loaded its roles.
 const FORBIDDEN_GRACE: Duration = Duration::from_secs(30);
 
 /// Availability of an optional kind.
@@ -30,22 +29,22 @@ const FORBIDDEN_GRACE: Duration = Duration::from_secs(30);
 pub enum Availability {
     /// Discovery has not answered yet.
     Unknown,
-    /// The cache has all objects. It is kept if the permission is revoked later.
+    /// The cache has all objects, and keeps them if the permission is revoked.
     Watched,
     /// The cluster does not have the kind.
     NotInstalled,
-    /// The kind may exist, but this process is not allowed to list and watch it.
+    /// Not allowed to list and watch.
     Forbidden,
 }
 
 impl Availability {
-    /// Whether the cache holds every object of the kind. It is empty if the kind is not installed.
+    /// The cache holds every object; also true, without objects, if the kind is not installed.
     #[must_use]
     pub fn is_complete(self) -> bool {
         matches!(self, Self::Watched | Self::NotInstalled)
     }
 
-    /// Availability that an error implies; `None` for an unrelated error.
+    /// `None` for an unrelated error.
     fn from_error(error: &kube::Error) -> Option<Self> {
         match error {
             kube::Error::Api(status) if status.code == 404 => Some(Self::NotInstalled),
@@ -58,7 +57,7 @@ impl Availability {
 /// Read side of the cache of an optional kind.
 #[derive(Debug)]
 pub struct OptionalCache<V> {
-    /// Values of its objects; empty while the kind is not available.
+    /// Empty while the kind is not available.
     pub cache: Cache<V>,
     availability: watch::Receiver<Availability>,
 }
@@ -70,7 +69,7 @@ impl<V> Clone for OptionalCache<V> {
 }
 
 impl<V> OptionalCache<V> {
-    /// A cache with an availability that never changes.
+    /// The availability never changes.
     #[must_use]
     pub fn new(cache: Cache<V>, availability: Availability) -> Self {
         // The receiver keeps the value after its sender is gone.
@@ -91,14 +90,14 @@ impl<V> OptionalCache<V> {
 
     /// Waits until the availability is known.
     pub async fn discovered(&self) {
-        // An error means that the watch has ended; the availability stays unknown.
+        // An error means that the watch has ended.
         let _ = self.availability.clone().wait_for(|now| *now != Availability::Unknown).await;
     }
 }
 
 /// A watch of an optional kind.
 pub struct OptionalWatch<K> {
-    /// Name of the task, such as `watch of Nodes`.
+    /// Such as `watch of Nodes`.
     pub task: &'static str,
     /// Kind as in `kubectl get`.
     pub name: &'static str,
@@ -109,7 +108,7 @@ pub struct OptionalWatch<K> {
 }
 
 impl WatchScope<'_> {
-    /// Starts the watch of an optional kind. Readiness does not wait for it.
+    /// Readiness does not wait for it.
     pub fn watch_optional<K, V>(
         &mut self,
         watch: OptionalWatch<K>,
@@ -148,7 +147,6 @@ struct AvailabilityPublisher {
 }
 
 impl AvailabilityPublisher {
-    /// Publishes the availability and logs a change.
     fn publish(&self, availability: Availability) {
         let kind = self.name;
         let is_new = |now: &mut Availability| std::mem::replace(now, availability) != availability;
@@ -167,7 +165,7 @@ impl AvailabilityPublisher {
     }
 }
 
-/// Waits for the kind, watches it, and starts again when it is removed.
+/// Starts again when the kind is removed.
 async fn run_watch<K>(watch: &OptionalWatch<K>, publisher: &AvailabilityPublisher, mut observe: Observer<K>)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -206,8 +204,7 @@ where
     }
 }
 
-/// A watch that ended after its first list. A revoked permission does not mean that the objects are gone, so the cache
-/// keeps them: targets, bounds and the inventory must not be lost.
+/// A revoked permission does not mean that the objects are gone: targets, bounds and the inventory must not be lost.
 struct LostWatch {
     at: Instant,
     is_logged: bool,
@@ -225,9 +222,8 @@ impl LostWatch {
     }
 }
 
-/// Checks that the kind exists and may be listed and watched. A watcher starts only then, because it logs each refusal
-/// and notices a missing watch permission only after it has listed. The request has the field selector of the watch:
-/// a permission may be for one name only.
+/// Checks that the kind may be listed and watched. A watcher would log each refusal, and notice a missing watch
+/// permission only after its list. The field selector counts: a permission may be for one name only.
 async fn discover<K: Clone + DeserializeOwned + Debug>(
     api: &Api<K>,
     config: &watcher::Config,
@@ -240,14 +236,12 @@ async fn discover<K: Clone + DeserializeOwned + Debug>(
     Ok(())
 }
 
-/// End of a watch.
 struct EndedWatch {
     availability: Option<Availability>,
-    /// Whether the first list was complete.
+    /// The first list was complete.
     was_listed: bool,
 }
 
-/// Forwards events until the kind is removed or forbidden.
 async fn forward_events<K>(
     watch: &OptionalWatch<K>,
     publisher: &AvailabilityPublisher,

@@ -1,10 +1,9 @@
-//! Rate limit for log lines about lasting conditions: one line at the start, one each hour, and one at the end, with the
-//! number of occurrences. It keeps the log of a long outage readable.
+//! Rate limit for log lines about lasting conditions: one at the start, each hour, and at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Time between two lines about a condition that lasts.
+/// Between two lines about a condition that lasts.
 const REMINDER: Duration = Duration::from_hours(1);
 
 /// The log line that is due.
@@ -12,7 +11,7 @@ const REMINDER: Duration = Duration::from_hours(1);
 pub enum RepeatStage {
     /// First occurrence.
     First,
-    /// The condition lasts and the last line is an hour old. Number of occurrences.
+    /// The last line is an hour old. Number of occurrences.
     Reminder(u64),
     /// The condition is over. Number of occurrences.
     Ended(u64),
@@ -40,7 +39,7 @@ struct Repeat {
 }
 
 impl RepeatCounter {
-    /// Records whether the condition holds; returns the log line that is due.
+    /// Returns the log line that is due.
     pub fn record(&mut self, is_present: bool, now: Instant) -> Option<RepeatStage> {
         let Some(repeat) = self.0.as_mut() else {
             self.0 = is_present.then_some(Repeat { count: 1, logged: now });
@@ -79,7 +78,7 @@ impl<K: Ord + Clone> RepeatCounters<K> {
         self.0.entry(key.clone()).or_default().record(true, now)
     }
 
-    /// Records all conditions that hold now. Every other one has ended.
+    /// Every other condition has ended.
     pub fn record_all(&mut self, present: BTreeSet<K>, now: Instant) -> Vec<(K, RepeatStage)> {
         let ended: Vec<K> = self.0.keys().filter(|key| !present.contains(key)).cloned().collect();
         let all = present.into_iter().map(|key| (key, true)).chain(ended.into_iter().map(|key| (key, false)));

@@ -1,6 +1,5 @@
-//! HTTP server of health, metrics, the debug endpoint, the external metrics API and admission reviews. It limits
-//! connections, the time of a TLS handshake and of a request head, and the size of the head. hyper and tokio enforce the
-//! limits, except [`crate::connections`].
+//! HTTP server with limits on connections, handshake and request head. hyper and tokio enforce them, except
+//! [`crate::connections`].
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -29,9 +28,9 @@ use crate::connections::{ConnectionSlot, accept};
 /// Limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Name of the endpoint in log lines.
+    /// Name in log lines.
     pub served: &'static str,
-    /// Open connections. A further one closes the oldest unproven one.
+    /// A further one closes the oldest unproven one.
     pub connections: usize,
     /// Time of a TLS handshake.
     pub handshake: Duration,
@@ -44,7 +43,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Defaults: 10 s for each time limit and 16 KiB for a head. A service account token has less than 2 KiB.
+    /// 10 s for each time limit and 16 KiB for a head. A service account token has less than 2 KiB.
     #[must_use]
     pub const fn new(served: &'static str, connections: usize) -> Self {
         let time = Duration::from_secs(10);
@@ -52,12 +51,11 @@ impl Limits {
     }
 }
 
-/// Shutdown in two phases. Clients take time to learn that a server stops, and closing a connection just when a client
-/// sends a request would fail that request. So new connections are still served after `stopping`, and clients are asked
-/// to close the open ones.
+/// Shutdown in two phases: closing a connection just when a client sends a request would fail it. After `stopping`, new
+/// connections are still served, and clients are asked to close the open ones.
 #[derive(Clone, Debug, Default)]
 pub struct ShutdownSignals {
-    /// Not ready any more; each response asks the client to open another connection. Requests are still served.
+    /// The server is not ready any more; requests are still served.
     pub stopping: CancellationToken,
     /// The server accepts no further connections and ends.
     pub shutdown: CancellationToken,
@@ -70,7 +68,7 @@ impl From<CancellationToken> for ShutdownSignals {
     }
 }
 
-/// State of one connection, an extension of each of its requests.
+/// An extension of each request.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// Client side of the TLS connection.
@@ -79,13 +77,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Keeps this connection: new, unproven connections do not close it.
+    /// New, unproven connections do not close it.
     pub fn keep(&self) {
         self.slot.keep();
     }
 }
 
-/// Middleware that keeps connections after a response with status 200.
+/// Keeps connections after a response with status 200.
 pub async fn keep_answered(
     Extension(connection): Extension<Connection>,
     request: Request,
@@ -98,11 +96,11 @@ pub async fn keep_answered(
     response
 }
 
-/// Connections that wait to be accepted. A flood fills the standard library's 128 within milliseconds, and a rejected
-/// client retries only after a second. Row "nothing for a handshake" of `make test-bad-input`.
+/// A flood fills the standard library's 128 within milliseconds, and a rejected client retries only after a second. Row
+/// "nothing for a handshake" of `make test-bad-input`.
 const BACKLOG: i32 = 1024;
 
-/// Binds the address of a server. The caller keeps the listener, so that no other process can take the port.
+/// Binds the address. The caller keeps the listener, so that no other process can take the port.
 ///
 /// # Errors
 /// The address is not available.
@@ -120,11 +118,10 @@ pub fn bind(what: &str, address: SocketAddr) -> io::Result<TcpListener> {
     Ok(bound)
 }
 
-/// Serves `app` on `listener` until shutdown, then drains requests in flight. Uses HTTPS if `tls` is set. Requests
-/// carry their [`Connection`].
+/// Serves `app` until shutdown, over HTTPS if `tls` is set. Requests carry their [`Connection`].
 ///
 /// # Errors
-/// The listener is not usable. Errors of clients never end the server.
+/// The listener is not usable.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<Arc<ServerConfig>>,
@@ -160,7 +157,6 @@ pub async fn serve(
     Ok(())
 }
 
-/// Serves the requests of one connection. On shutdown it ends after the request in flight.
 async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     (peer, slot): (Peer, ConnectionSlot),
@@ -199,7 +195,7 @@ async fn serve_connection(
     }
 }
 
-/// Records each request of a kept connection as use. While stopping, sends `Connection: close` to HTTP/1 clients.
+/// Each request counts as use. While stopping, sends `Connection: close` to HTTP/1 clients.
 async fn track_request(
     State(stopping): State<CancellationToken>,
     Extension(connection): Extension<Connection>,

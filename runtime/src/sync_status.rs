@@ -2,8 +2,8 @@
 
 use tokio::sync::watch;
 
-/// Whether each watch cache has received its first list. Readiness, engine and reviews all wait for it, but kube's
-/// `Store::wait_until_ready` wakes only the last of several waiters (kube 5.0, `DelayedInit`).
+/// Whether each watch cache has its first list. kube's `Store::wait_until_ready` wakes only the last of several waiters
+/// (kube 5.0, `DelayedInit`).
 #[derive(Clone, Debug, Default)]
 pub struct SyncStatus(Vec<(&'static str, watch::Receiver<bool>)>);
 
@@ -27,7 +27,7 @@ impl SyncStatus {
     /// Waits until all caches are complete.
     ///
     /// # Errors
-    /// Name of a cache whose watch ended before it was complete.
+    /// A cache whose watch ended before.
     pub async fn wait(&self) -> Result<(), &'static str> {
         for (name, synced) in &self.0 {
             synced.clone().wait_for(|synced| *synced).await.map_err(|_| *name)?;

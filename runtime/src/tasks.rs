@@ -1,5 +1,4 @@
-//! Tasks that must run as long as the process does. Each has a name and is joined, so that the process notices when one
-//! returns, panics or is dropped.
+//! Tasks that must run as long as the process. The process notices when one returns, panics or is dropped.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +9,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 pub struct TaskExit {
     /// Name of the task.
     pub task: &'static str,
-    /// `Ok` if the task returned without an error (shutdown); else the reason.
+    /// `Ok` for shutdown; else the reason.
     pub result: Result<(), String>,
 }
 
@@ -57,7 +56,7 @@ impl Tasks {
     }
 }
 
-/// Message of a task that returned no result, with the text of its panic.
+/// Includes the text of its panic.
 fn describe(error: JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "was dropped".to_owned() };
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -65,7 +64,7 @@ fn describe(error: JoinError) -> String {
     format!("panicked: {}", text.unwrap_or_default())
 }
 
-/// A fault that tests inject into a task of the real program to check that the process ends. Debug builds only.
+/// Fault that tests inject into a task, to check that the process ends. Debug builds only.
 #[cfg(debug_assertions)]
 #[derive(Clone, Debug)]
 pub struct Fault {
@@ -78,7 +77,7 @@ pub struct Fault {
 enum FaultKind {
     End,
     Panic,
-    /// Stops without returning once this file exists.
+    /// Once this file exists.
     Freeze(std::path::PathBuf),
 }
 
@@ -87,7 +86,6 @@ impl Fault {
     /// Time from the start of the task to the fault.
     const DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
-    /// Time between two checks for the file that freezes a task.
     const POLL: std::time::Duration = std::time::Duration::from_millis(100);
 
     /// Parses `end:<task>`, `panic:<task>` or `freeze:<task>:<file>`.
@@ -106,13 +104,12 @@ impl Fault {
         Some(Self { task: task.to_owned(), kind })
     }
 
-    /// An empty set of tasks that injects `fault` into the task that it names.
+    /// Injects `fault` into the task that it names.
     #[must_use]
     pub fn tasks_with(fault: Option<Self>) -> Tasks {
         Tasks { fault, ..Tasks::default() }
     }
 
-    /// Polls `run` until the file exists. A frozen task keeps the resources that it holds.
     async fn run_until_frozen(
         file: &std::path::Path,
         run: impl Future<Output = Result<(), String>>,

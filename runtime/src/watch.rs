@@ -1,4 +1,4 @@
-//! Watches of Kubernetes kinds. Each runs for the life of the process and fills one [`Cache`].
+//! Watches of Kubernetes kinds. Each fills one [`Cache`] for the life of the process.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -15,11 +15,10 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{Cache, Projection, Writer};
 use crate::{InterruptionLogger, SyncStatus, Tasks};
 
-/// Objects in one page of a list, kubectl's default: 50,000 pods are 100 requests. The API server reads each page from
-/// etcd.
+/// Objects in one page of a list. The API server reads each page from etcd.
 const PAGE: u32 = 500;
 
-/// Callback for each event of a watch, in order, after the cache has applied it.
+/// Called for each event, in order, after the cache has applied it.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
 
 /// Shared parts of all watches of a process.
@@ -28,11 +27,11 @@ pub struct WatchScope<'a> {
     pub client: Client,
     /// Namespace to watch; `None` for all.
     pub namespace: Option<String>,
-    /// Notified when a change of a cache needs a cycle (see [`Projection::same`]).
+    /// When a change needs a cycle (see [`Projection::is_same`]).
     pub changed: Arc<Notify>,
     /// Ends the watches.
     pub shutdown: CancellationToken,
-    /// Gets the sync status of each required kind.
+    /// Sync status of each required kind.
     pub synced: &'a mut SyncStatus,
     /// Runs the watches.
     pub tasks: &'a mut Tasks,
@@ -52,7 +51,7 @@ impl WatchScope<'_> {
         }
     }
 
-    /// Like [`WatchScope::api`], for a kind without a Rust type.
+    /// API of a kind without a Rust type.
     #[must_use]
     pub fn dynamic(&self, resource: &ApiResource) -> Api<DynamicObject> {
         match &self.namespace {
@@ -61,7 +60,7 @@ impl WatchScope<'_> {
         }
     }
 
-    /// Starts the watch of a required kind. Readiness waits for its first list.
+    /// Readiness waits for its first list.
     pub fn watch<K, V>(
         &mut self,
         task: &'static str,

@@ -1,5 +1,4 @@
-//! `/explain` and `/snapshot` of the last cycle, for `wva explain`. They only return published decisions. A replica that
-//! does not lead has none and names the leader.
+//! `/explain` and `/snapshot` of the last cycle. A replica that does not lead names the leader.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
 
-/// Header with the cycle of a response, to match explanation and snapshot.
+/// Matches explanation and snapshot.
 const CYCLE_HEADER: &str = "wva-cycle";
 
 pub(crate) fn debug_router(published: Reader, leadership: Leadership) -> Router {
@@ -47,7 +46,6 @@ const UNKNOWN_VARIANT: (StatusCode, &str) = (
     "this controller does not manage that VariantAutoscaling: check name, namespace and the controller-instance label",
 );
 
-/// Name and value of each parameter.
 type Parameters = Query<Vec<(String, String)>>;
 
 async fn explain(State(published): State<Reader>, Query(query): Parameters) -> Response {
@@ -86,7 +84,7 @@ fn json_response(value: &impl Serialize) -> Response {
     }
 }
 
-/// JSON format of `wva decide --format json`. Variants without a decision appear only in the text format.
+/// Same JSON as `wva decide --format json`. Variants without a decision appear only in the text format.
 #[derive(Serialize)]
 struct Explanation<'a> {
     decisions: Vec<&'a Decision>,

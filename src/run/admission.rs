@@ -12,7 +12,7 @@ use crate::facts::CacheFacts;
 use crate::settings::Webhook;
 
 impl Process {
-    /// Serves admission, and registers the webhooks once the server can answer a review.
+    /// Registers the webhooks once the server can answer a review.
     pub(super) fn start_webhook(
         &mut self,
         webhook: &Webhook,
@@ -54,7 +54,6 @@ impl Process {
         Ok(())
     }
 
-    /// Watches the CA file for client certificates of callers.
     fn start_client_ca(&mut self, webhook: &Webhook) -> anyhow::Result<Option<Arc<ClientCa>>> {
         let Some(path) = &webhook.client_ca else {
             tracing::info!(
@@ -90,7 +89,7 @@ impl Process {
         }
     }
 
-    /// Keeps both webhook configurations registered, once this replica answers a review.
+    /// Once this replica answers a review.
     fn spawn_registration(
         &mut self,
         configuration: String,
@@ -107,17 +106,17 @@ impl Process {
             },
         };
         let probe = registration::Probe {
-            addr: reachable(address),
+            addr: local_address(address),
             server_name: format!("{service}.{}.svc", self.settings.namespace),
         };
         let (client, certs, synced) =
-            (self.clients.acting.clone(), certs.clone(), self.caches.synced.clone());
+            (self.clients.fenced.clone(), certs.clone(), self.caches.synced.clone());
         let trust = certs.trust_reporter("webhook configurations");
         self.spawn_leading("registration of the webhooks", move |ended| {
             let (client, config, bundle) = (client.clone(), config.clone(), certs.fresh_ca_bundle());
             let (probe, trust, synced) = (probe.clone(), trust.clone(), synced.clone());
             async move {
-                // Reviews need complete caches to check rules about other objects.
+                // Rules about other objects need complete caches.
                 match ended.run_until_cancelled(synced.wait()).await {
                     None => return Ok(()),
                     Some(Err(task)) => return Err(format!("the {task} ended")),
@@ -133,7 +132,6 @@ impl Process {
     }
 }
 
-/// Address of a listener for this process.
-fn reachable(bound: SocketAddr) -> SocketAddr {
+fn local_address(bound: SocketAddr) -> SocketAddr {
     if bound.ip().is_unspecified() { SocketAddr::from(([127, 0, 0, 1], bound.port())) } else { bound }
 }

@@ -1,4 +1,4 @@
-//! Certificates of one process, and the tasks that sign or read them.
+//! Certificates of one process.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::telemetry;
 
 pub(super) struct ServingCerts {
     serving: Option<Certs>,
-    /// Certificates of the metrics endpoint, if it has its own files.
+    /// If it has its own files.
     metrics: Option<Certs>,
 }
 
@@ -27,7 +27,6 @@ impl ServingCerts {
 }
 
 impl Process {
-    /// Starts the tasks that sign or read the certificates.
     pub(super) fn start_certificates(&mut self) -> anyhow::Result<ServingCerts> {
         let serving = match self.settings.certificates.clone() {
             Certificates::Off => None,
@@ -65,9 +64,9 @@ impl Process {
         let (certs, task) =
             Certs::start(self.clients.client.clone(), config, wva_runtime::system_clock(), shutdown)?;
         self.spawn("certificates", run_to_end(Box::pin(task)));
-        let (rotating, acting) = (certs.clone(), self.clients.acting.clone());
+        let (rotating, fenced) = (certs.clone(), self.clients.fenced.clone());
         self.spawn_leading("rotation of the CA", move |ended| {
-            run_to_end(rotating.rotate(acting.clone(), ended))
+            run_to_end(rotating.rotate(fenced.clone(), ended))
         });
         Ok(certs)
     }

@@ -1,4 +1,4 @@
-//! Reloads settings when the main ConfigMap changes at run time.
+//! Reloads settings when the main ConfigMap changes.
 
 use std::pin::pin;
 
@@ -16,7 +16,6 @@ use super::Process;
 use crate::settings::{LiveSettings, MainMap, MapName, SettingsUpdate, changed_keys};
 use crate::telemetry::LogLevel;
 
-/// Consumers notified of a settings reload.
 pub(super) struct ReloadTargets {
     pub(super) engine: watch::Sender<EngineConfig>,
     pub(super) level: LogLevel,
@@ -55,7 +54,6 @@ impl ReloadTargets {
 }
 
 struct ConfigChangeLogger {
-    /// Queue of events for the leader.
     leader_events: LeaderEvents,
     map: MapName,
     reporter: Option<String>,

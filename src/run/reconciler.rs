@@ -1,5 +1,4 @@
-//! Controller: engine, actuation, status, events and endpoints. Only the external metrics API and the debug endpoint run
-//! without leading.
+//! Controller: engine, actuation, status, events and endpoints.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::endpoints;
 use crate::settings::Controller;
 
 impl Process {
-    /// Starts the controller and returns its counter of configuration reloads.
+    /// Returns the counter of configuration reloads.
     pub(super) fn start_controller(
         &mut self,
         controller: &Controller,
@@ -74,7 +73,7 @@ impl Process {
         Ok(reloads)
     }
 
-    /// Adds the series of variants to `/metrics` while this replica leads.
+    /// While this replica leads.
     fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, legacy: bool) {
         let series = VariantSeries::new(reader.clone(), ownership.clone(), legacy, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();
@@ -93,7 +92,6 @@ impl Process {
         });
     }
 
-    /// Serves the last decisions for `wva explain`.
     fn serve_debug(&mut self, address: Option<SocketAddr>, reader: Reader) -> anyhow::Result<()> {
         let Some(address) = address else { return Ok(()) };
         let listener = wva_runtime::server::bind("/explain and /snapshot", address)?;
@@ -103,7 +101,6 @@ impl Process {
         Ok(())
     }
 
-    /// Polls endpoint pickers for requests to models at zero.
     fn spawn_picker_poller(&mut self, poller: PickerPoller) {
         let poller = Arc::new(poller);
         self.spawn_leading("endpoint pickers", move |ended| {
@@ -112,7 +109,6 @@ impl Process {
         });
     }
 
-    /// Starts the scale steps that no HPA takes.
     fn spawn_actuator(
         &mut self,
         max_concurrent_steps: usize,
@@ -121,7 +117,7 @@ impl Process {
         status_targets: &watch::Receiver<StatusTargets>,
     ) -> anyhow::Result<()> {
         let (client, targets, published) =
-            (self.clients.acting.clone(), status_targets.clone(), reader.clone());
+            (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
         let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
         let (servers, refusals) = (ModelServers::new()?, refusals.clone());
         self.spawn_leading("actuation", move |ended| {
@@ -147,7 +143,7 @@ impl Process {
         }
     }
 
-    /// Writes statuses and events. Their state is new in each term, because other replicas may have written since.
+    /// Their state is new in each term: other replicas may have written since.
     fn spawn_status_and_events(
         &mut self,
         reader: &Reader,
@@ -155,13 +151,13 @@ impl Process {
         status_targets: &watch::Sender<StatusTargets>,
     ) {
         let targets = status_targets.clone();
-        let (client, ownership, published) = (self.clients.acting.clone(), view.clone(), reader.clone());
+        let (client, ownership, published) = (self.clients.fenced.clone(), view.clone(), reader.clone());
         self.spawn_leading("status writer", move |ended| {
             let writer = StatusWriter::new(client.clone(), ownership.clone(), targets.clone());
             run_until(ended, writer.run(published.clone()))
         });
         let (client, pod_name, published) =
-            (self.clients.acting.clone(), self.settings.pod_name.clone(), reader.clone());
+            (self.clients.fenced.clone(), self.settings.pod_name.clone(), reader.clone());
         let ownership = view.clone();
         self.spawn_leading("events", move |ended| {
             let (client, pod_name, published) = (client.clone(), pod_name.clone(), published.clone());
@@ -169,7 +165,6 @@ impl Process {
         });
     }
 
-    /// Emits an event on the Deployment if the ServiceMonitor of the controller's own metrics is deleted.
     fn report_service_monitor_deletions(&mut self) {
         let Some(deployment) = self.settings.deployment.clone() else { return };
         if self.settings.metrics_address.is_none() {
@@ -189,7 +184,7 @@ impl Process {
         );
     }
 
-    /// Serves `external.metrics.k8s.io`, and keeps its APIService registered if that names wva's Service.
+    /// Also keeps the APIService registered if it names wva's Service.
     fn serve_external_metrics(
         &mut self,
         address: SocketAddr,
@@ -220,7 +215,7 @@ impl Process {
         if let Some(name) = self.settings.service.clone() {
             let own = OwnService { namespace: self.settings.namespace.clone(), name };
             let (client, certs, trust) =
-                (self.clients.acting.clone(), certs.clone(), certs.trust_reporter("APIService"));
+                (self.clients.fenced.clone(), certs.clone(), certs.trust_reporter("APIService"));
             self.spawn_leading("opening of the APIService", move |ended| {
                 let (client, own, bundle) = (client.clone(), own.clone(), certs.fresh_ca_bundle());
                 let trust = trust.clone();

@@ -1,5 +1,4 @@
-//! Shutdown of the process: after a signal, or after a task that must run has ended. So no process stays ready with a
-//! part missing.
+//! Shutdown after a signal or a failed task, so that no process stays ready with a part missing.
 
 use std::time::Duration;
 
@@ -9,12 +8,11 @@ use wva_runtime::auth::DelegatedAuth;
 use wva_runtime::server::ShutdownSignals;
 use wva_runtime::{EndSignal, Signals, TaskExit, Tasks};
 
-/// Time between the two shutdown signals after SIGTERM. By its end, every proxy of the cluster has removed this replica
-/// from its endpoints.
+/// After SIGTERM. By its end, every proxy has removed this replica from its endpoints.
 const STOPPING_TIME: Duration = Duration::from_secs(5);
-/// Time for tasks to end after that. The kubelet's default grace period for both is 30 s.
+/// The kubelet's default grace period for both is 30 s.
 const TASK_TIMEOUT: Duration = Duration::from_secs(20);
-/// The same two times after a failure: the process must end within 5 s.
+/// After a failure the process must end within 5 s.
 const FAILED_STOPPING_TIME: Duration = Duration::from_secs(1);
 const FAILED_TASK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -24,8 +22,7 @@ enum Reason {
     Failed(String),
 }
 
-/// Waits for a signal or an unexpected end of a task, then shuts all tasks down. `serves`: there is a server that
-/// clients still call for a moment.
+/// Waits for a signal or the end of a task, then shuts down. `serves`: clients still call for a moment.
 ///
 /// # Errors
 /// The task that ended, and its reason.
@@ -82,7 +79,7 @@ async fn join_all(tasks: &mut Tasks) {
     }
 }
 
-/// An empty set of tasks. Debug builds inject the fault of `WVA_FAULT`, for tests.
+/// Debug builds inject the fault of `WVA_FAULT`.
 pub(super) fn tasks() -> Tasks {
     #[cfg(debug_assertions)]
     if let Some(fault) = std::env::var("WVA_FAULT").ok().and_then(|text| wva_runtime::Fault::parse(&text)) {
@@ -92,7 +89,7 @@ pub(super) fn tasks() -> Tasks {
     Tasks::default()
 }
 
-/// Progress of the decision cycles. A debug build with a `freeze` fault has a limit of seconds, for tests.
+/// A debug build with a `freeze` fault has a limit of seconds.
 pub(super) fn progress() -> CycleProgress {
     #[cfg(debug_assertions)]
     if std::env::var("WVA_FAULT").is_ok_and(|text| text.starts_with("freeze:")) {
@@ -101,7 +98,7 @@ pub(super) fn progress() -> CycleProgress {
     CycleProgress::default()
 }
 
-/// Authentication and authorization. A debug build can cache reviews for only a second, for tests of an outage.
+/// A debug build can cache reviews for only a second, to test an outage.
 pub(super) fn delegated_auth(client: kube::Client) -> DelegatedAuth {
     if cfg!(debug_assertions) && std::env::var("WVA_FAULT").is_ok_and(|text| text == "forget-reviews") {
         return DelegatedAuth::with_cache_lifetime(client, Duration::from_secs(1));
@@ -109,7 +106,7 @@ pub(super) fn delegated_auth(client: kube::Client) -> DelegatedAuth {
     DelegatedAuth::new(client)
 }
 
-/// Logs the names of all tasks, for tests.
+/// For tests.
 pub(super) fn log_task_names(tasks: &Tasks) {
     if cfg!(debug_assertions) && std::env::var("WVA_FAULT").is_ok_and(|text| text == "list") {
         let tasks = tasks.names().collect::<Vec<_>>().join(",");

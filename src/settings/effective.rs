@@ -1,4 +1,4 @@
-//! Effective settings for display: each value with its source, without secrets.
+//! Effective settings for display, without secrets.
 
 use std::fmt::Write as _;
 
@@ -7,17 +7,15 @@ use wva_crds::settings::SETTINGS;
 use super::Settings;
 use super::raw::Source;
 
-/// Column of the source, if the value is not longer.
+/// Column of the source.
 const WIDTH: usize = 72;
 
 pub(crate) struct EffectiveSettings {
-    /// Settings that are set, each with its source.
     pub(crate) given: String,
     pub(crate) defaults: String,
 }
 
 impl Settings {
-    /// One line `KEY=value  # source` for each setting.
     pub(crate) fn lines(&self) -> String {
         let mut out = String::new();
         for setting in SETTINGS {
@@ -46,7 +44,7 @@ impl Settings {
     }
 }
 
-/// Escapes a value with control characters.
+/// Escapes control characters.
 fn one_line(value: &str) -> String {
     if value.chars().any(char::is_control) { format!("{value:?}") } else { value.to_owned() }
 }

@@ -1,5 +1,5 @@
-//! Reads the config file and the main ConfigMap. A start fails if the map is not readable, because the defaults could
-//! scale all models differently.
+//! Reads config file and main ConfigMap. A start fails without the map, because the defaults could scale all models
+//! differently.
 
 use std::time::Duration;
 
@@ -11,11 +11,9 @@ use wva_crds::names::RESTART_REVISION_ANNOTATION;
 use wva_crds::settings::map::{MapText, parse_nested};
 use wva_rules::{MapFacts, MapRole, MapScope, Severity, validate_map};
 
-/// Time limit of one attempt to read the map.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pause between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
-/// Size limit of the config file, above that of a ConfigMap.
+/// Larger than the limit of a ConfigMap.
 const MAX_FILE_BYTES: u64 = 2 << 20;
 
 /// How long to retry reading the map.
@@ -23,8 +21,7 @@ const MAX_FILE_BYTES: u64 = 2 << 20;
 pub(crate) enum RetryLimit {
     /// One attempt.
     Once,
-    /// Until the kubelet would end the process, which answers no probes yet. The kubelet restarts it after the last
-    /// attempt.
+    /// Until the kubelet would end the process, which answers no probes yet.
     KubeletTimeout,
 }
 
@@ -37,7 +34,6 @@ impl RetryLimit {
     }
 }
 
-/// The main ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MainMap {
     pub(crate) text: MapText,
@@ -58,7 +54,7 @@ pub(crate) struct MapName {
 /// Reads the main map; a missing one is empty.
 ///
 /// # Errors
-/// It could not be read in time, or reading it is forbidden. All failed attempts before the last are logged.
+/// Not read in time, or forbidden.
 pub(crate) async fn fetch(
     client: &Client,
     MapName { namespace, name }: &MapName,
@@ -99,7 +95,7 @@ impl MainMap {
         let metadata = &map.metadata;
         let namespace = metadata.namespace.as_deref().unwrap_or_default();
         let verdict = validate_map(&MapFacts::new(&object, namespace, (MapRole::Main, MapScope::Global)));
-        // Invalid values are reported elsewhere, with the value that stays in use.
+        // Invalid values are reported elsewhere.
         let reported =
             verdict.violations.iter().filter(|v| v.severity == Severity::Warn || v.code == "WVA-CM-003");
         let data = object.get("data").and_then(serde_json::Value::as_object);
@@ -119,7 +115,7 @@ impl MainMap {
 /// Reads the config file.
 ///
 /// # Errors
-/// It is not readable, too large, or not a YAML map.
+/// Not readable, too large, or not a YAML map.
 pub(super) fn config_file(path: &str) -> anyhow::Result<MapText> {
     let context = || {
         format!(

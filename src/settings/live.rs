@@ -1,6 +1,5 @@
-//! Changes of the main ConfigMap at run time. A pure step computes the new values and the changes to report from the
-//! current values and the new map. An invalid key keeps its value, and so does a setting that needs a restart; all
-//! others change at once.
+//! Changes of the main ConfigMap at run time. A pure step computes new values and changes to report. An invalid key
+//! keeps its value, and so does a setting that needs a restart.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,46 +11,41 @@ use super::raw::{InvalidSetting, RawSettings, Source};
 use super::reader::SettingsReader;
 use super::sources::{Sources, nested_error};
 
-/// Settings in use and their sources. Owned by the watch of the main map.
 #[derive(Debug)]
 pub(crate) struct LiveSettings {
     sources: Sources,
     map: MainMap,
-    /// Texts of the map; if its entry `config.yaml` is not valid, with the last valid keys of that entry.
+    /// If `config.yaml` is not valid, with its last valid keys.
     text: MapText,
     current: RawSettings,
-    /// Reported changes that need a restart, by key.
+    /// Reported, by key.
     pending_restart: BTreeMap<&'static str, SettingChange>,
-    /// Reported invalid settings.
+    /// Reported.
     invalid: Vec<InvalidSetting>,
 }
 
-/// A setting with its old and new value, without secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SettingChange {
     pub(crate) key: &'static str,
     pub(crate) old: String,
     pub(crate) new: String,
-    /// Source of the new value.
     pub(crate) source: Source,
 }
 
 /// Result of a change of the map.
 #[derive(Debug)]
 pub(crate) struct SettingsUpdate {
-    /// Changes that take effect now.
     pub(crate) changed: Vec<SettingChange>,
-    /// New changes that need a restart.
+    /// They need a restart.
     pub(crate) refused: Vec<SettingChange>,
-    /// Whether the change of the map also announces a restart.
     pub(crate) announces_restart: bool,
-    /// New invalid settings, which keep their values.
+    /// They keep their values.
     pub(crate) invalid: Vec<InvalidSetting>,
     /// New warnings about the map.
     pub(crate) warnings: Vec<String>,
     /// Whether all settings of the map are valid.
     pub(crate) is_valid: bool,
-    /// Identity of the object, for events; of a deleted one, the last identity.
+    /// Named in events; of a deleted map, the last identity.
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) engine: wva_controller::EngineConfig,
@@ -59,7 +53,7 @@ pub(crate) struct SettingsUpdate {
 }
 
 impl LiveSettings {
-    /// Settings of a process that was started with these sources and this map.
+    /// State of a process that was started with these sources and this map.
     pub(crate) fn new(sources: Sources, map: MainMap, current: RawSettings) -> Self {
         let text = map.text.clone();
         Self { sources, map, text, current, pending_restart: BTreeMap::new(), invalid: Vec::new() }
@@ -69,7 +63,7 @@ impl LiveSettings {
         self.sources.main_map()
     }
 
-    /// Applies the current map; a deleted one is empty. `None` if its texts have not changed.
+    /// A deleted map is empty. `None` if its texts have not changed.
     pub(crate) fn apply(&mut self, map: MainMap) -> Option<SettingsUpdate> {
         if map.text == self.map.text {
             self.map = map;
@@ -106,7 +100,7 @@ impl LiveSettings {
         Some(update)
     }
 
-    /// Reverts changes that need a restart, and returns them.
+    /// Returns the changes that need a restart.
     fn revert_immutable(&self, next: &mut RawSettings) -> BTreeMap<&'static str, SettingChange> {
         let fixed = SETTINGS.iter().filter(|s| s.in_map && !s.mutable);
         let changes: Vec<SettingChange> = fixed.filter_map(|s| self.change(s, next)).collect();
@@ -116,7 +110,7 @@ impl LiveSettings {
         changes.into_iter().map(|change| (change.key, change)).collect()
     }
 
-    /// Reverts values that must be ordered and are not, all settings of an order together.
+    /// All settings of an order together.
     fn revert_out_of_order(&self, next: &mut RawSettings) -> Vec<InvalidSetting> {
         let problems = find_order_problems(|key| next.get(key).map(|entry| entry.value.clone()));
         let mut invalid = Vec::new();
@@ -138,7 +132,7 @@ impl LiveSettings {
         SETTINGS.iter().filter_map(|setting| self.change(setting, next)).collect()
     }
 
-    /// Change of a setting. Compares parsed values: `60s` equals `1m`.
+    /// Compares parsed values: `60s` equals `1m`.
     fn change(&self, setting: &'static Setting, next: &RawSettings) -> Option<SettingChange> {
         let [old, new] = [&self.current, next].map(|raw| raw.get(setting.key));
         if old.map(|entry| &entry.value) == new.map(|entry| &entry.value) {
@@ -154,13 +148,13 @@ impl LiveSettings {
     }
 }
 
-/// A map with the `config.yaml` keys of another one.
+/// Adds the `config.yaml` keys of another map.
 fn with_nested_from(map: &MapText, other: &MapText) -> MapText {
     let nested = other.keys.iter().filter(|key| key.layout == Layout::Nested).cloned();
     MapText { keys: map.keys.iter().cloned().chain(nested).collect(), nested_error: None }
 }
 
-/// Keys of the changes, sorted and separated by commas.
+/// Sorted, separated by commas.
 pub(crate) fn changed_keys(changes: &[SettingChange]) -> String {
     let keys: BTreeSet<&str> = changes.iter().map(|change| change.key).collect();
     keys.into_iter().collect::<Vec<_>>().join(", ")

@@ -1,5 +1,5 @@
-//! Raw settings: the first step of parsing. It picks the source of each value (flag, environment, main ConfigMap,
-//! config file, default, in this order) and parses the value by the kind of its setting.
+//! Raw settings: the first step. Picks the source of each value (flag, environment, main ConfigMap, config file,
+//! default, in this order) and parses it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Whether it is a flag or an environment variable, which override all files.
+    /// A flag or an environment variable, which override all files.
     pub(super) fn is_from_command(self) -> bool {
         matches!(self, Self::Flag(_) | Self::Environment(_))
     }
@@ -53,7 +53,7 @@ pub(crate) struct InvalidSetting {
     pub(crate) key: &'static str,
     pub(crate) value_source: Source,
     pub(crate) problem: String,
-    /// Whether the values are only from flags and environment, which no other source can override.
+    /// No other source can override the values.
     pub(super) is_from_command: bool,
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct InvalidSetting {
 pub(crate) struct SettingValue {
     pub(crate) value: Value,
     pub(crate) source: Source,
-    /// Original text; it may be a secret.
+    /// May be a secret.
     text: String,
 }
 
@@ -69,19 +69,18 @@ pub(crate) struct SettingValue {
 #[derive(Clone, Default)]
 pub(crate) struct RawSettings {
     values: BTreeMap<&'static str, SettingValue>,
-    /// Old names in use, with their current names.
+    /// Old names in use: the source and the current name.
     pub(super) old_names: Vec<(Source, &'static str)>,
 }
 
 impl fmt::Debug for RawSettings {
-    /// Omits the values, which may be secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.values.keys()).finish()
     }
 }
 
 impl RawSettings {
-    /// Reads all sources. Returns all invalid values, not only the first.
+    /// Returns all invalid values.
     pub(super) fn read(sources: &Sources, map: &MapText) -> (Self, Vec<InvalidSetting>) {
         let mut raw = Self::default();
         let mut invalid = Vec::new();
@@ -149,12 +148,11 @@ impl RawSettings {
         Some((text.clone(), source))
     }
 
-    /// Value and source of a setting; `None` if no source has a value.
+    /// `None` if no source has a value.
     pub(super) fn get(&self, key: &'static str) -> Option<&SettingValue> {
         self.values.get(key)
     }
 
-    /// Replaces a value with that of other settings.
     pub(super) fn copy_value(&mut self, key: &'static str, from: &Self) {
         match from.values.get(key) {
             Some(entry) => drop(self.values.insert(key, entry.clone())),
@@ -162,13 +160,13 @@ impl RawSettings {
         }
     }
 
-    /// A value for display, without secrets; `None` if it is not set.
+    /// Without secrets.
     pub(super) fn display_value(&self, setting: &Setting) -> Option<String> {
         let entry = self.values.get(setting.key)?;
         Some(if entry.text.is_empty() { String::new() } else { setting.redact(&entry.text) })
     }
 
-    /// Text of a conflict between settings, with their values.
+    /// Includes the values.
     pub(super) fn describe(&self, problem: &SettingsProblem) -> String {
         if let [_] = problem.keys {
             return problem.advice.to_owned();
@@ -181,7 +179,6 @@ impl RawSettings {
         format!("found {}: {}", found.join(", "), problem.advice)
     }
 
-    /// All values in use, for the rules on the main map.
     pub(super) fn running_values(&self) -> BTreeMap<&'static str, RunningValue> {
         let source = |source: Source| match source {
             Source::Flag(_) | Source::Environment(_) => RunningSource::Override(source.to_string()),

@@ -1,4 +1,4 @@
-//! Converts raw settings to typed ones, and checks settings against each other.
+//! Converts raw settings to typed ones, and checks them against each other.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use super::choices::{CertMode, choice};
 use super::raw::{InvalidSetting, RawSettings, Source};
 use super::{CertificateFiles, Certificates, Controller, Log, Settings, Webhook, ZeroScaling};
 
-/// Reads typed values and collects invalid settings.
 pub(super) struct SettingsReader<'a> {
     pub(super) raw: &'a RawSettings,
     pub(super) invalid: Vec<InvalidSetting>,
@@ -56,7 +55,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// The name set by the chart, else derived from the pod name, which is truncated for long names.
+    /// Set by the chart, else derived from the pod name, which is truncated for long names.
     fn deployment(&self) -> Option<String> {
         let from_pod = || Some(deployment_of(&self.optional("POD_NAME")?)?.to_owned());
         self.optional("DEPLOYMENT_NAME").or_else(from_pod)
@@ -77,7 +76,7 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Files of a certificate, if a directory is set.
+    /// If a directory is set.
     fn files(&self, [folder, certificate, key]: [&'static str; 3]) -> Option<CertificateFiles> {
         let folder = self.optional(folder)?;
         Some(CertificateFiles { folder, certificate: self.text(certificate), key: self.text(key) })
@@ -134,7 +133,6 @@ impl SettingsReader<'_> {
         }
     }
 
-    /// Configuration of the engine, including the values that can change at run time.
     pub(super) fn engine(&self) -> wva_controller::EngineConfig {
         wva_controller::EngineConfig {
             interval: self.duration("GLOBAL_OPT_INTERVAL"),
@@ -179,13 +177,13 @@ impl SettingsReader<'_> {
         self.optional("EPP_METRIC_READER_SERVICE_ACCOUNT").map_or(PickerToken::None, account)
     }
 
-    /// Reports conflicts between settings that are each valid.
+    /// Conflicts between settings that are each valid.
     fn check_conflicts(&mut self) {
         for problem in find_problems(|key| self.raw.get(key).map(|entry| entry.value.clone())) {
             if problem.keys.iter().any(|key| self.invalid.iter().any(|invalid| invalid.key == *key)) {
                 continue;
             }
-            // Reports a setting that is set, rather than a default.
+            // A setting that is set, rather than a default.
             let is_set =
                 |key: &&&'static str| self.raw.get(key).is_some_and(|entry| entry.source != Source::Default);
             let Some(key) = problem.keys.iter().find(is_set).or(problem.keys.first()).copied() else {
@@ -227,7 +225,6 @@ impl SettingsReader<'_> {
         old.chain(files).chain(self.warn_unused_takeover_delay()).chain(self.warn_long_interval()).collect()
     }
 
-    /// Warns about a takeover delay without leader election.
     fn warn_unused_takeover_delay(&self) -> Option<String> {
         let is_set = self.raw.get("WVA_TAKEOVER_DELAY").is_some_and(|entry| entry.source != Source::Default);
         let delay = self.duration("WVA_TAKEOVER_DELAY");
@@ -241,7 +238,7 @@ impl SettingsReader<'_> {
         })
     }
 
-    /// Warns about cycles that are too far apart to confirm targets in time.
+    /// Cycles must be close enough to confirm targets in time.
     fn warn_long_interval(&self) -> Option<String> {
         let interval = self.duration("GLOBAL_OPT_INTERVAL");
         let is_late = self.flag("WVA_CONTROLLER") && interval > CONFIRMATION_DEADLINE.unsigned_abs();
@@ -255,7 +252,7 @@ impl SettingsReader<'_> {
         })
     }
 
-    // A key whose value did not parse is in `invalid` already; its value below is never used.
+    // An invalid key is in `invalid` already; its value below is never used.
 
     fn value(&self, key: &'static str) -> Option<&Value> {
         self.raw.get(key).map(|entry| &entry.value)
@@ -291,7 +288,7 @@ impl SettingsReader<'_> {
     }
 }
 
-/// Deployment of a pod: the pod name without its two generated suffixes.
+/// The pod name without its two generated suffixes.
 fn deployment_of(pod: &str) -> Option<&str> {
     let (rest, suffix) = pod.rsplit_once('-')?;
     let (deployment, hash) = rest.rsplit_once('-')?;
@@ -301,7 +298,7 @@ fn deployment_of(pod: &str) -> Option<&str> {
     (is_generated(suffix, 5..=5) && is_generated(hash, 5..=10)).then_some(deployment)
 }
 
-/// Argument for `kubectl rollout restart`: the Deployment, else the label of all installs.
+/// The Deployment, else the label of all installs.
 fn rollout(deployment: Option<&str>) -> String {
     deployment.map_or_else(
         || "deployment -l control-plane=controller-manager".to_owned(),
@@ -309,7 +306,7 @@ fn rollout(deployment: Option<&str>) -> String {
     )
 }
 
-/// Name of this host; in a container the pod name.
+/// Pod name in a container.
 fn host_name() -> Option<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").ok()?;
     Some(name.trim().to_owned()).filter(|name| !name.is_empty())

@@ -1,5 +1,4 @@
-//! Sources of settings that are read once at the start: flags, environment and config file. Only the main ConfigMap can
-//! change at run time.
+//! Flags, environment and config file, which are read once at the start.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +11,6 @@ use super::raw::{InvalidSetting, RawSettings, Source};
 use super::reader::SettingsReader;
 use super::{Log, Settings, SettingsError};
 
-/// Sources of settings except the main ConfigMap.
 #[derive(Clone, Default)]
 pub(crate) struct Sources {
     flags: ArgMatches,
@@ -24,18 +22,15 @@ pub(crate) struct Sources {
 }
 
 impl std::fmt::Debug for Sources {
-    /// Omits the values, which may be secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Sources").field("file", &self.file).finish_non_exhaustive()
     }
 }
 
 impl Sources {
-    /// Collects flags and environment, and reads the config file that they name.
     pub(crate) fn collect(flags: &ArgMatches, environment: impl Fn(&str) -> Option<String>) -> Self {
         let names = SETTINGS.iter().flat_map(|s| std::iter::once(s.key).chain(s.old_keys()));
-        // An empty variable counts as not set, because charts render one for an empty value. An empty token is an
-        // error: its Secret is broken.
+        // Charts render an empty variable for an empty value. An empty token is an error: its Secret is broken.
         let is_token = |name| Setting::by_key(name).is_some_and(|s| s.kind == Kind::Token);
         let set = names.filter_map(|name| {
             Some((name, environment(name).filter(|text| !text.is_empty() || is_token(name))?))
@@ -73,7 +68,7 @@ impl Sources {
         self.environment.get(name).cloned()
     }
 
-    /// Namespace and name of the main map. Only the environment sets these.
+    /// Only the environment sets these.
     pub(crate) fn main_map(&self) -> MapName {
         let read = |key: &str| {
             let default = || Some(Setting::by_key(key)?.default?.to_owned());
@@ -82,7 +77,7 @@ impl Sources {
         MapName { namespace: read("POD_NAMESPACE"), name: read("CONFIG_MAP_NAME") }
     }
 
-    /// Log settings until all sources are read. Invalid values count as not set.
+    /// Until all sources are read. Invalid values count as not set.
     pub(crate) fn first_log(&self) -> Log {
         let (raw, invalid) = RawSettings::read(self, &MapText::default());
         SettingsReader { raw: &raw, invalid }.log()
@@ -91,7 +86,7 @@ impl Sources {
     /// Parses all sources.
     ///
     /// # Errors
-    /// All invalid settings, each with source, value and expectation.
+    /// All invalid settings.
     pub(crate) fn read(&self, map: &MapText) -> Result<Settings, SettingsError> {
         let (raw, mut invalid) = RawSettings::read(self, map);
         invalid.extend(self.file_error.clone());
@@ -102,7 +97,7 @@ impl Sources {
     }
 }
 
-/// Error of the map's entry `config.yaml`, whose keys are then missing.
+/// Error in the map's entry `config.yaml`, whose keys are then missing.
 pub(super) fn nested_error(map: &MapText) -> Option<InvalidSetting> {
     let error = map.nested_error.as_ref()?;
     Some(InvalidSetting {

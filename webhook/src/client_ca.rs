@@ -1,5 +1,4 @@
-//! CA of the API server's client certificate. If set, only callers with a certificate of this CA get reviews answered. The
-//! file is reloaded when it changes.
+//! CA of the API server's client certificate. If set, only its callers get reviews answered.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -17,12 +16,11 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use wva_runtime::auth::Peer;
 
-/// Time between two reads of the file.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// Maximum size of the file in bytes. A bundle has a few kilobytes.
+/// A bundle has a few kilobytes.
 const MAX_FILE_BYTES: u64 = 128 << 10;
 
-/// The answer to a caller without a certificate of the CA.
+/// Answer to a caller without a certificate of the CA.
 pub(crate) const UNVERIFIED: &str = "client certificate missing or not trusted: configure the API server to use a client certificate \
      for webhooks, signed by the CA in WVA_WEBHOOK_CLIENT_CA";
 
@@ -70,7 +68,7 @@ impl ClientCa {
         Ok(Self { path, current })
     }
 
-    /// Reloads the file whenever it changes, until `shutdown`. An error is logged once; the previous CA stays in use.
+    /// An error is logged once; the previous CA stays in use.
     pub async fn watch(self: Arc<Self>, shutdown: CancellationToken) {
         let mut poll = tokio::time::interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -95,7 +93,7 @@ impl ClientCa {
         Ok(())
     }
 
-    /// Whether the client has a certificate of this CA that is valid now.
+    /// The certificate is of this CA and valid now.
     pub(crate) fn verifies(&self, peer: Option<&Peer>) -> bool {
         let Some((leaf, intermediates)) = peer.and_then(Peer::chain) else { return false };
         self.current.load().verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).is_ok()

@@ -1,5 +1,4 @@
-//! Reviews of the ConfigMaps that the program reads. A refused change of an immutable key is logged, and written as an
-//! event on the map.
+//! Reviews of ConfigMaps. A refused change of an immutable key is logged, and written as an event.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +18,10 @@ use wva_runtime::api_call::ApiCall;
 
 use crate::review::{Request, State};
 
-/// Refusals that can wait for their event. Beyond that, a refusal is only logged.
+/// Further refusals are only logged.
 const QUEUE: usize = 32;
-/// Minimum time between two events of the same refusal, for pipelines that retry every few seconds.
+/// Least time between events about the same refusal, for pipelines that retry every few seconds.
 const REPEAT_INTERVAL: Duration = Duration::from_mins(10);
-/// Time-out of writing one event.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A refused change of an immutable key.
@@ -41,7 +39,7 @@ pub fn refusal_channel() -> (mpsc::Sender<Refusal>, mpsc::Receiver<Refusal>) {
     mpsc::channel(QUEUE)
 }
 
-/// Writes the events of refusals until shutdown. An event that cannot be written is dropped and logged.
+/// Writes events until shutdown. An event that cannot be written is dropped and logged.
 pub async fn write_refusal_events(
     client: Client,
     reporter: String,
@@ -80,7 +78,7 @@ pub async fn write_refusal_events(
     }
 }
 
-/// Validates a ConfigMap. Admits without warnings the maps that this controller does not read.
+/// Admits maps that this controller does not read.
 pub(crate) fn validate_config_map(state: &State, operation: Operation, request: &Request<'_>) -> Verdict {
     let settings = &state.settings;
     let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str).filter(|t| !t.is_empty());
@@ -91,7 +89,7 @@ pub(crate) fn validate_config_map(state: &State, operation: Operation, request: 
         MapScope::Global => preceding_map(state, role.0, name).unwrap_or_default(),
         MapScope::Local => String::new(),
     };
-    // A namespace-local map inherits from the global one. Incomplete caches may show the wrong global map.
+    // A local map inherits from the global one. Incomplete caches may show the wrong global map.
     let inherits = role.1 == MapScope::Local && state.cluster.is_synced();
     let global = inherits.then(|| state.cluster.global_map(role.0)).flatten();
     let mut facts = MapFacts::new(request.object, request.namespace, role);
@@ -110,7 +108,7 @@ pub(crate) fn validate_config_map(state: &State, operation: Operation, request: 
     verdict
 }
 
-/// Name of the global map that takes precedence over this one. Only the first map of each kind is read.
+/// Only the first map of each kind is read.
 fn preceding_map(state: &State, role: MapRole, name: &str) -> Option<String> {
     let first = state.cluster.is_synced().then(|| state.cluster.global_map(role)).flatten()?;
     let first = first.pointer("/metadata/name")?.as_str()?;
@@ -119,7 +117,6 @@ fn preceding_map(state: &State, role: MapRole, name: &str) -> Option<String> {
     (position(first)? < position(name)?).then(|| first.to_owned())
 }
 
-/// Logs a refused change of an immutable key and queues its event.
 fn report_refusal(state: &State, request: &Request<'_>, verdict: &Verdict) {
     let immutable: Vec<_> = verdict.denials().filter(|v| v.code == IMMUTABLE).collect();
     if immutable.is_empty() {

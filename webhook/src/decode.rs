@@ -1,4 +1,4 @@
-//! Decodes JSON within a memory limit. The decoded value can take a hundred times the size of its text: each object in
+//! Decodes JSON within a memory limit. The value can take a hundred times the size of its text: each object in
 //! `[{"":0},{"":0}]` allocates a B-tree.
 
 use std::cell::Cell;
@@ -7,27 +7,26 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Bytes for each element of a list, which grows by doubling.
+/// A list grows by doubling.
 const ELEMENT: usize = 2 * size_of::<Value>();
-/// Bytes of an object with one field: a B-tree leaf has space for eleven.
+/// Memory of an object with one field: a B-tree leaf has space for eleven.
 const OBJECT: usize = 11 * (size_of::<String>() + size_of::<Value>()) + 16;
-/// Bytes for each further field, in half-empty leaves.
+/// Memory of a field in half-empty leaves.
 const FIELD: usize = 2 * (size_of::<String>() + size_of::<Value>());
-/// Minimum overhead of an allocation, in bytes.
+/// Overhead of an allocation, bytes.
 const ALLOCATION: usize = 16;
 
-/// Decoding errors.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    /// The body is not JSON, or nested too deeply.
+    /// Not JSON, or nested too deeply.
     #[error("the body is not valid JSON with at most 128 levels: {0}")]
     Syntax(#[source] serde_json::Error),
-    /// The decoded value exceeds this many bytes.
+    /// The value exceeds this many bytes.
     #[error("the decoded body exceeds the memory limit of {0} bytes")]
     MemoryLimit(usize),
 }
 
-/// Decodes a JSON text whose value takes at most an estimated `limit` bytes.
+/// `limit`: estimated bytes of the value.
 ///
 /// # Errors
 /// [`Error`].
@@ -42,7 +41,7 @@ pub(crate) fn decode(text: &[u8], limit: usize) -> Result<Value, Error> {
     }
 }
 
-/// Decodes values and subtracts their memory from the budget, which is `None` once exceeded.
+/// Subtracts memory from the budget, which is `None` once exceeded.
 #[derive(Clone, Copy)]
 struct BudgetedDecoder<'b>(&'b Cell<Option<usize>>);
 

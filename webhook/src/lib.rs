@@ -1,5 +1,5 @@
-//! Admission server: HTTPS, reviews of `VariantAutoscaling` and ConfigMaps, and the registration of the webhooks. The
-//! rules are in `wva-rules`; this crate applies them to reviews, with bounded resources and only from watch caches.
+//! Admission server: HTTPS, reviews, and the registration of the webhooks. It applies the rules of `wva-rules` with
+//! bounded resources and only from watch caches.
 
 mod client_ca;
 mod cluster;

@@ -1,10 +1,9 @@
-//! Duration and outcome metrics of reviews. All label values come from closed sets, so no client can create new series.
+//! Metrics of reviews. Label values come from closed sets: no client can create series.
 
 use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
-/// Metrics of reviews.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     duration: HistogramVec,
@@ -13,7 +12,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     pub(crate) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
-        // Reviews work on cached data only. The last bucket is `timeoutSeconds` of the webhooks.
+        // Reviews work on cached data only. The last bucket is `timeoutSeconds`.
         let buckets = vec![0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0];
         let duration = HistogramVec::new(
             HistogramOpts::new(
@@ -35,7 +34,7 @@ impl Metrics {
         Ok(Self { duration, total })
     }
 
-    /// Counts a review. `code`: 200 admitted, 422 denied, else the HTTP status of a review without a verdict.
+    /// `code`: 200 admitted, 422 denied, else the HTTP status without a verdict.
     pub(crate) fn observe(
         &self,
         resource: &'static str,

@@ -1,6 +1,5 @@
-//! Registration of the admission webhooks. The chart creates the webhook configurations without `rules` and `caBundle`,
-//! so the API server calls no webhook yet. The leader adds both to each entry once the server answers reviews, and
-//! repairs any drift.
+//! Registration of the webhooks. The chart creates the configurations without `rules` and `caBundle`, so the API server
+//! calls no webhook. The leader adds both once the server answers reviews, and repairs any drift.
 
 mod entries;
 mod policies;
@@ -34,15 +33,15 @@ pub use probe::{Probe, ProbeError};
 pub use render::{ConfigurationOptions, FailurePolicy, render_configurations, render_registered};
 pub use service::ServiceRef;
 
-/// The field manager of `rules` and `caBundle`.
+/// Field manager of `rules` and `caBundle`.
 pub const FIELD_MANAGER: &str = "wva-webhook";
-/// Time-out of one call. The client itself would retry for minutes.
+/// The client itself would retry for minutes.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// Minimum time between two repairs, so that another writer of the same fields causes no write loop.
+/// Another writer of the same fields must cause no write loop.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// Time between two checks without a watch event: a watch can stall without an error.
+/// A watch can stall without an error.
 const CHECK_INTERVAL: Duration = Duration::from_secs(10);
-/// Longest wait before a retry. [`CALL_TIMEOUT`] and this together keep a repair within 15 s after the cause is gone.
+/// With [`CALL_TIMEOUT`], a repair comes within 15 s after the cause is gone.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
 
 /// The two webhook configurations to register.
@@ -59,7 +58,7 @@ pub struct Config {
 /// Reasons why the webhooks are not registered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The certificate task has ended. Not retried: the process should end too.
+    /// The certificate task has ended. Not retried.
     #[error("the certificate task has ended: certificates are not renewed any more")]
     BundleGone,
     /// The certificates do not exist yet.
@@ -112,12 +111,11 @@ pub enum Error {
     },
 }
 
-/// Registers the webhook entries that exist and keeps them registered until `shutdown`. Each configuration has its own
-/// task, so one that is missing or refused does not delay the other. Failures are logged and retried. `trust` receives
-/// the CA bundle that both configurations have.
+/// Keeps the existing entries registered until `shutdown`, each configuration in its own task. Failures are logged and
+/// retried. `trust` receives the CA bundle that both have.
 ///
 /// # Errors
-/// [`Error::BundleGone`] when the certificate task has ended.
+/// [`Error::BundleGone`].
 pub async fn run(
     client: Client,
     config: Config,
@@ -135,7 +133,7 @@ pub async fn run(
         Registrar { client, service: config.service, probe, published, check_interval: CHECK_INTERVAL };
     let keep = |index: usize| registrar.keep_registered(&configurations[index], index, ca_bundle.clone());
     tokio::select! {
-        // Shutdown first: a process that no longer leads must not write.
+        // First: a process that no longer leads must not write.
         biased;
         () = shutdown.cancelled() => Ok(()),
         ended = keep(0) => ended,
@@ -143,7 +141,7 @@ pub async fn run(
     }
 }
 
-/// CA bundles in the two configurations. Reports a bundle to [`Trust`] once both have it.
+/// Bundles in the two configurations. Reports a bundle to [`Trust`] once both have it.
 struct PublishedBundles {
     trust: TrustReporter,
     bundles: Mutex<[Option<Vec<u8>>; 2]>,
@@ -155,7 +153,7 @@ impl PublishedBundles {
         Self { trust, bundles: Mutex::default() }
     }
 
-    /// Records that configuration `index` has `bundle` or does not exist. `None`: its state is unknown.
+    /// `None`: unknown. A configuration that does not exist counts as reported.
     fn report(&self, index: usize, bundle: Option<&[u8]>) {
         let mut bundles = self.bundles.lock().unwrap_or_else(PoisonError::into_inner);
         bundles[index] = bundle.map(<[u8]>::to_vec);
@@ -166,18 +164,17 @@ impl PublishedBundles {
     }
 }
 
-/// Registers webhook configurations.
 struct Registrar {
     client: Client,
     service: ServiceRef,
     probe: Probe,
     published: PublishedBundles,
-    /// Time between two checks without a watch event.
+    /// Without a watch event.
     check_interval: Duration,
 }
 
 impl Registrar {
-    /// Checks and repairs one configuration until the certificate task ends.
+    /// Until the certificate task ends.
     async fn keep_registered(
         &self,
         configuration: &Configuration,
@@ -215,7 +212,7 @@ impl Registrar {
         }
     }
 
-    /// Adds missing rules and CA bundles to a configuration. Returns whether it was patched.
+    /// Returns whether the configuration was patched.
     async fn ensure_registered(
         &self,
         configuration: &Configuration,
@@ -253,8 +250,8 @@ impl Registrar {
     }
 }
 
-/// The entries to apply so that each known entry has its rules and the bundle; `None` where nothing differs. Contains
-/// all known entries: server-side apply removes the fields that a manager no longer sends.
+/// `None` where nothing differs. Contains all known entries: server-side apply removes the fields that a manager no
+/// longer sends.
 fn webhooks_to_apply(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<Value>> {
     let existing = found.get("webhooks").and_then(Value::as_array)?;
     let bundle = json!(ByteString(bundle.to_vec()));
@@ -264,7 +261,7 @@ fn webhooks_to_apply(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<V
         let entry = ENTRIES.iter().find(|e| e.phase == phase && webhook["name"] == e.name);
         let Some(rules) = entry.map(Entry::rules) else { continue };
         differs |= webhook["rules"] != rules || webhook["clientConfig"]["caBundle"] != bundle;
-        // As plain JSON: typed structs would send empty fields and so own them.
+        // Typed structs would send empty fields and so own them.
         webhooks.push(
             json!({"name": webhook["name"], "clientConfig": {"caBundle": bundle.clone()}, "rules": rules}),
         );
@@ -272,7 +269,6 @@ fn webhooks_to_apply(phase: Phase, found: &Value, bundle: &[u8]) -> Option<Vec<V
     differs.then_some(webhooks)
 }
 
-/// One of the two webhook configurations in the cluster.
 struct Configuration {
     api: Api<DynamicObject>,
     resource: ApiResource,
@@ -291,7 +287,7 @@ impl Configuration {
         &self.resource.kind
     }
 
-    /// An item for each possible change of the object.
+    /// One item for each possible change.
     fn events(&self) -> futures::stream::BoxStream<'static, ()> {
         let (kind, name) = (self.kind().to_owned(), self.name.clone());
         watch_object(self.api.clone(), &self.name)
@@ -309,14 +305,14 @@ impl Configuration {
         Ok(found.map(|object| object.data))
     }
 
-    /// Applies the entries and returns their names.
+    /// Returns the names of the entries.
     async fn apply(&self, webhooks: Vec<Value>) -> Result<Vec<String>, Error> {
         let names = webhooks.iter().filter_map(|w| w["name"].as_str().map(str::to_owned)).collect();
         let body = json!({
             "apiVersion": self.resource.api_version, "kind": self.resource.kind,
             "metadata": {"name": self.name}, "webhooks": webhooks,
         });
-        // Forced: another writer of these fields (a restored backup, kubectl edit) must not block the registration.
+        // Another writer (a restored backup, kubectl edit) must not block the registration.
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let apply = Patch::Apply(&body);
         call("patch", self.kind(), &self.name, self.api.patch(&self.name, &params, &apply)).await?;
@@ -324,7 +320,7 @@ impl Configuration {
     }
 }
 
-/// Runs an API call with a time-out; errors name the operation and the object.
+/// Errors name the operation and the object.
 async fn call<T>(
     operation: &'static str,
     kind: &str,

@@ -1,5 +1,5 @@
-//! Judges one review: from the bytes of an `AdmissionReview` to the JSON of its answer. Logs refusals. An invalid body
-//! gets an error message instead of a verdict.
+//! From the bytes of an `AdmissionReview` to the JSON of its answer. An invalid body gets an error message instead of a
+//! verdict.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,25 +33,25 @@ pub const CONFIG_MAP_PATH: &str = "/validate-v1-configmap";
 pub struct Settings {
     /// `CONTROLLER_INSTANCE`.
     pub instance: Option<String>,
-    /// Policy for objects without an instance label (`WVA_INSTANCE_POLICY`).
+    /// `WVA_INSTANCE_POLICY`.
     pub policy: InstancePolicy,
     /// Names of the ConfigMaps that the controller reads.
     pub maps: MapNames,
     /// Settings of the running process.
     pub running: Running,
-    /// CA of the API server's client certificate; `None`: callers are not verified.
+    /// `None`: callers are not verified.
     pub client_ca: Option<Arc<ClientCa>>,
 }
 
 impl Settings {
-    /// Settings with default ConfigMap names and no known settings of the process.
+    /// Settings with default ConfigMap names and no known values of the process.
     #[must_use]
     pub fn new(instance: Option<String>, policy: InstancePolicy) -> Self {
         Self { instance, policy, maps: MapNames::default(), running: Running::default(), client_ca: None }
     }
 }
 
-/// State that reviews share: settings, cluster state and metrics.
+/// Shared by all reviews.
 pub struct State {
     pub(crate) settings: Settings,
     pub(crate) cluster: Arc<dyn ClusterFacts>,
@@ -66,10 +66,10 @@ impl std::fmt::Debug for State {
 }
 
 impl State {
-    /// Registers the metrics of reviews. Refused changes of immutable keys go to `refusals`.
+    /// Registers the metrics. Refused changes of immutable keys go to `refusals`.
     ///
     /// # Errors
-    /// When the registry already has metrics of these names.
+    /// The registry already has metrics of these names.
     pub fn new(
         settings: Settings,
         cluster: Arc<dyn ClusterFacts>,
@@ -80,14 +80,12 @@ impl State {
     }
 }
 
-/// JSON pointer to the label `wva.llmd.ai/controller-instance`.
 const INSTANCE_LABEL_POINTER: &str = "/metadata/labels/wva.llmd.ai~1controller-instance";
 
-/// Memory limit of a decoded review, in bytes. An update of a 1 MiB ConfigMap stays far below, unless it consists of the
-/// smallest possible keys. Tested by `make test-bad-input`, row "a hundred times its size".
+/// Bytes. An update of a 1 MiB ConfigMap stays far below. Row "a hundred times its size" of `make test-bad-input`.
 const MAX_DECODED_BYTES: usize = 16 << 20;
 
-/// Kind of review, one for each path.
+/// One for each path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Mutate,
@@ -96,7 +94,6 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Group and kind of the reviewed objects.
     const fn object_kind(self) -> (&'static str, &'static str) {
         match self {
             Self::Mutate | Self::Validate => (GROUP, KIND),
@@ -104,7 +101,7 @@ impl Phase {
         }
     }
 
-    /// Resource name in URLs and metrics.
+    /// Name in URLs and metrics.
     pub(crate) const fn resource(self) -> &'static str {
         match self {
             Self::Mutate | Self::Validate => wva_crds::names::PLURAL,
@@ -113,35 +110,31 @@ impl Phase {
     }
 }
 
-/// Answer to a review or to an invalid body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) body: Result<Value, String>,
     pub(crate) operation: &'static str,
     pub(crate) allowed: bool,
-    /// Code of the verdict for metrics: 200, 422 or the HTTP status.
     pub(crate) code: u16,
 }
 
 impl Answer {
-    /// Answer without a verdict, for an invalid or interrupted review.
+    /// Answer to an invalid or interrupted review.
     pub(crate) fn without_verdict(status: StatusCode, message: impl Into<String>) -> Self {
         let body = Err(message.into());
         Self { status, body, operation: "other", allowed: false, code: status.as_u16() }
     }
 }
 
-/// Properties of a call beyond its body.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
-    /// Whether the caller proved to be the API server, so that the user it names can be trusted.
+    /// The caller proved to be the API server, so the user it names can be trusted.
     pub(crate) is_verified: bool,
-    /// Set when the caller no longer waits for the answer.
+    /// The caller no longer waits.
     pub(crate) cancelled: &'a AtomicBool,
 }
 
-/// Judges the review in `body`.
 pub(crate) fn answer_review(state: &State, phase: Phase, body: &[u8], call: Call<'_>) -> Answer {
     let review = match decode(body, MAX_DECODED_BYTES) {
         Ok(review) => review,
@@ -161,7 +154,6 @@ pub(crate) fn answer_review(state: &State, phase: Phase, body: &[u8], call: Call
     }
 }
 
-/// Request of a review.
 pub(crate) struct Request<'a> {
     pub(crate) call: Call<'a>,
     uid: &'a str,
@@ -212,12 +204,12 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// User name in a verified call.
+    /// User of a verified call.
     pub(crate) fn user(&self) -> Option<String> {
         self.call.is_verified.then(|| sanitize(self.user))
     }
 
-    /// User name in an unverified call.
+    /// User of an unverified call.
     pub(crate) fn unverified_user(&self) -> Option<String> {
         (!self.call.is_verified).then(|| sanitize(self.user))
     }
@@ -255,14 +247,14 @@ fn judge(state: &State, phase: Phase, request: &Request<'_>) -> Answer {
     }
 }
 
-/// At most 256 characters of a client's text without control characters, for log lines.
+/// At most 256 characters without control characters, for log lines.
 pub(crate) fn sanitize(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(256).collect()
 }
 
 fn judge_variant(state: &State, phase: Phase, operation: Operation, request: &Request<'_>) -> Verdict {
     let (cluster, namespace) = (&state.cluster, request.namespace);
-    // Read first: caches that are complete now are complete in the lookups below.
+    // First: caches that are complete now are complete in the lookups below.
     let is_synced = cluster.is_synced();
     let text = |pointer| request.object.pointer(pointer).and_then(Value::as_str);
     let target = Target::from_object(request.object);
@@ -277,8 +269,8 @@ fn judge_variant(state: &State, phase: Phase, operation: Operation, request: &Re
     let variant_with_own_cost = text("/spec/modelID").and_then(|model| {
         cluster.variant_with_own_cost(namespace, model, text("/metadata/name").unwrap_or_default())
     });
-    // New unlabelled objects reach an instance only through the entry that selects the instance's own namespaces. The
-    // API server may know the namespace's label before our watch does.
+    // New unlabelled objects reach an instance only through the entry of its own namespaces. The API server may know
+    // the namespace's label before our watch does.
     let is_unlabelled = request.object.pointer(INSTANCE_LABEL_POINTER).is_none();
     let is_selected_by_entry =
         operation == Operation::Create && state.settings.instance.is_some() && is_unlabelled;
@@ -319,7 +311,7 @@ fn admission_review(uid: &str, verdict: &Verdict) -> Value {
     }
     if !verdict.patch.is_empty() {
         response["patchType"] = json!("JSONPatch");
-        // Serializes as base64.
+        // As base64.
         response["patch"] = json!(ByteString(json!(verdict.patch).to_string().into_bytes()));
     }
     json!({ "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response })

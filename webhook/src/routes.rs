@@ -1,4 +1,4 @@
-//! Routes of the server. Each review has a deadline and a size limit; all large bodies together share a memory limit.
+//! Routes of the server. Each review has a deadline and a size limit; large bodies share a memory limit.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ use crate::server::Limits;
 struct Context {
     state: Arc<State>,
     limits: Limits,
-    /// One permit for each byte of a large body, from its arrival to its verdict. Tested by `make test-bad-input`, row
-    /// "half of 7 MiB, then nothing".
+    /// One permit for each byte of a large body, until its verdict. Row "half of 7 MiB, then nothing" of `make
+    /// test-bad-input`.
     memory: Arc<Semaphore>,
-    /// One permit: parsing a large body takes a multiple of its size. Row "a hundred times its size".
+    /// Parsing a large body takes a multiple of its size. Row "a hundred times its size".
     large_bodies: Arc<Semaphore>,
-    /// One permit for small ConfigMaps, so that large bodies do not delay them. Row "ConfigMap YAML".
+    /// Large bodies must not delay small ConfigMaps. Row "ConfigMap YAML".
     small_maps: Arc<Semaphore>,
 }
 
-/// Sets its flag on drop, when the caller no longer waits for the answer.
+/// On drop, when the caller no longer waits.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
 
@@ -44,10 +44,10 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Bodies of maximum size that fit into memory: one is judged while the next arrives.
+/// One is judged while the next arrives.
 const LARGE_BODIES_IN_MEMORY: usize = 2;
 
-/// Size up to which a body is small, in bytes. Objects have a few thousand bytes. Each connection can have one small body in memory.
+/// Objects have a few thousand bytes. Each connection can have one small body in memory.
 const SMALL_BODY: usize = 64 << 10;
 
 /// Router of the server.
@@ -87,8 +87,7 @@ async fn review(Extract(context): Extract<Context>, phase: Phase, request: Reque
     }
 }
 
-/// Time limit of a review: `own`, or less if the API server asks for less. It sends `timeoutSeconds` in the query
-/// (`?timeout=5s`); one fifth of it is reserved for the network.
+/// `own`, or less if the API server asks for less (`?timeout=5s`); one fifth of that is reserved for the network.
 fn time_limit(own: Duration, query: Option<&str>) -> Duration {
     let named = query.unwrap_or_default().split('&').find_map(|pair| pair.strip_prefix("timeout="));
     let seconds = named.and_then(|text| text.strip_suffix('s')).and_then(|text| text.parse::<u32>().ok());
@@ -111,12 +110,12 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
     // With a client CA, unverified calls were refused before.
     let is_verified = state.settings.client_ca.is_some();
     let judge = move || answer_review(&state, phase, &bytes, Call { is_verified, cancelled: &cancelled });
-    // Small variants take microseconds, less than a thread switch. Small ConfigMaps can take longer.
+    // Small variants take microseconds, less than a thread switch.
     if permit.is_none() && phase != Phase::ConfigMap {
         return std::panic::catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| panicked());
     }
-    // On another thread: parsing megabytes must not delay other connections. The permits are released when the work
-    // ends, which may be after the answer.
+    // Parsing megabytes must not delay other connections. The permits are released when the work ends, which may be
+    // after the answer.
     let queue = Arc::clone(if permit.is_some() { &context.large_bodies } else { &context.small_maps });
     let judged = async {
         let turn = queue.acquire_owned().await;
@@ -133,13 +132,13 @@ async fn within_deadline(context: &Context, phase: Phase, deadline: Instant, bod
     }
 }
 
-/// A body and, if it is large, its memory permit.
+/// A body, with a memory permit if it is large.
 struct ReceivedBody {
     bytes: Vec<u8>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Reads a body. A large body waits for a memory permit for its announced size before the rest is read.
+/// A large body waits for a memory permit before the rest is read.
 async fn receive_body(context: &Context, body: Body) -> Result<ReceivedBody, Answer> {
     let limit = context.limits.body;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);

@@ -1,5 +1,4 @@
-//! HTTPS server of the reviews. Every resource that a client can use has a limit: connections, handshake time, header
-//! time, idle time, body size and review time.
+//! HTTPS server of the reviews. Every resource that a client can use has a limit.
 
 use std::io;
 use std::net::TcpListener;
@@ -12,15 +11,14 @@ use wva_runtime::server::{self, ShutdownSignals, keep_answered};
 use crate::review::State;
 use crate::routes::router;
 
-/// Limits for clients. The defaults fit webhooks with `timeoutSeconds: 5`.
+/// The defaults fit webhooks with `timeoutSeconds: 5`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Limits of connections, handshakes and request headers, and of the shutdown.
+    /// Limits of connections, handshakes, request headers and the shutdown.
     pub server: server::Limits,
-    /// Time limit for body and verdict of a review together. Shorter if the API server asks for less, so that users see
-    /// the message of wva.
+    /// Limit for body and verdict together. Shorter if the API server asks for less.
     pub review: Duration,
-    /// Maximum size of a body in bytes: two encoded objects of etcd's maximum size (1.5 MiB), with reserve.
+    /// Two encoded objects of etcd's maximum size (1.5 MiB), with reserve.
     pub body: usize,
 }
 
@@ -36,7 +34,7 @@ impl Default for Limits {
 /// Serves reviews within `limits` until `end`, then finishes open reviews.
 ///
 /// # Errors
-/// When the listener fails. Errors of a client never end the server.
+/// The listener fails.
 pub async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,

@@ -1,5 +1,5 @@
-//! Input of `wva certs inspect`: PEM files, and certificates in Secrets, webhook configurations and `APIService`s. Size
-//! is bounded. Errors never quote the input, because it may be a private key.
+//! Input of `wva certs inspect`: PEM files, Secrets, webhook configurations and `APIService`s. Errors never quote the
+//! input, which may be a private key.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use wva_certs::inspect::{BUNDLE, InspectInput};
 use crate::cluster::items;
 use crate::input::{self, STDIN, is_stdin};
 
-/// Largest input, in bytes: a list of several Secrets of up to 1 MiB in base64.
+/// Largest input, in bytes: several Secrets of 1 MiB in base64.
 const MAX_INPUT: u64 = 16 << 20;
 
 /// Reads one path, or standard input.
@@ -33,10 +33,10 @@ fn pem_file(path: &Path, display_name: String, pem: Vec<u8>) -> InspectInput {
     InspectInput { place, name, pem }
 }
 
-/// Certificates and keys in the objects of a manifest; `None` if the text is not a manifest.
+/// `None` if the text is not a manifest.
 fn parse_manifests(bytes: &[u8]) -> Option<Vec<InspectInput>> {
     let text = std::str::from_utf8(bytes).ok()?;
-    // PEM would be valid YAML too, a string.
+    // PEM is valid YAML too, a string.
     let is_manifest_line =
         |line: &str| line.starts_with("kind:") || line.trim_start().starts_with(['{', '"']);
     if !text.lines().any(is_manifest_line) {
@@ -86,19 +86,19 @@ fn entries<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a str,
     object.get(field).and_then(Value::as_object).into_iter().flatten().map(|(k, v)| (k.as_str(), v))
 }
 
-/// Whether an entry of a Secret holds a certificate or key, by its name.
+/// Whether the name of an entry is that of a certificate or key.
 fn has_certificate_extension(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|e| ["crt", "key", "pem"].iter().any(|known| e == *known))
 }
 
-/// Name and CA bundle of each registered webhook. An unregistered webhook has no bundle yet.
+/// An unregistered webhook has no bundle yet.
 fn webhooks(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
     items(object, "/webhooks").filter_map(|webhook| {
         Some((webhook["name"].as_str().unwrap_or_default(), webhook.pointer("/clientConfig/caBundle")?))
     })
 }
 
-/// Decodes base64. Invalid base64 becomes an invalid certificate, which the report names.
+/// Invalid base64 becomes an invalid certificate, which the report names.
 fn decode_base64(value: &Value) -> Vec<u8> {
     serde_json::from_value::<ByteString>(value.clone()).map_or_else(|_| b"?".to_vec(), |bytes| bytes.0)
 }

@@ -1,4 +1,4 @@
-//! `wva certs inspect`: a table of certificates and keys, followed by notes and findings.
+//! `wva certs inspect`: certificates and keys, then notes and findings.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -33,7 +33,6 @@ fn render(report: &Report, now: Timestamp) -> String {
     }
     for (mark, lines) in [("ok:     ", &report.notes), ("FINDING:", &report.findings)] {
         for line in lines {
-            // Writing to a String cannot fail.
             let _ = writeln!(text, "{mark} {}", printable(line));
         }
     }
@@ -49,15 +48,15 @@ fn table(rows: &[CertRow], now: Timestamp) -> String {
             printable(&row.names),
             if row.is_ca { "yes" } else { "no" }.to_owned(),
             row.not_before.to_string(),
-            format!("{} ({})", row.not_after, distance(row.not_after, now)),
+            format!("{} ({})", row.not_after, format_distance(row.not_after, now)),
             row.fingerprint.clone(),
         ]
     });
     columns(HEAD, &rows.collect::<Vec<_>>(), "  ")
 }
 
-/// The time until or since a timestamp, in days, hours or minutes.
-fn distance(at: Timestamp, now: Timestamp) -> String {
+/// Time between two timestamps, in days, hours or minutes.
+fn format_distance(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.duration_since(now).as_secs();
     let span = match seconds.abs() {
         s if s >= 2 * 86_400 => format!("{} days", s / 86_400),

@@ -1,4 +1,4 @@
-//! `wva certs make`: creates certificates for clusters in which the controller does not create its own.
+//! `wva certs make`: certificates for clusters in which the controller creates none.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -20,7 +20,6 @@ use wva_crds::settings::is_name;
 use crate::arguments::{path_value, value};
 use crate::output::{print, yaml};
 
-/// Shortest lifetime; with less the controller would renew all the time.
 const MIN_LIFETIME: Duration = Duration::from_mins(1);
 const PRIVATE: u32 = 0o600;
 const PUBLIC: u32 = 0o644;
@@ -47,7 +46,7 @@ pub(super) fn make(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The Secret of mode `self` with a CA only.
+/// Secret of mode `self` with a CA only.
 fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
     let is_valid_name = !name.is_empty()
         && name.len() <= 253
@@ -64,7 +63,7 @@ fn manifest(namespace: &str, name: &str, ca: Ca) -> anyhow::Result<String> {
     yaml(&secret)
 }
 
-/// Checks the name of a namespace or Service, which must be a DNS label.
+/// Returns `name` if it is a DNS label, as namespaces and Services are.
 fn dns_label<'a>(flag: &str, name: &'a str) -> anyhow::Result<&'a str> {
     ensure!(
         is_name(name, false),
@@ -80,7 +79,6 @@ fn lifetime(flag: &str, text: Option<&str>) -> anyhow::Result<Duration> {
     Ok(span.get())
 }
 
-/// Writes all files, or none if one of them exists.
 fn write_all(folder: &Path, files: &[(&str, &str, u32)]) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
         .with_context(|| format!("cannot create the directory {}", folder.display()))?;

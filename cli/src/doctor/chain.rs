@@ -1,5 +1,5 @@
-//! The chain from a variant to its replicas, as a table of checks. Pure. Some checks end the chain when they find
-//! something broken, because the later ones would only report consequences.
+//! Chain of checks from a variant to its replicas. Some checks end it, because later ones would only report
+//! consequences.
 
 use super::checks;
 use super::variant_state::VariantState;
@@ -8,9 +8,8 @@ use super::variant_state::VariantState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
     Fine,
-    /// It cannot be checked from here.
     Unknown,
-    /// It works, but a person should look at it.
+    /// A person should look at it.
     Warning,
     /// The target does not take effect.
     Broken,
@@ -20,7 +19,7 @@ pub(super) enum State {
 pub(super) struct Finding {
     pub(super) state: State,
     pub(super) message: String,
-    /// What to do, mostly a command. Present for warnings and broken checks.
+    /// Mostly a command. Present for warnings and broken checks.
     pub(super) remedy: Option<String>,
 }
 
@@ -44,7 +43,7 @@ impl Finding {
 
 struct Check {
     name: &'static str,
-    /// The later checks mean nothing if this one is broken.
+    /// Later checks mean nothing if this one is broken.
     ends_chain: bool,
     run: fn(&VariantState<'_>) -> Vec<Finding>,
 }
@@ -65,7 +64,6 @@ static CHAIN: &[Check] = &[
 /// Findings about one variant, in the order of the chain.
 #[derive(Debug)]
 pub(super) struct VariantFindings {
-    /// Namespace and name.
     pub(super) variant: String,
     /// Each with the name of its check.
     pub(super) findings: Vec<(&'static str, Finding)>,

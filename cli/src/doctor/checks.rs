@@ -1,4 +1,4 @@
-//! Checks of the chain, one file each. Each turns the state of a variant into findings.
+//! Checks of the chain, one file each.
 
 pub(super) mod bounds;
 pub(super) mod decision;

@@ -1,4 +1,4 @@
-//! Checks of the cluster: the CRD, the controllers, the leader, namespaces and the external metrics API. Pure.
+//! Checks of the cluster: CRD, controllers, leader, namespaces and external metrics API.
 
 use wva_crds::names::INSTANCE_LABEL;
 
@@ -7,10 +7,8 @@ use super::controllers::Controller;
 use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
 use crate::cluster::{entry, text};
 
-/// The namespace that webhooks and admission policies exclude.
 const UNREVIEWED: &str = "kube-system";
 
-/// Runs all checks of the cluster. Each finding has the name of its check.
 pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     let mut findings =
         vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];

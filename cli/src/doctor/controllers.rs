@@ -28,14 +28,14 @@ pub(super) struct Controller {
     pub(super) instance: Option<String>,
     /// `WATCH_NAMESPACE`.
     watch: Option<String>,
-    /// `WVA_MANAGE_LABELLED_VARIANTS`. llm-d WVA without an instance always manages labelled variants.
+    /// llm-d WVA without an instance always manages labelled variants.
     manages_labelled: bool,
     /// `WVA_ACTUATION=scale`: it scales workloads itself, without an HPA.
     pub(super) scales_directly: bool,
 }
 
 impl Controller {
-    /// The controller of a Deployment, with its main ConfigMap. `None` for other Deployments, and at 0 replicas.
+    /// `None` for other Deployments, and at 0 replicas.
     pub(super) fn from_deployment(deployment: &Value, map: &MapText) -> Option<Self> {
         let container = controller_container(deployment)?;
         if spec_replicas(deployment) == 0 {
@@ -77,7 +77,7 @@ impl Controller {
     }
 }
 
-/// Controllers in `--controller-namespace`, by default in the whole cluster. `None` if Deployments cannot be listed.
+/// Searches `--controller-namespace`, by default the whole cluster. `None` if Deployments cannot be listed.
 pub(super) async fn list_controllers(
     cluster: &Cluster,
     arguments: &ArgMatches,
@@ -105,7 +105,7 @@ pub(super) async fn list_controllers(
     Some(controllers)
 }
 
-/// The main ConfigMap of a controller; empty if it does not exist or cannot be read.
+/// Empty if it does not exist or cannot be read.
 async fn read_main_map(
     cluster: &Cluster,
     deployment: &Value,
@@ -126,7 +126,7 @@ async fn read_main_map(
     }
 }
 
-/// The container of a controller. Other operators have the label `control-plane` too, so image or variables decide.
+/// Other operators have the label `control-plane` too, so image or variables decide.
 fn controller_container(deployment: &Value) -> Option<&Value> {
     items(deployment, "/spec/template/spec/containers").find(|container| {
         let has_setting = items(container, "/env").any(|variable| {
@@ -139,7 +139,6 @@ fn controller_container(deployment: &Value) -> Option<&Value> {
     })
 }
 
-/// The image name without tag and digest.
 fn repository(container: &Value) -> &str {
     let image = text(container, "/image");
     let image = image.split('@').next().unwrap_or_default();
@@ -151,7 +150,7 @@ fn runs_llm_d_wva(container: &Value) -> bool {
     format!("/{}", repository(container)).ends_with(LLM_D_WVA_IMAGE)
 }
 
-/// A setting from flag, environment or main ConfigMap, in the controller's order of precedence.
+/// Value from flag, environment or main ConfigMap, in this order.
 fn setting(container: &Value, namespace: &str, map: &MapText, key: &str) -> Option<String> {
     let flag = Setting::by_key(key).and_then(|setting| setting.flag).map(|flag| format!("--{flag}="));
     let arguments = || items(container, "/args").filter_map(Value::as_str);

@@ -1,5 +1,4 @@
-//! Input of all checks, read once. A kind that cannot be read stays empty and is listed in `unreadable`; the checks
-//! continue without it.
+//! Input of all checks, read once. A kind that cannot be read is listed in `unreadable`; the checks continue.
 
 use std::collections::BTreeMap;
 
@@ -21,31 +20,25 @@ use crate::leader::Leaders;
 use crate::prometheus::{Prometheus, Series};
 use crate::workloads::Workloads;
 
-/// Concurrent queries to the external metrics API.
 const CONCURRENCY: usize = 8;
-/// Query: both main signals of all pods, by model name.
+/// Main signals of all pods, by model name.
 const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
-/// Query: queues of engines that are scraped more than once, with all labels.
+/// Queues of engines that are scraped more than once.
 const DUPLICATES: &str = "vllm:num_requests_waiting and on (namespace, pod, pod_name, model_name, engine) (count by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting) > 1)";
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
-/// The command that shows the APIService of external metrics.
 pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
-/// API path of that APIService.
 const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
 
-/// Answer of the external metrics API for one metric of an HPA.
 pub(super) struct ExternalMetric {
     pub(super) metric: String,
     pub(super) values: Result<Vec<Value>, String>,
 }
 
-/// Series in Prometheus.
 pub(super) struct PrometheusSeries {
     /// vLLM's main signals, by metric, pod and `model_name`.
     pub(super) models: Vec<Series>,
     /// Series of engines that are scraped more than once.
     pub(super) duplicates: Vec<Series>,
-    /// Signals of all controllers.
     pub(super) signals: Vec<Series>,
 }
 
@@ -54,7 +47,6 @@ pub(super) struct UnreadableKind {
     pub(super) reason: String,
 }
 
-/// Input of all checks.
 pub(super) struct Facts {
     pub(super) now: Timestamp,
     pub(super) variants: Vec<Value>,
@@ -66,12 +58,11 @@ pub(super) struct Facts {
     pub(super) autoscalers: Vec<Value>,
     pub(super) scaled_objects: Vec<Value>,
     pub(super) namespaces: Vec<Value>,
-    /// Installed controllers with replicas; `None` if Deployments cannot be listed.
     pub(super) controllers: Option<Vec<Controller>>,
     pub(super) leaders: Leaders,
     /// Decisions of the leaders' last cycle.
     pub(super) decisions: BTreeMap<ObjectId, Decision>,
-    /// By HPA.
+    /// Keys: HPAs.
     pub(super) external_metrics: BTreeMap<ObjectId, Vec<ExternalMetric>>,
     /// `None` if it does not exist or cannot be read.
     pub(super) api_service: Option<Value>,
@@ -83,10 +74,10 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Reads the cluster, the leaders and Prometheus.
+    /// Reads cluster, leaders and Prometheus.
     ///
     /// # Errors
-    /// The options of Prometheus are wrong, or the variants cannot be listed.
+    /// The Prometheus options are wrong, or variants cannot be listed.
     pub(super) async fn read(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<Self> {
         let prometheus = Prometheus::from_options(arguments)?;
         let variants = cluster.list(&VARIANTS).await?;
@@ -123,13 +114,13 @@ impl Facts {
         })
     }
 
-    /// Why a kind could not be read; `None` if it was.
+    /// `None` if the kind was read.
     pub(super) fn unreadable_reason(&self, plural: &str) -> Option<&str> {
         self.unreadable.iter().find(|kind| kind.plural == plural).map(|kind| kind.reason.as_str())
     }
 }
 
-/// Lists a kind. On failure notes the reason and returns nothing; a kind that is not installed is not a failure.
+/// On failure notes the reason and returns no object. A kind that is not installed is not a failure.
 async fn list_or_note(
     cluster: &Cluster,
     resource: &Resource,
@@ -156,7 +147,7 @@ async fn get_api_service(cluster: &Cluster, unreadable: &mut Vec<UnreadableKind>
     }
 }
 
-/// Decides the leaders' snapshots again. Deciding is deterministic, so the decisions are the leaders' own.
+/// Decides the leaders' snapshots again. The decisions are the leaders' own: deciding is deterministic.
 pub(super) fn recompute(leaders: &Leaders) -> Vec<Outcome> {
     leaders.received.iter().map(|leader| decide(&leader.answer)).collect()
 }
@@ -175,7 +166,6 @@ async fn query_series(prometheus: &Prometheus) -> Result<PrometheusSeries, Strin
     })
 }
 
-/// The values that the external metrics API gives to each HPA on the signal.
 async fn query_external_metrics(
     cluster: &Cluster,
     autoscalers: &[Value],
@@ -196,14 +186,12 @@ async fn query_external_metrics(
     all
 }
 
-/// Server of the external metrics API.
 pub(super) struct MetricsServer {
     /// Its Service and, if it is not available, the cause.
     pub(super) text: String,
     pub(super) is_available: bool,
 }
 
-/// The server that an APIService names.
 pub(super) fn metrics_server(service: &Value) -> MetricsServer {
     let (namespace, name) = (text(service, "/spec/service/namespace"), text(service, "/spec/service/name"));
     let server = format!("served by {namespace}/{name}");
@@ -216,7 +204,7 @@ pub(super) fn metrics_server(service: &Value) -> MetricsServer {
     }
 }
 
-/// The metrics of an HPA that read `wva_desired_replicas`, under its present or old name.
+/// Metrics of an HPA that read the signal, under its present or old name.
 pub(super) fn signal_metrics(hpa: &Value) -> impl Iterator<Item = &Value> {
     let is_signal = |metric: &&Value| {
         text(metric, "/type") == "External" && is_desired_replicas(text(metric, "/external/metric/name"))
@@ -224,7 +212,6 @@ pub(super) fn signal_metrics(hpa: &Value) -> impl Iterator<Item = &Value> {
     items(hpa, "/spec/metrics").filter(is_signal)
 }
 
-/// Queries a metric like the HPA controller does.
 async fn query_external_metric(cluster: &Cluster, namespace: &str, metric: &Value) -> ExternalMetric {
     let name = text(metric, "/external/metric/name").to_owned();
     let selector = metric.pointer("/external/metric/selector").cloned().unwrap_or_default();

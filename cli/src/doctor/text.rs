@@ -1,16 +1,13 @@
-//! The report of `wva doctor` as text: one line for a healthy variant, all checks with their remedies for others.
+//! Report of `wva doctor`: one line for a healthy variant, all checks with remedies for others.
 
 use std::fmt::Write as _;
 
 use super::chain::{Finding, State, VariantFindings};
 use crate::output::{count, printable};
 
-/// Width of the longest check name.
 const NAME_WIDTH: usize = 11;
-/// Width of the longest state.
 const STATE_WIDTH: usize = 6;
 
-/// The whole report. With `verbose` it shows all checks of healthy variants too.
 pub(super) fn render(
     cluster: &[(&'static str, Finding)],
     variants: &[VariantFindings],
@@ -20,7 +17,6 @@ pub(super) fn render(
     write_findings(&mut out, cluster);
     for variant in variants {
         let (name, verdict) = (printable(&variant.variant), verdict(variant));
-        // Writing to a String cannot fail.
         let _ = writeln!(out, "\n{name}  {verdict}");
         if verbose || variant.state() > State::Unknown {
             write_findings(&mut out, &variant.findings);

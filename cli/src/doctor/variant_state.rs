@@ -1,4 +1,4 @@
-//! State of one variant: the object, its workload and pods, the leader's view of it, and its autoscalers. Pure.
+//! State of one variant and of everything that belongs to it.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,8 @@ use super::facts::Facts;
 use crate::cluster::{self, ObjectId, entry, id, number, text};
 use crate::workloads::{WorkloadLookup, ready_replicas};
 
-/// Label with the name of the LeaderWorkerSet on its pods.
 const LEADER_WORKER_SET: &str = "leaderworkerset.sigs.k8s.io/name";
 
-/// One variant with everything that belongs to it.
 pub(super) struct VariantState<'a> {
     pub(super) facts: &'a Facts,
     pub(super) object: &'a Value,
@@ -25,9 +23,8 @@ pub(super) struct VariantState<'a> {
     pub(super) name: String,
     pub(super) target: Option<Target>,
     pub(super) autoscalers: Vec<&'a Value>,
-    /// The variant in the snapshot of the leader's last cycle.
+    /// State of the leader's last cycle.
     pub(super) cycle: Option<&'a snapshot::Variant>,
-    /// The leader's decision of that cycle.
     pub(super) decision: Option<&'a Decision>,
 }
 
@@ -56,7 +53,6 @@ impl<'a> VariantState<'a> {
         self.target.as_ref().map(|target| self.facts.workloads.find(&self.namespace, target))
     }
 
-    /// Ready replicas; `None` if the workload was not found.
     pub(super) fn ready(&self) -> Option<u64> {
         match self.workload() {
             Some(WorkloadLookup::Found(workload)) => Some(ready_replicas(workload)),
@@ -64,7 +60,7 @@ impl<'a> VariantState<'a> {
         }
     }
 
-    /// Pods of the workload, without terminating and finished ones.
+    /// Without terminating and finished pods.
     pub(super) fn pods(&self) -> Vec<&'a Value> {
         let Some(WorkloadLookup::Found(workload)) = self.workload() else { return Vec::new() };
         let Some(selector) = pod_selector(workload) else { return Vec::new() };
@@ -81,22 +77,19 @@ impl<'a> VariantState<'a> {
         cluster::condition(self.object, type_)
     }
 
-    /// The mode annotation, by default `auto`.
     pub(super) fn mode(&self) -> &'a str {
         entry(self.object, "/metadata/annotations", MODE_ANNOTATION).unwrap_or("auto")
     }
 
-    /// Whether the mode is `recommend`: decided, not published.
+    /// The target is decided, but not published.
     pub(super) fn is_recommend_only(&self) -> bool {
         self.mode() == "recommend"
     }
 
-    /// Target replicas in the status.
     pub(super) fn desired(&self) -> Option<u64> {
         number(self.object, "/status/desiredOptimizedAlloc/numReplicas")
     }
 
-    /// Time since a controller last confirmed that target.
     pub(super) fn target_age(&self) -> Option<SignedDuration> {
         cluster::target_age(self.object, self.facts.now)
     }
@@ -107,7 +100,6 @@ impl<'a> VariantState<'a> {
     }
 }
 
-/// A string map in an object, such as labels.
 pub(super) fn labels(object: &Value, pointer: &str) -> BTreeMap<String, String> {
     let map = object.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
     map.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect()
@@ -123,6 +115,6 @@ fn pod_selector(workload: &Value) -> Option<Selector> {
         let name = text(workload, "/metadata/name").to_owned();
         return Some(Selector::from_iter([(LEADER_WORKER_SET.to_owned(), name)]));
     }
-    // An empty selector would make every pod of the namespace a replica.
+    // An empty selector would match every pod of the namespace.
     selector(workload, "/spec/selector").filter(|selector| !selector.selects_all())
 }

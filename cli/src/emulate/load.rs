@@ -11,13 +11,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout};
 use wva_crds::duration::GoDuration;
 use wva_runtime::Signals;
-use wva_simulator::random::{RandomQuantity, Stream, stream};
+use wva_simulator::random::{RandomQuantity, Stream, random_stream};
 
 use crate::output::print;
 
 const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(5);
-/// Time at the end for requests in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
 pub(super) fn rate(text: &str) -> Result<f64, String> {
@@ -27,10 +26,9 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Results of requests since the last line.
 #[derive(Default)]
 struct Window {
-    /// Latencies of answered requests, in seconds.
+    /// In seconds.
     latencies: Vec<f64>,
     failed: u64,
     dropped: u64,
@@ -38,7 +36,7 @@ struct Window {
 }
 
 impl Window {
-    /// Counts a finished request: its latency in seconds, or its error.
+    /// Counts a request: its latency in seconds, or its error.
     fn record(&mut self, result: Result<f64, String>) {
         match result {
             Ok(seconds) => self.latencies.push(seconds),
@@ -71,7 +69,6 @@ fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
     sorted.get(rank).copied()
 }
 
-/// Sends requests until the last step ends or a signal arrives.
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let rates: Vec<f64> = arguments.get_many("rates").into_iter().flatten().copied().collect();
@@ -109,7 +106,6 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends a request and returns its latency in seconds.
     async fn send(&self) -> Result<f64, String> {
         let started = Instant::now();
         let failed = |error: reqwest::Error| wva_crds::text::causes(&error.without_url());
@@ -138,7 +134,7 @@ struct Load {
 impl Load {
     async fn run(&mut self, rates: &[f64], step: Duration, repeat: bool) -> anyhow::Result<()> {
         let started = Instant::now();
-        let mut random = stream(std::process::id().into(), Stream::Arrivals);
+        let mut random = random_stream(std::process::id().into(), Stream::Arrivals);
         let mut lines = interval_at(started + PRINT_INTERVAL, PRINT_INTERVAL);
         lines.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let steps = if repeat { usize::MAX } else { rates.len() };
@@ -161,7 +157,6 @@ impl Load {
                         self.window.record(result.unwrap_or_else(|error| Err(error.to_string())));
                     }
                     _ = lines.tick() => {
-                        // Standard output is closed.
                         if !print(&self.window.line(started.elapsed(), *rate, self.requests.len()))? {
                             return Ok(());
                         }
@@ -177,7 +172,6 @@ impl Load {
         Ok(())
     }
 
-    /// Starts a request, or drops it if no slot is free.
     fn start_request(&mut self) {
         let Ok(slot) = self.slots.clone().try_acquire_owned() else {
             self.window.dropped += 1;

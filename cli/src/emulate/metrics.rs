@@ -1,4 +1,4 @@
-//! `/metrics` of the emulated server: the vLLM metrics that an autoscaler and its dashboards read.
+//! `/metrics` of the emulated server, with vLLM's names.
 
 use std::fmt::Write as _;
 
@@ -8,12 +8,12 @@ use wva_simulator::fleet::server::ServedRequest;
 
 use super::timeline::Reading;
 
-/// vLLM's buckets of the time to the first token, in seconds.
+/// vLLM's buckets, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 22] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0,
     80.0, 160.0, 640.0, 2560.0,
 ];
-/// vLLM's buckets of the request latency, in seconds.
+/// vLLM's buckets, in seconds.
 const REQUEST_BUCKETS: [f64; 21] = [
     0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0,
     960.0, 1920.0, 7680.0,
@@ -21,7 +21,7 @@ const REQUEST_BUCKETS: [f64; 21] = [
 
 pub(super) struct Metrics {
     model: String,
-    /// Labels of `vllm:cache_config_info`, which has no model name.
+    /// `vllm:cache_config_info` has no model name.
     cache_labels: String,
     registry: Registry,
     first_token: Histogram,
@@ -59,7 +59,6 @@ impl Metrics {
         self.request.observe(served.ended - served.request.arrived);
     }
 
-    /// The page in text format 0.0.4.
     pub(super) fn page(&self, reading: &Reading) -> anyhow::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
@@ -68,7 +67,6 @@ impl Metrics {
         let labels = format!("engine=\"0\",model_name=\"{model}\"");
         let counters = &reading.counters;
         let mut sample = |name: &str, kind: &str, labels: &str, value: f64| {
-            // Writing to a String cannot fail.
             let _ = writeln!(page, "# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
         };
         sample("vllm:kv_cache_usage_perc", "gauge", &labels, reading.kv_usage);

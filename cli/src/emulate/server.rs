@@ -1,4 +1,4 @@
-//! HTTP server of the emulated model server: completions of the `OpenAI` API, health and metrics.
+//! HTTP server: completions of the `OpenAI` API, health and metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,12 +22,11 @@ use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
 use super::metrics::Metrics;
 use super::timeline::{Rejection, Timeline};
 
-/// Output tokens of a request without a limit, as in vLLM.
+/// vLLM's default.
 const DEFAULT_OUTPUT: u64 = 16;
-/// Characters per token of English text.
+/// Average of English text.
 const CHARACTERS_PER_TOKEN: usize = 4;
 const MAX_CONNECTIONS: usize = 4096;
-/// Timeout for the head of a request, for its body, and for requests in flight at shutdown.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 struct Emulator {
@@ -37,7 +36,6 @@ struct Emulator {
     metrics: Metrics,
 }
 
-/// Serves until a signal arrives.
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
@@ -63,7 +61,7 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
         () = emulator.timeline.run() => {}
         _ = signals.recv() => shutdown.cancel(),
     }
-    // The timeline must run on to finish the requests in flight.
+    // The timeline must finish the requests in flight.
     tokio::select! {
         ended = serving => ended.context("cannot serve"),
         () = emulator.timeline.run() => Ok(()),
@@ -106,7 +104,6 @@ async fn metrics(State(emulator): Shared) -> Response {
     }
 }
 
-/// Answers a completion or chat completion, without streaming.
 async fn complete(State(emulator): Shared, request: Request) -> Response {
     if !emulator.is_ready() {
         return loading();
@@ -137,12 +134,9 @@ async fn complete(State(emulator): Shared, request: Request) -> Response {
     Json(completion(&emulator.model, &id, &body, tokens)).into_response()
 }
 
-/// Token counts of a request.
 #[derive(Clone, Copy)]
 struct Tokens {
-    /// Tokens of the prompt.
     input: u32,
-    /// Tokens to generate.
     output: u32,
 }
 
@@ -205,7 +199,6 @@ fn loading() -> Response {
     refusal(StatusCode::SERVICE_UNAVAILABLE, "the model is loading")
 }
 
-/// An error in the format of the `OpenAI` API.
 fn refusal(status: StatusCode, message: &str) -> Response {
     (status, Json(json!({"error": {"message": message, "code": status.as_u16()}}))).into_response()
 }

@@ -9,14 +9,13 @@ use tokio::time::{Instant, sleep_until};
 use wva_simulator::fleet::engine::Engine;
 use wva_simulator::fleet::server::{Counters, FinishedRequests, Request, ServedRequest, Server};
 
-/// Most requests in the server, like vLLM's own limit.
+/// vLLM's own limit is similar.
 const MAX_REQUESTS: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
-    /// The request exceeds the KV cache, whose capacity in tokens is given.
+    /// The request exceeds the KV cache of this capacity in tokens.
     TooLong(u64),
-    /// The server has [`MAX_REQUESTS`] requests.
     Full,
 }
 
@@ -29,7 +28,6 @@ pub(super) struct Reading {
     pub(super) kv_usage: f64,
 }
 
-/// A simulated server in real time.
 pub(super) struct Timeline {
     engine: Engine,
     started: Instant,
@@ -39,9 +37,9 @@ pub(super) struct Timeline {
 
 struct State {
     server: Server,
-    /// Arrival of the last request, in seconds since the start. Arrivals are unique and identify requests.
+    /// In seconds since the start. Arrivals are unique and identify requests.
     last_arrival: f64,
-    /// Receivers of results, by the bits of the arrival.
+    /// Keys: the bits of the arrival.
     answers: HashMap<u64, oneshot::Sender<ServedRequest>>,
 }
 
@@ -52,13 +50,12 @@ impl Timeline {
         Self { engine, started: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
-    /// Adds a request. The receiver gets its result.
     pub(super) fn push(
         &self,
         input: u32,
         output: u32,
     ) -> Result<oneshot::Receiver<ServedRequest>, Rejection> {
-        if !self.engine.holds(u64::from(input) + u64::from(output)) {
+        if !self.engine.can_hold(u64::from(input) + u64::from(output)) {
             return Err(Rejection::TooLong(self.engine.kv_tokens()));
         }
         let now = self.now();
@@ -96,7 +93,7 @@ impl Timeline {
     pub(super) async fn run(&self) {
         loop {
             let next = self.state().server.next_event();
-            // An idle server waits for a request; a day stands for infinity, which an Instant cannot hold.
+            // An Instant cannot hold infinity; a request wakes an idle server.
             let wait = Duration::try_from_secs_f64(next).map_or(Duration::from_hours(24), |at| at);
             tokio::select! {
                 () = sleep_until(self.started + wait.max(Duration::from_millis(1))), if next.is_finite() => {}
@@ -117,7 +114,6 @@ impl Timeline {
 }
 
 impl State {
-    /// Processes all events up to now, each at its own time.
     fn catch_up(&mut self, now: f64) {
         let mut finished = FinishedRequests::default();
         while self.server.next_event() <= now {

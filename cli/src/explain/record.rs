@@ -1,5 +1,5 @@
-//! `wva explain --record FILE`: appends the snapshot of each cycle to a file, one per line, for `wva simulate --replay`.
-//! It continues through outages and changes of leader. It ends after `--for`, or on a signal.
+//! `wva explain --record FILE`: appends the snapshot of each cycle, one per line, for `wva simulate --replay`. It
+//! continues through outages and changes of leader.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use wva_runtime::Signals;
 use crate::arguments::{file_option, option, path_value};
 use crate::leader::{Answers, DebugEndpoint, DebugResponse};
 
-/// Time between two queries. Of two cycles within this time the first may be missed.
+/// If two cycles come within this time, the first may be missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn arguments() -> [Arg; 2] {
@@ -34,14 +34,13 @@ pub(super) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    /// The recording that the arguments ask for; `None` without `--record`.
+    /// `None` without `--record`.
     pub(super) fn from_arguments(arguments: &'a ArgMatches) -> Option<Self> {
         let file = path_value(arguments, "record")?.to_owned();
         let time = arguments.get_one::<GoDuration>("for").map_or(Duration::ZERO, |time| time.get());
         Some(Self { file, time, arguments })
     }
 
-    /// Records until the time is over or a signal arrives.
     #[expect(clippy::print_stderr, reason = "progress for the terminal; the output is the file")]
     pub(super) async fn run(&self) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::listen()?;
@@ -70,7 +69,7 @@ impl<'a> Recording<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The last cycle; `None` if it is still the cycle `previous`.
+    /// `None` if the last cycle is still `previous`.
     async fn fetch_cycle(&self, previous: Option<&str>) -> anyhow::Result<Option<Cycle>> {
         let path = match previous {
             Some(previous) => format!("/snapshot?after={previous}"),
@@ -89,7 +88,6 @@ impl<'a> Recording<'a> {
 }
 
 struct Cycle {
-    /// The controller's name for the cycle.
     name: String,
     snapshot: String,
 }
@@ -98,13 +96,10 @@ struct Cycle {
 struct Progress {
     cycle: Option<String>,
     count: u64,
-    /// Cause of the present gap.
     gap: Option<String>,
 }
 
 impl Progress {
-    /// The snapshot to append, if there is a new one. Before the first cycle an error ends the recording; later it is
-    /// a gap.
     #[expect(clippy::print_stderr, reason = "progress of a command that runs for hours")]
     fn record(&mut self, answer: anyhow::Result<Option<Cycle>>) -> anyhow::Result<Option<String>> {
         let cycle = match answer {
@@ -137,7 +132,6 @@ fn append(file: &mut std::fs::File, path: &Path, snapshot: &str) -> anyhow::Resu
     file.write_all(line.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The cycle of a response; `None` if it is the cycle `previous`.
 fn new_cycle(response: DebugResponse, previous: Option<&str>) -> anyhow::Result<Option<Cycle>> {
     let name = response.cycle.context("the answer names no cycle")?;
     let is_same = response.status == StatusCode::NO_CONTENT || previous == Some(name.as_str());

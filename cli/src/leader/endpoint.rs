@@ -1,5 +1,4 @@
-//! HTTP client for the debug endpoint of a controller, at an address or through a port-forward to its pod. Time and
-//! size are bounded.
+//! HTTP client for a controller's debug endpoint, at an address or by port-forward.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,16 +13,15 @@ use kube::Api;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// Largest response, in bytes. Snapshots of large installs have a few megabytes.
+/// Snapshots of large installs have a few megabytes.
 const LIMIT: usize = 256 << 20;
 /// Header with the cycle of the response.
 const CYCLE_HEADER: &str = "wva-cycle";
 
 pub(crate) enum DebugEndpoint {
     Address(String),
-    /// A port of a pod, by port-forward.
+    /// A pod, reached by port-forward.
     Pod {
         pods: Box<Api<Pod>>,
         namespace: String,
@@ -41,16 +39,13 @@ impl fmt::Display for DebugEndpoint {
     }
 }
 
-/// Response of a debug endpoint, with any status.
 pub(crate) struct DebugResponse {
     pub(crate) status: StatusCode,
-    /// The cycle that the response describes, from its header.
     pub(crate) cycle: Option<String>,
     pub(crate) text: String,
 }
 
 impl DebugResponse {
-    /// Turns an error status into an error with the text of the response.
     pub(crate) fn ensure_success(self) -> anyhow::Result<Self> {
         let text = self.text.trim();
         anyhow::ensure!(self.status.is_success() || text.is_empty(), "{text}");

@@ -11,9 +11,7 @@ use wva_crds::settings::{Setting, without_password};
 use super::endpoint::DebugEndpoint;
 use crate::cluster::connection_error;
 
-/// Most controller pods that are queried.
 const MAX_PODS: u32 = 50;
-/// Timeout of one request to the API server.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Setting with the debug address of a controller.
 const ADDRESS: &str = "WVA_DEBUG_BIND_ADDRESS";
@@ -44,7 +42,7 @@ pub(crate) async fn find_endpoints(
     Ok(list.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
 }
 
-/// The cause of a failed list, with what helps.
+/// Adds what helps to the cause.
 fn explain_list_error(server: &str, error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 403 => {
@@ -55,14 +53,13 @@ fn explain_list_error(server: &str, error: kube::Error) -> String {
     }
 }
 
-/// The debug endpoint of a pod; `None` if it is switched off.
 fn endpoint(client: &kube::Client, pod: &Pod) -> Option<DebugEndpoint> {
     let namespace = pod.namespace()?;
     let pods = Box::new(Api::namespaced(client.clone(), &namespace));
     Some(DebugEndpoint::Pod { pods, name: pod.name_any(), port: port(pod)?, namespace })
 }
 
-/// The port of the debug address, from the pod's environment or the default.
+/// The port in the pod's environment, else the default.
 fn port(pod: &Pod) -> Option<u16> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let set = containers

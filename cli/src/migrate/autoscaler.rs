@@ -1,5 +1,5 @@
-//! Converts HPAs and ScaledObjects that llm-d WVA v0.9 manages by annotations: to a `VariantAutoscaling`, and to an
-//! autoscaler that reads the target of only this variant. Pure.
+//! Converts HPAs and ScaledObjects with annotations of llm-d WVA v0.9 to a `VariantAutoscaling` and an autoscaler that
+//! reads only its target.
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::{
@@ -25,7 +25,6 @@ pub(super) struct AutoscalerConversion {
     pub(super) unresolved: Vec<String>,
 }
 
-/// Whether llm-d WVA v0.9 manages an autoscaler.
 pub(super) fn is_managed(autoscaler: &Value) -> bool {
     let kinds = ["HorizontalPodAutoscaler", "ScaledObject"];
     kinds.contains(&text(autoscaler, "/kind"))
@@ -57,10 +56,9 @@ pub(super) fn convert(autoscaler: &Value, namespace: &str) -> AutoscalerConversi
 /// How an autoscaler selects series of the signal.
 #[derive(Default)]
 struct MetricSelection {
-    /// Indices of metrics or triggers that select all variants.
+    /// Metrics or triggers that select all variants.
     unrestricted: Vec<usize>,
     reads_signal: bool,
-    /// Labels that it selects by, with their values.
     labels: Vec<(String, String)>,
 }
 
@@ -105,14 +103,13 @@ fn triggers(scaled_object: &Value) -> MetricSelection {
     selection
 }
 
-/// The value that a query requires of a label with `=`.
+/// The value that a query requires with `=`.
 fn label_in_query<'a>(query: &'a str, key: &str) -> Option<&'a str> {
     let after = query.split_once(key)?.1.trim_start().strip_prefix('=')?.trim_start();
     let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     after[1..].split_once(quote).map(|(value, _)| value)
 }
 
-/// The variant that the annotations describe, or the problem that prevents it.
 fn create_variant(autoscaler: &Value, name: &str, selection: &MetricSelection) -> Result<Conversion, String> {
     let annotation = |key| entry(autoscaler, "/metadata/annotations", key).filter(|v| !v.trim().is_empty());
     let model = annotation(MODEL)
@@ -151,7 +148,7 @@ fn create_variant(autoscaler: &Value, name: &str, selection: &MetricSelection) -
     Ok(Conversion { object, changes })
 }
 
-/// The HPA with metrics that select only this variant; `None` if it needs no change.
+/// `None` if the HPA needs no change.
 fn select_variant(hpa: &Value, name: &str, namespace: &str) -> Option<Conversion> {
     let selection = metrics(hpa);
     if selection.reads_signal && selection.unrestricted.is_empty() {
@@ -185,7 +182,7 @@ fn select_variant(hpa: &Value, name: &str, namespace: &str) -> Option<Conversion
     Some(Conversion { object, changes })
 }
 
-/// The query that a ScaledObject needs; `None` if it needs no change. Queries are not edited automatically.
+/// Query for a ScaledObject; `None` if it needs no change. wva only reports the query.
 fn query_to_fix(
     scaled_object: &Value,
     name: &str,

@@ -1,5 +1,5 @@
-//! Saturation ConfigMaps of llm-d WVA. An entry without an analyzer means the percentage analyzer; `wva migrate` adds
-//! the name, so that the entry keeps its meaning. Pure.
+//! Saturation ConfigMaps of llm-d WVA. There, an entry without an analyzer means the percentage analyzer, so `wva
+//! migrate` adds the name.
 
 use std::collections::BTreeMap;
 
@@ -12,19 +12,15 @@ use super::plan::Step;
 use crate::cluster::text;
 use crate::validate::SourceObject;
 
-/// The analyzer of an entry that names none, as a line of YAML.
 const LINE: &str = "analyzerName: percentage";
 
-/// Whether the object is a saturation ConfigMap, by its name.
 pub(super) fn is_saturation(object: &Value) -> bool {
     let name = text(object, "/metadata/name");
-    // The chart of llm-d WVA puts the release before the name.
     text(object, "/kind") == "ConfigMap"
         && MapNames::default().global_names(MapRole::Saturation).iter().any(|known| name.ends_with(known))
 }
 
-/// Adds the analyzer to maps whose entries name none. Does nothing if any entry `default` names one, because other
-/// entries may inherit from it.
+/// Adds the analyzer to maps without one. Does nothing if any entry `default` has one: others may inherit it.
 pub(super) fn name_analyzers(maps: &[&SourceObject]) -> Vec<Step> {
     let inherits_name = |map: &&SourceObject| {
         entries(&map.object).any(|(key, entry)| key == DEFAULT_ENTRY && entry.analyzer_name.is_some())
@@ -35,7 +31,7 @@ pub(super) fn name_analyzers(maps: &[&SourceObject]) -> Vec<Step> {
     maps.iter().filter_map(|map| name_analyzer(map)).collect()
 }
 
-/// Adds the analyzer to `default`, or to each entry if there is no `default`.
+/// Changes `default`, or each entry if there is no `default`.
 fn name_analyzer(map: &SourceObject) -> Option<Step> {
     let all: BTreeMap<&str, SaturationEntry> = entries(&map.object).collect();
     let keys: Vec<&str> = match all.get_key_value(DEFAULT_ENTRY) {
@@ -56,8 +52,7 @@ fn name_analyzer(map: &SourceObject) -> Option<Step> {
     Some(Step { place: map.place.clone(), object, changes })
 }
 
-/// The entry with the analyzer as its first line, which keeps comments. If the result is invalid, as for an entry in
-/// braces, the entry is serialised again.
+/// Adds the analyzer as the first line, which keeps comments. An entry in braces is serialised again.
 fn with_line(text: &str) -> Option<String> {
     let named = format!("{LINE}\n{text}");
     let is_named = |text: &str| read_text(text).is_ok_and(|e: SaturationEntry| e.analyzer_name.is_some());

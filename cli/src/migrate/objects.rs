@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-/// Metadata that users write; the rest belongs to the API server.
+/// The rest belongs to the API server.
 const USER_FIELDS: [&str; 4] = ["name", "namespace", "labels", "annotations"];
-/// Written by `kubectl apply`; the next apply writes it again.
+/// `kubectl apply` writes it again.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The metadata to apply, without fields of the API server.
 pub(super) fn user_metadata(object: &Value) -> Map<String, Value> {
     let field = |key: &str| Some((key.to_owned(), object.pointer("/metadata")?.get(key)?.clone()));
     let mut metadata: Map<String, Value> = USER_FIELDS.into_iter().filter_map(field).collect();

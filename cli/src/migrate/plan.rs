@@ -1,5 +1,5 @@
-//! The migration plan for all objects: manifests to apply, in order, and problems that need a manual change. A variant
-//! that breaks the admission rules is not printed. Pure.
+//! Migration plan: manifests to apply, in order, and problems that need a manual change. It leaves out variants that
+//! violate the rules.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,8 @@ use crate::workloads::{WorkloadKey, WorkloadLookup, Workloads, accelerator};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlanOptions {
-    /// Put every variant into mode `recommend`.
     pub(super) recommend: bool,
-    /// The workloads are complete, so a target that is not among them does not exist.
+    /// The list of workloads is complete.
     pub(super) from_cluster: bool,
 }
 
@@ -39,14 +38,13 @@ pub(super) struct Plan {
     pub(super) unchanged: usize,
 }
 
-/// A converted variant before validation.
 struct Draft {
     place: String,
     namespace: String,
     conversion: Conversion,
 }
 
-/// Plans the migration of objects, with the workloads of the cluster or of the same files.
+/// `workloads`: of the cluster or of the same files.
 pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: PlanOptions) -> Plan {
     let mut plan = Plan::default();
     let mut drafts: Vec<Draft> = Vec::new();
@@ -114,7 +112,6 @@ fn set_recommend_mode(draft: &mut Draft) {
     }
 }
 
-/// Labels a changed variant with the accelerator of its workload.
 fn add_accelerator_label(draft: &mut Draft, workloads: &Workloads) {
     let Conversion { object, changes } = &mut draft.conversion;
     if changes.is_empty() || entry(object, "/metadata/labels", ACCELERATOR_LABEL).is_some() {
@@ -132,7 +129,7 @@ fn add_accelerator_label(draft: &mut Draft, workloads: &Workloads) {
     }
 }
 
-/// Adds the changed drafts that follow the rules as steps, and the violations of the others as problems.
+/// Adds valid drafts as steps, and the violations of the others as problems.
 fn add_drafts(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, options: PlanOptions) {
     for (i, draft) in drafts.iter().enumerate() {
         let Conversion { object, changes } = &draft.conversion;
@@ -159,7 +156,7 @@ fn add_drafts(plan: &mut Plan, drafts: &[Draft], workloads: &Workloads, options:
     }
 }
 
-/// The problem of a target that does not exist. The variant may be applied all the same.
+/// You may apply the variant anyway.
 fn missing_target(draft: &Draft, workloads: &Workloads) -> Option<String> {
     let target = Target::from_object(&draft.conversion.object)?;
     let WorkloadLookup::NotFound = workloads.find(&draft.namespace, &target) else { return None };

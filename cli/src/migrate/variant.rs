@@ -1,4 +1,4 @@
-//! Converts a `VariantAutoscaling` of an earlier release and lists the changes. Pure.
+//! Converts a `VariantAutoscaling` of an earlier release.
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::{ACCELERATOR_LABEL, GROUP, INSTANCE_LABEL, KIND, VERSION};
@@ -6,15 +6,14 @@ use wva_crds::names::{ACCELERATOR_LABEL, GROUP, INSTANCE_LABEL, KIND, VERSION};
 use super::objects::{object, set, user_metadata};
 use crate::cluster::{entry, text};
 
-/// Fields of the present spec.
 const FIELDS: [&str; 5] = ["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
-/// Fields of the first releases, for their model-based optimizer.
+/// Fields of the model-based optimizer in the first releases.
 const OPTIMIZER_FIELDS: [&str; 3] = ["sloClassRef", "modelProfile", "activateModelTuner"];
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Conversion {
     pub(super) object: Value,
-    /// One sentence per change; empty if nothing had to change.
+    /// One sentence per change.
     pub(super) changes: Vec<String>,
 }
 
@@ -29,7 +28,6 @@ pub(super) fn convert(original: &Value) -> Conversion {
     Conversion { object, changes }
 }
 
-/// Keeps known fields under their right names and drops the others.
 fn convert_fields(original: &Value, changes: &mut Vec<String>) -> Map<String, Value> {
     let mut spec = Map::new();
     let Some(old) = original.get("spec").and_then(Value::as_object) else { return spec };
@@ -38,7 +36,7 @@ fn convert_fields(original: &Value, changes: &mut Vec<String>) -> Map<String, Va
             Some(field) if field == key => {
                 spec.insert(key.clone(), value.clone());
             }
-            // If both spellings exist, the right one wins.
+            // The right spelling wins.
             Some(field) if old.get(field).is_none_or(Value::is_null) => {
                 changes.push(format!("spec.{key}: renamed to spec.{field}"));
                 spec.insert(field.to_owned(), value.clone());
@@ -49,7 +47,6 @@ fn convert_fields(original: &Value, changes: &mut Vec<String>) -> Map<String, Va
     spec
 }
 
-/// The field that a key means, ignoring case, `_` and `-`.
 fn canonical_field(key: &str) -> Option<&'static str> {
     let normalise = |key: &str| key.replace(['_', '-'], "").to_lowercase();
     FIELDS.into_iter().find(|field| normalise(field) == normalise(key))
@@ -94,7 +91,7 @@ fn convert_cost(spec: &mut Map<String, Value>, changes: &mut Vec<String>) {
     }
 }
 
-/// Removes empty labels, which the rules refuse. Takes the accelerator of the first releases from the profile.
+/// Removes empty labels, and takes the accelerator of the first releases from the profile.
 fn convert_labels(original: &Value, metadata: &mut Map<String, Value>, changes: &mut Vec<String>) {
     for key in [ACCELERATOR_LABEL, INSTANCE_LABEL] {
         let labels = metadata.get_mut("labels").and_then(Value::as_object_mut);

@@ -1,4 +1,4 @@
-//! `wva simulate --replay FILE --config FILE`: decides recorded cycles again with other settings.
+//! `wva simulate --replay FILE --config FILE`: decides recorded cycles again.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -13,14 +13,14 @@ use wva_simulator::replay::{Change, Replay};
 use crate::arguments::{file_option, path_value, value};
 use crate::output::print;
 
-/// Longest line of a recording, in bytes. Snapshots of large installs have a few megabytes.
+/// Snapshots of large installs have a few megabytes.
 const MAX_LINE: u64 = 256 << 20;
 
 pub(super) fn arguments() -> [Arg; 2] {
     let replay = "Decide the cycles of a recording (`wva explain --record`) again with --config (open loop)";
     let config = "Settings for --replay: fields of a snapshot's config, which replace the recorded ones";
     let replay = file_option("replay", replay).requires("config");
-    // `requires` has no effect next to a scenario, because that conflicts with --replay.
+    // `requires` has no effect next to a scenario, which conflicts with --replay.
     let config = file_option("config", config).requires("replay").conflicts_with("scenario");
     [replay.conflicts_with_all(["compare", "seeds", "sweep", "report"]), config]
 }
@@ -39,7 +39,7 @@ pub(super) fn replay(recording: &Path, arguments: &ArgMatches) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Decides line by line, because the recording of a week may not fit into memory.
+/// Line by line: a week's recording may not fit into memory.
 fn decide_again(recording: &Path, change: &Change) -> anyhow::Result<Replay> {
     let opened = File::open(recording).with_context(|| format!("cannot open {}", recording.display()))?;
     let mut lines = BufReader::new(opened);
@@ -56,7 +56,7 @@ fn decide_again(recording: &Path, change: &Change) -> anyhow::Result<Replay> {
             continue;
         }
         let snapshot = Snapshot::parse(&line).with_context(|| format!("{} is not a snapshot", place()))?;
-        replay.take(snapshot, change);
+        replay.add_cycle(snapshot, change);
     }
     Ok(replay)
 }

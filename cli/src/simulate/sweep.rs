@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-/// A field of a scenario and the range of its values.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sweep {
     pub(super) field: String,
@@ -12,7 +11,7 @@ pub(super) struct Sweep {
 }
 
 const DEFAULT_STEPS: u32 = 6;
-/// Most values; each gets a table.
+/// Each value gets a table.
 const MAX_STEPS: u32 = 100;
 
 impl FromStr for Sweep {

@@ -1,4 +1,4 @@
-//! The table of `wva status`, from the state of the cluster. Pure.
+//! Table of `wva status`.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,6 @@ use crate::workloads::{WorkloadLookup, Workloads, ready_replicas, spec_replicas}
 
 const HEADING: [&str; 7] = ["NAMESPACE", "NAME", "TARGET", "CURRENT", "READY", "SATURATION", "CONDITION"];
 
-/// Input of the table.
 pub(super) struct ClusterState<'a> {
     pub(super) variants: Vec<Value>,
     pub(super) workloads: Workloads,
@@ -26,7 +25,7 @@ pub(super) struct ClusterState<'a> {
     pub(super) now: Timestamp,
 }
 
-/// The table, sorted by namespace and name, followed by a list of variants without a controller.
+/// Sorted by namespace and name, then the variants without a controller.
 pub(super) fn render(state: &ClusterState<'_>) -> String {
     let mut variants: Vec<&Value> = state.variants.iter().collect();
     variants.sort_by_key(|variant| id(variant));
@@ -37,7 +36,6 @@ pub(super) fn render(state: &ClusterState<'_>) -> String {
     let mut out = table(HEADING, &rows);
     let orphans: Vec<String> = variants.iter().filter_map(|variant| orphan_line(state, variant)).collect();
     if !orphans.is_empty() {
-        // Writing to a String cannot fail.
         let _ =
             write!(out, "\n{} without a controller:\n{}", count(orphans.len(), "variant"), orphans.concat());
     }
@@ -62,7 +60,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 7] {
     [namespace, name, cell(target), cell(current), cell(ready), saturation, condition(state, variant)]
 }
 
-/// Mean KV use or queue of a variant divided by its threshold, the higher of the two. 1 is at the threshold.
+/// Mean KV use or queue divided by its threshold, the higher of the two.
 fn saturation(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<f64> {
     let models = snapshot.models.iter().filter(|model| model.namespace == namespace);
     let mut all = models.flat_map(|model| model.variants.iter().map(move |v| (&model.model_id, v)));
@@ -106,7 +104,7 @@ fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
     }
 }
 
-/// The line for a variant whose label names an instance without a controller; `None` for others.
+/// `None` unless the variant's instance has no controller.
 fn orphan_line(state: &ClusterState<'_>, variant: &Value) -> Option<String> {
     let ObjectId { namespace, name } = id(variant);
     let object = serde_json::from_value(variant.clone()).ok()?;

@@ -1,4 +1,4 @@
-//! Evaluates the objects of an input with the admission rules. Only this module knows which kinds have rules.
+//! Evaluates objects with the admission rules. Only this module knows which kinds have rules.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use super::maps::InstallNames;
 use super::objects::Object;
 use crate::workloads::WorkloadKey;
 
-/// Code of findings about a file that cannot be read as objects.
+/// The file cannot be read as objects.
 pub(super) const FILE_CODE: &str = "WVA-FILE-001";
 
 #[derive(PartialEq, Eq, Hash)]
@@ -48,7 +48,7 @@ pub(super) fn rules() -> impl Iterator<Item = RuleText> {
     std::iter::once(file).chain(table.map(describe))
 }
 
-/// Kinds with rules, and the Deployment, whose environment names the ConfigMaps of an install.
+/// Kinds with rules, and the Deployment, whose environment names ConfigMaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RelevantKind {
     Variant,
@@ -69,7 +69,6 @@ fn relevant_kind(api_version: &str, kind: &str) -> Option<RelevantKind> {
     }
 }
 
-/// Whether an object of this kind matters to the evaluation.
 pub(super) fn is_relevant(api_version: &str, kind: &str) -> bool {
     relevant_kind(api_version, kind).is_some()
 }
@@ -88,27 +87,24 @@ pub(super) struct Evaluation {
 
 #[derive(Debug)]
 pub(super) struct ObjectViolation {
-    /// Index of the object.
     pub(super) object: usize,
     pub(super) violation: Violation,
 }
 
-/// The objects of an input, indexed by what the rules compare.
 struct ObjectIndex<'a> {
     names: InstallNames,
-    /// Variants by target.
+    /// Keys: targets.
     variants: BTreeMap<WorkloadKey, Vec<OtherVariant>>,
-    /// Names of the variants that set their cost, by namespace and model.
+    /// Variants that set their cost, by namespace and model.
     costs: BTreeMap<(&'a str, &'a str), Vec<&'a str>>,
-    /// HPAs and ScaledObjects that read the signal, by target.
+    /// Autoscalers that read the signal, by target.
     readers: BTreeMap<WorkloadKey, Vec<MetricReader>>,
-    /// Global ConfigMaps; of each role the effective one first.
+    /// The effective map of each role comes first.
     global: Vec<(MapRole, &'a Object)>,
-    /// Previous version of the objects.
     before: HashMap<ObjectKey<'a>, &'a Value>,
 }
 
-/// Evaluates all objects of an input together. An object that is also in `old` is an update.
+/// An object that is also in `old` is an update.
 pub(super) fn evaluate(objects: &[Object], old: &[Object]) -> Evaluation {
     let index = ObjectIndex::new(objects, old);
     let mut evaluation = Evaluation::default();

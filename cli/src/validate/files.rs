@@ -1,5 +1,4 @@
-//! Expands the paths of the command line to files. Directories are walked like kubectl does; patterns are expanded
-//! here, because a quoted pattern in a CI file reaches no shell. The search is bounded.
+//! Expands paths to files. Directories are walked like kubectl does; a quoted pattern in a CI file reaches no shell.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -9,17 +8,15 @@ use glob::{MatchOptions, Pattern};
 use super::input::{InputError, MAX_FILES, display_path, printable};
 
 const MAX_DEPTH: usize = 64;
-/// Most directory entries that one path may visit.
 const MAX_ENTRIES: usize = 500_000;
 const WILDCARDS: [char; 3] = ['*', '?', '['];
 
-/// Adds the files of a path or pattern. A path that exists is not a pattern.
+/// A path that exists is not a pattern.
 pub(super) fn expand_path(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let pattern = path.to_str().filter(|p| p.contains(WILDCARDS) && path.symlink_metadata().is_err());
     let Some(pattern) = pattern else { return add_path(path, files) };
     let matcher = Pattern::new(pattern)
         .map_err(|source| InputError::InvalidPattern { pattern: printable(pattern), source })?;
-    // The search starts at the directory before the first wildcard.
     let literal = pattern.find(WILDCARDS).and_then(|n| pattern[..n].rfind('/')).map_or(0, |n| n + 1);
     let (base, rest) = pattern.split_at(literal);
     let depth = if rest.contains("**") { MAX_DEPTH } else { rest.matches('/').count() + 1 };
@@ -36,7 +33,6 @@ pub(super) fn expand_path(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), I
     search.matches.iter().try_for_each(|path| add_path(path, files))
 }
 
-/// Adds a file of any type, or all manifests below a directory.
 pub(super) fn add_path(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), InputError> {
     let metadata = path.metadata().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => InputError::Missing { path: display_path(path) },
@@ -49,8 +45,8 @@ pub(super) fn add_path(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), Inpu
     Ok(())
 }
 
-/// Adds the manifests below a directory, sorted by path. It skips hidden entries. It does not follow links to
-/// directories, so there are no loops; it follows links to files, which mounted ConfigMaps consist of.
+/// Skips hidden entries and links to directories, which may form loops. It follows links to files, which mounted
+/// ConfigMaps consist of.
 fn walk(
     directory: &Path,
     depth: usize,
@@ -77,7 +73,7 @@ fn walk(
     Ok(())
 }
 
-/// The names in a directory, sorted, each with whether it is a link.
+/// Sorted names, each with whether it is a link.
 fn entries(
     directory: &Path,
     depth: usize,
@@ -99,7 +95,6 @@ fn entries(
 
 struct PatternSearch {
     matcher: Pattern,
-    /// The pattern names hidden entries.
     visits_hidden: bool,
     matches: Vec<PathBuf>,
     /// Directory entries that it may still visit.
@@ -107,7 +102,7 @@ struct PatternSearch {
 }
 
 impl PatternSearch {
-    /// Visits `depth` levels of directories without following links. `base` is empty or ends in a slash.
+    /// `base` is empty or ends in a slash. Follows no links.
     fn visit(&mut self, base: &str, depth: usize) -> Result<(), InputError> {
         let options = MatchOptions {
             case_sensitive: true,

@@ -1,4 +1,4 @@
-//! Findings as workflow commands of GitHub Actions, which annotates the changed lines with them.
+//! Workflow commands of GitHub Actions, which annotate the changed lines.
 
 use super::report::{Finding, Report};
 
@@ -18,7 +18,6 @@ fn command(finding: &Finding<'_>) -> String {
     format!("::{level} file={file},line={line},col={column},endColumn={end},title={code}::{message}\n")
 }
 
-/// Escapes the text after the last `::`.
 fn escape_data(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }

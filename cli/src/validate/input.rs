@@ -1,4 +1,4 @@
-//! Texts of the paths of the command line, with line and column positions. Size and number of files are bounded.
+//! Texts of the input paths, with line and column positions.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,26 @@ const MAX_FILE: u64 = 16 << 20;
 const MAX_TOTAL: usize = 128 << 20;
 pub(super) const MAX_FILES: usize = 10_000;
 
-/// A text with its origin.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// Path, relative if the argument was relative.
+    /// Relative if the argument was relative.
     pub(super) name: String,
     pub(super) text: String,
-    /// Set if the text is not valid UTF-8.
+    /// The text is not valid UTF-8.
     pub(super) problem: Option<Problem>,
-    /// Start of each line, in bytes.
+    /// In bytes.
     lines: Vec<usize>,
     /// Saves counting characters in JSON of many megabytes on one line.
     is_ascii: bool,
 }
 
-/// Line and column, both from 1. Columns count characters.
+/// Both from 1. Columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Position {
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-/// Why the input cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InputError {
     #[error("{path}: no such file or directory")]
@@ -71,7 +69,6 @@ impl Source {
         Self { name, is_ascii: text.is_ascii(), text, problem, lines }
     }
 
-    /// The position of a byte offset.
     pub(super) fn position(&self, offset: usize) -> Position {
         let line = self.lines.partition_point(|&start| start <= offset);
         let start = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
@@ -79,7 +76,7 @@ impl Source {
         Position { line, column: if self.is_ascii { before.len() } else { before.chars().count() } + 1 }
     }
 
-    /// The line that contains a byte, without its end, and the byte offset of its start.
+    /// Line without its end, and the byte offset of its start.
     pub(super) fn line_of(&self, offset: usize) -> (&str, usize) {
         let line = self.lines.partition_point(|&start| start <= offset).saturating_sub(1);
         let start = self.lines.get(line).copied().unwrap_or_default();
@@ -88,7 +85,7 @@ impl Source {
     }
 }
 
-/// Reads all files that the paths match, each once, in the order of the paths, sorted below each path.
+/// Reads each matching file once, in the order of the paths.
 ///
 /// # Errors
 /// A path matches no file or cannot be read, or the input is too large.
@@ -108,7 +105,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Source>, InputError> {
     load(&files)
 }
 
-/// Reads a file, or all YAML and JSON below a directory. The directory may contain none.
+/// Like `read`, and a directory may contain no manifest.
 ///
 /// # Errors
 /// As [`read`].
@@ -150,8 +147,7 @@ pub(super) fn display_path(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }
 
-/// A text with control characters and bidirectional marks replaced, so that it cannot control a terminal. Columns stay
-/// the same.
+/// Replaces control characters and bidirectional marks; columns stay the same.
 pub(super) fn printable(text: &str) -> String {
     let harmful = |c: char| {
         (c.is_control() && c != '\t')

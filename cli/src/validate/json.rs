@@ -32,7 +32,6 @@ struct Summary {
     warn: usize,
 }
 
-/// The whole output. Findings about a file have `null` as kind, namespace and name.
 pub(super) fn render(report: &Report<'_>) -> String {
     let findings = report.findings.iter().map(row).collect();
     let summary = Summary { objects: report.objects, deny: report.deny_count(), warn: report.warn_count() };

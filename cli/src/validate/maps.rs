@@ -1,5 +1,5 @@
-//! Which ConfigMaps of an input the controller would read. A controller Deployment in the same input names them in its
-//! environment. Without one, the default names count, and the names that the chart gives.
+//! Finds the ConfigMaps that the controller would read: those of a Deployment in the same input, else the default names
+//! and the chart's.
 
 use serde_json::Value;
 use wva_rules::{MapNames, MapRole, MapScope};
@@ -9,14 +9,13 @@ use crate::cluster::{entry, items, text};
 use crate::workloads::env_value;
 
 const CHART: &str = "workload-variant-autoscaler";
-/// Suffixes of the chart's ConfigMaps, after the release name.
+/// After the release name.
 const CHART_SUFFIXES: [(&str, MapRole); 3] = [
     ("-variantautoscaling-config", MapRole::Main),
     ("-wva-saturation-scaling-config", MapRole::Saturation),
     ("-service-classes-config", MapRole::ServiceClasses),
 ];
 
-/// ConfigMap names of the installs in an input.
 #[derive(Debug)]
 pub(super) struct InstallNames {
     /// One for each controller Deployment.
@@ -24,13 +23,11 @@ pub(super) struct InstallNames {
 }
 
 impl InstallNames {
-    /// The names in the environment of these Deployments.
     pub(super) fn from_deployments<'a>(deployments: impl Iterator<Item = &'a Object>) -> Self {
         Self { installs: deployments.filter_map(install).collect() }
     }
 
-    /// Role and scope of a ConfigMap; `None` for other ConfigMaps. Without an install the controller's namespace is
-    /// unknown, so every namespace counts as it.
+    /// `None` for other ConfigMaps. Without an install every namespace counts as the controller's.
     pub(super) fn role(&self, map: &Object) -> Option<(MapRole, MapScope)> {
         let (namespace, name) = (map.namespace.as_str(), map.name.as_str());
         if self.installs.is_empty() {
@@ -48,7 +45,7 @@ impl InstallNames {
         unread
     }
 
-    /// Precedence of a global ConfigMap among those of its role; the controller reads the lowest that exists.
+    /// The controller reads the lowest rank that exists.
     pub(super) fn rank(&self, role: MapRole, name: &str) -> usize {
         let default = [MapNames::default()];
         let installs = if self.installs.is_empty() { &default[..] } else { &self.installs };
@@ -56,13 +53,13 @@ impl InstallNames {
         installs.iter().filter_map(rank).min().unwrap_or(usize::MAX)
     }
 
-    /// The ConfigMap that the controller reads instead of an unread one of this name.
+    /// The ConfigMap that the controller reads instead of this one.
     pub(super) fn read_instead(&self, name: &str) -> String {
         self.installs.first().map(|names| format!("{}/{name}", names.namespace)).unwrap_or_default()
     }
 }
 
-/// The role of a ConfigMap of the chart. Its labels must name the chart, because others may use such names too.
+/// Requires the labels of the chart: other objects may use such names.
 fn role_in_chart(map: &Object) -> Option<(MapRole, MapScope)> {
     let label = |key: &str| entry(&map.value, "/metadata/labels", key).unwrap_or_default();
     let chart = label("helm.sh/chart").strip_prefix(CHART).is_some_and(|version| version.starts_with('-'));
@@ -73,7 +70,7 @@ fn role_in_chart(map: &Object) -> Option<(MapRole, MapScope)> {
     Some((role, MapScope::Global))
 }
 
-/// The ConfigMap names of a controller Deployment; `None` for other Deployments.
+/// `None` for other Deployments.
 fn install(object: &Object) -> Option<MapNames> {
     let names_map =
         |container: &&Value| items(container, "/env").any(|v| text(v, "/name") == "CONFIG_MAP_NAME");

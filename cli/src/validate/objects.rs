@@ -1,5 +1,4 @@
-//! Collects the objects of relevant kinds from documents. It expands lists and counts objects of other kinds. Each
-//! object keeps its place in the text.
+//! Collects the objects of relevant kinds, with their places in the text. It expands lists.
 
 use std::rc::Rc;
 
@@ -11,9 +10,7 @@ use super::yaml::{Content, Node, Problem, documents};
 
 #[derive(Debug)]
 pub(super) struct Object {
-    /// Index of its source.
     pub(super) source: usize,
-    /// Its value with positions in the source.
     pub(super) node: Rc<Node>,
     pub(super) api_version: String,
     pub(super) kind: String,
@@ -21,24 +18,20 @@ pub(super) struct Object {
     pub(super) namespace: String,
     /// `name`, or `generateName`, or empty.
     pub(super) name: String,
-    /// The object with schema defaults, as a webhook receives it.
+    /// Has the schema defaults, like the object that a webhook receives.
     pub(super) value: Value,
 }
 
-/// Objects and problems of all sources.
 #[derive(Debug, Default)]
 pub(super) struct ObjectSet {
-    /// Objects of relevant kinds, in order.
     pub(super) objects: Vec<Object>,
-    /// Number of objects of any kind, and of documents without a kind.
+    /// Objects of any kind, and documents without a kind.
     pub(super) count: usize,
-    /// Documents that are not YAML or not objects.
     pub(super) problems: Vec<SourceProblem>,
 }
 
 #[derive(Debug)]
 pub(super) struct SourceProblem {
-    /// Index of the source.
     pub(super) source: usize,
     pub(super) problem: Problem,
 }
@@ -68,8 +61,7 @@ pub(super) fn collect(sources: &[Source], namespace: &str) -> ObjectSet {
     out
 }
 
-/// Adds an object, or all objects of a list. `list` has API version and kind for items that lack them, as in lists of
-/// the API server.
+/// `list` has API version and kind for items that lack them.
 fn add_objects(
     source: usize,
     node: &Rc<Node>,

@@ -1,5 +1,5 @@
-//! Locates the field of a finding in the text: its value, or the nearest key around it. A field path may lead into the
-//! YAML in a ConfigMap entry.
+//! Locates the field of a finding: its value, or the nearest key around it. A path may lead into the YAML of a
+//! ConfigMap entry.
 
 use std::ops::Range;
 
@@ -7,27 +7,25 @@ use granit_parser::ScalarStyle;
 
 use super::yaml::{Content, Node, documents};
 
-/// The part of a field to locate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     Value,
     Key,
 }
 
-/// The byte range of `field` in `object`, at most one line long.
+/// Byte range of `field`, at most one line long.
 pub(super) fn locate_field(text: &str, object: &Node, field: &str, part: Part) -> Range<usize> {
     // An object without any part of the path is located by its kind.
     let start = object.entry("kind").map_or_else(|| object.span.clone(), |kind| kind.at.clone());
     first_line(text, find(text, object, &steps(field), start, part, true))
 }
 
-/// A range cut off at the end of its first line.
 pub(super) fn first_line(text: &str, at: Range<usize>) -> Range<usize> {
     let line = text.get(at.clone()).and_then(|t| t.split('\n').next()).unwrap_or_default();
     at.start..at.start + line.trim_end_matches('\r').len()
 }
 
-/// The steps of a path: `data[config.yaml].a`, `spec.metrics[0].x`.
+/// `data[config.yaml].a`, `spec.metrics[0].x`.
 fn steps(field: &str) -> Vec<&str> {
     let mut steps = Vec::new();
     let mut rest = field;
@@ -57,7 +55,7 @@ struct PathEnd<'a, 'f> {
     rest: &'f [&'f str],
 }
 
-/// Follows the steps through maps and lists. Returns the nearest key as `Err` if a step is missing.
+/// Follows the steps. `Err`: the nearest key, if a step is missing.
 fn walk<'a, 'f>(
     root: &'a Node,
     steps: &'f [&'f str],
@@ -90,8 +88,7 @@ fn walk<'a, 'f>(
     Ok(end)
 }
 
-/// Follows the steps as far as they exist. `nearest` is the nearest key so far. With `enters_entries` it continues into
-/// strings that are YAML themselves.
+/// Follows the steps as far as they exist. `enters_entries`: into strings that are YAML.
 fn find(
     text: &str,
     root: &Node,
@@ -118,7 +115,7 @@ fn find(
     if let (Some(inner), true) = (scalar.as_str(), enters_entries && (is_block || !rest.is_empty())) {
         if *style == ScalarStyle::Literal
             && let Some(at) = find_in_entry(inner, rest, part)
-            && let Some(at) = outer_range(text, node, inner, &first_line(inner, at))
+            && let Some(at) = range_in_file(text, node, inner, &first_line(inner, at))
         {
             return at;
         }
@@ -132,10 +129,9 @@ fn find(
     value_at.filter(|at| !is_block && !at.is_empty()).unwrap_or(key_at)
 }
 
-/// The range within a ConfigMap entry that is YAML itself.
 fn find_in_entry(entry: &str, steps: &[&str], part: Part) -> Option<Range<usize>> {
     match documents(entry).into_iter().next()? {
-        // A finding about the whole entry is about its duplicate key, if it has one.
+        // A finding about the whole entry is about its duplicate key, if any.
         Ok(root) if steps.is_empty() => root.repeated_keys().first().map(|e| e.key_at.clone()),
         // An empty range means that the entry's own key is nearest.
         Ok(root) => Some(find(entry, &root, steps, 0..0, part, false)).filter(|at| !at.is_empty()),
@@ -145,8 +141,8 @@ fn find_in_entry(entry: &str, steps: &[&str], part: Part) -> Option<Range<usize>
     }
 }
 
-/// The line of a key in an entry of several lines that is folded, quoted, or refused by this parser. `None` unless
-/// exactly one line begins with the key.
+/// Line of a key in an entry that is folded, quoted or refused by this parser. `None` unless one line begins with the
+/// key.
 fn line_of_key(text: &str, span: Range<usize>, key: &str) -> Option<Range<usize>> {
     let entry = text.get(span.clone())?;
     let mut offset = span.start;
@@ -165,9 +161,8 @@ fn line_of_key(text: &str, span: Range<usize>, key: &str) -> Option<Range<usize>
     found
 }
 
-/// Translates a range within a literal block scalar to the file, where its lines are indented. `None` for a range in
-/// its leading empty lines.
-fn outer_range(text: &str, scalar: &Node, inner: &str, at: &Range<usize>) -> Option<Range<usize>> {
+/// Translates a range within a literal block scalar to the file. `None` for a range in its leading empty lines.
+fn range_in_file(text: &str, scalar: &Node, inner: &str, at: &Range<usize>) -> Option<Range<usize>> {
     let before = inner.get(..at.start)?;
     let line_start = before.rfind('\n').map_or(0, |n| n + 1);
     let inner_line = inner[line_start..].split('\n').next()?;

@@ -1,4 +1,4 @@
-//! Findings of a run, sorted, each with its place. All output formats render this report.
+//! Findings of a run. All output formats render this report.
 
 use wva_rules::{RULES_ABOUT_KEYS, Severity};
 
@@ -14,26 +14,23 @@ pub(super) struct Report<'a> {
     pub(super) findings: Vec<Finding<'a>>,
     /// Number of objects of any kind.
     pub(super) objects: usize,
-    /// Number of objects with rules.
     pub(super) evaluated: usize,
 }
 
 #[derive(Debug)]
 pub(super) struct Finding<'a> {
     pub(super) source: &'a Source,
-    /// Start in the text, in bytes.
     pub(super) offset: usize,
-    /// Length in bytes, within one line.
+    /// In bytes, within one line.
     pub(super) length: usize,
-    /// From 1.
     pub(super) line: usize,
     /// From 1, in characters.
     pub(super) column: usize,
-    /// The column after the last character.
+    /// After the last character.
     pub(super) end_column: usize,
     /// `None` for findings about a file.
     pub(super) object: Option<&'a Object>,
-    /// The object is denied; otherwise this is a warning.
+    /// Otherwise a warning.
     pub(super) is_denied: bool,
     pub(super) code: &'static str,
     /// Empty for findings about a file.
@@ -84,7 +81,6 @@ impl<'a> Report<'a> {
         Self { findings, objects: collected.count, evaluated: evaluation.count }
     }
 
-    /// Number of findings that deny an object or a file.
     pub(super) fn deny_count(&self) -> usize {
         self.findings.iter().filter(|f| f.is_denied).count()
     }
@@ -93,7 +89,7 @@ impl<'a> Report<'a> {
         self.findings.len() - self.deny_count()
     }
 
-    /// The last line of text output: `2 objects: 3 denied, 1 warning`.
+    /// `2 objects: 3 denied, 1 warning`.
     pub(super) fn totals(&self) -> String {
         let denied = self.deny_count();
         let others = match self.objects - self.evaluated {
@@ -128,13 +124,13 @@ impl<'a> Finding<'a> {
         docs(self.code)
     }
 
-    /// `Kind namespace/name` of the object.
+    /// `Kind namespace/name`.
     pub(super) fn object_name(&self) -> Option<String> {
         let object = self.object?;
         Some(printable(&format!("{} {}/{}", object.kind, object.namespace, object.name)))
     }
 
-    /// The message, prefixed by the field if there is one.
+    /// The message, after the field if there is one.
     pub(super) fn sentence(&self) -> String {
         if self.field.is_empty() { self.message.clone() } else { format!("{}: {}", self.field, self.message) }
     }
@@ -144,7 +140,7 @@ impl<'a> Finding<'a> {
     }
 }
 
-/// Path of the page about a rule, from the root of the repository.
+/// Path from the root of the repository.
 pub(super) fn docs(code: &str) -> String {
     format!("docs/rules/{code}.md")
 }
@@ -158,7 +154,6 @@ fn file_finding<'a>(
     Finding { object, message: printable(message), ..Finding::at(source, at) }
 }
 
-/// Adds a hint if the file looks like a Helm template, the most common cause of invalid YAML.
 fn with_template_hint(text: &str, message: &str) -> String {
     if text.contains("{{") {
         format!("{message} (if this is a Helm template, render it first: helm template ... | wva validate -)")
@@ -167,8 +162,6 @@ fn with_template_hint(text: &str, message: &str) -> String {
     }
 }
 
-/// A value as JSON on one line.
 pub(super) fn json_line(value: &impl serde::Serialize) -> String {
-    // Strings, numbers and lists of them always serialise.
     serde_json::to_string(value).unwrap_or_default() + "\n"
 }

@@ -66,7 +66,7 @@ fn level(is_denied: bool) -> &'static str {
     if is_denied { "error" } else { "warning" }
 }
 
-/// A path as a URI reference. Relative paths stay relative, so that code scanning finds them in the repository.
+/// Relative paths stay relative, so that code scanning finds them.
 fn uri(path: &str) -> String {
     let is_safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'-' | b'.' | b'_' | b'~');
     let escaped =

@@ -1,5 +1,5 @@
-//! Lines of a file that must not be printed: secret settings of the controller (also misspelt or commented out), lines
-//! below such a key, and URLs with a password. Reports give their position only.
+//! Lines that must not be printed: secret settings (also misspelt or commented out), lines below such a key, and URLs
+//! with a password.
 
 use wva_crds::settings::{Kind, SETTINGS};
 use wva_crds::text::typo_count;
@@ -7,22 +7,21 @@ use wva_crds::text::typo_count;
 use super::input::Source;
 use super::report::Finding;
 
-/// Shortest word that counts as a misspelt key, in bytes.
+/// Shortest misspelt key, in bytes.
 const MIN_WORD: usize = 8;
 /// Lines above a line that are searched for its key.
 const MAX_LINES_ABOVE: usize = 200;
 
-/// Whether the line of a finding may be printed.
 pub(super) fn is_printable(finding: &Finding<'_>) -> bool {
     let (line, start) = finding.source.line_of(finding.offset);
-    !names_secret(&finding.field) && !holds_secret(line) && !below_secret(finding.source, line, start)
+    !names_secret(&finding.field) && !holds_secret(line) && !is_below_secret(finding.source, line, start)
 }
 
 fn holds_secret(line: &str) -> bool {
     names_secret(line) || holds_password(line)
 }
 
-/// Whether a line may contain a password: an `@` in a URL, or in the value of a URL setting.
+/// An `@` in a URL, or in the value of a URL setting.
 fn holds_password(line: &str) -> bool {
     line.contains('@') && (line.contains("://") || names_setting(line, &|s| s.kind == Kind::Url))
 }
@@ -31,9 +30,8 @@ fn names_secret(text: &str) -> bool {
     names_setting(text, &|s| s.secret)
 }
 
-/// Whether a line belongs to the value of a secret key: a less indented line above names one, or the line before ends
-/// with one.
-fn below_secret(source: &Source, line: &str, start: usize) -> bool {
+/// A less indented line above names a secret key, or the line before ends with one.
+fn is_below_secret(source: &Source, line: &str, start: usize) -> bool {
     let indentation = |line: &str| line.len() - line.trim_start().len();
     let mut min = indentation(line);
     let before = source.text.get(..start).unwrap_or_default().lines().rev();
@@ -50,8 +48,7 @@ fn below_secret(source: &Source, line: &str, start: usize) -> bool {
     false
 }
 
-/// Whether a text contains the key of a matching setting, exactly or misspelt. The exact key of another setting is not
-/// a misspelling.
+/// Contains the key of a matching setting, exactly or misspelt. The exact key of another setting is not a misspelling.
 fn names_setting(text: &str, matches: &dyn Fn(&wva_crds::settings::Setting) -> bool) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let keys: Vec<&str> = SETTINGS.iter().filter(|s| matches(s)).map(|s| s.key).collect();
@@ -99,7 +96,7 @@ mod tests {
         ] {
             let source = Source::new("f".to_owned(), text.replace('@', "V: x").into_bytes());
             let (line, start) = source.line_of(text.find('@').unwrap());
-            assert_eq!(below_secret(&source, line, start), secret, "{text}");
+            assert_eq!(is_below_secret(&source, line, start), secret, "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Findings as text: like a compiler, with the line of the file and a caret under the value, and totals at the end.
+//! Findings like those of a compiler, with the line and a caret under the value.
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
@@ -6,7 +6,7 @@ use super::input::printable;
 use super::report::{Finding, Report};
 use super::secrets;
 
-/// Longest line that is printed, in bytes. Longer ones, such as JSON on one line, get only a position.
+/// Longer lines, such as JSON, get only a position.
 const MAX_LINE: usize = 2_000;
 
 pub(super) fn render(report: &Report<'_>, coloured: bool) -> String {

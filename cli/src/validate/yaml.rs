@@ -1,5 +1,5 @@
-//! Parser of YAML and JSON that keeps positions: every value and key of the document trees has its byte range in the
-//! text. A document that fails to parse becomes a problem with a position; the parser continues with the next one.
+//! Parser of YAML and JSON that keeps the byte ranges of values and keys. After a document that fails to parse it
+//! continues with the next.
 
 mod scalars;
 #[cfg(test)]
@@ -12,11 +12,11 @@ use std::rc::Rc;
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 use serde_json::{Map, Value};
 
-/// Deepest nesting; shallow enough for recursion.
+/// Shallow enough for recursion.
 const MAX_DEPTH: usize = 128;
-/// Most values of a document, including repetitions by aliases and merge keys. A file of 16 MiB has fewer.
+/// Includes repetitions by aliases and merge keys. A file of 16 MiB has fewer.
 const MAX_VALUES: u64 = 1 << 21;
-/// Most bytes of text in a document, including repetitions.
+/// In bytes, including repetitions.
 const MAX_TEXT: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) struct Node {
     /// Byte range; of a collection from its first entry to its end.
     pub(super) span: Range<usize>,
     pub(super) content: Content,
-    /// Levels of nesting; 1 for a scalar.
+    /// 1 for a scalar.
     height: usize,
     size: Size,
 }
@@ -39,7 +39,7 @@ pub(super) enum Content {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) node: Rc<Node>,
-    /// Byte range in this list: of the node, or of the alias that refers to it.
+    /// Byte range of the node, or of the alias that refers to it.
     pub(super) at: Range<usize>,
 }
 
@@ -48,22 +48,19 @@ pub(super) struct Entry {
     pub(super) key: Rc<str>,
     pub(super) key_at: Range<usize>,
     pub(super) node: Rc<Node>,
-    /// Byte range of the value in this mapping: of the node, or of the alias that refers to it.
+    /// Byte range of the value, or of the alias that refers to it.
     pub(super) at: Range<usize>,
-    /// The entry comes from a merge key.
     is_merged: bool,
-    /// The key appears more than once. kubectl silently takes the last.
+    /// kubectl takes the last of repeated keys without a warning.
     pub(super) is_repeated: bool,
 }
 
-/// Why a document cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Problem {
     pub(super) message: String,
     pub(super) at: Range<usize>,
 }
 
-/// Size of a value with aliases expanded.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     values: u64,
@@ -76,7 +73,6 @@ impl Size {
     }
 }
 
-/// All documents of a text, in order, without empty ones.
 pub(super) fn documents(text: &str) -> Vec<Result<Rc<Node>, Problem>> {
     let mut out = Vec::new();
     for part in parts(text) {
@@ -88,7 +84,7 @@ pub(super) fn documents(text: &str) -> Vec<Result<Rc<Node>, Problem>> {
     out
 }
 
-/// Splits a text like kubectl: into consecutive JSON values, or into YAML between `---` lines.
+/// Splits like kubectl: into consecutive JSON values, or into YAML between `---` lines.
 fn parts(text: &str) -> Vec<Range<usize>> {
     if text.trim_start().starts_with('{')
         && let Some(parts) = json_parts(text)
@@ -115,7 +111,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// Ranges of consecutive JSON values; `None` if the text is not JSON.
+/// `None` if the text is not JSON.
 fn json_parts(text: &str) -> Option<Vec<Range<usize>>> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<serde::de::IgnoredAny>();
     let (mut parts, mut start) = (Vec::new(), 0);
@@ -127,7 +123,6 @@ fn json_parts(text: &str) -> Option<Vec<Range<usize>>> {
     Some(parts)
 }
 
-/// A collection whose end is not read yet.
 struct OpenCollection {
     start: usize,
     anchor: usize,
@@ -138,21 +133,15 @@ struct OpenCollection {
 
 enum PartialContent {
     List(Vec<Item>),
-    Map {
-        entries: Vec<Entry>,
-        /// Index of each key in `entries`.
-        indices: HashMap<Rc<str>, usize>,
-        key: Option<Key>,
-    },
+    Map { entries: Vec<Entry>, indices: HashMap<Rc<str>, usize>, key: Option<Key> },
 }
 
-/// The key whose value comes next.
 enum Key {
     Text(Rc<str>, Range<usize>),
     Merge,
 }
 
-/// Builds the trees of one part from the events of the YAML parser.
+/// Builds the trees from the events of the YAML parser.
 struct Reader<'t> {
     base: usize,
     length: usize,
@@ -250,7 +239,7 @@ impl<'t> Reader<'t> {
         self.add(node, at)
     }
 
-    /// Adds a value to the innermost open collection, as key or value, or makes it the root of the document.
+    /// Adds a value to the innermost open collection, or makes it the root.
     fn add(&mut self, node: Rc<Node>, at: Range<usize>) -> Result<(), Problem> {
         let Some(open) = self.open.last_mut() else {
             self.root = Some(node);
@@ -306,7 +295,7 @@ fn read_key(node: &Node, at: Range<usize>) -> Result<Key, Problem> {
     }
 }
 
-/// The mappings that a merge key refers to. Later ones overwrite earlier ones.
+/// Later mappings overwrite earlier ones.
 fn merge_sources(node: &Rc<Node>, at: &Range<usize>) -> Result<Vec<Rc<Node>>, Problem> {
     let is_map = |n: &Node| matches!(n.content, Content::Map(_));
     match &node.content {
@@ -318,7 +307,7 @@ fn merge_sources(node: &Rc<Node>, at: &Range<usize>) -> Result<Vec<Rc<Node>>, Pr
     }
 }
 
-/// Adds or replaces an entry. As in kubectl the later entry wins, even over one before a merge key.
+/// As in kubectl the later entry wins, even over one before a merge key.
 fn put(entries: &mut Vec<Entry>, indices: &mut HashMap<Rc<str>, usize>, mut entry: Entry) {
     if let Some(&index) = indices.get(&entry.key) {
         let previous = &entries[index];
@@ -345,7 +334,7 @@ impl Node {
         }
     }
 
-    /// The value as JSON with aliases expanded. Size and depth are bounded by the parser.
+    /// JSON with aliases expanded. The parser bounds size and depth.
     pub(super) fn to_value(&self) -> Value {
         match &self.content {
             Content::Scalar { value, .. } => value.clone(),
@@ -357,7 +346,7 @@ impl Node {
         }
     }
 
-    /// Entries of this value, at any depth, whose key appears more than once in its mapping.
+    /// At any depth.
     pub(super) fn repeated_keys(&self) -> Vec<&Entry> {
         let mut found = Vec::new();
         let mut left: Vec<&Node> = vec![self];

@@ -1,15 +1,15 @@
-//! Derives the accelerator of a workload from the node labels that its pods require.
+//! Derives the accelerator of a workload from required node labels.
 
 use crate::limit::accelerator_key;
 use crate::normalize_accelerator;
 
-/// Node labels that name the accelerator, highest precedence first.
+/// Highest precedence first.
 pub const ACCELERATOR_NODE_LABELS: [&str; 5] = [
     "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name",
     "habana.ai/product.name", "gpu.intel.com/product",
 ];
 
-/// A label that a node must have with one of these values.
+/// Node label that must have one of these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeRequirement<'a> {
     /// Key of the node label.
@@ -18,10 +18,10 @@ pub struct NodeRequirement<'a> {
     pub values: Vec<&'a str>,
 }
 
-/// The normalized accelerator that every alternative requires. A node selector is one alternative; each term of a
-/// required node affinity is another. All requirements of an alternative hold together.
+/// The accelerator that every alternative requires: a node selector, or a term of a required node affinity. All
+/// requirements of an alternative hold together.
 ///
-/// `None`: an alternative names no accelerator, or two alternatives name different ones.
+/// `None`: an alternative names no accelerator, or two name different ones.
 #[must_use]
 pub fn derive_accelerator(alternatives: &[Vec<NodeRequirement<'_>>]) -> Option<String> {
     let mut names = Vec::new();

@@ -1,5 +1,5 @@
-//! Interface between the analyzers and the pipeline. An analyzer turns the signals of a model into a verdict. A verdict
-//! proposes targets, repeatedly and with different excluded variants. Analyzers do not depend on each other.
+//! Interface between the analyzers and the pipeline. A verdict on a model proposes targets, repeatedly and with
+//! different excluded variants.
 
 mod by_role;
 mod decision_hold;
@@ -19,40 +19,35 @@ use crate::snapshot::{AnalyzerName, OutputBucket, ThroughputMemory};
 use crate::view::{Draft, ModelView, VariantView};
 use crate::{Stage, enforce};
 
-/// Result of an analyzer for one model.
 pub(crate) trait Verdict {
     /// Spare capacity: mean spare KV, or spare share of the supply. The model with the smallest value is the most urgent.
     fn spare(&self) -> f64 {
         0.0
     }
 
-    /// Steps of the stages analyze and optimize for every variant, in order of the view. A `excluded` variant does not grow.
-    /// Analyzers that add several replicas at once stay within `ledger`.
+    /// Steps of the stages analyze and optimize. An `excluded` variant does not grow. Analyzers that add several
+    /// replicas at once stay within `ledger`.
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft>;
 
-    /// Variant indices in the order in which they take from the inventory.
+    /// Order in which variants take from the inventory.
     fn order(&self, model: &ModelView) -> Vec<usize> {
         model.by_cost()
     }
 
-    /// State for later cycles.
     fn into_state(self: Box<Self>) -> AnalyzerState {
         AnalyzerState::default()
     }
 }
 
-/// State of an analyzer for later cycles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnalyzerState {
-    /// Capacity of a replica of each variant in tokens, in order of the view. Empty for other analyzers than `token`.
+    /// Capacity of a replica of each variant in tokens. Empty for other analyzers than `token`.
     pub(crate) capacities: Vec<Option<f64>>,
-    /// Compute bounds observed in this cycle, in order of variant and pod.
+    /// In order of variant and pod.
     pub(crate) observed: Vec<Observation>,
-    /// Memory of the throughput analyzer.
     pub(crate) learned: Option<Box<ThroughputMemory>>,
 }
 
-/// An observed compute bound.
 #[derive(Clone, Debug)]
 pub(crate) struct Observation {
     pub(crate) accelerator: String,
@@ -61,7 +56,6 @@ pub(crate) struct Observation {
     pub(crate) k2: f64,
 }
 
-/// Runs the analyzer of the model's settings.
 pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     if model.settings.analyzer != AnalyzerName::Throughput {
         return analyze_with(model, model.settings.analyzer);
@@ -81,7 +75,7 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     Box::new(LearningVerdict { verdict, fallback, blocks_scale_down, learned: Box::new(learned) })
 }
 
-/// Runs the percentage analyzer in place of the throughput analyzer, for each role by itself.
+/// Runs the percentage analyzer for each role by itself.
 fn analyze_by_percentage(model: &ModelView) -> Box<dyn Verdict> {
     let percentage = |part: &ModelView| analyze_with(part, AnalyzerName::Percentage);
     if model.variants.iter().any(|v| v.variant.role.is_some()) {
@@ -92,7 +86,7 @@ fn analyze_by_percentage(model: &ModelView) -> Box<dyn Verdict> {
 
 fn analyze_with(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
     if model.is_at_zero() {
-        // Terminating pods may still report; their load does not scale the model up.
+        // Terminating pods may still report; their load does not count.
         return Box::new(IdleVerdict);
     }
     let verdict: Result<Box<dyn Verdict>, AnalysisError> = match analyzer {
@@ -108,12 +102,11 @@ fn analyze_with(model: &ModelView, analyzer: AnalyzerName) -> Box<dyn Verdict> {
     }
 }
 
-/// Verdict of the throughput analyzer or of its fallback, with the memory of the throughput analyzer.
+/// Verdict of the throughput analyzer or of its fallback.
 struct LearningVerdict {
     verdict: Box<dyn Verdict>,
     /// Why the percentage analyzer decides instead.
     fallback: Option<Reason>,
-    /// True if the fallback must not scale down.
     blocks_scale_down: bool,
     learned: Box<ThroughputMemory>,
 }
@@ -150,12 +143,11 @@ fn is_new_scale_down(draft: &Draft) -> bool {
     draft.steps.last().is_some_and(|step| matches!(step.reason, Reason::ScaleDownSafe { .. }))
 }
 
-/// True if no replica can report yet, because the model has just been woken.
 fn is_waking(model: &ModelView) -> bool {
     model.variants.iter().all(|v| v.current == 0 || v.wake_hold_seconds(model.config).is_some())
 }
 
-/// Verdict for a model at 0, or whose first replica is starting: it needs no metrics and no safety net.
+/// Verdict on a model at 0, or whose first replica is starting.
 struct IdleVerdict;
 
 impl Verdict for IdleVerdict {
@@ -171,7 +163,7 @@ impl Verdict for IdleVerdict {
     }
 }
 
-/// Verdict after a failed analysis: holds the last target, else the current replicas.
+/// Holds the last target, else the current replicas.
 struct SafetyNetVerdict(AnalysisError);
 
 impl Verdict for SafetyNetVerdict {

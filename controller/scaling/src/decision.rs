@@ -1,5 +1,4 @@
-//! Result of a cycle: for each variant the steps from its current replicas to its target, and the state for the next
-//! cycle.
+//! Result of a cycle: steps and target of each variant, and the state for the next cycle.
 
 mod signal_gaps;
 
@@ -45,12 +44,12 @@ impl Stage {
     }
 }
 
-/// One step of a decision.
+/// Step of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// Stage of the pipeline.
     pub stage: Stage,
-    /// Replicas before the step: `after` of the previous step, or the current replicas.
+    /// Replicas before the step.
     pub before: u32,
     /// Replicas after the step.
     pub after: u32,
@@ -81,7 +80,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Nearest number of replicas within the bounds. The maximum wins if the bounds contradict each other.
+    /// The maximum wins over the minimum.
     #[must_use]
     pub fn clamp(self, replicas: u32) -> u32 {
         replicas.max(self.min).min(self.max.unwrap_or(u32::MAX))
@@ -111,7 +110,7 @@ pub struct Decision {
     pub bounds: Bounds,
     /// Configured analyzer.
     pub analyzer: AnalyzerName,
-    /// True if replicas that do not become ready keep the variant from growing.
+    /// Replicas that do not become ready keep the variant from growing.
     pub stuck: bool,
     /// Value that is held because the analysis failed.
     pub safety_net: Option<FallbackSource>,
@@ -119,11 +118,11 @@ pub struct Decision {
     pub not_carried_out: Option<u32>,
     /// Accelerator without enough free GPUs.
     pub limited_by: Option<String>,
-    /// True if every variant of the model has 0 replicas. Such a model has no metrics and needs none.
+    /// Every variant of the model has 0 replicas.
     pub model_at_zero: bool,
-    /// True if scale to zero is on for the model.
+    /// Scale to zero is on.
     pub scale_to_zero: bool,
-    /// Obstacle that keeps the model from scaling to zero, or from waking up, although scale to zero is on.
+    /// Keeps the model from scaling to zero, or from waking up, although scale to zero is on.
     pub wake_obstacle: Option<WakeObstacle>,
     /// Replicas whose sample counts.
     pub reporting: u32,
@@ -131,16 +130,16 @@ pub struct Decision {
     pub stale: u32,
     /// Replicas of `reporting` that lack a main signal.
     pub signal_gaps: SignalGaps,
-    /// Decision of the shadow analyzer, if the settings name one. It changes no target.
+    /// Decision of the shadow analyzer. It changes no target.
     pub shadow: Option<Box<Shadow>>,
 }
 
-/// Decision that another analyzer would take in this cycle, before the mode applies.
+/// Decision of another analyzer, before the mode applies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shadow {
     /// Shadow analyzer.
     pub analyzer: AnalyzerName,
-    /// Steps from the current replicas to the target, in order of the stages. Never empty.
+    /// Steps in order of the stages. Never empty.
     pub steps: Vec<Step>,
 }
 
@@ -151,7 +150,7 @@ impl Shadow {
         self.steps.last().map_or(0, |step| step.after)
     }
 
-    /// Deciding reason: see [`Decision::reason`].
+    /// See [`Decision::reason`].
     #[must_use]
     pub fn reason(&self) -> &Reason {
         deciding_reason(&self.steps)
@@ -169,14 +168,13 @@ impl Serialize for Shadow {
     }
 }
 
-/// Reason of the last step other than `NoChange`; without one, the reason of the analyzer's step.
 fn deciding_reason(steps: &[Step]) -> &Reason {
     let last = steps.iter().rev().map(|step| &step.reason).find(|r| !r.is_no_change());
     last.or_else(|| steps.first().map(|step| &step.reason)).unwrap_or(&Reason::NO_CHANGE)
 }
 
-/// True if load, waiting requests or the mode ask for more replicas. A bound or an earlier target does not count: a
-/// user who scales a variant to 0 has switched its HPA off, and is not overruled.
+/// True if load, waiting requests or the mode ask for more. A bound does not count: a user who scales to 0 has switched
+/// the HPA off, and is not overruled.
 pub(crate) fn wants_more(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step.reason {
         Reason::RequestsWaiting { .. } | Reason::WakeHold { .. } => true,
@@ -189,7 +187,7 @@ pub(crate) fn wants_more(steps: &[Step]) -> bool {
 }
 
 impl Decision {
-    /// Target after the mode. In mode `recommend`: the target that would be published.
+    /// Target; in mode `recommend`, the one that would be published.
     #[must_use]
     pub fn target(&self) -> u32 {
         self.steps.last().map_or(self.current, |step| step.after)
@@ -212,13 +210,13 @@ impl Decision {
         }
     }
 
-    /// Deciding reason: that of the last step other than `NoChange`; without one, that of the analyzer's step.
+    /// Reason of the last step other than `NoChange`, else of the analyzer's step.
     #[must_use]
     pub fn reason(&self) -> &Reason {
         deciding_reason(&self.steps)
     }
 
-    /// True if the variant is being woken from 0, or held since its wake-up.
+    /// True while the variant is woken from 0, or held since.
     #[must_use]
     pub fn is_woken(&self) -> bool {
         let woken =
@@ -226,7 +224,7 @@ impl Decision {
         self.steps.iter().any(|step| woken(&step.reason))
     }
 
-    /// True if load, waiting requests or the mode ask for more replicas, or the variant is held since its wake-up.
+    /// True if load, waiting requests or the mode ask for more, or a wake-up holds the variant.
     #[must_use]
     pub fn wants_more(&self) -> bool {
         wants_more(&self.steps)
@@ -272,17 +270,17 @@ pub struct VariantKey {
 /// Result of one cycle. Its JSON is the output of `wva decide --format json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
-    /// One decision per variant, ordered by namespace, model and variant.
+    /// Ordered by namespace, model and variant.
     pub decisions: Vec<Decision>,
     /// State for the next snapshot.
     #[serde(skip)]
     pub next: NextState,
-    /// Warnings to log, which no decision contains.
+    /// Warnings to log.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
 }
 
-/// State that the caller carries from one cycle to the next snapshot.
+/// State for the next snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NextState {
     /// State of each variant.
@@ -298,17 +296,16 @@ pub struct NextState {
 pub struct VariantState {
     /// Target, for `Variant::desired`.
     pub desired: u32,
-    /// Current replicas at the time of the decision.
+    /// Replicas at the time of the decision.
     pub current: u32,
-    /// Time without progress towards the target, as of this cycle.
+    /// Time without progress, as of this cycle.
     pub desired_age: GoDuration,
-    /// Capacity of a replica in tokens, for `Variant::remembered_capacity`.
+    /// Tokens of a replica, for `Variant::remembered_capacity`.
     pub capacity: Option<f64>,
 }
 
 impl VariantState {
-    /// `Variant::desired_age` of a snapshot taken `elapsed` after this cycle, with `current` replicas. The age restarts
-    /// at 0 when `current` has come closer to the target.
+    /// `Variant::desired_age` after `elapsed`. The age restarts at 0 when `current` has come closer to the target.
     #[must_use]
     pub fn desired_age_after(&self, elapsed: std::time::Duration, current: u32) -> GoDuration {
         if self.desired.abs_diff(current) < self.desired.abs_diff(self.current) {
@@ -319,10 +316,10 @@ impl VariantState {
     }
 }
 
-/// A finding to log that is not part of a decision.
+/// Finding to log.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Warning {
-    /// A layer of settings is ignored: together with the layers below it, it breaks a rule.
+    /// A layer of settings is ignored: it breaks a rule together with the layers below it.
     #[error("model {model_id} in namespace {namespace}: {layer}")]
     SettingsDropped {
         /// Namespace of the model.
@@ -332,7 +329,7 @@ pub enum Warning {
         /// The layer and the rule it breaks.
         layer: DroppedLayer,
     },
-    /// The limiter is on, but the inventory does not contain the accelerator.
+    /// The inventory does not contain the accelerator.
     #[error(
         "variant {namespace}/{variant} is not limited: the inventory has no accelerator {accelerator}; set the label \
          inference.optimization/acceleratorName to an accelerator of the inventory"
@@ -345,7 +342,7 @@ pub enum Warning {
         /// Accelerator of the variant.
         accelerator: String,
     },
-    /// Scale to zero is on, but waiting requests would not wake the model.
+    /// Waiting requests would not wake the model.
     #[error("model {model_id} in namespace {namespace} does not scale to zero: {obstacle}")]
     NothingWakesIt {
         /// Namespace of the model.
@@ -355,7 +352,7 @@ pub enum Warning {
         /// Cause.
         obstacle: WakeObstacle,
     },
-    /// Replicas report only one of the two main signals.
+    /// Replicas report only one main signal.
     #[error(
         "variant {namespace}/{variant}: {replicas} replica(s) report no {}, which counts as 0; check that neither the \
          server nor a relabelling rule of its monitor drops the metric",
@@ -368,7 +365,7 @@ pub enum Warning {
         variant: String,
         /// Missing signal.
         signal: MainSignal,
-        /// Number of replicas without it.
+        /// Replicas without it.
         replicas: u32,
     },
 }

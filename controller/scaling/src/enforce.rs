@@ -1,5 +1,5 @@
-//! Rules that apply to the result of every analyzer: a model scales to 0 only on full evidence, wakes up when requests
-//! wait, and keeps one replica if zero is not allowed. Every target stays within its bounds.
+//! Rules for the result of every analyzer: scale to 0 only on full evidence, wake-up when requests wait, one replica if
+//! zero is not allowed, and the bounds.
 
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use crate::reason::Reason;
 use crate::snapshot::{QueueFigures, SchedulerQueue};
 use crate::view::{Draft, ModelView};
 
-/// Appends the steps of the enforce stage.
 pub(crate) fn enforce(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]) {
     if is_idle(model) {
         let retention_seconds = model.to_zero.retention.get().as_secs_f64();
@@ -33,8 +32,8 @@ pub(crate) fn enforce(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]
     }
 }
 
-/// True if the model may scale to 0: scale to zero is on, requests would wake the model again, and no request was seen
-/// for the whole retention period. Every unknown fact counts as activity.
+/// Scale to zero is on, requests would wake the model again, and none was seen for the retention period. Every unknown
+/// fact counts as activity.
 pub(crate) fn is_idle(model: &ModelView) -> bool {
     let retention = model.to_zero.retention;
     let long_ago = |age: Option<GoDuration>| age.is_none_or(|age| age >= retention);
@@ -60,7 +59,7 @@ pub(crate) fn is_idle(model: &ModelView) -> bool {
         })
 }
 
-/// Holds a woken replica until it reports.
+/// Until it reports.
 fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
     for (variant, draft) in model.variants.iter().zip(drafts) {
         if let Some(woken_seconds) = variant.wake_hold_seconds(model.config)
@@ -71,8 +70,7 @@ fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
     }
 }
 
-/// If requests wait, wakes the cheapest variant of each role group that has no serving and no starting variant. A request
-/// needs every role.
+/// Wakes the cheapest variant of each role group without a serving or starting one: a request needs every role.
 fn wake(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else { return };
     if !model.model.scheduler_queue.holds_requests() {
@@ -112,8 +110,7 @@ fn wake_one(
     }
 }
 
-/// Variants of a role group that can wake up, cheapest first. Variants that the API server refuses to scale get a note
-/// and come last.
+/// Cheapest first. Variants that the API server refuses to scale get a note and come last.
 fn wake_candidates(model: &ModelView, group: &[usize], drafts: &mut [Draft]) -> Vec<usize> {
     let mut order = model.by_cost();
     order.retain(|i| group.contains(i) && model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
@@ -126,7 +123,7 @@ fn wake_candidates(model: &ModelView, group: &[usize], drafts: &mut [Draft]) -> 
     order
 }
 
-/// If zero is not allowed, keeps one replica in each role group of a model that has replicas.
+/// If zero is not allowed, keeps one replica in each role group.
 fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
     if model.to_zero.enabled {
         return;
@@ -137,7 +134,7 @@ fn keep_one(model: &ModelView, drafts: &mut [Draft]) {
 }
 
 fn keep_one_of(model: &ModelView, group: &[usize], drafts: &mut [Draft]) {
-    // Replicas after bounds and mode: a maximum of 0 keeps none, and a fixed or paused variant keeps its own number.
+    // After bounds and mode: a maximum of 0 keeps none, a fixed or paused variant its own number.
     let keeps = |i: &usize| {
         let variant = &model.variants[*i];
         variant.replicas_after(variant.bounds.clamp(drafts[*i].target())) > 0

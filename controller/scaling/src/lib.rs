@@ -1,6 +1,5 @@
-//! Scaling decisions. [`decide`] turns a [`Snapshot`] into an [`Outcome`]: the target of every variant, the steps that
-//! led to it, and the state for the next cycle. The crate has no clock, no I/O and no Kubernetes client: rules read
-//! only the snapshot, so every decision can be replayed.
+//! Scaling decisions: [`decide`] turns a [`Snapshot`] into an [`Outcome`]. The crate has no clock, no I/O and no
+//! Kubernetes client, so every decision can be replayed.
 #![warn(clippy::disallowed_methods)]
 
 mod accelerator;

@@ -1,6 +1,5 @@
-//! Limits scale-ups to the free GPUs of the inventory. GPUs are booked by accelerator: first for earlier decisions and
-//! fixed or paused variants, then for the most saturated model. A step that does not fit is cut to whole replicas. If the
-//! HPA would ignore the rest, the step is dropped.
+//! Limits scale-ups to the free GPUs. Earlier decisions and fixed or paused variants book first, then the most
+//! saturated model. A step that does not fit is cut to whole replicas, or dropped if the HPA would ignore it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +8,10 @@ use crate::reason::Reason;
 use crate::snapshot::{Config, Snapshot, Variant};
 use crate::view::{Draft, ModelView, VariantView};
 
-/// Accelerators of the inventory, each with its index in a [`Ledger`].
 #[derive(Debug, Default)]
 pub(crate) struct AcceleratorIndex<'a> {
     indices: BTreeMap<String, usize>,
-    /// Index by the name that variants use, so that each name is normalized once.
+    /// Keys: the names that variants use, so that each is normalized once.
     by_name: BTreeMap<&'a str, Option<usize>>,
 }
 
@@ -34,8 +32,7 @@ impl<'a> AcceleratorIndex<'a> {
         index
     }
 
-    /// Ledger index of a variant's accelerator. `None`: the variant is not limited, because it needs no GPU or the
-    /// inventory does not contain its accelerator.
+    /// `None`: not limited, because it needs no GPU or the inventory lacks its accelerator.
     pub(crate) fn ledger_index(&self, variant: &Variant) -> Option<usize> {
         if variant.gpus_per_replica.0 == 0 {
             return None;
@@ -62,12 +59,12 @@ impl Ledger {
         Self { left }
     }
 
-    /// Free GPUs for a variant. `None`: the variant is not limited.
-    pub(crate) fn left(&self, variant: &VariantView) -> Option<u64> {
+    /// `None`: the variant is not limited.
+    pub(crate) fn free_gpus(&self, variant: &VariantView) -> Option<u64> {
         self.left.get(variant.ledger_index?).copied()
     }
 
-    /// Books the GPUs of `replicas` additional replicas.
+    /// `replicas`: additional ones.
     pub(crate) fn book(&mut self, variant: &VariantView, replicas: u32) {
         if let Some(left) = variant.ledger_index.and_then(|i| self.left.get_mut(i)) {
             let gpus = u64::from(replicas).saturating_mul(u64::from(variant.variant.gpus_per_replica.0));
@@ -75,32 +72,31 @@ impl Ledger {
         }
     }
 
-    /// Additional whole replicas of a variant that fit.
-    pub(crate) fn fits(&self, variant: &VariantView) -> u32 {
-        self.left(variant).map_or(u32::MAX, |left| {
+    /// Additional whole replicas.
+    pub(crate) fn fitting_replicas(&self, variant: &VariantView) -> u32 {
+        self.free_gpus(variant).map_or(u32::MAX, |left| {
             u32::try_from(left / u64::from(variant.variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
         })
     }
 }
 
-/// True if the inventory limits the scale-ups of the model.
 pub(crate) fn is_limited(model: &ModelView) -> bool {
     model.config.inventory.is_some() && (model.config.limited_mode || model.settings.enable_limiter)
 }
 
-/// True if the ledger has GPUs for all drafts, so that the limit changes none.
+/// True if the limit changes no draft.
 pub(crate) fn fits_all(model: &ModelView, ledger: &Ledger, drafts: &[Draft]) -> bool {
     let mut ledger = ledger.clone();
     model.variants.iter().zip(drafts).all(|(variant, draft)| {
         let requested = added_replicas(draft);
-        let fits = requested <= ledger.fits(variant);
+        let fits = requested <= ledger.fitting_replicas(variant);
         ledger.book(variant, requested);
         fits
     })
 }
 
-/// Appends the steps of the limit stage, in `order` of the variants. Returns the variants that get nothing, so that the
-/// caller can distribute the need over other variants. Variants outside mode `auto` book nothing and come last.
+/// Appends the steps of the limit stage. Returns the variants that get nothing, so that others get their need. Variants
+/// outside mode `auto` book nothing and come last.
 pub(crate) fn limit(
     model: &ModelView,
     mut order: Vec<usize>,
@@ -119,8 +115,8 @@ pub(crate) fn limit(
         if requested == 0 {
             continue;
         }
-        let (fits, left) = (ledger.fits(variant), ledger.left(variant).unwrap_or(0));
-        let granted = variant.grantable(requested, fits);
+        let (fits, left) = (ledger.fitting_replicas(variant), ledger.free_gpus(variant).unwrap_or(0));
+        let granted = variant.grantable_replicas(requested, fits);
         if variant.is_auto() {
             ledger.book(variant, granted);
         }
@@ -139,12 +135,12 @@ pub(crate) fn limit(
     refused
 }
 
-/// Replicas that a draft adds in this cycle, without those of earlier cycles.
+/// Without those of earlier cycles.
 pub(crate) fn added_replicas(draft: &Draft) -> u32 {
     draft.target().saturating_sub(committed_target(draft).max(draft.current))
 }
 
-/// Target of an earlier cycle that still holds. It was limited in that cycle.
+/// Target of an earlier cycle that still holds. It was limited then.
 fn committed_target(draft: &Draft) -> u32 {
     draft
         .steps
@@ -161,16 +157,16 @@ fn committed_target(draft: &Draft) -> u32 {
         .min(draft.target())
 }
 
-/// Books replicas that this cycle does not decide and that have no pods yet: targets of earlier cycles, and targets of
-/// fixed or paused variants.
+/// Books replicas without pods that this cycle does not decide: targets of earlier cycles, and of fixed or paused
+/// variants.
 pub(crate) fn book_committed(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
     let after =
         if variant.is_auto() { committed_target(draft) } else { variant.replicas_after(draft.target()) };
     ledger.book(variant, after.saturating_sub(variant.current));
 }
 
-/// Short name of an accelerator from a vendor's label: `NVIDIA-H100-80GB-HBM3` is `H100`, `AMD-MI300X-192GB` is
-/// `MI300X`, `Intel-Gaudi-2-96GB` is `Gaudi-2`. A MIG slice is a part of a card, so it keeps its profile.
+/// Short name from a vendor's label: `NVIDIA-H100-80GB-HBM3` is `H100`, `AMD-MI300X-192GB` is `MI300X`,
+/// `Intel-Gaudi-2-96GB` is `Gaudi-2`. A MIG slice is a part of a card, so it keeps its profile.
 #[must_use]
 pub fn normalize_accelerator(label: &str) -> String {
     const VENDORS: [&str; 5] = ["nvidia", "amd", "intel", "habana", "tesla"];
@@ -180,20 +176,24 @@ pub fn normalize_accelerator(label: &str) -> String {
     }
     let mig = parts.iter().position(|p| p.eq_ignore_ascii_case("mig"));
     let (card, slice) = parts.split_at(mig.unwrap_or(parts.len()));
-    let card = card.iter().enumerate().filter(|(i, part)| *i == 0 || !is_form(part)).map(|(_, part)| *part);
+    let card = card
+        .iter()
+        .enumerate()
+        .filter(|(i, part)| *i == 0 || !is_memory_or_socket(part))
+        .map(|(_, part)| *part);
     let name: Vec<&str> = card.chain(slice.iter().copied()).collect();
     if name.is_empty() { label.to_owned() } else { name.join("-") }
 }
 
-/// True if a part of a product name describes the memory or the socket, not the model.
-fn is_form(part: &str) -> bool {
+/// True for memory or socket in a product name.
+fn is_memory_or_socket(part: &str) -> bool {
     let upper = part.to_ascii_uppercase();
     let memory =
         upper.strip_suffix("GB").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()));
     memory || ["HBM", "SXM", "PCIE", "NVL", "OAM"].iter().any(|form| upper.starts_with(form))
 }
 
-/// Comparison key of an accelerator: equal for all spellings of its name.
+/// Equal for all spellings of an accelerator.
 #[must_use]
 pub fn accelerator_key(label: &str) -> String {
     normalize_accelerator(label).to_ascii_uppercase().replace('-', "")

@@ -1,5 +1,4 @@
-//! State between cycles: compute bounds that the token analyzer observed for each model, accelerator and output length,
-//! and the memory of the throughput analyzer for each model. The leader keeps it.
+//! State between cycles, which the leader keeps: observed compute bounds, and the memory of the throughput analyzer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +6,7 @@ use crate::analyze::{OBSERVATIONS, Observation};
 use crate::snapshot::{ComputeBounds, Model, OutputBucket, Snapshot, ThroughputMemory};
 use crate::units::Amount;
 
-/// State of earlier cycles, indexed by namespace and model.
+/// Indexed by namespace and model.
 pub(crate) struct MemoryIndex<'a> {
     compute_bounds: HashMap<(&'a str, &'a str), Vec<&'a ComputeBounds>>,
     learned: HashMap<(&'a str, &'a str), &'a ThroughputMemory>,
@@ -26,7 +25,6 @@ impl<'a> MemoryIndex<'a> {
         Self { compute_bounds: by_model, learned }
     }
 
-    /// Compute bounds that the token analyzer observed for a model.
     pub(crate) fn compute_bounds(&self, namespace: &'a str, model_id: &'a str) -> &[&'a ComputeBounds] {
         let own = self.compute_bounds.get(&(namespace, model_id));
         // Files of earlier releases have no namespace.
@@ -34,7 +32,6 @@ impl<'a> MemoryIndex<'a> {
         own.map_or(&[], Vec::as_slice)
     }
 
-    /// Memory of the throughput analyzer for a model.
     pub(crate) fn learned(&self, namespace: &str, model_id: &str) -> Option<&'a ThroughputMemory> {
         self.learned.get(&(namespace, model_id)).copied()
     }
@@ -44,10 +41,9 @@ fn model_key(bounds: &ComputeBounds) -> (&str, &str) {
     (&bounds.namespace, &bounds.model_id)
 }
 
-/// Compute bounds for the next cycle, sorted.
+/// Sorted.
 pub(crate) struct BoundsMemory(BTreeMap<ObservedKey, Vec<Amount>>);
 
-/// Kind of a compute bound.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ObservedKey {
     /// Empty: any namespace.
@@ -68,7 +64,6 @@ impl BoundsMemory {
         Self(remembered.iter().map(|r| (key(r), r.k2.clone())).collect())
     }
 
-    /// Adds the observations of a model in this cycle.
     pub(crate) fn add(&mut self, model: &Model, observed: Vec<Observation>) {
         for Observation { accelerator, output, k2 } in observed {
             let Ok(k2) = Amount::try_from(k2) else { continue };

@@ -1,5 +1,5 @@
-//! The pipeline from a snapshot to its decisions: analyze, optimize, enforce, limit, publish. With an inventory, models
-//! take GPUs in order of urgency. Without one, the result does not depend on the order of the models.
+//! The pipeline: analyze, optimize, enforce, limit, publish. With an inventory, models take GPUs in order of urgency.
+//! Without one, the order of the models does not matter.
 
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
@@ -12,7 +12,6 @@ use crate::resolve::{Entries, Saturation, ScaleToZero};
 use crate::snapshot::{Config, Model, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
 
-/// Data that all models of a cycle share.
 struct CycleContext<'a> {
     config: &'a Config,
     entries: Entries<'a>,
@@ -20,16 +19,14 @@ struct CycleContext<'a> {
     accelerators: AcceleratorIndex<'a>,
 }
 
-/// One model in the pipeline.
 struct ModelCase<'a> {
     view: ModelView<'a>,
     verdict: Box<dyn Verdict>,
     drafts: Vec<Draft>,
-    /// The same model with the shadow analyzer.
     shadow: Option<Box<Self>>,
 }
 
-/// Decides one cycle. A pure function: the order of the lists of a snapshot does not change the outcome.
+/// Decides one cycle. The order of the lists of a snapshot does not change the outcome.
 #[must_use]
 pub fn decide(snapshot: &Snapshot) -> Outcome {
     let cycle = CycleContext {
@@ -48,7 +45,7 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
         if snapshot.config.inventory.is_some() {
             unlimited.push(case);
         } else {
-            // Without an inventory models are independent. Finishing each one at once keeps its data in the CPU cache.
+            // Finishing each model at once keeps its data in the CPU cache.
             builder.add(case);
         }
     }
@@ -68,7 +65,7 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
 }
 
 impl<'a> ModelCase<'a> {
-    /// A model with its settings, verdict and drafts without an inventory, and its shadow case if one is configured.
+    /// Drafts without an inventory, and the shadow case if one is configured.
     fn new(cycle: &'a CycleContext<'a>, model: &'a Model, warnings: &mut Vec<Warning>) -> Self {
         let (namespace, model_id) = (&model.namespace, &model.model_id);
         let (settings, dropped) = cycle.entries.saturation(namespace, model_id);
@@ -96,7 +93,6 @@ impl<'a> ModelCase<'a> {
         case
     }
 
-    /// A model with its verdict and drafts under these settings.
     fn analyzed(
         cycle: &'a CycleContext<'a>,
         model: &'a Model,
@@ -113,8 +109,8 @@ impl<'a> ModelCase<'a> {
         case
     }
 
-    /// Sort key: models with a smaller key take from the inventory first. The spare capacity of the model, rounded so that
-    /// the order of a sum cannot decide, then the cost of its cheapest growing variant.
+    /// Smaller keys take first: rounded spare capacity, so that the order of a sum cannot decide, then the cost of the
+    /// cheapest growing variant.
     fn urgency(&self) -> (f64, f64) {
         let growing = self.view.variants.iter().zip(&self.drafts).filter(|(_, d)| added_replicas(d) > 0);
         let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
@@ -147,7 +143,7 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
         .collect()
 }
 
-/// Distributes the inventory: first to targets of earlier cycles, then to the models by urgency.
+/// First to targets of earlier cycles, then by urgency.
 fn share_inventory(cases: &mut [&mut ModelCase], mut ledger: Ledger) {
     let mut order = Vec::with_capacity(cases.len());
     for (i, case) in cases.iter().enumerate() {
@@ -171,7 +167,7 @@ fn share_inventory(cases: &mut [&mut ModelCase], mut ledger: Ledger) {
     }
 }
 
-/// Runs the stages before the limit. A `excluded` variant does not grow.
+/// The stages before the limit. An `excluded` variant does not grow.
 fn propose(case: &ModelCase, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
     let mut drafts = case.verdict.propose(&case.view, excluded, ledger);
     for draft in &mut drafts {
@@ -185,8 +181,8 @@ fn propose(case: &ModelCase, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
     drafts
 }
 
-/// Proposes and limits until no further variant is refused, so that other variants get the need of a refused one. Each
-/// round excludes at least one more variant, so the loop ends.
+/// Proposes and limits until no further variant is refused, so that others get its need. Each round excludes one more
+/// variant.
 fn propose_within(case: &ModelCase, ledger: &Ledger) -> Vec<Draft> {
     let mut excluded = vec![false; case.view.variants.len()];
     let mut refused: Vec<Option<Draft>> = vec![None; excluded.len()];
@@ -210,7 +206,6 @@ fn propose_within(case: &ModelCase, ledger: &Ledger) -> Vec<Draft> {
     }
 }
 
-/// Collects the outcome model by model.
 struct OutcomeBuilder {
     outcome: Outcome,
     states: Vec<(VariantKey, VariantState)>,
@@ -246,8 +241,7 @@ impl OutcomeBuilder {
         self.outcome.next.learned.extend(state.learned.map(|learned| *learned));
     }
 
-    /// Shadow decisions of a case, in order of its variants. The state of the shadow analyzer is kept, so that it can
-    /// take over at any time.
+    /// Keeps the state of the shadow analyzer, so that it can take over.
     fn shadow_decisions(&mut self, case: ModelCase) -> Vec<Shadow> {
         let ModelCase { view, verdict, drafts, .. } = case;
         let state = verdict.into_state();
@@ -263,7 +257,7 @@ impl OutcomeBuilder {
     }
 
     fn finish(mut self) -> Outcome {
-        // Collecting the map at once is faster than inserting one by one.
+        // Faster than inserting one by one.
         self.outcome.next.variants = self.states.into_iter().collect();
         self.outcome
             .next
@@ -322,7 +316,7 @@ fn variant_state(variant: &VariantView, decision: &Decision, capacity: Option<f6
     VariantState {
         desired: target,
         current: decision.current,
-        // The age of a new target starts at 0, also if an equal target has just ended.
+        // The age of a new target starts at 0, also after an equal one that just ended.
         desired_age: variant.variant.desired_age.filter(|_| is_unchanged).unwrap_or_default(),
         capacity: capacity.or(variant.variant.remembered_capacity.map(f64::from)),
     }

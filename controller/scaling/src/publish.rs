@@ -1,11 +1,10 @@
-//! Last stage: applies the mode annotation. The earlier steps still show the decision.
+//! Applies the mode annotation. Earlier steps still show the decision.
 
 use crate::decision::Stage;
 use crate::reason::Reason;
 use crate::snapshot::Mode;
 use crate::view::{Draft, VariantView};
 
-/// Appends the step of the publish stage.
 pub(crate) fn publish(variant: &VariantView, draft: &mut Draft) {
     let decided = draft.target();
     match variant.variant.mode {

@@ -1,5 +1,5 @@
-//! Reasons of steps: a closed set, each with its figures. `code` feeds events, conditions and metric labels, `Display`
-//! is the full sentence, and `gist` the sentence without figures that change with every sample.
+//! Reasons of steps with their figures: `code` for events, conditions and metrics, `Display` for the full sentence,
+//! `gist` for the sentence without changing figures.
 
 mod code;
 mod figures;
@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-pub(crate) use self::figures::figure;
+pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
 pub use self::flow::{Flow, MissingSignal};
 
-/// Why a step was taken or not. Figures are boxed or shared by the variants of a model, because a cycle of a large fleet
-/// keeps tens of thousands of reasons.
+/// Why a step was taken or not. Figures are boxed or shared, because a cycle of a large fleet keeps tens of thousands
+/// of reasons.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", content = "figures", rename_all_fields = "camelCase")]
 pub enum Reason {
@@ -54,7 +54,7 @@ pub enum Reason {
         #[serde(flatten, serialize_with = "figures::serialize_load")]
         load: Arc<Load>,
     },
-    /// The analysis failed; the last target or the current replicas are held.
+    /// The analysis failed.
     SafetyNet {
         /// Held value.
         fallback_source: FallbackSource,
@@ -72,7 +72,7 @@ pub enum Reason {
         /// Number of stuck replicas.
         stuck: u32,
     },
-    /// The smallest step that the HPA acts on would leave too few replicas.
+    /// The smallest step of the HPA would leave too few replicas.
     StepNotSafe {
         /// Replicas that the step would remove.
         step: u32,
@@ -80,19 +80,19 @@ pub enum Reason {
         #[serde(flatten, serialize_with = "figures::serialize_load")]
         load: Arc<Load>,
     },
-    /// Fewer replicas report than are ready, so the model does not shrink.
+    /// Fewer replicas report than are ready: no scale-down.
     ScrapeGap {
         /// Ready replicas of the model.
         ready: u32,
         /// Replicas that report.
         reporting: u32,
     },
-    /// Samples are old, so the model does not shrink.
+    /// Samples are old: no scale-down.
     MetricsStale {
         /// Replicas with an old sample.
         stale: u32,
     },
-    /// The earlier decision ends: it is outside the bounds.
+    /// The earlier decision ends outside the bounds.
     OutOfBounds {
         /// Earlier target.
         desired: u32,
@@ -102,12 +102,12 @@ pub enum Reason {
         #[serde(skip_serializing_if = "Option::is_none")]
         max: Option<u32>,
     },
-    /// The earlier decision to shrink ends: the model needs more replicas.
+    /// The earlier decision to shrink ends: more replicas are needed.
     Superseded {
         /// Earlier target.
         desired: u32,
     },
-    /// The earlier decision ends: it was not carried out in time, or the API server refuses it.
+    /// The earlier decision ends: not carried out in time, or refused.
     NotCarriedOut {
         /// Earlier target.
         desired: u32,
@@ -136,13 +136,13 @@ pub enum Reason {
         /// Relative change that the HPA ignores.
         tolerance: f64,
     },
-    /// The arrival rate exceeds the throughput of the replicas.
+    /// Arrivals exceed the throughput.
     ArrivalsAboveCapacity {
         /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// The forecast arrival rate exceeds the throughput of the replicas.
+    /// The forecast exceeds the throughput.
     TrendAhead {
         /// Counted requests.
         #[serde(flatten)]
@@ -154,19 +154,19 @@ pub enum Reason {
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// Bursts recur, and the current replicas would serve the next one late.
+    /// The current replicas would serve the next burst late.
     RecurringBursts {
         /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// One spare replica is kept warm while arrivals rise steeply.
+    /// Kept warm while arrivals rise steeply.
     WarmSpare {
         /// Counted requests.
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// Fewer replicas are enough now, but more were needed within the hold time.
+    /// More replicas were needed within the hold time.
     HeldPeak {
         /// Replicas needed at the peak.
         held: f64,
@@ -174,7 +174,7 @@ pub enum Reason {
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// The throughput of the replicas has exceeded the need for the whole hold time.
+    /// The throughput exceeded the need for the whole hold time.
     #[serde(rename = "SupplyAboveDemand")]
     CapacityAboveNeed {
         /// Counted requests.
@@ -187,26 +187,26 @@ pub enum Reason {
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// The throughput analyzer lacks a signal, so the percentage analyzer decides.
+    /// The percentage analyzer decides instead.
     SignalsMissing {
         /// Missing signal.
         missing: MissingSignal,
     },
-    /// The model had no request for its whole retention period.
+    /// No request for the whole retention period.
     NoRequests {
         /// Retention period, seconds.
         retention_seconds: f64,
     },
     /// The cheapest variant keeps the last replica of the model.
     MinimumKept {},
-    /// Requests wait for a model at 0 replicas: its cheapest variant wakes up.
+    /// The cheapest variant wakes up.
     RequestsWaiting {
         /// Requests in the scheduler's queue.
         size: f64,
         /// Bytes of these requests.
         bytes: f64,
     },
-    /// The woken variant does not report yet: its replica is held.
+    /// The woken variant does not report yet.
     WakeHold {
         /// Seconds since the wake-up.
         woken_seconds: f64,
@@ -247,7 +247,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// A stage without a change and without figures.
     pub(crate) const NO_CHANGE: Self = Self::NoChange { load: None, tokens: None, flow: None };
 
     /// True for `NoChange`.
@@ -256,7 +255,7 @@ impl Reason {
         matches!(self, Self::NoChange { .. })
     }
 
-    /// Figures of the throughput analyzer, if this reason has them.
+    /// Figures of the throughput analyzer.
     #[must_use]
     pub fn flow(&self) -> Option<&Flow> {
         match self {
@@ -273,7 +272,6 @@ impl Reason {
         }
     }
 
-    /// True if the reason only explains how an earlier decision ended.
     pub(crate) const fn ends_a_decision(&self) -> bool {
         matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
     }

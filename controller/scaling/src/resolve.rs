@@ -1,10 +1,10 @@
-//! Settings of a model. The layers of the ConfigMaps are merged by the same code that admission uses.
+//! Settings of a model. Admission merges the layers with the same code.
 
 use crate::snapshot::{Config, SaturationEntry, ScaleToZeroEntry};
 use wva_crds::entries::EntryIndex;
 pub use wva_crds::entries::{DroppedLayer, MergedSettings, Saturation, ScaleToZero, merge};
 
-/// Entries of a snapshot's config, indexed once for all models.
+/// Entries indexed once for all models.
 pub struct Entries<'a> {
     saturation: EntryIndex<'a, SaturationEntry>,
     scale_to_zero: EntryIndex<'a, ScaleToZeroEntry>,
@@ -22,7 +22,7 @@ impl<'a> Entries<'a> {
         }
     }
 
-    /// Saturation settings of a model, and the layers that were dropped because they break a rule.
+    /// Saturation settings, and the layers dropped because they break a rule.
     #[must_use]
     pub fn saturation(&self, namespace: &str, model_id: &str) -> (Saturation, Vec<DroppedLayer>) {
         let merged = merge(&self.saturation.layers(namespace, model_id));

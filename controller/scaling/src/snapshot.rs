@@ -1,5 +1,4 @@
-//! Input of one cycle as one immutable value: signals, earlier decisions and settings. Its serialized form is the snapshot
-//! file of `wva decide`. All times are ages, because the crate has no clock.
+//! Input of one cycle, as in the snapshot file of `wva decide`. All times are ages: the crate has no clock.
 
 mod config;
 mod lateness;
@@ -40,11 +39,11 @@ pub struct Snapshot {
     pub models: Vec<Model>,
 }
 
-/// Observed compute bounds of one kind: model, accelerator and output length. Memory of the token analyzer.
+/// Compute bounds of one model, accelerator and output length.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ComputeBounds {
-    /// Namespace of the model. Empty, as in files of earlier releases: any namespace.
+    /// Empty, as in files of earlier releases: any namespace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub namespace: String,
     /// Model.
@@ -88,7 +87,7 @@ pub struct Model {
     /// Queue of the endpoint picker for this model.
     #[serde(default, skip_serializing_if = "SchedulerQueue::is_absent")]
     pub scheduler_queue: SchedulerQueue,
-    /// Obstacle to waking up from 0. `None`: waiting requests wake the model if it has a `schedulerQueue`.
+    /// `None`: waiting requests wake the model if it has a `schedulerQueue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wake_obstacle: Option<WakeObstacle>,
     /// Time since the model was first seen. `None`: longer than the retention period.
@@ -108,7 +107,7 @@ pub struct Model {
     pub variants: Vec<Variant>,
 }
 
-/// Flow-control queue of the endpoint picker for one model. In the file: no field, `null`, or the figures.
+/// Flow-control queue of the endpoint picker. In the file: no field, `null`, or the figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum SchedulerQueue {
     /// No endpoint picker serves the model (no field).
@@ -135,13 +134,13 @@ impl SchedulerQueue {
         *self == Self::Absent
     }
 
-    /// True if requests are known to wait.
+    /// False if unknown.
     #[must_use]
     pub fn holds_requests(self) -> bool {
         matches!(self, Self::Known(q) if q.size.get() > 0.0 || q.bytes.get() > 0.0)
     }
 
-    /// The queue with figures of at least `least`.
+    /// Figures of at least `least`.
     #[must_use]
     pub fn raised_to(self, least: QueueFigures) -> Self {
         match self {
@@ -153,7 +152,7 @@ impl SchedulerQueue {
         }
     }
 
-    /// True if the queue is empty or absent. False if it is unknown.
+    /// Empty or absent; false if unknown.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self != Self::Unknown && !self.holds_requests()
@@ -192,26 +191,26 @@ pub struct Variant {
     pub mode: Mode,
     /// `spec.replicas` of the workload. Surge pods of a rollout do not count.
     pub current: u32,
-    /// Ready replicas. Those beyond `current` do not count. `None`: all of `current`.
+    /// Those beyond `current` do not count. `None`: all of `current`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<u32>,
     /// Target of the last cycle. `None`: no target yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<u32>,
-    /// Time since `desired` was decided or `current` last came closer to it. `None`: 0.
+    /// Time since `desired` was decided or `current` came closer to it. `None`: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_age: Option<GoDuration>,
-    /// Time since `current` last changed. Older samples show the load of other replicas, so they forbid scale-down.
-    /// `None`: long ago.
+    /// Time since `current` changed. Older samples show the load of other replicas, so they forbid scale-down. `None`:
+    /// long ago.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_for: Option<GoDuration>,
-    /// Minimum: the greatest of the HPA, the `ScaledObject` and the VA. `None`: no minimum.
+    /// The greatest of HPA, `ScaledObject` and VA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min: Option<u32>,
-    /// Maximum: the smallest of the HPA, the `ScaledObject` and the VA. `None`: no maximum.
+    /// The smallest of HPA, `ScaledObject` and VA.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
-    /// True if a `min` of 1 comes from the VA or a `ScaledObject`: it forbids 0 even if scale to zero is on.
+    /// A `min` of 1 from the VA or a `ScaledObject` forbids 0 even if scale to zero is on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub min_forbids_zero: bool,
     /// Relative change that the HPA ignores. `None`: no HPA, so every step counts.
@@ -220,26 +219,25 @@ pub struct Variant {
     /// Time since its wake-up from 0. `None`: long ago or never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub woken_ago: Option<GoDuration>,
-    /// Time since the API server first refused to scale its workload up. `None`: no refusal.
+    /// Since the API server first refused to scale the workload up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_ago: Option<GoDuration>,
-    /// Last capacity of a replica in tokens, by the token analyzer. `None`: never known.
+    /// Capacity of a replica in tokens. `None`: never known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembered_capacity: Option<Amount>,
     /// Replicas that are not ready. `None`: `current - ready` replicas of age 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Vec<Pending>>,
-    /// Running requests of all its replicas. `None`: unknown.
+    /// Running requests of all its replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Amount>,
-    /// Age of the oldest sample in `running`. No rule reads it: the controller compares it before it carries out a step to
-    /// zero.
+    /// Age of the oldest sample in `running`, for the controller's steps to zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_age: Option<GoDuration>,
-    /// Median time from the creation of its pods until they are ready. `None`: unknown.
+    /// Median time from the creation of pods until they are ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cold_start: Option<GoDuration>,
-    /// Step times that an earlier leader learned. `None`: none.
+    /// Learned by an earlier leader.
     #[serde(default, rename = "known", skip_serializing_if = "Option::is_none")]
     pub speed_estimate: Option<SpeedEstimate>,
     /// Part of a request that its pods serve (label `llm-d.ai/role`). `None`: whole requests.
@@ -353,10 +351,10 @@ pub struct Replica {
     /// Age of the sample.
     #[serde(default)]
     pub age: GoDuration,
-    /// Last scrapes of its counters, summed over its engines. Only the throughput analyzer reads them.
+    /// Scrapes of its counters, summed over its engines, for the throughput analyzer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<WorkSample>,
-    /// Engines of the pod: ranks of a data-parallel server. `None`: one.
+    /// Ranks of a data-parallel server. `None`: one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
 }

@@ -1,5 +1,4 @@
-//! Text form of a decision: replicas, target, and each stage that changed or measured something, with figures.
-//! `wva explain`, `wva decide` and the debug log print it. It computes no figure itself.
+//! Text of a decision: replicas, target, and the stages with figures. It computes no figure itself.
 
 mod signals;
 
@@ -11,7 +10,7 @@ use crate::snapshot::{Snapshot, Variant};
 
 pub use signals::Signals;
 
-/// Displays a decision as complete lines.
+/// Decision as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a>(pub &'a Decision);
 
@@ -50,7 +49,7 @@ fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[Step], indent: &str) -> fmt:
     })
 }
 
-/// The analyze stage is always shown; other stages only if they have a reason.
+/// The analyze stage always, others with a reason.
 fn is_shown(step: &Step) -> bool {
     step.stage == Stage::Analyze || !step.reason.is_no_change()
 }
@@ -63,7 +62,7 @@ pub(crate) fn render(outcome: &Outcome) -> String {
     decisions.chain(warnings).collect::<Vec<_>>().join("\n")
 }
 
-/// Variants of a snapshot by namespace and name.
+/// Key: namespace and name.
 #[must_use]
 pub fn variants_by_name(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
     let models = snapshot.models.iter();

@@ -1,5 +1,4 @@
-//! Numbers with a unit and a range, in addition to those of the ConfigMap entries. Constructors reject values that are not
-//! finite or out of range, so rules need no checks.
+//! Numbers with a unit and a range. Constructors reject other values, so rules need no checks.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +9,7 @@ pub use wva_crds::entries::{Amount, Fraction, Millis, OutOfRange, PositiveFracti
 use wva_crds::{GoDuration, quantity};
 
 quantity!(
-    /// Share of a replica's KV cache in use, 0 to 1, never NaN.
-    /// Source: `vllm:kv_cache_usage_perc`.
+    /// Share of a replica's KV cache in use, 0 to 1. Source: `vllm:kv_cache_usage_perc`.
     KvUsage, "the KV cache use", "from 0 to 1", |v| (0.0..=1.0).contains(&v)
 );
 quantity!(
@@ -19,7 +17,7 @@ quantity!(
     QueueLength, "the queue length", "of 0 or more", |v| v >= 0.0
 );
 
-/// Cost of one replica in the user's unit: finite, 0 or more. Serialized as text, like `spec.variantCost`.
+/// Cost of one replica in the user's unit, 0 or more. Serialized as text, like `spec.variantCost`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Cost(f64);
 
@@ -81,7 +79,6 @@ impl std::str::FromStr for Cost {
 
 impl fmt::Display for Cost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Display of f64 never uses an exponent, so the text parses as a cost.
         let text = self.0.to_string();
         f.write_str(&text)?;
         if text.contains('.') { Ok(()) } else { f.write_str(".0") }
@@ -123,30 +120,27 @@ impl<'de> Deserialize<'de> for Cost {
     }
 }
 
-/// Tolerance of comparisons, so that neither the order of a sum nor an inexact binary fraction decides.
+/// Neither the order of a sum nor an inexact binary fraction must decide.
 const EPSILON: f64 = 1e-9;
 
-/// `a >= b`, with a tolerance for rounding.
 pub(crate) fn at_least(a: f64, b: f64) -> bool {
     a >= b - EPSILON
 }
 
-/// `a < b` by more than the tolerance.
 pub(crate) fn below(a: f64, b: f64) -> bool {
     !at_least(a, b)
 }
 
-/// Clamps a sum, product or quotient of non-negative figures to the largest finite number, so that no infinity and no NaN
-/// gets into a decision.
-pub(crate) fn finite(figure: f64) -> f64 {
+/// Keeps infinity and NaN out of decisions.
+pub(crate) fn to_finite(figure: f64) -> f64 {
     figure.min(f64::MAX)
 }
 
-/// Rounds a computed figure to nine digits, so that a snapshot file reproduces it. NaN and negative figures become 0.
+/// Rounds to nine digits, so that a snapshot file reproduces the figure. NaN and negative figures become 0.
 pub(crate) fn amount(figure: f64) -> Amount {
     let figure = figure.clamp(0.0, f64::MAX);
     let digits = 8.0 - floor(figure.log10());
-    // Outside of -22..=22 powers of ten are not exact. No measured figure is that large, and smaller ones do not matter.
+    // Beyond -22..=22 powers of ten are not exact; no measured figure is that large.
     let rounded = if digits > 22.0 {
         0.0
     } else if digits >= 0.0 {
@@ -161,33 +155,32 @@ pub(crate) fn amount(figure: f64) -> Amount {
     Amount::try_from(rounded).unwrap_or_default()
 }
 
-/// Floor of a figure that fits 32 bits. Like [`nearest`] it avoids the C library, because a cycle calls it tens of
-/// thousands of times.
+/// Fits 32 bits. Avoids the C library: a cycle calls it tens of thousands of times.
 #[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
 fn floor(figure: f64) -> f64 {
     let whole = f64::from(figure as i32);
     if whole > figure { whole - 1.0 } else { whole }
 }
 
-/// Nearest whole number of a figure with at most nine digits before the point.
+/// At most nine digits before the point.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn nearest(figure: f64) -> f64 {
     f64::from((figure + 0.5) as u32)
 }
 
-/// Powers of ten that are exact in 64 bits. They are a table because a cycle rounds tens of thousands of figures.
+/// Exact in 64 bits.
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// Ten to the power of a whole number, 0 to 22.
+/// 0 to 22.
 fn power_of_ten(exponent: f64) -> f64 {
-    POWERS.get(whole(exponent) as usize).copied().unwrap_or(1e22)
+    POWERS.get(to_u32(exponent) as usize).copied().unwrap_or(1e22)
 }
 
-/// Seconds as a duration, rounded to milliseconds to keep snapshot files readable.
-pub(crate) fn span(seconds: f64) -> GoDuration {
+/// Rounded to milliseconds for readable snapshot files.
+pub(crate) fn to_duration(seconds: f64) -> GoDuration {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -198,12 +191,10 @@ pub(crate) fn span(seconds: f64) -> GoDuration {
     Duration::from_millis(millis.min(3_155_760_000_000)).into()
 }
 
-/// Duration in seconds.
 pub(crate) fn seconds(span: GoDuration) -> f64 {
     span.get().as_secs_f64()
 }
 
-/// Count as a figure.
 pub(crate) fn count(n: usize) -> f64 {
     f64::from(u32::try_from(n).unwrap_or(u32::MAX))
 }
@@ -211,7 +202,7 @@ pub(crate) fn count(n: usize) -> f64 {
 /// Mean of figures that are 0 or more; `None` without any.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (n, sum) = values.fold((0, 0.0), |(n, sum), value| (n + 1, sum + value));
-    (n > 0).then(|| finite(sum) / count(n))
+    (n > 0).then(|| to_finite(sum) / count(n))
 }
 
 /// Order of two figures, equal within the tolerance for rounding.
@@ -225,8 +216,7 @@ pub(crate) fn compare(a: f64, b: f64) -> std::cmp::Ordering {
     }
 }
 
-/// Converts a whole, non-negative figure to a number of replicas.
-pub(crate) fn whole(figure: f64) -> u32 {
+pub(crate) fn to_u32(figure: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

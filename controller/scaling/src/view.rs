@@ -1,5 +1,4 @@
-//! View of a snapshot for the rules: sorted, with defaults, and with samples classified by age. It is derived once per
-//! cycle and takes no decisions.
+//! View of a snapshot for the rules: sorted, with defaults, and with samples classified by age.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,55 +9,46 @@ use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
 use crate::snapshot::{ComputeBounds, Config, Mode, Model, PendingState, Replica, ThroughputMemory, Variant};
 
-/// Time after which an unschedulable or crash-looping replica counts as stuck. It is short: such a replica is not just slow.
+/// Such a replica is not just slow.
 const FAILING_GRACE: Duration = Duration::from_mins(1);
 
-/// View of one model.
 pub(crate) struct ModelView<'a> {
     pub(crate) model: &'a Model,
     pub(crate) config: &'a Config,
-    /// Compute bounds that earlier cycles observed.
     pub(crate) remembered: &'a [&'a ComputeBounds],
-    /// Memory of the throughput analyzer.
     pub(crate) learned: Option<&'a ThroughputMemory>,
     pub(crate) settings: Saturation,
     pub(crate) to_zero: ScaleToZero,
-    /// Variants, sorted by name.
     pub(crate) variants: Vec<VariantView<'a>>,
 }
 
-/// View of one variant.
 #[derive(Clone)]
 pub(crate) struct VariantView<'a> {
     pub(crate) variant: &'a Variant,
-    /// Index of its accelerator in the GPU ledger. `None`: the variant is not limited.
+    /// `None`: not limited.
     pub(crate) ledger_index: Option<usize>,
     pub(crate) current: u32,
     pub(crate) ready: u32,
-    /// Replicas that are starting.
     pub(crate) pending: u32,
-    /// Replicas that do not become ready.
     pub(crate) stuck: u32,
     pub(crate) bounds: Bounds,
-    /// Samples that count, sorted by pod.
+    /// Sorted by pod.
     pub(crate) counted: Vec<Sample<'a>>,
-    /// Replicas whose sample is too old to count, but not missing.
     pub(crate) stale: u32,
-    /// Replicas of `counted` that lack a main signal, which counts as 0.
+    /// A missing signal counts as 0.
     pub(crate) signal_gaps: SignalGaps,
 }
 
-/// Signals of a replica.
 #[derive(Clone)]
 pub(crate) struct Sample<'a> {
     pub(crate) replica: &'a Replica,
     pub(crate) kv: f64,
     pub(crate) queue: f64,
-    /// True if the sample counts, but is too old for scale-down.
+    /// Too old for scale-down.
     pub(crate) is_late: bool,
 }
 
-/// Missing or old samples, which forbid scale-down of the model.
+/// Forbids scale-down of the model.
 pub(crate) enum MetricsGap {
     MissingPods { ready: u32, reporting: u32 },
     Stale { stale: u32 },
@@ -79,13 +69,11 @@ impl<'a> ModelView<'a> {
         Self { model, config, remembered, learned, settings, to_zero, variants }
     }
 
-    /// View of the model with only the variants at these indices.
     pub(crate) fn subset(&self, indices: &[usize]) -> Self {
         Self { variants: indices.iter().map(|i| self.variants[*i].clone()).collect(), ..*self }
     }
 
-    /// Groups of variant indices. The model serves only if each group has a replica: one group per role if every variant
-    /// has a role, else one group of all variants.
+    /// The model serves only if each group has a replica: one group per role if every variant has one, else one group.
     pub(crate) fn role_groups(&self) -> Vec<Vec<usize>> {
         let serves_whole_requests = self.variants.iter().any(|v| v.variant.role.is_none());
         let mut groups: BTreeMap<_, Vec<usize>> = BTreeMap::new();
@@ -95,16 +83,14 @@ impl<'a> ModelView<'a> {
         groups.into_values().collect()
     }
 
-    /// True if every variant has 0 replicas.
     pub(crate) fn is_at_zero(&self) -> bool {
         self.variants.iter().all(|v| v.current == 0)
     }
 
-    /// Gap in the samples of the model, if there is one.
     pub(crate) fn metrics_gap(&self) -> Option<MetricsGap> {
         let sum =
             |figure: fn(&VariantView) -> u32| self.variants.iter().map(figure).fold(0, u32::saturating_add);
-        // Compares each variant by itself: a surge pod of one must not hide a gap in another.
+        // By variant: a surge pod of one must not hide a gap in another.
         if self.variants.iter().any(|v| v.reporting().saturating_add(v.stale) < v.ready) {
             let reporting = sum(|v| v.reporting().saturating_add(v.stale).min(v.ready));
             return Some(MetricsGap::MissingPods { ready: sum(|v| v.ready), reporting });
@@ -114,7 +100,7 @@ impl<'a> ModelView<'a> {
         (stale > 0).then_some(MetricsGap::Stale { stale })
     }
 
-    /// Indices of the variants by ascending cost, then by name.
+    /// Ascending cost, then name.
     pub(crate) fn by_cost(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.variants.len()).collect();
         // The sort is stable, and the variants are sorted by name.
@@ -179,7 +165,6 @@ impl<'a> VariantView<'a> {
         self.variant.cost.get()
     }
 
-    /// Accelerator, or `unresolved`.
     pub(crate) fn accelerator(&self) -> &'a str {
         self.variant.accelerator.as_deref().unwrap_or(wva_crds::names::UNRESOLVED_ACCELERATOR)
     }
@@ -188,7 +173,7 @@ impl<'a> VariantView<'a> {
         self.variant.mode == Mode::Auto
     }
 
-    /// Replicas that the workload will have after the mode, if the pipeline decides `decided`.
+    /// After the mode, if the pipeline decides `decided`.
     pub(crate) fn replicas_after(&self, decided: u32) -> u32 {
         match self.variant.mode {
             Mode::Auto => decided,
@@ -202,36 +187,36 @@ impl<'a> VariantView<'a> {
         saturating_u32(self.counted.len())
     }
 
-    /// Replicas that the maximum still allows to add.
+    /// Replicas that the maximum allows to add.
     pub(crate) fn headroom(&self) -> u32 {
         self.bounds.max.map_or(u32::MAX, |max| max.saturating_sub(self.current))
     }
 
-    /// Smallest step up that the HPA acts on.
-    pub(crate) fn step_up(&self) -> u32 {
+    /// Smallest step that the HPA acts on.
+    pub(crate) fn min_step_up(&self) -> u32 {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.up.get()))
     }
 
-    /// Replicas to grant out of `requested` if only `fits` fit. 0 if the HPA would ignore so small a step. Below its minimum
-    /// an HPA acts on every step.
-    pub(crate) fn grantable(&self, requested: u32, fits: u32) -> u32 {
-        let is_ignored = fits < self.step_up() && self.current >= self.bounds.min;
+    /// Replicas to grant if only `fits` fit. 0 if the HPA would ignore the step; below its minimum it acts on every
+    /// step.
+    pub(crate) fn grantable_replicas(&self, requested: u32, fits: u32) -> u32 {
+        let is_ignored = fits < self.min_step_up() && self.current >= self.bounds.min;
         if fits < requested && is_ignored { 0 } else { requested.min(fits) }
     }
 
-    /// Smallest step down that the HPA acts on.
-    pub(crate) fn step_down(&self) -> u32 {
+    /// Smallest step that the HPA acts on.
+    pub(crate) fn min_step_down(&self) -> u32 {
         smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.down.get()))
     }
 
-    /// Reason for not growing if the API server refuses to scale the workload.
+    /// The API server's refusal to scale the workload.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         let age_seconds = self.variant.refused_ago?.get().as_secs_f64();
         Some(Reason::NotCarriedOut { desired: self.current.saturating_add(1), age_seconds, refused: true })
     }
 
-    /// Seconds since the wake-up while it holds the variant: until a replica reports, or the hold time ends. `None`: no
-    /// wake-up holds it. A wake-up that the API server refuses does not hold.
+    /// Seconds since a wake-up that holds the variant: until a replica reports, or the hold time ends. A refused
+    /// wake-up does not hold.
     pub(crate) fn wake_hold_seconds(&self, config: &Config) -> Option<f64> {
         let is_refused = self.current == 0 && self.variant.refused_ago.is_some();
         let woken = self.variant.woken_ago.filter(|_| !is_refused)?;
@@ -244,7 +229,7 @@ pub(crate) fn smallest_step(current: u32, tolerance: f64) -> u32 {
     if current == 0 || tolerance <= 0.0 {
         return 1;
     }
-    // The rounding allowance applies to the quotient, as the HPA computes it.
+    // The allowance applies to the quotient, as the HPA computes it.
     let ignored = ((tolerance + 1e-9) * f64::from(current)).floor();
     if ignored >= f64::from(u32::MAX) {
         return u32::MAX;
@@ -258,12 +243,10 @@ pub(crate) fn smallest_step(current: u32, tolerance: f64) -> u32 {
     ignored + 1
 }
 
-/// Converts a count; no cluster exceeds `u32::MAX`.
 pub(crate) fn saturating_u32(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Steps of one variant so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) current: u32,
@@ -272,7 +255,6 @@ pub(crate) struct Draft {
 
 impl Draft {
     pub(crate) fn new(current: u32) -> Self {
-        // Most variants have one step per stage.
         Self { current, steps: Vec::with_capacity(5) }
     }
 
@@ -285,18 +267,16 @@ impl Draft {
         self.steps.push(Step { stage, before, after, reason });
     }
 
-    /// Appends a step that keeps the target.
     pub(crate) fn note(&mut self, stage: Stage, reason: Reason) {
         self.push(stage, self.target(), reason);
     }
 
-    /// Inserts a step before all others that keeps the current replicas.
+    /// Keeps the current replicas.
     pub(crate) fn prepend_note(&mut self, reason: Reason) {
         let step = Step { stage: Stage::Analyze, before: self.current, after: self.current, reason };
         self.steps.insert(0, step);
     }
 
-    /// Appends `NoChange` if the stage has no step.
     pub(crate) fn ensure_step(&mut self, stage: Stage) {
         if self.steps.iter().all(|s| s.stage != stage) {
             self.note(stage, Reason::NO_CHANGE);

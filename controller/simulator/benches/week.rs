@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use wva_simulator::fleet::engine::{Engine, StepTokens};
-use wva_simulator::fleet::variant::{Front, Router, ScrapeFaults, SlowStart, Variant};
+use wva_simulator::fleet::variant::{Gateway, Router, ScrapeFaults, SlowStart, Variant};
 use wva_simulator::measure::Objectives;
 use wva_simulator::policy::wva::{Settings, Wva};
 use wva_simulator::random::RandomQuantity;
 use wva_simulator::run::{Setting, run};
-use wva_simulator::traffic::{Traffic, diurnal};
+use wva_simulator::traffic::{Traffic, diurnal_profile};
 
 const LONGEST: Duration = Duration::from_mins(1);
 const MOST_KIB: u64 = 200 * 1024;
@@ -77,20 +77,20 @@ fn setting() -> Setting {
             variant("A100", 20.0, 1.8),
             variant("L40S", 12.0, 4.0),
         ],
-        front: Front {
+        gateway: Gateway {
             router: Router::Scored,
             flow_control: None,
             queue: 10_000,
-            patience: 300.0,
+            client_timeout: 300.0,
             grace: 120.0,
             retries: 0.0,
             uncounted: 0.0,
             scrapes: ScrapeFaults::default(),
         },
-        stock: Vec::new(),
+        gpu_supply: Vec::new(),
         objectives: Objectives { ttft: 1.0, itl: 0.1, attainment: 0.99 },
         traffic: Traffic::Generated {
-            profile: diurnal(10.0, 0.6, &[1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5]),
+            profile: diurnal_profile(10.0, 0.6, &[1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5]),
             cv: 1.0,
             input,
             output,

@@ -1,6 +1,5 @@
-//! The fleet: replicas come, serve, fail and go; requests are routed to those that are ready, or wait in front of them.
-//! Its driver reads the time of the next event, adds the requests that arrive until then, and sets the number of
-//! replicas.
+//! A fleet: replicas start, serve, fail and end; requests go to ready replicas or wait at the gateway. The driver reads
+//! the time of the next event, adds arriving requests, and sets the number of replicas.
 
 pub(crate) mod batch;
 pub mod engine;
@@ -22,8 +21,8 @@ use self::engine::Engine;
 use self::latency::Latencies;
 use self::replica::{Phase, Replica};
 use self::server::{FinishedRequests, Request, Server};
-use self::variant::{Front, Role, ScrapeFaults, SlowStart, Stock, Variant};
-use crate::random::{RandomQuantity, Stream, stream};
+use self::variant::{Gateway, GpuSupply, Role, ScrapeFaults, SlowStart, Variant};
+use crate::random::{RandomQuantity, Stream, random_stream};
 
 /// Why a request was not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,9 +31,9 @@ pub enum LossReason {
     TimedOut,
     /// The queue in front was full.
     Refused,
-    /// Its replica failed or was killed.
+    /// Its replica failed.
     Killed,
-    /// No engine of the fleet can hold it.
+    /// No engine can hold it.
     TooLong,
 }
 
@@ -49,58 +48,58 @@ pub struct Events {
 
 /// GPUs of an accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuStock {
-    /// As many as there are.
+pub struct GpuUsage {
+    /// Available GPUs.
     pub limit: u32,
-    /// Those that replicas hold.
-    pub held: u32,
+    /// GPUs of replicas.
+    pub in_use: u32,
 }
 
 /// A fleet of one model.
 #[derive(Clone, Debug)]
 pub struct Fleet {
     variants: Vec<Variant>,
-    front: Front,
-    stock: Vec<Stock>,
+    gateway: Gateway,
+    gpu_supply: Vec<GpuSupply>,
     replicas: Vec<Replica>,
-    /// When something happens to each replica next: in a list of its own, because every event reads it.
-    next: Vec<f64>,
+    /// Next event of each replica; a list of its own, because every event reads it.
+    next_events: Vec<f64>,
     queue: VecDeque<Request>,
-    /// Requests whose prompts are computed, and which wait for a replica that generates.
-    handed: VecDeque<Request>,
+    /// Requests with computed prompts that wait for a decode replica.
+    prefilled: VecDeque<Request>,
     latencies: Latencies,
-    turn: usize,
+    next_replica: usize,
     serial: u64,
     random: Pcg64Mcg,
-    scraping: Pcg64Mcg,
-    /// Replica-seconds of each variant that are gone, as of when each replica left.
-    used: Vec<f64>,
+    scrape_random: Pcg64Mcg,
+    /// Replica-seconds of removed replicas, by variant.
+    ended_replica_seconds: Vec<f64>,
 }
 
 impl Fleet {
-    /// A fleet with its initial replicas, all ready.
+    /// All initial replicas are ready.
     #[must_use]
-    pub fn new(variants: Vec<Variant>, front: Front, stock: Vec<Stock>, seed: u64) -> Self {
+    pub fn new(variants: Vec<Variant>, gateway: Gateway, gpu_supply: Vec<GpuSupply>, seed: u64) -> Self {
         let used = vec![0.0; variants.len()];
         let mut fleet = Self {
             variants,
-            front,
-            stock,
+            gateway,
+            gpu_supply,
             replicas: Vec::new(),
-            next: Vec::new(),
+            next_events: Vec::new(),
             queue: VecDeque::new(),
-            handed: VecDeque::new(),
+            prefilled: VecDeque::new(),
             latencies: Latencies::default(),
-            turn: 0,
+            next_replica: 0,
             serial: 0,
-            random: stream(seed, Stream::Replicas),
-            scraping: stream(seed, Stream::Scrapes),
-            used,
+            random: random_stream(seed, Stream::Replicas),
+            scrape_random: random_stream(seed, Stream::Scrapes),
+            ended_replica_seconds: used,
         };
         for variant in 0..fleet.variants.len() {
             for _ in 0..fleet.variants[variant].initial {
                 fleet.create(variant, 0.0);
-                fleet.ready(fleet.replicas.len() - 1, 0.0);
+                fleet.mark_ready(fleet.replicas.len() - 1, 0.0);
             }
         }
         fleet
@@ -112,24 +111,24 @@ impl Fleet {
         &self.variants
     }
 
-    /// Its replicas, in order of creation.
+    /// Replicas in order of creation.
     #[must_use]
     pub fn replicas(&self) -> &[Replica] {
         &self.replicas
     }
 
-    /// Requests that wait in front.
+    /// Requests that wait at the gateway.
     #[must_use]
     pub fn queue(&self) -> &VecDeque<Request> {
         &self.queue
     }
 
-    /// Requests that no replica has: those that wait in front, and between two roles.
+    /// Requests without a replica: at the gateway, and between two roles.
     pub fn waiting(&self) -> impl Iterator<Item = Request> + '_ {
-        self.queue.iter().chain(&self.handed).copied()
+        self.queue.iter().chain(&self.prefilled).copied()
     }
 
-    /// Replicas that a variant's workload has, ready or not.
+    /// Replicas of a variant's workload, ready or not.
     #[must_use]
     pub fn current(&self, variant: usize) -> u32 {
         count(self.replicas.iter().filter(|r| r.variant == variant && r.is_wanted()))
@@ -141,17 +140,17 @@ impl Fleet {
         count(self.replicas.iter().filter(|r| r.variant == variant && r.is_ready()))
     }
 
-    /// Replica-seconds that a variant has held GPUs for, up to a time.
+    /// Time for which a variant has held GPUs, up to `now`.
     #[must_use]
-    pub fn used(&self, variant: usize, now: f64) -> f64 {
-        let held = self.replicas.iter().filter(|r| r.variant == variant && r.is_scheduled());
-        self.used[variant] + held.map(|r| now - r.scheduled).sum::<f64>()
+    pub fn replica_seconds(&self, variant: usize, now: f64) -> f64 {
+        let holders = self.replicas.iter().filter(|r| r.variant == variant && r.is_scheduled());
+        self.ended_replica_seconds[variant] + holders.map(|r| now - r.scheduled).sum::<f64>()
     }
 
     /// Whether requests wait in front while every replica is saturated.
     #[must_use]
     pub fn has_flow_control(&self) -> bool {
-        self.front.flow_control.is_some()
+        self.gateway.flow_control.is_some()
     }
 
     /// Latencies of its requests, as scraped.
@@ -160,33 +159,33 @@ impl Fleet {
         &self.latencies
     }
 
-    /// GPUs of an accelerator at a time, and those of them that replicas hold. `None`: no limit.
+    /// `None`: no limit.
     #[must_use]
-    pub fn stock_of(&self, accelerator: &str, now: f64) -> Option<GpuStock> {
-        let limit = self.stock.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
-        let held = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
-        let held = held.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum();
-        Some(GpuStock { limit, held })
+    pub fn gpu_usage(&self, accelerator: &str, now: f64) -> Option<GpuUsage> {
+        let limit = self.gpu_supply.iter().find(|s| s.accelerator == accelerator).and_then(|s| s.at(now))?;
+        let holders = self.replicas.iter().filter(|r| r.is_scheduled()).map(|r| &self.variants[r.variant]);
+        let in_use = holders.filter(|v| v.accelerator == accelerator).map(|v| v.gpus).sum();
+        Some(GpuUsage { limit, in_use })
     }
 
-    /// Whether any request is still in it.
+    /// No request is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting().next().is_none() && self.replicas.iter().all(|r| r.load() == 0)
     }
 
-    /// When something happens next by itself.
+    /// Time of the next event.
     #[must_use]
     pub fn next_event(&self) -> f64 {
-        self.next.iter().copied().fold(f64::INFINITY, f64::min)
+        self.next_events.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// Carries out the event due at [`Self::next_event`].
+    /// Processes the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, events: &mut Events) {
-        let Some(i) = self.next.iter().position(|t| *t <= now) else { return };
+        let Some(i) = self.next_events.iter().position(|t| *t <= now) else { return };
         match self.replicas[i].phase {
             Phase::Unschedulable => {}
-            Phase::Starting { .. } => self.ready(i, now),
+            Phase::Starting { .. } => self.mark_ready(i, now),
             Phase::Ready { fails } if fails <= now => self.fail(i, now, events),
             Phase::Draining { until } if until <= now => self.remove(i, now, events),
             Phase::Ready { .. } => self.serve(i, now, events),
@@ -202,24 +201,27 @@ impl Fleet {
         }
     }
 
-    /// Notes what a scrape of the picker and of every ready replica shows, as far as the latter is not lost.
+    /// Records a scrape of the picker and of every ready replica, unless the latter is lost.
     pub fn scrape(&mut self, now: f64) {
         self.latencies.scrape(now);
-        let ScrapeFaults { lost, late } = self.front.scrapes;
+        let ScrapeFaults { lost, late } = self.gateway.scrapes;
         for replica in self.replicas.iter_mut().filter(|r| r.is_ready()) {
-            let (luck, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
-                (StandardUniform.sample(&mut self.scraping), StandardUniform.sample(&mut self.scraping))
+            let (chance, delay): (f64, f64) = if lost > 0.0 || late > 0.0 {
+                (
+                    StandardUniform.sample(&mut self.scrape_random),
+                    StandardUniform.sample(&mut self.scrape_random),
+                )
             } else {
                 (1.0, 0.0)
             };
-            if luck >= lost {
+            if chance >= lost {
                 replica.scrape(now, now + late * delay);
             }
         }
     }
 
-    /// Lets the engines do what they do at a time.
-    pub fn shift(&mut self, now: f64) {
+    /// Sets the engines' prefix hit rates and speculation of this time.
+    pub fn update_engines(&mut self, now: f64) {
         for replica in &mut self.replicas {
             let Engine { prefix_hit_rate, tokens, .. } = self.variants[replica.variant].engine_at(now);
             replica.engine = Engine { prefix_hit_rate, tokens, ..replica.engine };
@@ -227,32 +229,34 @@ impl Fleet {
         }
     }
 
-    /// Makes a variant's workload have so many replicas.
+    /// Sets the replicas of a variant's workload.
     pub fn scale(&mut self, variant: usize, replicas: u32, now: f64, events: &mut Events) {
         for _ in self.current(variant)..replicas {
             self.create(variant, now);
         }
         for _ in replicas..self.current(variant) {
-            self.take_away(variant, now, events);
+            self.remove_one(variant, now, events);
         }
         self.schedule(now);
     }
 
-    /// Gives GPUs to those that wait for some, first come first served.
+    /// Gives GPUs to waiting replicas, first come first served.
     pub fn schedule(&mut self, now: f64) {
         for i in 0..self.replicas.len() {
-            if self.replicas[i].phase == Phase::Unschedulable && self.fits(self.replicas[i].variant, now) {
+            if self.replicas[i].phase == Phase::Unschedulable
+                && self.has_free_gpus(self.replicas[i].variant, now)
+            {
                 let until = now + self.start_time(self.replicas[i].variant);
                 self.replicas[i].scheduled = now;
-                self.set(i, Phase::Starting { until });
+                self.set_phase(i, Phase::Starting { until });
             }
         }
     }
 
-    fn fits(&self, variant: usize, now: f64) -> bool {
+    fn has_free_gpus(&self, variant: usize, now: f64) -> bool {
         let wanted = &self.variants[variant];
-        let stock = self.stock_of(&wanted.accelerator, now);
-        stock.is_none_or(|stock| stock.held + wanted.gpus <= stock.limit)
+        let usage = self.gpu_usage(&wanted.accelerator, now);
+        usage.is_none_or(|usage| usage.in_use + wanted.gpus <= usage.limit)
     }
 
     fn start_time(&mut self, variant: usize) -> f64 {
@@ -266,7 +270,7 @@ impl Fleet {
     fn create(&mut self, variant: usize, now: f64) {
         self.serial += 1;
         let engine =
-            self.variants[variant].engine.slowed(self.variants[variant].slowness.draw(&mut self.random));
+            self.variants[variant].engine.slowed_by(self.variants[variant].slowness.draw(&mut self.random));
         self.replicas.push(Replica {
             variant,
             serial: self.serial,
@@ -275,23 +279,24 @@ impl Fleet {
             ready_since: now,
             phase: Phase::Unschedulable,
             engine,
-            server: self.server(variant, engine),
+            server: self.new_server(variant, engine),
             samples: VecDeque::with_capacity(replica::SAMPLES),
         });
-        self.next.push(f64::INFINITY);
+        self.next_events.push(f64::INFINITY);
     }
 
-    fn server(&self, variant: usize, engine: Engine) -> Server {
-        let server = Server::new(engine, self.front.patience).leaving_out(self.front.uncounted);
+    fn new_server(&self, variant: usize, engine: Engine) -> Server {
+        let server =
+            Server::new(engine, self.gateway.client_timeout).with_uncounted_share(self.gateway.uncounted);
         server.with_role(self.variants[variant].role)
     }
 
-    fn set(&mut self, i: usize, phase: Phase) {
+    fn set_phase(&mut self, i: usize, phase: Phase) {
         self.replicas[i].phase = phase;
-        self.next[i] = self.replicas[i].next_event();
+        self.next_events[i] = self.replicas[i].next_event();
     }
 
-    fn ready(&mut self, i: usize, now: f64) {
+    fn mark_ready(&mut self, i: usize, now: f64) {
         let mean = self.variants[self.replicas[i].variant].time_to_failure;
         let fails = if mean.is_finite() {
             now + RandomQuantity::gamma(mean, 1.0).draw(&mut self.random)
@@ -299,46 +304,45 @@ impl Fleet {
             mean
         };
         self.replicas[i].ready_since = now;
-        self.set(i, Phase::Ready { fails });
+        self.set_phase(i, Phase::Ready { fails });
     }
 
     fn serve(&mut self, i: usize, now: f64, events: &mut Events) {
         let before = events.finished.served.len();
         self.replicas[i].server.advance(now, &mut events.finished);
-        self.next[i] = self.replicas[i].next_event();
+        self.next_events[i] = self.replicas[i].next_event();
         if self.variants[self.replicas[i].variant].role == Some(Role::Prefill) {
             let computed = events.finished.served.drain(before..).map(|served| served.request);
-            self.handed.extend(computed);
+            self.prefilled.extend(computed);
         }
         events.finished.served[before..].iter().for_each(|served| self.latencies.observe(served));
     }
 
-    /// Its container dies and starts again on the same node.
+    /// The container dies and starts again on the same node.
     fn fail(&mut self, i: usize, now: f64, events: &mut Events) {
         let variant = self.replicas[i].variant;
-        self.kill(i, events);
-        self.replicas[i].server = self.server(variant, self.replicas[i].engine);
+        self.lose_requests(i, events);
+        self.replicas[i].server = self.new_server(variant, self.replicas[i].engine);
         self.replicas[i].samples.clear();
         let until = now + self.start_time(variant);
-        self.set(i, Phase::Starting { until });
+        self.set_phase(i, Phase::Starting { until });
     }
 
-    fn kill(&self, i: usize, events: &mut Events) {
+    fn lose_requests(&self, i: usize, events: &mut Events) {
         events.lost.extend(self.replicas[i].server.requests().map(|r| (r, LossReason::Killed)));
     }
 
     fn remove(&mut self, i: usize, now: f64, events: &mut Events) {
-        self.kill(i, events);
+        self.lose_requests(i, events);
         let replica = self.replicas.remove(i);
-        self.next.remove(i);
+        self.next_events.remove(i);
         if replica.is_scheduled() {
-            self.used[replica.variant] += now - replica.scheduled;
+            self.ended_replica_seconds[replica.variant] += now - replica.scheduled;
         }
         self.schedule(now);
     }
 
-    /// Takes one replica away as a `ReplicaSet` chooses it: one that is not ready, else the one that became ready last.
-    fn take_away(&mut self, variant: usize, now: f64, events: &mut Events) {
+    fn remove_one(&mut self, variant: usize, now: f64, events: &mut Events) {
         let wanted = self.replicas.iter().enumerate().filter(|(_, r)| r.variant == variant && r.is_wanted());
         let rank = |r: &Replica| match r.phase {
             Phase::Unschedulable => 0,
@@ -350,7 +354,7 @@ impl Fleet {
         });
         let Some((i, replica)) = first else { return };
         if replica.is_ready() && replica.load() > 0 {
-            self.set(i, Phase::Draining { until: now + self.front.grace });
+            self.set_phase(i, Phase::Draining { until: now + self.gateway.grace });
         } else {
             self.remove(i, now, events);
         }

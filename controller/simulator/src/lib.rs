@@ -1,4 +1,4 @@
-//! A simulated fleet of model servers for the `decide` that runs in the cluster, on a simulated clock.
+//! Simulated fleets for `decide`, on a simulated clock.
 #![warn(clippy::disallowed_methods)]
 
 pub mod fleet;

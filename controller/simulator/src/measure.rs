@@ -1,4 +1,4 @@
-//! Results of a run: requests within their objectives, cost of the replicas, and moves of the policy.
+//! Results of a run: requests within their objectives, cost, and moves of the policy.
 
 mod figures;
 mod histogram;
@@ -99,7 +99,7 @@ impl Tally {
     }
 
     /// Counts a request that was served.
-    pub fn serve(&mut self, served: &ServedRequest) {
+    pub fn count_served(&mut self, served: &ServedRequest) {
         let request = served.request;
         let ttft = served.first_token - request.arrived;
         let ttft_kept = ttft <= self.objectives.ttft;
@@ -125,15 +125,15 @@ impl Tally {
     }
 
     /// Counts a request that was not served.
-    pub fn lose(&mut self, arrived: f64, why: LossReason) {
-        self.lost[why as usize] += 1;
+    pub fn count_lost(&mut self, arrived: f64, reason: LossReason) {
+        self.lost[reason as usize] += 1;
         let minute = self.minute(arrived);
         minute.arrived += 1;
         minute.lost += 1;
     }
 
-    /// Notes the replicas at the end of the minute that ends at `now`.
-    pub fn note_replicas(&mut self, fleet: &Fleet, now: f64) {
+    /// Replicas at the end of the minute that ends at `now`.
+    pub fn record_replicas(&mut self, fleet: &Fleet, now: f64) {
         let short = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         let variants = 0..fleet.variants().len();
         let ready = variants.clone().map(|v| short(fleet.ready_replicas(v))).collect();
@@ -142,9 +142,9 @@ impl Tally {
         (minute.ready, minute.current) = (ready, current);
     }
 
-    /// Sums up the hours and the cost of the replicas until `now`.
-    pub fn close(&mut self, fleet: &Fleet, now: f64) {
-        let hours = (0..fleet.variants().len()).map(|v| fleet.used(v, now) / 3600.0);
+    /// Hours and cost of the replicas until `now`.
+    pub fn sum_costs(&mut self, fleet: &Fleet, now: f64) {
+        let hours = (0..fleet.variants().len()).map(|v| fleet.replica_seconds(v, now) / 3600.0);
         self.replica_hours = hours.collect();
         let priced = || self.replica_hours.iter().zip(fleet.variants());
         self.gpu_hours = priced().map(|(h, v)| h * f64::from(v.gpus)).sum();

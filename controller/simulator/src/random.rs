@@ -1,5 +1,5 @@
-//! Random numbers fixed by a seed. Each use draws from its own stream, so a policy that starts more replicas does not
-//! change the requests that arrive.
+//! Random numbers by seed. Each use has its own stream, so a policy that starts more replicas does not change the
+//! requests.
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, Gamma, LogNormal};
@@ -24,12 +24,12 @@ pub enum Stream {
 
 /// The random numbers of a seed for one use.
 #[must_use]
-pub fn stream(seed: u64, which: Stream) -> Pcg64Mcg {
+pub fn random_stream(seed: u64, purpose: Stream) -> Pcg64Mcg {
     // The golden ratio spreads neighbouring seeds over all bits.
-    Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ which as u64)
+    Pcg64Mcg::seed_from_u64(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ purpose as u64)
 }
 
-/// A positive quantity with a mean and a coefficient of variation (standard deviation by mean). With 0 it is constant.
+/// Positive quantity; with a coefficient of variation of 0 it is constant.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomQuantity {
     mean: f64,
@@ -44,14 +44,14 @@ enum Kind {
 }
 
 impl RandomQuantity {
-    /// A time between events: gamma, which at a coefficient of 1 is the exponential distribution of a Poisson process.
+    /// Time between events; at 1 a Poisson process.
     #[must_use]
     pub fn gamma(mean: f64, cv: f64) -> Self {
         let shape = 1.0 / (cv * cv);
         Self { mean, kind: Gamma::new(shape, mean / shape).map_or(Kind::Constant, Kind::Gamma) }
     }
 
-    /// A length or a start time: log-normal, with the long tail that both have.
+    /// Length or start time, with a long tail.
     #[must_use]
     pub fn log_normal(mean: f64, cv: f64) -> Self {
         let kind = if cv > 0.0 {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn draws_have_the_mean_and_the_variation_asked_for() {
-        let mut random = stream(1, Stream::Lengths);
+        let mut random = random_stream(1, Stream::Lengths);
         for (what, varying, cv) in [
             ("constant", RandomQuantity::log_normal(7.0, 0.0), 0.0),
             ("no variation between events", RandomQuantity::gamma(7.0, 0.0), 0.0),
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_seed_fixes_each_stream_and_streams_differ() {
-        let draw = |seed, which| RandomQuantity::gamma(1.0, 1.0).draw(&mut stream(seed, which)).to_bits();
+        let draw =
+            |seed, which| RandomQuantity::gamma(1.0, 1.0).draw(&mut random_stream(seed, which)).to_bits();
         assert_eq!(draw(5, Stream::Arrivals), draw(5, Stream::Arrivals));
         assert_ne!(draw(5, Stream::Arrivals), draw(5, Stream::Lengths));
         assert_ne!(draw(5, Stream::Arrivals), draw(6, Stream::Arrivals));

@@ -1,8 +1,7 @@
-//! Recorded cycles, decided again under other settings. A replay is open loop: each cycle starts from its recorded
-//! state, earlier decisions included. A difference shows the target that the other settings give at that moment, not
-//! its effect on the fleet. Scenarios simulate the effect.
+//! Recorded cycles, decided again under other settings. Open loop: each cycle starts from its recorded state, so a
+//! difference shows a target, not its effect on the fleet.
 
-mod shown;
+mod render;
 
 #[cfg(test)]
 mod tests;
@@ -15,11 +14,10 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{Config, Inventory, MetricsAge, SaturationEntry, ScaleToZeroEntry};
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
-/// Most differences that are listed; later ones are only counted.
-pub const MOST_SHOWN: usize = 1000;
+/// Later differences are only counted.
+pub const MAX_LISTED: usize = 1000;
 
-/// Changed settings: fields of a snapshot's `config`. A field that is set replaces the recorded one, a map as a whole;
-/// the other fields stay as recorded.
+/// Fields of a snapshot's `config` to replace, a map as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Change {
@@ -35,10 +33,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Reads the changes from YAML or JSON.
+    /// Reads YAML or JSON.
     ///
     /// # Errors
-    /// A snapshot with this `config` is invalid, or nothing is changed.
+    /// A snapshot with this `config` is invalid, or no field is set.
     pub fn read(text: &str) -> Result<Self, SnapshotError> {
         let field = |path: &str, problem: String| SnapshotError::Field { path: path.to_owned(), problem };
         let tree: Value = serde_saphyr::from_str(text).map_err(|e| field(".", e.to_string()))?;
@@ -103,7 +101,7 @@ impl ReplayedTarget {
     }
 }
 
-/// Consecutive cycles in which the target of a variant differs, for the same reasons.
+/// Consecutive cycles in which the target of a variant differs for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The variant.
@@ -141,7 +139,7 @@ pub struct Tally {
 
 /// First and last time of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct TimeRange {
     /// Time of the first cycle.
     pub first: String,
     /// Time of the last cycle.
@@ -154,23 +152,23 @@ pub struct Replay {
     /// Cycles decided again.
     pub cycles: u32,
     /// First and last time of the cycles, if recorded.
-    pub span: Option<Span>,
+    pub span: Option<TimeRange>,
     /// Sums of each variant.
     pub variants: BTreeMap<VariantKey, Tally>,
-    /// Differences in order of their first cycle; at most [`MOST_SHOWN`].
+    /// Differences in order of their first cycle; at most [`MAX_LISTED`].
     pub differences: Vec<Difference>,
     /// Differing decisions that are not listed.
     pub not_shown: u64,
-    /// For each variant, the index of its last difference in `differences`, and the cycle of it.
+    /// Index in `differences` and cycle of the last difference.
     last: BTreeMap<VariantKey, (usize, u32)>,
 }
 
 impl Replay {
-    /// Decides one more cycle twice: with the recorded settings, and with the changed ones.
-    pub fn take(&mut self, mut snapshot: Snapshot, change: &Change) {
+    /// Decides a cycle with the recorded and with the changed settings.
+    pub fn add_cycle(&mut self, mut snapshot: Snapshot, change: &Change) {
         self.cycles += 1;
         if let Some(now) = &snapshot.now {
-            let span = self.span.get_or_insert_with(|| Span { first: now.clone(), last: String::new() });
+            let span = self.span.get_or_insert_with(|| TimeRange { first: now.clone(), last: String::new() });
             span.last.clone_from(now);
         }
         let costs = costs(&snapshot);
@@ -178,30 +176,30 @@ impl Replay {
         change.apply(&mut snapshot.config);
         let changed = decide(&snapshot);
         // Both have one decision for each variant, in the same order.
-        for (was, is) in recorded.decisions.iter().zip(&changed.decisions) {
-            let key = was.key();
+        for (old, new) in recorded.decisions.iter().zip(&changed.decisions) {
+            let key = old.key();
             let cost = costs.get(&key).copied().unwrap_or_default();
-            self.variants.entry(key.clone()).or_default().add(was.target(), is.target(), cost);
-            if was.target() != is.target() {
-                self.differ(key, snapshot.now.as_deref(), was, is);
+            self.variants.entry(key.clone()).or_default().add(old.target(), new.target(), cost);
+            if old.target() != new.target() {
+                self.record_difference(key, snapshot.now.as_deref(), old, new);
             }
         }
     }
 
-    fn differ(&mut self, key: VariantKey, now: Option<&str>, was: &Decision, is: &Decision) {
-        let (recorded, changed) = (ReplayedTarget::from_decision(was), ReplayedTarget::from_decision(is));
+    fn record_difference(&mut self, key: VariantKey, now: Option<&str>, old: &Decision, new: &Decision) {
+        let (recorded, changed) = (ReplayedTarget::from_decision(old), ReplayedTarget::from_decision(new));
         let before = self.last.get(&key).filter(|(_, cycle)| cycle + 1 == self.cycles);
         if let Some(&(index, _)) = before
             && let Some(difference) = self.differences.get_mut(index)
-            && alike(&difference.recorded, &recorded)
-            && alike(&difference.changed, &changed)
+            && is_same_outcome(&difference.recorded, &recorded)
+            && is_same_outcome(&difference.changed, &changed)
         {
             difference.cycles += 1;
             difference.to = now.map(str::to_owned);
             self.last.insert(key, (index, self.cycles));
             return;
         }
-        if self.differences.len() == MOST_SHOWN {
+        if self.differences.len() == MAX_LISTED {
             self.not_shown += 1;
             return;
         }
@@ -212,19 +210,18 @@ impl Replay {
             from: time(),
             to: time(),
             cycles: 1,
-            current: was.current,
+            current: old.current,
             recorded,
             changed,
         });
     }
 }
 
-/// Same target and same reason; the figures in the sentence may differ.
-fn alike(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
+/// The figures in the sentence may differ.
+fn is_same_outcome(a: &ReplayedTarget, b: &ReplayedTarget) -> bool {
     a.target == b.target && a.code == b.code
 }
 
-/// Cost of one replica of each variant.
 fn costs(snapshot: &Snapshot) -> BTreeMap<VariantKey, f64> {
     let models = snapshot.models.iter();
     let each = models.flat_map(|model| {

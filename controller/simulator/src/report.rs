@@ -18,17 +18,16 @@ use crate::study::{Mean, Study};
 /// The studies of one scenario.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// Title: the name of the scenario and the fields changed in it.
+    /// Name of the scenario and the changed fields.
     pub title: String,
     /// Seeds that each policy ran on.
     pub seeds: u64,
-    /// Scenario of the studies; plots read its objectives, fleet and load.
+    /// Input of the plots.
     pub scenario: crate::scenario::Scenario,
     /// One study for each policy.
     pub studies: Vec<Study>,
 }
 
-/// Title of the column that only a scenario with an oracle has.
 const RATIO: &str = "cost/oracle";
 
 /// All sections as text.
@@ -36,12 +35,12 @@ const RATIO: &str = "cost/oracle";
 pub fn table(sections: &[Section]) -> String {
     sections
         .iter()
-        .map(|s| format!("{} ({})\n\n{}", s.title, seeds(s.seeds), lines(&rows(s))))
+        .map(|s| format!("{} ({})\n\n{}", s.title, describe_seeds(s.seeds), format_table(&rows(s))))
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-fn seeds(count: u64) -> String {
+fn describe_seeds(count: u64) -> String {
     if count == 1 {
         "1 seed".to_owned()
     } else {
@@ -49,7 +48,6 @@ fn seeds(count: u64) -> String {
     }
 }
 
-/// The cells of a section's table, the header first.
 fn rows(section: &Section) -> Vec<Vec<String>> {
     let with_ratio = section.studies.iter().any(|s| s.ratio().is_some());
     let mut header = vec!["policy".to_owned()];
@@ -59,14 +57,14 @@ fn rows(section: &Section) -> Vec<Vec<String>> {
     for study in &section.studies {
         let size = study.best_size.map(|size| format!(", {size}"));
         let mut row = vec![study.policy.clone() + &size.unwrap_or_default()];
-        row.extend(FIGURES.iter().enumerate().map(|(i, f)| cell(study.mean(i), f.digits)));
-        row.extend(study.ratio().map(|ratio| cell(ratio, 2)));
+        row.extend(FIGURES.iter().enumerate().map(|(i, f)| format_cell(study.mean(i), f.digits)));
+        row.extend(study.ratio().map(|ratio| format_cell(ratio, 2)));
         rows.push(row);
     }
     rows
 }
 
-fn cell(value: Mean, digits: usize) -> String {
+fn format_cell(value: Mean, digits: usize) -> String {
     let half = (value.to - value.from) / 2.0;
     if !value.mean.is_finite() {
         "-".to_owned()
@@ -77,8 +75,8 @@ fn cell(value: Mean, digits: usize) -> String {
     }
 }
 
-/// Aligned columns, with figures to the right.
-pub(crate) fn lines(rows: &[Vec<String>]) -> String {
+/// Figures to the right.
+pub(crate) fn format_table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

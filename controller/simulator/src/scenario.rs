@@ -1,8 +1,8 @@
-//! Scenarios: a fleet, its load, its objectives, and the policies to compare. A file is read in two steps: first its
-//! fields, then the scenario they describe. An error has the path of a field, the value found, and the values allowed.
+//! Scenarios: fleet, load, objectives, and policies to compare. A file is read in two steps: fields, then scenario. An
+//! error has the path of a field, the value found, and the values allowed.
 
+mod build;
 pub mod engines;
-mod meaning;
 pub mod spec;
 
 #[cfg(test)]
@@ -22,7 +22,7 @@ use crate::policy::Policy;
 use crate::policy::autoscaler::Hpas;
 use crate::policy::fixed::Schedule;
 use crate::policy::keda::Keda;
-use crate::policy::original::Original;
+use crate::policy::llm_d_wva::LlmDWva;
 use crate::policy::wva::Wva;
 use crate::run::Setting;
 
@@ -53,25 +53,25 @@ pub struct Scenario {
     pub policies: Vec<spec::Policy>,
 }
 
-/// Reads a file as a tree, so that single fields can be set before the fields are checked.
+/// Reads a file as a tree, in which single fields can be set.
 ///
 /// # Errors
 /// The text is not YAML.
-pub fn tree(text: &str) -> Result<Value, ScenarioError> {
+pub fn parse_tree(text: &str) -> Result<Value, ScenarioError> {
     let options = serde_saphyr::options! { with_snippet: false };
     serde_saphyr::from_str_with_options(text, options)
         .map_err(|e| ScenarioError::new(".", format!("not valid YAML: {}", describe_yaml_error(&e))))
 }
 
-/// Sets a field to a number. A name (`cost`) sets the field wherever the tree has it. A path
-/// (`policies.0.wva.saturation.kvSpareTrigger`) sets one place, and adds it and the mappings around it if absent. A
-/// field of the saturation entry that no policy has yet (`kvSpareTrigger`) is set for all policies that read entries.
+/// Sets a field to a number. A name (`cost`) sets every field of that name; a path
+/// (`policies.0.wva.saturation.kvSpareTrigger`) sets one, and adds it if absent. A field of the saturation entry that
+/// no policy has yet is set for all policies with entries.
 ///
 /// # Errors
 /// The field does not exist.
-pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioError> {
+pub fn set_field(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioError> {
     if field.contains('.') {
-        let place = field.split('.').try_fold(tree, step);
+        let place = field.split('.').try_fold(tree, child_mut);
         let place = place.ok_or_else(|| {
             ScenarioError::new(field, "no such place: write it as policies.0.wva.saturation.kvSpareTrigger")
         })?;
@@ -87,8 +87,8 @@ pub fn set(tree: &mut Value, field: &str, value: f64) -> Result<(), ScenarioErro
     }
 }
 
-/// One step of a path: an item of a list, or a field, which is added if absent.
-fn step<'a>(tree: &'a mut Value, name: &str) -> Option<&'a mut Value> {
+/// Item of a list, or field, which is added if absent.
+fn child_mut<'a>(tree: &'a mut Value, name: &str) -> Option<&'a mut Value> {
     if tree.is_null() {
         *tree = Value::Object(serde_json::Map::new());
     }
@@ -120,7 +120,7 @@ fn set_everywhere(tree: &mut Value, field: &str, value: f64) -> bool {
     }
 }
 
-/// Sets a field in the saturation entry of each policy that reads entries.
+/// Sets the field in each policy with entries.
 fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
     if schema(Kind::Saturation)["properties"].get(field).is_none() {
         return false;
@@ -128,12 +128,12 @@ fn set_in_entries(tree: &mut Value, field: &str, value: f64) -> bool {
     let policies = tree.get_mut("policies").and_then(Value::as_array_mut).into_iter().flatten();
     let settings = policies.flat_map(|p| p.as_object_mut().into_iter().flatten());
     let read = settings.filter(|(kind, _)| matches!(kind.as_str(), "wva" | "original")).map(|(_, s)| s);
-    let places = read.filter_map(|s| step(s, "saturation").and_then(|entry| step(entry, field)));
+    let places = read.filter_map(|s| child_mut(s, "saturation").and_then(|entry| child_mut(entry, field)));
     places.map(|place| *place = value.into()).count() > 0
 }
 
 impl Spec {
-    /// Reads the fields of a scenario from the tree of its file.
+    /// Reads the fields from the tree of a file.
     ///
     /// # Errors
     /// The first field that is unknown, missing or out of range.
@@ -146,15 +146,14 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Checks rules that involve several fields.
     fn check(&self) -> Result<(), ScenarioError> {
-        unique("variants", self.variants.iter().map(|v| &v.name))?;
-        unique("policies", self.policies.iter().map(|p| &p.name))?;
+        check_names("variants", self.variants.iter().map(|v| &v.name))?;
+        check_names("policies", self.policies.iter().map(|p| &p.name))?;
         self.check_roles()?;
         for (i, policy) in self.policies.iter().enumerate() {
             let kinds = [
                 policy.wva.is_some(),
-                policy.original.is_some(),
+                policy.llm_d_wva.is_some(),
                 policy.hpa.is_some(),
                 policy.keda.is_some(),
                 policy.fixed.is_some(),
@@ -190,7 +189,7 @@ impl Spec {
         Ok(())
     }
 
-    /// Requires both roles or neither, and no variant without a role next to variants with one.
+    /// Requires both roles or neither, for all variants.
     fn check_roles(&self) -> Result<(), ScenarioError> {
         let has = |role| self.variants.iter().any(|v| v.role == role);
         let (prefill, decode) = (has(Some(Role::Prefill)), has(Some(Role::Decode)));
@@ -202,12 +201,12 @@ impl Spec {
     }
 }
 
-fn unique<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ScenarioError> {
-    let mut seen = BTreeSet::new();
+fn check_names<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(), ScenarioError> {
+    let mut known = BTreeSet::new();
     let mut count = 0;
     for (i, name) in names.enumerate() {
         count += 1;
-        if !seen.insert(name) {
+        if !known.insert(name) {
             let problem = format!("{name:?} is listed twice: give each a name of its own");
             return Err(ScenarioError::new(format!("{list}[{i}].name"), problem));
         }
@@ -216,16 +215,16 @@ fn unique<'a>(list: &str, names: impl Iterator<Item = &'a String>) -> Result<(),
 }
 
 impl spec::Policy {
-    /// The policy, ready for a run. `None` for policies that depend on the requests: the oracle
-    /// ([`crate::policy::oracle::plan`]) and the best fixed size ([`crate::policy::hindsight::best_size`]).
+    /// `None` for policies that depend on the requests: the oracle ([`crate::policy::oracle::plan`]) and the best fixed
+    /// size ([`crate::policy::hindsight::best_size`]).
     #[must_use]
     pub fn build(&self, setting: &Setting) -> Option<Box<dyn Policy>> {
         let variants = &setting.variants;
         if let Some(settings) = &self.wva {
             return Some(Box::new(Wva::new(settings, variants)));
         }
-        if let Some(settings) = &self.original {
-            return Some(Box::new(Original::new(settings, variants)));
+        if let Some(settings) = &self.llm_d_wva {
+            return Some(Box::new(LlmDWva::new(settings, variants)));
         }
         if let Some(metrics) = &self.hpa {
             return Some(Box::new(Hpas::new(metrics.clone(), variants)));

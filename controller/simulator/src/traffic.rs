@@ -1,5 +1,5 @@
-//! Traffic, generated from a profile of rates or read from a trace, in order of time. Generated requests are made one
-//! at a time, so a week of traffic takes no more memory than an hour.
+//! Requests in order of time, generated from a profile of rates or read from a trace. They are generated one at a time
+//! to save memory.
 
 pub mod trace;
 
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use rand_pcg::Pcg64Mcg;
 
 use crate::fleet::server::Request;
-use crate::random::{RandomQuantity, Stream, stream};
+use crate::random::{RandomQuantity, Stream, random_stream};
 
-/// A part of a profile, in which the rate changes linearly. Times in seconds, rates in requests a second.
+/// Part of a profile with a linear rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
     /// Start, seconds.
@@ -27,12 +27,11 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// Requests from `now`, a time within the segment, to its end.
-    fn left(&self, now: f64) -> f64 {
+    fn remaining_requests(&self, now: f64) -> f64 {
         f64::midpoint(self.rate(now), self.to) * (self.end - now)
     }
 
-    /// Rate at `now`, a time within the segment.
+    /// Within the segment.
     fn rate(&self, now: f64) -> f64 {
         self.from + self.slope() * (now - self.start)
     }
@@ -47,9 +46,9 @@ impl Segment {
 pub enum Traffic {
     /// Generated from a profile.
     Generated {
-        /// Rates: consecutive segments, the first from 0.
+        /// Consecutive, the first from 0.
         profile: Vec<Segment>,
-        /// Coefficient of variation of the times between requests: 1 is Poisson, above 1 is burstier.
+        /// 1 is Poisson, above 1 is burstier.
         cv: f64,
         /// Prompt tokens.
         input: RandomQuantity,
@@ -77,18 +76,17 @@ impl Traffic {
             Self::Recorded(requests) => Box::new(requests.iter().copied()),
             Self::Generated { profile, cv, input, output } => Box::new(GeneratedRequests {
                 profile,
-                between: RandomQuantity::gamma(1.0, *cv),
+                interval: RandomQuantity::gamma(1.0, *cv),
                 input,
                 output,
-                arrivals: stream(seed, Stream::Arrivals),
-                lengths: stream(seed, Stream::Lengths),
+                arrivals: random_stream(seed, Stream::Arrivals),
+                lengths: random_stream(seed, Stream::Lengths),
                 now: 0.0,
             }),
         }
     }
 
-    /// Times at which the rate jumps up by more than a fifth, seconds: a policy has to react to these. Empty for a
-    /// trace.
+    /// Seconds at which the rate jumps by more than a fifth. Empty for a trace.
     #[must_use]
     pub fn steps_up(&self) -> Vec<f64> {
         let Self::Generated { profile, .. } = self else { return Vec::new() };
@@ -100,7 +98,7 @@ impl Traffic {
 /// Generated requests: the times between them are drawn for a rate of 1 and stretched by the profile.
 struct GeneratedRequests<'a> {
     profile: &'a [Segment],
-    between: RandomQuantity,
+    interval: RandomQuantity,
     input: &'a RandomQuantity,
     output: &'a RandomQuantity,
     arrivals: Pcg64Mcg,
@@ -112,12 +110,12 @@ impl Iterator for GeneratedRequests<'_> {
     type Item = Request;
 
     fn next(&mut self) -> Option<Request> {
-        let mut need = self.between.draw(&mut self.arrivals);
+        let mut need = self.interval.draw(&mut self.arrivals);
         while let Some((segment, rest)) = self.profile.split_first() {
-            let left = segment.left(self.now);
+            let left = segment.remaining_requests(self.now);
             if need < left {
                 let rate = segment.rate(self.now);
-                // The time at which the area under the rate reaches `need`. This form also holds for a slope of 0.
+                // The area under the rate reaches `need`. This form also holds for a slope of 0.
                 self.now +=
                     2.0 * need / (rate + (rate * rate + 2.0 * segment.slope() * need).max(0.0).sqrt());
                 let (input, output) = (self.input, self.output);
@@ -140,9 +138,9 @@ fn tokens(length: f64) -> u32 {
     (length.round() as u32).max(1)
 }
 
-/// Consecutive segments from parts of a length in seconds, a first rate and a last rate.
+/// Parts: length in seconds, first rate and last rate.
 #[must_use]
-pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
+pub fn build_profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment> {
     let mut start = 0.0;
     let part = |(length, from, to)| {
         let segment = Segment { start, end: start + length, from, to };
@@ -152,11 +150,10 @@ pub fn profile(parts: impl IntoIterator<Item = (f64, f64, f64)>) -> Vec<Segment>
     parts.into_iter().map(part).collect()
 }
 
-/// Days whose rate swings around its mean, lowest at midnight and highest at noon. `days` has a weight for each day,
-/// and `mean` is the mean rate over all days. A `swing` of 0.6 goes from 0.4 to 1.6 times the mean of the day. Each
-/// segment is a quarter of an hour.
+/// Lowest at midnight, highest at noon, in segments of a quarter of an hour. `mean`: over all days. A `swing` of 0.6
+/// goes from 0.4 to 1.6 times the mean of the day. `days`: weight of each.
 #[must_use]
-pub fn diurnal(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
+pub fn diurnal_profile(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
     let total: f64 = days.iter().sum();
     let count: f64 = days.iter().map(|_| 1.0).sum();
     let rate = |weight: f64, quarter: u32| {
@@ -164,5 +161,5 @@ pub fn diurnal(mean: f64, swing: f64, days: &[f64]) -> Vec<Segment> {
         weight * count / total * mean * (1.0 - swing * angle.cos())
     };
     let quarters = days.iter().flat_map(|weight| (0..96).map(move |q| (*weight, q)));
-    profile(quarters.map(|(weight, q)| (900.0, rate(weight, q), rate(weight, q + 1))))
+    build_profile(quarters.map(|(weight, q)| (900.0, rate(weight, q), rate(weight, q + 1))))
 }

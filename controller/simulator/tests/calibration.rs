@@ -14,7 +14,7 @@ use wva_simulator::measure::Tally;
 use wva_simulator::policy::fixed::Schedule;
 use wva_simulator::run::run;
 use wva_simulator::scenario::engines::QWEN3_32B_H100;
-use wva_simulator::scenario::{Spec, tree};
+use wva_simulator::scenario::{Spec, parse_tree};
 
 /// A fixed number of replicas under a constant load.
 fn fixed(replicas: u32, rate: f64, seconds: u32, input: &str, output: &str) -> Tally {
@@ -27,7 +27,7 @@ front: {{patience: 1h}}
 variants: [{{name: a, accelerator: H100, engine: {{}}, initial: {replicas}}}]
 policies: [{{name: fixed, fixed: {{a: {replicas}}}}}]"
     );
-    let scenario = Spec::read(&tree(&text).unwrap()).unwrap().scenario(None).unwrap();
+    let scenario = Spec::read(&parse_tree(&text).unwrap()).unwrap().build(None).unwrap();
     run(&scenario.setting, &mut Schedule::fixed(vec![replicas]), 1, |_| {})
 }
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use wva_simulator::fleet::server::Request;
 use wva_simulator::scenario::spec::Trace;
-use wva_simulator::scenario::{Spec, tree};
-use wva_simulator::study::study;
+use wva_simulator::scenario::{Spec, parse_tree};
+use wva_simulator::study::run_study;
 use wva_simulator::traffic::trace;
 
 fn files() -> Vec<PathBuf> {
@@ -31,12 +31,12 @@ fn every_scenario_runs() {
     let files = files();
     assert!(files.len() >= 31, "{files:?}");
     for file in files {
-        let mut tree = tree(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let mut tree = parse_tree(&std::fs::read_to_string(&file).unwrap()).unwrap();
         tree["duration"] = "12m".into();
         let scenario = Spec::read(&tree)
-            .and_then(|spec| spec.scenario(spec.traffic.trace.as_ref().map(|trace| requests(&file, trace))));
+            .and_then(|spec| spec.build(spec.traffic.trace.as_ref().map(|trace| requests(&file, trace))));
         let scenario = scenario.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        for study in study(&scenario, 1, |_, _, _| {}) {
+        for study in run_study(&scenario, 1, |_, _, _| {}) {
             assert!(study.first.arrived() > 0, "{}: {}", file.display(), study.policy);
             assert!(study.first.cost > 0.0, "{}: {}", file.display(), study.policy);
         }

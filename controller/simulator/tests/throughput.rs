@@ -5,16 +5,16 @@
 
 use std::path::Path;
 
-use wva_simulator::scenario::{Spec, tree};
-use wva_simulator::study::study;
+use wva_simulator::scenario::{Spec, parse_tree};
+use wva_simulator::study::run_study;
 
 /// Requests within their objectives in percent, under this policy on two seeds.
 fn attainment(scenario: &str, policy: &str) -> f64 {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios/attacks");
     let text = std::fs::read_to_string(folder.join(scenario).with_extension("yaml")).unwrap();
-    let mut scenario = Spec::read(&tree(&text).unwrap()).unwrap().scenario(None).unwrap();
+    let mut scenario = Spec::read(&parse_tree(&text).unwrap()).unwrap().build(None).unwrap();
     scenario.policies.retain(|p| p.name == policy);
-    let studies = study(&scenario, 2, |_, _, _| {});
+    let studies = run_study(&scenario, 2, |_, _, _| {});
     studies[0].mean(0).mean
 }
 

@@ -1,6 +1,5 @@
-//! Executes the steps of each publication. A step to or from zero waits until the object's status shows its target:
-//! an HPA that still reads the old target would undo it. The executor checks the watch cache, since the external
-//! metrics API answers from it.
+//! Executes the steps of each publication. A step to or from zero waits until the object's status shows its target: an
+//! HPA that still reads the old target would undo it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,15 +19,13 @@ use crate::model::refusals::Refusals;
 use crate::model::step::{DueStep, Step};
 use crate::publish::events::{EventReporter, PendingEvent};
 
-/// Maximum wait of a step from zero for its signal. It then runs without one, since requests wait. If an HPA undoes
-/// it, the next cycle decides again.
+/// Then a step from zero runs without its signal: requests wait. If an HPA undoes it, the next cycle decides again.
 const SIGNAL_WAIT_UP: Duration = Duration::from_millis(500);
-/// Maximum wait of a step to zero for its signal. Without the signal it is not executed.
+/// Then a step to zero is not executed.
 const SIGNAL_WAIT_DOWN: Duration = Duration::from_secs(2);
-/// Delay before a failed step is decided again.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Executes the due steps of each publication.
+/// Executes steps.
 pub struct ScaleExecutor {
     actuator: Actuator,
     status_targets: watch::Receiver<StatusTargets>,
@@ -38,22 +35,21 @@ pub struct ScaleExecutor {
 }
 
 enum StepResult {
-    /// Request a cycle now.
+    /// Requests a cycle now.
     Requeue,
-    /// Request a cycle after a delay.
+    /// Requests a cycle after a delay.
     Failed(ActuateError),
     /// The status did not show the target in time.
     SignalNotObserved,
 }
 
-/// A step that was not executed.
 struct StepFailure {
     cause: String,
     pause: Duration,
 }
 
 impl ScaleExecutor {
-    /// Requests a cycle through `changed` after each step, delayed if it failed, and records refusals in `refusals`.
+    /// Requests a cycle through `changed` after each step.
     #[must_use]
     pub fn new(
         actuator: Actuator,
@@ -65,8 +61,7 @@ impl ScaleExecutor {
         Self { actuator, status_targets, changed, refusals, reporter }
     }
 
-    /// Executes steps until the engine ends. Each variant has one step at a time. Steps published meanwhile come
-    /// again with the next publication, or at once if the current one fails.
+    /// Executes steps until the engine ends, one per variant. Steps published meanwhile come again.
     pub async fn run(self, mut published: Reader) {
         let mut under_way = FuturesUnordered::new();
         let mut in_progress = BTreeSet::new();
@@ -130,8 +125,7 @@ impl ScaleExecutor {
         (due, Some(StepFailure { cause, pause }))
     }
 
-    /// Records a refusal and requests a cycle, which can choose another variant. Returns the delay before the next
-    /// attempt.
+    /// Requests a cycle, which can choose another variant. Returns the delay before the next attempt.
     fn record_refusal(&self, due: &DueStep) -> Duration {
         let mut pause = RETRY_DELAY;
         let (variant, up) = (&due.variant, due.step.grows());
@@ -188,7 +182,6 @@ impl ScaleExecutor {
         self.reporter.report(&due.variant, &uid, &event).await;
     }
 
-    /// Waits until the status shows the target of a step.
     async fn has_signal(&self, due: &DueStep) -> bool {
         let longest = if due.step.to == 0 { SIGNAL_WAIT_DOWN } else { SIGNAL_WAIT_UP };
         let mut targets = self.status_targets.clone();
@@ -197,20 +190,18 @@ impl ScaleExecutor {
     }
 }
 
-/// Whether the newest publication still has the target of a step. New requests may have changed it.
+/// New requests may have changed the target.
 fn is_current(due: &DueStep, published: &Reader) -> bool {
     let newest = published.borrow();
     let variant = newest.as_ref().and_then(|newest| newest.variants.get(&due.variant));
     variant.and_then(|variant| variant.target()) == Some(due.step.to)
 }
 
-/// Due step of a variant in the newest publication.
 fn newest_step(published: &Reader, variant: &VariantKey) -> Option<DueStep> {
     let newest = published.borrow();
     newest.as_ref()?.steps.iter().find(|due| due.variant == *variant).cloned()
 }
 
-/// Logs a failing step once until it succeeds.
 fn log_new_failure(variant: &VariantKey, failure: Option<&StepFailure>, failing: &mut BTreeSet<VariantKey>) {
     let VariantKey { namespace, name } = variant;
     match failure {

@@ -1,5 +1,4 @@
-//! Failed steps that wait for their next attempt. Only the same step is paused: requests may wait for another step of
-//! its variant.
+//! Failed steps that wait for their next attempt. Only the same step is paused.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +8,6 @@ use wva_scaling::VariantKey;
 
 use crate::model::step::{DirectionKey, DueStep, Step};
 
-/// The last failed step of each variant and direction.
 #[derive(Debug, Default)]
 pub(super) struct Pauses(BTreeMap<DirectionKey, Pause>);
 

@@ -1,6 +1,6 @@
-//! Final check before a step to zero: queries the model servers for requests, since scraped values are seconds old.
-//! An answer can only cancel the step, so a forged one gains nothing, and no secret is sent. A slow server cancels it
-//! too; for servers that cannot be queried, the step relies on Prometheus.
+//! Final check before a step to zero: queries the model servers, since scraped values are seconds old. An answer can
+//! only cancel the step, so a forged one gains nothing. A slow server cancels it too; for servers that cannot be
+//! queried, the step relies on Prometheus.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -14,26 +14,22 @@ use kube::{Api, Client};
 use crate::collect::page::{self, PORTS, PageError, PageReader};
 use crate::observe::template;
 
-/// Maximum time for all queries. Requests that arrive meanwhile are not seen.
+/// Limit for all queries. Requests that arrive meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);
-/// Maximum number of pods to query; an idle model has few.
+/// An idle model has few pods.
 const MAX_PODS: u32 = 64;
 const CONCURRENCY: usize = 16;
-/// Default port of vLLM.
+/// vLLM's default.
 const DEFAULT_PORT: u16 = 8000;
 
 /// Client of model servers. Clones share connections.
 #[derive(Clone, Debug)]
 pub struct ModelServers(page::Client);
 
-/// Answers of the model servers of a workload.
 #[derive(Debug, Default)]
 pub(super) struct ServerActivity {
-    /// Number of servers without requests.
     pub(super) idle: usize,
-    /// A server with requests.
     pub(super) busy: Option<String>,
-    /// A server that did not answer in time.
     pub(super) slow: Option<String>,
     /// Why other servers are unknown.
     pub(super) unknown: Vec<String>,
@@ -43,13 +39,12 @@ impl ModelServers {
     /// Creates a client.
     ///
     /// # Errors
-    /// The HTTP client cannot be created.
+    /// [`reqwest::Error`].
     pub fn new() -> Result<Self, reqwest::Error> {
         page::Client::new().map(Self)
     }
 
-    /// Queries the pods that match the selector of a workload's `/scale`. With several `ranks`, each rank's port is
-    /// queried.
+    /// Queries the pods that `selector` matches, or each port of `ranks` in them.
     pub(super) async fn query_activity(
         &self,
         client: &Client,
@@ -114,7 +109,7 @@ impl ServerActivity {
     }
 }
 
-/// Running and waiting requests of all models of a server, from its metrics page.
+/// Sums over all models of a server.
 #[derive(Debug, Default)]
 struct InFlight {
     requests: Option<f64>,
@@ -139,7 +134,7 @@ struct MetricsPage {
     server: String,
 }
 
-/// Metrics pages of a pod's servers; `None` if the pod does not run or is terminating.
+/// `None` if the pod does not run or is terminating.
 fn metrics_pages(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
     let (status, name) = (pod.status.as_ref()?, pod.metadata.name.as_deref()?);
     let runs = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
@@ -153,7 +148,7 @@ fn metrics_pages(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
     Some(server_ports(containers, ranks).into_iter().map(page).collect())
 }
 
-/// Metrics ports of a pod, and whether they use TLS: the ports of its ranks, else one of each server container.
+/// Metrics ports and whether they use TLS: of the ranks, else one of each server container.
 fn server_ports(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u16, bool)> {
     let Some(first) = template::find_server(containers) else { return BTreeSet::new() };
     if !ranks.is_empty() {
@@ -172,7 +167,7 @@ fn metrics_port(server: &Container) -> u16 {
     port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(DEFAULT_PORT)
 }
 
-/// Whether a server uses TLS, from its probes and arguments.
+/// Derived from its probes and arguments.
 fn uses_tls(server: &Container) -> bool {
     let probes = [&server.readiness_probe, &server.liveness_probe, &server.startup_probe];
     let scheme = |probe: &Probe| probe.http_get.as_ref()?.scheme.clone();

@@ -292,7 +292,7 @@ async fn a_replica_that_does_not_lead_writes_nothing() {
     let stopping = CancellationToken::new();
     let leadership = Leadership::without_election(&stopping);
     stopping.cancel();
-    let actuator = Actuator::new(leadership.acting(&fake.client()), servers(), 1);
+    let actuator = Actuator::new(leadership.fenced_client(&fake.client()), servers(), 1);
     let outcome = actuator.apply(&step(1, 0), &|| true).await;
     assert!(matches!(outcome, Err(ActuateError::NotLeading(_))), "{outcome:?}");
     assert_eq!(replicas(&fake), 1);

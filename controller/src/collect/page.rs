@@ -1,30 +1,29 @@
-//! Streaming reader of metrics pages. A page that is not in the metrics format is an error: a missing series would
-//! otherwise mean 0.
+//! Streaming reader of metrics pages. Other pages are an error: a missing series would mean 0.
 
 mod client;
 
 pub(crate) use client::{Client, PageError};
 
-/// Names of the container port that serves metrics.
+/// Names of the metrics port of a container.
 pub(crate) const PORTS: [&str; 2] = ["metrics", "http-metrics"];
-/// Longest line, in bytes.
+/// Bytes.
 const LONGEST_LINE: usize = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is not a metric: {text:?}")]
 pub(crate) struct InvalidPage {
-    /// Counted from 1.
+    /// Counts from 1.
     line: usize,
     /// Start of the line.
     text: String,
 }
 
 pub(crate) trait PageReader {
-    /// Reads one series: its name, and the rest of its line. Returns `None` if the line is invalid.
+    /// Reads a series and the rest of its line. `None` if invalid.
     fn read_series(&mut self, name: &str, rest: &str) -> Option<()>;
 }
 
-/// A page that arrives in chunks.
+/// Page that arrives in chunks.
 pub(crate) struct Page<R> {
     reader: R,
     /// Start of a line whose end has not arrived.
@@ -59,7 +58,7 @@ impl<R: PageReader> Page<R> {
         if self.partial_line.len() > LONGEST_LINE { Err(self.invalid(&self.partial_line)) } else { Ok(()) }
     }
 
-    /// Ends the page and returns its reader.
+    /// Returns the reader of the page.
     ///
     /// # Errors
     /// [`InvalidPage`] if the last line is invalid, or the page is empty.
@@ -84,7 +83,7 @@ impl<R: PageReader> Page<R> {
         Ok(())
     }
 
-    /// Reads a line that is not a comment; `None` if it is not a metric.
+    /// `None` if the line is not a metric.
     fn read_metric(&mut self, line: &[u8]) -> Option<()> {
         let line = std::str::from_utf8(line).ok()?;
         let name = line.split(['{', ' ', '\t']).next()?;
@@ -103,13 +102,12 @@ impl<R: PageReader> Page<R> {
     }
 }
 
-/// Checks a series whose value is not needed: the line must end in a number.
+/// Checks a series whose value is not needed.
 pub(crate) fn check_number(rest: &str) -> Option<()> {
     let last = rest.rsplit([' ', '\t', '}']).next()?;
     last.parse::<f64>().ok().map(|_| ())
 }
 
-/// Value of a series. Calls `label` for each of its labels.
 pub(crate) fn parse_value(rest: &str, label: impl FnMut(&str, String)) -> Option<f64> {
     let rest = match rest.strip_prefix('{') {
         Some(labels) => after_labels(labels, label)?,
@@ -119,7 +117,7 @@ pub(crate) fn parse_value(rest: &str, label: impl FnMut(&str, String)) -> Option
     rest.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Reads the labels; returns the text after them.
+/// Returns the text after the labels.
 fn after_labels(labels: &str, mut label: impl FnMut(&str, String)) -> Option<&str> {
     let mut rest = labels.trim_start();
     loop {
@@ -137,7 +135,6 @@ fn after_labels(labels: &str, mut label: impl FnMut(&str, String)) -> Option<&st
     }
 }
 
-/// A quoted string, and the text after it.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.strip_prefix('"')?.char_indices();

@@ -1,5 +1,5 @@
-//! Polls endpoint pickers. The leader reads the queues of models at zero twice a second, and the engine decides which
-//! variant to wake. At pickers of models that may scale to zero, it checks less often that flow control runs.
+//! Polls endpoint pickers. The leader reads the queues of models at zero twice a second, and checks flow control of
+//! models that may scale to zero less often.
 
 mod budget;
 mod debounce;
@@ -41,7 +41,7 @@ pub(crate) use page::OVERFLOW;
 pub(crate) use queues::Queues;
 pub use token::PickerToken;
 
-/// Time between two requests to a pod. A waiting request should lead to a scale-up within a second.
+/// A waiting request should lead to a scale-up within a second.
 const PERIOD: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,13 +62,13 @@ impl Pickers {
         self.queues.clone()
     }
 
-    /// Whether a pool selects the pods of this workload, so that a picker queues its requests.
+    /// Whether a picker queues requests of this workload.
     pub(crate) fn has_picker(&self, watches: &Watches, workload: &WorkloadKey) -> bool {
         let pools = &self.pools.cache;
         !pools.is_empty() && !selection::pickers(watches, pools, workload).is_empty()
     }
 
-    /// The pools that select pods of these workloads of a model.
+    /// Pools that select pods of these workloads.
     pub(crate) fn pools_of(
         &self,
         watches: &Watches,
@@ -99,7 +99,7 @@ impl Pickers {
         selection::serves_only(watches, &self.pools.cache, &pool.picker, workloads)
     }
 
-    /// Models to wake whose queue was not read recently from all pods of all pickers.
+    /// Models to wake without a recent answer from all pods of all pickers.
     pub(crate) fn models_with_unread_queue(
         &self,
         watches: &Watches,
@@ -122,12 +122,12 @@ impl Pickers {
         models.filter(|model| !queues.is_complete(model, now)).collect()
     }
 
-    /// Ports of the data-parallel ranks in each pod of a workload; empty if its pools have one port.
+    /// Data-parallel ranks in each pod; empty if its pools have one port.
     pub(crate) fn ranks(&self, watches: &Watches, workload: &WorkloadKey) -> BTreeSet<u16> {
         selection::ranks(watches, &self.pools.cache, workload)
     }
 
-    /// Pickers without pools; the test sends the queues.
+    /// The test sends the queues.
     #[cfg(test)]
     pub(crate) fn testing() -> (Self, watch::Sender<Arc<Queues>>) {
         let pools = wva_runtime::cache::Writer::new(Pool::projection()).reader();
@@ -136,7 +136,7 @@ impl Pickers {
         (Self { pools, queues }, sender)
     }
 
-    /// Adds a pool in the namespace `ns` that selects pods with this label `app`.
+    /// Selects pods of namespace `ns` with the label `app`.
     #[cfg(test)]
     pub(crate) fn with_pool(self, app: &str) -> Self {
         let mut writer = wva_runtime::cache::Writer::new(Pool::projection());
@@ -152,7 +152,7 @@ impl Pickers {
 pub(crate) struct ModelPool {
     pub(crate) name: Box<str>,
     picker: PickerKey,
-    /// Why requests at the picker would not wake the model.
+    /// Why requests would not wake the model.
     pub(crate) obstacle: Option<WakeObstacle>,
 }
 
@@ -160,11 +160,11 @@ pub(crate) struct ModelPool {
 pub struct PickerConfig {
     /// Source of the bearer token.
     pub token: PickerToken,
-    /// Selects the variants of this controller.
+    /// Variants of this controller.
     pub ownership: Ownership,
 }
 
-/// Polls endpoint pickers that have a model at zero, on its way to zero, or allowed to scale to zero.
+/// Polls the pickers of models at zero, on their way there, or allowed to scale to zero.
 pub struct PickerPoller {
     client: Client,
     watches: Watches,
@@ -178,11 +178,11 @@ pub struct PickerPoller {
     queues: watch::Sender<Arc<Queues>>,
 }
 
-/// A polled picker. Dropping it ends its task.
+/// Dropping it ends its task.
 struct PolledPicker {
     query: watch::Sender<Arc<PickerQuery>>,
     answers: watch::Receiver<Answers>,
-    /// Time of the last answer with a page, else the start.
+    /// Time of the last page, else the start.
     since: Instant,
     task: JoinHandle<()>,
     _end: DropGuard,
@@ -199,17 +199,17 @@ impl PolledPicker {
         });
     }
 
-    /// Whether the task still runs. It ends only by a panic.
+    /// False after a panic.
     fn is_alive(&self) -> bool {
         !self.task.is_finished()
     }
 }
 
 impl PickerPoller {
-    /// Creates a poller. [`PickerPoller::run`] starts it.
+    /// Creates a poller.
     ///
     /// # Errors
-    /// If the HTTP client cannot be created.
+    /// [`reqwest::Error`].
     pub fn new(
         client: Client,
         watches: Watches,
@@ -239,7 +239,7 @@ impl PickerPoller {
     pub async fn run(&self, ended: CancellationToken) {
         let mut first_token = self.token_header.subscribe();
         let polling = async {
-            // The first request already has the token. `changed` cannot fail: the sender is in `self`.
+            // The first request already has the token. The sender is in `self`.
             let _ = first_token.changed().await;
             self.poll().await;
         };
@@ -268,7 +268,7 @@ impl PickerPoller {
         }
     }
 
-    /// Starts and stops polling by the current selection. Returns the pickers beyond the limits.
+    /// Returns the pickers beyond the limits.
     fn update_polled(
         &self,
         polled: &mut BTreeMap<PickerKey, PolledPicker>,
@@ -322,7 +322,6 @@ impl PickerPoller {
         PolledPicker { query, answers, since, task, _end: end.drop_guard() }
     }
 
-    /// Publishes all answers, and wakes the engine if requests are waiting.
     fn publish(
         &self,
         polled: &mut BTreeMap<PickerKey, PolledPicker>,
@@ -361,7 +360,7 @@ fn warn_of_excess(before: &BTreeSet<PickerKey>, now: &BTreeSet<PickerKey>) {
     }
 }
 
-/// Starts, changes and ends the polling of pickers. A picker whose task panicked is started again.
+/// A picker whose task panicked is started again.
 fn apply_queries(
     polled: &mut BTreeMap<PickerKey, PolledPicker>,
     queries: PickerQueries,

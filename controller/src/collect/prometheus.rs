@@ -1,5 +1,5 @@
-//! Prometheus client: instant queries with a timeout, one retry of a failed connection, and a limit on the answer.
-//! Errors and empty answers differ: an outage must never look like an idle model.
+//! Prometheus client: instant queries with a timeout, one retry and a limit on the answer. Errors and empty answers
+//! differ: an outage must never look like an idle model.
 
 pub(crate) mod answer;
 mod connection;
@@ -18,26 +18,26 @@ use connection::Connection;
 pub(crate) use connection::Session;
 pub use files::ClientError;
 
-/// Address, credentials and options of the connection. Changed files are read again.
+/// Settings of the connection. Changed files are read again.
 #[derive(Clone, Default)]
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
     pub base_url: String,
-    /// Trust any certificate; only for tests.
+    /// Only for tests.
     pub insecure_skip_verify: bool,
-    /// File with CA certificates, trusted in addition to the system's.
+    /// CA file, in addition to the system's.
     pub ca_path: Option<String>,
     /// Client certificate.
     pub client_identity: Option<ClientIdentity>,
-    /// DNS name to request and verify in place of the URL's host.
+    /// DNS name to verify in place of the URL's host.
     pub server_name: Option<String>,
     /// Bearer token; takes precedence over `token_path`.
     pub bearer_token: Option<String>,
     /// File with the bearer token.
     pub token_path: Option<String>,
-    /// Label matchers for every selector, such as `cluster="a"`; empty for none.
+    /// Matchers for every selector, such as `cluster="a"`.
     pub extra_matchers: String,
-    /// Query by GET, without a proxy, and follow redirects, as for interactive commands.
+    /// Query by GET, without a proxy, and follow redirects.
     pub is_interactive: bool,
 }
 
@@ -66,30 +66,29 @@ impl std::fmt::Debug for PrometheusConfig {
     }
 }
 
-/// Longest time of a query with its answer and retry.
+/// Includes answer and retry.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest answer in bytes: about 200,000 series.
+/// Bytes: about 200,000 series.
 const ANSWER_LIMIT: usize = 64 << 20;
-/// Most bytes read of an error answer.
+/// Longest error answer that is read, bytes.
 const ERROR_LIMIT: usize = 64 << 10;
-/// Buffered chunks of an answer. Flow control of the connection holds back the rest.
+/// Flow control of the connection holds back the rest.
 const CHUNKS: usize = 4;
-/// Shortest pause before the retry.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
-/// Largest random addition to the pause.
+/// Random, in addition to the pause.
 const PAUSE_JITTER: Duration = Duration::from_millis(400);
 
 /// Why a query failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The connection failed, or no complete answer came in time.
+    /// No connection, or no complete answer in time.
     #[error(
         "Prometheus at {url} did not answer: {cause}; check PROMETHEUS_BASE_URL and that Prometheus runs"
     )]
     Unreachable {
         /// The base URL.
         url: String,
-        /// Error of the HTTP client with all causes, without the query.
+        /// All causes, without the query.
         cause: String,
         /// A part of the answer had arrived.
         has_begun: bool,
@@ -104,7 +103,7 @@ pub enum QueryError {
         /// The first line of the answer, shortened.
         message: String,
     },
-    /// The body is not an answer to an instant query.
+    /// Not an answer to an instant query.
     #[error("cannot read the answer of Prometheus at {url}: {problem}")]
     Unreadable {
         /// The base URL.
@@ -140,7 +139,7 @@ pub enum QueryError {
 #[derive(Debug)]
 pub struct Prometheus {
     connection: Connection,
-    /// The base URL without its password.
+    /// Without the password.
     shown_url: String,
     extra_matchers: String,
     timeout: Duration,
@@ -148,11 +147,10 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Creates a client. It does not connect yet, so Prometheus may be down at start-up.
+    /// Creates a client. Prometheus may be down.
     ///
     /// # Errors
-    /// [`ClientError`] if a file, the server name or the URL is invalid. A missing CA file only causes a warning, as
-    /// documented.
+    /// [`ClientError`]. A missing CA file only causes a warning.
     pub fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let shown_url = without_password(&config.base_url);
         let extra_matchers = config.extra_matchers.clone();
@@ -170,13 +168,12 @@ impl Prometheus {
         Self { timeout, ..self }
     }
 
-    /// Sets the longest answer, in bytes.
     #[cfg(test)]
     pub(crate) fn with_limit(self, limit: usize) -> Self {
         Self { limit, ..self }
     }
 
-    /// Opens a session for the queries of one round. It reads changed files.
+    /// Opens a session for one round; reads changed files.
     ///
     /// # Errors
     /// [`QueryError::Token`] if the token file was never readable.
@@ -184,7 +181,7 @@ impl Prometheus {
         self.connection.session().await
     }
 
-    /// Makes an instant query; returns the series with all labels.
+    /// Returns the series with all labels.
     ///
     /// # Errors
     /// [`QueryError`], within the timeout.
@@ -193,8 +190,8 @@ impl Prometheus {
         Ok(self.query_into(&session, expression, Vec::new).await?.0)
     }
 
-    /// Makes an instant query; returns the sink with the series, and the warning if some may be missing. An empty vector
-    /// is not an error. `sink` creates a sink for each attempt.
+    /// Returns the sink with the series, and the warning if some may be missing. `sink` creates a sink for each
+    /// attempt.
     ///
     /// # Errors
     /// [`QueryError`], within the timeout.
@@ -241,7 +238,7 @@ impl Prometheus {
         self.read(response, sink).await
     }
 
-    /// Reads an answer while it arrives, on a blocking thread.
+    /// Reads while the answer arrives, on a blocking thread.
     async fn read<S: Sink>(
         &self,
         response: reqwest::Response,
@@ -257,7 +254,7 @@ impl Prometheus {
         });
         let is_within_limit = forward(response, sender, self.limit).await;
         let read = reader.await.map_err(|e| unreadable(e.to_string(), false))?;
-        // An interrupted answer is not reported as invalid JSON.
+        // An interrupted answer is not invalid JSON.
         if !is_within_limit.map_err(|e| self.unreachable(e, true))? {
             return Err(QueryError::TooLong { url: url(), limit: self.limit });
         }
@@ -269,7 +266,6 @@ impl Prometheus {
         Ok((sink, summary.partial.map(|text| first_line(text.as_bytes()))))
     }
 
-    /// Reads the error of an answer other than 200.
     async fn read_refusal(&self, mut response: reqwest::Response) -> Result<QueryError, reqwest::Error> {
         let status = response.status().as_u16();
         let mut body = Vec::new();
@@ -287,7 +283,7 @@ impl Prometheus {
     }
 }
 
-/// Sends the body to the reader chunk by chunk; returns false if it is too long.
+/// Returns false if the body is too long.
 async fn forward(
     mut response: reqwest::Response,
     sender: mpsc::Sender<tokio_util::bytes::Bytes>,
@@ -304,13 +300,13 @@ async fn forward(
     Ok(true)
 }
 
-/// A random pause, so that several clients do not retry together.
+/// Random, so that clients do not retry together.
 fn retry_pause() -> Duration {
     let random = u16::try_from(RandomState::new().build_hasher().finish() & 0xffff).unwrap_or_default();
     SHORTEST_PAUSE + PAUSE_JITTER.mul_f64(f64::from(random) / 65536.0)
 }
 
-/// At most 200 bytes of the first line, for logs and statuses.
+/// At most 200 bytes, for logs and statuses.
 fn first_line(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(200)]);
     text.lines().next().unwrap_or_default().to_owned()

@@ -1,5 +1,5 @@
-//! Samples of pod loads, KV caches and queues: the newest value of each signal with its time. A signal that is
-//! missing in the newest answer keeps its last value and ages. The engine is the only writer.
+//! Samples: the newest value of each signal with its time. A signal that is missing in the newest answer keeps its last
+//! value and ages.
 
 mod load;
 mod queues;
@@ -36,15 +36,15 @@ impl<T> TimedValue<T> {
     }
 }
 
-/// Assumed age of a value whose age is unknown: the window of `max_over_time(..[1m])`.
+/// Assumed for a value of unknown age: the window of `max_over_time(..[1m])`.
 const WINDOW: Duration = Duration::from_mins(1);
-/// Time without a value after which the endpoint picker of a queue no longer exists.
+/// Then the endpoint picker of a queue no longer exists.
 const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodCache<'a> {
     pub namespace: &'a str,
-    /// Pod name in the series; it may have a rank suffix.
+    /// It may have a rank suffix.
     pub pod: &'a str,
     pub cache: TimedValue<CacheConfig>,
 }
@@ -52,21 +52,20 @@ pub(crate) struct PodCache<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
-    /// By namespace and pod.
+    /// Keys: namespace and pod.
     caches: BTreeMap<(Arc<str>, Arc<str>), TimedValue<CacheConfig>>,
-    /// By namespace and model.
     queues: QueueMap,
-    /// Sums of all queues of a picker, by namespace and InferencePool.
+    /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
-    /// Completed requests within each window with the time of the query, by namespace and model.
+    /// Keys: namespace and model; for each window the count and the time of the query.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
     /// Windows whose newest answer may lack series.
     partial_windows: BTreeMap<Retention, (Scope, String)>,
-    /// Work counters, if an entry selects the throughput analyzer.
+    /// Only the throughput analyzer needs it.
     counters: CounterHistory,
     /// Start of the newest full round with an answer about loads.
     last_round: Option<Instant>,
-    /// The first failed query of the newest round, and its error.
+    /// First failed query of the newest round.
     last_error: Option<(Query, String)>,
     full: Option<Round>,
     /// A later round for some namespaces and queries.
@@ -78,9 +77,9 @@ struct Round {
     began: Instant,
     scope: Scope,
     has_loads: bool,
-    /// Scopes with a complete answer for each query. The answer may be empty.
+    /// Scopes with a complete, possibly empty, answer.
     answered: BTreeMap<Query, Vec<Scope>>,
-    /// Scopes whose answer may lack series, and the reason.
+    /// Scopes whose answer may lack series, and why.
     partial: Vec<(Query, Scope, String)>,
 }
 
@@ -91,7 +90,7 @@ impl Round {
 }
 
 impl Samples {
-    /// Adds the answers of a full round, made at `now`. Failed queries change no value.
+    /// A full round, made at `now`. Failed queries change no value.
     pub(crate) fn add_round(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
         self.part = None;
@@ -102,7 +101,7 @@ impl Samples {
         self.full = Some(round);
     }
 
-    /// Adds the answers of a round for some namespaces and queries. Other samples are unchanged.
+    /// A round for some namespaces and queries.
     pub(crate) fn add_partial_round(&mut self, now: Instant, scope: Scope, answers: Answers) {
         let round = self.add_answers(Round::new(now, scope), answers);
         self.part = Some(round);
@@ -151,8 +150,8 @@ impl Samples {
         values: Vec<(Signal, PodModel, f64)>,
         ages: &HashMap<(Signal, PodModel), f64>,
     ) {
-        // A value of unknown age is as old as the previous one, because the series may have ended, but not older than its
-        // window.
+        // A value of unknown age is as old as the previous one, because the series may have ended, but not older than
+        // its window.
         let oldest = now.checked_sub(WINDOW).unwrap_or(now);
         for (signal, key, value) in values {
             let reported = match signal.age() {
@@ -170,7 +169,7 @@ impl Samples {
         }
     }
 
-    /// Adds caches. Of several engines in a pod the smallest cache counts.
+    /// If a pod has several engines, the smallest cache counts.
     fn add_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
         for CacheRow { namespace, pod, cache } in caches {
             let new = TimedValue { value: cache, at: now };
@@ -181,8 +180,7 @@ impl Samples {
         }
     }
 
-    /// Adds the answer for one window, made at `now`. An answer that may lack series is not used: the missing series may
-    /// have had requests.
+    /// One window. An answer that may lack series is not used: they may have had requests.
     pub(crate) fn add_completed(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
         let Query::Completed(within) = query else { return };
         for (_, windows) in self.completed.iter_mut().filter(|((namespace, _), _)| scope.contains(namespace))
@@ -217,12 +215,11 @@ impl Samples {
         queues::add(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
     }
 
-    /// Start of the newest full round with an answer about loads.
     pub(crate) fn last_round(&self) -> Option<Instant> {
         self.last_round
     }
 
-    /// Start of the newest round, full or partial, with an answer about loads of a namespace.
+    /// Start of the newest round, full or partial, with loads of a namespace.
     pub(crate) fn last_round_for(&self, namespace: &str) -> Option<Instant> {
         let part = self.part.as_ref().filter(|part| part.has_loads && part.scope.contains(namespace));
         part.map(|part| part.began).or(self.last_round)
@@ -238,7 +235,7 @@ impl Samples {
         self.last_error.as_ref().map(|(_, error)| error.as_str())
     }
 
-    /// Why the newest round lacks loads of this namespace, if it does.
+    /// Why the newest round lacks loads of this namespace.
     #[must_use]
     pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
         let is_complete =
@@ -246,30 +243,28 @@ impl Samples {
         self.last_error().filter(|_| !is_complete)
     }
 
-    /// Whether the newest query for this namespace has a complete answer. If not, missing signals are unknown.
+    /// Whether the newest query has a complete answer. If not, missing signals are unknown.
     #[must_use]
     pub(crate) fn has_answer(&self, query: Query, namespace: &str) -> bool {
         let newest = self.rounds(namespace).find_map(|round| round.answered.get(&query));
         newest.into_iter().flatten().any(|scope| scope.contains(namespace))
     }
 
-    /// Whether the newest round has the queue of a model, or no round ever had it. A queue that is missing now may hold
-    /// requests.
+    /// False: a queue that was there is missing now, and may hold requests.
     pub(crate) fn shows_queue(&self, namespace: &str, model: &str) -> bool {
         let newest = self.rounds(namespace).map(|round| round.began).max();
         let sample = self.queues.get(&(namespace.into(), model.into()));
         sample.is_none_or(|sample| newest.is_none_or(|newest| sample.at >= newest))
     }
 
-    /// Completed requests of a model within a period, or within the next longer window. `None` means unknown, such as after
-    /// a failed query; it does not mean 0.
+    /// Within the period, or the next longer window. `None`: unknown.
     #[must_use]
     pub(crate) fn completed(&self, namespace: &str, model: &str, within: Retention) -> Option<TimedValue> {
         let of_model = self.completed.get(&(namespace.into(), model.into()))?;
         of_model.range(within..).next().map(|(_, value)| *value)
     }
 
-    /// Warning of the newest answers for a namespace that series may be missing.
+    /// Warning that series of a namespace may be missing.
     #[must_use]
     pub(crate) fn partial_answer(&self, namespace: &str) -> Option<&str> {
         let of_loads = self.rounds(namespace).next().into_iter().flat_map(|round| &round.partial);
@@ -281,14 +276,13 @@ impl Samples {
             .or_else(|| of_windows.find(|(scope, _)| scope.contains(namespace)).map(|(_, why)| why.as_str()))
     }
 
-    /// All warnings of the newest answers that series may be missing.
+    /// All warnings that series may be missing.
     pub(crate) fn partial_answers(&self) -> BTreeSet<&str> {
         let rounds = [&self.part, &self.full].into_iter().flatten();
         let of_loads = rounds.flat_map(|round| &round.partial).map(|(_, _, why)| why.as_str());
         of_loads.chain(self.partial_windows.values().map(|(_, why)| why.as_str())).collect()
     }
 
-    /// All loads, ordered by namespace, pod and model.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&PodModel, &PodLoad)> {
         self.loads.iter()
     }
@@ -297,12 +291,11 @@ impl Samples {
         &self.counters
     }
 
-    /// All KV caches, ordered by namespace and pod.
     pub(crate) fn caches(&self) -> impl Iterator<Item = PodCache<'_>> {
         self.caches.iter().map(|((namespace, pod), cache)| PodCache { namespace, pod, cache: *cache })
     }
 
-    /// Queue of a model. A queue that is no longer reported, or whose query failed, is unknown, not empty.
+    /// A queue that is no longer reported, or whose query failed, is unknown.
     #[must_use]
     pub(crate) fn scheduler_queue(
         &self,
@@ -319,7 +312,7 @@ impl Samples {
         queues::state(sample, ages, now)
     }
 
-    /// Sum of all queues at the pickers of an InferencePool. `Absent`: the series have no pool label.
+    /// Sum of all queues of an InferencePool. `Absent`: the series have no pool label.
     #[must_use]
     pub(crate) fn pool_queue(
         &self,
@@ -332,7 +325,7 @@ impl Samples {
         sample.map_or(SchedulerQueue::Absent, |sample| queues::state(sample, ages, now).queue)
     }
 
-    /// Removes old samples: of deleted pods after `deleted`, of existing pods after `existing`.
+    /// Removes deleted pods after `deleted`, existing pods after `existing`.
     pub(crate) fn remove_expired(
         &mut self,
         now: Instant,

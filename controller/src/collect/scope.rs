@@ -1,18 +1,18 @@
-//! Namespaces of a query. A large install splits them, so that queries and answers stay within bounds, and a failed
-//! query affects only its own namespaces.
+//! Namespaces of a query. Large installs split them: answers stay within bounds, and a failure affects only its own
+//! namespaces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Most pods in one query. An answer has at most three series per pod of up to 700 bytes: 42 MB, well below the limit.
+/// At most three series per pod of up to 700 bytes: 42 MB, well below the limit.
 const MAX_PODS: usize = 20_000;
-/// Longest namespace matcher, in bytes. Proxies in front of Prometheus accept a few tens of kilobytes.
+/// Bytes of a namespace matcher. Proxies accept a few tens of kilobytes.
 const LONGEST_MATCHER: usize = 8 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     All,
-    /// These namespaces, sorted.
+    /// Sorted.
     These(Arc<[Box<str>]>),
 }
 
@@ -21,7 +21,6 @@ impl Scope {
         Self::These([Box::from(namespace)].into())
     }
 
-    /// These namespaces, or all if they are too many for one query.
     pub(crate) fn for_namespaces<'a>(namespaces: impl Iterator<Item = &'a str>) -> Self {
         let names: BTreeSet<&str> = namespaces.filter(|name| is_namespace(name)).collect();
         let length: usize = names.iter().map(|name| name.len() + 1).sum();
@@ -31,7 +30,7 @@ impl Scope {
         Self::These(names.into_iter().map(Box::from).collect())
     }
 
-    /// These namespaces, in as many scopes as needed.
+    /// Makes as many scopes as needed.
     pub(crate) fn split(namespaces: &[&str]) -> Vec<Self> {
         split_by_pods(&namespaces.iter().map(|name| ((*name).to_owned(), 0)).collect(), MAX_PODS)
     }
@@ -49,19 +48,19 @@ impl Scope {
         self.names().is_none_or(found)
     }
 
-    /// The label matcher; empty for all namespaces.
+    /// Empty for all namespaces.
     #[must_use]
     pub(crate) fn matcher(&self) -> String {
         match self {
             Self::All => String::new(),
-            // Names of namespaces have no characters that are special in regular expressions or strings.
+            // Names of namespaces have no special characters.
             Self::These(names) if names.len() == 1 => format!("namespace=\"{}\"", names[0]),
             Self::These(names) => format!("namespace=~\"{}\"", names.join("|")),
         }
     }
 }
 
-/// Complete rounds before larger parts are tried again: an hour at the default interval. A failed try costs a round.
+/// Until larger parts are tried again: an hour by default. A failed try costs a round.
 const RETRY_AFTER: u32 = 120;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +70,17 @@ pub(crate) enum QueryOutcome {
     Failed,
 }
 
-/// Splits the namespaces of each round into scopes, and adapts their size to earlier outcomes.
+/// Adapts the size of scopes to earlier outcomes.
 #[derive(Debug)]
 pub(crate) struct ScopeSplitter {
     max_pods: usize,
-    /// The answer for all namespaces is too long, because foreign namespaces have series too.
+    /// Foreign namespaces make the answer for all too long.
     only_ours: bool,
-    /// Scopes of the current round, in query order.
+    /// In query order.
     scopes: Vec<Scope>,
-    /// First namespace of the next round, so that no scope always runs out of time.
+    /// Namespace with which the next round begins, so that no scope always runs out of time.
     first: Option<Box<str>>,
-    /// Complete rounds since the last incomplete one.
+    /// Since the last incomplete one.
     complete_rounds: u32,
 }
 
@@ -92,7 +91,7 @@ impl Default for ScopeSplitter {
 }
 
 impl ScopeSplitter {
-    /// Scopes of the next round; `pods` are the expected pods of each namespace.
+    /// `pods`: expected pods of each namespace.
     pub(crate) fn next_round(&mut self, pods: &BTreeMap<String, usize>) -> Vec<Scope> {
         let all = pods.values().fold(0_usize, |sum, n| sum.saturating_add(*n));
         self.scopes = if !self.only_ours && all <= self.max_pods {
@@ -107,7 +106,7 @@ impl ScopeSplitter {
         self.scopes.clone()
     }
 
-    /// Ends the round. After an answer that was too long, the next round has smaller scopes.
+    /// After an answer that was too long, the next scopes are smaller.
     pub(crate) fn finish_round(&mut self, outcome: impl Fn(&Scope) -> QueryOutcome) {
         let outcomes: Vec<QueryOutcome> = self.scopes.iter().map(outcome).collect();
         // The first scope moves back even if it failed: it may take all the time in every round.
@@ -130,7 +129,7 @@ impl ScopeSplitter {
     }
 }
 
-/// Scopes of consecutive namespaces within the limits of pods and text. Each has at least one namespace.
+/// Consecutive namespaces within the limits, at least one each.
 fn split_by_pods(pods: &BTreeMap<String, usize>, max_pods: usize) -> Vec<Scope> {
     let mut parts: Vec<Vec<Box<str>>> = Vec::new();
     let (mut count, mut length) = (0_usize, 0_usize);
@@ -148,7 +147,7 @@ fn split_by_pods(pods: &BTreeMap<String, usize>, max_pods: usize) -> Vec<Scope> 
     parts.into_iter().map(|names| Scope::These(names.into())).collect()
 }
 
-/// Whether the name is a DNS label (RFC 1123). Other names never get into a query.
+/// Whether it is a DNS label (RFC 1123). Other names never get into a query.
 fn is_namespace(name: &str) -> bool {
     let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let ends = name.bytes().next().zip(name.bytes().last());

@@ -1,5 +1,4 @@
-//! The Prometheus queries. One query serves all models, so a small install makes one of each per round, and one for
-//! each retention period of models that may scale to zero.
+//! The Prometheus queries. One query serves all models: one of each per round, and one for each retention period.
 
 mod rows;
 
@@ -39,7 +38,7 @@ pub enum Query {
     Queue,
     /// Ages of the KV cache and queue samples.
     SampleAge,
-    /// Running and waiting requests in one scrape, and its age. Scale to zero needs them from the same scrape.
+    /// Requests in one scrape, as scale to zero needs them.
     Running,
     CacheConfig,
     Tokens,
@@ -70,10 +69,10 @@ impl Signal {
 }
 
 impl Query {
-    /// Queries of the throughput analyzer. They are made only if an entry selects it.
+    /// Made only if an entry selects the throughput analyzer.
     pub const WORK: [Self; 2] = [Self::Work, Self::WorkBefore];
 
-    /// All other queries except those of retention periods, in query order. Signals that every model needs come first.
+    /// All other queries, in order: signals that every model needs come first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
         Self::Queue,
@@ -85,11 +84,11 @@ impl Query {
         Self::SchedulerQueue,
     ];
 
-    /// Queries that show whether a model has requests now.
+    /// Show whether a model has requests now.
     pub(crate) const ACTIVITY: [Self; 5] =
         [Self::KvUsage, Self::Queue, Self::SampleAge, Self::Running, Self::SchedulerQueue];
 
-    /// Short name: the metric label `query` and the log field.
+    /// Metric label `query`, and log field.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -107,7 +106,7 @@ impl Query {
         }
     }
 
-    /// The PromQL expression for these namespaces, with `extra` label matchers in every selector.
+    /// `extra`: label matchers for every selector.
     #[must_use]
     pub(crate) fn expression(self, scope: &Scope, extra: &str) -> String {
         let select = Selector::new(scope, extra);
@@ -141,12 +140,11 @@ impl Query {
             }
             Self::Completed(within) => select.completed("vllm:request_success_total", within),
             Self::Work => work::expression(|metric| select.metric(metric)),
-            // One usual scrape interval ago: trends need more points than one per round.
+            // One usual scrape interval ago.
             Self::WorkBefore => work::expression(|metric| format!("{} offset 15s", select.metric(metric))),
         }
     }
 
-    /// The signals of the query, each with the value of the label `signal` of its series. Empty label: the only signal.
     pub(crate) const fn signals(self) -> &'static [(&'static str, Signal)] {
         match self {
             Self::KvUsage => &[("", Signal::KvUsage)],
@@ -171,20 +169,20 @@ impl Query {
 
 pub(crate) const COMPLETED: &str = "completed";
 
-/// Window for counting completed requests, in milliseconds.
+/// Window for completed requests, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention {
     millis: u64,
 }
 
 impl Retention {
-    /// A window of this length, rounded up to milliseconds, the resolution of PromQL.
+    /// Rounded up to milliseconds, the resolution of PromQL.
     pub(crate) fn new(period: Duration) -> Self {
         let millis = period.as_nanos().div_ceil(1_000_000);
         Self { millis: u64::try_from(millis).unwrap_or(u64::MAX).max(1) }
     }
 
-    /// Rounded up to a power of two milliseconds, which is less than twice as long.
+    /// Rounds up to a power of two milliseconds, less than twice as long.
     pub(crate) fn rounded_up(self) -> Self {
         Self { millis: self.millis.checked_next_power_of_two().unwrap_or(self.millis) }
     }
@@ -205,7 +203,6 @@ impl fmt::Display for Retention {
     }
 }
 
-/// Builds selectors with the label matchers of a scope.
 struct Selector {
     matcher: String,
 }
@@ -220,7 +217,6 @@ impl Selector {
         if self.matcher.is_empty() { metric.to_owned() } else { format!("{metric}{{{}}}", self.matcher) }
     }
 
-    /// Selector of metrics that match this name matcher.
     fn name_matcher(&self, name: &str) -> String {
         let both: Vec<&str> = [name, &self.matcher].into_iter().filter(|m| !m.is_empty()).collect();
         format!("{{{}}}", both.join(", "))
@@ -230,19 +226,18 @@ impl Selector {
         format!("rate({}[5m])", self.metric(metric))
     }
 
-    /// Age of the newest scrape of each engine. An older duplicate may be of a Prometheus replica that has stopped.
+    /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
     fn age(&self, metric: &str) -> String {
         max_by_pod(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.metric(metric)))
     }
 
-    /// Mean of a histogram over all requests of a pod's engines.
+    /// Mean of a histogram over a pod's engines.
     fn mean(&self, metric: &str) -> String {
         let [total, count] = ["sum", "count"].map(|part| sum_by_pod(&self.rate(&format!("{metric}_{part}"))));
         format!("{total} / {count}")
     }
 
-    /// Increase of a counter within a window. `increase` starts from the first sample, so for a series that is
-    /// younger than the window its value is the increase.
+    /// `increase` starts from the first sample, so for a series younger than the window the value is the increase.
     fn completed(&self, metric: &str, within: Retention) -> String {
         let counter = self.metric(metric);
         let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
@@ -250,30 +245,29 @@ impl Selector {
         format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({increase}))")
     }
 
-    /// Rate of a counter with or without the suffix `_total`. A single selector would fail the query for all pods if
-    /// one pod has both in the window, after an in-place update.
+    /// With or without the suffix `_total`. A single selector would fail for all pods if one has both in the window,
+    /// after an in-place update.
     fn rate_of_either(&self, metric: &str) -> String {
         sum_by_pod(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
     }
 }
 
-/// Labels of a pod and model. Grouping by them adds up engines.
+/// Grouping by them adds up engines.
 pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
-/// Labels of one engine. Series with equal labels are duplicates, scraped by two jobs or by both servers of an HA pair.
+/// Series with equal labels are duplicates, scraped by two jobs or both servers of an HA pair.
 pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine";
-/// Label of the outcome in request counters, which have one series per outcome.
+/// Request counters have one series per outcome.
 pub(super) const OUTCOME: &str = "finished_reason";
 
 fn max_by_pod(expression: &str) -> String {
     format!("max by ({POD}) ({expression})")
 }
 
-/// Sum over the engines of a pod, without duplicate scrapes.
 fn sum_by_pod(expression: &str) -> String {
     format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
 }
 
-/// Several signals in one answer, distinguished by a label, because functions remove the metric name.
+/// Several signals in one answer, distinguished by a label: functions remove the metric name.
 pub(super) fn any_signal(all: &[(&str, String)]) -> String {
     let labelled = |(name, expression): &(&str, String)| {
         format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")

@@ -1,4 +1,4 @@
-//! Metrics of the controller itself. Label values come from closed sets. Metrics of variants are in `publish::gauges`.
+//! Metrics of the controller itself. Label values come from closed sets.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-/// Requests waiting in a queue at an endpoint picker, and their bytes.
+/// Waiting requests at an endpoint picker, and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct QueueTotals {
     pub(super) size: f64,
@@ -11,13 +11,13 @@ impl QueueTotals {
         self.size > 0.0 || self.bytes > 0.0
     }
 
-    /// Sum of two parts: each replica of a picker has a part of the queue.
+    /// Each replica of a picker has a part of the queue.
     pub(super) fn plus(self, other: Self) -> Self {
         // An infinite sum would be invalid.
         Self { size: (self.size + other.size).min(f64::MAX), bytes: (self.bytes + other.bytes).min(f64::MAX) }
     }
 
-    /// Maximum of two readings of one queue, such as under both names of the metric.
+    /// The larger of two readings of one queue, such as under both metric names.
     pub(super) fn max(self, other: Self) -> Self {
         Self { size: self.size.max(other.size), bytes: self.bytes.max(other.bytes) }
     }

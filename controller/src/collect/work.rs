@@ -1,5 +1,5 @@
-//! Work counters for the throughput analyzer, which handles resets itself. Only the engines of a pod are added up
-//! here. One answer has all counters of a pod from one scrape; two answers give two scrapes per round.
+//! Work counters for the throughput analyzer, which handles resets. The engines of a pod are added up here. Two answers
+//! give two scrapes per round.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use wva_scaling::units::Amount;
 
 use super::signals::{ENGINE, OUTCOME, PodModel, any_signal};
 
-/// Most scrapes of an engine: three rounds.
+/// Scrapes of an engine: three rounds.
 const MAX_SCRAPES: usize = 6;
-/// Scrapes closer than this are the same scrape.
+/// Closer scrapes are the same.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    /// Every counter with the label `signal` of its series and its metrics, current name first.
+    /// Value of the label `signal`, and metrics with the current name first.
     pub(crate) const TABLE: [(Self, &str, &[&str]); 10] = [
         (Self::Completed, "completed", &["vllm:request_success_total"]),
         (Self::PromptTokens, "prompt_tokens", &["vllm:prompt_tokens_total"]),
@@ -54,17 +54,17 @@ impl Counter {
         (Self::Age, "age", &["vllm:generation_tokens_total"]),
     ];
 
-    /// The counter of a series with this value of the label `signal`.
+    /// Parses the label `signal`.
     pub(crate) fn from_label(label: &str) -> Option<Self> {
         Self::TABLE.iter().find(|(_, name, _)| *name == label).map(|(counter, ..)| *counter)
     }
 }
 
-/// One engine of a server. A data-parallel server has several in a pod, each with its counters and restarts.
+/// A data-parallel server has several in a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EngineKey {
     pub(crate) pod: PodModel,
-    /// vLLM's label `engine`; empty if absent.
+    /// Empty if absent.
     pub(crate) engine: Arc<str>,
 }
 
@@ -84,7 +84,7 @@ pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
 pub(crate) struct CounterHistory(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
 
 impl CounterHistory {
-    /// Adds the answer to a query made at `now`. Engines without counts of requests and tokens are skipped.
+    /// Skips engines without counts of requests and tokens.
     pub(crate) fn add(&mut self, now: Instant, rows: Vec<(Counter, EngineKey, f64)>) {
         let mut engines: BTreeMap<EngineKey, [Option<f64>; 10]> = BTreeMap::new();
         for (counter, key, value) in rows {
@@ -97,7 +97,7 @@ impl CounterHistory {
         }
     }
 
-    /// Scrapes since `start` of a pod with these servers, summed over its engines, and the number of engines.
+    /// Scrapes since `start`, summed over the engines of these servers, and the number of engines.
     pub(crate) fn samples_of(
         &self,
         servers: &[&PodModel],
@@ -107,7 +107,7 @@ impl CounterHistory {
         let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
         let engines: Vec<&Scrapes> = engines.collect();
         let is_current = |(at, _): &(Instant, WorkSample)| start.is_none_or(|start| *at >= start);
-        // Engines of an earlier pod of this name stay in the sum, which would otherwise fall, but are not counted.
+        // Engines of an earlier pod of this name stay in the sum, which would fall otherwise, but are not counted.
         let count = engines.iter().filter(|scrapes| scrapes.samples.back().is_some_and(is_current)).count();
         let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
             [one] => one.samples.iter().copied().collect(),
@@ -117,8 +117,7 @@ impl CounterHistory {
         (current.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), count)
     }
 
-    /// Removes pods without a scrape for longer than `limit`. Other pods keep all engines: a falling sum would look like a
-    /// restart of the server.
+    /// Pods keep all engines: a falling sum would look like a restart.
     pub(crate) fn remove_expired(&mut self, now: Instant, limit: impl Fn(&PodModel) -> Duration) {
         self.0.retain(|key, engines| {
             let newest = engines.values().filter_map(Scrapes::newest).max();
@@ -160,7 +159,7 @@ impl Scrapes {
         self.samples.back().map(|(at, _)| *at)
     }
 
-    /// The scrapes, corrected for restarts.
+    /// Corrected for restarts.
     fn without_resets(&self) -> Vec<(Instant, WorkSample)> {
         let mut base = self.base;
         let mut before: Option<WorkSample> = None;
@@ -175,8 +174,8 @@ impl Scrapes {
     }
 }
 
-/// Sums several engines at the scrape times of the engine with the newest scrape, each with its last scrape until
-/// then. Times before the first scrape of an engine are skipped.
+/// At the scrape times of the engine with the newest scrape, each with its last scrape until then. Times before the
+/// first scrape of an engine are skipped.
 fn sum_engines(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
     let each: Vec<_> = engines.iter().map(|scrapes| scrapes.without_resets()).collect();
     let Some(last) = each.iter().max_by_key(|scrapes| scrapes.last().map(|(at, _)| *at)) else {
@@ -217,7 +216,7 @@ fn age(now: Instant, at: Instant) -> GoDuration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).into()
 }
 
-/// A scrape and its time. Counters that only some vLLM releases have default to 0.
+/// Counters that only some vLLM releases have default to 0.
 fn scrape(now: Instant, values: [Option<f64>; 10]) -> Option<(Instant, WorkSample)> {
     let value = |counter: Counter| Amount::try_from(values[counter as usize]?).ok();
     let or_0 = |counter| value(counter).unwrap_or_default();

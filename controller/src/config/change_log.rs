@@ -10,7 +10,7 @@ use super::layers::EffectiveMaps;
 use super::parsed_map::{InvalidEntry, KeyedEntry, MapEntry, ParsedMap};
 use super::reloads::{ConfigReloads, change_message};
 
-/// Most logged changes of one map; a map can have tens of thousands of entries.
+/// A map can have tens of thousands of entries.
 const MAX_LOGGED: usize = 20;
 
 /// Logs and counts the changes of the effective maps of one role.
@@ -81,7 +81,6 @@ fn log_map_change<E: MapEntry>(
     }
 }
 
-/// Logs invalid entries that were not logged for the previous state of the map.
 fn log_invalid_entries<E: MapEntry>(before: Option<&ParsedMap<E>>, after: &ParsedMap<E>) {
     let map = after.title();
     let (logged, more_logged) =
@@ -101,7 +100,7 @@ fn entries_of<E>(map: Option<&ParsedMap<E>>) -> &[KeyedEntry<E>] {
     map.map_or(&[], |map| &map.entries)
 }
 
-/// The changed fields, one text each, ordered by key.
+/// One text each, ordered by key.
 fn changes<E: MapEntry>(before: &[KeyedEntry<E>], after: &[KeyedEntry<E>]) -> Vec<String> {
     let mut keys: BTreeMap<&str, [Option<&E>; 2]> = BTreeMap::new();
     for (at, entries) in [before, after].into_iter().enumerate() {

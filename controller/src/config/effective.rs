@@ -12,7 +12,7 @@ use super::parsed_map::{MapKey, Maps, ParsedMap};
 use crate::observe::variants::{ManagedVariant, is_excluded};
 use crate::observe::watches::NamespaceFacts;
 
-/// The namespaces whose local maps are in use: those with managed variants, or with the opt-in label.
+/// Namespaces with managed variants or the opt-in label.
 #[derive(Debug)]
 pub(super) struct LocalMapScope {
     managed: BTreeSet<String>,
@@ -30,7 +30,7 @@ impl LocalMapScope {
         Self { managed, namespaces: namespaces.cloned(), opt_in_value: maps.opt_in_value.clone() }
     }
 
-    /// Whether a namespace has managed variants, or has the opt-in label and is not excluded.
+    /// An excluded namespace needs managed variants.
     pub(super) fn includes(&self, namespace: &str) -> bool {
         let has_opted_in = || {
             let all = self.namespaces.as_ref();
@@ -42,7 +42,6 @@ impl LocalMapScope {
     }
 }
 
-/// The existing global maps of one kind, in order of precedence.
 pub(super) fn global_maps<'m, E>(
     maps: &'m Maps<E>,
     names: &'m MapNames,

@@ -1,5 +1,4 @@
-//! Layers of settings for a model from the effective maps: the local map over the global map, and in each map the entry for
-//! the model over `default`.
+//! Layers of settings for a model: the local map over the global map, and the entry for the model over `default`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,9 +7,8 @@ use super::parsed_map::ParsedMap;
 
 #[derive(Debug)]
 pub(super) struct EffectiveMaps<E> {
-    /// The map for all namespaces.
     pub(super) global: Option<Arc<ParsedMap<E>>>,
-    /// Names of further global maps, which are ignored.
+    /// Further global maps, which are ignored.
     pub(super) ignored: Vec<String>,
     pub(super) local: BTreeMap<Box<str>, Arc<ParsedMap<E>>>,
 }
@@ -22,7 +20,6 @@ impl<E> Default for EffectiveMaps<E> {
 }
 
 impl<E> EffectiveMaps<E> {
-    /// The entries for a model with their names, the least specific first.
     pub(super) fn layers(&self, namespace: &str, model: &str) -> Vec<(String, &E)> {
         let mut found = Vec::new();
         for map in self.maps(namespace) {
@@ -33,7 +30,6 @@ impl<E> EffectiveMaps<E> {
         found
     }
 
-    /// The maps of a namespace, the least specific first.
     pub(super) fn maps(&self, namespace: &str) -> impl Iterator<Item = &ParsedMap<E>> {
         [self.global.as_ref(), self.local.get(namespace)].into_iter().flatten().map(AsRef::as_ref)
     }

@@ -1,4 +1,4 @@
-//! Watch of the main ConfigMap. The process reads it at start-up; the watch brings changes.
+//! Watch of the main ConfigMap.
 
 use futures::future;
 use futures::stream::{Stream, StreamExt};
@@ -8,8 +8,8 @@ use kube::runtime::watcher::watch_object;
 use kube::{Api, Client};
 use wva_runtime::InterruptionLogger;
 
-/// Stream of the states of the map; an empty map without a name means that it does not exist. The stream resumes by itself
-/// after an interruption, and may repeat a state.
+/// States of the map; one without a name means that it does not exist. The stream resumes after an interruption, and
+/// may repeat a state.
 pub fn main_map(client: Client, namespace: &str, name: &str) -> impl Stream<Item = ConfigMap> + Send + use<> {
     let api: Api<ConfigMap> = Api::namespaced(client, namespace);
     let mut interruptions = InterruptionLogger::new("watch of the main ConfigMap", Some(namespace));

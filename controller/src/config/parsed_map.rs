@@ -1,5 +1,5 @@
-//! A parsed ConfigMap. Invalid entries are skipped with the reason, because admission may not have run. The last valid value
-//! of an entry stays in use as long as the map exists.
+//! A parsed ConfigMap. Invalid entries are skipped, because admission may not have run. The last valid value of an
+//! entry stays in use as long as the map exists.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,9 @@ use wva_rules::MapScope;
 
 const MAX_FAULTS: usize = 5;
 
-/// Most keys of one map that are read, in order; `default` is always read. A megabyte of the shortest entries would
-/// take fifty megabytes of memory.
+/// Read in order; `default` always. A megabyte of the shortest entries would take fifty megabytes of memory.
 const MAX_KEYS: usize = 10_000;
-/// Most invalid entries of one map that are stored; more are only counted.
+/// More invalid entries are only counted.
 const MAX_INVALID: usize = 20;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +61,6 @@ impl<E: Entry + Scoped + Clone + PartialEq + Serialize> MapEntry for E {
     }
 }
 
-/// Why an entry applies to no model.
 fn scope_fault(entry: &impl Scoped, key: &str, place: MapScope, namespace: &str) -> Option<String> {
     if key == DEFAULT_ENTRY {
         return None;
@@ -74,7 +72,7 @@ fn scope_fault(entry: &impl Scoped, key: &str, place: MapScope, namespace: &str)
     Some(format!("namespace {named:?} is not the namespace of the map, {namespace:?}; remove the field"))
 }
 
-/// A conflict between the fields of one entry. `is_base`: the entry inherits only from the built-in defaults.
+/// `is_base`: the entry inherits only from the built-in defaults.
 fn conflict(entry: &(impl Scoped + Serialize), is_base: bool) -> Option<String> {
     let conflicts = entry.conflicts();
     if conflicts.is_empty() {
@@ -90,11 +88,9 @@ fn conflict(entry: &(impl Scoped + Serialize), is_base: bool) -> Option<String> 
 pub(super) struct ParsedMap<E> {
     pub(super) namespace: Box<str>,
     pub(super) name: Box<str>,
-    /// Distinguishes a recreated map from the previous one.
+    /// Distinguishes a recreated map.
     uid: Box<str>,
-    /// Entries in use, ordered by key.
     pub(super) entries: Vec<KeyedEntry<E>>,
-    /// Invalid entries of the current map, ordered by key.
     pub(super) invalid: Vec<InvalidEntry>,
     pub(super) more_invalid: usize,
     default: Option<usize>,
@@ -111,11 +107,10 @@ pub(super) struct KeyedEntry<E> {
 pub(super) struct InvalidEntry {
     pub(super) key: Box<str>,
     pub(super) problem: String,
-    /// The last valid value of the entry is in use.
     pub(super) has_last_valid: bool,
 }
 
-/// Indexes of the entries of one model. Of several entries with one scope the first by key counts.
+/// If several entries have one scope, the first by key counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct ModelEntries {
     wide: Option<usize>,
@@ -123,7 +118,7 @@ struct ModelEntries {
 }
 
 impl<E: MapEntry> ParsedMap<E> {
-    /// Parses a map; `before` is the previous state of the map of this name.
+    /// `before`: previous state of the map of this name.
     pub(super) fn parse(map: &ConfigMap, place: MapScope, before: Option<&Self>) -> Self {
         let mut parsed = Self {
             namespace: map.namespace().unwrap_or_default().into(),
@@ -157,7 +152,7 @@ impl<E: MapEntry> ParsedMap<E> {
         parsed
     }
 
-    /// The entries in use as a ConfigMap object. JSON is valid YAML.
+    /// JSON is valid YAML.
     pub(super) fn to_object(&self) -> Value {
         let text = |keyed: &KeyedEntry<E>| {
             Some((keyed.key.to_string(), serde_json::to_string(&keyed.entry).ok()?.into()))
@@ -171,7 +166,7 @@ impl<E: MapEntry> ParsedMap<E> {
         entry.fault(key, place, &self.namespace).map_or(Ok(entry), Err)
     }
 
-    /// Indexes the entries, and adds duplicates to the invalid ones.
+    /// Adds duplicates to the invalid entries.
     fn index(&mut self, place: MapScope) {
         let mut duplicates: Vec<InvalidEntry> = Vec::new();
         for (at, KeyedEntry { key, entry }) in self.entries.iter().enumerate() {
@@ -197,7 +192,7 @@ impl<E: MapEntry> ParsedMap<E> {
         self.invalid.sort_by(|a, b| a.key.cmp(&b.key));
     }
 
-    /// Adds an invalid entry. `default` is always stored, because models depend on it.
+    /// `default` is always stored, because models depend on it.
     fn add_invalid(&mut self, entry: InvalidEntry) {
         if self.invalid.len() < MAX_INVALID || &*entry.key == DEFAULT_ENTRY {
             self.invalid.push(entry);
@@ -208,7 +203,6 @@ impl<E: MapEntry> ParsedMap<E> {
 }
 
 impl<E> ParsedMap<E> {
-    /// The entries for a model, the least specific first.
     pub(super) fn layers(&self, namespace: &str, model: &str) -> impl Iterator<Item = &KeyedEntry<E>> {
         let entries = self.by_model.get(model);
         let wide = entries.and_then(|entries| entries.wide);
@@ -216,12 +210,11 @@ impl<E> ParsedMap<E> {
         [self.default, wide, narrow].into_iter().flatten().filter_map(|at| self.entries.get(at))
     }
 
-    /// The entry `default`.
     pub(super) fn default_entry(&self) -> Option<&E> {
         self.entries.get(self.default?).map(|keyed| &keyed.entry)
     }
 
-    /// The entry `default`, if it is invalid and has no last valid value.
+    /// `default`, if it is invalid and has no last valid value.
     pub(super) fn lost_default(&self) -> Option<&InvalidEntry> {
         let at = self.invalid.binary_search_by(|entry| (*entry.key).cmp(DEFAULT_ENTRY)).ok()?;
         self.invalid.get(at).filter(|entry| !entry.has_last_valid)

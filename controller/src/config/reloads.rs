@@ -1,4 +1,4 @@
-//! Counter of ConfigMap reloads by kind and result.
+//! Counter of ConfigMap reloads.
 
 use prometheus::{IntCounterVec, Opts, Registry};
 use wva_crds::runbook_lines;

@@ -1,5 +1,5 @@
-//! Resolves the settings of each model from the effective maps, once per cycle. The Snapshot gets the resolved settings, so
-//! that a decision can be replayed without the maps.
+//! Resolves the settings of each model, once per cycle. The Snapshot gets the result, so that a decision can be
+//! replayed without the maps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,28 +22,22 @@ use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
 
-/// Analyzer of a model without a saturation map. In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
+/// In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
 const ANALYZER_WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;
 
-/// Effective maps and faults of one engine run, as far as they are logged.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     saturation: EffectiveMaps<SaturationEntry>,
     to_zero: EffectiveMaps<ScaleToZeroEntry>,
-    /// All existing maps of service classes.
     classes: Vec<Arc<ParsedMap<ServiceClasses>>>,
-    /// The warning about the missing global saturation map is logged.
     warned_no_global: bool,
-    /// Dropped layers with the reason.
+    /// Each with the reason.
     dropped_layers: BTreeSet<String>,
-    /// Models without a usable layer, by [`key`], with the reason.
+    /// Keys: [`key`]. Values: the reasons.
     unusable: BTreeMap<String, String>,
 }
 
 impl Settings {
-    /// Updates the effective maps, logs changes, and returns the entries of a Snapshot: one resolved entry for each managed
-    /// model, and `default` for others. Other fields of the result have default values. `proactive`: every model with a
-    /// service class uses the throughput analyzer.
     pub(crate) fn resolve(
         &mut self,
         maps: &ConfigMaps,
@@ -81,13 +75,12 @@ impl Settings {
         resolved
     }
 
-    /// Objectives of a model; `None` if no service class has it.
     fn objectives(&self, model: &str) -> Option<&Objectives> {
         let classes = self.classes.iter().flat_map(|map| &map.entries);
         ServiceClasses::objectives(classes.map(|keyed| &keyed.entry), model)
     }
 
-    /// Settings of models without an entry.
+    /// Rules of models without an entry.
     fn resolve_default(&self) -> RulesConfig {
         let entry = self.saturation.global.as_ref().and_then(|map| map.default_entry());
         let layers: Vec<_> = entry.map(|entry| (DEFAULT_ENTRY, entry)).into_iter().collect();
@@ -108,10 +101,11 @@ impl Settings {
         }
     }
 
-    /// Scale-to-zero settings of a model. `None` if no entry has any: the settings of the controller apply.
+    /// `None`: no entry has any.
     fn resolve_scale_to_zero(&self, namespace: &str, model: &str) -> Option<ScaleToZeroEntry> {
         let layers = self.to_zero.layers(namespace, model);
-        let merged = layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.over(base));
+        let merged =
+            layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.layered_over(base));
         let is_set = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
         is_set.then(|| ScaleToZeroEntry {
             model_id: Some(model.to_owned()),
@@ -146,7 +140,7 @@ impl Settings {
         }
     }
 
-    /// Sets the condition of a variant whose model has no usable layer. Its target comes from the built-in defaults.
+    /// The target comes from the built-in defaults.
     pub(crate) fn flag_unusable(&self, mut variant: PublishedVariant) -> PublishedVariant {
         let unusable =
             variant.decision.as_ref().and_then(|d| self.unusable.get(&key(&d.namespace, &d.model_id)));
@@ -180,7 +174,7 @@ impl Settings {
         (self.saturation, self.to_zero, self.classes) = (saturation, to_zero, classes);
     }
 
-    /// Why no layer of a model is usable; `None` if it has no layers.
+    /// `None` if the model has no layers.
     fn unusable_reason(&self, namespace: &str, merged: &MergedSettings) -> Option<String> {
         let lost = self.saturation.maps(namespace).filter_map(|map| {
             let lost = map.lost_default()?;
@@ -192,16 +186,14 @@ impl Settings {
     }
 }
 
-/// Key of a model's entry in a Snapshot. It is unique, because a namespace contains no slash.
+/// Unique, because a namespace contains no slash.
 fn key(namespace: &str, model: &str) -> String {
     format!("{namespace}/{model}")
 }
 
-/// Layers that were dropped in one cycle, by layer and reason.
 #[derive(Debug, Default)]
 struct DroppedLayers(BTreeMap<String, AffectedModels>);
 
-/// Models that a dropped layer affects.
 #[derive(Debug)]
 struct AffectedModels {
     first: String,
@@ -216,7 +208,7 @@ impl DroppedLayers {
         }
     }
 
-    /// Logs the newly dropped layers, one line each, however many models they affect.
+    /// One line per layer, however many models it affects.
     fn log_new(self, before: &BTreeSet<String>) -> BTreeSet<String> {
         for (layer, affected) in self.0.iter().filter(|(layer, _)| !before.contains(*layer)) {
             let AffectedModels { first: model, count: models } = affected;

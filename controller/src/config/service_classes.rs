@@ -1,4 +1,4 @@
-//! Entries of service class maps. The throughput analyzer uses their objectives if the entry of the model has none.
+//! Entries of service class maps, for models whose own entry has no objectives.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use wva_crds::entries::{Millis, Priority, Scoped, parse_objectives};
 
 use super::parsed_map::{MapEntry, join_faults};
 
-/// One entry of a service class map, in either layout: objectives by class and model.
+/// Objectives by class and model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(super) struct ServiceClasses(BTreeMap<String, Objectives>);
 
-/// Objectives of one class for one model, in milliseconds.
+/// Milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Objectives {
     #[serde(skip)]
@@ -23,8 +23,7 @@ pub(super) struct Objectives {
 }
 
 impl ServiceClasses {
-    /// Objectives of a model: those of its most important class, which has the lowest priority number. Of equals the first
-    /// counts. `None` if no class has the model.
+    /// Objectives of the class with the lowest priority number; of equals the first.
     pub(super) fn objectives<'c>(
         classes: impl Iterator<Item = &'c Self>,
         model: &str,

@@ -1,5 +1,5 @@
-//! Watch of the ConfigMaps with entries, by name, because a cluster has thousands of others. A field selector takes
-//! one name, so there is a stream for each name; one task reads all streams.
+//! Watch of the ConfigMaps with entries, by name, because a cluster has thousands of others. One task reads a stream
+//! for each name.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,11 +21,9 @@ use super::{ConfigMaps, MapCache};
 
 const TASK: &str = "watch of ConfigMaps";
 
-/// Names of local maps.
 const LOCAL_NAMES: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME];
 
-/// Starts the watch of global and local maps. `opt_in_value` is the value of the namespace label by which local maps
-/// are used before the namespace has a variant.
+/// `opt_in_value`: value of the namespace label by which local maps are used before the namespace has a variant.
 pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_value: String) -> ConfigMaps {
     let selections = selections(&names, scope.namespace.as_deref());
     let maps = ConfigMaps::new(names, opt_in_value);
@@ -41,7 +39,7 @@ pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_val
     let watch = async move {
         while let Some((at, event)) = streams.next().await {
             interruptions.log(&event);
-            // After an error the stream resumes by itself, with backoff.
+            // The stream resumes by itself, with backoff.
             let Ok(event) = event else { continue };
             if writer.apply(at, &event) && writer.starts_cycle(&event) {
                 writer.maps.notify_changed();
@@ -83,7 +81,7 @@ impl Selection {
     }
 }
 
-/// The streams to watch. They do not overlap.
+/// They do not overlap.
 pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selection> {
     let roles = [MapRole::Saturation, MapRole::ScaleToZero, MapRole::ServiceClasses];
     let global = roles.into_iter().flat_map(|role| names.global_names(role));
@@ -100,7 +98,7 @@ pub(super) fn selections(names: &MapNames, watched: Option<&str>) -> Vec<Selecti
 pub(super) struct Writer {
     maps: ConfigMaps,
     selections: Vec<Selection>,
-    /// Maps of the current list, by stream.
+    /// One set per stream.
     listed: Vec<BTreeSet<MapKey>>,
     /// Streams that have completed a list.
     complete: Vec<bool>,
@@ -116,7 +114,6 @@ impl Writer {
         self.complete.iter().all(|complete| *complete)
     }
 
-    /// Applies an event of a stream; returns whether it changed a map.
     pub(super) fn apply(&mut self, at: usize, event: &Event<ConfigMap>) -> bool {
         let maps = self.maps.clone();
         let _parsing = maps.lock_parsing();
@@ -150,7 +147,7 @@ impl Writer {
         }
     }
 
-    /// Whether an event starts a cycle. Maps of unused namespaces do not.
+    /// Maps of unused namespaces start none.
     pub(super) fn starts_cycle(&self, event: &Event<ConfigMap>) -> bool {
         match event {
             Event::Apply(map) | Event::InitApply(map) | Event::Delete(map) => {
@@ -160,7 +157,7 @@ impl Writer {
         }
     }
 
-    /// Stores a map; returns whether it changed. A map of an unused namespace is stored unparsed.
+    /// Returns whether it changed. A map of an unused namespace is stored unparsed.
     fn put(&self, map: &ConfigMap) -> bool {
         let key = MapKey::from_map(map);
         let Some((_, place)) = self.maps.names.role(&key.namespace, &key.name) else { return false };
@@ -196,7 +193,7 @@ fn used_fields(map: &ConfigMap) -> ConfigMap {
     ConfigMap { metadata, data: map.data.clone(), ..ConfigMap::default() }
 }
 
-/// Parses and stores a map; returns whether its content changed. Parsing happens without the lock.
+/// Returns whether the content changed. Parses without the lock.
 fn put<E: MapEntry>(
     maps: &ConfigMaps,
     of_kind: fn(&mut MapCache) -> &mut Maps<E>,
@@ -213,7 +210,7 @@ fn put<E: MapEntry>(
     true
 }
 
-/// Removes all other maps; returns whether there were any.
+/// Returns whether other maps were removed.
 fn retain<E>(maps: &mut Maps<E>, remains: impl Fn(&MapKey) -> bool) -> bool {
     let before = maps.len();
     maps.retain(|key, _| remains(key));

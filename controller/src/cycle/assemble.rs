@@ -1,5 +1,4 @@
-//! Builds the Snapshot of a cycle from watch caches, samples and memory. The Snapshot contains everything rules may
-//! read.
+//! Builds the Snapshot of a cycle: everything rules may read.
 
 mod replicas;
 
@@ -31,21 +30,18 @@ use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
 use crate::observe::{bounds, workloads};
 
-/// Time allowed for the first metrics of a ready pod: some scrapes, a round of queries, and Prometheus service
-/// discovery.
+/// Time for some scrapes, a round of queries, and Prometheus service discovery.
 const FIRST_METRICS: SignedDuration = SignedDuration::from_mins(3);
 
-/// A Snapshot and findings from its assembly.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) snapshot: Snapshot,
-    /// Replicas of every variant whose workload exists.
     pub(crate) workloads: BTreeMap<VariantKey, Replicas>,
-    /// Ready replicas of variants whose newest replica became ready a moment ago and may not report yet.
+    /// Ready replicas of variants whose newest one may not report yet.
     pub(crate) newly_ready: BTreeMap<VariantKey, u32>,
-    /// Number of pods with series that belong to no known workload.
+    /// Pods with series of no known workload.
     pub(crate) unmapped: usize,
-    /// Why nothing is limited, if a limit is configured.
+    /// Why a configured limit does not apply.
     pub(crate) unlimited: Option<NoInventory>,
     pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
 }
@@ -109,7 +105,7 @@ impl<'a> ModelInputs<'a> {
             model_id: id.model_id.clone(),
             namespace: id.namespace.clone(),
             scheduler_queue,
-            // Most models have one variant. The default growth to four would dominate the size of a large snapshot.
+            // Most models have one variant; the default of four would dominate large snapshots.
             variants: Vec::with_capacity(1),
             ..Model::default()
         };
@@ -127,7 +123,7 @@ impl<'a> ModelInputs<'a> {
     }
 }
 
-/// Data of all pods and autoscalers, joined once for all variants.
+/// Joined once for all variants.
 struct CycleInputs<'a> {
     watches: &'a Watches,
     samples: &'a Samples,
@@ -144,7 +140,7 @@ struct CycleInputs<'a> {
 }
 
 impl<'a> CycleInputs<'a> {
-    /// Also returns the number of pods with series that belong to no known workload.
+    /// Also returns the number of pods with series of no known workload.
     fn new(
         watches: &'a Watches,
         (samples, pickers): (&'a Samples, &'a Pickers),
@@ -171,13 +167,12 @@ impl<'a> CycleInputs<'a> {
         (inputs, unmapped)
     }
 
-    /// Whether a replica of the workload became ready within [`FIRST_METRICS`].
+    /// Within [`FIRST_METRICS`].
     fn is_newly_ready(&self, key: &WorkloadKey) -> bool {
         let since = self.unready.get(key).and_then(|unready| unready.last_ready);
         since.is_some_and(|since| age(since, self.at.wall) <= FIRST_METRICS)
     }
 
-    /// Builds a variant of the Snapshot.
     fn variant(
         &self,
         (m, declared): (&ManagedVariant, &ParsedSpec),
@@ -209,7 +204,7 @@ impl<'a> CycleInputs<'a> {
         variant
     }
 
-    /// Completes a model with its wake obstacle and its evidence of idleness.
+    /// Adds wake obstacle and evidence of idleness.
     fn complete(&self, model_inputs: ModelInputs, evidence: &mut Evidence) -> Model {
         let ModelInputs { mut model, workloads } = model_inputs;
         let to_zero = self.entries.scale_to_zero(&model.namespace, &model.model_id);
@@ -221,8 +216,7 @@ impl<'a> CycleInputs<'a> {
         model
     }
 
-    /// Checks whether waiting requests would wake the model from 0. All queues of an InferencePool that serves only
-    /// this model count as the model's.
+    /// Sets the wake obstacle. All queues of an InferencePool that serves only this model count as the model's.
     fn check_wake(&self, model: &mut Model, workloads: &[&WorkloadKey]) {
         let Self { watches, samples, pickers, ages, at, .. } = self;
         let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
@@ -241,7 +235,7 @@ impl<'a> CycleInputs<'a> {
                 if is_sole {
                     model.scheduler_queue = model.scheduler_queue.raised_to(all);
                 }
-                // What the picker itself reports is newer.
+                // The picker's own report is newer.
                 if obstacle != Some(WakeObstacle::NoFlowControl) && (is_sole || !is_shown(OVERFLOW)) {
                     obstacle = None;
                 }
@@ -265,7 +259,7 @@ fn uses_token_analyzer(entries: &Entries, namespace: &str, model_id: &str) -> bo
     entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Token
 }
 
-/// A variant with what the object and its autoscalers declare.
+/// From the object and its autoscalers.
 fn declared_variant(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&Limits>) -> Variant {
     let ParsedSpec { min, max, .. } = *declared;
     // The narrower of two bounds applies.
@@ -282,7 +276,6 @@ fn declared_variant(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&L
     }
 }
 
-/// Adds what the pod template declares.
 fn add_template(variant: &mut Variant, template: Option<&Template>) {
     let Some(template) = template else { return };
     if variant.accelerator.is_none() {
@@ -292,7 +285,6 @@ fn add_template(variant: &mut Variant, template: Option<&Template>) {
     variant.engine_args = template.engine_args();
 }
 
-/// Adds the last target and the progress towards it.
 fn add_progress(
     variant: &mut Variant,
     remembered: &mut VariantMemory,
@@ -311,7 +303,6 @@ fn add_progress(
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }
 
-/// A workload that uses GPUs of an accelerator.
 struct GpuConsumer {
     accelerator: String,
     /// GPUs of all its replicas once they run.
@@ -325,8 +316,8 @@ impl GpuConsumer {
         Some(Self { accelerator: variant.accelerator.clone()?, gpus })
     }
 
-    /// GPUs that the workload will use and that are not allocated on a node yet. Replicas without a pod count too: a
-    /// quota may block them, or their pods are not created yet.
+    /// GPUs that are not allocated on a node yet. Replicas without a pod count too: a quota may block them, or their
+    /// pods are not created yet.
     fn unplaced_gpus<'a>(&self, pods: impl Iterator<Item = &'a WorkloadPod>) -> u64 {
         let (mut existing, mut waiting) = (0, 0);
         for pod in pods.filter(|pod| pod.is_active()) {
@@ -338,7 +329,7 @@ impl GpuConsumer {
     }
 }
 
-/// Adds the GPU inventory if a limit is configured. Returns why there is none.
+/// Returns why there is none, if a limit is configured.
 fn add_inventory(
     config: &mut Config,
     watches: &Watches,

@@ -1,5 +1,4 @@
-//! Derives the four status conditions from a decision. Pure functions. Each message says what happened and what to
-//! do.
+//! Derives the four status conditions from a decision. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -10,27 +9,23 @@ use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps};
 use crate::model::conditions::{ConditionDraft, Conditions, TYPES, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
 
-/// Input of the conditions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ConditionSource<'a> {
-    /// The object is invalid or conflicts with another one.
     Invalid(&'a VariantError),
-    /// The workload does not exist, or cannot be seen.
     NoTarget {
         kind: &'a str,
         name: &'a str,
-        /// Whether it existed before.
         existed: bool,
-        /// Availability of its kind; `None` if the kind is not supported.
+        /// `None` if the kind is not supported.
         availability: Option<Availability>,
     },
     Decided {
         decision: &'a Decision,
-        /// Why the newest sample lacks signals, if it does.
+        /// Why the newest sample lacks signals.
         query_error: Option<&'a str>,
-        /// Whether an analysis or the status ever gave this variant a target.
+        /// True for a target of an analysis or the status.
         had_target: bool,
-        /// Number of ready replicas if the newest became ready a moment ago. Missing metrics are normal then.
+        /// Set if the newest became ready a moment ago: missing metrics are normal.
         newly_ready: Option<u32>,
     },
 }
@@ -51,7 +46,7 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
             no_target(kind, name, existed, availability)
         }
         ConditionSource::Decided { decision, query_error, had_target, newly_ready } => {
-            let awaited = awaited(decision, newly_ready);
+            let awaited = startup_message(decision, newly_ready);
             let metrics_available = metrics_available(decision, query_error, awaited.clone());
             let awaited = awaited.filter(|_| metrics_available.reason == "MetricsMissing");
             let optimization_ready = optimization_ready(decision, had_target, awaited);
@@ -91,19 +86,16 @@ fn invalid(error: &VariantError) -> Conditions {
     }
 }
 
-/// Message about a workload that does not exist. `existed`: it did before.
 #[must_use]
 pub(crate) fn missing_target_message(kind: &str, name: &str, existed: bool) -> String {
     let tense = if existed { "no longer exists" } else { "does not exist yet" };
     format!("Target {} '{name}' {tense}", display_kind(kind))
 }
 
-/// Lower-case kind without its group.
 fn display_kind(kind: &str) -> String {
     kind.split('.').next().unwrap_or(kind).to_lowercase()
 }
 
-/// Message about a workload that cannot be read, or whose kind is not supported (`availability` is `None`).
 fn unreadable_target_message(kind: &str, name: &str, availability: Option<Availability>) -> String {
     if availability.is_none() {
         return format!(
@@ -131,8 +123,8 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
     }
 }
 
-/// Message for a variant whose metrics are not expected yet, as during a normal cold start.
-fn awaited(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
+/// Message about a normal cold start.
+fn startup_message(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
     match newly_ready.filter(|ready| *ready > 0) {
         Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),
         None if decision.ready == 0 && decision.current > 0 && !decision.stuck => {
@@ -150,7 +142,7 @@ fn metrics_available(
     let Decision { reporting, signal_gaps, .. } = decision;
     if *reporting > 0 {
         return match query_error {
-            // Report an outage at once, not only when the last values have expired.
+            // At once, not only when the last values have expired.
             Some(error) => condition_false(
                 "PrometheusError",
                 format!("{error}. Using the last values of {reporting} replica(s) until they are too old"),
@@ -177,7 +169,7 @@ fn metrics_available(
     metrics_unavailable(decision, query_error, awaited)
 }
 
-/// `MetricsAvailable` of a variant with replicas of which none reports.
+/// No replica reports.
 fn metrics_unavailable(
     decision: &Decision,
     query_error: Option<&str>,
@@ -206,7 +198,6 @@ fn metrics_unavailable(
     )
 }
 
-/// How many replicas report, and which signals they lack.
 fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
     let lacks = |(signal, replicas): (MainSignal, u32)| {
         let what = match signal {
@@ -230,7 +221,7 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
             FallbackSource::PreviousDesired => "the last target",
             FallbackSource::CurrentReplicas => "the current replicas",
         };
-        // Later steps (a bound, a mode) do not explain why the analysis failed.
+        // A bound or a mode does not explain why the analysis failed.
         let failure = decision.steps.iter().find_map(|step| match &step.reason {
             Reason::SafetyNet { cause, .. } => Some(cause.to_string()),
             _ => None,
@@ -252,7 +243,7 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
         AnalyzerName::Token | AnalyzerName::Throughput if missing.is_none() => "OptimizationSucceeded",
         _ => "SaturationOnlyMode",
     };
-    // The message has no figures: they change every cycle, and each change would write the status.
+    // Without figures, which would write the status every cycle.
     let mut message = format!("{} -> {}: {}", decision.current, decision.target(), decision.reason().gist());
     // A later mode or bound does not explain why the variant cannot grow.
     if let Some(limit) = limiting_reason(decision).filter(|limit| *limit != decision.reason()) {
@@ -264,25 +255,21 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
     condition_true(reason, message)
 }
 
-/// The inventory limit that applied to a decision.
 #[must_use]
 pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
     decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::LimitedBy { .. }))
 }
 
-/// Message about replicas that do not become ready.
 #[must_use]
 pub(crate) const fn stuck_message() -> &'static str {
     "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
 }
 
-/// Message about a model that waiting requests cannot wake.
 #[must_use]
 pub(crate) fn not_wakeable_message(obstacle: WakeObstacle) -> String {
     format!("Scale to zero is on, but {obstacle}")
 }
 
-/// Message about a target that was not carried out.
 #[must_use]
 pub(crate) fn not_carried_out_message(desired: u32) -> String {
     format!(
@@ -290,8 +277,7 @@ pub(crate) fn not_carried_out_message(desired: u32) -> String {
     )
 }
 
-/// The first False reason that applies, in the order of the API, else the first True one. The message contains all
-/// False ones.
+/// The first False reason, in the order of the API, else the first True one. The message contains all False ones.
 fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
     let failures = [
         (!optimization.is_true).then(|| ("MetricsUnavailable", optimization.message.clone())),
@@ -318,8 +304,7 @@ fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
 }
 
 impl Conditions {
-    /// Notes that all configured thresholds of this model are invalid. The decision by the defaults is published, so
-    /// `Ready` is unchanged, and a more severe reason stays.
+    /// The decision by the defaults is published, so `Ready` is unchanged, and a more severe reason stays.
     pub(crate) fn note_unusable_settings(&mut self, why: &str) {
         if self.optimization_ready.is_true {
             let decided = &self.optimization_ready.message;
@@ -330,13 +315,12 @@ impl Conditions {
         }
     }
 
-    /// Notes why the model is not scaled to zero, or could not be woken from there.
     pub(crate) fn note_wake_obstacle(&mut self, obstacle: WakeObstacle) {
         let message = &mut self.optimization_ready.message;
         *message = format!("{message}. {}", not_wakeable_message(obstacle));
     }
 
-    /// Notes that answers of Prometheus may lack series.
+    /// Answers of Prometheus may lack series.
     pub(crate) fn note_partial_answers(&mut self, why: &str) {
         let note = format!(
             ". Prometheus returned partial results ({why}): the model does not scale to zero; check the stores of Prometheus"
@@ -344,7 +328,6 @@ impl Conditions {
         self.metrics_available.message.push_str(&note);
     }
 
-    /// Adds the transition times. A condition that keeps its status keeps its time.
     #[must_use]
     pub(crate) fn with_times(
         &self,

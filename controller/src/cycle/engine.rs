@@ -1,5 +1,5 @@
 //! The engine: decides on all variants in cycles and publishes the result. One task owns samples, memory and
-//! publication; all others only read.
+//! publication.
 
 mod completed_counts;
 mod config;
@@ -44,12 +44,10 @@ pub use steps::Actuation;
 const DEBOUNCE: Duration = Duration::from_secs(1);
 /// Changes of settings within this time cause one cycle.
 const SETTINGS_DEBOUNCE: Duration = Duration::from_millis(250);
-/// Delay of the next round of queries while a step to zero waits for its second check. A short delay leaves less time
-/// for new requests. The delay is at least [`RECHECK_FACTOR`] times the duration of the last round, to spare
-/// Prometheus.
+/// Until the next round while a step to zero waits for its second check: a short delay leaves less time for new
+/// requests. At least [`RECHECK_FACTOR`] times the duration of the last round.
 const RECHECK_DELAY: Duration = Duration::from_millis(250);
 const RECHECK_FACTOR: u32 = 4;
-/// Accuracy of a timer.
 const TIMER_TOLERANCE: Duration = Duration::from_millis(100);
 
 /// Runs the decision cycles.
@@ -62,7 +60,7 @@ pub struct Engine {
     pub metrics: EngineMetrics,
     /// Time of the last cycle.
     pub progress: CycleProgress,
-    /// Result of each cycle. The engine is its only writer.
+    /// The engine is the only writer.
     pub published: watch::Sender<Option<Arc<Published>>>,
 }
 
@@ -78,11 +76,11 @@ pub struct Sources {
     pub prometheus: Prometheus,
     /// Queues at endpoint pickers.
     pub pickers: Pickers,
-    /// Workloads that the API server refuses to scale.
+    /// Refused scale-ups.
     pub refusals: watch::Receiver<Arc<Refusals>>,
     /// Which variants this controller manages.
     pub ownership: Ownership,
-    /// The one namespace to query, or all.
+    /// `None`: all.
     pub namespace: Option<String>,
 }
 
@@ -95,8 +93,8 @@ pub struct EngineMetrics {
 }
 
 impl Engine {
-    /// Runs cycles until `shutdown`: at every interval, and soon after a change notified through `changed`. To be run
-    /// by the leader. Its memory starts and ends with this call.
+    /// Runs cycles until `shutdown`: at every interval, and soon after `changed`. Run it as the leader. Its memory ends
+    /// with this call.
     ///
     /// # Errors
     /// The name of a watch cache that cannot become complete.
@@ -116,8 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Queries run concurrently with the loop, one round at a time. A hanging Prometheus delays neither cycles after
-    /// changes nor the shutdown.
+    /// One round of queries runs concurrently. A hanging Prometheus delays neither cycles nor the shutdown.
     async fn run_cycles(&self, changed: &Notify, shutdown: &CancellationToken) {
         let _run = self.progress.begin(self.config().period());
         let mut state = State::default();
@@ -179,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Starts due counts, and hastens the next round if a step to zero waits for its second check.
+    /// Hastens the next round if a step to zero waits for its second check.
     fn start_queries<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
         if schedule.counts.is_none() && state.sampling.counts.is_due() {
             schedule.counts = Some(self.query_counts(state));
@@ -194,7 +191,7 @@ impl Engine {
         *self.config.borrow()
     }
 
-    /// `ManagedVariant` variants. Those whose kind of workload has unknown availability are left out.
+    /// Without those whose kind of workload has unknown availability.
     fn managed(&self) -> Vec<ManagedVariant> {
         let mut managed = observed::managed_variants(&self.sources.watches, &self.sources.ownership);
         // Their status must stay unchanged, because it holds the target.
@@ -205,7 +202,7 @@ impl Engine {
         managed
     }
 
-    /// Whether a step to zero waits for its second check.
+    /// A step to zero waits for its second check.
     fn needs_recheck(&self, state: &State) -> bool {
         state.steps.has_recent_step_to_zero(self.config().fresh)
     }

@@ -1,5 +1,4 @@
-//! Evidence of how long each model has been idle, for scale to zero. It starts with the leader's term; gaps between
-//! samples count as activity.
+//! Evidence of idleness for scale to zero. It starts with the leader's term; gaps between samples count as activity.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,32 +18,26 @@ pub(crate) struct Evidence(BTreeMap<ModelKey, ModelEvidence>);
 
 #[derive(Clone, Copy, Debug)]
 struct ModelEvidence {
-    /// Time of its first cycle.
     tracked_since: Instant,
-    /// Time since which no sample has shown activity.
+    /// Since when no sample has shown activity.
     idle_since: Instant,
-    /// Time of the newest sample that showed activity or idleness.
+    /// The newest that showed activity or idleness.
     last_sample: Instant,
-    /// Creation time of its newest pod, even if that is gone.
+    /// Even if the pod is gone.
     newest_pod_created: Option<Timestamp>,
-    /// Time of the newest count of completed requests, if the count is known.
+    /// Time of the newest known count of completed requests.
     counted_at: Option<Instant>,
 }
 
-/// Activity of a model in the newest sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Activity {
-    /// Requests run or wait.
     Busy,
-    /// No requests run or wait.
     Idle,
-    /// Signals are missing.
     Unknown,
 }
 
 impl Evidence {
-    /// Updates the evidence of a model from the newest sample. If the model may scale to zero, adds the evidence to
-    /// the model. `newest_pod` is the creation time of its newest pod.
+    /// Adds the evidence to a model that may scale to zero. `newest_pod`: its creation time.
     pub(crate) fn complete(
         &mut self,
         model: &mut Model,
@@ -87,19 +80,17 @@ impl Evidence {
         model.since_pod_start = evidence.newest_pod_created.map(|created| truncate_to_millis(age(created)));
     }
 
-    /// Restarts the idle period of a model whose activity is unknown.
     pub(crate) fn restart_idle_period(&mut self, model: &ModelKey, now: Instant) {
         if let Some(evidence) = self.0.get_mut(model) {
             evidence.idle_since = now;
         }
     }
 
-    /// Time of the newest count of a model's completed requests, if the count is known.
     pub(crate) fn counted_at(&self, model: &ModelKey) -> Option<Instant> {
         self.0.get(model)?.counted_at
     }
 
-    /// Moves all evidence into the past by `time`.
+    /// Moves all evidence into the past.
     #[cfg(test)]
     pub(crate) fn age(&mut self, time: Duration) {
         let earlier = |then: &mut Instant| *then = then.checked_sub(time).unwrap();
@@ -115,7 +106,7 @@ impl Evidence {
 }
 
 impl ModelEvidence {
-    /// Adds a sample. Idleness does not last across a gap.
+    /// Idleness does not last across a gap.
     fn update(&mut self, is_busy: bool, taken: Instant, longest_gap: Duration) {
         if is_busy || taken.saturating_duration_since(self.last_sample) > longest_gap {
             self.idle_since = self.idle_since.max(taken);
@@ -124,7 +115,7 @@ impl ModelEvidence {
     }
 }
 
-/// Activity of a model in the newest sample. One signal is enough for `Busy`; `Idle` requires all of them, fresh.
+/// One signal is enough for `Busy`; `Idle` requires all of them, fresh.
 fn activity(model: &Model, samples: &Samples, ages: &MetricsAge) -> Activity {
     let positive = |amount: Option<Amount>| amount.is_some_and(|n| n.get() > 0.0);
     let is_busy = model.scheduler_queue.holds_requests()
@@ -137,7 +128,7 @@ fn activity(model: &Model, samples: &Samples, ages: &MetricsAge) -> Activity {
     let are_answered =
         [Query::Queue, Query::Running].iter().all(|query| samples.has_answer(*query, &model.namespace));
     let are_reporting = model.variants.iter().all(|v| {
-        // A variant without replicas has nothing to report.
+        // A variant without replicas has no signals to report.
         v.current == 0 || (v.running.is_some() && v.replicas.iter().all(|r| r.age <= ages.fresh))
     });
     let is_queue_known = model.scheduler_queue != SchedulerQueue::Unknown

@@ -1,4 +1,4 @@
-//! GPUs of the cluster for the limiter: how many nodes offer by accelerator, and how many are used or will be.
+//! GPUs of the cluster for the limiter: offered and used, by accelerator.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,9 @@ use wva_scaling::snapshot::{Config, Inventory};
 use crate::model::gpus::{Gpus, VENDORS};
 use crate::observe::watches::{NodeFacts, Watches};
 
-/// Why the GPU inventory is unavailable and nothing is limited.
+/// Why no limit applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoInventory {
-    /// A namespaced install without `WVA_LIMITED_MODE`.
     #[error(
         "WATCH_NAMESPACE is set, so nodes and pods of other namespaces are not watched; set WVA_LIMITED_MODE=true, and \
          grant get, list and watch on nodes and pods by a ClusterRole"
@@ -29,8 +28,8 @@ pub(crate) fn is_wanted(config: &Config) -> bool {
     config.limited_mode || config.saturation.values().any(|entry| entry.enable_limiter == Some(true))
 }
 
-/// Total and used GPUs by accelerator. Used are those of all pods on nodes, plus `unplaced`: GPUs that our variants
-/// will use and that are not allocated on a node yet.
+/// Total and used GPUs by accelerator. Used are those of pods on nodes, plus `unplaced`: GPUs that our variants will
+/// use.
 ///
 /// # Errors
 /// Nodes or pods cannot be read. A partial inventory would be wrong.
@@ -68,19 +67,19 @@ pub(crate) fn inventory<'a>(
     Ok(inventories.0.into_values().map(|named| (named.accelerator, named.gpus)).collect())
 }
 
-/// Inventory of each accelerator, by its normalized name.
+/// GPUs by normalized name.
 #[derive(Default)]
 struct Inventories(BTreeMap<String, NamedInventory>);
 
 struct NamedInventory {
-    /// Name as the first node has it.
+    /// Name on the first node.
     accelerator: String,
     gpus: Inventory,
 }
 
 impl Inventories {
-    /// Adds a node. If its pods hold more GPUs than it has, as after a GPU failure, the excess is not taken from
-    /// other nodes. An unschedulable node has no free GPUs.
+    /// If its pods hold more GPUs than it has, as after a GPU failure, the excess is not taken from other nodes. An
+    /// unschedulable node has no free GPUs.
     fn add_node(&mut self, node: &NodeFacts, held: Gpus) {
         for vendor in 0..VENDORS.len() {
             let Some(accelerator) = &node.accelerators[vendor] else { continue };
@@ -95,7 +94,6 @@ impl Inventories {
         }
     }
 
-    /// Adds used GPUs without a node.
     fn add_used(&mut self, accelerator: &str, more: u64) {
         if let Some(NamedInventory { gpus, .. }) = self.0.get_mut(&accelerator_key(accelerator)) {
             gpus.used = gpus.used.saturating_add(more);

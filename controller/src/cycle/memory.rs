@@ -1,5 +1,4 @@
-//! State of each variant between cycles: its target and how long it has stood, and since when replicas are missing.
-//! It starts from the object's status, so a restart changes no target.
+//! State of each variant between cycles. It starts from the object's status, so a restart changes no target.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,41 +20,38 @@ use crate::observe::pods::UnreadyPods;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::VariantStatus;
 
-/// State of all variants. Owned by the engine.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     variants: BTreeMap<VariantKey, VariantMemory>,
-    /// Evidence of idleness of all models.
     pub(crate) evidence: Evidence,
-    /// Workloads that the API server refuses to scale.
     pub(crate) refusals: Arc<Refusals>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VariantMemory {
     uid: String,
-    /// The last target and its time, if an analysis or the status ever gave one.
+    /// Target of an analysis or the status.
     desired: Option<(VariantState, Instant)>,
-    /// Whether this or an earlier process has seen the workload.
+    /// Seen by this or an earlier process.
     pub target_seen: bool,
     workload: Option<WorkloadKey>,
     unready: PendingTracker,
     not_carried_out: Option<StalledTarget>,
     current: Option<LastReplicas>,
-    /// When it was scaled up from 0, until one of its replicas reports.
+    /// When it was scaled up from 0, until a replica reports.
     woken: Option<Instant>,
-    /// State that the status reported when it was first read.
+    /// State that the status reported first.
     inherited: ReportedState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastTarget {
     pub(crate) target: u32,
-    /// Time without progress towards the target.
+    /// Without progress towards the target.
     pub(crate) age: GoDuration,
 }
 
-/// A target that was not carried out, and the unchanged replica count.
+/// Target that was not carried out, and the unchanged replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StalledTarget {
     target: u32,
@@ -65,12 +61,11 @@ struct StalledTarget {
 #[derive(Clone, Copy, Debug)]
 struct LastReplicas {
     current: u32,
-    /// Time of the last change; `None` if there was none.
     since: Option<Instant>,
 }
 
 impl Memory {
-    /// State of a variant. A new one is initialized from the object's status.
+    /// A new one is initialized from the object's status.
     pub(crate) fn entry(
         &mut self,
         managed: &ManagedVariant,
@@ -86,7 +81,6 @@ impl Memory {
         entry
     }
 
-    /// Moves the state of a variant from another memory.
     pub(crate) fn take_variant(&mut self, key: &VariantKey, from: &mut Self) {
         self.variants.extend(from.variants.remove_entry(key));
     }
@@ -103,7 +97,7 @@ impl VariantMemory {
             .as_ref()
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| age(t.0, wall) < MAX_TARGET_AGE));
         let reported_target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
-        // A target that only repeats the replicas because no analysis succeeded is not a target.
+        // A target that only repeats the replicas is not a target.
         let set_by_hand = managed.spec().is_ok_and(|d| matches!(d.mode, Mode::Paused | Mode::Fixed(_)));
         let recent = recent.filter(|_| !*unanalyzed || set_by_hand);
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
@@ -129,7 +123,7 @@ impl VariantMemory {
         }
     }
 
-    /// Notes whether the workload exists. The target of another workload is dropped.
+    /// Drops the target of another workload.
     pub(crate) fn update_workload(&mut self, workload: &WorkloadKey, exists: bool) {
         if self.workload.as_ref().is_some_and(|old| old != workload) {
             let (uid, inherited) = (std::mem::take(&mut self.uid), std::mem::take(&mut self.inherited));
@@ -145,18 +139,17 @@ impl VariantMemory {
         }
     }
 
-    /// Drops the target and the unready replicas, but not that the workload was seen.
+    /// Keeps that the workload was seen.
     pub(crate) fn clear_target(&mut self) {
         self.unready = PendingTracker::default();
         self.desired = None;
     }
 
-    /// Replicas that are not ready, longest first.
     pub(crate) fn pending(&mut self, replicas: Replicas, pods: &UnreadyPods, at: Moment) -> Vec<Pending> {
         self.unready.pending(replicas, pods, at)
     }
 
-    /// Notes the replica count. Returns the time since it last changed, if it did.
+    /// Returns the time since the count last changed.
     pub(crate) fn track_current(&mut self, current: u32, now: Instant) -> Option<GoDuration> {
         let since = match self.current {
             Some(before) if before.current == current => before.since,
@@ -167,18 +160,16 @@ impl VariantMemory {
         since.map(|at| truncate_to_millis(now.saturating_duration_since(at)))
     }
 
-    /// State that the status reported when it was first read.
     pub(crate) fn inherited(&self) -> &ReportedState {
         &self.inherited
     }
 
-    /// Whether an analysis or the status ever gave a target.
     #[must_use]
     pub(crate) fn has_target(&self) -> bool {
         self.desired.is_some()
     }
 
-    /// The last target and its time without progress, given the present replicas.
+    /// Includes its time without progress.
     #[must_use]
     pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<LastTarget> {
         let (state, at) = self.desired.as_ref()?;
@@ -186,14 +177,14 @@ impl VariantMemory {
         Some(LastTarget { target: state.desired, age })
     }
 
-    /// Time since it was scaled up from 0, if none of its replicas has reported yet.
+    /// `None` once a replica has reported.
     #[must_use]
     pub(crate) fn woken_ago(&self, now: Instant) -> Option<GoDuration> {
         self.woken.map(|at| truncate_to_millis(now.saturating_duration_since(at)))
     }
 
-    /// Tracks whether a decision scales it up from 0. A bound alone does not count. The time runs on while the step
-    /// is carried out, and restarts if it is decided again after the hold.
+    /// A bound alone does not count. The time runs on while the step is carried out, and restarts if it is decided
+    /// again after the hold.
     pub(crate) fn track_wake(&mut self, decision: &Decision, hold: Duration, now: Instant) {
         let acts = matches!(decision.mode, Mode::Auto | Mode::Fixed(_));
         let is_over = self.woken.is_none_or(|at| now.saturating_duration_since(at) >= hold);
@@ -206,14 +197,13 @@ impl VariantMemory {
         }
     }
 
-    /// Token capacity of a replica in the last successful analysis.
     #[must_use]
     pub(crate) fn capacity(&self) -> Option<f64> {
         self.desired.as_ref()?.0.capacity
     }
 
-    /// Target that was not carried out. `ended` is the target that a decision gave up now. It is kept until the
-    /// workload or the target changes, so that repeated attempts report it once.
+    /// `ended`: target that a decision gave up now. It is kept until the workload or the target changes, so that
+    /// repeated attempts report it once.
     pub(crate) fn track_not_carried_out(
         &mut self,
         ended: Option<u32>,
@@ -230,8 +220,7 @@ impl VariantMemory {
         self.not_carried_out.map(|stalled| stalled.target)
     }
 
-    /// Records a decision for the next cycle. `is_echo`: the target only repeats the replicas because no analysis
-    /// succeeded. It is not kept.
+    /// `is_echo`: the target only repeats the replicas, because no analysis succeeded. It is not kept.
     pub(crate) fn record_decision(
         &mut self,
         mut state: VariantState,
@@ -251,8 +240,6 @@ impl VariantMemory {
     }
 }
 
-/// When an earlier process scaled it up from 0, if its status shows that no replica has reported since. A change of
-/// leader must not send it back to 0.
 fn wake_from_status(managed: &ManagedVariant, now: Instant, wall: Timestamp) -> Option<Instant> {
     let VariantStatus { alloc, waking, .. } = &managed.status;
     let is_auto = managed.spec().is_ok_and(|d| d.mode == Mode::Auto);

@@ -1,5 +1,4 @@
-//! Replicas that are not ready: their state, and how long they have been so. Pods report that themselves; only
-//! replicas without a pod are remembered between cycles.
+//! Replicas that are not ready: state and age. Only replicas without a pod are remembered between cycles.
 
 use std::time::{Duration, Instant};
 
@@ -11,21 +10,19 @@ use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::UnreadyPods;
 use crate::observe::watches::Phase;
 
-/// Maximum number of pending replicas in a Snapshot. Bounds the memory for a mistyped replica count.
+/// Bounds the memory for a mistyped replica count.
 const MAX_PENDING: usize = 1000;
 
-/// Replica state between two cycles.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingTracker {
-    /// Times since which replicas have had no pod, oldest first.
+    /// Since when replicas have had no pod, oldest first.
     podless: Vec<Instant>,
-    /// When the number of ready replicas last rose, even if they are gone.
+    /// When the number of ready replicas last rose.
     last_ready: Option<Timestamp>,
     /// Recent maximum of ready replicas.
     peak: Option<Peak>,
 }
 
-/// A number of ready replicas, and when there last were as many.
 #[derive(Clone, Copy, Debug)]
 struct Peak {
     ready: u32,
@@ -36,8 +33,8 @@ struct Peak {
 const FLAPPING: Duration = Duration::from_mins(10);
 
 impl PendingTracker {
-    /// Pending replicas, oldest first. A replica's age starts when its pod was created or stopped being ready, or in
-    /// the first cycle without a pod. It is at most the time since the number of ready replicas last rose.
+    /// Oldest first. The age starts when the pod was created or stopped being ready, or in the first cycle without a
+    /// pod. It is at most the time since the number of ready replicas last rose.
     pub(crate) fn pending(&mut self, replicas: Replicas, pods: &UnreadyPods, at: Moment) -> Vec<Pending> {
         if self.has_recovered(replicas, at.now) {
             // A time in the future must not keep the ages at 0.
@@ -48,8 +45,7 @@ impl PendingTracker {
             .unwrap_or(MAX_PENDING)
             .min(MAX_PENDING);
         let mut pending: Vec<Pending> = by_likelihood_of_ready(pods, at.wall);
-        // A rollout has more pods than replicas. The likeliest to become ready count, so that the variant is not
-        // stuck.
+        // A rollout has more pods than replicas. The likeliest to become ready count, so that the variant is not stuck.
         pending.truncate(missing);
         self.update_podless(missing - pending.len(), at.now);
         let age = |seen: &Instant| truncate_to_millis(at.now.saturating_duration_since(*seen));
@@ -61,8 +57,7 @@ impl PendingTracker {
         pending
     }
 
-    /// Notes the number of ready replicas. Returns whether it exceeds the recent maximum. True in the first
-    /// cycle.
+    /// Whether ready replicas exceed the recent maximum. True in the first cycle.
     fn has_recovered(&mut self, replicas: Replicas, now: Instant) -> bool {
         let ready = replicas.ready.min(replicas.current);
         // A reduced replica count is not a loss.
@@ -73,7 +68,6 @@ impl PendingTracker {
         below.is_none() && peak.is_none_or(|peak| ready > peak.ready)
     }
 
-    /// Notes the number of replicas without a pod.
     fn update_podless(&mut self, count: usize, now: Instant) {
         // Assume that the oldest ones got a pod.
         let surplus = self.podless.len().saturating_sub(count);
@@ -82,7 +76,7 @@ impl PendingTracker {
     }
 }
 
-/// Pods that are not ready, likeliest to become ready first.
+/// Likeliest first.
 fn by_likelihood_of_ready(pods: &UnreadyPods, wall: Timestamp) -> Vec<Pending> {
     let mut all: Vec<(Phase, Duration)> = pods
         .unready
@@ -103,7 +97,7 @@ fn pending_state(phase: Phase) -> PendingState {
     }
 }
 
-/// Time since `since`; a time in the future counts as now.
+/// A time in the future counts as now.
 fn elapsed(since: Timestamp, wall: Timestamp) -> Duration {
     Duration::try_from(wall.duration_since(since)).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! Conditions of a VariantAutoscaling, without times.
 
-/// The types of the conditions, in the order of the status.
+/// Condition types in the order of the status.
 pub(crate) const TYPES: [&str; 4] = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
 
 /// A condition without its transition time.
@@ -27,16 +27,15 @@ pub struct Conditions {
     pub optimization_ready: ConditionDraft,
 }
 
-/// Why no decision is made on a VariantAutoscaling.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VariantError {
-    /// It violates rules; the text names all violations.
+    /// The text names all violations.
     Invalid(String),
     /// An older VariantAutoscaling has the same target.
     Conflict {
         /// Name of the older one.
         with: String,
-        /// The shared target, as kind and name.
+        /// Kind and name.
         target: String,
     },
 }

@@ -1,4 +1,4 @@
-//! GPU counts: one extended resource per vendor, requested by containers and offered by nodes.
+//! GPU counts: one extended resource per vendor.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -6,32 +6,29 @@ use std::ops::Add;
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// Resource name and product label of a vendor's GPUs.
 pub(crate) struct Vendor {
-    /// Extended resource that containers request.
+    /// That containers request.
     pub(crate) resource: &'static str,
     /// Node label with the product name.
     pub(crate) product: &'static str,
 }
 
-/// The vendors whose GPUs are counted.
 pub(crate) const VENDORS: [Vendor; 3] = [
     Vendor { resource: "nvidia.com/gpu", product: "nvidia.com/gpu.product" },
     Vendor { resource: "amd.com/gpu", product: "amd.com/gpu.product" },
     Vendor { resource: "intel.com/gpu", product: "intel.com/gpu.product" },
 ];
 
-/// Number of GPUs of each vendor, in the order of [`VENDORS`]. Every pod in the cache has one, so it is small.
+/// In the order of [`VENDORS`]. Every pod in the cache has one, so it is small.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gpus(pub(crate) [u16; VENDORS.len()]);
 
 impl Gpus {
-    /// GPUs in a list of resources.
     pub(crate) fn from_resources(resources: &BTreeMap<String, Quantity>) -> Self {
         Self(VENDORS.map(|v| resources.get(v.resource).and_then(whole_number).unwrap_or(0)))
     }
 
-    /// GPUs that a container requests. As in Kubernetes, missing requests default to the limits.
+    /// As in Kubernetes, missing requests default to the limits.
     fn requested(resources: Option<&ResourceRequirements>) -> Self {
         let list = |of: fn(&ResourceRequirements) -> Option<&BTreeMap<String, Quantity>>| {
             resources.and_then(of).map(Self::from_resources).unwrap_or_default()
@@ -39,8 +36,7 @@ impl Gpus {
         list(|r| r.requests.as_ref()).max(list(|r| r.limits.as_ref()))
     }
 
-    /// GPUs that a pod holds: those of its containers, or the peak of its init containers if that is more. Sidecars
-    /// (init containers that restart) keep theirs.
+    /// GPUs of the containers, or the peak of the init containers if that is more. Sidecars keep theirs.
     pub(crate) fn for_pod<'a>(
         containers: impl IntoIterator<Item = &'a Container>,
         init: impl IntoIterator<Item = &'a Container>,
@@ -57,12 +53,10 @@ impl Gpus {
         containers.into_iter().map(requested).fold(sidecars, Add::add).max(peak)
     }
 
-    /// GPUs of all vendors that a pod of this template will hold.
     pub(crate) fn for_template(pod: &PodSpec) -> u32 {
         Self::for_pod(&pod.containers, pod.init_containers.iter().flatten()).total()
     }
 
-    /// Sum over all vendors.
     pub(crate) fn total(self) -> u32 {
         self.0.iter().map(|n| u32::from(*n)).sum()
     }
@@ -88,8 +82,7 @@ impl Add for Gpus {
     }
 }
 
-/// Reads a whole quantity. For extended resources the API server accepts no fractions and abbreviates thousands as
-/// `k`.
+/// For extended resources the API server accepts no fractions and abbreviates thousands as `k`.
 fn whole_number(quantity: &Quantity) -> Option<u16> {
     let text = quantity.0.as_str();
     let count = match text.strip_suffix('k') {

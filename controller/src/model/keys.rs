@@ -4,7 +4,7 @@ use kube::api::{ApiResource, GroupVersionKind};
 use wva_crds::ScaleTargetRef;
 use wva_scaling::Decision;
 
-/// Qualified kind of a LeaderWorkerSet, an optional CRD.
+/// An optional CRD.
 pub(crate) const LEADER_WORKER_SET: &str = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
 
 /// Resource of the LeaderWorkerSets.
@@ -16,14 +16,12 @@ pub(crate) fn leader_worker_sets() -> ApiResource {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
     pub namespace: String,
-    /// `Deployment` or `StatefulSet`. Kinds outside group `apps` include the group, for example
-    /// `LeaderWorkerSet.leaderworkerset.x-k8s.io`.
+    /// Kinds outside group `apps` include the group, such as `LeaderWorkerSet.leaderworkerset.x-k8s.io`.
     pub kind: String,
     pub name: String,
 }
 
 impl WorkloadKey {
-    /// The workload that a reference names.
     #[must_use]
     pub(crate) fn new(namespace: &str, target: &ScaleTargetRef) -> Self {
         Self {
@@ -48,7 +46,7 @@ impl PodKey {
     }
 }
 
-/// Key of a model: all variants with the same `modelID` in one namespace.
+/// All variants with one `modelID` in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ModelKey {
     pub namespace: String,
@@ -62,21 +60,19 @@ impl ModelKey {
         Self { namespace: namespace.to_owned(), model_id: model_id.to_owned() }
     }
 
-    /// The model of a decision.
     #[must_use]
     pub(crate) fn for_decision(decision: &Decision) -> Self {
         Self::new(&decision.namespace, &decision.model_id)
     }
 }
 
-/// Replica counts of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replicas {
     pub current: u32,
     pub ready: u32,
 }
 
-/// Qualified kind, as kubectl writes it: with its group unless that is `apps`. Without a version the group is `apps`.
+/// As kubectl writes it: with its group unless that is `apps`, the default.
 pub(crate) fn qualified_kind(api_version: Option<&str>, kind: &str) -> String {
     match api_version.map(|v| v.split_once('/').map_or("core", |(group, _)| group)) {
         None | Some("apps") => kind.to_owned(),

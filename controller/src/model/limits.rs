@@ -1,4 +1,4 @@
-//! Bounds and tolerance that HPAs and KEDA ScaledObjects set for a workload.
+//! Bounds and tolerance from HPAs and ScaledObjects.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -9,24 +9,21 @@ use wva_scaling::units::Amount;
 /// KEDA's default of `maxReplicaCount`.
 const SCALED_OBJECT_MAX: u32 = 100;
 
-/// Limits of one autoscaler, or of all autoscalers of one workload combined.
+/// Limits of one autoscaler, or of all of one workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limits {
-    /// Minimum number of replicas.
     pub(crate) min: u32,
-    /// Maximum number of replicas.
     pub(crate) max: u32,
-    /// Whether the minimum is meant to prevent 0. The minimum of an HPA is at least 1 by its API, so it does not
-    /// count.
+    /// The minimum of an HPA is at least 1 by its API, so it does not count.
     pub(crate) min_forbids_zero: bool,
-    /// Whether it scales to 0 and back by itself, as a ScaledObject with minimum 0 does.
+    /// True for a ScaledObject with minimum 0.
     pub(crate) scales_to_zero: bool,
-    /// Relative change that the HPA ignores; `None` without an HPA.
+    /// Relative change that the HPA ignores.
     pub(crate) tolerance: Option<HpaTolerance>,
 }
 
 impl Limits {
-    /// Combines two autoscalers on one workload. The narrower bounds apply.
+    /// The narrower bounds apply.
     pub(crate) fn narrowed(self, other: Self) -> Self {
         let wider = |a: Amount, b: Amount| if a.get() >= b.get() { a } else { b };
         let tolerance = match (self.tolerance, other.tolerance) {
@@ -42,7 +39,6 @@ impl Limits {
         }
     }
 
-    /// Limits of an HPA.
     pub(crate) fn from_hpa(hpa: &HorizontalPodAutoscaler) -> Self {
         let spec = &hpa.spec;
         let behavior = spec.behavior.as_ref();
@@ -64,7 +60,7 @@ impl Limits {
         }
     }
 
-    /// Limits of a ScaledObject, from its `spec`. Its tolerance comes from the HPA that KEDA creates.
+    /// The tolerance comes from the HPA that KEDA creates.
     pub(crate) fn from_scaled_object(spec: &Value) -> Self {
         let count =
             |field: &str| spec.get(field).and_then(Value::as_i64).map(|n| u32::try_from(n).unwrap_or(0));
@@ -79,7 +75,7 @@ impl Limits {
     }
 }
 
-/// A tolerance such as `0.05` or `50m`. Other suffixes make no sense for a share; the default replaces them.
+/// Such as `0.05` or `50m`. Other suffixes make no sense for a share.
 fn share(quantity: &Quantity) -> Option<Amount> {
     let text = quantity.0.as_str();
     let value = match text.strip_suffix('m') {

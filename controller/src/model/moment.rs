@@ -8,14 +8,14 @@ use wva_crds::GoDuration;
 /// Maximum age of a confirmed target. A new leader and the external metrics API ignore older ones.
 pub const MAX_TARGET_AGE: SignedDuration = SignedDuration::from_mins(15);
 
-/// A moment by both clocks.
+/// A time by both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub(crate) now: Instant,
     pub(crate) wall: Timestamp,
 }
 
-/// Truncates to milliseconds to keep snapshot files readable.
+/// Keeps snapshot files readable.
 pub(crate) fn truncate_to_millis(d: Duration) -> GoDuration {
     Duration::from_millis(u64::try_from(d.as_millis()).unwrap_or(u64::MAX)).into()
 }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use wva_crds::digest::digest;
 use wva_crds::names::INSTANCE_LABEL;
 
-/// A variant with an instance label that no controller manages.
+/// Variant with an instance label that no controller manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     /// UID of the object.
@@ -24,12 +24,12 @@ pub enum OrphanEvidence {
     NoStatus,
     /// Its target was last confirmed at this time.
     NotConfirmed(Timestamp),
-    /// Its status has no target, was last changed at this time, and is out of date.
+    /// The status has no target, was last changed at this time, and is out of date.
     Outdated(Timestamp),
 }
 
 impl Orphan {
-    /// Digest of the finding. Controllers with the same finding name their event by it, so only one is created.
+    /// Controllers with the same finding name their event by it, so only one is created.
     #[must_use]
     pub fn digest(&self) -> u64 {
         let (evidence, at) = match self.evidence {

@@ -1,5 +1,4 @@
-//! The result of the last cycle. The engine writes it once per cycle; gauges, status writer, events and debug
-//! endpoint read it.
+//! Result of the last cycle. The engine writes it; gauges, status writer, events and debug endpoint read it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
 use crate::model::step::DueStep;
 
-/// Reason of the event and log line for a changed target. The engine logs it itself, so that no change goes unlogged.
+/// The engine logs it itself, so that no change goes unlogged.
 pub(crate) const SCALING_DECISION: &str = "ScalingDecision";
 
 /// Result of one cycle.
@@ -26,15 +25,14 @@ pub struct Published {
     pub interval: Duration,
     /// Input of the decisions.
     pub snapshot: Arc<Snapshot>,
-    /// All managed variants, with or without a decision. Unchanged variants share the entry of the previous cycle.
+    /// All managed variants. Unchanged ones share the entry of the previous cycle.
     pub variants: BTreeMap<VariantKey, Arc<PublishedVariant>>,
-    /// Variants taken over from another controller, and when to export their series.
+    /// Variants taken over, and when to export their series.
     pub withheld: BTreeMap<VariantKey, Instant>,
-    /// Variants of other instances that no controller manages.
+    /// Variants that no controller manages.
     pub orphans: BTreeMap<VariantKey, Orphan>,
     /// Number of target changes since the process started.
     pub scalings: BTreeMap<ScalingKey, u64>,
-    /// Steps for the actuator to carry out now.
     pub(crate) steps: Vec<DueStep>,
 }
 
@@ -68,10 +66,9 @@ pub struct PublishedVariant {
     pub conditions: Conditions,
     /// Whether its workload exists or existed before.
     pub target_seen: bool,
-    /// The target, or the last one if there is none now.
+    /// The target, else the last one.
     pub last_target: Option<u32>,
-    /// State that its status reported when this run of the engine first read it. Events are written only for later
-    /// changes.
+    /// State in the status at the start of this term. Events are written only for later changes.
     pub inherited: ReportedState,
     /// Step times learned by the throughput analyzer, for the status.
     pub learned: Option<LearnedCurves>,
@@ -84,7 +81,7 @@ impl PublishedVariant {
         self.decision.as_ref().map(Decision::target)
     }
 
-    /// Describes the change from an earlier target, with its reason; `None` without a change.
+    /// `None` without a change.
     pub(crate) fn target_change(&self, before: Option<u32>) -> Option<String> {
         let (from, to, reason) = (before?, self.target()?, self.decision.as_ref()?.reason());
         (from != to).then(|| format!("target {from} -> {to} ({}): {reason}", reason.code()))
@@ -100,7 +97,7 @@ impl PublishedVariant {
     }
 }
 
-/// Targets shown by the statuses of variants with due steps. The status writer writes them, the actuator reads them.
+/// Targets in the statuses of variants with due steps. The status writer writes them, the actuator reads them.
 pub type StatusTargets = BTreeMap<VariantKey, u32>;
 
 /// Receiver of cycle results; `None` before the first cycle.

@@ -1,6 +1,5 @@
-//! Variants whose workload the API server refuses to scale, for example for lack of permissions. Retries back off,
-//! and other variants grow meanwhile. Scale-up and scale-down are tracked apart: a policy may forbid only one of
-//! them.
+//! Workloads that the API server refuses to scale. Retries back off, and other variants grow meanwhile. A policy may
+//! forbid only one direction.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,9 +8,7 @@ use wva_scaling::VariantKey;
 
 use crate::model::step::DirectionKey;
 
-/// Delay before the second attempt.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// Maximum delay between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 
 /// Refusals in force.
@@ -28,7 +25,6 @@ struct Refusal {
 }
 
 impl Refusals {
-    /// Records a refusal and returns the delay before the next attempt.
     pub(crate) fn add(&mut self, key: &VariantKey, up: bool, now: Instant) -> Duration {
         self.0.retain(|_, refusal| now.saturating_duration_since(refusal.until) < 2 * LONGEST_PAUSE);
         let key = DirectionKey::new(key, up);
@@ -40,17 +36,15 @@ impl Refusals {
         pause
     }
 
-    /// Whether a variant has a refusal in this direction.
     pub(crate) fn has(&self, key: &VariantKey, up: bool) -> bool {
         self.0.contains_key(&DirectionKey::new(key, up))
     }
 
-    /// Removes a refusal after a success.
     pub(crate) fn remove(&mut self, key: &VariantKey, up: bool) {
         self.0.remove(&DirectionKey::new(key, up));
     }
 
-    /// Time since the first refused scale-up, until the next attempt is due.
+    /// Since the first refused scale-up, until the next attempt is due.
     pub(crate) fn since(&self, key: &VariantKey, now: Instant) -> Option<Duration> {
         let refusal = self.0.get(&DirectionKey::new(key, true)).filter(|refusal| now < refusal.until)?;
         Some(now.saturating_duration_since(refusal.since))

@@ -1,5 +1,5 @@
-//! State of a variant that events have reported. It comes from the previous publication, or from the status that
-//! another process wrote, so a new leader repeats no event.
+//! State that events have reported, from the previous publication or the status of another process: a new leader
+//! repeats no event.
 
 use std::collections::BTreeSet;
 
@@ -8,21 +8,16 @@ use wva_scaling::Decision;
 
 use crate::model::published::PublishedVariant;
 
-/// Version of [`ControllerState`] that this release writes. It reads all fields it knows, of any version.
+/// Version of [`ControllerState`]. This release reads all fields it knows, of any version.
 const VERSION: i32 = 1;
 
-/// Problem that a Warning event reports once while it lasts.
+/// Reported once by a Warning event while it lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Problem {
-    /// Its workload does not exist.
     TargetNotFound,
-    /// The analysis failed and the target is held.
     SafetyNetActivated,
-    /// Replicas do not become ready.
     Stuck,
-    /// No autoscaler carried out the target.
     NotCarriedOut,
-    /// Scale to zero is enabled, but no endpoint picker can wake the model.
     NotWakeable,
 }
 
@@ -30,7 +25,7 @@ impl Problem {
     const ALL: [Self; 5] =
         [Self::TargetNotFound, Self::SafetyNetActivated, Self::Stuck, Self::NotCarriedOut, Self::NotWakeable];
 
-    /// Event reason, also its name in [`ControllerState`].
+    /// Also its name in [`ControllerState`].
     pub(crate) const fn reason(self) -> &'static str {
         match self {
             Self::TargetNotFound => "TargetNotFound",
@@ -45,15 +40,12 @@ impl Problem {
 /// State of one variant that was reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportedState {
-    /// Reported target.
     pub(crate) target: Option<u32>,
     pub(crate) problems: BTreeSet<Problem>,
-    /// Accelerator that the variant was reported short of.
     pub(crate) limited_by: Option<String>,
 }
 
 impl ReportedState {
-    /// State reported by a publication.
     pub(crate) fn from_publication(variant: &PublishedVariant) -> Self {
         let decision = variant.decision.as_ref();
         let has = |problem: fn(&Decision) -> bool| decision.is_some_and(problem);
@@ -71,7 +63,6 @@ impl ReportedState {
         }
     }
 
-    /// State reported by a status.
     pub(crate) fn from_status(status: &VariantAutoscalingStatus, state: &ControllerState) -> Self {
         let alloc = status.desired_optimized_alloc.as_ref();
         let is_reported = |problem: &Problem| state.problems.iter().any(|name| name == problem.reason());
@@ -82,13 +73,12 @@ impl ReportedState {
         }
     }
 
-    /// Whether this problem has been reported.
     pub(crate) fn has(&self, problem: Problem) -> bool {
         self.problems.contains(&problem)
     }
 }
 
-/// State of a variant for the next leader.
+/// The next leader reads it.
 pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
     let reported = ReportedState::from_publication(variant);
     ControllerState {

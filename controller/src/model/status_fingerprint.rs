@@ -1,5 +1,5 @@
-//! Fingerprint of a status: the times that the next status keeps, and a digest that shows whether the next one
-//! differs. A whole status takes ten times the memory.
+//! Times that the next status keeps, and a digest that shows whether it differs. A whole status takes ten times the
+//! memory.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,19 +8,17 @@ use wva_crds::VariantAutoscalingStatus;
 
 use crate::model::conditions::TYPES;
 
-/// Fingerprint of one status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatusFingerprint {
-    /// Digest of everything except the times.
+    /// Covers everything except the times.
     digest: u64,
     /// `desiredOptimizedAlloc.lastRunTime`.
     pub(crate) last_run: Option<Timestamp>,
-    /// Status and last transition of each condition in [`TYPES`].
+    /// One per condition in [`TYPES`].
     since: [Option<(bool, Timestamp)>; TYPES.len()],
 }
 
 impl Default for StatusFingerprint {
-    /// Fingerprint of an object without a status.
     fn default() -> Self {
         Self::from_status(&VariantAutoscalingStatus::default())
     }
@@ -41,22 +39,21 @@ impl StatusFingerprint {
         Self { digest: digest(status), last_run: last_run.map(|t| t.0), since: TYPES.map(since) }
     }
 
-    /// Whether a status is the same except for its times.
+    /// Equal except for times.
     pub(crate) fn matches(&self, status: &VariantAutoscalingStatus) -> bool {
         self.digest == digest(status)
     }
 
-    /// Whether any condition or target was ever written.
     pub(crate) fn is_written(&self) -> bool {
         *self != Self::default()
     }
 
-    /// Time of the last transition of any condition.
+    /// Last change of any condition.
     pub(crate) fn last_change(&self) -> Option<Timestamp> {
         self.since.iter().flatten().map(|(_, at)| *at).max()
     }
 
-    /// Time since which the condition is true, or false; `None` if it has another status.
+    /// `None` if the condition has another status.
     pub(crate) fn since(&self, type_: &str, is_true: bool) -> Option<Timestamp> {
         let (_, since) = TYPES.iter().zip(&self.since).find(|(t, _)| **t == type_)?;
         since.filter(|(was_true, _)| *was_true == is_true).map(|(_, at)| at)

@@ -6,7 +6,7 @@ use crate::model::keys::WorkloadKey;
 use crate::model::limits::Limits;
 use crate::observe::watches::{Autoscaler, Watches};
 
-/// Limits by scaled workload. Several autoscalers of one workload give the narrowest bounds and the greatest tolerance.
+/// Several autoscalers of one workload give the narrowest bounds and the greatest tolerance.
 #[must_use]
 pub(crate) fn autoscaler_limits(watches: &Watches) -> BTreeMap<WorkloadKey, Limits> {
     let mut all: BTreeMap<WorkloadKey, Limits> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Check of the installed CRD at start-up. Helm never updates a CRD, and the API server drops fields that an old
-//! schema lacks. The schema comes from the API server's description, which every account may read.
+//! Check of the installed CRD at start-up. Helm never updates a CRD, and the API server drops fields that an old schema
+//! lacks. Every account may read the API description.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use wva_crds::VariantAutoscaling;
 use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::root_cause;
 
-/// Longest wait for the API description. The start-up continues without it.
+/// The start-up continues without it.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Time between two requests. A CRD appears in the document shortly after it is applied.
+/// A CRD appears in the document shortly after it is applied.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// Why the installed CRD schema is unknown.
@@ -51,7 +51,7 @@ pub async fn warn_if_crd_outdated(client: &Client) {
     }
 }
 
-/// Paths of the fields of this release that the installed CRD lacks.
+/// Paths of fields that the installed CRD lacks.
 ///
 /// # Errors
 /// [`CrdSchemaError`], within [`TIMEOUT`].
@@ -92,7 +92,7 @@ fn own_schema() -> Value {
     serde_json::to_value(schema).unwrap_or_default()
 }
 
-/// Paths of the fields that `installed` lacks, without those below a missing one.
+/// Without those below a missing one.
 fn missing_paths(own: &Value, installed: &Value) -> Vec<String> {
     let mut missing = Vec::new();
     for part in ["spec", "status"] {

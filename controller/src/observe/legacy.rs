@@ -1,4 +1,4 @@
-//! Reads the state of a new leader from the condition messages of release 0.1.0, whose statuses have no
+//! Reads the state of a new leader from condition messages of release 0.1.0, whose statuses have no
 //! [`ControllerState`]. Do not change these texts: no current code writes them.
 
 use wva_crds::{ControllerState, VariantAutoscalingStatus};
@@ -10,7 +10,7 @@ const STUCK: &str =
 const NOT_CARRIED_OUT: &str = "was not carried out: check that an HPA or ScaledObject reads";
 const NOT_WAKEABLE: &str = "Scale to zero is on, but ";
 
-/// Reason and message of a condition; empty if the condition is absent.
+/// Empty if the condition is absent.
 fn condition<'a>(status: &'a VariantAutoscalingStatus, type_: &str) -> (&'a str, &'a str) {
     let found = status.conditions.iter().find(|c| c.type_ == type_);
     found.map_or(("", ""), |c| (c.reason.as_str(), c.message.as_str()))

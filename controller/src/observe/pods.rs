@@ -1,4 +1,4 @@
-//! Pods by workload, from owner references alone, and the readiness of replicas.
+//! Pods by workload, from owner references, and the readiness of replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,26 +13,24 @@ use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadPod {
     pub(crate) workload: WorkloadKey,
-    /// Leader pod of the group, for a worker of a LeaderWorkerSet. Workers take no requests.
+    /// Leader of a worker of a LeaderWorkerSet. Workers take no requests.
     pub(crate) leader: Option<Box<str>>,
-    /// It is being deleted: it takes no new requests, and is neither ready nor pending.
+    /// Takes no new requests, and is neither ready nor pending.
     pub(crate) is_terminating: bool,
     pub(crate) progress: Progress,
     pub(crate) created: Option<Timestamp>,
     /// Time of the last change of readiness.
     pub(crate) since: Option<Timestamp>,
-    /// The pod is bound to a node, where its GPUs are counted.
+    /// Bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
     pub(crate) gpus: Gpus,
 }
 
 impl WorkloadPod {
-    /// Whether the pod takes requests, now or once it is ready.
     pub(crate) fn takes_requests(&self) -> bool {
         self.is_active() && self.leader.is_none()
     }
 
-    /// Whether the pod is neither terminating nor finished.
     pub(crate) fn is_active(&self) -> bool {
         !self.is_terminating && !self.progress.is_done()
     }
@@ -40,7 +38,7 @@ impl WorkloadPod {
 
 enum PodOwner {
     Workload(WorkloadKey),
-    /// Leader pod of the worker's group.
+    /// Leader of the worker's group.
     Leader(Box<str>),
 }
 
@@ -81,8 +79,8 @@ fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>)
     }
 }
 
-/// Follows owner references: pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader pod -> StatefulSet ->
-/// LeaderWorkerSet; worker pod -> StatefulSet -> leader pod.
+/// pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader pod -> StatefulSet -> LeaderWorkerSet; worker pod ->
+/// StatefulSet -> leader pod.
 fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<PodOwner> {
     let owner = owner?;
     let key = |owner: &Owner| WorkloadKey {
@@ -109,7 +107,7 @@ fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Optio
     }
 }
 
-/// Finds the pod that a metric label names. Without a pod of that name, KServe's rank suffix is dropped.
+/// Without a pod of that name, KServe's rank suffix is dropped.
 #[must_use]
 pub(crate) fn find_pod<'a>(
     pods: &'a BTreeMap<PodKey, WorkloadPod>,
@@ -125,7 +123,6 @@ pub(crate) fn find_pod<'a>(
     })
 }
 
-/// Creation time of the newest pod of each workload.
 #[must_use]
 pub(crate) fn newest_pod_created(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, Timestamp> {
     let mut all: BTreeMap<&WorkloadKey, Timestamp> = BTreeMap::new();
@@ -135,16 +132,15 @@ pub(crate) fn newest_pod_created(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeM
     all
 }
 
-/// Readiness of the replicas of one workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnreadyPods {
-    /// Phase of each replica that is not ready, and its start.
+    /// Each with its start.
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
-    /// Last time that a replica became ready, of those that are ready.
+    /// Last time that a ready replica became ready.
     pub(crate) last_ready: Option<Timestamp>,
 }
 
-/// Ready pods of each workload that take requests. The leader of a group counts once all pods of the group are ready.
+/// That take requests. The leader of a group counts once all its pods are ready.
 #[must_use]
 pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
     let active = || pods.iter().filter(|(_, p)| p.is_active());
@@ -162,10 +158,10 @@ pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&Work
     all
 }
 
-/// Longest plausible start. After a longer time the pod was ready before, and its server restarted.
+/// After a longer time the pod was ready before, and its server restarted.
 const LONGEST_START: Duration = Duration::from_hours(1);
 
-/// Median time from creation to readiness of the ready pods of each workload.
+/// Times from creation to readiness, by workload.
 #[must_use]
 pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, Duration> {
     let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
@@ -183,16 +179,16 @@ pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeM
     all.into_iter().filter_map(|(workload, times)| Some((workload, median(times)?))).collect()
 }
 
-/// One replica: a pod, or a leader with its workers.
+/// A pod, or a leader with its workers.
 struct Group<'a> {
     workload: &'a WorkloadKey,
-    /// Without a leader, the group is about to be recreated and does not count.
+    /// Without a leader, the group is about to be recreated.
     has_leader: bool,
     phase: Phase,
     since: Option<Timestamp>,
 }
 
-/// Readiness of the replicas of every workload with pods, at a wall-clock time.
+/// By workload, at a wall-clock time.
 #[must_use]
 pub(crate) fn unready_pods(
     pods: &BTreeMap<PodKey, WorkloadPod>,
@@ -224,7 +220,7 @@ pub(crate) fn unready_pods(
 }
 
 impl Group<'_> {
-    /// Adds a pod. The worst phase of its pods is the phase of the group, since the last pod entered it.
+    /// The worst phase of its pods is the phase of the group, since the last pod entered it.
     fn join(&mut self, other: &Self) {
         self.has_leader |= other.has_leader;
         let behind = match self.phase.cmp(&other.phase) {

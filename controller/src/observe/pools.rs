@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 use wva_runtime::OptionalCache;
 use wva_runtime::cache::Projection;
 
-/// Separator of labels. Neither keys nor values can contain it.
+/// Neither keys nor values of labels can contain it.
 const SEPARATOR: char = '\0';
 const MAX_PORTS: usize = 8;
 
-/// Labels as one string, which saves memory: there are thousands of workloads, and few labels are read.
+/// One string saves memory: there are thousands of workloads, and few labels are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Labels(Box<str>);
 
@@ -30,7 +30,7 @@ impl Labels {
             .map(|(_, value)| value)
     }
 
-    /// Whether a selector matches these labels. An empty selector matches nothing.
+    /// An empty selector matches no labels.
     fn matches(&self, selector: &Self) -> bool {
         !selector.0.is_empty() && selector.iter().all(|wanted| self.iter().any(|own| own == wanted))
     }
@@ -42,24 +42,23 @@ pub struct InferencePools(pub(crate) OptionalCache<Pool>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pool {
-    /// Name, the label `inference_pool` of its picker's series.
+    /// The label `inference_pool` of its picker's series.
     pub(crate) name: Box<str>,
-    /// Selector of its pods.
     selector: Labels,
-    /// Service of its endpoint picker, in the pool's namespace. `None`: the reference is not to a Service.
+    /// `None`: the reference is not to a Service.
     pub(crate) picker: Option<Box<str>>,
-    /// Ports of the data-parallel ranks in every pod. Empty for a pool with one port.
+    /// Data-parallel ranks in every pod. Empty for a pool with one port.
     pub(crate) ranks: Box<[u16]>,
 }
 
 impl Pool {
-    /// Reads pools into the cache. A changed pool starts no cycle; requests at its picker do.
+    /// A changed pool starts no cycle; requests at its picker do.
     pub(crate) fn projection() -> Projection<DynamicObject, Self> {
         let read = |object: &DynamicObject| {
             let name = object.metadata.name.as_deref().unwrap_or_default().into();
             Self { name, ..Self::from_spec(object.data.get("spec").unwrap_or(&Value::Null)) }
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 
     fn from_spec(spec: &Value) -> Self {
@@ -84,7 +83,7 @@ fn labels(object: &Map<String, Value>) -> Labels {
     Labels::new(object.iter().filter_map(|(key, value)| Some((key, value.as_str()?))))
 }
 
-/// Ports of a pool with several. The older group has one.
+/// The older group has one port.
 fn ranks(spec: &Value) -> Box<[u16]> {
     let ports = spec.get("targetPorts").and_then(Value::as_array).into_iter().flatten();
     let number = |port: &Value| u16::try_from(port.get("number")?.as_u64()?).ok();
@@ -92,7 +91,7 @@ fn ranks(spec: &Value) -> Box<[u16]> {
     if ports.len() > 1 { ports.into() } else { Box::default() }
 }
 
-/// Name of the referenced Service, which is the default kind.
+/// Service is the default kind.
 fn service(reference: &Value) -> Option<Box<str>> {
     let text = |field: &str| reference.get(field).and_then(Value::as_str).unwrap_or_default();
     let (group, kind, name) = (text("group"), text("kind"), text("name"));

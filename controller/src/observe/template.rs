@@ -5,19 +5,18 @@ use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::Gpus;
 
-/// Most bytes of arguments that are read of a template. A server has some hundreds; a script can have any number.
+/// A server has some hundreds of bytes; a script can have any number.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
-/// Separator of stored arguments. No process argument can contain it.
+/// No process argument can contain it.
 const SEPARATOR: char = '\0';
-/// Environment variable that selects vLLM's engine.
+/// Selects vLLM's engine.
 const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Template {
-    /// Accelerator that the template requires, if any.
     pub(crate) accelerator: Option<Box<str>>,
     pub(crate) gpus: u32,
-    /// Arguments as one string, which saves memory.
+    /// One string saves memory.
     arguments: Option<Box<str>>,
 }
 
@@ -29,14 +28,13 @@ impl Template {
         Self { accelerator: required_accelerator(pod).map(Into::into), gpus, arguments }
     }
 
-    /// Server arguments that affect capacity. Empty for a template without GPUs that does not look like a model
-    /// server.
+    /// That affect capacity. Empty for a template without GPUs that does not look like a model server.
     pub(crate) fn engine_args(&self) -> Vec<String> {
         self.arguments.iter().flat_map(|all| all.split(SEPARATOR)).map(str::to_owned).collect()
     }
 }
 
-/// The first container whose command or arguments name vLLM, else the first container.
+/// The first container that names vLLM, else the first.
 pub(crate) fn find_server(containers: &[Container]) -> Option<&Container> {
     vllm_containers(containers).next().or_else(|| containers.first())
 }
@@ -53,14 +51,14 @@ fn names_vllm(text: &str) -> bool {
     text.to_ascii_lowercase().contains("vllm")
 }
 
-/// Whether a container may be a model server. It may request no GPUs: emulations and CPU builds do not.
+/// It may request no GPUs: emulations and CPU builds do not.
 fn may_serve(container: &Container) -> bool {
     let model = |word: &str| word.starts_with("--model") || word.starts_with("--served-model-name");
     container.image.as_deref().is_some_and(names_vllm)
         || command_line(container).any(|w| names_vllm(w) || model(w))
 }
 
-/// Arguments that affect capacity, from the first [`MAX_ARGUMENT_BYTES`] of whole words.
+/// From the first [`MAX_ARGUMENT_BYTES`] of whole words.
 fn arguments(container: &Container) -> Option<Box<str>> {
     let switch = container.env.iter().flatten().find(|e| e.name == ENGINE_SWITCH);
     let switch = switch.and_then(|e| e.value.as_ref()).map(|value| format!("{ENGINE_SWITCH}={value}"));
@@ -75,7 +73,7 @@ fn arguments(container: &Container) -> Option<Box<str>> {
     (!used.is_empty()).then(|| used.join(&SEPARATOR.to_string()).into())
 }
 
-/// The accelerator that a pod requires by its node selector, else by its required node affinity.
+/// Accelerator by node selector, else by required node affinity.
 #[must_use]
 pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
     let selector = pod.node_selector.iter().flatten();

@@ -4,12 +4,12 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_rules::{Facts, Verdict, validate};
 
-/// Validates one stored object on its own. Three kinds of webhook checks do not apply here:
+/// Validates one stored object on its own, without three kinds of checks:
 ///
-/// - Checks against other objects. Of two variants with one target the controller serves the older one
-///   (`TargetConflict`); the other checks are warnings.
-/// - Checks of unlabelled objects for an instance. An instance never sees those objects.
-/// - Checks of updates. A stored object has no previous version, so an old violation counts like a new one.
+/// - Against other objects. Of two variants with one target the controller serves the older one (`TargetConflict`); the
+///   others are warnings.
+/// - Of unlabelled objects for an instance, which never sees them.
+/// - Of updates. A stored object has no previous version, so an old violation counts like a new one.
 #[must_use]
 pub fn validate_stored(object: &DynamicObject) -> Verdict {
     let value = serde_json::to_value(object).unwrap_or(Value::Null);
@@ -18,7 +18,7 @@ pub fn validate_stored(object: &DynamicObject) -> Verdict {
     validate(&facts)
 }
 
-/// Violations of a stored object as one text; `None` for a valid object.
+/// `None` for a valid object.
 pub(crate) fn violations(object: &DynamicObject) -> Option<String> {
     let verdict = validate_stored(object);
     verdict.is_denied().then(|| verdict.message())

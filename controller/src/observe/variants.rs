@@ -19,11 +19,10 @@ pub(crate) use ownership::is_managed;
 pub use ownership::{Ownership, OwnershipView, is_excluded};
 pub(crate) use takeover::TakeoverTracker;
 
-/// A VariantAutoscaling that this controller manages.
 #[derive(Clone, Debug)]
 pub(crate) struct ManagedVariant {
     variant: Arc<Variant>,
-    /// Set if an older variant has the same target.
+    /// An older variant has the same target.
     conflict: Option<VariantError>,
 }
 
@@ -36,7 +35,7 @@ impl Deref for ManagedVariant {
 }
 
 impl ManagedVariant {
-    /// The parsed spec, or why it cannot be used.
+    /// Or why it cannot be used.
     pub(crate) fn spec(&self) -> Result<&ParsedSpec, &VariantError> {
         match &self.conflict {
             Some(conflict) => Err(conflict),
@@ -45,7 +44,6 @@ impl ManagedVariant {
     }
 }
 
-/// All managed VariantAutoscalings, in order of namespace and name.
 #[must_use]
 pub(crate) fn managed_variants(watches: &Watches, ownership: &Ownership) -> Vec<ManagedVariant> {
     let mut all: Vec<ManagedVariant> = watches
@@ -59,7 +57,7 @@ pub(crate) fn managed_variants(watches: &Watches, ownership: &Ownership) -> Vec<
     all
 }
 
-/// Marks all variants of one target except the first by [`precedence`].
+/// All of one target except the first by [`precedence`].
 fn mark_conflicts(all: &mut [ManagedVariant]) {
     let mut winners: BTreeMap<&WorkloadKey, &Variant> = BTreeMap::new();
     for m in all.iter() {
@@ -88,7 +86,7 @@ pub(crate) mod testing {
 
     use super::*;
 
-    /// VariantAutoscaling `ns/v` of Deployment `d` with a status.
+    /// `ns/v` of Deployment `d`.
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     pub(crate) fn managed(status: serde_json::Value) -> ManagedVariant {
         managed_variant(&object("v", &status))

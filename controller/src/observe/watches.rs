@@ -1,4 +1,4 @@
-//! Watch caches, each with one writer (the watch task) and many readers. They keep only fields that are read.
+//! Watch caches, each with one writer. They keep only fields that are read.
 
 mod gpus;
 mod monitor;
@@ -37,7 +37,7 @@ pub(crate) use pod::{Phase, PodFacts, Progress};
 pub use variant::Variant;
 pub(crate) use workload::Workload;
 
-/// Longest wait for the availability of optional kinds before the first decision.
+/// Wait for the availability of optional kinds before the first decision.
 const DISCOVERY: Duration = Duration::from_secs(20);
 /// API group of InferencePools before v1.
 const ALPHA_POOL_GROUP: &str = "inference.networking.x-k8s.io";
@@ -50,36 +50,36 @@ pub struct AutoscalerObservers {
     pub scaled_objects: Observer<DynamicObject>,
 }
 
-/// Readers of every watch cache of the controller.
+/// All watch caches.
 #[derive(Clone)]
 pub struct Watches {
-    /// VariantAutoscalings in all watched namespaces.
+    /// In all watched namespaces.
     pub(crate) variants: Cache<Arc<Variant>>,
     pub(crate) deployments: Cache<Workload>,
     pub(crate) stateful_sets: Cache<Workload>,
     pub(crate) leader_worker_sets: OptionalCache<Workload>,
-    /// ReplicaSets, for their owners.
+    /// Read for their owners.
     pub(crate) replica_sets: Cache<OwnedSet>,
-    /// Pods, for their owners and their progress.
+    /// Read for their owners and progress.
     pub(crate) pods: Cache<PodFacts>,
-    /// HorizontalPodAutoscalers, for bounds and tolerances.
+    /// Read for bounds and tolerances.
     pub(crate) autoscalers: Cache<Autoscaler>,
-    /// ScaledObjects, for bounds.
+    /// Read for bounds.
     pub(crate) scaled_objects: OptionalCache<Autoscaler>,
-    /// Nodes and pods of the GPU inventory; `None` without an inventory.
+    /// `None` without an inventory.
     pub(crate) gpus: Option<GpuWatches>,
-    /// Namespaces, for the exclusion annotation; `None` in single-namespace mode.
+    /// `None` in single-namespace mode.
     pub(crate) namespaces: Option<Cache<NamespaceFacts>>,
 }
 
 impl Watches {
-    /// Availability of the ScaledObjects.
+    /// Availability of ScaledObjects.
     #[must_use]
     pub fn scaled_objects_availability(&self) -> Availability {
         self.scaled_objects.availability()
     }
 
-    /// Waits until the availability of every optional kind is known, at most [`DISCOVERY`].
+    /// Waits at most [`DISCOVERY`].
     pub(crate) async fn wait_for_discovery(&self) {
         let gpus = self.gpus.iter().flat_map(|g| [g.nodes.discovered().boxed(), g.pods.discovered().boxed()]);
         let others = [self.leader_worker_sets.discovered().boxed(), self.scaled_objects.discovered().boxed()];
@@ -90,21 +90,20 @@ impl Watches {
     }
 }
 
-/// Starts the watch of VariantAutoscalings, which admission reads too. It reads raw JSON, so that an object that
-/// violates the current schema never stops the watch.
+/// Reads raw JSON: an object that violates the current schema must never stop the watch.
 pub fn watch_variants(scope: &mut WatchScope<'_>, observe: Observer<DynamicObject>) -> Cache<Arc<Variant>> {
     let api = scope.dynamic(&ApiResource::erase::<VariantAutoscaling>(&()));
     scope.watch("watch of VariantAutoscalings", api, Variant::projection(), observe)
 }
 
-/// Starts the watch of Namespaces.
+/// Starts the watch.
 pub fn watch_namespaces(scope: &mut WatchScope<'_>) -> Cache<NamespaceFacts> {
     let all = Api::all(scope.client.clone());
     scope.watch("watch of Namespaces", all, NamespaceFacts::namespaces(), no_observer())
 }
 
-/// Starts all other watches of the controller. Admission shares the caches of VariantAutoscalings and Namespaces, and
-/// observes the autoscalers.
+/// Starts all other watches. Admission shares caches of VariantAutoscalings and Namespaces, and observes the
+/// autoscalers.
 pub fn watch_all(
     scope: &mut WatchScope<'_>,
     variants: Cache<Arc<Variant>>,
@@ -166,7 +165,7 @@ fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> OptionalCache<Workloa
     scope.watch_optional(watch, Workload::leader_worker_sets(), no_observer())
 }
 
-/// Starts the watch of InferencePools in an API group.
+/// Starts the watch in an API group.
 pub fn watch_inference_pools(scope: &mut WatchScope<'_>, group: &str) -> InferencePools {
     let (version, name) = match group {
         ALPHA_POOL_GROUP => ("v1alpha2", "inferencepools.inference.networking.x-k8s.io"),

@@ -8,7 +8,7 @@ use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, qualified_kind};
 use crate::observe::pools::Labels;
 use crate::observe::watches::{Watches, Workload};
 
-/// Availability of a workload kind. Only if it is watched, an absent workload does not exist. `None`: unsupported kind.
+/// An absent workload does not exist only if its kind is watched. `None`: unsupported kind.
 pub(crate) fn kind_availability(watches: &Watches, kind: &str) -> Option<Availability> {
     match kind {
         "Deployment" | "StatefulSet" => Some(Availability::Watched),
@@ -17,7 +17,7 @@ pub(crate) fn kind_availability(watches: &Watches, kind: &str) -> Option<Availab
     }
 }
 
-/// A workload; `None` if it does not exist, is being deleted, or is of an unsupported kind.
+/// `None` if it is being deleted, or of an unsupported kind.
 #[must_use]
 pub(crate) fn find_workload(watches: &Watches, key: &WorkloadKey) -> Option<Workload> {
     find_any(watches, &key.namespace, &key.kind, &key.name).filter(|workload| !workload.is_terminating)
@@ -32,14 +32,14 @@ fn find_any(watches: &Watches, namespace: &str, kind: &str, name: &str) -> Optio
     }
 }
 
-/// `spec.replicas` of a workload; `None` if it does not exist or is being deleted.
+/// `None` if it does not exist or is being deleted.
 #[must_use]
 pub(crate) fn current_replicas(watches: &Watches, key: &WorkloadKey) -> Option<u32> {
     inspect(watches, key, |workload| (!workload.is_terminating).then_some(workload.replicas.current))
         .flatten()
 }
 
-/// Role of pods with these labels. `None`: they serve whole requests (label `both` or absent).
+/// `None`: they serve whole requests (label `both` or absent).
 pub(crate) fn role_of_labels(pod_labels: &Labels) -> Option<Role> {
     match pod_labels.get(ROLE_LABEL)? {
         "prefill" => Some(Role::Prefill),
@@ -52,13 +52,12 @@ pub(crate) fn role(watches: &Watches, key: &WorkloadKey) -> Option<Role> {
     inspect(watches, key, |workload| role_of_labels(&workload.pod_labels)).flatten()
 }
 
-/// Labels of the pods of a workload; empty for an unknown workload.
+/// Empty for an unknown workload.
 #[must_use]
 pub(crate) fn pod_labels(watches: &Watches, key: &WorkloadKey) -> Labels {
     inspect(watches, key, |workload| workload.pod_labels.clone()).unwrap_or_default()
 }
 
-/// Workloads of a namespace, each with the labels of its pods.
 pub(crate) fn list(watches: &Watches, namespace: &str) -> Vec<(WorkloadKey, Labels)> {
     let mut all = Vec::new();
     for (kind, cache) in [
@@ -84,7 +83,7 @@ fn inspect<T>(watches: &Watches, key: &WorkloadKey, read: impl FnOnce(&Workload)
     }
 }
 
-/// Whether a workload exists; `None` for kinds that are unsupported or not watched.
+/// `None` for kinds that are unsupported or not watched.
 #[must_use]
 pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str, name: &str) -> Option<bool> {
     let kind = qualified_kind(Some(api_version), kind);
@@ -93,7 +92,7 @@ pub fn exists(watches: &Watches, namespace: &str, api_version: &str, kind: &str,
         .then(|| find_any(watches, namespace, &kind, name).is_some_and(|workload| !workload.is_terminating))
 }
 
-/// The accelerator that the pod template of a workload requires; `None` if it requires none, or the workload is unknown.
+/// `None` if the template requires none, or the workload is unknown.
 #[must_use]
 pub fn accelerator(
     watches: &Watches,

@@ -1,6 +1,5 @@
-//! Writes events on VariantAutoscalings when their state changes. The changes come from comparing two publications,
-//! or the first one with the status. Each event is an object of its own: kube's recorder merges events of one reason
-//! and keeps only the first text, so a second `ScalingDecision` would be lost.
+//! Writes events on VariantAutoscalings, from a comparison with the previous publication or the status. Each event is
+//! an object of its own: kube's recorder would merge events of one reason and keep only the first text.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,11 +24,9 @@ use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECIS
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::variants::OwnershipView;
 
-/// Maximum number of events per publication. Statuses show changes beyond that.
+/// Per publication. Statuses show changes beyond that.
 const MAX_EVENTS: usize = 100;
-/// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Concurrent writes.
 const CONCURRENCY: usize = 8;
 
 /// An event to write.
@@ -41,11 +38,10 @@ pub struct PendingEvent {
     pub reason: &'static str,
     /// Message for people.
     pub note: String,
-    /// Digest in the name, for events that several controllers may write. Only the first is created.
+    /// Digest in the name of events that several controllers may write. Only the first is created.
     pub digest: Option<u64>,
 }
 
-/// Events for the changes between the reported state and a publication.
 #[must_use]
 pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> Vec<PendingEvent> {
     let mut events = Vec::new();
@@ -83,8 +79,8 @@ pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> V
     events
 }
 
-/// Writes the events of each publication until the engine ends. It reads publications while it writes, so it misses
-/// no change. Events that cannot be written are logged and dropped, since the status has the same state.
+/// Writes the events of each publication until the engine ends. It reads publications while it writes, so it misses no
+/// change. Events that cannot be written are logged and dropped.
 pub async fn run(
     client: Client,
     pod_name: Option<String>,
@@ -124,7 +120,7 @@ pub async fn run(
     }
 }
 
-/// Collects the events of a publication, logs them all, and returns at most `limit`.
+/// Logs all events, and returns at most `limit`.
 fn collect_events(
     before: Option<&Published>,
     after: &Published,
@@ -149,16 +145,16 @@ fn collect_events(
     events
 }
 
-/// Writes single events that do not come from a publication.
+/// Writes events that do not come from a publication.
 pub struct EventReporter {
-    /// Client that blocks writes when this replica does not lead.
+    /// Blocks writes when this replica does not lead.
     pub client: Client,
     /// Name of this pod.
     pub pod_name: Option<String>,
 }
 
 impl EventReporter {
-    /// Writes an event now. If that fails, the event is logged and dropped.
+    /// On failure, the event is logged and dropped.
     pub(crate) async fn report(&self, key: &VariantKey, uid: &str, pending: &PendingEvent) {
         pending.log(key);
         let event = build_event(key, uid, pending, self.pod_name.as_deref(), Timestamp::now());
@@ -168,14 +164,13 @@ impl EventReporter {
     }
 }
 
-/// An event and the object it is about.
 struct VariantEvent {
     variant: VariantKey,
     uid: String,
     event: PendingEvent,
 }
 
-/// Events of one publication about variants that are still managed.
+/// About variants that are still managed.
 fn variant_events(
     before: Option<&Published>,
     after: &Published,
@@ -196,7 +191,6 @@ fn variant_events(
         .collect()
 }
 
-/// Events about variants of other instances that became orphaned.
 fn orphan_events(before: Option<&Published>, after: &Published) -> Vec<VariantEvent> {
     let known = |key: &VariantKey| before.and_then(|b| b.orphans.get(key));
     let event = |(key, orphan): (&VariantKey, &Orphan)| {
@@ -241,7 +235,7 @@ fn build_event(
     event
 }
 
-/// Writes an event. One that the API server refuses is only logged.
+/// An event that the API server refuses is only logged.
 ///
 /// # Errors
 /// The API server did not answer.

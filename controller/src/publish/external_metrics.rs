@@ -1,5 +1,5 @@
-//! Serves the external metrics API (`external.metrics.k8s.io/v1beta1`), so that HPAs read targets without Prometheus
-//! and an adapter. Values come from the status of VariantAutoscalings, so all replicas serve the same.
+//! Serves the external metrics API (`external.metrics.k8s.io/v1beta1`), so that HPAs read targets without an adapter.
+//! Values come from the status, so all replicas serve the same.
 
 mod apiservice;
 mod documents;

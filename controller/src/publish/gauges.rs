@@ -1,6 +1,5 @@
-//! Per-variant series. They are built from the publication at each scrape, so removed variants leave no series.
-//! Metric families are built and written one at a time: for thousands of variants they take megabytes, and a
-//! `GaugeVec` would store them twice.
+//! Per-variant series, built at each scrape, so removed variants leave none. One family at a time: for thousands of
+//! variants they take megabytes, and a `GaugeVec` would store them twice.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,19 +13,17 @@ use crate::cycle::engine::CycleProgress;
 use crate::model::published::{Published, PublishedVariant, Reader, ScalingKey};
 use crate::observe::variants::OwnershipView;
 
-/// Builds the per-variant series from the publication.
+/// Per-variant series.
 pub struct VariantSeries {
     published: Reader,
-    /// Variants to export. A scrape may come before the cycle that notices a change of ownership. Its instance is the
-    /// label `controller_instance`, if there is one.
+    /// A scrape may come before the cycle that notices a change of ownership.
     ownership_view: OwnershipView,
-    /// Whether to export the names of the first releases too.
+    /// Also the names of the first releases.
     legacy: bool,
-    /// Progress of the engine. An outdated publication is not exported.
+    /// An outdated publication is not exported.
     progress: CycleProgress,
 }
 
-/// Variants exported at one scrape.
 type ExportedVariants<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
 
 impl VariantSeries {
@@ -41,8 +38,7 @@ impl VariantSeries {
         Self { published, ownership_view, legacy, progress }
     }
 
-    /// Passes each metric family to `take`. There are none before the first cycle, after the last, or if cycles have
-    /// stopped.
+    /// No families before the first cycle, after the last, or if cycles have stopped.
     pub fn for_each_family(&self, take: &mut dyn FnMut(MetricFamily)) {
         let published = self.published.borrow().clone();
         let Some(published) = published.filter(|_| self.progress.is_recent()) else { return };
@@ -78,7 +74,6 @@ impl VariantSeries {
         take(self.state_gauges(&ours));
     }
 
-    /// A gauge of a variant; `None` if no target is published to autoscalers.
     fn gauge(
         &self,
         key: &VariantKey,
@@ -89,7 +84,7 @@ impl VariantSeries {
         Some(self.variant_gauge(key, variant, &[], value(now, target)))
     }
 
-    /// A gauge from the throughput analyzer; `None` if that did not run.
+    /// `None` if the throughput analyzer did not run.
     fn flow_gauge(
         &self,
         key: &VariantKey,
@@ -102,8 +97,7 @@ impl VariantSeries {
         Some(self.variant_gauge(key, variant, &[], value(flow)))
     }
 
-    /// Current replicas and the target of each analyzer, in mode `recommend` or with a shadow analyzer. Autoscalers do
-    /// not read these.
+    /// Gauges of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
     fn policy_gauges(&self, key: &VariantKey, variant: &PublishedVariant) -> Vec<Metric> {
         let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
         let Some(decision) = variant.decision.as_ref().filter(compared) else { return Vec::new() };
@@ -115,7 +109,6 @@ impl VariantSeries {
         own.into_iter().chain(shadow).map(one).collect()
     }
 
-    /// A gauge of a variant with additional labels.
     fn variant_gauge(
         &self,
         key: &VariantKey,
@@ -171,7 +164,7 @@ impl VariantSeries {
         family("wva_variants", help, MetricType::GAUGE, metrics)
     }
 
-    /// A metric with these labels and the instance label, sorted by name as in the exposition format.
+    /// Sorted by name as in the exposition format.
     fn metric(&self, labels: &[(&str, &str)]) -> Metric {
         let instance = self.ownership_view.instance().map(|instance| ("controller_instance", instance));
         let mut labels: Vec<_> = labels.iter().copied().chain(instance).collect();
@@ -180,10 +173,9 @@ impl VariantSeries {
     }
 }
 
-/// Value from current replicas and target.
 type Figure = fn(u32, u32) -> f64;
 
-/// Gauges of a variant: name, help and value.
+/// Name, help, and value from current replicas and target.
 const GAUGES: [(&str, &str, Figure); 3] = [
     ("desired_replicas", "Desired replicas of the variant.", |_, target| f64::from(target)),
     ("current_replicas", "Current replicas of the variant's workload.", |now, _| f64::from(now)),
@@ -194,10 +186,9 @@ const GAUGES: [(&str, &str, Figure); 3] = [
     ),
 ];
 
-/// Value from the flow of the throughput analyzer.
 type FlowFigure = fn(&Flow) -> f64;
 
-/// Gauges of the throughput analyzer: name, help and value. The first two are per model, repeated for each variant.
+/// Name, help and value. The first two are per model, repeated for each variant.
 const FLOWS: [(&str, &str, FlowFigure); 3] = [
     ("wva_arrivals_per_second", "Requests per second that arrive for the variant's model.", |flow| {
         flow.arrivals

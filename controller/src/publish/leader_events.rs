@@ -1,6 +1,5 @@
-//! Events about facts that every replica sees and one must report, such as ignored settings or a deleted
-//! ServiceMonitor. Each replica queues its own event, and the leader writes it. The name is derived from the fact.
-//! The API server accepts each name once, so a later leader does not repeat the event.
+//! Events about facts that every replica sees and one must report, such as a deleted ServiceMonitor. The name is
+//! derived from the fact. The API server accepts each name once, so a later leader does not repeat the event.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,16 +15,14 @@ use wva_crds::events::set_name_from_digest;
 use wva_runtime::age;
 use wva_runtime::api_call::ApiCall;
 
-/// Maximum number of queued events. Such facts are rare, and every replica logs them.
+/// Such facts are rare, and every replica logs them.
 const MAX_QUEUED: usize = 16;
-/// API servers keep events for an hour. Older facts could be reported again, so they are dropped.
+/// API servers keep events for an hour. Older facts could be reported again.
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(1);
-/// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Delay after a failed write.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
 
-/// Queued events of one replica. Clones share the queue.
+/// Clones share the queue.
 #[derive(Clone, Debug, Default)]
 pub struct LeaderEvents {
     waiting: Arc<Mutex<VecDeque<Event>>>,
@@ -33,7 +30,7 @@ pub struct LeaderEvents {
 }
 
 impl LeaderEvents {
-    /// Queues an event. `fact` identifies the fact, equal on all replicas.
+    /// `fact` is equal on all replicas.
     pub fn add(&self, mut event: Event, fact: &[&str]) {
         let reason = event.reason.as_deref().unwrap_or_default();
         let digest = digest(&[&[reason], fact].concat());
@@ -47,8 +44,7 @@ impl LeaderEvents {
         self.added.notify_one();
     }
 
-    /// Writes queued events, oldest first. To be run by the leader, with a client that blocks writes after its term.
-    /// Unwritten events stay queued.
+    /// Oldest first. Run it as the leader, with a fenced client. Unwritten events stay queued.
     pub async fn write(&self, client: &Client) {
         loop {
             let oldest = self.waiting().front().cloned();
@@ -78,7 +74,6 @@ fn is_recent(event: &Event) -> bool {
     event.event_time.as_ref().is_some_and(|at| age(at.0, Timestamp::now()) < MAX_AGE)
 }
 
-/// Writes an event. Returns whether it is done: accepted, or refused for good.
 async fn try_write(client: &Client, event: &Event) -> bool {
     let namespace = event.metadata.namespace.as_deref().unwrap_or_default();
     let api: Api<Event> = Api::namespaced(client.clone(), namespace);

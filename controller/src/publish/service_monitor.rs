@@ -1,5 +1,5 @@
-//! The event `ServiceMonitorDeleted`. After its ServiceMonitor is deleted, the controller's metrics are not scraped,
-//! and HPAs that read them from Prometheus hold.
+//! Event `ServiceMonitorDeleted`: the controller's metrics are no longer scraped, and HPAs that read them from
+//! Prometheus hold.
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -28,8 +28,7 @@ impl ServiceMonitorReporter {
         format!("{}-metrics-monitor", self.deployment)
     }
 
-    /// Queues an event for each deletion, until the watch ends. `present` has the UID of the ServiceMonitor. Every
-    /// replica watches; the leader writes the event.
+    /// Queues an event for each deletion, until the watch ends. `present`: UID of the ServiceMonitor.
     pub async fn report_deletions(
         self,
         client: Client,
@@ -67,7 +66,7 @@ impl ServiceMonitorReporter {
         leader_events.add(event, &[uid]);
     }
 
-    /// Reference to the Deployment. `kubectl describe` selects by UID; it is omitted if it cannot be read.
+    /// `kubectl describe` selects by UID; it is omitted if it cannot be read.
     async fn regarding(&self, client: &Client) -> ObjectReference {
         let api: Api<Deployment> = Api::namespaced(client.clone(), &self.namespace);
         let found = api.get_metadata_opt(&self.deployment).await;

@@ -1,5 +1,5 @@
-//! Writes publications to the status of objects as JSON merge patches: `null` removes fields, which server-side apply
-//! cannot do if another manager co-owns them. It always writes the newest publication, and never delays a cycle.
+//! Writes publications to the status as JSON merge patches: `null` removes fields, which server-side apply cannot do
+//! with a co-owner. It always writes the newest publication.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,13 +25,10 @@ use crate::observe::variants::OwnershipView;
 use crate::observe::watches::variant::revision;
 use crate::publish::external_metrics::values::CONFIRMATION_DEADLINE;
 
-/// Minimum interval of writes that only update `lastRunTime`, to limit the load of idle variants on the API server.
+/// Interval of writes that only update `lastRunTime`.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
-/// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Concurrent writes.
 const CONCURRENCY: usize = 8;
-/// First and maximum delay after a failed write.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 
@@ -39,23 +36,20 @@ const LONGEST_BACKOFF: Duration = Duration::from_secs(30);
 pub struct StatusWriter {
     client: Client,
     ownership_view: OwnershipView,
-    /// Statuses last written by this process.
+    /// Last written by this process.
     written: BTreeMap<VariantKey, WrittenStatus>,
-    /// Statuses whose writes fail.
     failing: RepeatCounters<VariantKey>,
     status_targets: watch::Sender<StatusTargets>,
 }
 
-/// A status that this process wrote.
 struct WrittenStatus {
-    /// UID of the object.
     uid: String,
     fingerprint: StatusFingerprint,
-    /// Revision of the object after the write; `None` if unknown.
+    /// After the write; `None` if unknown.
     revision: Option<u64>,
 }
 
-/// The status that a variant should have, or `None` if the present one needs no write.
+/// `None` if the present status needs no write.
 #[must_use]
 pub(crate) fn desired_status(
     variant: &PublishedVariant,
@@ -77,20 +71,18 @@ pub(crate) fn desired_status(
         controller_state: Some(controller_state(variant)),
         conditions: variant.conditions.with_times(before, variant.generation, now),
     };
-    // `lastRunTime` alone is written at the heartbeat. A time in the future, from a clock that was set back, must not
-    // stop the heartbeat.
+    // `lastRunTime` alone is written at the heartbeat. A time in the future must not stop the heartbeat.
     let is_due = before.last_run.is_none_or(|t| age(t, now) >= heartbeat_after(interval));
     let heartbeat = is_due && status.desired_optimized_alloc.is_some();
     (heartbeat || !before.matches(&status)).then_some(status)
 }
 
-/// Age at which a status is written again, given the interval of cycles.
 fn heartbeat_after(interval: Duration) -> SignedDuration {
     let interval = SignedDuration::try_from(interval).unwrap_or(SignedDuration::MAX);
     HEARTBEAT.min(CONFIRMATION_DEADLINE.saturating_sub(interval))
 }
 
-/// Merge patch that replaces the whole status.
+/// Replaces the whole status.
 #[must_use]
 pub(crate) fn merge_patch(status: &VariantAutoscalingStatus) -> Value {
     json!({"status": {
@@ -122,7 +114,7 @@ impl StatusWriter {
         }
     }
 
-    /// Publishes which due steps have their target in the status, that is, have no pending write.
+    /// Due steps without a pending write of their target.
     fn publish_targets(&self, published: &Published, due: &[(VariantKey, StatusFingerprint)]) {
         let to_write: BTreeSet<&VariantKey> = due.iter().map(|(key, _)| key).collect();
         let steps = published.steps.iter().filter(|step| !to_write.contains(&step.variant));
@@ -156,14 +148,14 @@ impl StatusWriter {
         }
     }
 
-    /// Writes all statuses that differ. Returns false if a write failed.
+    /// Returns false if a write failed.
     async fn write_all(&mut self, published: &Arc<Published>) -> bool {
         // Another controller may own a variant by now.
         let (variants, ownership_view) = (&published.variants, &self.ownership_view);
         self.written
             .retain(|key, ours| variants.contains_key(key) && ownership_view.is_managed(key, &ours.uid));
         self.failing.retain(|key| variants.contains_key(key));
-        // Time of the cycle, because a retry may come much later.
+        // A retry may come much later.
         let now = published.at;
         let due = self.due_writes(published);
         self.publish_targets(published, &due);
@@ -176,7 +168,7 @@ impl StatusWriter {
                 let (client, source, ownership_view) =
                     (client.clone(), source.clone(), ownership_view.clone());
                 async move {
-                    // Built when its turn comes: after a start there may be thousands.
+                    // After a start there may be thousands.
                     let variant =
                         source.variants.get(&key).filter(|v| ownership_view.is_managed(&key, &v.uid))?;
                     let status = desired_status(variant, &before, now, source.interval)?;
@@ -208,7 +200,7 @@ impl StatusWriter {
         !log.has_failed
     }
 
-    /// Variants whose status must be written, with the fingerprint of the present one.
+    /// Each with the fingerprint of the present status.
     fn due_writes(&self, published: &Published) -> Vec<(VariantKey, StatusFingerprint)> {
         let of_variant = |(key, variant): (&VariantKey, &Arc<PublishedVariant>)| {
             let before = self.present_status(key, variant);
@@ -219,8 +211,8 @@ impl StatusWriter {
         published.variants.iter().filter_map(of_variant).collect()
     }
 
-    /// Fingerprint of the present status: the last write of this process, or the cached object if that is newer. An
-    /// earlier leader's late write or a person may have changed it.
+    /// The last write of this process, or the cached object if that is newer: an earlier leader or a person may have
+    /// changed it.
     fn present_status(&self, key: &VariantKey, variant: &PublishedVariant) -> StatusFingerprint {
         let object = self.ownership_view.variant(key);
         let revision = object.as_ref().and_then(|object| object.revision);
@@ -233,27 +225,23 @@ impl StatusWriter {
     }
 }
 
-/// Published target of a variant.
 fn target_entry(published: &Published, key: &VariantKey) -> Option<(VariantKey, u32)> {
     Some((key.clone(), published.variants.get(key)?.target()?))
 }
 
-/// Why a status was not written.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
-    /// The API server refused it or was unreachable.
     #[error("{0}")]
     Refused(String),
-    /// The write timed out.
     #[error("{0}")]
     NoAnswer(String),
 }
 
-/// Log lines of one round of writes: at most one about new failures, and one about ended ones.
+/// At most one line about new failures, and one about ended ones.
 #[derive(Default)]
 struct FailureLog {
     has_failed: bool,
-    /// First failure to log, and how often it occurred.
+    /// And how often it occurred.
     first: Option<(String, u64)>,
     ended: u64,
 }
@@ -285,7 +273,7 @@ impl FailureLog {
     }
 }
 
-/// Writes a status. Returns the revision of the object, if the API server reports it.
+/// Returns the revision of the object.
 async fn write(
     client: &Client,
     key: &VariantKey,

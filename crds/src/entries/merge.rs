@@ -202,7 +202,7 @@ pub fn merge(layers: &[(&str, &SaturationEntry)]) -> MergedSettings {
 
 /// Merges the fields of the layers, the least specific first, without a check for conflicts.
 fn overlay(layers: &[(&str, &SaturationEntry)]) -> SaturationEntry {
-    layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.over(base))
+    layers.iter().fold(SaturationEntry::default(), |base, (_, entry)| entry.layered_over(base))
 }
 
 fn first_conflict(layers: &[(&str, &SaturationEntry)]) -> Option<Conflict> {
@@ -330,7 +330,7 @@ mod tests {
         let full = merged.to_full_entry();
         assert_eq!(Saturation::from_entry(&full), merged.settings);
         assert_eq!(full.hold, own.hold, "fields without a default stay unchanged");
-        let over = full.over(entry(Some(0.1), Some(0.1)));
+        let over = full.layered_over(entry(Some(0.1), Some(0.1)));
         assert_eq!(over, full, "nothing is inherited");
         assert_eq!(Saturation::from_entry(&merge(&[]).to_full_entry()), Saturation::default());
     }

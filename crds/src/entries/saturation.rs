@@ -87,7 +87,7 @@ pub struct SaturationEntry {
 impl SaturationEntry {
     /// This entry with missing fields from the less specific `base`.
     #[must_use]
-    pub fn over(&self, base: Self) -> Self {
+    pub fn layered_over(&self, base: Self) -> Self {
         let own = self.clone();
         Self {
             model_id: own.model_id.or(base.model_id),

@@ -40,7 +40,7 @@ pub struct ScaleToZeroEntry {
 impl ScaleToZeroEntry {
     /// This entry with missing fields from the less specific `base`.
     #[must_use]
-    pub fn over(&self, base: Self) -> Self {
+    pub fn layered_over(&self, base: Self) -> Self {
         Self {
             model_id: self.model_id.clone().or(base.model_id),
             namespace: self.namespace.clone().or(base.namespace),

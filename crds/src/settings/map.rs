@@ -1,5 +1,5 @@
-//! Reads the main ConfigMap and the config file as texts by setting. The map has flat keys and an entry `config.yaml` with
-//! the same keys. Values are not parsed here.
+//! Main ConfigMap and config file as texts by setting. The map has flat keys and an entry `config.yaml` with the same
+//! keys.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::parse_error::describe_yaml_error;
 
 /// Entry of the map with nested keys.
 pub const NESTED_ENTRY: &str = "config.yaml";
-/// Maximum bytes of the entry `config.yaml` or a config file: a hundred lines for each setting.
+/// A hundred lines for each setting.
 const MAX_BYTES: usize = 256 << 10;
 
 /// Layout in which a key is written.
@@ -28,13 +28,13 @@ pub enum Layout {
 pub struct ConfigKey {
     /// The key as written.
     pub key: String,
-    /// Its setting; `None` for an unknown key.
+    /// `None` for an unknown key.
     pub setting: Option<&'static Setting>,
-    /// Whether the key is an old name of the setting.
+    /// The key is an old name.
     pub is_old_name: bool,
     /// Its layout.
     pub layout: Layout,
-    /// The value as text, never empty: an empty value counts as not set.
+    /// Value, never empty: an empty one counts as not set.
     pub text: String,
 }
 
@@ -51,10 +51,10 @@ impl fmt::Debug for ConfigKey {
     }
 }
 
-/// Errors of reading the entry `config.yaml` or a config file.
+/// Errors of `config.yaml` or a config file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NestedError {
-    /// The text is not YAML or has a duplicate key.
+    /// Not YAML, or a duplicate key.
     #[error("invalid YAML: {0}")]
     InvalidYaml(String),
     /// The YAML is not a map.
@@ -68,17 +68,17 @@ pub enum NestedError {
     },
 }
 
-/// All keys of the map: flat keys first, each layout in the order of its keys.
+/// Flat keys first, each layout in the order of its keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MapText {
     /// The keys.
     pub keys: Vec<ConfigKey>,
-    /// Error of the entry `config.yaml`, whose keys are then missing.
+    /// Error of `config.yaml`, whose keys are then missing.
     pub nested_error: Option<NestedError>,
 }
 
 impl MapText {
-    /// Reads the `data` of a ConfigMap. Ignores values that are not text.
+    /// Ignores values that are not text.
     #[must_use]
     pub fn from_data(data: &serde_json::Map<String, Json>) -> Self {
         let flat = data.iter().filter(|(key, _)| *key != NESTED_ENTRY);
@@ -93,7 +93,7 @@ impl MapText {
         Self { keys, nested_error }
     }
 
-    /// The key that applies to a setting: flat before nested, the current name before an old one.
+    /// Flat before nested, the current name before an old one.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&ConfigKey> {
         let is_of_setting = |w: &&ConfigKey| w.setting.is_some_and(|s| s.key == key);
@@ -101,10 +101,10 @@ impl MapText {
     }
 }
 
-/// Parses the entry `config.yaml` or a config file.
+/// Parses `config.yaml` or a config file.
 ///
 /// # Errors
-/// [`NestedError`], the first error.
+/// The first [`NestedError`].
 pub fn parse_nested(text: &str) -> Result<Vec<ConfigKey>, NestedError> {
     if text.len() > MAX_BYTES {
         return Err(NestedError::InvalidYaml(format!(
@@ -124,7 +124,7 @@ pub fn parse_nested(text: &str) -> Result<Vec<ConfigKey>, NestedError> {
     if let Some((key, _)) = map.iter().find(|(_, value)| value.is_array() || value.is_object()) {
         return Err(NestedError::NotAScalar { key: key.clone() });
     }
-    // A second pass for the values as written: the first pass turned `0123456` and `1.10` into numbers.
+    // A second pass for the values as written: the first turned `0123456` and `1.10` into numbers.
     let texts: BTreeMap<String, Option<String>> = parse_yaml(text)?;
     Ok(texts.iter().filter_map(|(key, text)| config_key(key, text.as_deref()?, Layout::Nested)).collect())
 }
@@ -161,14 +161,14 @@ fn config_key(key: &str, text: &str, layout: Layout) -> Option<ConfigKey> {
     })
 }
 
-/// All valid keys of the map, including old names.
+/// Including old names.
 #[must_use]
 pub fn known_keys() -> Vec<&'static str> {
     let rows = SETTINGS.iter().filter(|s| s.in_map);
     rows.flat_map(|s| std::iter::once(s.key).chain(s.old_keys())).chain([NESTED_ENTRY]).collect()
 }
 
-/// Pairs of keys that give one setting different values, by layout or by old name.
+/// Pairs of keys that give one setting different values.
 #[must_use]
 pub fn contradictions(map: &MapText) -> Vec<(&ConfigKey, &ConfigKey)> {
     let mut first: BTreeMap<&str, &ConfigKey> = BTreeMap::new();

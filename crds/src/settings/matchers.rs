@@ -1,6 +1,6 @@
 //! Label matchers of PromQL without braces: `cluster="a",region=~"eu.*"`.
 
-/// Whether a text is a list of label matchers, possibly empty, without `__name__`.
+/// Possibly empty, without `__name__`.
 #[must_use]
 pub(super) fn is_matchers(text: &str) -> bool {
     let mut rest = text.trim();
@@ -16,7 +16,7 @@ pub(super) fn is_matchers(text: &str) -> bool {
     true
 }
 
-/// Parses the first matcher and returns the rest; `None` if it is not valid.
+/// Returns the rest; `None` if the first matcher is not valid.
 fn skip_matcher(text: &str) -> Option<&str> {
     let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (label, rest) = text.split_at(text.find(|c| !is_inner(c))?);

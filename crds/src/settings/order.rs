@@ -1,20 +1,20 @@
-//! Rules between settings. The start of the program checks all of them, the admission of the main map only the orders.
+//! Rules between settings. The start checks all of them, admission only the orders.
 
 use super::Value;
 
 /// Invalid combination of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingsProblem {
-    /// Keys of the settings; in their required order, if any.
+    /// Keys, in their required order, if any.
     pub keys: &'static [&'static str],
-    /// The problem and its solution.
+    /// Problem and solution.
     pub advice: &'static str,
 }
 
-/// Settings with a required order of their durations.
+/// Required order of durations.
 struct Order {
     keys: &'static [&'static str],
-    /// Each value is at least the previous one; else each is below the previous one.
+    /// Each value is at least the previous one; else each is below it.
     is_rising: bool,
     advice: &'static str,
 }
@@ -39,10 +39,9 @@ const ORDERS: &[Order] = &[
     },
 ];
 
-/// Whether values are an invalid combination.
 type IsInvalid = fn(&Values<'_>) -> bool;
 
-/// The other rules: a check, and the problem if it is true.
+/// A check, and the problem if it is true.
 const COMBINATIONS: &[(IsInvalid, SettingsProblem)] = &[
     (
         |v| v.is_off("WVA_WEBHOOK") && v.is_off("WVA_CONTROLLER"),
@@ -118,7 +117,6 @@ const COMBINATIONS: &[(IsInvalid, SettingsProblem)] = &[
     ),
 ];
 
-/// Effective values by key.
 struct Values<'a>(&'a dyn Fn(&'static str) -> Option<Value>);
 
 impl Values<'_> {
@@ -143,8 +141,7 @@ impl Values<'_> {
     }
 }
 
-/// Finds violated orders of settings. Ignores invalid values. Also works on a single file, because all these
-/// settings have defaults.
+/// Ignores invalid values. Also works on a single file, because all these settings have defaults.
 #[must_use]
 pub fn find_order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<SettingsProblem> {
     let is_violated = |order: &&Order| {
@@ -164,8 +161,7 @@ pub fn find_order_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec
     violated.map(|order| SettingsProblem { keys: order.keys, advice: order.advice }).collect()
 }
 
-/// Finds all invalid combinations of settings, including orders. Only the start checks them, because they also depend on
-/// the environment.
+/// All invalid combinations, including orders. They also depend on the environment, so only the start checks them.
 #[must_use]
 pub fn find_problems(value: impl Fn(&'static str) -> Option<Value>) -> Vec<SettingsProblem> {
     let mut problems = find_order_problems(&value);

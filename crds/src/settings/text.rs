@@ -1,13 +1,11 @@
-//! Syntax of texts in settings: object names, label selectors and URLs. Values that the API server or the HTTP client would
-//! refuse later fail at the start.
+//! Syntax of texts in settings. Values that the API server or the HTTP client would refuse later fail at the start.
 
-/// Maximum length of an object name. The API server does not limit its parts.
+/// The API server does not limit the parts of a name.
 const NAME_CHARS: usize = 253;
-/// Maximum length of a name without dots, and of a label value.
+/// Limit of a name without dots, and of a label value.
 const LABEL_CHARS: usize = 63;
 
-/// Whether a text is a valid object name: DNS labels (RFC 1123) separated by dots, which need `dots`. Names of Namespaces
-/// and Services have no dots.
+/// DNS labels (RFC 1123), separated by dots if `dots`. Names of Namespaces and Services have no dots.
 #[must_use]
 pub fn is_name(text: &str, dots: bool) -> bool {
     let part = |part: &str| {
@@ -18,7 +16,7 @@ pub fn is_name(text: &str, dots: bool) -> bool {
     text.len() <= most && text.split('.').all(part) && (dots || !text.contains('.'))
 }
 
-/// Whether a text is a DNS name in a certificate. IP addresses are not.
+/// IP addresses are not DNS names.
 #[must_use]
 pub(super) fn is_dns_name(text: &str) -> bool {
     let part = |part: &str| {
@@ -30,7 +28,7 @@ pub(super) fn is_dns_name(text: &str) -> bool {
     text.len() <= NAME_CHARS && text.split('.').all(part) && !text.rsplit('.').next().is_none_or(is_number)
 }
 
-/// Whether a text is a Kubernetes label value, possibly empty.
+/// Possibly empty.
 #[must_use]
 pub fn is_label_value(text: &str) -> bool {
     let edge = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
@@ -47,7 +45,7 @@ pub fn is_label_key(text: &str) -> bool {
     domain.is_none_or(|domain| is_name(domain, true)) && !name.is_empty() && is_label_value(name)
 }
 
-/// Whether a text is a label selector for `kubectl -l` and the API server. An empty selector selects all.
+/// A selector for `kubectl -l` and the API server. An empty one selects all.
 pub(super) fn is_selector(text: &str) -> bool {
     let tokens = split_tokens(text);
     let mut rest = tokens.as_slice();
@@ -65,7 +63,7 @@ pub(super) fn is_selector(text: &str) -> bool {
     }
 }
 
-/// Parses the first requirement and returns the rest; `None` if it is not valid.
+/// Returns the rest; `None` if the first requirement is not valid.
 fn skip_requirement<'t, 's>(tokens: &'t [&'s str]) -> Option<&'t [&'s str]> {
     if let ["!", key, rest @ ..] = tokens {
         return is_label_key(key).then_some(rest);
@@ -88,7 +86,6 @@ fn skip_requirement<'t, 's>(tokens: &'t [&'s str]) -> Option<&'t [&'s str]> {
     }
 }
 
-/// Splits a selector into words and operators.
 fn split_tokens(text: &str) -> Vec<&str> {
     let is_operator = |c: char| "=!(),<>".contains(c);
     let mut tokens = Vec::new();
@@ -108,18 +105,18 @@ fn split_tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// Whether a text is an `http` or `https` URL with a host that the HTTP client accepts.
+/// Its host must be one that the HTTP client accepts.
 pub(super) fn is_url(text: &str) -> bool {
     let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    // Checked here, because the client's parser tolerates missing and extra slashes.
+    // The client's parser tolerates missing and extra slashes.
     let host = rest.and_then(|r| r.split(['/', '?', '#', '\\']).next()).unwrap_or_default();
     !host.is_empty()
         && !text.contains(|c: char| c.is_whitespace() || c.is_control())
         && url::Url::parse(text).is_ok_and(|url| url.host_str().is_some_and(|host| !host.is_empty()))
 }
 
-/// Masks credentials in a URL: the password in `user:password@`, or a user without password, which may be a token. Also
-/// works on invalid URLs with an `@` before the host.
+/// Masks the password in `user:password@`, or a user without password, which may be a token. Also works on invalid
+/// URLs.
 #[must_use]
 pub fn without_password(text: &str) -> String {
     let (scheme, rest) = text.find("://").map_or(("", text), |at| text.split_at(at + 3));

@@ -1,4 +1,4 @@
-//! Parsed values of settings. The rule on immutable keys compares parsed values: `60s` equals `1m`.
+//! Parsed values of settings: `60s` equals `1m`.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::GoDuration;
 /// Kind of values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `true` or `false`, in Go's spellings (`1`, `t`, `TRUE` ...).
+    /// In Go's spellings (`1`, `t`, `TRUE` ...).
     Bool,
     /// A whole number.
     Int {
@@ -21,26 +21,26 @@ pub enum Kind {
         /// Minimum in milliseconds.
         min_ms: u64,
     },
-    /// Address to listen on: `:8443`, `127.0.0.1:8443`, or `0` to disable it.
+    /// `:8443`, `127.0.0.1:8443`, or `0` to disable it.
     Address,
-    /// Like [`Kind::Address`], but only loopback addresses.
+    /// Only loopback addresses.
     LoopbackAddress,
     /// An `http` or `https` URL.
     Url,
     /// Any text.
     Text,
-    /// A bearer token; surrounding white space is removed.
+    /// Surrounding white space is removed.
     Token,
-    /// A Kubernetes label value, possibly empty.
+    /// Possibly empty.
     LabelValue,
-    /// An object name, possibly empty.
+    /// Possibly empty.
     Name {
-        /// Whether dots are allowed. Namespaces and Services have no dots.
+        /// Namespaces and Services have no dots.
         dots: bool,
     },
-    /// A DNS name of a certificate, possibly empty.
+    /// Possibly empty.
     DnsName,
-    /// A label selector; an empty selector selects all.
+    /// An empty selector selects all.
     Selector,
     /// Label matchers of PromQL, possibly empty.
     Matchers,
@@ -57,19 +57,19 @@ pub enum Value {
     Int(i64),
     /// Value of [`Kind::Duration`].
     Duration(GoDuration),
-    /// Value of [`Kind::Address`]; `None` is disabled.
+    /// `None`: disabled.
     Address(Option<SocketAddr>),
     /// Value of any other kind.
     Text(String),
 }
 
-/// Parse errors, which say what is expected.
+/// They say what is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// Not a duration.
     #[error(transparent)]
     Duration(#[from] crate::duration::DurationError),
-    /// Not a bearer token. The text is secret.
+    /// The text of a bearer token is secret.
     #[error(
         "the token is empty or has characters that an HTTP header cannot have; use one line without spaces, or remove the setting to send no token"
     )]
@@ -77,7 +77,7 @@ pub enum ValueError {
     /// Wrong type or out of range.
     #[error("{found:?} is not valid; {}", kind.advice())]
     Invalid {
-        /// The text, with a password in a URL masked.
+        /// A password in a URL is masked.
         found: String,
         /// Expected kind.
         kind: Kind,
@@ -135,7 +135,6 @@ impl Kind {
         ValueError::Invalid { found, kind: self }
     }
 
-    /// Advice on valid values.
     fn advice(self) -> String {
         let advice = match self {
             Self::Bool => "use true or false",
@@ -198,7 +197,7 @@ fn millis(millis: u64) -> GoDuration {
     std::time::Duration::from_millis(millis).into()
 }
 
-/// Parses an address to listen on; `:PORT` means all addresses, as in Go.
+/// `:PORT` means all addresses, as in Go.
 fn parse_address(text: &str) -> Result<Option<SocketAddr>, ValueError> {
     if text == "0" || text.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! A small cache with a limit on entries (the oldest is dropped first) and on age.
+//! Small cache with limits on entries and age; it drops the oldest.
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, VecDeque};
@@ -35,7 +35,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         self.get_within(key, self.lifetime)
     }
 
-    /// Value that is younger than `age`, which may exceed the lifetime.
+    /// `age` may exceed the lifetime.
     pub(super) fn get_within<Q: Eq + Hash + ?Sized>(&self, key: &Q, age: Duration) -> Option<V>
     where
         K: Borrow<Q>,
@@ -69,7 +69,6 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
         }
     }
 
-    /// A panic leaves at worst a key in one collection only, which all methods tolerate.
     fn lock(&self) -> MutexGuard<'_, Entries<K, V>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

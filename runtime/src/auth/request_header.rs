@@ -1,5 +1,5 @@
-//! Request-header authentication: the aggregator names the user in headers. They count only with a client certificate
-//! of the request-header CA and an allowed common name. The cluster publishes the configuration in a ConfigMap.
+//! Request-header authentication: the aggregator names the user in headers. A ConfigMap of the cluster has its
+//! configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,16 +25,16 @@ const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 const CA: &str = "requestheader-client-ca-file";
 
-/// The ConfigMap does not configure request-header authentication.
+/// Request-header authentication is not configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestHeaderError {
-    /// The entry is missing: the API server runs without aggregation.
+    /// The API server runs without aggregation.
     #[error("entry {0} is absent: the API server runs without --requestheader-client-ca-file")]
     Absent(&'static str),
     /// The entry has no CA certificate.
     #[error("entry {CA} holds no usable CA certificate")]
     NoCa,
-    /// The entry is not a JSON list of strings or header names.
+    /// Not a JSON list of strings or header names.
     #[error("entry {0} is not a JSON list of header names or common names")]
     BadList(&'static str),
 }
@@ -42,7 +42,7 @@ pub enum RequestHeaderError {
 /// Request-header configuration: CA, allowed names and headers of the aggregator.
 pub struct RequestHeader {
     verifier: Arc<dyn ClientCertVerifier>,
-    /// Allowed common names; empty allows any certificate of the CA.
+    /// Empty allows any certificate of the CA.
     allowed_names: Vec<String>,
     username: Vec<HeaderName>,
     uid: Vec<HeaderName>,
@@ -54,7 +54,7 @@ impl RequestHeader {
     /// Parses the data of the ConfigMap.
     ///
     /// # Errors
-    /// [`RequestHeaderError`]; request headers must not count then.
+    /// [`RequestHeaderError`]; ignore request headers then.
     pub fn parse(data: &BTreeMap<String, String>) -> Result<Self, RequestHeaderError> {
         let pem = data.get(CA).ok_or(RequestHeaderError::Absent(CA))?;
         let mut roots = RootCertStore::empty();
@@ -80,7 +80,7 @@ impl RequestHeader {
         })
     }
 
-    /// User in the headers; `None` without a user or an accepted certificate.
+    /// `None` without a user or an accepted certificate.
     pub(super) fn user(&self, peer: &Peer, headers: &HeaderMap) -> Option<User> {
         let (leaf, intermediates) = peer.chain()?;
         self.verifier.verify_client_cert(leaf, intermediates, UnixTime::now()).ok()?;
@@ -134,7 +134,7 @@ fn common_name(cert: &CertificateDer<'_>) -> Option<String> {
     Some(name)
 }
 
-/// Decodes the percent-encoded key of an extra header. An invalid encoding is kept, as in Kubernetes.
+/// Keeps an invalid encoding, as Kubernetes does.
 fn percent_decoded(key: &str) -> String {
     let decoded = || {
         let (mut bytes, mut rest) = (Vec::new(), key.as_bytes());
@@ -154,8 +154,8 @@ fn percent_decoded(key: &str) -> String {
 }
 
 impl DelegatedAuth {
-    /// Watches the request-header configuration until `shutdown`. If the ConfigMap is forbidden, absent or invalid,
-    /// only bearer tokens count. While the API server does not answer, the last configuration stays in use.
+    /// Watches the configuration until `shutdown`. If the ConfigMap is forbidden, absent or invalid, only bearer tokens
+    /// count. Without an answer, the last configuration stays in use.
     pub async fn watch_request_header(&self, shutdown: CancellationToken) {
         shutdown.run_until_cancelled(Box::pin(self.run_watch())).await;
     }

@@ -1,5 +1,4 @@
-//! Reviews by the API server: `TokenReview` (user of a token) and `SubjectAccessReview` (permissions of a user), with a
-//! limit on concurrent ones.
+//! `TokenReview` and `SubjectAccessReview` by the API server, with a limit on concurrent ones.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,29 +13,26 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{Action, User};
 
-/// Limit of one review. An HPA gives up after 30 seconds, the aggregator's check after 6.
+/// An HPA gives up after 30 seconds, the aggregator's check after 6.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(4);
-/// Limit of a review that an earlier answer can replace. Prometheus gives up a scrape after 10 seconds.
+/// For a review that an earlier answer can replace. Prometheus gives up a scrape after 10 seconds.
 pub(super) const KNOWN_REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Concurrent reviews of one kind. Another one waits for a slot within its time limit.
+/// Of one kind. Another one waits for a slot.
 pub(super) const MAX_REVIEWS: usize = 16;
 
-/// A review without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReviewError {
-    /// The API server is unreachable or returned a server error.
+    /// Unreachable, or a server error.
     Unreachable,
-    /// The API server refused the review, or no slot was free in time.
+    /// Refused, or no slot was free in time.
     NotReviewed,
 }
 
-/// Sends reviews to the API server.
 pub(super) struct Reviewer {
     client: kube::Client,
-    /// Separate from `access_slots`: reviews of invented tokens must not delay known users.
+    /// Separate: reviews of invented tokens must not delay known users.
     token_slots: Semaphore,
     access_slots: Semaphore,
-    /// Whether the last review had no answer.
     is_unreachable: AtomicBool,
 }
 
@@ -50,7 +46,7 @@ impl Reviewer {
         }
     }
 
-    /// User of a token; `None` for a token that the API server rejects. `is_known`: an earlier answer can replace it.
+    /// `None` for a token that the API server rejects. `is_known`: an earlier answer can replace it.
     pub(super) async fn review_token(
         &self,
         token: &str,
@@ -69,7 +65,7 @@ impl Reviewer {
         Ok(Some(User { name, uid: user.uid, groups, extra }))
     }
 
-    /// Checks whether `user` may do `action`; the inner error is the API server's reason.
+    /// The inner error is the API server's reason.
     pub(super) async fn review_access(
         &self,
         user: &User,
@@ -111,7 +107,7 @@ impl Reviewer {
             .unwrap_or_else(|| "no RBAC rule allows it".to_owned())))
     }
 
-    /// Creates a review. Its content is never logged, because it contains tokens.
+    /// The content is never logged: it contains tokens.
     async fn create<K>(
         &self,
         kind: &'static str,
@@ -149,7 +145,7 @@ impl Reviewer {
             Ok(Err(error)) => crate::api_call::root_cause(&error),
             Err(_) => format!("no answer within {limit:?}"),
         };
-        // Logged once per outage: Prometheus scrapes every few seconds.
+        // Once per outage: Prometheus scrapes every few seconds.
         if !self.is_unreachable.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 kind,
@@ -176,7 +172,6 @@ fn warn_review_refused(kind: &'static str, error: &kube::Error) {
     }
 }
 
-/// Whether the API server was not reached or failed. Any other answer is its decision.
 fn is_unreachable(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code >= 500,

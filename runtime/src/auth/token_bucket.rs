@@ -1,4 +1,4 @@
-//! Token bucket: rate limit on reviews of unknown tokens.
+//! Rate limit on reviews of unknown tokens.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,6 @@ impl TokenBucket {
         Self { size, interval, full_at: Mutex::new(Instant::now()) }
     }
 
-    /// Takes one token; false if the bucket is empty.
     pub(super) fn take(&self) -> bool {
         let now = Instant::now();
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);

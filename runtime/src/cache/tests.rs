@@ -26,7 +26,7 @@ fn same(a: &Text, b: &Text) -> bool {
 }
 
 fn writer() -> Writer<ConfigMap, Text> {
-    Writer::new(Projection { read, same: Some(same) })
+    Writer::new(Projection { read, is_same: Some(same) })
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn readers_see_old_list_until_new_one_is_complete() {
 
 #[test]
 fn projection_without_same_needs_no_cycle() {
-    let mut writer = Writer::new(Projection { read, same: None });
+    let mut writer = Writer::new(Projection { read, is_same: None });
     let list = [Event::Init, Event::InitApply(object("ns", "a", "1")), Event::InitDone];
     let later = [Event::Apply(object("ns", "a", "2")), Event::Delete(object("ns", "a", "2"))];
     for event in list.iter().chain(&later) {

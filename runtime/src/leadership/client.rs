@@ -1,5 +1,4 @@
-//! A client that refuses writes while this replica does not lead. Tasks of the leader need no check of their own and
-//! cannot forget it.
+//! Client that refuses writes while this replica does not lead, so that no task can forget the check.
 
 use kube::Client;
 use kube::client::Body;
@@ -7,15 +6,15 @@ use tower::BoxError;
 
 use super::Leadership;
 
-/// A write that was refused because this replica does not lead.
+/// Write that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("request not sent: this replica is no longer the leader")]
 pub struct NotLeading;
 
 impl Leadership {
-    /// Wraps a client in a check of each write. `client` should not retry: its retries are not checked.
+    /// Checks each write. `client` should not retry: its retries are not checked.
     #[must_use]
-    pub fn acting(&self, client: &Client) -> Client {
+    pub fn fenced_client(&self, client: &Client) -> Client {
         let (leadership, inner) = (self.clone(), client.clone());
         let service = tower::service_fn(move |request: http::Request<Body>| {
             let (leadership, inner) = (leadership.clone(), inner.clone());

@@ -1,5 +1,4 @@
-//! Task that acquires, renews and releases the Lease. Every write has the resourceVersion of the last read as its
-//! precondition, so that only one of two concurrent attempts succeeds.
+//! Acquires, renews and releases the Lease. Every write has the last resourceVersion as its precondition.
 
 use std::time::Duration;
 
@@ -17,12 +16,11 @@ use super::{Leadership, State};
 use crate::Clock;
 use crate::repeats::RepeatCounter;
 
-/// Time for the work of a term to end before the Lease is released anyway.
+/// Then the Lease is released without the end of the term's work.
 const HANDOVER_TIMEOUT: Duration = Duration::from_secs(3);
 const MIN_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 const CONFLICT_RETRY: Duration = Duration::from_millis(50);
-/// A process that has just started creates a missing Lease only after this time. A leader whose Lease was deleted
-/// re-creates it as soon as its watch reports the deletion.
+/// Wait of a new process before it creates a missing Lease. A leader whose Lease was deleted re-creates it at once.
 const FIRST_CREATE_DELAY: Duration = Duration::from_secs(1);
 
 /// Settings of the election.
@@ -34,18 +32,18 @@ pub struct Election {
     pub name: String,
     /// Name of this replica as holder: its pod name.
     pub identity: String,
-    /// Time that other replicas wait after the last renewal they saw.
+    /// That other replicas wait after the last renewal.
     pub lease_duration: Duration,
     /// Time after which a leader that cannot renew stops acting; below `lease_duration`.
     pub renew_deadline: Duration,
-    /// Time between two renewals, and between two reads of a follower; below `renew_deadline`.
+    /// Between two renewals or reads; below `renew_deadline`.
     pub retry_period: Duration,
     /// Time from the start of a term until its series are published.
     pub takeover_delay: Duration,
 }
 
-/// Creates the handle of an election and its task, which the caller spawns. The task ends at `stopping`, after it has
-/// released the Lease. `client` should not retry by itself.
+/// Returns the handle and the task, which ends at `stopping`, after it has released the Lease. `client` should not
+/// retry.
 pub fn elect(
     client: kube::Client,
     election: Election,
@@ -78,8 +76,8 @@ struct ElectionTask {
     state: watch::Sender<State>,
     validity: Validity,
     observation: LeaseObservation,
-    /// Time of this process's last attempt to acquire the Lease. With the name it identifies the process's own Lease,
-    /// even if the answer was lost. The name alone does not: another process may have the same.
+    /// Last attempt to acquire the Lease. With the name it identifies the process's own Lease, even if the answer was
+    /// lost.
     acquired: Option<MicroTime>,
     failures: RepeatCounter,
 }
@@ -89,13 +87,10 @@ struct AcquiredLease {
     at: Moment,
 }
 
-/// A write of the Lease that failed.
 enum RenewError {
-    /// Another replica holds the Lease.
     Lost,
-    /// The Lease was deleted, or changed without a change of its holder. The next attempt starts from its new state.
+    /// Deleted, or changed without a change of its holder. The next attempt starts from its new state.
     Changed(Option<Box<Lease>>),
-    /// The call failed.
     Call(CallError),
 }
 
@@ -113,7 +108,7 @@ impl ElectionTask {
         self.release().await;
     }
 
-    /// Waits until this replica holds the Lease; `None` when it should stop.
+    /// `None` when it should stop.
     async fn compete(
         &mut self,
         changes: &mut HolderChanges,
@@ -150,7 +145,7 @@ impl ElectionTask {
         }
     }
 
-    /// Records the Lease and its holder; returns the time from which the Lease may be acquired.
+    /// Returns the time from which the Lease may be acquired.
     fn record_lease(&mut self, found: Option<&Lease>) -> Instant {
         let spec = found.and_then(|lease| lease.spec.as_ref());
         let holder = spec.and_then(lease::holder).map(str::to_owned);
@@ -164,7 +159,7 @@ impl ElectionTask {
             differs
         });
         let free_at = self.observation.record(found, Instant::now());
-        // An earlier term of this process ended without an answer, and no other replica has acquired the Lease.
+        // An earlier term of this process ended without an answer.
         if self.is_own(spec) { Instant::now() } else { free_at }
     }
 
@@ -190,7 +185,7 @@ impl ElectionTask {
         match self.store.write(exists, lease).await {
             Ok(lease) => Ok(lease),
             Err(WriteError::Call(error)) => Err(RenewError::Call(error)),
-            // Another client wrote in between; read who holds the Lease now.
+            // Another client wrote in between.
             Err(WriteError::Changed) => match self.store.read().await {
                 Ok(None) => Err(RenewError::Changed(None)),
                 // A label or an annotation, or a write of this process whose answer was lost.
@@ -203,7 +198,7 @@ impl ElectionTask {
         }
     }
 
-    /// Runs one term: renews the Lease until that is impossible or `stopping`.
+    /// Renews the Lease until that is impossible or `stopping`.
     async fn run_term(
         &mut self,
         lease: Lease,
@@ -214,7 +209,7 @@ impl ElectionTask {
         let mut work_done = self.begin_term(&lease, at, stopping);
         let end = self.renew_until_end(lease, at, changes, stopping).await;
         self.end_term();
-        // The Lease is released only after the work of the term, so that the next leader does not overlap with it.
+        // After the work of the term, so that the next leader does not overlap with it.
         if matches!(end, TermEnd::Stopping) && timeout(HANDOVER_TIMEOUT, work_done.recv()).await.is_err() {
             tracing::warn!("Work of the leader did not end in time; releasing the Lease anyway");
         }
@@ -312,7 +307,6 @@ impl ElectionTask {
         Ok(())
     }
 
-    /// Ends the term. From here on its tasks cannot write any more.
     fn end_term(&self) {
         self.validity.end();
         let term = self.state.send_replace(State::default()).term;
@@ -321,9 +315,9 @@ impl ElectionTask {
         }
     }
 
-    /// Releases the Lease if it is this replica's. That may be so even without an answer to the write.
+    /// The Lease may be this replica's even without an answer to the write.
     async fn release(&self) {
-        // The second attempt is for a Lease that was changed in between, a label for example.
+        // Again for a Lease that was changed in between.
         for _ in 0..2 {
             if self.acquired.is_none() {
                 return;
@@ -346,7 +340,7 @@ impl ElectionTask {
         }
     }
 
-    /// Logs a failed attempt to read or acquire the Lease, without repeats.
+    /// Without repeats.
     fn log_failure(&mut self, error: &CallError) {
         if let Some(stage) = self.failures.record(true, Instant::now().into_std()) {
             let (lease, count) = (&self.election.name, stage.count());

@@ -1,5 +1,5 @@
-//! Content of a Lease, and when another replica may acquire it. The times in it are informational: a holder counts as
-//! alive while its Lease changes, measured by the local clock, so that clock skew does not matter.
+//! Content of a Lease, and when another replica may acquire it. A holder counts as alive while its Lease changes, by
+//! the local clock, so that clock skew does not matter.
 
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::ObjectMeta;
 use tokio::time::Instant;
 
-/// The Lease as this process last saw it change.
 #[derive(Debug, Default)]
 pub(super) struct LeaseObservation {
     last: Option<ObservedSpec>,
@@ -18,13 +17,13 @@ pub(super) struct LeaseObservation {
 #[derive(Debug)]
 struct ObservedSpec {
     spec: LeaseSpec,
-    /// Time of the first observation of this spec.
+    /// First observation of this spec.
     since: Instant,
 }
 
 impl LeaseObservation {
-    /// Records the Lease at `now` and returns the time from which it may be acquired. A deleted Lease still counts as
-    /// held by its last holder, which does not know about the deletion yet.
+    /// Returns the time from which the Lease may be acquired. A deleted one still counts as held: its holder does not
+    /// know yet.
     pub(super) fn record(&mut self, lease: Option<&Lease>, now: Instant) -> Instant {
         if let Some(lease) = lease {
             let spec = lease.spec.clone().unwrap_or_default();
@@ -39,24 +38,23 @@ impl LeaseObservation {
     }
 }
 
-/// Holder of a Lease; `None` for an empty name.
+/// `None` for an empty name.
 pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Time that the holder may go without a renewal; zero if it is not set.
+/// Without a renewal; zero if not set.
 fn duration(spec: &LeaseSpec) -> Duration {
     Duration::from_secs(spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or_default())
 }
 
-/// Whole seconds, as the API requires. Rounded up, so that a follower never acquires the Lease before the leader's
-/// deadline.
+/// Whole seconds, as the API requires, rounded up: a follower must not acquire the Lease before the leader's deadline.
 fn seconds(duration: Duration) -> i32 {
     let up = u64::from(duration.subsec_nanos() > 0);
     i32::try_from(duration.as_secs().saturating_add(up)).unwrap_or(i32::MAX).max(1)
 }
 
-/// The Lease after `me` acquires it at `now`. Metadata of an existing Lease is kept.
+/// Keeps metadata of an existing Lease.
 pub(super) fn acquired(found: Option<Lease>, name: &str, me: &str, life: Duration, now: Timestamp) -> Lease {
     let changes_hands = found.as_ref().is_some_and(|lease| lease.spec.as_ref().and_then(holder) != Some(me));
     let mut lease = found.unwrap_or_else(|| Lease {
@@ -82,7 +80,7 @@ pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
     lease
 }
 
-/// The Lease after its release, as in client-go: without a holder, valid for one second.
+/// Like client-go: without a holder, valid for one second.
 pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());
@@ -92,7 +90,7 @@ pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     lease
 }
 
-/// Truncates to microseconds, the precision of the API, because sent and stored times are compared.
+/// Microseconds, the precision of the API: sent and stored times are compared.
 fn micro_time(now: Timestamp) -> MicroTime {
     MicroTime(Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now))
 }

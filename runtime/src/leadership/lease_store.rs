@@ -1,5 +1,4 @@
-//! Reads, writes and watches the Lease in the API server. A write has the resourceVersion of the last read as its
-//! precondition. The watch only triggers a read.
+//! Reads, writes and watches the Lease. A write has the last resourceVersion as its precondition.
 
 use std::time::Duration;
 
@@ -21,7 +20,6 @@ pub(super) struct LeaseStore {
     limit: Duration,
 }
 
-/// A call that failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
     #[error(
@@ -34,15 +32,14 @@ pub(super) enum CallError {
     TimedOut { verb: &'static str, namespace: String, name: String, limit: Duration },
 }
 
-/// A write that failed or has an unknown result.
 #[derive(Debug)]
 pub(super) enum WriteError {
-    /// The Lease was created, changed or deleted since it was read.
+    /// Created, changed or deleted since it was read.
     Changed,
     Call(CallError),
 }
 
-/// Holder of the Lease after each possible change; `None` without one. The stream retries by itself and never ends.
+/// After each possible change. The stream retries and never ends.
 pub(super) type HolderChanges = BoxStream<'static, Option<String>>;
 
 impl LeaseStore {

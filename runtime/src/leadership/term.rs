@@ -14,14 +14,12 @@ use crate::Clock;
 /// Time from acquiring the Lease to losing or releasing it.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
-    /// Cancelled when the term ends.
     pub(super) ended: CancellationToken,
     since: Instant,
-    /// Held by all work of this term. The Lease may be released once every clone is dropped.
+    /// The Lease may be released once every clone is dropped.
     _work: mpsc::Sender<Infallible>,
 }
 
-/// Closes when all work of a term is done.
 pub(super) type WorkDone = mpsc::Receiver<Infallible>;
 
 impl Term {
@@ -35,11 +33,11 @@ impl Term {
     }
 }
 
-/// Time until which the Lease is valid. Checked before each action of a leader, so that a process that was stopped, or
-/// whose machine was suspended, does not act on an expired Lease.
+/// Checked before each action of a leader: a process that was stopped, or whose machine was suspended, must not act on
+/// an expired Lease.
 #[derive(Clone)]
 pub(super) struct Validity {
-    /// `None`: the process runs without election.
+    /// `None`: no election.
     until: Option<Arc<Mutex<Option<Moment>>>>,
     clock: Clock,
 }
@@ -50,7 +48,7 @@ impl std::fmt::Debug for Validity {
     }
 }
 
-/// One moment by two clocks. The monotonic one stops while the machine is suspended, the wall clock can be set.
+/// The monotonic clock stops while the machine is suspended, the wall clock can be set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) monotonic: Instant,
@@ -74,7 +72,7 @@ impl Validity {
         until.is_some_and(|until| Instant::now() < until.monotonic && (self.clock)() < until.wall)
     }
 
-    /// The current moment, for [`Validity::extend`].
+    /// Time for [`Validity::extend`].
     pub(super) fn now(&self) -> Moment {
         Moment { monotonic: Instant::now(), wall: (self.clock)() }
     }

@@ -280,7 +280,7 @@ async fn only_a_leader_writes() {
     let api = api();
     let [first, second] = two(&api).await;
     let write = |replica: &Replica, who: &str| {
-        let client = replica.leadership.acting(&api.client_named(who));
+        let client = replica.leadership.fenced_client(&api.client_named(who));
         let maps: kube::Api<k8s_openapi::api::core::v1::ConfigMap> = kube::Api::default_namespaced(client);
         async move {
             maps.create(&kube::api::PostParams::default(), &k8s_openapi::api::core::v1::ConfigMap::default())
@@ -294,7 +294,7 @@ async fn only_a_leader_writes() {
     write(&first, "a").await.unwrap_err();
     let requests = api.requests().into_iter().filter(|request| request.path.ends_with("/configmaps"));
     assert_eq!(requests.map(|r| format!("{} {}", r.client, r.method)).collect::<Vec<_>>(), ["a POST"]);
-    let reads = second.leadership.acting(&api.client_named("b"));
+    let reads = second.leadership.fenced_client(&api.client_named("b"));
     let leases: kube::Api<k8s_openapi::api::coordination::v1::Lease> =
         kube::Api::namespaced(reads, "wva-system");
     leases.get("72dd1cf1.llm-d.ai").await.unwrap();

@@ -80,7 +80,7 @@ fn start(
         };
         let _ = observed_sender.send(text);
     });
-    let watched = scope.watch_optional(watch, Projection { read: |_| (), same: None }, observe);
+    let watched = scope.watch_optional(watch, Projection { read: |_| (), is_same: None }, observe);
     (server, watched.availability.clone(), observed, tasks, synced)
 }
 

@@ -1,5 +1,5 @@
-//! Warnings about HPAs and ScaledObjects that use wva's metric in a wrong way. Only for files: no webhook of wva reviews
-//! these kinds.
+//! Warnings about HPAs and ScaledObjects that use wva's metric in a wrong way. Only for files: no webhook reviews these
+//! kinds.
 
 use serde_json::Value;
 use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
@@ -7,27 +7,24 @@ use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 use crate::facts::at;
 use crate::rule::{Check, Rule, WARN};
 
-/// Metric label with the name of the variant.
+/// Names the variant.
 const VARIANT_LABEL: &str = "variant_name";
 
-/// Facts for the rules about autoscalers.
+/// Facts about an autoscaler.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoscalerFacts<'a> {
-    /// The new object: a `HorizontalPodAutoscaler` of `autoscaling/v2`, or a `ScaledObject`.
+    /// A `HorizontalPodAutoscaler` of `autoscaling/v2`, or a `ScaledObject`.
     pub object: &'a Value,
     /// Whether it is a `ScaledObject`.
     pub scaled_object: bool,
 }
 
-/// A metric of wva in an autoscaler.
 struct MetricSource<'a> {
-    /// Field of the metric.
     field: String,
     /// Whether it selects one variant.
     selects_variant: bool,
-    /// Target type: `Value` or `AverageValue`.
+    /// `Value` or `AverageValue`.
     target_type: Option<&'a str>,
-    /// Field of the target type.
     target_type_field: String,
 }
 

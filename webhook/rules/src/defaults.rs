@@ -1,5 +1,4 @@
-//! Defaults of the CRD schema. Callers without an API server (`wva validate`, tests) apply them first, so that they check
-//! the same object as a webhook.
+//! Defaults of the CRD schema, for callers without an API server.
 
 use serde_json::{Map, Value, json};
 use wva_crds::names::DEFAULT_VARIANT_COST;
@@ -7,9 +6,8 @@ use wva_crds::names::DEFAULT_VARIANT_COST;
 pub(crate) const API_VERSION: &str = "apps/v1";
 pub(crate) const KIND: &str = "Deployment";
 
-/// Sets absent or `null` fields of a `VariantAutoscaling` to their defaults: `spec.variantCost`,
-/// `spec.scaleTargetRef.apiVersion` and `.kind`. A `null` label or annotation becomes empty text, as the API server stores
-/// it. Values of a wrong type stay unchanged, for the rules to report.
+/// Defaults `spec.variantCost`, `spec.scaleTargetRef.apiVersion` and `.kind`. A `null` label or annotation becomes
+/// empty text, as the API server stores it. Rules report values of a wrong type.
 pub fn apply_defaults(object: &mut Value) {
     for texts in ["/metadata/labels", "/metadata/annotations"] {
         let texts = object.pointer_mut(texts).and_then(Value::as_object_mut);

@@ -1,4 +1,4 @@
-//! Evaluates all rules on facts and collects every violation. An update is not denied for fields that it does not change.
+//! Evaluates all rules and collects every violation. An update is not denied for fields that it does not change.
 
 use std::cell::LazyCell;
 use std::collections::BTreeSet;
@@ -17,42 +17,36 @@ use crate::table::RULES;
 use crate::text::{escape, shorten};
 use crate::verdict::{MAX_WARNING_CHARS, Severity, Verdict, Violation, limit_warnings};
 
-/// Facts about an object of one kind, for the rules of this kind.
 trait Subject: Sized {
-    /// Kind of the object in messages.
+    /// Name in messages.
     const KIND: &'static str;
-    /// API group of the kind.
     const GROUP: &'static str;
 
-    /// Name of the object.
     fn object_name(&self) -> &str;
-    /// Whether this caller checks the object at all.
     fn is_checked(&self) -> bool {
         true
     }
-    /// Whether this update changes nothing that rules read.
+    /// The update changes nothing that rules read.
     fn is_unchanged(&self) -> bool {
         false
     }
-    /// Facts about the stored object, as if it were new; `None` unless this is an update.
+    /// The stored object as if it were new; `None` unless this is an update.
     fn stored(&self) -> Option<Self> {
         None
     }
-    /// Runs a rule, unless it is for another kind or its facts are incomplete.
+    /// Unless the rule is for another kind, or its facts are incomplete.
     fn run(&self, rule: &Rule, out: &mut Findings);
-    /// Runs a rule and returns its findings.
     fn findings(&self, rule: &Rule) -> Findings {
         let mut out = Findings::new(rule.field);
         self.run(rule, &mut out);
         out
     }
-    /// Whether the update leaves the rule's `reads` unchanged. Not used for findings with a basis.
+    /// Not used for findings with a basis.
     fn leaves_unchanged(&self, _: &Rule, _stored: &Self) -> bool {
         false
     }
 }
 
-/// Evaluates all rules that deny or warn.
 fn evaluate<S: Subject>(facts: &S) -> Verdict {
     // Safe for terminals.
     let name = escape(facts.object_name(), false);
@@ -68,7 +62,7 @@ fn evaluate<S: Subject>(facts: &S) -> Verdict {
         if findings.is_empty() {
             continue;
         }
-        // An unchanged object is never denied, so its old findings are not needed.
+        // An unchanged object is never denied.
         let stored_findings = stored
             .as_ref()
             .filter(|_| !is_unchanged)
@@ -93,30 +87,29 @@ fn evaluate<S: Subject>(facts: &S) -> Verdict {
     verdict
 }
 
-/// Validates an object, for the validating webhook, the controller and files.
+/// Validates an object, for webhook, controller and files.
 ///
-/// On an update, a violation of a deny rule is only a warning if the stored object has it too and the update leaves the
-/// rule's fields unchanged. So a stricter rule does not block updates of existing objects. An update that leaves spec,
-/// labels and known annotations unchanged is never denied.
+/// On an update, a violation is only a warning if the stored object has it too and the update leaves the rule's fields
+/// unchanged. So a stricter rule does not block updates of existing objects. An update that leaves spec, labels and
+/// known annotations unchanged is never denied.
 #[must_use]
 pub fn validate(facts: &Facts<'_>) -> Verdict {
     evaluate(facts)
 }
 
-/// Validates a ConfigMap of the controller, by the same principles as [`validate`].
+/// Validates a ConfigMap, by the principles of [`validate`].
 #[must_use]
 pub fn validate_map(facts: &MapFacts<'_>) -> Verdict {
     evaluate(facts)
 }
 
-/// Validates an autoscaler that reads the metric of a variant. Only for files, and only with warnings.
+/// Validates an autoscaler. Only for files, and only with warnings.
 #[must_use]
 pub fn validate_autoscaler(facts: &AutoscalerFacts<'_>) -> Verdict {
     evaluate(facts)
 }
 
-/// Completes an object and validates the result, for the mutating webhook. It runs before the schema validation, so users
-/// see all violations at once.
+/// Completes an object and validates the result, before the schema validation: users see all violations at once.
 ///
 /// An update that leaves spec, labels and known annotations unchanged is not completed, because an added label could
 /// cause a denial.
@@ -141,11 +134,9 @@ pub fn mutate(facts: &Facts<'_>) -> Verdict {
     verdict
 }
 
-/// Findings of a rule in the stored object.
 struct StoredFindings {
-    /// Field and basis of each finding.
+    /// Field and basis.
     keys: BTreeSet<(String, Option<String>)>,
-    /// Whether the update leaves the rule's `reads` unchanged.
     reads_unchanged: bool,
 }
 
@@ -155,7 +146,6 @@ impl StoredFindings {
         Self { keys: keys.collect(), reads_unchanged }
     }
 
-    /// Whether the stored object has the same finding.
     fn contains(&self, finding: &Finding) -> bool {
         let basis = finding.basis.as_ref().map(ToString::to_string);
         (basis.is_some() || self.reads_unchanged) && self.keys.contains(&(finding.field.clone(), basis))
@@ -167,7 +157,7 @@ fn violation(rule: &Rule, finding: &Finding, severity: Severity) -> Violation {
     Violation { code: rule.code, field, message: finding.message(rule.message), severity }
 }
 
-/// Applies a patch operation of a rule. Its path has only map keys, and the last one is absent or `null`.
+/// The path has only map keys, and the last one is absent or `null`.
 fn apply(object: &mut Value, op: &PatchOp) {
     let mut parts: Vec<String> =
         op.path.split('/').skip(1).map(|p| p.replace("~1", "/").replace("~0", "~")).collect();
@@ -210,7 +200,7 @@ impl Subject for Facts<'_> {
         Some(Self { object: old, old: None, operation: Operation::Create, ..*self })
     }
 
-    // Such an update changes finalizers, owners or annotations of other programs.
+    // It changes finalizers, owners or annotations of other programs.
     fn is_unchanged(&self) -> bool {
         let Some(stored) = self.stored() else { return false };
         let annotations = [MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION];

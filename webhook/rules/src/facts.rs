@@ -1,5 +1,5 @@
-//! Facts for the rules about variants: the new object, its stored version, and cluster state. Objects are raw JSON, because
-//! a mutating webhook gets them before schema validation: a wrong type is a violation, not a parse error.
+//! Facts about a variant: the new object, its stored version, and cluster state. Objects are raw JSON: before schema
+//! validation, a wrong type is a violation, not a parse error.
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
@@ -13,9 +13,9 @@ use crate::readers::MetricReader;
 pub enum Operation {
     /// The object is new.
     Create,
-    /// The object replaces [`Facts::old`].
+    /// Replaces [`Facts::old`].
     Update,
-    /// The object is deleted. Never checked.
+    /// Never checked.
     Delete,
 }
 
@@ -32,12 +32,12 @@ pub enum InstancePolicy {
     Ignore,
 }
 
-/// Whether the controller manages the variants of a namespace.
+/// Whether the controller manages a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespaceState {
     /// Managed, or unknown.
     Managed,
-    /// The namespace has the annotation `wva.llmd.ai/exclude: "true"`.
+    /// Annotation `wva.llmd.ai/exclude: "true"`.
     Excluded,
     /// The controller watches only another namespace.
     Unwatched,
@@ -46,52 +46,51 @@ pub enum NamespaceState {
 /// Instances whose objects are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstanceScope {
-    /// Only this instance, for webhook and controller.
+    /// Scope of webhook and controller.
     Own,
-    /// All instances, for files.
+    /// Scope of checks of files.
     All,
 }
 
-/// Facts about a variant. The same facts always give the same verdict.
+/// The same facts always give the same verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// Operation.
     pub operation: Operation,
     /// The new object.
     pub object: &'a Value,
-    /// The stored object; only on an update.
+    /// Only on an update.
     pub old: Option<&'a Value>,
-    /// Instance of this controller (`CONTROLLER_INSTANCE`), if any.
+    /// `CONTROLLER_INSTANCE`.
     pub instance: Option<&'a str>,
-    /// Policy of this instance for objects without an instance label.
+    /// Applies to objects without an instance label.
     pub policy: InstancePolicy,
     /// Instances whose objects are checked.
     pub instance_scope: InstanceScope,
-    /// Whether the namespace belongs to this instance, so that its policy applies.
+    /// The policy of the instance applies.
     pub is_namespace_owned: bool,
     /// Whether the controller manages the namespace.
     pub namespace: NamespaceState,
     /// Namespace of the controller, if known.
     pub controller_namespace: Option<&'a str>,
-    /// Whether the caches of the fields below are complete. If not, the rules that need them are skipped with a warning.
+    /// Whether the caches of the fields below are complete. If not, their rules are skipped with a warning.
     pub is_synced: bool,
-    /// Variants of the namespace, of every instance. Contains at least those with the object's target, possibly the object
-    /// itself.
+    /// Variants of every instance; at least those with the object's target, possibly the object itself.
     pub other_variants: &'a [OtherVariant],
-    /// Another variant of the model in the namespace with a cost that differs from the default.
+    /// A variant of the model with a cost that differs from the default.
     pub variant_with_own_cost: Option<&'a str>,
-    /// Known autoscalers that scale the target by wva's metric.
+    /// Autoscalers that scale the target by wva's metric.
     pub readers: &'a [MetricReader],
     /// Whether `readers` is complete.
     pub has_all_readers: bool,
-    /// Whether the target exists; `None` if unknown.
+    /// `None` if unknown.
     pub target_exists: Option<bool>,
-    /// Whether the target determines the accelerator; `None` if not checked.
+    /// The target determines the accelerator; `None` if not checked.
     pub is_accelerator_known: Option<bool>,
 }
 
 impl<'a> Facts<'a> {
-    /// Facts about one new object without instance and cluster, as for a file. Callers can set further fields.
+    /// Facts about one new object, as for a file.
     #[must_use]
     pub fn new(object: &'a Value) -> Self {
         Self {
@@ -114,17 +113,17 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The field at `path`; `null` counts as absent, as for the API server.
+    /// `null` counts as absent, as for the API server.
     pub(crate) fn get(&self, path: &[&str]) -> Option<&'a Value> {
         at(self.object, path)
     }
 
-    /// A field of the map at `path`, `Null` if absent. `None` if `path` is not a map, which another rule reports.
+    /// `Null` if absent. `None` if `path` is not a map, which another rule reports.
     pub(crate) fn field(&self, path: &[&str], field: &str) -> Option<&'a Value> {
         self.get(path)?.as_object().map(|map| map.get(field).unwrap_or(&Value::Null))
     }
 
-    /// A field of `spec`, as [`Self::field`].
+    /// Reads like [`Self::field`].
     pub(crate) fn spec(&self, field: &str) -> Option<&'a Value> {
         self.field(&["spec"], field)
     }
@@ -137,22 +136,20 @@ impl<'a> Facts<'a> {
         self.get(&["metadata", "annotations", key])
     }
 
-    /// Namespace of the object, if set.
     pub(crate) fn namespace_name(&self) -> Option<&'a str> {
         self.get(&["metadata", "namespace"])?.as_str()
     }
 
-    /// Instance label of the object, if it is text.
+    /// If it is text.
     pub(crate) fn instance_label(&self) -> Option<&'a str> {
         self.label(INSTANCE_LABEL)?.as_str()
     }
 
-    /// Instance label of the stored object.
     pub(crate) fn old_instance_label(&self) -> Option<&'a str> {
         at(self.old?, &["metadata", "labels", INSTANCE_LABEL])?.as_str()
     }
 
-    /// Whether this update sets the annotation that allows a change of the instance.
+    /// True if the annotation of this update allows it.
     pub(crate) fn allows_instance_change(&self) -> bool {
         let is_true = |v: Option<&Value>| v.and_then(Value::as_str) == Some("true");
         let stored =
@@ -160,12 +157,12 @@ impl<'a> Facts<'a> {
         is_true(self.annotation(ALLOW_INSTANCE_CHANGE_ANNOTATION)) && !is_true(stored)
     }
 
-    /// Whether this policy applies to the namespace of the object.
+    /// In the namespace of the object.
     pub(crate) fn has_policy(&self, policy: InstancePolicy) -> bool {
         self.instance.is_some() && self.policy == policy && self.is_namespace_owned
     }
 
-    /// Name of the object, else its `generateName`, else empty text.
+    /// Name, else `generateName`, else empty.
     #[must_use]
     pub fn name(&self) -> &'a str {
         let text = |field| self.get(&["metadata", field]).and_then(Value::as_str).filter(|s| !s.is_empty());
@@ -173,12 +170,12 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// The field at `path`; `null` counts as absent.
+/// `null` counts as absent.
 pub(crate) fn at<'v>(value: &'v Value, path: &[&str]) -> Option<&'v Value> {
     path.iter().try_fold(value, |v, key| v.as_object()?.get(*key)).filter(|v| !v.is_null())
 }
 
-/// Target workload of a variant, with defaults set.
+/// Target workload, with defaults set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Group and version, such as `apps/v1`.
@@ -190,7 +187,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes a target; missing parts have the defaults of a `VariantAutoscaling`.
+    /// Missing parts have the defaults of a `VariantAutoscaling`.
     pub(crate) fn with_defaults(api_version: Option<&str>, kind: Option<&str>, name: &str) -> Self {
         Self {
             api_version: api_version.unwrap_or(crate::defaults::API_VERSION).to_owned(),
@@ -199,7 +196,7 @@ impl Target {
         }
     }
 
-    /// Target of a `VariantAutoscaling`, if it names one, valid or not.
+    /// Target that the object names, valid or not.
     #[must_use]
     pub fn from_object(object: &Value) -> Option<Self> {
         let reference = at(object, &["spec", "scaleTargetRef"])?;
@@ -214,20 +211,20 @@ impl Target {
         })
     }
 
-    /// API group, empty for the core group.
+    /// Empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
         api_group(&self.api_version)
     }
 
-    /// Whether both are the same object. The version of the group does not matter.
+    /// The version of the group does not matter.
     #[must_use]
     pub fn is_same_object(&self, other: &Self) -> bool {
         self.group() == other.group() && self.kind == other.kind && self.name == other.name
     }
 }
 
-/// Group of an `apiVersion`, empty for the core group.
+/// Empty for the core group.
 #[must_use]
 pub fn api_group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
@@ -247,7 +244,7 @@ pub struct OtherVariant {
 }
 
 impl OtherVariant {
-    /// Reads a stored `VariantAutoscaling`. `None` without a name or a target, as llm-d WVA may have stored it.
+    /// `None` without a name or a target, as llm-d WVA may have stored it.
     #[must_use]
     pub fn from_object(object: &Value) -> Option<Self> {
         let text = |path: &[&str]| at(object, path).and_then(Value::as_str);
@@ -256,7 +253,7 @@ impl OtherVariant {
         Self::new(text(&["metadata", "name"])?, instance, created, object)
     }
 
-    /// Like [`Self::from_object`] with parsed metadata; `object` needs only `spec`.
+    /// Variant with parsed metadata; `object` needs only `spec`.
     #[must_use]
     pub fn new(
         name: &str,
@@ -269,7 +266,7 @@ impl OtherVariant {
     }
 }
 
-/// Order of variants with the same target: the oldest, then the first by name. The controller manages the first one.
+/// The controller manages the oldest variant of a target, then the first by name.
 #[must_use]
 pub fn precedence(created: Option<Timestamp>, name: &str) -> impl Ord {
     (created, name)

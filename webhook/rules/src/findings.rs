@@ -1,4 +1,4 @@
-//! Findings of a rule: field and values. They become a full message in a denial and a short one in a warning.
+//! Findings of a rule: a full message in a denial, a short one in a warning.
 
 use std::borrow::Cow;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::text::{FOUND_CHARS, shorten, show};
 
-/// Maximum findings of one rule for one object. All of them count for the verdict; [`MAX_REPORTED`] are reported.
+/// Findings of one rule for one object. All count; [`MAX_REPORTED`] are reported.
 const MAX_FINDINGS: usize = 5_000;
-/// Maximum denials, and likewise warnings, that one rule reports for one object. After a fix, the others are reported.
+/// Denials, and likewise warnings, of one rule for one object.
 pub(crate) const MAX_REPORTED: usize = 50;
-/// Maximum characters of a field in a warning: the longest known key with two extra letters.
+/// The longest known key with two extra letters.
 const MAX_FIELD_CHARS: usize = 57;
 
-/// One operation of a JSON patch (RFC 6902). It only adds absent fields.
+/// Operation of a JSON patch (RFC 6902), which only adds absent fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PatchOp {
     /// Always `add`.
@@ -25,18 +25,17 @@ pub struct PatchOp {
     pub value: Value,
 }
 
-/// One finding of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Finding {
     pub(crate) field: String,
-    /// Value of `{found}`; `None` if the field is missing. Then "missing" replaces the first clause of the message.
+    /// Value of `{found}`; `None` if the field is missing. Then "missing" replaces the first clause.
     pub(crate) found: Option<String>,
     /// Value of `{other}`.
     pub(crate) other: String,
-    /// Remedy after the rule's message, never shortened.
+    /// Never shortened.
     pub(crate) remedy: String,
     /// Values that the rule checked. A finding with the same basis in the old object is not new. `None`: the rule's
-    /// `reads` are compared instead.
+    /// `reads` count.
     pub(crate) basis: Option<Value>,
 }
 
@@ -53,17 +52,16 @@ impl Findings {
         Self { rule_field, all: Vec::new(), patch: Vec::new() }
     }
 
-    /// Adds a finding: the rule's field has an invalid value.
+    /// The rule's field has an invalid value.
     pub(crate) fn add_value(&mut self, value: &Value) {
         self.add(show(value), "");
     }
 
-    /// Adds a finding: the rule's field is missing.
+    /// The rule's field is missing.
     pub(crate) fn add_missing(&mut self) {
         self.add_missing_at(self.rule_field);
     }
 
-    /// Adds a finding: this field is missing.
     pub(crate) fn add_missing_at(&mut self, field: impl Into<String>) {
         self.push(field.into(), None, String::new());
     }
@@ -73,7 +71,6 @@ impl Findings {
         self.add_at(self.rule_field, found, other);
     }
 
-    /// Adds a finding in this field, with the values of `{found}` and `{other}`.
     pub(crate) fn add_at(
         &mut self,
         field: impl Into<String>,
@@ -89,36 +86,34 @@ impl Findings {
         }
     }
 
-    /// Sets the basis of the last finding.
+    /// Changes the last finding.
     pub(crate) fn set_basis(&mut self, basis: impl Into<Value>) {
         if let Some(last) = self.all.last_mut() {
             last.basis = Some(basis.into());
         }
     }
 
-    /// Sets the remedy of the last finding.
+    /// Changes the last finding.
     pub(crate) fn set_remedy(&mut self, remedy: impl Into<String>) {
         if let Some(last) = self.all.last_mut() {
             last.remedy = remedy.into();
         }
     }
 
-    /// Adds a patch operation.
     pub(crate) fn add_patch(&mut self, path: impl Into<String>, value: Value) {
         self.patch.push(PatchOp { op: "add", path: path.into(), value });
     }
 }
 
 impl Finding {
-    /// The full message.
     pub(crate) fn message(&self, template: &str) -> String {
         let template = self.template(template);
         let text = fill(&template, &shorten(self.found(), FOUND_CHARS), &shorten(&self.other, FOUND_CHARS));
         format!("{text}{}", self.remedy)
     }
 
-    /// `[code] field: message` in at most `limit` characters. Shortens user values first, then drops the last clauses of
-    /// the message, and cuts the end only if that is not enough.
+    /// `[code] field: message` in at most `limit` characters. Shortens user values first, then drops the last clauses,
+    /// then cuts the end.
     pub(crate) fn warning(&self, code: &str, template: &str, limit: usize) -> String {
         let template = self.template(template);
         let prefix = format!("[{}] {}: ", code, shorten(&self.field, MAX_FIELD_CHARS));
@@ -138,7 +133,7 @@ impl Finding {
         self.found.as_deref().unwrap_or_default()
     }
 
-    /// The message template: for a missing field, "missing" replaces the first clause.
+    /// If the field is missing, "missing" replaces the first clause.
     fn template<'t>(&self, template: &'t str) -> Cow<'t, str> {
         match (&self.found, template.find("; ")) {
             (None, Some(end)) => format!("missing{}", &template[end..]).into(),
@@ -147,7 +142,7 @@ impl Finding {
         }
     }
 
-    /// Fills a template after a prefix and shortens the user values to fit into `limit` characters.
+    /// Shortens the user values to fit into `limit` characters.
     fn fill_within(&self, template: &str, prefix: &str, limit: usize) -> String {
         let fixed = prefix.chars().count() + fill(template, "", "").chars().count();
         let available = limit.saturating_sub(fixed);
@@ -170,8 +165,7 @@ fn fill(template: &str, found: &str, other: &str) -> String {
     template_parts(template, str::to_owned, found, other).concat()
 }
 
-/// The parts of a template in order: `text` converts its fixed parts, `found` and `other` replace the placeholders.
-/// Placeholders inside user values are not replaced.
+/// `text` converts the fixed parts, `found` and `other` replace the placeholders, but not inside user values.
 pub(crate) fn template_parts(
     template: &str,
     text: impl Fn(&str) -> String,

@@ -1,5 +1,4 @@
-//! Admission rules as a table: what is denied, warned about or completed, with the messages. Webhook, controller and
-//! `wva validate` pass [`Facts`] and get the same verdict. Pure: no clock, files, environment or cluster.
+//! Admission rules as a table. Webhook, controller and `wva validate` pass [`Facts`] and get the same verdict. Pure.
 #![warn(clippy::disallowed_methods)]
 
 mod autoscalers;

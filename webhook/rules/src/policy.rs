@@ -1,6 +1,5 @@
-//! Rules without context as CEL for `ValidatingAdmissionPolicy` objects, which the API server enforces while no webhook
-//! answers. Codes, fields and messages come from the table of rules; only the conditions are duplicated in CEL. A policy
-//! denies nothing that the rules admit: if CEL cannot decide, it admits.
+//! Rules without context as CEL for `ValidatingAdmissionPolicy` objects, which apply while no webhook answers. Texts
+//! come from the table of rules; only conditions are duplicated. If CEL cannot decide, it admits.
 
 use serde_json::{Value, json};
 use wva_crds::names::{
@@ -25,7 +24,7 @@ pub const VARIANT_POLICY_CODES: [&str; 5] = [
     labels::MODE.code,
 ];
 
-/// Parameters of the policy for variants as text in its expressions. The chart template has placeholders there.
+/// Parameters of the policy for variants, as text in its expressions. The chart has placeholders there.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInstance<'a> {
     /// `CONTROLLER_INSTANCE`, possibly empty.
@@ -36,22 +35,21 @@ pub struct PolicyInstance<'a> {
     pub namespaces: &'a str,
 }
 
-/// A rule as CEL.
 struct CelRule {
     rule: &'static Rule,
-    /// Prefix of the variables with the values that the rule reads.
+    /// Prefix of the variables.
     name: &'static str,
-    /// Expression that is true if the object violates the rule.
+    /// True if the object violates the rule.
     is_violated: String,
-    /// Expressions of `{found}` and `{other}`.
+    /// CEL expressions of `{found}` and `{other}`.
     found: String,
     other: String,
 }
 
-/// Match conditions, variables and validations for a `VariantAutoscaling`, without the match condition of the webhook.
+/// Match conditions, variables and validations for a `VariantAutoscaling`.
 #[must_use]
 pub fn variant_policy(instance: PolicyInstance<'_>) -> Value {
-    // Each variable is a list with one text, or empty if the key is missing.
+    // A list with one text, or empty if the key is missing.
     let mut variables = Vec::new();
     for (name, field, key) in [
         ("instance", "labels", INSTANCE_LABEL),
@@ -75,7 +73,7 @@ pub fn variant_policy(instance: PolicyInstance<'_>) -> Value {
     })
 }
 
-/// Condition for objects of this controller: without the instance label, or of its instance before or after the update.
+/// Without the instance label, or of its instance before or after the update.
 fn is_of_controller(instance: &str) -> String {
     let instance = literal(instance);
     let CelEntry { is_present: is_now, value: now } = entry("object", "labels", INSTANCE_LABEL);
@@ -86,14 +84,12 @@ fn is_of_controller(instance: &str) -> String {
     )
 }
 
-/// CEL expressions for a label or annotation.
 struct CelEntry {
-    /// Whether the object has it.
     is_present: String,
     value: String,
 }
 
-/// CEL expressions for a label or annotation, which may be null after a server-side apply.
+/// A label or annotation may be null after a server-side apply.
 fn entry(object: &str, field: &str, key: &str) -> CelEntry {
     let (map, key) = (format!("{object}.metadata.{field}"), literal(key));
     let value = format!("{map}[{key}]");
@@ -124,7 +120,6 @@ fn variant_rules(instance: PolicyInstance<'_>) -> Vec<CelRule> {
     vec![value, required, changed, accelerator, mode]
 }
 
-/// Rules about the instance label.
 fn instance_rules(parameters: PolicyInstance<'_>) -> [CelRule; 3] {
     let (instance, key) = (literal(parameters.instance), literal(INSTANCE_LABEL));
     let own_namespace = format!(
@@ -176,7 +171,7 @@ impl CelRule {
     }
 }
 
-/// Match conditions, variables and validations for an update of the main map.
+/// Policy for an update of the main map.
 #[must_use]
 pub fn main_map_policy() -> Value {
     let revision = literal(RESTART_REVISION_ANNOTATION);
@@ -211,10 +206,9 @@ pub fn main_map_policy() -> Value {
     })
 }
 
-/// Maximum length of an entry `config.yaml` that CEL searches for keys. The webhook covers longer ones.
+/// Longest searched entry `config.yaml`. The webhook covers longer ones.
 const MAX_SEARCHED_CHARS: usize = 8192;
 
-/// List of the settings that need a restart.
 fn settings_list() -> String {
     let row = |setting: &Setting| {
         let old = setting.old_keys().next().unwrap_or_default();
@@ -230,7 +224,7 @@ fn settings_list() -> String {
     format!("[{}]", rows.join(", "))
 }
 
-/// How values of a setting are compared and shown.
+/// How values are compared and shown.
 fn comparison_kind(setting: &Setting) -> &'static str {
     match setting.kind {
         _ if setting.secret => "secret",
@@ -244,8 +238,7 @@ fn comparison_kind(setting: &Setting) -> &'static str {
     }
 }
 
-/// Each setting with the value of its flat key before and now, possibly empty. Omits settings that the entry `config.yaml`
-/// may contain, because CEL cannot parse YAML.
+/// Flat keys before and now. Omits settings that `config.yaml` may contain, because CEL cannot parse YAML.
 fn written_values() -> String {
     let text = |map: &str| {
         format!(
@@ -272,7 +265,7 @@ fn written_values() -> String {
     )
 }
 
-/// The values with defaults for missing keys. Booleans and addresses are normalised.
+/// Missing keys get their defaults. Booleans and addresses are normalised.
 fn effective_values() -> String {
     let effective = |side: &str| format!("(w.{side} == '' ? w.default : w.{side})");
     let normalised = |side: &str| {
@@ -291,8 +284,8 @@ fn effective_values() -> String {
     )
 }
 
-/// Whether the values before and now differ as parsed values: `60s` equals `1m`. Values that CEL might fail to parse are
-/// compared as text. IPv6 addresses are compared by port only.
+/// As parsed values: `60s` equals `1m`. Values that CEL might fail to parse are compared as text, IPv6 addresses by
+/// port only.
 fn is_changed() -> String {
     const INT: &str = "^[+-]?0*[0-9]{1,18}$";
     // Few digits, so that eight parts stay below the maximum duration.
@@ -313,7 +306,6 @@ fn is_changed() -> String {
     )
 }
 
-/// Message of one change, as in the webhook.
 fn change_message() -> String {
     let describe = |side: &str| {
         let text = format!("v.{side}");
@@ -333,7 +325,7 @@ fn change_message() -> String {
     )
 }
 
-/// Remedy, as in the webhook without a process. `resourceVersion` of the stored map serves as a new revision.
+/// Same text as the webhook without a process. `resourceVersion` of the stored map is the new revision.
 fn remedy() -> String {
     format!(
         "{} + oldObject.metadata.resourceVersion + {} + request.namespace",
@@ -345,18 +337,16 @@ fn remedy() -> String {
     )
 }
 
-/// Message of a rule after field and code.
 fn message(rule: &Rule, found: &str, other: &str) -> String {
     let prefix = literal(&format!("{}: [{}] ", rule.field, rule.code));
     format!("{prefix} + {}", fill_template(rule.message, found, other))
 }
 
-/// A message template as a CEL expression.
 fn fill_template(text: &str, found: &str, other: &str) -> String {
     template_parts(text, literal, found, other).join(" + ")
 }
 
-/// CEL expression of the text in a list, quoted and shortened as in messages.
+/// The text in a list, quoted and shortened as in messages.
 fn quoted(list: &str) -> String {
     let kept_chars = FOUND_CHARS - 3;
     format!(
@@ -364,7 +354,6 @@ fn quoted(list: &str) -> String {
     )
 }
 
-/// A CEL string literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
 }

@@ -1,4 +1,4 @@
-//! Autoscalers that read wva's metric: HPAs with an external metric of its name, and ScaledObjects (KEDA) with a Prometheus
+//! Autoscalers that read wva's metric: HPAs with an external metric of its name, and ScaledObjects with a Prometheus
 //! query of it.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
@@ -8,21 +8,20 @@ use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::{Target, at};
 
-/// Autoscaler that scales a workload by wva's metric.
+/// Scales a workload by wva's metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricReader {
     /// Name.
     pub name: String,
-    /// Series selectors of the HPA's metrics. Empty for a ScaledObject, whose query is not parsed.
+    /// Empty for a ScaledObject, whose query is not parsed.
     pub selectors: Vec<SeriesSelector>,
 }
 
-/// Series selector: a series must meet all requirements. Takes a tenth of the memory of a `LabelSelector`, because the
-/// cache contains every HPA of the cluster.
+/// A series must meet all requirements. Takes a tenth of the memory of a `LabelSelector`: the cache contains every HPA
+/// of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SeriesSelector(pub(crate) Box<[Requirement]>);
 
-/// Requirement for one label.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Requirement {
     pub(crate) key: Box<str>,
@@ -30,7 +29,6 @@ pub(crate) struct Requirement {
     pub(crate) values: Box<[Box<str>]>,
 }
 
-/// Operator of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operator {
     In,
@@ -63,7 +61,7 @@ impl From<&LabelSelector> for SeriesSelector {
 }
 
 impl MetricReader {
-    /// Target and selectors of an HPA; `None` if it does not read wva's metric.
+    /// `None` if the HPA does not read wva's metric.
     #[must_use]
     pub fn from_hpa(hpa: &HorizontalPodAutoscaler) -> Option<(Target, Self)> {
         let metrics = hpa.spec.metrics.iter().flatten().filter(|m| m.type_ == "External");
@@ -80,7 +78,7 @@ impl MetricReader {
         Some((target, Self { name, selectors }))
     }
 
-    /// Target of a ScaledObject with a `prometheus` trigger whose query contains wva's metric; `None` for any other.
+    /// `None` without a `prometheus` trigger whose query contains wva's metric.
     #[must_use]
     pub fn from_scaled_object(name: &str, object: &Value) -> Option<(Target, Self)> {
         let text = |field: &str| at(object, &["spec", "scaleTargetRef", field]).and_then(Value::as_str);

@@ -8,7 +8,7 @@ use crate::maps::facts::MapFacts;
 /// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Denies the object, except on an update that leaves the violation unchanged.
+    /// Except on an update that leaves the violation unchanged.
     Deny,
     /// Warns the user.
     Warn,
@@ -19,35 +19,34 @@ pub enum Kind {
 /// Facts that a rule uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The object, its stored version and the settings.
+    /// Object, stored version and settings.
     Object,
-    /// Also other objects of the cluster. Skipped until the caches are synced.
+    /// Also other objects. Skipped until the caches are synced.
     Cluster,
 }
 
 /// One rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Stable code: `WVA-VA-` (variants), `WVA-CM-` (ConfigMaps) or `WVA-HPA-` (autoscalers) and three digits: denials
-    /// below 050, warnings below 090, mutations from 090.
+    /// `WVA-VA-` (variants), `WVA-CM-` (ConfigMaps) or `WVA-HPA-` (autoscalers) and three digits: denials below 050,
+    /// warnings below 090, mutations from 090.
     pub code: &'static str,
     /// Effect.
     pub kind: Kind,
-    /// Facts that the check uses.
+    /// Facts in use.
     pub scope: Scope,
-    /// Field, as kubectl prints it.
+    /// Format of kubectl.
     pub field: &'static str,
-    /// Paths whose change makes a violation new (see [`crate::validate`]).
+    /// Their change makes a violation new ([`crate::validate`]).
     pub reads: &'static [&'static [&'static str]],
-    /// Message: the problem with the value (`{found}`), then the solution, separated by `; `.
+    /// The problem with the value (`{found}`), then the solution, separated by `; `.
     pub message: &'static str,
-    /// One or two sentences for the rule reference.
+    /// Text of the rule reference.
     pub docs: &'static str,
     /// Check that adds findings.
     pub check: Check,
 }
 
-/// Defaults of a deny rule.
 pub(crate) const DENY: Rule = Rule {
     code: "",
     kind: Kind::Deny,
@@ -59,10 +58,9 @@ pub(crate) const DENY: Rule = Rule {
     check: Check::Variant(|_, _| {}),
 };
 
-/// Defaults of a warning rule.
 pub(crate) const WARN: Rule = Rule { kind: Kind::Warn, ..DENY };
 
-/// Check of a rule, by the kind of the object.
+/// Check by the kind of the object.
 #[derive(Clone, Copy, Debug)]
 pub enum Check {
     /// A `VariantAutoscaling`.

@@ -2,20 +2,20 @@
 
 use wva_crds::settings;
 
-/// Maximum characters of a DNS-1123 subdomain.
+/// DNS-1123.
 pub(crate) const MAX_SUBDOMAIN_CHARS: usize = 253;
 
-/// Whether a text is a DNS-1123 subdomain, as names of workloads are.
+/// DNS-1123, as names of workloads are.
 pub(crate) fn is_subdomain(name: &str) -> bool {
     settings::is_name(name, true)
 }
 
-/// Whether a text is a label value that is not empty.
+/// And not empty.
 pub(crate) fn is_label_value(value: &str) -> bool {
     !value.is_empty() && settings::is_label_value(value)
 }
 
-/// Whether a text matches `^\d+(\.\d+)?$`.
+/// Matches `^\d+(\.\d+)?$`.
 pub(crate) fn is_decimal(text: &str) -> bool {
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     text.split_once('.').map_or_else(|| digits(text), |(whole, part)| digits(whole) && digits(part))

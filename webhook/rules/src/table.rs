@@ -1,7 +1,7 @@
-//! Table of rules, for webhook, controller, `wva validate`, tests and the rule reference. A code is never reused.
+//! Table of rules. A code is never reused.
 
 use crate::autoscalers;
-use crate::maps::{entries, immutable, main_map, merged, unread};
+use crate::maps::{entries, immutable, main_map, merged, unread_maps};
 use crate::rule::Rule;
 use crate::va::{bounds, cost, instance, keys, labels, model, namespace, readers, shape, sharing, target};
 
@@ -63,8 +63,8 @@ pub static RULES: &[Rule] = &[
     immutable::AT_RESTART,
     main_map::OLD_NAME,
     main_map::OUTSIDE,
-    unread::ELSEWHERE,
-    unread::NOT_TRACKED,
+    unread_maps::ELSEWHERE,
+    unread_maps::NOT_TRACKED,
     entries::LONG,
     entries::DEFAULT_MODEL,
     merged::LEFT_OUT,
@@ -73,7 +73,7 @@ pub static RULES: &[Rule] = &[
     autoscalers::MULTIPLIES,
 ];
 
-/// Codes of the rules about a key instead of its value. Positions in files point to the key.
+/// Positions in files point to the key instead of its value.
 pub const RULES_ABOUT_KEYS: &[&str] = &[
     keys::LABELS.code,
     keys::ANNOTATIONS.code,

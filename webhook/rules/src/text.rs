@@ -2,7 +2,6 @@
 
 pub(crate) use wva_crds::text::{FOUND_CHARS, escape, join_field, nearest, quote, shorten, show};
 
-/// Quotes a text as one word of a POSIX shell.
 pub(crate) fn shell_quote(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,5 +1,4 @@
-//! Rules for `VariantAutoscaling`, one file for each subject. Each rule is a constant with message and check; `table.rs`
-//! lists them.
+//! Rules for `VariantAutoscaling`, one file for each subject.
 
 pub(crate) mod bounds;
 pub(crate) mod cost;

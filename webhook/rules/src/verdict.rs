@@ -1,11 +1,11 @@
-//! Verdict of all rules, and its forms: message and causes of a denial, and warnings within the API limits.
+//! Verdict of all rules: message and causes of a denial, and warnings within the API limits.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusCause, StatusDetails};
 use wva_crds::names::{GROUP, KIND};
 
 use crate::findings::PatchOp;
 
-/// Maximum characters of a warning; the API server truncates longer ones.
+/// The API server truncates longer warnings.
 pub const MAX_WARNING_CHARS: usize = 120;
 /// Maximum bytes of all warnings of a review; the API server drops the rest.
 pub const MAX_WARNING_BYTES: usize = 4096;
@@ -28,7 +28,7 @@ pub struct Violation {
     pub field: String,
     /// The problem and its solution.
     pub message: String,
-    /// Effect. A violation of a deny rule that an update does not touch is a warning.
+    /// A violation of a deny rule that an update does not touch is a warning.
     pub severity: Severity,
 }
 
@@ -41,16 +41,16 @@ pub struct Verdict {
     pub group: &'static str,
     /// Name of the object in messages.
     pub name: String,
-    /// All violations in the order of the table.
+    /// Violations in the order of the table.
     pub violations: Vec<Violation>,
-    /// Warnings for an admission response, within the API limits.
+    /// Warnings within the API limits.
     pub warnings: Vec<String>,
-    /// JSON patch that completes the object; possibly empty.
+    /// Completes the object; possibly empty.
     pub patch: Vec<PatchOp>,
 }
 
 impl Default for Verdict {
-    /// A verdict without violations on a `VariantAutoscaling` without a name.
+    /// Verdict on a `VariantAutoscaling` without a name.
     fn default() -> Self {
         let (violations, warnings, patch) = (Vec::new(), Vec::new(), Vec::new());
         Self { kind: KIND, group: GROUP, name: String::new(), violations, warnings, patch }
@@ -64,12 +64,12 @@ impl Verdict {
         self.denials().next().is_some()
     }
 
-    /// Violations that deny the object.
+    /// They deny the object.
     pub fn denials(&self) -> impl Iterator<Item = &Violation> {
         self.violations.iter().filter(|v| v.severity == Severity::Deny)
     }
 
-    /// All denials in one message, for clients that show only this.
+    /// All denials, for clients that show only this.
     #[must_use]
     pub fn message(&self) -> String {
         let denials: Vec<String> =
@@ -77,7 +77,7 @@ impl Verdict {
         format!("{} \"{}\" is invalid: {}", self.kind, self.name, denials.join("; "))
     }
 
-    /// `Status` of a denial: reason `Invalid`, code 422, one cause for each violation. `None` if the object is admitted.
+    /// Reason `Invalid`, code 422, one cause for each violation. `None` if the object is admitted.
     #[must_use]
     pub fn to_status(&self) -> Option<Status> {
         if !self.is_denied() {
@@ -105,7 +105,7 @@ impl Verdict {
     }
 }
 
-/// Limits the warnings to [`MAX_WARNING_BYTES`]. If they do not fit, the last one counts the omitted ones.
+/// If the warnings exceed [`MAX_WARNING_BYTES`], the last one counts the omitted ones.
 pub(crate) fn limit_warnings(warnings: Vec<String>) -> Vec<String> {
     let bytes: usize = warnings.iter().map(String::len).sum();
     if bytes <= MAX_WARNING_BYTES {

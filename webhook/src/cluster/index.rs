@@ -1,4 +1,4 @@
-//! Indexed watch caches: a review reads only the objects that concern it.
+//! Indexed watch caches for reviews.
 
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::Resource;
@@ -12,7 +12,7 @@ use wva_runtime::watch::Observer;
 /// Key by which reviews find objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Objects that target this workload. The version is not part of the key: versions of a group share objects.
+    /// Without the version: versions of a group share objects.
     Target {
         /// API group of the workload.
         group: Box<str>,
@@ -21,12 +21,12 @@ pub enum Key {
         /// Name of the workload.
         name: Box<str>,
     },
-    /// Variants of this model (`spec.modelID`) whose cost differs from the default.
+    /// Variants with a cost that differs from the default.
     ModelWithOwnCost(Box<str>),
 }
 
 impl Key {
-    /// Key of the objects that target this workload.
+    /// Objects that target this workload.
     #[must_use]
     pub fn for_target(target: &Target) -> Self {
         Self::Target {
@@ -40,7 +40,6 @@ impl Key {
 /// Watch cache that reviews read.
 pub type Index<V> = Cache<V, Key>;
 
-/// Makes an index and the observer that fills it.
 fn new_index<K, V>(
     read: impl Fn(&K) -> Option<(V, Vec<Key>)> + Send + Sync + 'static,
 ) -> (Observer<K>, Index<V>)
@@ -56,11 +55,11 @@ where
     (Box::new(observe), index)
 }
 
-/// Index of variants by target, and by model if their cost differs from the default.
+/// Index by target, and by model if the cost differs from the default.
 #[must_use]
 pub fn variant_index() -> (Observer<DynamicObject>, Index<OtherVariant>) {
     new_index(|object: &DynamicObject| {
-        // Reads fields one by one: a copy of the object would include its large managed fields.
+        // A copy of the object would include its large managed fields.
         let meta = &object.metadata;
         let instance = meta.labels.as_ref().and_then(|labels| labels.get(INSTANCE_LABEL));
         let created = meta.creation_timestamp.as_ref().map(|time| time.0);
@@ -72,13 +71,13 @@ pub fn variant_index() -> (Observer<DynamicObject>, Index<OtherVariant>) {
     })
 }
 
-/// Index of HPAs that read wva's metric, by target.
+/// HPAs that read wva's metric, by target.
 #[must_use]
 pub fn autoscaler_index() -> (Observer<HorizontalPodAutoscaler>, Index<MetricReader>) {
     new_index(|hpa| MetricReader::from_hpa(hpa).map(with_target_key))
 }
 
-/// Index of ScaledObjects that read wva's metric, by target.
+/// ScaledObjects that read wva's metric, by target.
 #[must_use]
 pub fn scaled_object_index() -> (Observer<DynamicObject>, Index<MetricReader>) {
     new_index(|object: &DynamicObject| {

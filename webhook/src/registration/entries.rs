@@ -1,5 +1,4 @@
-//! Table of webhook entries: names, paths and rules. The chart renders the same names. An entry that is missing in a
-//! configuration is never added to it.
+//! Webhook entries: names, paths and rules. An entry that is missing in a configuration is never added.
 
 use serde_json::{Value, json};
 
@@ -17,9 +16,9 @@ pub enum Phase {
 /// Objects that an entry reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// Variants of the instance; without an instance, variants without an instance label.
+    /// Variants of the instance; without an instance, those without an instance label.
     Variants,
-    /// Variants without an instance label in namespaces of the instance.
+    /// Without an instance label, in namespaces of the instance.
     UnlabelledVariants,
     /// The main ConfigMap.
     MainConfigMap,
@@ -30,7 +29,7 @@ pub enum Subject {
 /// One webhook entry.
 #[derive(Debug)]
 pub struct Entry {
-    /// Name, unique in its configuration.
+    /// Unique in its configuration.
     pub name: &'static str,
     /// Its configuration.
     pub phase: Phase,
@@ -73,8 +72,7 @@ impl Entry {
         matches!(self.subject, Subject::Variants | Subject::UnlabelledVariants)
     }
 
-    /// The rules that activate the entry. They include every field that the API server defaults, so that they compare
-    /// equal to the stored rules.
+    /// Include every field that the API server defaults, so that they compare equal to the stored rules.
     #[must_use]
     pub fn rules(&self) -> Value {
         let (group, version, resource) = if self.reviews_variants() {

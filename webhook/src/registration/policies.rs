@@ -1,5 +1,5 @@
-//! Renders the `ValidatingAdmissionPolicy` objects and their bindings, which the API server enforces while no webhook
-//! answers. They use the webhook's selectors and those rules of `wva-rules` that need no context.
+//! `ValidatingAdmissionPolicy` objects and their bindings, with the webhook's selectors and the rules that need no
+//! context.
 
 use serde_json::{Value, json};
 use wva_rules::{InstancePolicy, PolicyInstance, main_map_policy, variant_policy};
@@ -9,7 +9,7 @@ use super::render::{
     ConfigurationOptions, NOT_FINALIZER_REMOVAL, is_needed, namespace_selector, object_selector,
 };
 
-/// The policies and bindings of an installation, as one `List`.
+/// The policies as one `List`.
 #[must_use]
 pub fn render_policies(options: &ConfigurationOptions<'_>) -> Value {
     let instance = PolicyInstance {
@@ -56,7 +56,7 @@ pub fn variant_policy_spec(instance: PolicyInstance<'_>) -> Value {
     with_defaults(spec, &rules)
 }
 
-/// Spec of the policy for the main map. It covers updates only: the webhook compares a new map with the running process.
+/// Updates only: the webhook compares a new map with the running process.
 #[must_use]
 pub fn main_map_policy_spec(main_config_map: &str) -> Value {
     let entry = ENTRIES.iter().find(|e| e.subject == Subject::MainConfigMap);
@@ -68,8 +68,8 @@ pub fn main_map_policy_spec(main_config_map: &str) -> Value {
     with_defaults(main_map_policy(), &rules)
 }
 
-/// Adds `matchConstraints` with every default. The API server compares the field as a whole, so a default that it adds
-/// itself would conflict with the next server-side apply.
+/// Adds `matchConstraints` with every default: a default of the API server would conflict with the next server-side
+/// apply.
 fn with_defaults(mut spec: Value, rules: &Value) -> Value {
     spec["failurePolicy"] = json!("Fail");
     spec["matchConstraints"] = json!({
@@ -78,7 +78,7 @@ fn with_defaults(mut spec: Value, rules: &Value) -> Value {
     spec
 }
 
-/// Selects one namespace, but never `kube-system`, which no webhook covers.
+/// Never `kube-system`, which no webhook covers.
 fn only_namespace(namespace: &str) -> Value {
     const NAME: &str = "kubernetes.io/metadata.name";
     json!({"matchExpressions": [

@@ -1,5 +1,5 @@
-//! Probe of the review server: sends a DELETE review, which is always admitted, over the same TLS handshake and server
-//! name as the API server.
+//! Probe of the review server: a DELETE review, which is always admitted, over the API server's TLS handshake and
+//! server name.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,9 +18,8 @@ use wva_crds::names::{GROUP, KIND, PLURAL, VERSION};
 use crate::client_ca::UNVERIFIED;
 use crate::review::VALIDATE_PATH;
 
-/// Time-out of the probe, the `timeoutSeconds` of a review.
+/// The `timeoutSeconds` of a review.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of the answer that are read at most.
 const ANSWER_BYTES: u64 = 64 << 10;
 
 /// Address of the review server.
@@ -28,11 +27,11 @@ const ANSWER_BYTES: u64 = 64 << 10;
 pub struct Probe {
     /// Address to connect to.
     pub addr: SocketAddr,
-    /// Server name that the API server verifies, `<service>.<namespace>.svc`.
+    /// `<service>.<namespace>.svc`.
     pub server_name: String,
 }
 
-/// Reasons why the probe review was not answered.
+/// Why the probe was not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The bundle has no usable root certificate.
@@ -44,7 +43,7 @@ pub enum ProbeError {
         /// The name.
         name: String,
     },
-    /// The connection or the TLS handshake failed; the certificate may not match the CA bundle.
+    /// Also if the certificate does not match the CA bundle.
     #[error("connection or TLS handshake failed; the certificate must verify against the CA bundle")]
     Connection(#[source] io::Error),
     /// The answer took too long.
@@ -59,7 +58,7 @@ pub enum ProbeError {
 }
 
 impl Probe {
-    /// Sends a review and checks the answer. The server's certificate must verify against `ca_bundle` (PEM).
+    /// Sends a review. The server's certificate must verify against `ca_bundle` (PEM).
     ///
     /// # Errors
     /// [`ProbeError`], the step that failed.

@@ -1,5 +1,5 @@
-//! Renders the two webhook configurations as the chart does, without `rules` and `caBundle`. Tests use them, and users
-//! who keep the complete objects in Git.
+//! Renders the two webhook configurations as the chart does, for tests and for users who keep the complete objects in
+//! Git.
 
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use wva_rules::InstancePolicy;
 
 use super::entries::{ENTRIES, Entry, Phase, Subject};
 
-/// Outcome of a request while no webhook answers.
+/// While no webhook answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// The request is denied.
@@ -28,9 +28,9 @@ pub struct ConfigurationOptions<'a> {
     pub namespace: &'a str,
     /// `CONTROLLER_INSTANCE`.
     pub instance: Option<&'a str>,
-    /// Policy for objects without an instance label (`WVA_INSTANCE_POLICY`).
+    /// `WVA_INSTANCE_POLICY`.
     pub policy: InstancePolicy,
-    /// `WATCH_NAMESPACE`; `None`: all namespaces.
+    /// `None`: all namespaces.
     pub watch_namespace: Option<&'a str>,
     /// Failure policy for `VariantAutoscaling`s.
     pub variants: FailurePolicy,
@@ -42,8 +42,8 @@ pub struct ConfigurationOptions<'a> {
     pub entry_config_maps: &'a [&'a str],
 }
 
-/// CEL match condition: false for an update that only removes finalizers of an object under deletion. Such an update
-/// needs no review, so the object can be deleted while no replica runs.
+/// False for an update that only removes finalizers of an object under deletion: it can be deleted while no replica
+/// runs.
 pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' \
      && has(oldObject.metadata.deletionTimestamp) \
      && has(oldObject.metadata.finalizers) \
@@ -53,7 +53,7 @@ pub(super) const NOT_FINALIZER_REMOVAL: &str = "!(request.operation == 'UPDATE' 
      && has(object.spec) == has(oldObject.spec) \
      && (!has(object.spec) || object.spec == oldObject.spec))";
 
-/// The `MutatingWebhookConfiguration` and the `ValidatingWebhookConfiguration`, as one `List`.
+/// Both configurations, as one `List`.
 #[must_use]
 pub fn render_configurations(options: &ConfigurationOptions<'_>) -> Value {
     json!({
@@ -65,7 +65,7 @@ pub fn render_configurations(options: &ConfigurationOptions<'_>) -> Value {
     })
 }
 
-/// Like [`render_configurations`], with `rules` and, where given, the CA bundle (PEM).
+/// Both configurations with `rules` and, where given, the CA bundle (PEM).
 #[must_use]
 pub fn render_registered(options: &ConfigurationOptions<'_>, bundle: Option<&[u8]>) -> Value {
     let mut list = render_configurations(options);

@@ -1,5 +1,4 @@
-//! Checks that the Service has a ready endpoint. The API server sends reviews to the Service, so a webhook that is
-//! registered earlier would deny every request.
+//! Checks that the Service has a ready endpoint: a webhook that is registered earlier would deny every request.
 
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -18,7 +17,7 @@ pub struct ServiceRef {
 }
 
 impl ServiceRef {
-    /// Succeeds if the Service has a ready endpoint or is of type `ExternalName`, which has no endpoints.
+    /// An `ExternalName` Service has no endpoints.
     pub(super) async fn check_endpoint(&self, client: &Client) -> Result<(), Error> {
         let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
         let service = call("read", "Service", &self.name, services.get(&self.name)).await?;

@@ -1,4 +1,4 @@
-//! Whether the bounds of variant and autoscalers allow the target, and whether the HPA acts.
+//! Bounds of variant and autoscalers, and whether the HPA acts.
 
 use serde_json::Value;
 
@@ -10,7 +10,6 @@ use crate::doctor::variant_state::VariantState;
 struct Bounds {
     owner: String,
     min: u64,
-    /// `u64::MAX` without a limit.
     max: u64,
 }
 
@@ -43,7 +42,7 @@ fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
     all
 }
 
-/// Bounds of an autoscaler, with the defaults of KEDA and of the API server.
+/// Missing bounds get the defaults of KEDA and of the API server.
 fn bounds_of(autoscaler: &Value) -> Bounds {
     let name = id(autoscaler).name;
     if text(autoscaler, "/kind") == "ScaledObject" {
@@ -95,7 +94,6 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
     })
 }
 
-/// An HPA on the signal whose conditions say that it does not act.
 fn inactive_hpa(variant: &VariantState<'_>, autoscaler: &Value) -> Option<Finding> {
     let is_scaled_object = text(autoscaler, "/kind") == "ScaledObject";
     if is_scaled_object || !reads_signal(autoscaler) || variant.is_recommend_only() {
@@ -114,7 +112,7 @@ fn inactive_hpa(variant: &VariantState<'_>, autoscaler: &Value) -> Option<Findin
     Some(Finding::broken(format!("HPA {name} does not act: {reason}: {message}"), describe))
 }
 
-/// The replicas did not reach the target within the hold time.
+/// The target was not reached within the hold time.
 fn target_not_reached(variant: &VariantState<'_>) -> Option<Finding> {
     let ready = variant.condition("Ready").filter(|c| text(c, "/reason") == "NotCarriedOut")?;
     let remedy = format!("kubectl describe hpa -n {}", variant.namespace);

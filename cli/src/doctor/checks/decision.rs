@@ -1,4 +1,4 @@
-//! The decision for the variant, and whether it is based on an analysis.
+//! Decision for the variant, and whether an analysis is its basis.
 
 use wva_scaling::Decision;
 
@@ -15,14 +15,12 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     }
 }
 
-/// Warns if the model may scale to zero but could not wake up again.
 fn wake_obstacle(decision: &Decision) -> Option<Finding> {
     let text = decision.wake_obstacle?.to_string();
     let (obstacle, remedy) = text.split_once(": ").unwrap_or((&text, ""));
     Some(Finding::warning(format!("scale to zero is on for its model, but {obstacle}"), remedy))
 }
 
-/// The decision of the leader's last cycle.
 fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     let reason = decision.reason();
     let message = format!("{} -> {}  {}: {reason}", decision.current, decision.target(), reason.code());
@@ -43,7 +41,7 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     Finding::fine(message)
 }
 
-/// The decision according to the status, if no leader answered.
+/// Without an answer of a leader.
 fn by_status(variant: &VariantState<'_>) -> Finding {
     let Some(condition) = variant.condition("OptimizationReady") else {
         return Finding::unknown("no leader answered, and the status has no condition OptimizationReady");

@@ -1,5 +1,4 @@
-//! Whether the signal reaches an autoscaler: through prometheus-adapter, KEDA, or the controller's external metrics API.
-//! The query is the one that the HPA sends.
+//! Whether the signal reaches an autoscaler. Sends the query of the HPA.
 
 use serde_json::Value;
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
@@ -44,7 +43,7 @@ fn check_autoscaler(variant: &VariantState<'_>, autoscaler: &Value) -> Vec<Findi
     answers.into_iter().flatten().map(|answer| check_hpa(variant, autoscaler, answer)).collect()
 }
 
-/// Checks the conditions that KEDA sets; `None` if no trigger reads the signal.
+/// Checks KEDA's conditions; `None` if no trigger reads the signal.
 fn check_scaled_object(object: &Value) -> Option<Finding> {
     let mut queries = items(object, "/spec/triggers").map(|trigger| text(trigger, "/metadata/query"));
     let name = id(object).name;
@@ -117,9 +116,7 @@ fn check_hpa(variant: &VariantState<'_>, hpa: &Value, answer: &ExternalMetric) -
     }
 }
 
-/// The server of external metrics, as the HPA sees it.
 struct MetricsPath {
-    /// The server, or why there is none.
     server: String,
     /// What to do if an HPA cannot read the metric.
     remedy: String,

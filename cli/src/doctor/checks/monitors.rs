@@ -1,5 +1,4 @@
-//! Why Prometheus gets no metrics of a variant's pods: whether a ServiceMonitor selects their Service, or a `PodMonitor`
-//! the pods.
+//! Why Prometheus does not scrape the pods.
 
 use kube::core::SelectorExt as _;
 use serde_json::Value;
@@ -10,7 +9,6 @@ use crate::doctor::variant_state::{VariantState, labels, selector};
 
 const CHECK_TARGETS: &str = "check the targets page of Prometheus";
 
-/// Finds the first missing part of the scrape configuration.
 pub(super) fn diagnose_scrape(variant: &VariantState<'_>) -> Finding {
     let facts = variant.facts;
     let unreadable = ["pods", "services", "servicemonitors", "podmonitors"]
@@ -67,7 +65,6 @@ fn routes_to_any(service: &Value, variant: &VariantState<'_>, pods: &[&Value]) -
         })
 }
 
-/// Whether a monitor selects any of the objects. Without a namespaceSelector it selects in its own namespace.
 fn selects_any(monitor: &Value, objects: &[&Value]) -> bool {
     let any = monitor.pointer("/spec/namespaceSelector/any") == Some(&Value::Bool(true));
     let mut named = items(monitor, "/spec/namespaceSelector/matchNames").filter_map(Value::as_str).peekable();

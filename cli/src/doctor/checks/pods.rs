@@ -1,4 +1,4 @@
-//! Whether the pods of the workload become ready, and why not.
+//! Whether pods become ready, and why not.
 
 use serde_json::Value;
 
@@ -8,7 +8,6 @@ use crate::doctor::variant_state::VariantState;
 use crate::output::count;
 use crate::workloads::{WorkloadLookup, spec_replicas};
 
-/// Most unready pods that are described.
 const MAX_DESCRIBED: usize = 3;
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
@@ -63,7 +62,7 @@ fn describe_unready(variant: &VariantState<'_>, pod: &Value) -> String {
     format!("{name}: starting{age}")
 }
 
-/// Why a pod will not become ready by itself; `None` during a normal start.
+/// `None` during a normal start.
 fn stuck_reason(pod: &Value) -> Option<String> {
     if let Some(unscheduled) =
         condition(pod, "PodScheduled").filter(|c| text(c, "/reason") == "Unschedulable")

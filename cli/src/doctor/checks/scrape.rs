@@ -1,5 +1,4 @@
-//! Whether the metrics of the ready pods arrive. The leader knows which pods report; if none does, the monitors show
-//! why.
+//! Whether metrics of ready pods arrive. The leader knows the reporting pods; if none reports, the monitors show why.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +12,6 @@ use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
 use crate::output::count;
 
-/// Most pod names in a message.
 pub(super) const MAX_NAMES: usize = 3;
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
@@ -39,7 +37,6 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Compares the reporting pods with the ready ones.
 fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding {
     let ready: Vec<_> = variant.pods().into_iter().filter(|pod| is_ready(pod)).collect();
     let reports = |name: &str| reporting.iter().any(|replica| replica.pod == name);
@@ -64,7 +61,6 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
     )
 }
 
-/// The main signals that reporting pods lack.
 fn missing_signals(variant: &VariantState<'_>, reporting: &[&Replica]) -> Vec<Finding> {
     let pods_where = |lacks: fn(&Replica) -> bool| -> BTreeSet<&str> {
         reporting.iter().filter(|r| lacks(r)).map(|r| r.pod.as_str()).collect()
@@ -75,7 +71,7 @@ fn missing_signals(variant: &VariantState<'_>, reporting: &[&Replica]) -> Vec<Fi
     both.into_iter().filter_map(|(signal, pods)| missing_signal(variant, signal, &pods)).collect()
 }
 
-/// The warning for pods that report one of the two main signals but not this one; `None` without such pods.
+/// Warns about pods that report only the other main signal.
 pub(super) fn missing_signal(
     variant: &VariantState<'_>,
     signal: MainSignal,

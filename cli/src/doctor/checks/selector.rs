@@ -1,4 +1,4 @@
-//! Whether the selectors of the HPAs match the series of this variant and of no other. Uses the rules of admission.
+//! Whether the HPAs select the series of this variant and of no other, by the admission rules.
 
 use serde_json::Value;
 use wva_rules::{AutoscalerFacts, Facts, MetricReader, apply_defaults, validate, validate_autoscaler};

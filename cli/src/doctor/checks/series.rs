@@ -1,5 +1,5 @@
-//! Whether the series of the pods belong to the variant's model: in Prometheus with `--prometheus`, otherwise from the
-//! leader's snapshot.
+//! Whether the pods' series belong to the variant's model: in Prometheus with `--prometheus`, else in the leader's
+//! snapshot.
 
 use std::collections::BTreeSet;
 
@@ -52,7 +52,7 @@ fn pod_names<'a>(variant: &VariantState<'a>) -> BTreeSet<&'a str> {
     variant.pods().into_iter().map(|pod| text(pod, "/metadata/name")).collect()
 }
 
-/// Pods that are scraped more than once, and the labels that differ between their series.
+/// Pods that are scraped more than once, with the differing labels.
 fn duplicates(variant: &VariantState<'_>, series: &[Series]) -> Option<Finding> {
     let pods = pod_names(variant);
     let is_own = |s: &&Series| s.label("namespace") == variant.namespace && pods.contains(pod_of(s));
@@ -83,7 +83,6 @@ fn duplicates(variant: &VariantState<'_>, series: &[Series]) -> Option<Finding> 
     ))
 }
 
-/// The main signals that pods with series lack.
 fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> {
     let pods = pods_of(own);
     let missing = |signal: MainSignal| {
@@ -93,7 +92,7 @@ fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> 
     [MainSignal::KvUsage, MainSignal::Queue].into_iter().filter_map(missing).collect()
 }
 
-/// Compares `model_name` of the variant's own series with `spec.modelID`.
+/// Compares `model_name` with `spec.modelID`.
 fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> Finding {
     let model = text(variant.object, "/spec/modelID");
     let names: BTreeSet<&str> = own.iter().map(|s| s.label("model_name")).collect();

@@ -1,5 +1,4 @@
-//! Whether exactly one controller publishes the target. An HPA adds up all series that match, so a second publisher
-//! doubles the target.
+//! Whether one controller publishes the target. An HPA adds up all series that match, so a second one doubles it.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +34,6 @@ fn by_status(variant: &VariantState<'_>) -> Finding {
     )
 }
 
-/// All series of a variant, from any publisher.
 pub(in crate::doctor) fn series_of<'a>(series: &'a [Series], namespace: &str, name: &str) -> Vec<&'a Series> {
     let is_match = |s: &&Series| {
         // With `honorLabels: false` Prometheus renames the variant's namespace.

@@ -1,4 +1,4 @@
-//! Whether the object follows the rules, and exactly one controller manages it.
+//! Whether the object follows the rules and one controller manages it.
 
 use k8s_openapi::jiff::SignedDuration;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
@@ -47,7 +47,6 @@ fn exclusion(variant: &VariantState<'_>) -> Option<Finding> {
     })
 }
 
-/// Exactly one controller must publish the variant.
 fn managers(variant: &VariantState<'_>) -> Option<Finding> {
     // Without any Deployment a controller may still run outside the cluster.
     let all = variant.facts.controllers.as_ref().filter(|all| !all.is_empty())?;
@@ -92,7 +91,7 @@ fn target_conflict(variant: &VariantState<'_>) -> Option<Finding> {
     ))
 }
 
-/// A controller must have written a status, and must keep confirming its target.
+/// Requires a status, and a target that a controller keeps confirming.
 fn missing_confirmation(variant: &VariantState<'_>) -> Option<Finding> {
     let remedy =
         "kubectl get pods -A -l app.kubernetes.io/name=workload-variant-autoscaler, then check their logs";

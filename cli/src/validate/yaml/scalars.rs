@@ -1,21 +1,21 @@
-//! Values of YAML scalars as kubectl reads them (YAML 1.1 with goyaml.v2): `yes` is a boolean, `014` and `0o14` are 12,
-//! `1_000` is a number, `2001-01-01` is a string. The rules must see what kubectl would send.
+//! YAML scalars as kubectl reads them (YAML 1.1 with goyaml.v2): `yes` is a boolean, `014` and `0o14` are 12, `1_000`
+//! is a number, `2001-01-01` is a string.
 
 use granit_parser::{ScalarStyle, Tag};
 use serde_json::{Number, Value};
 
 const NAMESPACE: &str = "tag:yaml.org,2002:";
 
-/// The JSON value of a scalar.
+/// JSON value of a scalar.
 ///
 /// # Errors
-/// The scalar has no JSON form, or its text contradicts its tag. The error is a sentence.
+/// The scalar has no JSON form, or its text contradicts its tag.
 pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let kind = tag.map(|t| t.suffix_in_namespace(NAMESPACE).unwrap_or_default());
     match kind.as_deref() {
-        None if style == ScalarStyle::Plain => plain(text),
+        None if style == ScalarStyle::Plain => resolve_plain(text),
         Some(type_ @ ("bool" | "int" | "float" | "null")) => {
-            let value = plain(text)?;
+            let value = resolve_plain(text)?;
             let is_valid = match type_ {
                 "bool" => value.is_boolean(),
                 "int" => value.is_i64() || value.is_u64(),
@@ -33,8 +33,8 @@ pub(super) fn resolve(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Resu
     }
 }
 
-/// The JSON value of a scalar without quotes and tag.
-fn plain(text: &str) -> Result<Value, String> {
+/// Without quotes and tag.
+fn resolve_plain(text: &str) -> Result<Value, String> {
     Ok(match text {
         "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
             Value::Bool(true)
@@ -69,7 +69,7 @@ fn number(text: &str) -> Option<Number> {
     }
 }
 
-/// An integer as Go's `ParseInt` and `ParseUint` read it with base 0.
+/// Same syntax as Go's `ParseInt` and `ParseUint` with base 0.
 fn integer(text: &str) -> Option<Number> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => ("-", &text[1..]),
@@ -109,7 +109,7 @@ fn float(text: &str) -> Option<Number> {
     Number::from_f64(text.parse().ok()?)
 }
 
-/// The text of a mapping key, converted as kubectl does. `None` for a key that JSON cannot have.
+/// Converted as kubectl does. `None` for a key that JSON cannot have.
 pub(super) fn key(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

@@ -1,5 +1,4 @@
-//! Analysis by role. If pods serve only a part of a request, the variants of each role are analyzed by themselves: idle
-//! decode pods cannot replace saturated prefill pods.
+//! Analysis by role: idle decode pods cannot replace saturated prefill pods.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +6,14 @@ use super::Verdict;
 use crate::limit::Ledger;
 use crate::view::{Draft, ModelView};
 
-/// Verdict on one role.
 pub(super) struct RoleVerdict {
-    /// Indices of its variants in the view of the model.
+    /// In the view of the model.
     pub(super) variants: Vec<usize>,
     pub(super) verdict: Box<dyn Verdict>,
 }
 
-/// Verdicts on all roles of a model.
 pub(super) struct RoleVerdicts(Vec<RoleVerdict>);
 
-/// Runs `analyze_role` on the variants of each role.
 pub(super) fn analyze(
     model: &ModelView,
     analyze_role: impl Fn(&ModelView) -> Box<dyn Verdict>,

@@ -1,21 +1,20 @@
-//! Earlier decisions. An HPA needs time to carry out a target, so a target holds across cycles until one of the rules
-//! here ends it.
+//! An HPA needs time to carry out a target, so it holds until a rule here ends it.
 
 use crate::enforce;
 use crate::reason::Reason;
 use crate::view::{ModelView, VariantView};
 
-/// State of the target of the last cycle.
 pub(crate) enum EarlierDecision {
     /// No target, or it was reached.
     None,
-    /// The target still holds.
-    Holds { desired: u32, reason: Reason },
-    /// The target has ended.
+    Holds {
+        desired: u32,
+        reason: Reason,
+    },
     Ended(Reason),
 }
 
-/// Checks a variant's target of the last cycle. `needs_more`: the model grows in this cycle.
+/// `needs_more`: the model grows in this cycle.
 pub(crate) fn check_earlier_decision(
     model: &ModelView,
     variant: &VariantView,
@@ -24,7 +23,7 @@ pub(crate) fn check_earlier_decision(
     let Some(desired) = variant.variant.desired.filter(|d| *d != variant.current) else {
         return EarlierDecision::None;
     };
-    // A model at 0 stays there until requests wait, even if a user scaled it to 0 against the last target.
+    // A model at 0 stays there until requests wait, even if a user scaled it to 0.
     if !variant.is_auto() || model.is_at_zero() {
         return EarlierDecision::None;
     }

@@ -2,12 +2,12 @@
 
 use super::shell_words::{parse_vllm_integer, split_shell_words};
 
-/// Arguments that bound the capacity of a replica. Replicas with equal arguments on equal hardware have the same capacity.
+/// Replicas with equal arguments on equal hardware have the same capacity.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct EngineArgs {
     /// `--num-gpu-blocks-override`.
     blocks_override: Option<f64>,
-    /// `--block-size`, tokens per block.
+    /// `--block-size`, tokens.
     block_size: f64,
     /// `--max-num-seqs`, concurrent sequences.
     pub(super) max_seqs: f64,
@@ -15,22 +15,21 @@ pub(super) struct EngineArgs {
     max_model_len: Option<f64>,
     chunked_prefill: bool,
     v1: bool,
-    // No formula uses the following; they only decide whether two variants are compatible.
+    // No formula uses the following; they decide whether two variants are compatible.
     gpu_memory_utilization: f64,
     kv_cache_dtype: String,
     tensor_parallel_size: f64,
     enforce_eager: bool,
 }
 
-/// Extracts the capacity arguments from the command, arguments and environment of a vLLM server, in one spelling and
-/// without defaults. All other words are dropped, because they may contain secrets.
+/// Extracts the capacity arguments from command, arguments and environment of a vLLM server, in one spelling. Drops all
+/// other words, which may contain secrets.
 #[must_use]
 pub fn engine_arguments(words: &[String]) -> Vec<String> {
     EngineArgs::parse(words).to_words()
 }
 
 impl Default for EngineArgs {
-    /// vLLM's defaults.
     fn default() -> Self {
         Self {
             blocks_override: None,
@@ -49,8 +48,8 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Parses the words of a pod template: `--k v`, `--k=v`, `-` for `_`, scripts of `sh -c`, and `VLLM_USE_V1=0`. Unknown
-    /// flags are ignored. The last of several equal flags counts.
+    /// Parses `--k v`, `--k=v`, `-` for `_`, scripts of `sh -c`, and `VLLM_USE_V1=0`. Ignores unknown flags. The last
+    /// of several equal flags counts.
     pub(super) fn parse(args: &[String]) -> Self {
         let mut engine = Self::default();
         let words: Vec<String> = args.iter().flat_map(|arg| split_shell_words(arg)).collect();
@@ -68,10 +67,9 @@ impl EngineArgs {
         engine
     }
 
-    /// Sets one flag. Values that vLLM rejects are ignored.
+    /// Ignores values that vLLM rejects.
     fn set(&mut self, name: &str, value: Option<&str>) {
         let number = || value.and_then(parse_vllm_integer);
-        // A switch may have no value; then the next word is another flag or a path.
         let on = !value.is_some_and(|v| v.eq_ignore_ascii_case("false"));
         match name {
             "num-gpu-blocks-override" => self.blocks_override = number().or(self.blocks_override),
@@ -100,7 +98,7 @@ impl EngineArgs {
         }
     }
 
-    /// Arguments that differ from vLLM's defaults, in one spelling. [`Self::parse`] reads them back.
+    /// Arguments that differ from vLLM's defaults. [`Self::parse`] reads them back.
     fn to_words(&self) -> Vec<String> {
         let default = Self::default();
         let number = |flag: &str, value: Option<f64>, default: Option<f64>| {
@@ -127,7 +125,7 @@ impl EngineArgs {
         .collect()
     }
 
-    /// `--max-num-batched-tokens`: most tokens of an engine step. Without the flag: vLLM's default for the engine version.
+    /// `--max-num-batched-tokens`: most tokens of an engine step; by default vLLM's for the engine version.
     pub(super) fn batched_tokens(&self) -> f64 {
         self.max_batched_tokens.unwrap_or(match (self.v1, self.chunked_prefill) {
             (true, _) => 8192.0,
@@ -136,7 +134,7 @@ impl EngineArgs {
         })
     }
 
-    /// KV cache size in tokens, if `--num-gpu-blocks-override` sets it.
+    /// From `--num-gpu-blocks-override`.
     pub(super) fn kv_tokens(&self) -> Option<f64> {
         self.blocks_override.map(|blocks| blocks * self.block_size)
     }

@@ -1,5 +1,5 @@
-//! The percentage analyzer: compares KV cache use and queue length with thresholds and takes one step per cycle. It keeps a
-//! mean spare over the replicas that are not saturated. It grows the cheapest variant and shrinks the most expensive one.
+//! The percentage analyzer: compares KV cache use and queue length with thresholds, and takes one step per cycle. It
+//! grows the cheapest variant and shrinks the most expensive one.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,24 +10,21 @@ use super::step_limits::shrink_obstacle;
 use crate::Stage;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
-use crate::units::{at_least, below, compare, count, finite};
+use crate::units::{at_least, below, compare, count, to_finite};
 use crate::view::{Draft, ModelView, VariantView, saturating_u32};
 
-/// Load of a model and of each of its variants.
 pub(super) struct PercentageVerdict {
     load: Arc<Load>,
-    /// Sums over the replicas that are not saturated.
+    /// Replicas that are not saturated.
     unsaturated: LoadSum,
-    /// Sums over all reporting replicas.
+    /// All reporting replicas.
     all: LoadSum,
-    /// Mean spare of each variant, in order of the view.
+    /// One per variant.
     spares: Vec<MeanSpare>,
-    /// Reporting replicas beyond `current`: surge pods of a rollout, or pods about to terminate. Their load counts, their
-    /// capacity does not.
+    /// Reporting replicas beyond `current`, such as surge pods. Their load counts, their capacity does not.
     surplus: u32,
 }
 
-/// Sums over replicas, in order of variant and pod.
 #[derive(Clone, Copy, Default)]
 struct LoadSum {
     replicas: usize,
@@ -37,7 +34,7 @@ struct LoadSum {
     spare_queue: f64,
 }
 
-/// Mean distance of replicas to the thresholds.
+/// Mean distance to the thresholds.
 #[derive(Clone, Copy, Default)]
 struct MeanSpare {
     kv: f64,
@@ -53,13 +50,12 @@ impl LoadSum {
         self.spare_queue += spare_queue;
     }
 
-    /// Mean spare, 0 without replicas.
     fn mean_spare(&self) -> MeanSpare {
         if self.replicas == 0 {
             return MeanSpare::default();
         }
         let n = count(self.replicas);
-        MeanSpare { kv: finite(self.spare_kv) / n, queue: finite(self.spare_queue) / n }
+        MeanSpare { kv: to_finite(self.spare_kv) / n, queue: to_finite(self.spare_queue) / n }
     }
 }
 
@@ -105,7 +101,7 @@ pub(super) fn analyze(model: &ModelView) -> Result<PercentageVerdict, AnalysisEr
 }
 
 impl PercentageVerdict {
-    /// Reason for growing, if the model needs more replicas.
+    /// `None`: the model needs no more replicas.
     fn growth_reason(&self) -> Option<Reason> {
         let load = self.load.clone();
         if load.non_saturated == 0 {
@@ -119,9 +115,9 @@ impl PercentageVerdict {
         }
     }
 
-    /// True if the model works with `fewer` replicas: their load, spread over the others, leaves the spare above its
-    /// triggers. The condition must hold for the replicas that are not saturated, and for all replicas: else a model could
-    /// shrink because one replica becomes saturated and leaves the mean.
+    /// True if the other replicas can take the load of `fewer` replicas and keep the spare above its triggers. This
+    /// must hold for the unsaturated replicas, and for all: else a model could shrink because one replica becomes
+    /// saturated and leaves the mean.
     fn can_spare(&self, fewer: u32) -> bool {
         let fits = |sum: &LoadSum| {
             let replicas = count(sum.replicas);
@@ -136,24 +132,22 @@ impl PercentageVerdict {
         self.load.non_saturated >= 2 && fits(&self.unsaturated) && fits(&self.all)
     }
 
-    /// Orders variants by descending spare. Equal variants keep their order.
+    /// Descending spare.
     fn by_spare(&self, a: usize, b: usize) -> Ordering {
         let (a, b) = (self.spares[a], self.spares[b]);
         compare(b.kv, a.kv).then(compare(b.queue, a.queue))
     }
 
-    /// First of the best candidates by the order `better`.
+    /// First of the best candidates.
     fn best(
         candidates: impl Iterator<Item = usize>,
         better: impl Fn(usize, usize) -> Ordering,
     ) -> Option<usize> {
-        // Not a sort: an order with a tolerance for rounding is not transitive.
         candidates.reduce(|best, next| if better(next, best) == Ordering::Less { next } else { best })
     }
 
-    /// Best variant in mode `auto`, if the mode of the chosen variant withholds its step: a paused variant must not keep
-    /// its model from scaling.
-    fn acting(
+    /// Best variant in mode `auto`, if the chosen one is not: a paused variant must not keep its model from scaling.
+    fn best_in_mode_auto(
         model: &ModelView,
         chosen: Option<usize>,
         candidates: impl Iterator<Item = usize>,
@@ -177,10 +171,10 @@ impl PercentageVerdict {
         let candidates = || (0..model.variants.len()).filter(|i| free[*i] && !excluded[*i]);
         let growing = || candidates().filter(|i| can_grow(&model.variants[*i]));
         let chosen = Self::best(growing(), cheaper);
-        let acting = Self::acting(model, chosen, growing(), cheaper);
+        let alternative = Self::best_in_mode_auto(model, chosen, growing(), cheaper);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i] && !excluded[*i]) {
-            if chosen == Some(i) || acting == Some(i) {
-                let after = variant.current.saturating_add(variant.step_up());
+            if chosen == Some(i) || alternative == Some(i) {
+                let after = variant.current.saturating_add(variant.min_step_up());
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if variant.stuck > 0 {
                 drafts[i].note(Stage::Analyze, Reason::Stuck { stuck: variant.stuck });
@@ -196,7 +190,7 @@ impl PercentageVerdict {
         }
     }
 
-    /// Shrinks the most expensive variant. `promised`: replicas that earlier decisions already remove.
+    /// `promised`: replicas that earlier decisions already remove.
     fn shrink(&self, model: &ModelView, free: &[bool], promised: u32, drafts: &mut [Draft]) {
         let more_expensive = |a: usize, b: usize| {
             compare(model.variants[b].cost(), model.variants[a].cost()).then(self.by_spare(a, b))
@@ -205,9 +199,9 @@ impl PercentageVerdict {
         let candidates =
             || (0..model.variants.len()).rev().filter(|i| free[*i] && can_shrink(&model.variants[*i]));
         let chosen = Self::best(candidates(), more_expensive);
-        let acting = Self::acting(model, chosen, candidates(), more_expensive);
+        let alternative = Self::best_in_mode_auto(model, chosen, candidates(), more_expensive);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i]) {
-            if chosen == Some(i) || acting == Some(i) {
+            if chosen == Some(i) || alternative == Some(i) {
                 self.take_step_down(model, variant, promised, &mut drafts[i]);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
@@ -215,9 +209,9 @@ impl PercentageVerdict {
         }
     }
 
-    /// Takes a step down from the chosen variant, or notes the obstacle.
+    /// Notes the obstacle if there is one.
     fn take_step_down(&self, model: &ModelView, variant: &VariantView, promised: u32, draft: &mut Draft) {
-        let step = variant.step_down();
+        let step = variant.min_step_down();
         let load = self.load.clone();
         if let Some(reason) = shrink_obstacle(model, variant, step) {
             draft.note(Stage::Analyze, reason);
@@ -229,19 +223,18 @@ impl PercentageVerdict {
     }
 }
 
-/// True if the state of the variant allows it to grow. Its maximum must leave a step that the HPA acts on.
+/// The maximum must leave a step that the HPA acts on.
 fn can_grow(variant: &VariantView) -> bool {
     variant.pending == 0
         && variant.stuck == 0
         && variant.refusal().is_none()
-        && variant.headroom() >= variant.step_up()
+        && variant.headroom() >= variant.min_step_up()
 }
 
-/// True if the state of the variant allows it to shrink.
 fn can_shrink(variant: &VariantView) -> bool {
     // A step that does not fit above the minimum would be clamped to one that the HPA ignores.
     let above_minimum = variant.current > variant.bounds.min
-        && (variant.bounds.min == 0 || variant.current - variant.bounds.min >= variant.step_down());
+        && (variant.bounds.min == 0 || variant.current - variant.bounds.min >= variant.min_step_down());
     variant.current > 1 && variant.pending == 0 && above_minimum
 }
 
@@ -274,7 +267,6 @@ impl Verdict for PercentageVerdict {
             None => {}
         }
         for draft in &mut drafts {
-            // Every draft shows the load, also without a change.
             if draft.steps.iter().all(|s| s.after == draft.current && s.reason.ends_a_decision()) {
                 let load = Some(self.load.clone());
                 draft.note(Stage::Analyze, Reason::NoChange { load, tokens: None, flow: None });

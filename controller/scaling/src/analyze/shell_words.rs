@@ -1,7 +1,6 @@
-//! Words and numbers of a vLLM command line. An argument of a pod template may be one word or a script for `sh -c`. Both
-//! are split like in a shell, but variables are not expanded.
+//! Words and numbers of a vLLM command line. An argument may be a script for `sh -c`. Variables are not expanded.
 
-/// Splits one argument at whitespace and shell operators, and removes quotes and comments.
+/// Splits at whitespace and shell operators; removes quotes and comments.
 pub(super) fn split_shell_words(argument: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -10,7 +9,7 @@ pub(super) fn split_shell_words(argument: &str) -> Vec<String> {
     while let Some(c) = chars.next() {
         match (quote, c) {
             (Some(open), _) if c == open => quote = None,
-            // Within double quotes a shell keeps most backslashes; the flags we read contain none.
+            // A shell keeps most backslashes within double quotes; the flags we read contain none.
             (None | Some('"'), '\\') => match chars.next() {
                 Some('\n') | None => {}
                 Some(escaped) => word.get_or_insert_default().push(escaped),
@@ -31,8 +30,7 @@ pub(super) fn split_shell_words(argument: &str) -> Vec<String> {
     words
 }
 
-/// Parses a whole number above 0. Like vLLM it accepts `8k` (factor 1000, fractions allowed: `25.6k`) and `8K` (factor
-/// 1024, whole).
+/// Parses a whole number above 0. Like vLLM it accepts `25.6k` (factor 1000) and `8K` (factor 1024, whole).
 pub(super) fn parse_vllm_integer(text: &str) -> Option<f64> {
     let (digits, factor) = match text.char_indices().next_back()? {
         (at, suffix @ ('k' | 'm' | 'g' | 't')) => (&text[..at], power_of_suffix(1000.0, suffix)),

@@ -2,7 +2,7 @@
 
 use crate::limit::{Ledger, is_limited};
 use crate::reason::Reason;
-use crate::units::whole;
+use crate::units::to_u32;
 use crate::view::{Draft, MetricsGap, ModelView, VariantView};
 
 /// Share of the supply that the demand leaves.
@@ -19,7 +19,7 @@ pub(super) fn spare_share(supply: f64, demand: f64) -> f64 {
 /// Replicas that supply what is missing, at least the smallest step that the HPA acts on.
 pub(super) fn requested_replicas(variant: &VariantView, missing: f64, per_replica: f64) -> u32 {
     // The tolerance keeps a quotient of 2.0000000001 at 2.
-    whole((missing / per_replica - 1e-9).ceil()).max(variant.step_up())
+    to_u32((missing / per_replica - 1e-9).ceil()).max(variant.min_step_up())
 }
 
 /// Replicas of a step up that remain after later stages cut it to the maximum and to the free GPUs, which it books.
@@ -33,7 +33,7 @@ pub(super) fn book_granted(
     if !is_limited(model) {
         return within_maximum;
     }
-    let granted = variant.grantable(within_maximum, ledger.fits(variant));
+    let granted = variant.grantable_replicas(within_maximum, ledger.fitting_replicas(variant));
     ledger.book(variant, granted);
     granted
 }
@@ -52,7 +52,6 @@ pub(super) fn removable_replicas(model: &ModelView, i: usize, drafts: &[Draft]) 
     variant.current.saturating_sub(floor).min(variant.ready)
 }
 
-/// Reason that keeps a variant from growing, if there is one.
 pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     if variant.stuck > 0 {
         return Some(Reason::Stuck { stuck: variant.stuck });
@@ -60,16 +59,15 @@ pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     if let Some(refusal) = variant.refusal() {
         return Some(refusal);
     }
-    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.step_up());
+    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.min_step_up());
     max.map(|max| Reason::AtMaximum { max })
 }
 
-/// Reason that keeps a variant from shrinking by `step` replicas, if there is one.
 pub(super) fn shrink_obstacle(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
     match model.metrics_gap() {
         Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
         Some(MetricsGap::Stale { stale }) => Some(Reason::MetricsStale { stale }),
-        None if step < variant.step_down() => {
+        None if step < variant.min_step_down() => {
             let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
             Some(Reason::WithinTolerance { step, tolerance })
         }

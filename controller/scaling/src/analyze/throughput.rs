@@ -1,5 +1,5 @@
-//! The throughput analyzer: counts arriving requests, learns the throughput of a replica, and asks for the replicas that
-//! the arrival rate needs, before queues and KV caches fill. Its memory is a part of the snapshot and of the outcome.
+//! The throughput analyzer: counts arriving requests, learns the throughput of a replica, and adds the replicas for the
+//! arrival rate before queues fill.
 
 mod arrivals;
 mod bursts;
@@ -29,79 +29,71 @@ use self::trend::ArrivalForecast;
 use super::Verdict;
 use crate::reason::{MissingSignal, Reason};
 use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes, ThroughputMemory, Variant};
-use crate::units::{Amount, amount, count, finite, mean, seconds, whole};
+use crate::units::{Amount, amount, count, mean, seconds, to_finite, to_u32};
 use crate::view::{ModelView, Sample, VariantView};
 
-/// Cold start of a variant whose cold start is unknown, seconds.
+/// Assumed if the cold start is unknown, seconds.
 const DEFAULT_COLD_START: f64 = 120.0;
-/// Delay in addition to the cold start until a decision takes effect, seconds.
+/// Delay of a decision in addition to the cold start, seconds.
 const REACTION: f64 = 45.0;
-/// Cold start from which `warmSpare: auto` keeps a spare replica, seconds.
+/// From this cold start on, `warmSpare: auto` keeps a spare replica, seconds.
 const LONG_COLD_START: f64 = 180.0;
-/// A replica is saturated with this many waiting requests, or this share of its KV cache in use.
+/// A replica is saturated from either on: waiting requests, or share of KV cache in use.
 const SATURATED_WAITING: f64 = 3.0;
 const SATURATED_KV: f64 = 0.85;
-/// The model grows regardless of the learned throughput if more than this share of its replicas is saturated for so many
-/// steps.
+/// Above this share of saturated replicas for so many steps, the model grows regardless of the learned throughput.
 const SATURATED_SHARE: f64 = 0.6;
 const SATURATED_STEPS: u32 = 4;
-/// Before a curve is learned a replica is hot with this many waiting requests, or this share of its KV cache in use.
+/// Before a curve is learned, a replica is hot from either on.
 const HOT_WAITING: f64 = 2.0;
 const HOT_KV: f64 = 0.6;
 /// Growth factor of a hot model before a curve is learned, and its maximum.
 const UNLEARNED_GROWTH: f64 = 1.5;
 const MAX_UNLEARNED_GROWTH: f64 = 4.0;
-/// Time for which the curve of hardware or arguments that no variant has is kept, seconds: a rollback within a day
-/// finds it again.
-const CURVE_RETENTION: f64 = 86_400.0;
-/// A new leader does not shrink for this time, in seconds, or for `hold` if that is shorter: it does not know earlier
-/// peaks.
-const WATCH: f64 = 300.0;
+/// Seconds for which an unused curve is kept: a rollback within a day finds it again.
+const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
+/// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.
+const MIN_HISTORY: f64 = 300.0;
 
-/// Need of the model and throughput of its variants. Rates are in requests per second.
+/// Need of the model and throughput of its variants, in requests per second.
 pub(super) struct ThroughputVerdict {
     forecast: ArrivalForecast,
-    /// Throughput of a replica of each variant, in order of the view.
+    /// Throughput of a replica of each variant.
     per_replica: Vec<f64>,
-    /// Throughput of all ready and pending replicas.
+    /// Throughput of ready and pending replicas.
     supply: f64,
-    /// Throughput that the model needs.
     demand: f64,
-    /// Speed of the engine of each variant, in order of the view.
     engines: Vec<EngineSpeed>,
-    /// Throughput to drain the queues.
+    /// Throughput that drains the queues.
     backlog: f64,
-    /// Throughput that is kept because bursts recur. 0: none do.
+    /// Throughput for recurring bursts; 0: none.
     bursts: f64,
-    /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
+    /// Seconds at the end of the horizon with the current replicas.
     waiting_time: f64,
-    /// Objective of the time to first token, milliseconds.
+    /// Milliseconds.
     ttft_slo: Option<f64>,
-    /// Throughput of the warm spare replica. 0: none.
+    /// Throughput of the warm spare replica; 0: none.
     warm_spare: f64,
-    /// Throughput below which the model does not shrink. `None`: it does not shrink at all.
+    /// The model does not shrink below it; `None`: not at all.
     held: Option<f64>,
-    /// True if most replicas have been saturated for [`SATURATED_STEPS`].
     is_overloaded: bool,
     is_learned: bool,
 }
 
-/// What a model has to serve.
 struct Demand {
     forecast: ArrivalForecast,
     shape: RequestShape,
-    /// Longest cold start of its variants, seconds.
+    /// Longest of its variants, seconds.
     cold_start: f64,
     /// Arrivals in each step, oldest first.
     per_step: Vec<f64>,
-    /// True if the floor for recurring bursts applies.
     has_burst_floor: bool,
 }
 
 /// Analyzes a model and updates its memory.
 ///
 /// # Errors
-/// `SignalsMissing` if the percentage analyzer can decide instead, `None` if no analyzer can.
+/// `SignalsMissing` if the percentage analyzer can decide instead, else `None`.
 pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Reason>>, ThroughputMemory) {
     let mut memory = model.learned.cloned().unwrap_or_else(|| ThroughputMemory {
         model_id: model.model.model_id.clone(),
@@ -116,7 +108,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
         Some(roles) => (roles.prefill.is_saturated, roles.decode.is_saturated),
         None => (is_saturated(model), false),
     };
-    let steps = whole(passed / STEP);
+    let steps = to_u32(passed / STEP);
     memory.saturated = saturated_steps(saturated, memory.saturated, steps);
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
     let verdict = check_signals(model, &memory, roles.as_ref())
@@ -124,13 +116,12 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
 }
 
-/// True if most replicas are saturated.
 fn is_saturated(model: &ModelView) -> bool {
     let is_full = |s: &Sample| waiting_requests(s).max(s.queue) >= SATURATED_WAITING || s.kv >= SATURATED_KV;
     share_of_replicas(model, is_full) > SATURATED_SHARE
 }
 
-/// Consecutive saturated steps, `passed` steps after `before`.
+/// `passed` steps after `before`.
 fn saturated_steps(is_saturated: bool, before: u32, passed: u32) -> u32 {
     match (is_saturated, before) {
         (false, _) => 0,
@@ -163,18 +154,17 @@ fn check_signals(
     if has_lengths { Ok(()) } else { Err(Some(MissingSignal::Lengths)) }
 }
 
-/// True if the fallback must not scale down: a new leader does not know earlier peaks, and lost counters may come back
-/// while the memory has their pods.
+/// A new leader does not know earlier peaks, and lost counters may come back while the memory has their pods.
 pub(super) fn blocks_fallback_scale_down(model: &ModelView, learned: &ThroughputMemory) -> bool {
-    if has_counters(model) { !has_watched(model, learned) } else { !learned.pods.is_empty() }
+    if has_counters(model) { !has_full_history(model, learned) } else { !learned.pods.is_empty() }
 }
 
 /// True if arrivals have been counted for long enough to scale down.
-fn has_watched(model: &ModelView, memory: &ThroughputMemory) -> bool {
-    seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(WATCH)
+fn has_full_history(model: &ModelView, memory: &ThroughputMemory) -> bool {
+    seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(MIN_HISTORY)
 }
 
-/// Updates the curves with the work of the replicas. Returns the curve index of each variant.
+/// Returns the curve index of each variant.
 fn update_curves(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -182,9 +172,9 @@ fn update_curves(
     passed: f64,
 ) -> Vec<usize> {
     let matches = |c: &Curve, v: &VariantView| is_curve_of(c, v.variant);
-    memory
-        .curves
-        .retain(|c| seconds(c.quiet) <= CURVE_RETENTION || model.variants.iter().any(|v| matches(c, v)));
+    memory.curves.retain(|c| {
+        seconds(c.quiet) <= CURVE_RETENTION_SECONDS || model.variants.iter().any(|v| matches(c, v))
+    });
     let mut of_variant = Vec::with_capacity(model.variants.len());
     for view in &model.variants {
         let curve = memory.curves.iter().position(|c| matches(c, view)).unwrap_or_else(|| {
@@ -201,13 +191,13 @@ fn update_curves(
     of_variant
 }
 
-/// True if a curve belongs to the accelerator, the arguments and the role of a variant.
+/// Compares accelerator, arguments and role.
 fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
     let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
     curve.role == variant.role && learning::matches(curve, accelerator, &variant.engine_args)
 }
 
-/// Learned step times of a variant. `None`: too few samples.
+/// `None`: too few samples.
 pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> Option<SpeedEstimate> {
     let matches = |c: &&Curve| is_curve_of(c, variant);
     let curve = learned.curves.iter().find(matches).filter(|curve| learning::is_learned(curve))?;
@@ -215,7 +205,7 @@ pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> O
     Some(SpeedEstimate { times: StepTimes { a, b, c }, samples: curve.samples })
 }
 
-/// Updates the mean request lengths, if replicas report both.
+/// Needs both lengths.
 fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     // A prefill pod generates one token of each request.
     let variants = || model.variants.iter().filter(|v| v.variant.role != Some(Role::Prefill));
@@ -227,19 +217,19 @@ fn update_request_lengths(model: &ModelView, memory: &mut ThroughputMemory) {
     }
 }
 
-/// Share of the counted replicas that satisfy the predicate, 0 to 1.
+/// 0 to 1.
 fn share_of_replicas(model: &ModelView, predicate: impl Fn(&Sample) -> bool) -> f64 {
     let all = model.variants.iter().map(|v| v.counted.len()).sum();
     let matching = model.variants.iter().flat_map(|v| &v.counted).filter(|s| predicate(s)).count();
     if all == 0 { 0.0 } else { count(matching) / count(all) }
 }
 
-/// Cold start of a variant, seconds.
+/// Seconds.
 fn cold_start(variant: &VariantView) -> f64 {
     variant.variant.cold_start.map_or(DEFAULT_COLD_START, seconds)
 }
 
-/// Computes demand and supply. `None`: no arrivals are counted, or the model has no variant.
+/// `None`: no arrivals are counted, or the model has no variant.
 fn build_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -254,7 +244,7 @@ fn build_verdict(
         input: memory.input.map_or(0.0, f64::from),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
     };
-    memory.has_burst_floor = bursts::applies(model.model.lateness, memory.has_burst_floor);
+    memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);
     let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
     Some(match roles {
         Some(roles) => Box::new(roles::build_verdicts(model, memory, curves, roles, &demand)),
@@ -262,7 +252,6 @@ fn build_verdict(
     })
 }
 
-/// Verdict on a model whose pods serve whole requests. `None`: the model has no variant.
 fn whole_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -286,11 +275,11 @@ fn whole_verdict(
     let per_replica = replica_throughputs(model, &known, saturated, shape, utilization);
     let backlog = backlog_rate(model, &engines, &per_replica, seconds(settings.drain));
     let unit = per_replica[reference];
-    let bursts = demand.burst_floor(stay(&engines[reference], shape));
+    let bursts = demand.burst_floor(occupancy(&engines[reference], shape));
     let expected = forecast.expected.max(bursts);
-    let peak = peaks::record(memory, finite(expected / unit), seconds(settings.hold));
-    // Scale-down needs a full hold time of history, counters of every replica, and replicas that are not saturated.
-    let may_shrink = has_watched(model, memory) && all_have_counters(model) && !saturated;
+    let peak = peaks::record(memory, to_finite(expected / unit), seconds(settings.hold));
+    // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.
+    let may_shrink = has_full_history(model, memory) && all_have_counters(model) && !saturated;
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
     let supply = total_throughput(model, &per_replica);
@@ -298,10 +287,10 @@ fn whole_verdict(
         supply,
         waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
-        demand: finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
+        demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
         warm_spare,
-        // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
-        held: may_shrink.then(|| finite((peak * unit).max(forecast.expected + backlog))),
+        // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
+        held: may_shrink.then(|| to_finite((peak * unit).max(forecast.expected + backlog))),
         is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
         is_learned: true,
         backlog: backlog.min(forecast.expected),
@@ -312,11 +301,10 @@ fn whole_verdict(
     })
 }
 
-/// How a request occupies an engine.
-fn stay(engine: &EngineSpeed, shape: RequestShape) -> bursts::Stay {
+fn occupancy(engine: &EngineSpeed, shape: RequestShape) -> bursts::Occupancy {
     let prompt_share = shape.input * engine.times.c / engine.work.max(f64::MIN_POSITIVE);
-    bursts::Stay {
-        decode_seconds: finite(shape.output * engine.token_gap),
+    bursts::Occupancy {
+        decode_seconds: to_finite(shape.output * engine.token_gap),
         prompt_share: prompt_share.clamp(0.0, 1.0),
     }
 }
@@ -325,7 +313,7 @@ fn has_pending(model: &ModelView) -> bool {
     model.variants.iter().any(|v| v.pending > 0)
 }
 
-/// True if the setting keeps a warm spare replica at this cold start, in seconds.
+/// `cold_start` in seconds.
 fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
     match setting {
         WarmSpare::On => true,
@@ -334,28 +322,27 @@ fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
     }
 }
 
-/// Throughput of all ready and pending replicas, requests per second.
+/// Throughput of ready and pending replicas, requests per second.
 fn total_throughput(model: &ModelView, per_replica: &[f64]) -> f64 {
     let each = model.variants.iter().zip(per_replica);
-    finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
+    to_finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
 }
 
-/// True if a replica has counters.
 fn has_counters(model: &ModelView) -> bool {
     let stale = model.config.metrics_age.stale;
     let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= stale);
     model.variants.iter().flat_map(|v| &v.counted).any(has_scrape)
 }
 
-/// True if every counted replica has fresh counters.
+/// Every counted replica has fresh counters.
 fn all_have_counters(model: &ModelView) -> bool {
     let fresh = model.config.metrics_age.fresh;
     let has_scrape = |s: &Sample| s.replica.work.iter().any(|w| w.age <= fresh);
     model.variants.iter().flat_map(|v| &v.counted).all(has_scrape)
 }
 
-/// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to completions,
-/// or by half if nothing completes. Rates are in replicas instead of requests per second.
+/// Verdict before a curve is learned: if most replicas are hot, the model grows by the ratio of arrivals to
+/// completions, or by half if no request completes. Rates are in replicas.
 fn unlearned_verdict(
     model: &ModelView,
     memory: &ThroughputMemory,
@@ -366,7 +353,7 @@ fn unlearned_verdict(
     let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
     let hot = share_of_replicas(model, is_hot) > 0.5;
     let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
-    // Arrivals and completions come from the same scrapes, without assumed arrivals.
+    // The same scrapes for both, without assumed arrivals.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
     let completed = Some(last(&memory.completed)).filter(|completed| *completed > 0.0);
     let factor = completed.map_or(UNLEARNED_GROWTH, |completed| last(&memory.arrivals) / completed);

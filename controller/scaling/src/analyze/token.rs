@@ -1,5 +1,5 @@
-//! The token analyzer: compares the tokens in use or waiting with the capacity of the replicas, and adds or removes several
-//! replicas at once. It supports hardware of different sizes.
+//! The token analyzer: compares the tokens in use or waiting with the capacity of the replicas. It adds or removes
+//! several replicas at once, and supports hardware of different sizes.
 
 mod optimize;
 
@@ -9,20 +9,19 @@ use super::{AnalyzerState, Observation, Verdict};
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
-use crate::units::{at_least, finite, mean};
+use crate::units::{at_least, mean, to_finite};
 use crate::view::{Draft, ModelView, Sample, VariantView};
 
-/// Observations of each kind that count.
+/// Per kind.
 pub(crate) const OBSERVATIONS: usize = 10;
 
-/// Tokens of a model, and the capacity of each of its variants.
 pub(super) struct TokenVerdict {
     demand: f64,
     supply: f64,
     anticipated: f64,
-    /// Capacity of a replica of each variant in tokens, in order of the view.
+    /// Tokens.
     per_replica: Vec<f64>,
-    /// True if requests of unknown size wait, or may wait. It forbids scale-down.
+    /// Requests of unknown size wait, or may wait: no scale-down.
     has_unsized_queue: bool,
     state: AnalyzerState,
 }
@@ -48,27 +47,27 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
         for sample in &variant.counted {
             let shape = ReplicaShape {
                 capacity: capacity(variant, sample, engine)?,
-                // A replica without its own mean uses the mean of the others.
+                // A replica without its own mean uses that of the others.
                 input: sample.replica.mean_input.map(f64::from).or(input),
                 output: sample.replica.mean_output.map(f64::from).or(output),
             };
             let in_use = (sample.kv * shape.capacity).round();
-            demand = finite(demand + in_use + sample.queue * shape.input.unwrap_or(0.0));
+            demand = to_finite(demand + in_use + sample.queue * shape.input.unwrap_or(0.0));
             let observed = &mut state.observed;
             capacities.push(effective_capacity(model, variant, sample, engine, shape, in_use, observed));
         }
-        // Measurements before any replica is ready are less reliable than the remembered capacity.
+        // Measurements before any replica is ready are less reliable.
         let remembered = variant.variant.remembered_capacity.map(f64::from).filter(|_| variant.ready == 0);
         state.capacities.push(remembered.or_else(|| median(capacities)));
     }
     if let SchedulerQueue::Known(queue) = model.model.scheduler_queue {
-        let prompts = finite((queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0)));
-        demand = finite(demand + prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0));
+        let prompts = to_finite((queue.bytes.get() / 4.0).max(queue.size.get() * input.unwrap_or(0.0)));
+        demand = to_finite(demand + prompts * (1.0 - hit_rate) + queue.size.get() * output.unwrap_or(0.0));
     }
     let per_replica: Vec<f64> =
         (0..model.variants.len()).map(|i| per_replica(model, &state, &engines, i)).collect();
     let sum = |replicas: fn(&VariantView) -> u32| -> f64 {
-        finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
+        to_finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
     };
     let is_unknown = model.model.scheduler_queue == SchedulerQueue::Unknown;
     let has_waiting = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
@@ -82,7 +81,7 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     })
 }
 
-/// KV cache size of a replica, and mean input and output of its requests, in tokens.
+/// KV cache size, and mean input and output, in tokens.
 #[derive(Clone, Copy)]
 struct ReplicaShape {
     capacity: f64,
@@ -90,7 +89,7 @@ struct ReplicaShape {
     output: Option<f64>,
 }
 
-/// KV cache size of a replica in tokens: its own metric, else the median of its variant, else its arguments.
+/// Tokens: its own metric, else the median of its variant, else its arguments.
 fn capacity(variant: &VariantView, sample: &Sample, engine: &EngineArgs) -> Result<f64, AnalysisError> {
     let reported = |s: &Sample| {
         Some(s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get())
@@ -102,7 +101,7 @@ fn capacity(variant: &VariantView, sample: &Sample, engine: &EngineArgs) -> Resu
         .ok_or_else(|| AnalysisError::NoCapacity { pod: sample.replica.pod.clone() })
 }
 
-/// Usable capacity of a replica in tokens: `min(k1, k2)`.
+/// Tokens: `min(k1, k2)`.
 ///
 /// - `k1`, the memory bound: KV cache size times `kvCacheThreshold`.
 /// - `k2`, the compute bound: tokens in use at a full queue, else the mean of earlier observations, else
@@ -118,7 +117,7 @@ fn effective_capacity(
 ) -> f64 {
     let k1 = shape.capacity * model.settings.kv_cache_threshold;
     let bucket = shape.output.map(bucket);
-    // Observations on an unresolved accelerator are not remembered: others of that name may be different hardware.
+    // Not remembered for an unresolved accelerator, which may be different hardware.
     let accelerator = variant.variant.accelerator.as_deref();
     let is_full = at_least(sample.queue, model.settings.queue_length_threshold) && in_use > 0.0;
     let k2 = if is_full {
@@ -138,16 +137,15 @@ fn effective_capacity(
     k1.min(k2)
 }
 
-/// Mean of the compute bounds that earlier cycles observed, in tokens.
+/// Mean bound of earlier cycles, in tokens.
 fn mean_observed(model: &ModelView, accelerator: &str, output: OutputBucket) -> Option<f64> {
     let bounds = model.remembered.iter().find(|r| r.accelerator == accelerator && r.output == output)?;
     let first = bounds.k2.len().saturating_sub(OBSERVATIONS);
     mean(bounds.k2[first..].iter().map(|k2| k2.get()))
 }
 
-/// Compute bound in tokens, derived from the arguments and the request shape: `k2 = n * (I + O / 2)` with
-/// `n = min(B * O / (I + O), S)`. `I` and `O` are the mean input and output tokens, `B` is `--max-num-batched-tokens` and
-/// `S` is `--max-num-seqs`.
+/// Tokens: `k2 = n * (I + O / 2)` with `n = min(B * O / (I + O), S)`. `I` and `O` are the mean input and output tokens,
+/// `B` is `--max-num-batched-tokens` and `S` is `--max-num-seqs`.
 fn derived_compute_bound(engine: &EngineArgs, shape: ReplicaShape) -> Option<f64> {
     let (input, output) = (shape.input.unwrap_or(0.0), shape.output?);
     if input + output <= 0.0 {
@@ -158,7 +156,6 @@ fn derived_compute_bound(engine: &EngineArgs, shape: ReplicaShape) -> Option<f64
     Some(running * (input + output / 2.0)).filter(|k2| *k2 > 0.0)
 }
 
-/// Bucket of the mean output tokens per request.
 fn bucket(output: f64) -> OutputBucket {
     if output < 100.0 {
         OutputBucket::Short
@@ -169,8 +166,7 @@ fn bucket(output: f64) -> OutputBucket {
     }
 }
 
-/// Capacity of a replica of a variant in tokens: measured now or before, else that of a compatible variant, else
-/// `--max-num-batched-tokens`.
+/// Tokens: measured now or before, else that of a compatible variant, else `--max-num-batched-tokens`.
 fn per_replica(model: &ModelView, state: &AnalyzerState, engines: &[EngineArgs], i: usize) -> f64 {
     let known = |i: usize| {
         state.capacities[i].or_else(|| model.variants[i].variant.remembered_capacity.map(f64::from))
@@ -200,14 +196,14 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 impl TokenVerdict {
-    /// Missing capacity in tokens: `demand / scaleUpThreshold - anticipated`, at least 0.
+    /// Missing tokens: `demand / scaleUpThreshold - anticipated`, at least 0.
     fn required(&self, model: &ModelView) -> f64 {
-        (finite(self.demand / model.settings.scale_up_threshold) - self.anticipated).max(0.0)
+        (to_finite(self.demand / model.settings.scale_up_threshold) - self.anticipated).max(0.0)
     }
 
-    /// Spare capacity in tokens: `supply - demand / scaleDownBoundary`, at least 0.
+    /// Spare tokens: `supply - demand / scaleDownBoundary`, at least 0.
     fn spare_tokens(&self, model: &ModelView) -> f64 {
-        (self.supply - finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
+        (self.supply - to_finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
     }
 
     fn figures(&self, model: &ModelView, i: usize) -> Tokens {

@@ -1,6 +1,6 @@
-//! The two signals that every analyzer needs from a replica, and the replicas that report only one of them.
+//! Signals that every analyzer needs from a replica.
 
-/// A signal that every analyzer reads from a replica.
+/// Signal that every analyzer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainSignal {
     /// Share of the KV cache in use, 0 to 1.
@@ -20,7 +20,7 @@ impl MainSignal {
     }
 }
 
-/// Numbers of replicas that count with one main signal only. The missing signal counts as 0.
+/// Replicas that count with one main signal; the other counts as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalGaps {
     /// Replicas without the KV cache use.
@@ -30,7 +30,7 @@ pub struct SignalGaps {
 }
 
 impl SignalGaps {
-    /// Missing signals, each with its number of replicas.
+    /// Missing signals with their numbers of replicas.
     pub fn missing(self) -> impl Iterator<Item = (MainSignal, u32)> {
         let both = [(MainSignal::KvUsage, self.kv), (MainSignal::Queue, self.queue)];
         both.into_iter().filter(|(_, replicas)| *replicas > 0)

@@ -1,9 +1,9 @@
-//! Codes of the reasons. They are API: events, conditions and metrics carry them.
+//! Codes are API: events, conditions and metrics carry them.
 
 use super::Reason;
 
 impl Reason {
-    /// Code of the reason: one of a closed set, safe as a metric label.
+    /// Safe as a metric label.
     #[must_use]
     pub const fn code(&self) -> &'static str {
         match self {

@@ -1,17 +1,17 @@
-//! Figures of the reasons: counts of the analyzers, the source of the safety net, and causes of a failed analysis.
+//! Figures of the reasons.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-/// Load of a model as the percentage analyzer measures it, with its thresholds.
+/// Load of a model and the thresholds of the percentage analyzer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Load {
-    /// Mean of `kvCacheThreshold - kv` over the replicas that are not saturated. 0 if all are saturated.
+    /// Mean of `kvCacheThreshold - kv` over unsaturated replicas; 0 if all are saturated.
     pub mean_spare_kv: f64,
-    /// Mean of `queueLengthThreshold - queue` over the same replicas, in requests.
+    /// Mean of `queueLengthThreshold - queue`, in requests.
     pub mean_spare_queue: f64,
     /// Replicas that are not saturated.
     pub non_saturated: u32,
@@ -33,14 +33,14 @@ impl fmt::Display for Load {
             f,
             "mean spare KV {} (at least {}), mean spare queue {} (at least {}), {} of {} replicas below the \
              thresholds of {} and {}",
-            figure(self.mean_spare_kv),
-            figure(self.kv_spare_trigger),
-            figure(self.mean_spare_queue),
-            figure(self.queue_spare_trigger),
+            format_figure(self.mean_spare_kv),
+            format_figure(self.kv_spare_trigger),
+            format_figure(self.mean_spare_queue),
+            format_figure(self.queue_spare_trigger),
             self.non_saturated,
             self.reporting,
-            figure(self.kv_cache_threshold),
-            figure(self.queue_length_threshold),
+            format_figure(self.kv_cache_threshold),
+            format_figure(self.queue_length_threshold),
         )
     }
 }
@@ -68,12 +68,12 @@ impl fmt::Display for Tokens {
         write!(
             f,
             "demand {} tokens, supply {} ({} with pending replicas), required {}, spare {}, {} per replica",
-            figure(self.demand),
-            figure(self.supply),
-            figure(self.anticipated),
-            figure(self.required),
-            figure(self.spare),
-            figure(self.per_replica),
+            format_figure(self.demand),
+            format_figure(self.supply),
+            format_figure(self.anticipated),
+            format_figure(self.required),
+            format_figure(self.spare),
+            format_figure(self.per_replica),
         )
     }
 }
@@ -112,7 +112,7 @@ pub enum AnalysisError {
         /// Ready replicas of the model.
         ready: u32,
     },
-    /// The capacity of a replica is unknown.
+    /// The KV cache size is unknown.
     #[error(
         "the KV cache size of pod {pod} is unknown: it reports no vllm:cache_config_info and has no argument \
          --num-gpu-blocks-override"
@@ -123,18 +123,16 @@ pub enum AnalysisError {
     },
 }
 
-/// Text of a figure: at most 4 decimals, without trailing zeros.
-pub(crate) fn figure(value: f64) -> String {
+/// At most 4 decimals, without trailing zeros.
+pub(crate) fn format_figure(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Serializes a load that variants share.
 pub(super) fn serialize_load<S: Serializer>(load: &Arc<Load>, serializer: S) -> Result<S::Ok, S::Error> {
     load.as_ref().serialize(serializer)
 }
 
-/// Serializes an optional load that variants share.
 #[expect(clippy::ref_option, reason = "the signature that serde requires")]
 pub(super) fn serialize_optional_load<S: Serializer>(
     load: &Option<Arc<Load>>,

@@ -1,16 +1,16 @@
-//! Figures of the throughput analyzer, and their text.
+//! Figures of the throughput analyzer.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Arrival rate of a model, throughput of a replica of the variant, and the replicas needed.
+/// Arrivals of a model, and throughput of the variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flow {
     /// Arrival rate, requests per second.
     pub arrivals: f64,
-    /// Expected arrival rate at the end of the horizon, requests per second.
+    /// Arrival rate at the end of the horizon, requests per second.
     pub forecast: f64,
     /// Slope of the arrival rate, requests per second squared.
     pub slope: f64,
@@ -32,9 +32,9 @@ pub struct Flow {
     pub itl_ms: f64,
     /// Engine time of a request, seconds.
     pub work: f64,
-    /// Throughput of a replica, requests per second. 0 if it is not learned.
+    /// Throughput of a replica, requests per second. 0: not learned.
     pub throughput: f64,
-    /// Time to first token at the end of the horizon with the current replicas, milliseconds. 0 if it is not learned.
+    /// Time to first token at the end of the horizon, milliseconds. 0: not learned.
     pub ttft_ms: f64,
     /// Objective of the time to first token, milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct Flow {
     pub need: f64,
     /// Replicas needed to drain the queue.
     pub backlog: f64,
-    /// Replicas needed for bursts that recur. 0: none do.
+    /// Replicas needed for recurring bursts.
     #[serde(skip_serializing_if = "is_zero")]
     pub bursts: f64,
 }
@@ -56,23 +56,23 @@ fn is_zero(value: &f64) -> bool {
 impl fmt::Display for Flow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arrivals, forecast, horizon_seconds, .. } = self;
-        write!(f, "{} req/s arriving", short(*arrivals))?;
+        write!(f, "{} req/s arriving", format_short(*arrivals))?;
         if forecast > arrivals {
-            write!(f, ", rising to {} in {horizon_seconds:.0} s", short(*forecast))?;
+            write!(f, ", rising to {} in {horizon_seconds:.0} s", format_short(*forecast))?;
         }
         write!(
             f,
             "; a replica serves {} req/s at {:.0} ms per token (learned from {:.0} samples); replicas needed: {}",
-            short(self.throughput),
+            format_short(self.throughput),
             self.itl_ms,
             self.samples,
-            short(self.need)
+            format_short(self.need)
         )?;
         if self.backlog > 0.0 {
-            write!(f, " + {} for the backlog", short(self.backlog))?;
+            write!(f, " + {} for the backlog", format_short(self.backlog))?;
         }
         if self.bursts > self.need {
-            write!(f, ", {} for recurring bursts", short(self.bursts))?;
+            write!(f, ", {} for recurring bursts", format_short(self.bursts))?;
         }
         let Some(objective) = self.ttft_slo_ms else { return Ok(()) };
         write!(
@@ -84,30 +84,28 @@ impl fmt::Display for Flow {
 }
 
 impl Flow {
-    /// Sentence of `HeldPeak`: `replicas` were needed within the hold time.
     pub(super) fn held_sentence(&self, replicas: f64) -> String {
-        format!("not scaled down yet: {} replicas were needed recently: {self}", short(replicas))
+        format!("not scaled down yet: {} replicas were needed recently: {self}", format_short(replicas))
     }
 
-    /// Sentence of `NotLearnt`.
     pub(super) fn unlearned_sentence(&self) -> String {
         format!(
             "the throughput of a replica is not learned yet ({:.0} samples), so the model grows only while most replicas \
              are busy: {} req/s arriving, {} replicas needed",
             self.samples,
-            short(self.arrivals),
-            short(self.need)
+            format_short(self.arrivals),
+            format_short(self.need)
         )
     }
 }
 
-/// Text of a figure: three decimals below 1, else one.
-fn short(value: f64) -> String {
+/// Three decimals below 1, else one.
+fn format_short(value: f64) -> String {
     let text = if value < 1.0 { format!("{value:.3}") } else { format!("{value:.1}") };
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Signal that the throughput analyzer needs and does not have.
+/// Signal that the throughput analyzer lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "camelCase")]
 pub enum MissingSignal {
@@ -120,7 +118,7 @@ pub enum MissingSignal {
     /// The output length of requests is unknown.
     #[error("the output length of requests is unknown: check that vllm:request_generation_tokens is scraped")]
     Lengths,
-    /// Each pod serves only the prefill or the decode part of a request.
+    /// A role has no variant, or a variant has no role.
     #[error(
         "its pods serve only the prefill or the decode part of a request (label llm-d.ai/role); each role is analyzed \
          separately"

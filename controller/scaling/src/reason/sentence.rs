@@ -1,13 +1,13 @@
-//! Texts of a reason: the full sentence with its figures, and the gist without figures that change with every sample.
+//! Texts of a reason.
 
 use std::fmt;
 
-use super::figures::figure;
+use super::figures::format_figure;
 use super::{FallbackSource, Reason};
 
 impl Reason {
-    /// Sentence without figures that change with every sample or with time, for the status: the status is written only
-    /// when the decision changes. Reasons that only hold a target share one text, because noise alternates them.
+    /// Sentence for the status, without changing figures: the status is written only when the decision changes. Reasons
+    /// that only hold a target share one text, because noise alternates them.
     #[must_use]
     pub fn gist(&self) -> String {
         match self {
@@ -30,7 +30,7 @@ impl Reason {
         }
     }
 
-    /// First part of a sentence whose second part has changing figures.
+    /// Part of a sentence before changing figures.
     const fn lead(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoChange { .. } => "no change",
@@ -50,7 +50,6 @@ impl Reason {
         })
     }
 
-    /// Figures that follow the lead of the sentence.
     fn lead_figures(&self) -> Option<&dyn fmt::Display> {
         match self {
             Self::NoChange { load: Some(load), .. }
@@ -65,7 +64,6 @@ impl Reason {
         }
     }
 
-    /// Writes how an earlier decision ended.
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfBounds { desired, min, max: Some(max) } => {
@@ -81,19 +79,18 @@ impl Reason {
                 f,
                 "the API server has refused to scale to {desired} replica(s) for {} s; another variant grows if there is \
                  one; see the controller log",
-                figure(*age_seconds)
+                format_figure(*age_seconds)
             ),
             Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
                 f,
                 "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
                  behavior and bounds",
-                figure(*age_seconds)
+                format_figure(*age_seconds)
             ),
             _ => Ok(()),
         }
     }
 
-    /// Writes why the target stays.
     fn write_hold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
@@ -121,7 +118,7 @@ impl Reason {
                 write!(
                     f,
                     "not scaled down: the HPA ignores a step of {step} (tolerance {})",
-                    figure(*tolerance)
+                    format_figure(*tolerance)
                 )
             }
             Self::HeldPeak { held, flow } => f.write_str(&flow.held_sentence(*held)),
@@ -130,11 +127,10 @@ impl Reason {
         }
     }
 
-    /// Writes why a model scales to zero, keeps one replica, or wakes up.
     fn write_scale_to_zero(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRequests { retention_seconds } => {
-                write!(f, "no requests for {} s", figure(*retention_seconds))
+                write!(f, "no requests for {} s", format_figure(*retention_seconds))
             }
             Self::MinimumKept {} => {
                 f.write_str("scale to zero is off: the cheapest variant keeps one replica")
@@ -143,18 +139,21 @@ impl Reason {
                 write!(
                     f,
                     "woken: {} request(s) ({} bytes) wait in the scheduler's queue",
-                    figure(*size),
-                    figure(*bytes)
+                    format_figure(*size),
+                    format_figure(*bytes)
                 )
             }
             Self::WakeHold { woken_seconds } => {
-                write!(f, "woken {} s ago; held until its replica reports metrics", figure(*woken_seconds))
+                write!(
+                    f,
+                    "woken {} s ago; held until its replica reports metrics",
+                    format_figure(*woken_seconds)
+                )
             }
             _ => Ok(()),
         }
     }
 
-    /// Writes what limits a decision: inventory, bounds or the mode.
     fn write_limit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::LimitedBy { accelerator, left, gpus_per_replica } => {
@@ -183,7 +182,7 @@ impl fmt::Display for Reason {
         }
         match self {
             Self::KeptDecision { age_seconds } => {
-                write!(f, "{lead}, last progress {} s ago", figure(*age_seconds))
+                write!(f, "{lead}, last progress {} s ago", format_figure(*age_seconds))
             }
             Self::Stuck { stuck } => {
                 write!(

@@ -1,5 +1,5 @@
-//! Settings of a snapshot: entries as in one ConfigMap, and plain settings. The controller writes one fully resolved entry
-//! per model. Omitted settings have the defaults of the settings table.
+//! Settings of a snapshot. The controller writes one resolved entry per model. Omitted settings have the defaults of
+//! the settings table.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Config {
-    /// Entries of the saturation map by key: `default`, and overrides that name a model.
+    /// Entries by key: `default`, and overrides that name a model.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub saturation: BTreeMap<String, SaturationEntry>,
-    /// Entries of the scale-to-zero map by key: `default`, and overrides that name a model.
+    /// Entries by key: `default`, and overrides that name a model.
     #[serde(alias = "scale_to_zero", skip_serializing_if = "BTreeMap::is_empty")]
     pub scale_to_zero: BTreeMap<String, ScaleToZeroEntry>,
-    /// `WVA_SCALE_TO_ZERO`: default for models without a scale-to-zero entry.
+    /// `WVA_SCALE_TO_ZERO`.
     pub scale_to_zero_default: bool,
-    /// `WVA_LIMITED_MODE`: limits every model to the free GPUs of the inventory.
+    /// `WVA_LIMITED_MODE`.
     pub limited_mode: bool,
-    /// `WVA_DECISION_HOLD`: time for which a decision holds without progress.
+    /// `WVA_DECISION_HOLD`.
     pub decision_hold: GoDuration,
-    /// `WVA_PENDING_GRACE`: time that a replica may take to become ready before it counts as stuck.
+    /// `WVA_PENDING_GRACE`.
     pub pending_grace: GoDuration,
     /// Age limits of samples.
     pub metrics_age: MetricsAge,
@@ -48,15 +48,15 @@ impl Default for Config {
     }
 }
 
-/// Age limits of samples, each inclusive.
+/// Each inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct MetricsAge {
-    /// Greatest age of a sample that counts fully.
+    /// A younger sample counts fully.
     pub fresh: GoDuration,
-    /// Greatest age of a sample that counts, but forbids scale-down.
+    /// A younger sample counts, but forbids scale-down.
     pub stale: GoDuration,
-    /// Greatest age of a sample that does not count, but still forbids scale-down. An older sample is missing.
+    /// A younger sample does not count, but forbids scale-down. An older one is missing.
     pub unavailable: GoDuration,
 }
 
@@ -76,8 +76,7 @@ impl Default for MetricsAge {
 pub struct Inventory {
     /// GPUs of the cluster.
     pub limit: u64,
-    /// GPUs that all pods request, scheduled or not. GPUs of earlier scale-ups without pods are not included: `decide` adds
-    /// them.
+    /// GPUs that all pods request, scheduled or not. `decide` adds earlier scale-ups without pods.
     #[serde(default)]
     pub used: u64,
 }

@@ -1,5 +1,4 @@
-//! Reads a snapshot from any serde format. Errors carry a path (`models[0].variants[1].cost`). Checks that need several
-//! fields, such as duplicate names, are here too.
+//! Reads a snapshot from any serde format. Errors carry a path (`models[0].variants[1].cost`).
 
 use std::collections::BTreeSet;
 
@@ -36,12 +35,12 @@ pub enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Reads a snapshot file: YAML or JSON.
+    /// Reads YAML or JSON.
     ///
     /// # Errors
-    /// See [`Snapshot::read`]. Invalid YAML is an error of the field `.`.
+    /// See [`Snapshot::read`].
     pub fn parse(text: &str) -> Result<Self, SnapshotError> {
-        // `wva explain` writes JSON, which parses ten times faster than YAML. Snapshots of large clusters need that.
+        // JSON parses ten times faster, which large snapshots need.
         if text.trim_start().starts_with('{') {
             let mut json = serde_json::Deserializer::from_str(text);
             if let Ok(snapshot) = Self::read(&mut json)
@@ -57,7 +56,7 @@ impl Snapshot {
                 Ok(())
             });
         match (read, parsed) {
-            // The error of `read` has the path; the parser's error only follows from it.
+            // The error of `read` has the path.
             (Some(Err(error)), _) => Err(error),
             (_, Err(error)) => {
                 Err(SnapshotError::Field { path: ".".to_owned(), problem: describe_yaml_error(&error) })
@@ -83,7 +82,6 @@ impl Snapshot {
         }
     }
 
-    /// Checks rules that need several fields.
     fn check(&self) -> Result<(), SnapshotError> {
         let saturation = self.config.saturation.iter().map(|(k, e)| ("saturation", k, &e.model_id));
         let to_zero = self.config.scale_to_zero.iter().map(|(k, e)| ("scaleToZero", k, &e.model_id));
@@ -129,7 +127,7 @@ impl Snapshot {
     }
 }
 
-/// Parser limits that grow with the text: the defaults of the parser reject snapshots of large clusters.
+/// The parser's default limits reject snapshots of large clusters.
 fn options(text: &str) -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Model, SchedulerQueue};
 
-/// Why waiting requests would not wake a model at 0 replicas. Such a model does not scale to 0.
+/// Why waiting requests would not wake a model. It then does not scale to 0.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, thiserror::Error,
 )]
@@ -31,7 +31,7 @@ pub enum WakeObstacle {
          featureGates in the picker's EndpointPickerConfig, or turn scale to zero off"
     )]
     NoFlowControl,
-    /// The endpoint picker has more model names than it reports.
+    /// It has more model names than it reports.
     #[error(
         "its endpoint picker reports it as model_name=\"other\", because it has more than 1,000 model names: name the model \
          in an InferenceModelRewrite, or give it its own InferencePool"
@@ -40,7 +40,7 @@ pub enum WakeObstacle {
 }
 
 impl WakeObstacle {
-    /// True if a user has to act. False while the picker has not been read yet.
+    /// False while the picker has not been read yet.
     #[must_use]
     pub const fn is_fault(self) -> bool {
         !matches!(self, Self::NotRead)
@@ -48,7 +48,7 @@ impl WakeObstacle {
 }
 
 impl Model {
-    /// `wake_obstacle`, or `NoPool` if the model has no scheduler queue.
+    /// `NoPool` if the model has no scheduler queue.
     pub(crate) fn effective_wake_obstacle(&self) -> Option<WakeObstacle> {
         let no_pool = (self.scheduler_queue == SchedulerQueue::Absent).then_some(WakeObstacle::NoPool);
         self.wake_obstacle.or(no_pool)

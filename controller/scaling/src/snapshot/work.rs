@@ -1,5 +1,4 @@
-//! Counters of a pod that the throughput analyzer reads, and its memory of a model between cycles. All times are ages, and
-//! counters are as the server reports them.
+//! Counters of a pod, and the memory of the throughput analyzer. All times are ages.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
@@ -7,7 +6,7 @@ use wva_crds::GoDuration;
 use super::{Role, Variant};
 use crate::units::Amount;
 
-/// One scrape of a pod: counters since the start of its server, and its present requests.
+/// Counters since the start of the server, and present requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct WorkSample {
@@ -35,15 +34,15 @@ pub struct WorkSample {
 }
 
 impl WorkSample {
-    /// True if the server has restarted between `before` and this scrape: its counters have fallen.
+    /// A counter has fallen since `before`.
     #[must_use]
     pub fn has_restarted_since(&self, before: &Self) -> bool {
         self.completed < before.completed || self.generated_tokens < before.generated_tokens
     }
 }
 
-/// Memory of the throughput analyzer for one model. Its ages count from the end of its last step of 15 s; the caller adds
-/// the elapsed time to `age`.
+/// Memory of the throughput analyzer for one model, as of the end of its last step of 15 s. The caller adds the elapsed
+/// time to `age`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ThroughputMemory {
@@ -58,10 +57,10 @@ pub struct ThroughputMemory {
     /// Time for which the model has been watched.
     #[serde(default)]
     pub watched: GoDuration,
-    /// Requests that arrived in each step, oldest first, as far as scrapes show them.
+    /// Requests that arrived in each step, oldest first.
     #[serde(default)]
     pub arrivals: Vec<Amount>,
-    /// Requests that finished in each of the last steps, oldest first, as far as scrapes show them.
+    /// Finished requests in each step, oldest first.
     #[serde(default)]
     pub completed: Vec<Amount>,
     /// Requests in the scheduler queue at the end of the last step.
@@ -73,22 +72,22 @@ pub struct ThroughputMemory {
     /// Last known mean generated tokens per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Amount>,
-    /// Consecutive steps in which most replicas were saturated.
+    /// Consecutive saturated steps.
     #[serde(default)]
     pub saturated: u32,
-    /// The same of the decode pods, if pods serve a part of each request.
+    /// The same of decode pods.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub decode_saturated: u32,
-    /// True if the floor for recurring bursts applied in the last cycle.
+    /// The floor for bursts applied in the last cycle.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_burst_floor: bool,
-    /// Peaks of the need, greatest and oldest first.
+    /// Greatest and oldest first.
     #[serde(default)]
     pub needs: Vec<NeedPeak>,
-    /// Last sample of each pod, sorted by pod.
+    /// Sorted by pod.
     #[serde(default)]
     pub pods: Vec<PodHistory>,
-    /// Fitted step times of each kind of hardware.
+    /// Step times of each kind of hardware.
     #[serde(default)]
     pub curves: Vec<Curve>,
 }
@@ -99,7 +98,7 @@ const fn is_zero(steps: &u32) -> bool {
 }
 
 impl ThroughputMemory {
-    /// The memory `elapsed` later.
+    /// Memory `elapsed` later.
     #[must_use]
     pub fn aged_by(mut self, elapsed: std::time::Duration) -> Self {
         self.age = self.age.get().saturating_add(elapsed).into();
@@ -133,13 +132,13 @@ pub struct PodHistory {
     pub last: WorkSample,
     /// Steps observed since the start of its server.
     pub steps: u32,
-    /// Requests that arrived per step between its last two samples. 0 if the pod is gone.
+    /// Requests per step between its last two samples. 0 if the pod is gone.
     pub arrived: Amount,
     /// Last generation rate, tokens per second.
     pub token_rate: Amount,
 }
 
-/// Step times of one kind of hardware for a model: sums of a recursive least squares fit.
+/// Sums of a recursive least squares fit for one kind of hardware.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Curve {
@@ -153,13 +152,13 @@ pub struct Curve {
     pub role: Option<Role>,
     /// Prior step times. They move if measurements differ much.
     pub prior: StepTimes,
-    /// Upper triangle of the normal equations, row by row, in units of the prior.
+    /// Upper triangle, row by row, in units of the prior.
     pub normal: [Amount; 6],
-    /// Right side of the normal equations.
+    /// Right side.
     pub right: [Amount; 3],
     /// Weight of the samples in the equations.
     pub weight: Amount,
-    /// Moving ratio of measured to expected time; 1 if the fit is right.
+    /// Measured to expected time; 1 if the fit is right.
     pub ratio: Amount,
     /// Number of samples.
     pub samples: Amount,

@@ -1,15 +1,14 @@
-//! Signals of one variant, shown below its trace: HPA, last target, replicas that are not ready, and the metrics of each
-//! replica. Unknown facts are omitted.
+//! Signals of one variant below its trace. Unknown facts are omitted.
 
 use std::fmt;
 
-use crate::reason::figure;
+use crate::reason::format_figure;
 use crate::snapshot::{Pending, PendingState, Replica, Variant};
 
-/// Replicas shown in detail; the others are only counted.
+/// Further replicas are only counted.
 const SHOWN_REPLICAS: usize = 16;
 
-/// Displays the signals of a variant as complete lines.
+/// Signals as complete lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Signals<'a>(pub &'a Variant);
 
@@ -18,7 +17,7 @@ impl fmt::Display for Signals<'_> {
         let v = self.0;
         let mut facts = vec![format!("cost {}", v.cost)];
         if let Some(t) = v.hpa_tolerance {
-            let (up, down) = (figure(t.up.get() * 100.0), figure(t.down.get() * 100.0));
+            let (up, down) = (format_figure(t.up.get() * 100.0), format_figure(t.down.get() * 100.0));
             facts.push(format!("the HPA ignores a change of {up} % up, {down} % down"));
         }
         if let Some(desired) = v.desired {
@@ -27,7 +26,7 @@ impl fmt::Display for Signals<'_> {
             facts.push(format!("last target {desired}{}", stalled.unwrap_or_default()));
         }
         if let Some(running) = v.running {
-            facts.push(format!("{} request(s) running", figure(running.get())));
+            facts.push(format!("{} request(s) running", format_figure(running.get())));
         }
         if let Some(woken) = v.woken_ago {
             facts.push(format!("woken {woken} ago"));
@@ -58,10 +57,10 @@ fn pending_state(pending: Pending) -> &'static str {
 }
 
 fn replica_line(replica: &Replica) -> String {
-    let known = |what: &str, value: Option<f64>| value.map(|v| format!("{what} {}", figure(v)));
+    let known = |what: &str, value: Option<f64>| value.map(|v| format!("{what} {}", format_figure(v)));
     let size = |r: &Replica| {
         let (blocks, of) = (r.num_gpu_blocks?.get(), r.block_size?.get());
-        Some(format!("{} blocks of {} tokens", figure(blocks), figure(of)))
+        Some(format!("{} blocks of {} tokens", format_figure(blocks), format_figure(of)))
     };
     let parts = [
         known("KV", replica.kv.map(f64::from)).or_else(|| Some("KV unknown".to_owned())),

@@ -1,30 +1,29 @@
-//! Steps of an engine that are computed at one go: many steps pass between two events, and none of them needs to be
-//! looked at by itself. Each step takes a little longer than the one before, because the cache grows.
+//! Steps of an engine that are computed at once. Each step takes a little longer than the one before, because the cache
+//! grows.
 
-/// Steps under way. Times are in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Batch {
     /// Start of the first step.
     pub began: f64,
     /// Number of steps, at least 1.
     pub steps: u64,
-    /// Prompt tokens computed; above 0 only where there is one step.
+    /// Prompt tokens; above 0 only for a single step.
     pub prompt_tokens: u64,
     /// Time of the first step, above 0.
     pub first: f64,
-    /// Extra time of each step over the step before, at least 0.
+    /// Growth of each step over the step before, at least 0.
     pub growth: f64,
 }
 
 impl Batch {
     /// End of the last step.
-    pub(super) fn ends(&self) -> f64 {
-        let n = super::engine::real(self.steps);
+    pub(super) fn end(&self) -> f64 {
+        let n = super::engine::to_f64(self.steps);
         self.began + n * self.first + self.growth * n * (n - 1.0) / 2.0
     }
 
-    /// Steps done at a time, as a fraction: the root of the sum of the steps' times.
-    fn done(&self, now: f64) -> f64 {
+    /// Root of the sum of the steps' times.
+    fn steps_done(&self, now: f64) -> f64 {
         let elapsed = (now - self.began).max(0.0);
         let linear = self.first - self.growth / 2.0;
         // This form of the root holds without growth, too.
@@ -33,20 +32,20 @@ impl Batch {
 
     /// Whole steps done at a time.
     pub(super) fn whole_steps(&self, now: f64) -> u64 {
-        whole(self.done(now) + ROUNDING).min(self.steps)
+        to_count(self.steps_done(now) + ROUNDING).min(self.steps)
     }
 
-    /// Ends it with the step that is under way.
-    pub(super) fn cut(&mut self, now: f64) {
-        self.steps = whole((self.done(now) - ROUNDING).ceil()).clamp(1, self.steps);
+    /// The step under way is the last one.
+    pub(super) fn end_after_current_step(&mut self, now: f64) {
+        self.steps = to_count((self.steps_done(now) - ROUNDING).ceil()).clamp(1, self.steps);
     }
 }
 
-/// A time that was computed as the end of a step may differ from it by this share of a step.
+/// Share of a step by which the computed end of a step may differ.
 const ROUNDING: f64 = 1e-6;
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps are few and not negative")]
-fn whole(steps: f64) -> u64 {
+fn to_count(steps: f64) -> u64 {
     steps as u64
 }
 
@@ -59,15 +58,15 @@ mod tests {
         for growth in [0.0, 1e-6, 0.001] {
             let batch = Batch { began: 5.0, steps: 100, prompt_tokens: 0, first: 0.02, growth };
             for k in 1..=100 {
-                let end = Batch { steps: k, ..batch }.ends();
+                let end = Batch { steps: k, ..batch }.end();
                 assert_eq!(batch.whole_steps(end), k, "at the end of step {k}");
                 assert_eq!(batch.whole_steps(end - 0.005), k - 1, "in step {k}");
-                let mut cut = batch;
-                cut.cut(end - 0.005);
-                assert_eq!(cut.steps, k, "the step under way is finished");
-                cut = batch;
-                cut.cut(end);
-                assert_eq!(cut.steps, k, "no further one is begun");
+                let mut short = batch;
+                short.end_after_current_step(end - 0.005);
+                assert_eq!(short.steps, k, "the step under way is finished");
+                short = batch;
+                short.end_after_current_step(end);
+                assert_eq!(short.steps, k, "no further one is begun");
             }
         }
     }

@@ -1,25 +1,24 @@
-//! Latencies of a fleet's requests as an endpoint picker shows them: histograms that grow as requests end, and what was
-//! scraped of them. Source: llm-d/llm-d-router at ebab6879, `pkg/epp/handlers/response.go`.
+//! Latencies as an endpoint picker shows them: histograms, and their scrapes. Source: llm-d/llm-d-router at ebab6879,
+//! `pkg/epp/handlers/response.go`.
 
 use std::collections::VecDeque;
 
-use super::engine::real;
+use super::engine::to_f64;
 use super::server::ServedRequest;
 
-/// Upper bounds of `llm_d_epp_request_ttft_seconds`, in seconds (`pkg/epp/metrics/llm_d_router_metrics.go`).
+/// Bounds of `llm_d_epp_request_ttft_seconds`, seconds (`pkg/epp/metrics/llm_d_router_metrics.go`).
 const TTFT_BOUNDS: [f64; 24] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0,
     20.0, 30.0, 45.0, 60.0, 120.0,
 ];
-/// Upper bounds of `llm_d_epp_request_streaming_tpot_seconds`, in seconds.
+/// Bounds of `llm_d_epp_request_streaming_tpot_seconds`, seconds.
 const TPOT_BOUNDS: [f64; 19] = [
     0.0005, 0.00205, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.125, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8,
     1.0, 2.0,
 ];
-/// Scrapes that are kept: a minute and a half of them.
+/// A minute and a half of scrapes.
 const SCRAPES: usize = 6;
 
-/// Counts by bucket. The last bucket has no upper bound.
 #[derive(Clone, Debug)]
 struct Buckets {
     bounds: &'static [f64],
@@ -35,10 +34,9 @@ impl Buckets {
         self.counts[self.bounds.partition_point(|bound| *bound < seconds)] += 1;
     }
 
-    /// The quantile of what was observed since an earlier state, as `histogram_quantile` of Prometheus computes it.
-    /// `None`: nothing was.
+    /// Since an earlier state, as `histogram_quantile` of Prometheus. `None`: no observations.
     fn quantile_since(&self, earlier: &Self, share: f64) -> Option<f64> {
-        let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| real(now - then));
+        let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| to_f64(now - then));
         let total: f64 = counts.clone().sum();
         let rank = share * total;
         let mut below = 0.0;
@@ -63,48 +61,46 @@ impl Buckets {
                 Some(upper) if bound > lower => (upper - bound) / (upper - lower),
                 _ => 1.0,
             };
-            above += share * real(*count);
+            above += share * to_f64(*count);
         }
         above
     }
 }
 
-/// Both histograms at one time.
 #[derive(Clone, Debug)]
 struct Histograms {
     ttft: Buckets,
     tpot: Buckets,
 }
 
-/// Scrape of the endpoint picker.
 #[derive(Clone, Debug)]
 struct Scrape {
     at: f64,
     histograms: Histograms,
 }
 
-/// The histograms of a fleet, and the newest scrapes of them, oldest first.
+/// Histograms of a fleet, and their newest scrapes, oldest first.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histograms: Histograms,
     scrapes: VecDeque<Scrape>,
 }
 
-/// A quantile of each latency in seconds. `None`: no request with this latency ended.
+/// Seconds. `None`: no request with this latency ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyQuantiles {
-    /// Of the time to the first token.
+    /// Time to the first token.
     pub ttft: Option<f64>,
-    /// Of the requests' mean time between two tokens.
+    /// Mean time between two tokens of a request.
     pub tpot: Option<f64>,
 }
 
-/// Requests since the beginning, by their first tokens.
+/// Requests since the beginning, by first token.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FirstTokens {
-    /// All whose latency was observed.
+    /// Requests with a latency.
     pub requests: f64,
-    /// Those of them later than an objective.
+    /// Later than an objective.
     pub late: f64,
 }
 
@@ -116,7 +112,6 @@ impl Default for Latencies {
 }
 
 impl Latencies {
-    /// Counts a request when it ends.
     pub(super) fn observe(&mut self, served: &ServedRequest) {
         self.histograms.ttft.observe(served.first_token - served.request.arrived);
         if served.request.output > 1 {
@@ -125,7 +120,6 @@ impl Latencies {
         }
     }
 
-    /// Notes what a scrape shows.
     pub(super) fn scrape(&mut self, at: f64) {
         if self.scrapes.len() == SCRAPES {
             self.scrapes.pop_front();
@@ -138,10 +132,10 @@ impl Latencies {
     pub fn first_tokens(&self, objective: f64) -> FirstTokens {
         let Some(newest) = self.scrapes.back() else { return FirstTokens::default() };
         let ttft = &newest.histograms.ttft;
-        FirstTokens { requests: real(ttft.counts.iter().sum()), late: ttft.above(objective) }
+        FirstTokens { requests: to_f64(ttft.counts.iter().sum()), late: ttft.above(objective) }
     }
 
-    /// The quantiles of the requests that ended between the first and the last scrape after a time.
+    /// Quantiles of requests between the first and the last scrape after `since`.
     #[must_use]
     pub fn quantiles(&self, since: f64, share: f64) -> LatencyQuantiles {
         let first = self.scrapes.iter().find(|s| s.at > since).map(|s| &s.histograms);
@@ -194,9 +188,9 @@ mod tests {
         end(&mut latencies, 0.15, 0.05, 1);
         latencies.scrape(22.5);
         end(&mut latencies, 100.0, 0.05, 11);
-        let seen = latencies.quantiles(0.0, 0.9);
-        near(seen.ttft, 0.19);
-        assert_eq!(seen.tpot, None, "one token has no time between two");
+        let quantiles = latencies.quantiles(0.0, 0.9);
+        near(quantiles.ttft, 0.19);
+        assert_eq!(quantiles.tpot, None, "one token has no time between two");
         assert_eq!(latencies.quantiles(7.5, 0.9), LatencyQuantiles::default());
     }
 
@@ -206,8 +200,8 @@ mod tests {
         latencies.scrape(0.0);
         end(&mut latencies, 500.0, 9.0, 11);
         latencies.scrape(15.0);
-        let seen = latencies.quantiles(-1.0, 0.9);
-        near(seen.ttft, 120.0);
-        near(seen.tpot, 2.0);
+        let quantiles = latencies.quantiles(-1.0, 0.9);
+        near(quantiles.ttft, 120.0);
+        near(quantiles.tpot, 2.0);
     }
 }

@@ -1,11 +1,11 @@
-//! One replica of a variant, from the moment its workload asks for it until it is gone.
+//! One replica of a variant.
 
 use std::collections::VecDeque;
 
 use super::engine::Engine;
 use super::server::{Counters, Server};
 
-/// Lifecycle phase of a replica. Times are in seconds since the beginning.
+/// Times are in seconds since the beginning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Phase {
     /// No GPUs are left for it.
@@ -20,7 +20,7 @@ pub enum Phase {
         /// When it fails; infinite where it does not.
         fails: f64,
     },
-    /// It was taken away and finishes what it has.
+    /// Removed; it finishes its requests.
     Draining {
         /// When it is killed.
         until: f64,
@@ -32,7 +32,7 @@ pub enum Phase {
 pub struct Sample {
     /// Time of the scrape, seconds.
     pub at: f64,
-    /// From when it can be asked for: a late scrape comes after others.
+    /// When the sample becomes visible: a late scrape comes after others.
     pub shown: f64,
     /// Share of the KV cache in use.
     pub kv: f64,
@@ -40,13 +40,13 @@ pub struct Sample {
     pub waiting: usize,
     /// Requests in the batch.
     pub running: usize,
-    /// Prompt tokens to compute for the requests without a first token.
+    /// Prompt tokens of the requests without a first token.
     pub prompt_backlog: u64,
     /// Counters.
     pub counters: Counters,
 }
 
-/// Five minutes of scrapes every 15 s: what the longest `rate()` looks back on.
+/// Five minutes of scrapes every 15 s, for the longest `rate()`.
 pub(crate) const SAMPLES: usize = 21;
 
 /// A replica.
@@ -54,7 +54,7 @@ pub(crate) const SAMPLES: usize = 21;
 pub struct Replica {
     /// Index of its variant.
     pub variant: usize,
-    /// Number among all replicas of the fleet: its pod's name.
+    /// Number among all replicas.
     pub serial: u64,
     /// When it was created.
     pub created: f64,
@@ -64,16 +64,16 @@ pub struct Replica {
     pub ready_since: f64,
     /// Lifecycle phase.
     pub phase: Phase,
-    /// Its engine: replicas of one variant may differ in speed.
+    /// Replicas of one variant may differ in speed.
     pub engine: Engine,
     /// Its server.
     pub server: Server,
-    /// The newest scrapes, oldest first.
+    /// Oldest first.
     pub samples: VecDeque<Sample>,
 }
 
 impl Replica {
-    /// Serves requests and takes new ones.
+    /// Takes requests.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.phase, Phase::Ready { .. })
@@ -97,7 +97,7 @@ impl Replica {
         self.server.running() + self.server.waiting()
     }
 
-    /// When something happens to it next by itself.
+    /// Next event of its phase or its server.
     #[must_use]
     pub fn next_event(&self) -> f64 {
         match self.phase {
@@ -108,7 +108,7 @@ impl Replica {
         }
     }
 
-    /// Notes what a scrape shows, and from when.
+    /// `shown`: when the sample becomes visible.
     pub(super) fn scrape(&mut self, now: f64, shown: f64) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();

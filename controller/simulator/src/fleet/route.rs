@@ -1,4 +1,4 @@
-//! Which replica gets the next request, and when it has to wait in front of all of them.
+//! Routing of requests, and the wait at the gateway.
 
 use std::collections::VecDeque;
 
@@ -8,39 +8,40 @@ use super::variant::{Role, Router};
 use super::{Events, Fleet, LossReason};
 
 impl Fleet {
-    /// Takes a request that arrives now: it goes to a replica, waits in front, or is lost.
+    /// The request goes to a replica, waits, or is lost.
     pub fn arrive(&mut self, request: Request, now: f64, events: &mut Events) {
         let first = self.first_role();
         if !self.can_hold(request) {
             events.lost.push((request, LossReason::TooLong));
         } else if self.queue.is_empty() && self.send(request, first, now, events) {
-        } else if self.queue.len() < self.front.queue {
+        } else if self.queue.len() < self.gateway.queue {
             self.queue.push_back(request);
         } else {
             events.lost.push((request, LossReason::Refused));
         }
     }
 
-    /// First role that a request needs: the prompt's role, where the fleet has roles.
+    /// Prefill, where the fleet has roles.
     fn first_role(&self) -> Option<Role> {
         self.variants.iter().find_map(|v| v.role).map(|_| Role::Prefill)
     }
 
-    /// Whether the engines of some variant, or of one of each role, can hold it.
+    /// True if some variant can, or one of each role.
     fn can_hold(&self, request: Request) -> bool {
-        let by = |role| self.variants.iter().any(|v| v.role == role && v.engine.holds(tokens(request)));
+        let role_can_hold =
+            |role| self.variants.iter().any(|v| v.role == role && v.engine.can_hold(total_tokens(request)));
         match self.first_role() {
-            None => by(None),
-            first => by(first) && by(Some(Role::Decode)),
+            None => role_can_hold(None),
+            first => role_can_hold(first) && role_can_hold(Some(Role::Decode)),
         }
     }
 
-    /// Sends on what waits in front and between two roles, as far as there is room.
+    /// Sends waiting requests on, as far as there is room.
     pub(super) fn dispatch(&mut self, now: f64, events: &mut Events) {
-        // Whatever is sent, nothing is added to either: only a step of a replica hands requests over.
-        let mut handed = std::mem::take(&mut self.handed);
-        self.send_all(&mut handed, Some(Role::Decode), now, events);
-        self.handed = handed;
+        // Only a step of a replica adds requests, so both queues stay unchanged meanwhile.
+        let mut prefilled = std::mem::take(&mut self.prefilled);
+        self.send_all(&mut prefilled, Some(Role::Decode), now, events);
+        self.prefilled = prefilled;
         let mut queue = std::mem::take(&mut self.queue);
         self.send_all(&mut queue, self.first_role(), now, events);
         self.queue = queue;
@@ -48,7 +49,7 @@ impl Fleet {
 
     fn send_all(&mut self, queue: &mut VecDeque<Request>, role: Option<Role>, now: f64, events: &mut Events) {
         while let Some(request) = queue.front().copied() {
-            if now - request.arrived > self.front.patience {
+            if now - request.arrived > self.gateway.client_timeout {
                 events.lost.push((request, LossReason::TimedOut));
             } else if !self.send(request, role, now, events) {
                 break;
@@ -58,52 +59,53 @@ impl Fleet {
     }
 
     fn send(&mut self, request: Request, role: Option<Role>, now: f64, events: &mut Events) -> bool {
-        let Some(i) = self.choose(request, role, now) else { return false };
-        self.turn = i + 1;
+        let Some(i) = self.choose_replica(request, role, now) else { return false };
+        self.next_replica = i + 1;
         self.replicas[i].server.push(request, now, &mut events.finished);
-        self.next[i] = self.replicas[i].next_event();
+        self.next_events[i] = self.replicas[i].next_event();
         true
     }
 
-    /// A replica of a role for a request. Among equals the one after the last that was chosen, so that no order favours any.
-    fn choose(&self, request: Request, role: Option<Role>, now: f64) -> Option<usize> {
+    /// Among equals the one after the last choice, so that no order favours any.
+    fn choose_replica(&self, request: Request, role: Option<Role>, now: f64) -> Option<usize> {
         let n = self.replicas.len();
-        let turn = if self.turn < n { self.turn } else { 0 };
-        let does = |i: &usize| self.variants[self.replicas[*i].variant].role == role;
-        let open = (turn..n).chain(0..turn).filter(does);
-        let open = open.filter(|i| self.is_open(&self.replicas[*i], request, now));
+        let start = if self.next_replica < n { self.next_replica } else { 0 };
+        let has_role = |i: &usize| self.variants[self.replicas[*i].variant].role == role;
+        let open = (start..n).chain(0..start).filter(has_role);
+        let open = open.filter(|i| self.accepts(&self.replicas[*i], request, now));
         let first_least = |score: &dyn Fn(&Replica) -> f64| {
             open.clone()
                 .map(|i| (i, score(&self.replicas[i])))
                 .min_by(|a, b| a.1.total_cmp(&b.1))
                 .map(|(i, _)| i)
         };
-        match self.front.router {
+        match self.gateway.router {
             Router::RoundRobin => open.clone().next(),
             Router::LeastLoaded => open.clone().min_by_key(|i| self.replicas[*i].load()),
             Router::Scored => {
                 let queues = open.clone().map(|i| self.replicas[i].server.waiting());
                 let (least, most) = queues.fold((usize::MAX, 0), |(l, m), q| (l.min(q), m.max(q)));
-                let spread = super::engine::real(most.saturating_sub(least).max(1) as u64);
+                let spread = super::engine::to_f64(most.saturating_sub(least).max(1) as u64);
                 first_least(&|r| {
-                    super::engine::real((r.server.waiting() - least) as u64) / spread + r.server.kv_usage(now)
+                    super::engine::to_f64((r.server.waiting() - least) as u64) / spread
+                        + r.server.kv_usage(now)
                 })
             }
         }
     }
 
-    fn is_open(&self, replica: &Replica, request: Request, now: f64) -> bool {
-        let own = &self.variants[replica.variant];
-        // Flow control applies in front only: requests with a computed prompt are let in.
-        let limits = self.front.flow_control.filter(|_| own.role != Some(Role::Decode));
+    fn accepts(&self, replica: &Replica, request: Request, now: f64) -> bool {
+        let variant = &self.variants[replica.variant];
+        // Only at the gateway: requests with a computed prompt are let in.
+        let limits = self.gateway.flow_control.filter(|_| variant.role != Some(Role::Decode));
         let full = || {
             limits
                 .is_some_and(|s| replica.server.waiting() >= s.queue || replica.server.kv_usage(now) >= s.kv)
         };
-        replica.is_ready() && own.engine.holds(tokens(request)) && !full()
+        replica.is_ready() && variant.engine.can_hold(total_tokens(request)) && !full()
     }
 }
 
-fn tokens(request: Request) -> u64 {
+fn total_tokens(request: Request) -> u64 {
     u64::from(request.input) + u64::from(request.output)
 }

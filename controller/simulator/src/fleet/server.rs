@@ -1,6 +1,6 @@
-//! One model server that batches continuously, as vLLM's scheduler does: what generates comes first, then prompts in
-//! chunks within the token budget, then those that wait, first come first served, as places and KV cache allow. A
-//! sequence for which the cache has no room any more loses its place and is computed again (preemption).
+//! Model server that batches continuously, like vLLM's scheduler: generating sequences first, then prompts in chunks
+//! within the token budget, then waiting requests in order. A sequence without room in the cache loses its place and is
+//! recomputed (preemption).
 
 mod counters;
 mod request;
@@ -8,7 +8,7 @@ mod request;
 use std::collections::VecDeque;
 
 use super::batch::Batch;
-use super::engine::{Engine, real};
+use super::engine::{Engine, to_f64};
 use super::variant::Role;
 
 pub use counters::Counters;
@@ -17,17 +17,16 @@ pub use request::{FinishedRequests, Request, ServedRequest};
 #[derive(Clone, Copy, Debug)]
 struct Sequence {
     request: Request,
-    /// Order of admission: the last one is preempted first.
+    /// The last admitted is preempted first.
     order: u64,
-    /// Tokens generated so far.
-    made: u32,
+    generated: u32,
     first_token: Option<f64>,
-    /// When it was first admitted.
+    /// Time of the first admission.
     admitted: f64,
-    /// Tokens of the cache it holds, as of its prefill.
-    held: u64,
-    /// Tokens that a step makes of it.
-    each: u64,
+    /// Tokens at its prefill.
+    kv_tokens: u64,
+    /// Tokens of this sequence.
+    tokens_per_step: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,49 +36,47 @@ struct DecodingSequence {
     ends: u64,
 }
 
-/// The state of one server.
+/// State of a server.
 #[derive(Clone, Debug)]
 pub struct Server {
     engine: Engine,
     role: Option<Role>,
-    patience: f64,
-    /// Share of the requests that are not counted when they end.
+    client_timeout: f64,
+    /// Not counted when they end.
     uncounted_share: f64,
-    /// Uncounted requests so far, less those that were left out.
+    /// Fraction of a request that is not counted yet.
     uncounted: f64,
     waiting: VecDeque<Sequence>,
-    /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
+    /// With the prompt tokens still to compute, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
     decoding: Vec<DecodingSequence>,
-    /// Tokens that a step makes of all that generate.
-    rate: u64,
-    /// The step in which the first of those that generate ends.
+    /// Tokens of all generating sequences.
+    tokens_per_step: u64,
+    /// Step in which the first generating sequence ends.
     next_end: u64,
-    /// Steps since it started.
     steps: u64,
-    /// Tokens of the cache in use as of the last batch's end.
+    /// Tokens at the end of the last batch.
     cached: u64,
     admitted: u64,
     batch: Option<Batch>,
-    /// Counters as of the end of the last batch.
+    /// State at the end of the last batch.
     pub(super) counters: Counters,
 }
 
 impl Server {
-    /// An empty server. A request that has waited for longer than `patience` seconds when it would be admitted has
-    /// been given up by its client.
+    /// Clients give up requests that wait longer than `client_timeout` seconds.
     #[must_use]
-    pub fn new(engine: Engine, patience: f64) -> Self {
+    pub fn new(engine: Engine, client_timeout: f64) -> Self {
         Self {
             engine,
             role: None,
-            patience,
+            client_timeout,
             uncounted_share: 0.0,
             uncounted: 0.0,
             waiting: VecDeque::new(),
             prefilling: VecDeque::new(),
             decoding: Vec::new(),
-            rate: 0,
+            tokens_per_step: 0,
             next_end: u64::MAX,
             steps: 0,
             cached: 0,
@@ -89,36 +86,36 @@ impl Server {
         }
     }
 
-    /// The same, but that this share of its requests is not counted when they end.
+    /// This share of the requests is not counted when they end.
     #[must_use]
-    pub fn leaving_out(self, share: f64) -> Self {
+    pub fn with_uncounted_share(self, share: f64) -> Self {
         Self { uncounted_share: share, ..self }
     }
 
-    /// The same, but that it does this part of each request.
+    /// The server handles this part of each request.
     #[must_use]
     pub fn with_role(self, role: Option<Role>) -> Self {
         Self { role, ..self }
     }
 
-    /// From now on its engine does this of what comes to it.
+    /// Sets prefix hits and speculation of later requests.
     pub fn set_engine(&mut self, engine: Engine) {
         self.engine = engine;
     }
 
-    /// When something happens next by itself; infinite while it is idle.
+    /// Infinite while it is idle.
     #[must_use]
     pub fn next_event(&self) -> f64 {
-        self.batch.map_or(f64::INFINITY, |batch| batch.ends())
+        self.batch.map_or(f64::INFINITY, |batch| batch.end())
     }
 
-    /// Its counters at a time, with what the batch under way has done so far.
+    /// Counters with the steps of the batch under way.
     #[must_use]
     pub fn counters(&self, now: f64) -> Counters {
         let mut counters = self.counters;
         if let Some(batch) = self.batch {
             let done = Batch { steps: batch.whole_steps(now), ..batch };
-            counters.generate(done, self.decoding.len() as u64, self.rate);
+            counters.generate(done, self.decoding.len() as u64, self.tokens_per_step);
         }
         counters
     }
@@ -135,22 +132,22 @@ impl Server {
         self.waiting.len()
     }
 
-    /// Prompt tokens to compute for the requests that have no token yet: of each all, until its first token.
+    /// All prompt tokens of a request count until its first token.
     #[must_use]
     pub fn prompt_backlog(&self) -> u64 {
         let admitted = self.prefilling.iter().map(|(sequence, _)| sequence);
         let without = self.waiting.iter().chain(admitted).filter(|s| s.first_token.is_none());
-        without.map(|s| self.engine.computed(s.request.input)).sum()
+        without.map(|s| self.engine.computed_tokens(s.request.input)).sum()
     }
 
-    /// Share of the KV cache in use at a time, 0..=1.
+    /// 0..=1.
     #[must_use]
     pub fn kv_usage(&self, now: f64) -> f64 {
-        let grown = self.batch.map_or(0, |b| b.whole_steps(now) * self.rate);
-        (real(self.cached + grown) / real(self.engine.kv_tokens())).min(1.0)
+        let added = self.batch.map_or(0, |b| b.whole_steps(now) * self.tokens_per_step);
+        (to_f64(self.cached + added) / to_f64(self.engine.kv_tokens())).min(1.0)
     }
 
-    /// Requests it has taken and not served.
+    /// Requests not finished yet.
     pub fn requests(&self) -> impl Iterator<Item = Request> + '_ {
         let prefilling = self.prefilling.iter().map(|(s, _)| s.request);
         self.waiting
@@ -160,65 +157,66 @@ impl Server {
             .chain(self.decoding.iter().map(|d| d.sequence.request))
     }
 
-    /// Takes a request, which the engine must be able to hold ([`Engine::holds`]).
+    /// Takes a request that the engine can hold ([`Engine::can_hold`]).
     pub fn push(&mut self, request: Request, now: f64, finished: &mut FinishedRequests) {
         self.waiting.push_back(Sequence {
             request,
             order: 0,
-            made: 0,
+            generated: 0,
             first_token: None,
             admitted: now,
-            held: 0,
-            each: request.step_tokens(self.engine.tokens),
+            kv_tokens: 0,
+            tokens_per_step: request.step_tokens(self.engine.tokens),
         });
         if self.batch.is_none() {
-            self.begin(now, finished);
+            self.start_batch(now, finished);
         } else if self.waiting.len() == 1 && self.has_room() {
-            self.cut(now);
+            self.shorten_batch(now);
         }
     }
 
-    /// Carries out the event due at [`Self::next_event`].
+    /// Processes the event due at [`Self::next_event`].
     pub fn advance(&mut self, now: f64, finished: &mut FinishedRequests) {
         let Some(batch) = self.batch.take() else { return };
-        self.counters.generate(batch, self.decoding.len() as u64, self.rate);
+        self.counters.generate(batch, self.decoding.len() as u64, self.tokens_per_step);
         self.steps += batch.steps;
-        self.cached += batch.steps * self.rate;
+        self.cached += batch.steps * self.tokens_per_step;
         if self.next_end <= self.steps {
             self.complete(now, finished);
         }
         self.prefill(batch.prompt_tokens, now, finished);
-        self.begin(now, finished);
+        self.start_batch(now, finished);
     }
 
-    /// Whether the first request that waits could be admitted after the step under way.
+    /// Room for the first waiting request, after the step under way.
     fn has_room(&self) -> bool {
         let room = self.waiting.front().is_some_and(|s| {
-            let need = u64::from(s.request.input) + self.engine.overhead();
-            self.cached + need + self.rate <= self.engine.kv_tokens()
+            let need = u64::from(s.request.input) + self.engine.block_overhead();
+            self.cached + need + self.tokens_per_step <= self.engine.kv_tokens()
         });
         room && self.running() < self.engine.max_seqs
     }
 
-    fn cut(&mut self, now: f64) {
+    fn shorten_batch(&mut self, now: f64) {
         if let Some(batch) = &mut self.batch {
-            batch.cut(now);
+            batch.end_after_current_step(now);
         }
     }
 
-    /// Takes out those that have generated all they should.
     fn complete(&mut self, now: f64, finished: &mut FinishedRequests) {
         self.next_end = u64::MAX;
         let mut i = 0;
         while let Some(one) = self.decoding.get(i).copied() {
             if one.ends <= self.steps {
                 self.decoding.swap_remove(i);
-                let (sequence, made) = (one.sequence, (one.ends - one.began) * one.sequence.each);
-                self.rate -= sequence.each;
-                self.cached -= sequence.held + made;
-                // Of what the last step made, what lies beyond the end is thrown away.
-                self.counters.generated -= made - u64::from(sequence.request.output - sequence.made);
-                self.close(sequence, now, finished);
+                let (sequence, generated) =
+                    (one.sequence, (one.ends - one.began) * one.sequence.tokens_per_step);
+                self.tokens_per_step -= sequence.tokens_per_step;
+                self.cached -= sequence.kv_tokens + generated;
+                // Tokens of the last step beyond the end are discarded.
+                self.counters.generated -=
+                    generated - u64::from(sequence.request.output - sequence.generated);
+                self.count_finished(sequence, now, finished);
             } else {
                 self.next_end = self.next_end.min(one.ends);
                 i += 1;
@@ -226,7 +224,7 @@ impl Server {
         }
     }
 
-    fn close(&mut self, sequence: Sequence, now: f64, finished: &mut FinishedRequests) {
+    fn count_finished(&mut self, sequence: Sequence, now: f64, finished: &mut FinishedRequests) {
         let request = sequence.request;
         let first_token = sequence.first_token.unwrap_or(now);
         self.uncounted += self.uncounted_share;
@@ -235,27 +233,27 @@ impl Server {
         } else {
             self.counters.requests += 1;
             self.counters.input += u64::from(request.input);
-            self.counters.output += u64::from(self.output(request));
+            self.counters.output += u64::from(self.output_tokens(request));
             self.counters.prefill_seconds += first_token - sequence.admitted;
         }
         finished.served.push(ServedRequest { request, first_token, ended: now });
     }
 
-    /// Tokens that it generates for a request: where it only computes prompts, the first.
-    fn output(&self, request: Request) -> u32 {
+    /// A prefill server generates only the first token.
+    fn output_tokens(&self, request: Request) -> u32 {
         if self.role == Some(Role::Prefill) { 1 } else { request.output }
     }
 
-    /// Tokens that are to be computed before it generates: none of the prompt but the last where another computed it.
-    fn to_compute(&self, sequence: &Sequence) -> u64 {
-        if self.role == Some(Role::Decode) && sequence.made == 0 {
+    /// A decode server computes only the last token of a prompt.
+    fn tokens_to_compute(&self, sequence: &Sequence) -> u64 {
+        if self.role == Some(Role::Decode) && sequence.generated == 0 {
             1
         } else {
-            self.engine.computed(sequence.request.input) + u64::from(sequence.made)
+            self.engine.computed_tokens(sequence.request.input) + u64::from(sequence.generated)
         }
     }
 
-    /// Spends computed prompt tokens on the prompts, first come first served. A prompt that is complete yields a token.
+    /// First come first served. A complete prompt yields a token.
     fn prefill(&mut self, mut tokens: u64, now: f64, finished: &mut FinishedRequests) {
         while tokens > 0
             && let Some((_, left)) = self.prefilling.front_mut()
@@ -272,30 +270,32 @@ impl Server {
                 self.counters.prompt_tokens += u64::from(sequence.request.input);
             }
             self.counters.generated += 1;
-            sequence.made += 1;
-            if sequence.made >= self.output(sequence.request) {
-                self.cached -= sequence.held;
-                self.close(sequence, now, finished);
+            sequence.generated += 1;
+            if sequence.generated >= self.output_tokens(sequence.request) {
+                self.cached -= sequence.kv_tokens;
+                self.count_finished(sequence, now, finished);
             } else {
-                let left = u64::from(sequence.request.output - sequence.made);
-                let ends = self.steps + left.div_ceil(sequence.each);
+                let left = u64::from(sequence.request.output - sequence.generated);
+                let ends = self.steps + left.div_ceil(sequence.tokens_per_step);
                 self.next_end = self.next_end.min(ends);
-                self.rate += sequence.each;
+                self.tokens_per_step += sequence.tokens_per_step;
                 self.decoding.push(DecodingSequence { sequence, began: self.steps, ends });
             }
         }
     }
 
-    /// Composes the next batch, if there is anything to compute.
-    fn begin(&mut self, now: f64, finished: &mut FinishedRequests) {
+    /// If there is anything to compute.
+    fn start_batch(&mut self, now: f64, finished: &mut FinishedRequests) {
         if !self.preempt() {
             self.admit(now, finished);
         }
         let left: u64 = self.prefilling.iter().map(|(_, left)| left).sum();
-        let prompt_tokens = left.min(self.engine.max_batched_tokens.saturating_sub(self.computing()).max(1));
+        let prompt_tokens =
+            left.min(self.engine.max_batched_tokens.saturating_sub(self.decode_tokens()).max(1));
         let steps = if prompt_tokens > 0 {
             1
-        } else if let Some(room) = self.engine.kv_tokens().saturating_sub(self.cached).checked_div(self.rate)
+        } else if let Some(room) =
+            self.engine.kv_tokens().saturating_sub(self.cached).checked_div(self.tokens_per_step)
         {
             (self.next_end - self.steps).min(room).max(1)
         } else {
@@ -306,38 +306,38 @@ impl Server {
             steps,
             prompt_tokens,
             first: self.engine.step_time(self.decoding.len(), prompt_tokens, self.cached),
-            growth: self.engine.per_cached_token * real(self.rate),
+            growth: self.engine.per_cached_token * to_f64(self.tokens_per_step),
         });
     }
 
-    /// Tokens that a step computes of those that generate, drafted ones included.
-    fn computing(&self) -> u64 {
-        self.decoding.len() as u64 * u64::from(self.engine.tokens.most)
+    /// Tokens of a step, drafted ones included.
+    fn decode_tokens(&self) -> u64 {
+        self.decoding.len() as u64 * u64::from(self.engine.tokens.max)
     }
 
-    /// Makes room for one more step of each sequence that generates. True where one lost its place. The last one keeps
-    /// it: it fits ([`Engine::holds`]), but for what its last step makes too much.
+    /// Makes room for one more step of each sequence. True if one lost its place. The last one keeps it
+    /// ([`Engine::can_hold`]).
     fn preempt(&mut self) -> bool {
         let before = self.counters.preemptions;
-        while self.cached + self.rate > self.engine.kv_tokens() && self.running() > 1 {
+        while self.cached + self.tokens_per_step > self.engine.kv_tokens() && self.running() > 1 {
             let last = self.decoding.iter().enumerate().max_by_key(|(_, d)| d.sequence.order).map(|(i, _)| i);
             let newest_prefill = self.prefilling.back().map(|(s, _)| s.order);
             let mut sequence = match last {
                 Some(i) if Some(self.decoding[i].sequence.order) > newest_prefill => {
                     let one = self.decoding.swap_remove(i);
-                    let generated = (self.steps - one.began) * one.sequence.each;
-                    self.rate -= one.sequence.each;
-                    self.cached -= one.sequence.held + generated;
-                    let made = one.sequence.made + u32::try_from(generated).unwrap_or(u32::MAX);
-                    Sequence { made, ..one.sequence }
+                    let generated = (self.steps - one.began) * one.sequence.tokens_per_step;
+                    self.tokens_per_step -= one.sequence.tokens_per_step;
+                    self.cached -= one.sequence.kv_tokens + generated;
+                    let generated = one.sequence.generated + u32::try_from(generated).unwrap_or(u32::MAX);
+                    Sequence { generated, ..one.sequence }
                 }
                 _ => {
                     let Some((sequence, _)) = self.prefilling.pop_back() else { break };
-                    self.cached -= sequence.held;
+                    self.cached -= sequence.kv_tokens;
                     sequence
                 }
             };
-            sequence.held = 0;
+            sequence.kv_tokens = 0;
             self.waiting.push_front(sequence);
             self.counters.preemptions += 1;
         }
@@ -348,14 +348,13 @@ impl Server {
         any
     }
 
-    /// Admits those that wait, in order, as long as there are places, cache and budget for them.
     fn admit(&mut self, now: f64, finished: &mut FinishedRequests) {
-        let taken = self.computing() + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
+        let taken = self.decode_tokens() + self.prefilling.iter().map(|(_, left)| left).sum::<u64>();
         let mut budget = self.engine.max_batched_tokens.saturating_sub(taken);
         while budget > 0 && self.running() < self.engine.max_seqs {
             let Some(mut sequence) = self.waiting.front().copied() else { break };
             let request = sequence.request;
-            if sequence.first_token.is_none() && now - request.arrived > self.patience {
+            if sequence.first_token.is_none() && now - request.arrived > self.client_timeout {
                 self.waiting.pop_front();
                 finished.timed_out.push(request);
                 continue;
@@ -363,16 +362,16 @@ impl Server {
             if sequence.first_token.is_none() {
                 sequence.admitted = now;
             }
-            let made = u64::from(sequence.made);
-            sequence.held = u64::from(request.input) + made + self.engine.overhead();
-            if self.cached + sequence.held + self.rate > self.engine.kv_tokens() {
+            let generated = u64::from(sequence.generated);
+            sequence.kv_tokens = u64::from(request.input) + generated + self.engine.block_overhead();
+            if self.cached + sequence.kv_tokens + self.tokens_per_step > self.engine.kv_tokens() {
                 break;
             }
             self.waiting.pop_front();
             self.admitted += 1;
             sequence.order = self.admitted;
-            self.cached += sequence.held;
-            let compute = self.to_compute(&sequence);
+            self.cached += sequence.kv_tokens;
+            let compute = self.tokens_to_compute(&sequence);
             budget -= compute.min(budget);
             self.prefilling.push_back((sequence, compute));
         }

@@ -1,4 +1,4 @@
-//! Variants of the fleet: hardware, price, and the starts and failures of replicas.
+//! Variants of the fleet.
 
 use serde::Deserialize;
 pub use wva_scaling::snapshot::Role;
@@ -6,7 +6,7 @@ pub use wva_scaling::snapshot::Role;
 use super::engine::{Engine, StepTokens};
 use crate::random::RandomQuantity;
 
-/// A variant. Times are in seconds.
+/// Times are in seconds.
 #[derive(Clone, Debug)]
 pub struct Variant {
     /// Its name.
@@ -27,19 +27,19 @@ pub struct Variant {
     pub min: u32,
     /// See `min`.
     pub max: u32,
-    /// From the time a replica has its GPUs until it is ready.
+    /// Start time of a replica, from its GPUs until it is ready.
     pub start: RandomQuantity,
     /// Starts that take longer.
     pub slow_start: SlowStart,
-    /// Mean time until a ready replica fails. Infinite: never.
+    /// Infinite: never.
     pub time_to_failure: f64,
-    /// Factor on the step time of the engine, drawn for each replica.
+    /// Factor on the step time, for each replica.
     pub slowness: RandomQuantity,
-    /// From when its prefix caches answer so much of each prompt, in order of time.
+    /// Start time and hit rate, in order of time.
     pub prefix_hits: Vec<(f64, f64)>,
-    /// From when a step makes so many tokens of a sequence, in order of time.
+    /// Start time and tokens of a step, in order of time.
     pub speculation: Vec<(f64, StepTokens)>,
-    /// Role of its pods. `None`: they serve the whole request.
+    /// `None`: the whole request.
     pub role: Option<Role>,
 }
 
@@ -57,7 +57,7 @@ impl SlowStart {
     pub const NEVER: Self = Self { share: 0.0, factor: 1.0 };
 }
 
-/// Scrapes that do not come as they should.
+/// Lost and late scrapes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScrapeFaults {
     /// Share of the scrapes that are lost.
@@ -67,7 +67,7 @@ pub struct ScrapeFaults {
 }
 
 impl Variant {
-    /// Its engine at a time: caches and drafts that fit the requests better or worse.
+    /// Engine with the prefix hits and speculation of this time.
     #[must_use]
     pub fn engine_at(&self, now: f64) -> Engine {
         Engine {
@@ -78,33 +78,33 @@ impl Variant {
     }
 }
 
-/// The last of the levels that have begun.
+/// The last level that has begun.
 fn level<T: Copy>(levels: &[(f64, T)], now: f64) -> Option<T> {
     levels.iter().take_while(|(from, _)| *from <= now).last().map(|(_, level)| *level)
 }
 
-/// Routing and flow control in front of the variants, and client behavior. Times are in seconds.
+/// Routing, flow control and client behavior. Times are in seconds.
 #[derive(Clone, Debug)]
-pub struct Front {
+pub struct Gateway {
     /// Routing policy for the next request.
     pub router: Router,
-    /// Requests wait in front while every replica is saturated, as an endpoint picker with flow control has it.
+    /// Requests wait while every replica is saturated.
     pub flow_control: Option<Saturation>,
-    /// Requests that wait in front at most; more are refused.
+    /// Further requests are refused.
     pub queue: usize,
-    /// Time that a client waits for the first token.
-    pub patience: f64,
-    /// Time that a removed replica has to finish its requests.
+    /// Wait for the first token.
+    pub client_timeout: f64,
+    /// Time for a removed replica to finish its requests.
     pub grace: f64,
-    /// Share of the clients that gave up which ask again at once.
+    /// Share of the clients that retry at once after giving up.
     pub retries: f64,
-    /// Share of the requests that servers do not count among those that ended: their clients left midway.
+    /// Share of the requests whose clients left midway: servers do not count them.
     pub uncounted: f64,
     /// Scrapes that are lost or late.
     pub scrapes: ScrapeFaults,
 }
 
-/// When a replica is full for the flow control: either is reached.
+/// Either limit makes a replica full.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Saturation {
     /// Requests that wait at the replica.
@@ -120,22 +120,22 @@ pub enum Router {
     /// The replica with the fewest requests.
     #[default]
     LeastLoaded,
-    /// As an endpoint picker scores: the shortest queue and the emptiest cache count alike.
+    /// Like an endpoint picker: shortest queue and emptiest cache count alike.
     Scored,
     /// One after the other.
     RoundRobin,
 }
 
-/// GPUs of one accelerator, as they change over time.
+/// GPUs of one accelerator over time.
 #[derive(Clone, Debug)]
-pub struct Stock {
+pub struct GpuSupply {
     /// The accelerator.
     pub accelerator: String,
-    /// From when so many GPUs are there, in order of time; before the first, no limit.
+    /// Start time and GPUs, in order of time; before the first, no limit.
     pub levels: Vec<(f64, u32)>,
 }
 
-impl Stock {
+impl GpuSupply {
     /// GPUs at a time. `None`: no limit.
     #[must_use]
     pub fn at(&self, now: f64) -> Option<u32> {

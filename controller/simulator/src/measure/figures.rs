@@ -1,7 +1,7 @@
 //! Figures of a run in tables, JSON and reports, each with a name.
 
 use super::{Minute, Tally};
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 
 /// A figure of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +43,15 @@ figures! {
 /// The values of [`FIGURES`]; NaN if there is no value.
 pub type Figures = Vec<f64>;
 
-/// Longest time between a change and its reversal that counts as a flap, seconds.
-const FLAP: f64 = 600.0;
+/// Between a change and its reversal.
+const FLAP_SECONDS: f64 = 600.0;
 
 impl Tally {
-    /// The figures of the run. `steps_up` has the times at which the load jumped up, seconds.
+    /// `steps_up`: times at which the load jumped, seconds.
     #[must_use]
     pub fn figures(&self, steps_up: &[f64]) -> Figures {
-        let all = real(self.arrived());
-        let share = |n: u64| 100.0 * real(n) / all;
+        let all = to_f64(self.arrived());
+        let share = |n: u64| 100.0 * to_f64(n) / all;
         vec![
             share(self.good),
             share(self.ttft_kept),
@@ -63,14 +63,14 @@ impl Tally {
             share(self.lost.iter().sum()),
             self.gpu_hours,
             self.cost,
-            real(self.moves.len() as u64),
-            real(self.flaps()),
-            real(self.minutes.iter().filter(|m| !self.kept(m)).count() as u64),
+            to_f64(self.moves.len() as u64),
+            to_f64(self.flaps()),
+            to_f64(self.minutes.iter().filter(|m| !self.is_within_objective(m)).count() as u64),
             self.recovery(steps_up),
         ]
     }
 
-    fn kept(&self, minute: &Minute) -> bool {
+    fn is_within_objective(&self, minute: &Minute) -> bool {
         f64::from(minute.good) >= self.objectives.attainment * f64::from(minute.arrived)
     }
 
@@ -78,29 +78,29 @@ impl Tally {
         let mut flaps = 0;
         for (i, this) in self.moves.iter().enumerate() {
             let before = self.moves[..i].iter().rev().find(|m| m.variant == this.variant);
-            let turned =
-                before.is_some_and(|b| this.at - b.at <= FLAP && (b.to > b.from) != (this.to > this.from));
+            let turned = before
+                .is_some_and(|b| this.at - b.at <= FLAP_SECONDS && (b.to > b.from) != (this.to > this.from));
             flaps += u64::from(turned);
         }
         flaps
     }
 
-    /// Mean time to recover from a step, seconds. A step without recovery counts until the next step, or until the end.
+    /// Mean seconds after a step. A step without recovery counts until the next step or the end.
     fn recovery(&self, steps_up: &[f64]) -> f64 {
-        let end = 60.0 * real(self.minutes.len() as u64);
+        let end = 60.0 * to_f64(self.minutes.len() as u64);
         let ends = steps_up.iter().skip(1).copied().chain([end]);
-        let times = steps_up.iter().zip(ends).map(|(step, end)| self.recovers(*step, end) - step);
-        times.sum::<f64>() / real(steps_up.len() as u64)
+        let times = steps_up.iter().zip(ends).map(|(step, end)| self.recovery_time(*step, end) - step);
+        times.sum::<f64>() / to_f64(steps_up.len() as u64)
     }
 
-    fn recovers(&self, step: f64, end: f64) -> f64 {
+    fn recovery_time(&self, step: f64, end: f64) -> f64 {
         let mut good = 0;
         for (i, minute) in (0_u32..).zip(&self.minutes) {
             let begins = 60.0 * f64::from(i);
             if begins < step || begins >= end {
                 continue;
             }
-            good = if self.kept(minute) { good + 1 } else { 0 };
+            good = if self.is_within_objective(minute) { good + 1 } else { 0 };
             if good == 3 {
                 return begins - 120.0;
             }
@@ -142,9 +142,9 @@ mod tests {
     fn a_request_counts_where_both_objectives_are_kept() {
         let mut tally = tally();
         for (ttft, itl) in [(0.5, 0.04), (1.5, 0.04), (0.5, 0.06), (1.5, 0.06)] {
-            tally.serve(&served(0.0, ttft, itl));
+            tally.count_served(&served(0.0, ttft, itl));
         }
-        tally.lose(0.0, LossReason::Refused);
+        tally.count_lost(0.0, LossReason::Refused);
         is(figure(&tally, "attainment", &[]), 20.0);
         is(figure(&tally, "ttftAttainment", &[]), 40.0);
         is(figure(&tally, "itlAttainment", &[]), 40.0);
@@ -171,7 +171,7 @@ mod tests {
         let mut tally = tally();
         let good = [1, 1, 0, 0, 1, 0, 1, 1, 1, 1, 0, 0];
         for (i, good) in (0_u32..).zip(good) {
-            tally.serve(&served(60.0 * f64::from(i), if good == 1 { 0.1 } else { 9.0 }, 0.01));
+            tally.count_served(&served(60.0 * f64::from(i), if good == 1 { 0.1 } else { 9.0 }, 0.01));
         }
         is(figure(&tally, "minutesOver", &[]), 5.0);
         is(figure(&tally, "recovery", &[120.0]), 240.0);

@@ -1,11 +1,10 @@
-//! Quantiles of millions of times in a few kilobytes. Each bucket is 1 % wider than the one before, so a quantile is
-//! right within 1 %.
+//! Quantiles of millions of times in a few kilobytes, right within 1 %: each bucket is 1 % wider than the one before.
 
-/// Smallest time that has a bucket of its own, in seconds.
-const LEAST: f64 = 1e-4;
+/// Seconds; smallest time with a bucket of its own.
+const SMALLEST: f64 = 1e-4;
 /// Ratio of the widths of two neighbouring buckets.
 const WIDTH: f64 = 1.01;
-/// Number of buckets; the last one reaches a day.
+/// The last bucket reaches a day.
 const BUCKETS: usize = 2070;
 
 /// Times in seconds, by bucket.
@@ -25,20 +24,20 @@ impl Histogram {
     /// Adds a time.
     pub fn add(&mut self, seconds: f64) {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-        let bucket = ((seconds / LEAST).ln() / WIDTH.ln()).max(0.0) as usize;
+        let bucket = ((seconds / SMALLEST).ln() / WIDTH.ln()).max(0.0) as usize;
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
         self.count += 1;
     }
 
-    /// The time that this share of all times does not exceed, seconds; NaN if empty.
+    /// Seconds; NaN if empty.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
-        let rank = share * crate::fleet::engine::real(self.count);
-        let mut seen = 0.0;
+        let rank = share * crate::fleet::engine::to_f64(self.count);
+        let mut counted = 0.0;
         for (i, count) in (0_u32..).zip(&self.buckets) {
-            seen += f64::from(*count);
-            if *count > 0 && seen >= rank {
-                return LEAST * WIDTH.powf(f64::from(i) + 0.5);
+            counted += f64::from(*count);
+            if *count > 0 && counted >= rank {
+                return SMALLEST * WIDTH.powf(f64::from(i) + 0.5);
             }
         }
         f64::NAN

@@ -1,22 +1,20 @@
-//! Memory of a controller in addition to its decisions: since when each variant has its replicas, when anything
-//! last ran, waited or completed, and what completed within the retention period.
+//! Memory of a controller: since when each variant has its replicas, and when requests ran, waited or completed.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::FleetView;
 
-/// The memory of one model.
+/// Activity of one model.
 #[derive(Clone, Debug)]
 pub(super) struct Activity {
-    /// Retention of completed requests, in seconds.
     retention: f64,
-    /// Replicas of each variant at the last look, and since when it has had them, where that was seen.
+    /// Replicas, and since when, of each variant.
     current: Vec<(Option<u32>, Option<f64>)>,
-    /// Completed requests of each pod, by its number, as the last scrape showed them.
+    /// Completed requests of each pod in the last scrape.
     counters: BTreeMap<u64, u64>,
-    /// When requests were seen to have completed, and how many, oldest first.
+    /// Time and number, oldest first.
     completed: VecDeque<(f64, u64)>,
-    /// When anything last ran, waited or completed.
+    /// When requests last ran, waited or completed.
     active: f64,
 }
 
@@ -31,16 +29,16 @@ impl Activity {
         }
     }
 
-    /// Takes a look. Every look counts, whether or not something is decided then.
-    pub(super) fn observe(&mut self, seen: &FleetView<'_>) {
+    /// Called at every sync, even without a decision.
+    pub(super) fn observe(&mut self, view: &FleetView<'_>) {
         for (v, (current, since)) in self.current.iter_mut().enumerate() {
-            let now = seen.current(v);
+            let now = view.current(v);
             if current.is_some_and(|before| before != now) {
-                *since = Some(seen.now);
+                *since = Some(view.now);
             }
             *current = Some(now);
         }
-        let pods = || (0..seen.variants().len()).flat_map(|v| seen.pods(v));
+        let pods = || (0..view.variants().len()).flat_map(|v| view.pods(v));
         let newest: BTreeMap<u64, u64> =
             pods().map(|pod| (pod.serial(), pod.newest().counters.requests)).collect();
         let increase =
@@ -48,28 +46,27 @@ impl Activity {
         let completed: u64 = increase.sum();
         self.counters = newest;
         if completed > 0 {
-            self.completed.push_back((seen.now, completed));
+            self.completed.push_back((view.now, completed));
         }
-        while self.completed.front().is_some_and(|(at, _)| seen.now - at > self.retention) {
+        while self.completed.front().is_some_and(|(at, _)| view.now - at > self.retention) {
             self.completed.pop_front();
         }
-        let waits = seen.queue().is_some_and(|queue| queue.requests > 0);
+        let waits = view.queue().is_some_and(|queue| queue.requests > 0);
         if completed > 0 || waits || pods().any(|pod| pod.newest().running > 0) {
-            self.active = seen.now;
+            self.active = view.now;
         }
     }
 
-    /// Requests that completed within the retention period.
+    /// Within the retention period.
     pub(super) fn completed(&self) -> u64 {
         self.completed.iter().map(|(_, n)| n).sum()
     }
 
-    /// Seconds since anything ran, waited or completed.
     pub(super) fn idle(&self, now: f64) -> f64 {
         now - self.active
     }
 
-    /// Seconds since the replicas of a variant were seen to change. `None`: they were not yet.
+    /// `None`: no change yet.
     pub(super) fn current_for(&self, variant: usize, now: f64) -> Option<f64> {
         self.current.get(variant)?.1.map(|since| now - since)
     }

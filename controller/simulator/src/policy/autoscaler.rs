@@ -1,13 +1,13 @@
-//! HPAs without any help: one for each variant, on metrics of its pods.
+//! HPAs on metrics of their pods, one for each variant.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::entries::{Amount, PositiveFraction};
 
-use super::hpa::{Behavior, Hpa, whole};
+use super::hpa::{Behavior, Hpa, to_u32};
 use super::{FleetView, Policy};
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 
-/// An HPA on metrics of its pods: `Pods` metrics with an `AverageValue`. Of several the greatest proposal counts.
+/// `Pods` metrics with an `AverageValue`. The greatest proposal counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodMetrics {
@@ -29,10 +29,10 @@ pub struct Hpas<M> {
 pub trait ReplicaProposer {
     /// The behavior of the HPAs.
     fn behavior(&self) -> &Behavior;
-    /// Takes in what is seen, once before all proposals of a sync.
+    /// Called once before all proposals of a sync.
     fn observe(&mut self, _seen: &FleetView<'_>) {}
     /// The replicas that a variant should have.
-    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32;
+    fn propose(&self, view: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32;
 }
 
 impl<M: ReplicaProposer> Hpas<M> {
@@ -45,17 +45,17 @@ impl<M: ReplicaProposer> Hpas<M> {
 }
 
 impl<M: ReplicaProposer> Policy for Hpas<M> {
-    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
+    fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32> {
         let Self { metrics, hpas } = self;
-        metrics.observe(seen);
+        metrics.observe(view);
         let each = hpas.iter_mut().enumerate().map(|(variant, hpa)| {
-            let current = seen.current(variant);
+            let current = view.current(variant);
             // At 0 an HPA switches itself off.
             if current == 0 {
                 return 0;
             }
-            let proposed = metrics.propose(seen, variant, hpa);
-            hpa.sync(seen.now, current, proposed)
+            let proposed = metrics.propose(view, variant, hpa);
+            hpa.sync(view.now, current, proposed)
         });
         each.collect()
     }
@@ -66,42 +66,42 @@ impl ReplicaProposer for PodMetrics {
         &self.behavior
     }
 
-    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
+    fn propose(&self, view: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
         let values =
-            |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|p| of(&p)).collect::<Vec<f64>>();
-        let waiting = self.waiting.map(|t| (t.get(), values(|p| real(p.newest().waiting as u64))));
+            |value: fn(&super::Pod<'_>) -> f64| view.pods(variant).map(|p| value(&p)).collect::<Vec<f64>>();
+        let waiting = self.waiting.map(|t| (t.get(), values(|p| to_f64(p.newest().waiting as u64))));
         let kv = self.kv.map(|t| (t.get(), values(|p| p.newest().kv)));
-        let current = seen.current(variant);
-        let ask = |(target, values): (f64, Vec<f64>)| average_value(hpa, current, &values, target);
-        waiting.into_iter().chain(kv).map(ask).max().unwrap_or(current)
+        let current = view.current(variant);
+        let propose = |(target, values): (f64, Vec<f64>)| average_value(hpa, current, &values, target);
+        waiting.into_iter().chain(kv).map(propose).max().unwrap_or(current)
     }
 }
 
-/// The replicas that a metric of the pods asks for. Pods without a value count as using nothing where there is too much
-/// use, and as using just their target where there is too little; what turns around by that is not acted on.
+/// As Kubernetes: pods without a value count as idle for a scale-up, and as at the target for a scale-down. No change
+/// if that reverses the direction.
 fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
-    let with = real(values.len() as u64);
+    let measured = to_f64(values.len() as u64);
     if values.is_empty() {
         return current;
     }
     let sum: f64 = values.iter().sum();
-    let ratio = sum / (with * target);
-    let missing = f64::from(current) - with;
+    let ratio = sum / (measured * target);
+    let missing = f64::from(current) - measured;
     if missing <= 0.0 {
-        return if hpa.tolerates(ratio) { current } else { whole((ratio * with).ceil()) };
+        return if hpa.tolerates(ratio) { current } else { to_u32((ratio * measured).ceil()) };
     }
     let all = if ratio < 1.0 { sum + missing * target } else { sum };
-    let pods = with + missing;
+    let pods = measured + missing;
     let rebalanced = all / (pods * target);
     if hpa.tolerates(rebalanced) || (ratio < 1.0) != (rebalanced < 1.0) {
         return current;
     }
-    let asked = whole((rebalanced * pods).ceil());
-    if ratio < 1.0 { asked.min(current) } else { asked.max(current) }
+    let proposed = to_u32((rebalanced * pods).ceil());
+    if ratio < 1.0 { proposed.min(current) } else { proposed.max(current) }
 }
 
-/// The replicas that an external metric asks for, at so much of it for each.
+/// Replicas for an external metric with this target for each.
 pub(super) fn external_value(hpa: &Hpa, current: u32, value: f64, target: f64) -> u32 {
     let ratio = value / (target * f64::from(current));
-    if hpa.tolerates(ratio) { current } else { whole((value / target).ceil()) }
+    if hpa.tolerates(ratio) { current } else { to_u32((value / target).ceil()) }
 }

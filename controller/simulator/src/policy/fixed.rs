@@ -1,30 +1,30 @@
-//! Replicas that follow a plan made beforehand: a fixed number, or the schedule of one who knows what will come.
+//! Replicas by a schedule: a fixed number, or that of the oracle.
 
 use super::{FleetView, Policy};
 
-/// Replicas of each variant from a time on, in order of time. Before the first entry each variant has its minimum.
+/// Replicas over time. Before the first entry each variant has its minimum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schedule {
-    /// From when (seconds), and how many replicas of each variant.
-    pub plan: Vec<(f64, Vec<u32>)>,
+    /// Start in seconds, and replicas of each variant.
+    pub entries: Vec<(f64, Vec<u32>)>,
 }
 
 impl Schedule {
     /// Always the same.
     #[must_use]
     pub fn fixed(replicas: Vec<u32>) -> Self {
-        Self { plan: vec![(0.0, replicas)] }
+        Self { entries: vec![(0.0, replicas)] }
     }
 }
 
 impl Policy for Schedule {
-    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
+    fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32> {
         // Entries before the last one in effect are over.
-        let held = self.plan.iter().take_while(|(from, _)| *from <= seen.now).count();
-        self.plan.drain(..held.saturating_sub(1));
-        match self.plan.first() {
-            Some((from, replicas)) if *from <= seen.now => replicas.clone(),
-            _ => seen.variants().iter().map(|v| v.min).collect(),
+        let started = self.entries.iter().take_while(|(from, _)| *from <= view.now).count();
+        self.entries.drain(..started.saturating_sub(1));
+        match self.entries.first() {
+            Some((from, replicas)) if *from <= view.now => replicas.clone(),
+            _ => view.variants().iter().map(|v| v.min).collect(),
         }
     }
 }

@@ -1,22 +1,21 @@
-//! A fleet of one size for the whole run, the best size in hindsight: the smallest that keeps the objectives as often as
-//! they are to be kept, or as often as the largest fleet does.
+//! Best fixed size in hindsight: the smallest that keeps the objectives, or as much as the largest size does.
 
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 use crate::measure::Tally;
 use crate::run::{Setting, run};
 
 use super::fixed::Schedule;
 
-/// The best size for the requests of a seed, within the bounds of the variant. The setting has one variant.
+/// Best size within the bounds of the only variant.
 #[must_use]
 pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     let kept = |size| {
         let tally = run_fixed(setting, size, seed);
-        real(tally.good) / real(tally.arrived())
+        to_f64(tally.good) / to_f64(tally.arrived())
     };
     let (mut low, mut high) = setting.variants.first().map_or((1, 1), |v| (v.min.max(1), v.max.max(1)));
     let goal = setting.objectives.attainment.min(kept(high));
-    // More replicas keep no fewer requests, so half of the sizes can be left out each time.
+    // More replicas keep no fewer requests.
     while low < high {
         let middle = low.midpoint(high);
         if kept(middle) >= goal {
@@ -28,7 +27,7 @@ pub fn best_size(setting: &Setting, seed: u64) -> u32 {
     low
 }
 
-/// A run with replicas of one number, all ready at its beginning.
+/// All replicas are ready at the beginning.
 #[must_use]
 pub fn run_fixed(setting: &Setting, size: u32, seed: u64) -> Tally {
     let mut setting = setting.clone();
@@ -42,7 +41,7 @@ pub fn run_fixed(setting: &Setting, size: u32, seed: u64) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Spec, tree};
+    use crate::scenario::{Spec, parse_tree};
 
     /// One replica serves two requests at once, each for a second.
     fn setting(rate: u32, max: u32, attainment: &str) -> Setting {
@@ -56,7 +55,7 @@ variants:
 policies: [{{name: best, fixedBest: {{}}}}]
 "
         );
-        Spec::read(&tree(&text).unwrap()).unwrap().scenario(None).unwrap().setting
+        Spec::read(&parse_tree(&text).unwrap()).unwrap().build(None).unwrap().setting
     }
 
     #[test]

@@ -1,68 +1,72 @@
-//! `HorizontalPodAutoscaler` (autoscaling/v2) applied to a recommendation: tolerance, stabilization windows and
-//! the limits of its behavior, as Kubernetes documents them and its controller computes them.
+//! `HorizontalPodAutoscaler` (autoscaling/v2): tolerance, stabilization windows and limits, as its controller computes
+//! them.
 
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use wva_crds::entries::Amount;
 
-/// `spec.behavior`, and what the controller's flags set.
+/// `spec.behavior`, and the controller's flags.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Behavior {
     /// Upwards.
-    pub scale_up: Rules,
+    pub scale_up: ScalingRules,
     /// Downwards.
-    pub scale_down: Rules,
+    pub scale_down: ScalingRules,
 }
 
 impl Default for Behavior {
-    /// Kubernetes' own: at once to twice as many or four more, and down after five minutes.
+    /// Kubernetes' default.
     fn default() -> Self {
-        let doubling = Limit { kind: LimitKind::Percent, value: 100, period_seconds: 15 };
-        let four = Limit { kind: LimitKind::Pods, value: 4, period_seconds: 15 };
+        let doubling = ScalingPolicy { kind: PolicyKind::Percent, value: 100, period_seconds: 15 };
+        let four = ScalingPolicy { kind: PolicyKind::Pods, value: 4, period_seconds: 15 };
         Self {
-            scale_up: Rules { policies: vec![doubling, four], ..Rules::default() },
-            scale_down: Rules {
+            scale_up: ScalingRules { policies: vec![doubling, four], ..ScalingRules::default() },
+            scale_down: ScalingRules {
                 stabilization_window_seconds: 300,
                 policies: vec![doubling],
-                ..Rules::default()
+                ..ScalingRules::default()
             },
         }
     }
 }
 
 impl Behavior {
-    /// Behavior for a chart of this program: the signal is already steady, so scale-up does not wait.
+    /// Default of wva's chart: the signal is already steady, so scale-up does not wait.
     #[must_use]
-    pub fn prompt() -> Self {
-        let ten = Limit { kind: LimitKind::Pods, value: 10, period_seconds: 150 };
+    pub fn wva_default() -> Self {
+        let ten = ScalingPolicy { kind: PolicyKind::Pods, value: 10, period_seconds: 150 };
         Self {
-            scale_up: Rules { policies: vec![ten], ..Rules::default() },
-            scale_down: Rules { stabilization_window_seconds: 240, policies: vec![ten], ..Rules::default() },
+            scale_up: ScalingRules { policies: vec![ten], ..ScalingRules::default() },
+            scale_down: ScalingRules {
+                stabilization_window_seconds: 240,
+                policies: vec![ten],
+                ..ScalingRules::default()
+            },
         }
     }
 }
 
-/// One direction of a behavior.
+/// Rules for one direction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Rules {
-    /// Age up to which recommendations count, seconds.
+pub struct ScalingRules {
+    /// Seconds.
     pub stabilization_window_seconds: u32,
     /// Which of the limits counts.
-    pub select_policy: Select,
+    pub select_policy: PolicySelect,
     /// Limits on the change in a period.
-    pub policies: Vec<Limit>,
+    pub policies: Vec<ScalingPolicy>,
     /// Relative change that is ignored.
     pub tolerance: Amount,
 }
 
-impl Default for Rules {
+impl Default for ScalingRules {
     fn default() -> Self {
         Self {
             stabilization_window_seconds: 0,
-            select_policy: Select::Max,
+            select_policy: PolicySelect::Max,
             policies: Vec::new(),
             tolerance: wva_scaling::snapshot::HpaTolerance::default().up,
         }
@@ -71,7 +75,7 @@ impl Default for Rules {
 
 /// Which of several limits counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Select {
+pub enum PolicySelect {
     /// The one that allows most.
     Max,
     /// The one that allows least.
@@ -83,10 +87,10 @@ pub enum Select {
 /// A limit on change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Limit {
+pub struct ScalingPolicy {
     /// Unit of the value.
     #[serde(rename = "type")]
-    pub kind: LimitKind,
+    pub kind: PolicyKind,
     /// Maximum change, in replicas or percent.
     pub value: u32,
     /// Length of the period, seconds.
@@ -95,14 +99,14 @@ pub struct Limit {
 
 /// Unit of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum LimitKind {
+pub enum PolicyKind {
     /// Replicas.
     Pods,
     /// Percent of the replicas at the beginning of the period.
     Percent,
 }
 
-/// The controller's state of one autoscaler.
+/// State of the controller for one autoscaler.
 #[derive(Clone, Debug)]
 pub struct Hpa {
     behavior: Behavior,
@@ -129,7 +133,7 @@ impl Hpa {
         (1.0 - down..=1.0 + up).contains(&ratio)
     }
 
-    /// The replicas after one sync, given what its metrics ask for.
+    /// Replicas after one sync.
     pub fn sync(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
         let stable = self.stabilize(now, current, recommended);
         let next = self.limit(now, current, stable);
@@ -142,7 +146,7 @@ impl Hpa {
     fn stabilize(&mut self, now: f64, current: u32, recommended: u32) -> u32 {
         let up = f64::from(self.behavior.scale_up.stabilization_window_seconds);
         let down = f64::from(self.behavior.scale_down.stabilization_window_seconds);
-        // The first replica count that the HPA sees is a recommendation, so the stabilization window applies to it.
+        // The first replica count is a recommendation, so the stabilization window applies to it.
         if self.recommended.is_empty() {
             self.recommended.push_back((now, current));
         }
@@ -173,8 +177,8 @@ impl Hpa {
         allowed.clamp(self.min, self.max.max(self.min))
     }
 
-    /// The furthest that the limits of one direction allow from what there was at the beginning of their periods.
-    fn allowed(&self, rules: &Rules, now: f64, current: u32, sign: f64) -> u32 {
+    /// Replicas that the policies of one direction allow.
+    fn allowed(&self, rules: &ScalingRules, now: f64, current: u32, sign: f64) -> u32 {
         let each = rules.policies.iter().map(|limit| {
             let within = self.changes.iter().filter(|(at, _)| now - at < f64::from(limit.period_seconds));
             let before = i64::from(current) - within.map(|(_, change)| change).sum::<i64>();
@@ -182,23 +186,22 @@ impl Hpa {
             let before = before.max(0) as f64;
             let value = f64::from(limit.value);
             match limit.kind {
-                LimitKind::Pods => before + sign * value,
-                LimitKind::Percent if sign > 0.0 => (before * (1.0 + value / 100.0)).ceil(),
-                LimitKind::Percent => (before * (1.0 - value / 100.0)).floor(),
+                PolicyKind::Pods => before + sign * value,
+                PolicyKind::Percent if sign > 0.0 => (before * (1.0 + value / 100.0)).ceil(),
+                PolicyKind::Percent => (before * (1.0 - value / 100.0)).floor(),
             }
         });
         let most = match (rules.select_policy, sign > 0.0) {
-            (Select::Disabled, _) => return current,
+            (PolicySelect::Disabled, _) => return current,
             _ if rules.policies.is_empty() => return if sign > 0.0 { u32::MAX } else { 0 },
-            (Select::Max, true) | (Select::Min, false) => each.fold(0.0, f64::max),
-            (Select::Min, true) | (Select::Max, false) => each.fold(f64::INFINITY, f64::min),
+            (PolicySelect::Max, true) | (PolicySelect::Min, false) => each.fold(0.0, f64::max),
+            (PolicySelect::Min, true) | (PolicySelect::Max, false) => each.fold(f64::INFINITY, f64::min),
         };
-        whole(most)
+        to_u32(most)
     }
 }
 
-/// A figure as a number of replicas.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
-pub(super) fn whole(replicas: f64) -> u32 {
+pub(super) fn to_u32(replicas: f64) -> u32 {
     replicas as u32
 }

@@ -1,6 +1,5 @@
-//! KEDA: triggers on metrics of a pool, and the HPA that KEDA creates for them. Each trigger has a target for each
-//! replica, and the HPA takes the greatest proposal. KEDA's `pollingInterval` and `cooldownPeriod` count only at zero
-//! replicas, from which nothing is activated here.
+//! KEDA: triggers on metrics of a pool, and the HPA that KEDA creates. `pollingInterval` and `cooldownPeriod` count
+//! only at zero replicas, which this policy does not model.
 
 use std::collections::VecDeque;
 
@@ -9,19 +8,19 @@ use wva_crds::entries::Amount;
 
 use super::FleetView;
 use super::autoscaler::{ReplicaProposer, external_value};
-use super::hpa::{Behavior, Hpa, Limit, LimitKind, Rules};
-use crate::fleet::engine::real;
+use super::hpa::{Behavior, Hpa, PolicyKind, ScalingPolicy, ScalingRules};
+use crate::fleet::engine::to_f64;
 use crate::measure::Objectives;
 
-/// Settings of a `ScaledObject`: triggers, each with its target for a replica, and the behavior of the HPA.
+/// `ScaledObject`: triggers, each with its target for a replica, and the behavior of the HPA.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ScaledObject {
-    /// A blueprint that gives what is left out here.
+    /// Supplies fields that are absent here.
     pub like: Option<Blueprint>,
-    /// Requests that wait, in front of the fleet and at the pods.
+    /// Requests that wait at the gateway and at the pods.
     pub waiting: Option<Amount>,
-    /// Requests that were sent to the pods and have not ended.
+    /// Requests at the pods.
     pub running: Option<Amount>,
     /// Prompts to be computed.
     pub prefill: Option<PrefillBacklog>,
@@ -33,7 +32,7 @@ pub struct ScaledObject {
     pub behavior: Option<Behavior>,
 }
 
-/// A trigger on the prompt tokens of requests that have no token yet, as time.
+/// Prompt tokens of requests without a token, as time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PrefillBacklog {
@@ -43,15 +42,14 @@ pub struct PrefillBacklog {
     pub tokens_per_second: Amount,
 }
 
-/// The blueprints of llm-d for autoscaling by KEDA, with the values they ship: `guides/workload-autoscaling` of
-/// llm-d/llm-d.
+/// llm-d's blueprints for KEDA, with their values: `guides/workload-autoscaling` of llm-d/llm-d.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blueprint {
-    /// Queue and running requests, with windows as long as a start: the default of the guide.
+    /// Queue and running requests: the default of the guide.
     /// `keda-epp/optimized-baseline/overlays/k8s/queue/scaledobject.yaml` at 057abb4a.
     #[serde(rename = "llm-d-queue")]
     Queue,
-    /// Seconds of prompts to compute, and KV cache; calibrated for Qwen3-32B on H100.
+    /// Seconds of prompts, and KV cache; for Qwen3-32B on H100.
     /// `keda-epp-token-aware/optimized-baseline/base/scaledobject.yaml` at 04c0115b.
     #[serde(rename = "llm-d-token-aware")]
     TokenAware,
@@ -67,7 +65,10 @@ impl Blueprint {
             Self::Queue => ScaledObject {
                 waiting: Some(Amount::constant(1.0)),
                 running: Some(Amount::constant(16.0)),
-                behavior: Some(Behavior { scale_up: DOUBLE.after(300), scale_down: DOUBLE.after(300) }),
+                behavior: Some(Behavior {
+                    scale_up: DOUBLE.with_window(300),
+                    scale_down: DOUBLE.with_window(300),
+                }),
                 ..ScaledObject::default()
             },
             Self::TokenAware => ScaledObject {
@@ -77,18 +78,18 @@ impl Blueprint {
                 }),
                 kv: Some(Amount::constant(0.8)),
                 behavior: Some(Behavior {
-                    scale_up: pods(1, 180).after(0),
-                    scale_down: pods(1, 300).after(300),
+                    scale_up: pod_limit(1, 180).with_window(0),
+                    scale_down: pod_limit(1, 300).with_window(300),
                 }),
                 ..ScaledObject::default()
             },
             Self::SloAware => {
-                let double = Limit { period_seconds: 60, ..DOUBLE };
-                let mut scale_up = double.after(30);
-                scale_up.policies.push(pods(4, 60));
+                let double = ScalingPolicy { period_seconds: 60, ..DOUBLE };
+                let mut scale_up = double.with_window(30);
+                scale_up.policies.push(pod_limit(4, 60));
                 ScaledObject {
                     latency: Some(true),
-                    behavior: Some(Behavior { scale_up, scale_down: pods(1, 120).after(180) }),
+                    behavior: Some(Behavior { scale_up, scale_down: pod_limit(1, 120).with_window(180) }),
                     ..ScaledObject::default()
                 }
             }
@@ -96,21 +97,21 @@ impl Blueprint {
     }
 }
 
-const DOUBLE: Limit = Limit { kind: LimitKind::Percent, value: 100, period_seconds: 15 };
+const DOUBLE: ScalingPolicy = ScalingPolicy { kind: PolicyKind::Percent, value: 100, period_seconds: 15 };
 
-fn pods(value: u32, period_seconds: u32) -> Limit {
-    Limit { kind: LimitKind::Pods, value, period_seconds }
+fn pod_limit(value: u32, period_seconds: u32) -> ScalingPolicy {
+    ScalingPolicy { kind: PolicyKind::Pods, value, period_seconds }
 }
 
-impl Limit {
-    /// Rules of this limit alone.
-    fn after(self, stabilization_window_seconds: u32) -> Rules {
-        Rules { stabilization_window_seconds, policies: vec![self], ..Rules::default() }
+impl ScalingPolicy {
+    /// This limit alone.
+    fn with_window(self, stabilization_window_seconds: u32) -> ScalingRules {
+        ScalingRules { stabilization_window_seconds, policies: vec![self], ..ScalingRules::default() }
     }
 }
 
 impl ScaledObject {
-    /// Settings completed by the blueprint. `None`: it has no trigger.
+    /// Completed by the blueprint. `None`: no trigger.
     #[must_use]
     pub fn resolve(&self) -> Option<Self> {
         let base = self.like.map(Blueprint::scaled_object).unwrap_or_default();
@@ -131,24 +132,24 @@ impl ScaledObject {
     }
 }
 
-/// The metrics of a pool under a [`ScaledObject`].
+/// Metrics of a pool.
 pub struct Keda {
     object: ScaledObject,
     behavior: Behavior,
-    saturation: Saturation,
+    saturation: LatencySaturation,
 }
 
 impl Keda {
-    /// The metrics of a pool that is held to objectives.
+    /// `objectives`: for the latency trigger.
     #[must_use]
     pub fn new(object: &ScaledObject, objectives: Objectives) -> Self {
         let object = object.resolve().unwrap_or_default();
         let behavior = object.behavior.clone().unwrap_or_default();
-        Self { object, behavior, saturation: Saturation { objectives, samples: VecDeque::new() } }
+        Self { object, behavior, saturation: LatencySaturation { objectives, samples: VecDeque::new() } }
     }
 
-    fn latency_replicas(&self, seen: &FleetView<'_>, variant: usize) -> f64 {
-        let (replicas, ready) = (seen.current(variant), seen.ready(variant));
+    fn latency_replicas(&self, view: &FleetView<'_>, variant: usize) -> f64 {
+        let (replicas, ready) = (view.current(variant), view.ready(variant));
         replicas_for_latency(self.saturation.mean(), f64::from(replicas), f64::from(ready))
     }
 }
@@ -158,76 +159,75 @@ impl ReplicaProposer for Keda {
         &self.behavior
     }
 
-    fn observe(&mut self, seen: &FleetView<'_>) {
-        self.saturation.observe(seen);
+    fn observe(&mut self, view: &FleetView<'_>) {
+        self.saturation.observe(view);
     }
 
-    fn propose(&self, seen: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
-        let sum = |of: fn(&super::Pod<'_>) -> f64| seen.pods(variant).map(|pod| of(&pod)).sum::<f64>();
-        let queued = || seen.queue().map_or(0.0, |queue| real(queue.requests as u64));
-        let waiting = || queued() + sum(|pod| real(pod.newest().waiting as u64));
-        let running = || sum(|pod| real((pod.newest().waiting + pod.newest().running) as u64));
+    fn propose(&self, view: &FleetView<'_>, variant: usize, hpa: &Hpa) -> u32 {
+        let sum = |value: fn(&super::Pod<'_>) -> f64| view.pods(variant).map(|pod| value(&pod)).sum::<f64>();
+        let queued = || view.queue().map_or(0.0, |queue| to_f64(queue.requests as u64));
+        let waiting = || queued() + sum(|pod| to_f64(pod.newest().waiting as u64));
+        let running = || sum(|pod| to_f64((pod.newest().waiting + pod.newest().running) as u64));
         let object = &self.object;
         let proposals = [
             object.waiting.map(|target| (waiting(), target.get())),
             object.running.map(|target| (running(), target.get())),
             object.prefill.map(|target| {
-                let tokens = sum(|pod| real(pod.newest().prompt_backlog));
+                let tokens = sum(|pod| to_f64(pod.newest().prompt_backlog));
                 (tokens / target.tokens_per_second.get(), target.seconds.get())
             }),
             object.kv.map(|target| (sum(|pod| pod.newest().kv), target.get())),
-            object.latency.filter(|on| *on).map(|_| (self.latency_replicas(seen, variant), 1.0)),
+            object.latency.filter(|on| *on).map(|_| (self.latency_replicas(view, variant), 1.0)),
         ];
-        let current = seen.current(variant);
-        let ask = |(value, target)| external_value(hpa, current, value, target);
-        proposals.into_iter().flatten().map(ask).max().unwrap_or(current)
+        let current = view.current(variant);
+        let propose = |(value, target)| external_value(hpa, current, value, target);
+        proposals.into_iter().flatten().map(propose).max().unwrap_or(current)
     }
 }
 
-/// The 90th percentiles of the latencies by their objectives: the greater of both, at most 2, as a mean over 45 s of
-/// what recording rules compute each 15 s from rates over a minute.
-struct Saturation {
+/// Greater of the two 90th percentiles by their objectives, at most 2: a mean over 45 s of samples every 15 s.
+struct LatencySaturation {
     objectives: Objectives,
     samples: VecDeque<f64>,
 }
 
-impl Saturation {
+impl LatencySaturation {
     const QUANTILE: f64 = 0.9;
     const RATE_SECONDS: f64 = 60.0;
-    const MOST: f64 = 2.0;
+    const MAX: f64 = 2.0;
     /// Samples within 45 s.
     const SAMPLES: usize = 3;
 
-    fn observe(&mut self, seen: &FleetView<'_>) {
-        let latency = seen.latencies(Self::RATE_SECONDS, Self::QUANTILE);
+    fn observe(&mut self, view: &FleetView<'_>) {
+        let latency = view.latencies(Self::RATE_SECONDS, Self::QUANTILE);
         // Without traffic it is 0.
         let ttft = latency.ttft.unwrap_or(0.0) / self.objectives.ttft;
         let tpot = latency.tpot.unwrap_or(0.0) / self.objectives.itl;
         if self.samples.len() == Self::SAMPLES {
             self.samples.pop_front();
         }
-        self.samples.push_back(ttft.max(tpot).min(Self::MOST));
+        self.samples.push_back(ttft.max(tpot).min(Self::MAX));
     }
 
     fn mean(&self) -> f64 {
-        self.samples.iter().sum::<f64>() / real(self.samples.len().max(1) as u64)
+        self.samples.iter().sum::<f64>() / to_f64(self.samples.len().max(1) as u64)
     }
 }
 
-/// Above this saturation replicas are added.
-const UP: f64 = 0.55;
+/// Replicas are added above this saturation.
+const SCALE_UP_ABOVE: f64 = 0.55;
 /// Below this saturation replicas are taken away.
-const DOWN: f64 = 0.4;
+const SCALE_DOWN_BELOW: f64 = 0.4;
 
-/// The replicas that llm-d's law asks for at a saturation: latency by its objective. Replicas that are not ready count as
-/// if they took their share of the load already, but only where replicas are added.
+/// Replicas that llm-d's law asks for; `saturation` is latency by its objective. For a scale-up, unready replicas count
+/// as if they took their share of the load.
 #[must_use]
 pub fn replicas_for_latency(saturation: f64, replicas: f64, ready: f64) -> f64 {
-    if saturation > UP {
+    if saturation > SCALE_UP_ABOVE {
         let credit = if ready > 0.0 && ready < replicas { ready / replicas } else { 1.0 };
-        replicas + (replicas * (saturation * credit / UP - 1.0)).ceil()
-    } else if saturation < DOWN {
-        replicas - (replicas * (1.0 - saturation / DOWN)).floor()
+        replicas + (replicas * (saturation * credit / SCALE_UP_ABOVE - 1.0)).ceil()
+    } else if saturation < SCALE_DOWN_BELOW {
+        replicas - (replicas * (1.0 - saturation / SCALE_DOWN_BELOW)).floor()
     } else {
         replicas
     }

@@ -1,32 +1,31 @@
-//! The oracle: the cheapest schedule of its kind that keeps the objectives, made with knowledge of all
-//! requests. It is what a policy's cost is compared with.
+//! The oracle: the cheapest schedule of its kind that keeps the objectives, made with knowledge of all requests. The
+//! cost of policies is compared with it.
 //!
-//! Method. Each minute asks for the replicas that its requests, and those of the minute before, need at a share of what
-//! a replica can do within the objectives. They are taken from the variants in order of cost by throughput; the last of
-//! them is the cheapest that suffices. Each is started a cold start and a minute before it is needed, kept for a minute
-//! after, and kept through gaps in which a new start would not be cheaper. Of the shares in steps of 5 % the greatest
-//! is taken whose plan keeps the objectives in a run, or as much of them as the least share does. No schedule of this kind is cheaper; one of another kind might be.
+//! Each minute needs the replicas for its requests and those of the minute before, at a share of a replica's
+//! throughput. They come from the variants in order of cost by throughput; the last one is the cheapest that suffices.
+//! Each replica starts a cold start and a minute ahead, stays for a minute after, and through gaps in which a new start
+//! would not be cheaper. The oracle uses the greatest share, in steps of 5 %, that keeps the objectives, or as much as
+//! the least share does. A schedule of another kind might be cheaper.
 
-use crate::fleet::engine::{Engine, real};
+use crate::fleet::engine::{Engine, to_f64};
 use crate::fleet::variant::{Role, Variant};
 use crate::measure::Tally;
 use crate::run::{Setting, run};
 
 use super::fixed::Schedule;
-use super::hpa::whole;
+use super::hpa::to_u32;
 
 /// Length of a slot, in seconds.
-const SLOT: f64 = 60.0;
-/// Shares of a replica's throughput that are tried, in percent.
-const LEAST: u32 = 20;
-/// See [`LEAST`].
-const MOST: u32 = 200;
-/// See [`LEAST`].
-const STEP: u32 = 5;
-/// Planned share of KV cache in use, 0 to 1: above it, sequences begin to lose their places.
-const KV: f64 = 0.9;
+const SLOT_SECONDS: f64 = 60.0;
+/// Tried shares of a replica's throughput.
+const MIN_PERCENT: u32 = 20;
+/// See [`MIN_PERCENT`].
+const MAX_PERCENT: u32 = 200;
+/// See [`MIN_PERCENT`].
+const PERCENT_STEP: u32 = 5;
+/// 0 to 1: above it, sequences begin to lose their places.
+const MAX_KV_USAGE: f64 = 0.9;
 
-/// Load that arrives in one slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     requests: f64,
@@ -34,26 +33,26 @@ struct Demand {
     output: f64,
 }
 
-/// Schedule for the requests of a seed, and its result.
+/// Cheapest schedule for the requests of a seed, with its result.
 #[must_use]
 pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
-    let demand = demand(setting, seed);
+    let demand = demand_by_slot(setting, seed);
     let attempt = |percent: u32| {
-        let schedule = schedule(setting, &demand, f64::from(percent) / 100.0);
+        let schedule = build_schedule(setting, &demand, f64::from(percent) / 100.0);
         let tally = run(setting, &mut schedule.clone(), seed, |_| {});
         (schedule, tally)
     };
-    let kept = |tally: &Tally| real(tally.good) / real(tally.arrived());
-    let (mut low, mut high) = (LEAST / STEP, MOST / STEP);
-    let (mut schedule, mut tally) = attempt(LEAST);
-    // Plans need not keep what the most generous plan misses, such as load before any replica can start.
+    let kept = |tally: &Tally| to_f64(tally.good) / to_f64(tally.arrived());
+    let (mut low, mut high) = (MIN_PERCENT / PERCENT_STEP, MAX_PERCENT / PERCENT_STEP);
+    let (mut schedule, mut tally) = attempt(MIN_PERCENT);
+    // No schedule has to keep what the most generous one misses.
     let goal = setting.objectives.attainment.min(kept(&tally));
     while low < high {
         let middle = (low + high).div_ceil(2);
-        let (plan, came) = attempt(middle * STEP);
-        if kept(&came) >= goal {
+        let (plan, result) = attempt(middle * PERCENT_STEP);
+        if kept(&result) >= goal {
             low = middle;
-            (schedule, tally) = (plan, came);
+            (schedule, tally) = (plan, result);
         } else {
             high = middle - 1;
         }
@@ -61,10 +60,10 @@ pub fn plan(setting: &Setting, seed: u64) -> (Schedule, Tally) {
     (schedule, tally)
 }
 
-fn demand(setting: &Setting, seed: u64) -> Vec<Demand> {
+fn demand_by_slot(setting: &Setting, seed: u64) -> Vec<Demand> {
     let mut slots = Vec::new();
     for request in setting.traffic.requests(seed).take_while(|r| r.arrived < setting.duration) {
-        let slot = whole(request.arrived / SLOT) as usize;
+        let slot = to_u32(request.arrived / SLOT_SECONDS) as usize;
         if slots.len() <= slot {
             slots.resize(slot + 1, Demand::default());
         }
@@ -75,91 +74,99 @@ fn demand(setting: &Setting, seed: u64) -> Vec<Demand> {
     slots
 }
 
-fn schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule {
+fn build_schedule(setting: &Setting, demand: &[Demand], share: f64) -> Schedule {
     let variants = &setting.variants;
     let mut counts: Vec<Vec<u32>> = vec![Vec::with_capacity(demand.len()); variants.len()];
     for slot in 0..demand.len() {
         let before = slot.checked_sub(1).map_or(demand[slot], |b| demand[b]);
-        let mean = |of: fn(&Demand) -> f64| f64::midpoint(of(&demand[slot]), of(&before));
+        let mean = |value: fn(&Demand) -> f64| f64::midpoint(value(&demand[slot]), value(&before));
         let both =
             Demand { requests: mean(|d| d.requests), input: mean(|d| d.input), output: mean(|d| d.output) };
-        let at = SLOT * real(slot as u64);
-        for (count, own) in counts.iter_mut().zip(replicas(setting, both, share, at)) {
-            count.push(own);
+        let at = SLOT_SECONDS * to_f64(slot as u64);
+        for (count, replicas) in counts.iter_mut().zip(replicas_for(setting, both, share, at)) {
+            count.push(replicas);
         }
     }
-    let held: Vec<Vec<u32>> = counts.iter().zip(variants).map(|(c, v)| hold(c, v)).collect();
+    let held: Vec<Vec<u32>> = counts.iter().zip(variants).map(|(c, v)| extend_over_gaps(c, v)).collect();
     let row = |slot: usize| held.iter().map(|h| h[slot]).collect::<Vec<u32>>();
-    let mut plan: Vec<(f64, Vec<u32>)> = Vec::new();
+    let mut entries: Vec<(f64, Vec<u32>)> = Vec::new();
     for slot in 0..demand.len() {
-        if plan.last().is_none_or(|(_, last)| *last != row(slot)) {
-            plan.push((SLOT * real(slot as u64), row(slot)));
+        if entries.last().is_none_or(|(_, last)| *last != row(slot)) {
+            entries.push((SLOT_SECONDS * to_f64(slot as u64), row(slot)));
         }
     }
-    Schedule { plan }
+    Schedule { entries }
 }
 
-/// The replicas of each variant for what arrives in a slot that begins at a time.
-fn replicas(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u32> {
+/// Replicas for the demand of a slot that begins at `at`.
+fn replicas_for(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u32> {
     let variants = &setting.variants;
     let mut counts: Vec<u32> = variants.iter().map(|v| v.min).collect();
     if demand.requests <= 0.0 {
         return counts;
     }
     let (input, output) = (demand.input / demand.requests, demand.output / demand.requests);
-    let able: Vec<f64> = variants
+    let capacity: Vec<f64> = variants
         .iter()
         .map(|v| share * throughput(&v.engine_at(at), v.role, (input, output), setting.objectives.itl))
         .collect();
     for role in [None, Some(Role::Prefill), Some(Role::Decode)] {
-        fill(variants, role, &able, demand.requests / SLOT, &mut counts);
+        add_replicas(variants, role, &capacity, demand.requests / SLOT_SECONDS, &mut counts);
     }
     counts
 }
 
-/// Adds replicas of a role until they are able to do all requests of a second.
-fn fill(variants: &[Variant], role: Option<Role>, able: &[f64], requests: f64, counts: &mut [u32]) {
-    let own: Vec<usize> = (0..variants.len()).filter(|v| variants[*v].role == role).collect();
-    let mut left = requests - own.iter().map(|v| f64::from(counts[*v]) * able[*v]).sum::<f64>();
-    let price = |v: usize| variants[v].cost / able[v];
+/// Until the role can serve `requests` per second.
+fn add_replicas(
+    variants: &[Variant],
+    role: Option<Role>,
+    capacity: &[f64],
+    requests: f64,
+    counts: &mut [u32],
+) {
+    let members: Vec<usize> = (0..variants.len()).filter(|v| variants[*v].role == role).collect();
+    let mut left = requests - members.iter().map(|v| f64::from(counts[*v]) * capacity[*v]).sum::<f64>();
+    let price = |v: usize| variants[v].cost / capacity[v];
     while left > 0.0 {
-        let free = || own.iter().copied().filter(|v| counts[*v] < variants[*v].max && able[*v] > 0.0);
+        let free = || members.iter().copied().filter(|v| counts[*v] < variants[*v].max && capacity[*v] > 0.0);
         let enough = free()
-            .filter(|v| able[*v] >= left)
+            .filter(|v| capacity[*v] >= left)
             .min_by(|a, b| variants[*a].cost.total_cmp(&variants[*b].cost));
         let cheapest = free().min_by(|a, b| price(*a).total_cmp(&price(*b)));
         let Some(v) = enough.or(cheapest) else { break };
         counts[v] += 1;
-        left -= able[v];
+        left -= capacity[v];
     }
 }
 
-/// Requests a second that an engine serves in a steady state in which it keeps the time between tokens, also for the
-/// requests of which a step makes fewest.
+/// Requests per second in a steady state that keeps the time between tokens, also for requests with the fewest tokens a
+/// step.
 fn throughput(engine: &Engine, role: Option<Role>, (input, output): (f64, f64), itl: f64) -> f64 {
     let share = if role == Some(Role::Decode) { 0.0 } else { 1.0 - engine.prefix_hit_rate };
     let computed = (share * input).max(1.0);
     if role == Some(Role::Prefill) {
         // Its steps are full of prompts.
-        return 1.0 / (computed * (engine.per_prompt_token + engine.step / real(engine.max_batched_tokens)));
+        return 1.0
+            / (computed * (engine.per_prompt_token + engine.step / to_f64(engine.max_batched_tokens)));
     }
     let steps = output * engine.tokens.steps_per_token();
-    let context = input + output / 2.0 + real(engine.overhead());
-    let most = (KV * real(engine.kv_tokens()) / context).min(real(engine.max_seqs as u64)).max(1.0);
-    // Time that each sequence adds to a step, including its share of the prompts computed meanwhile.
+    let context = input + output / 2.0 + to_f64(engine.block_overhead());
+    let most =
+        (MAX_KV_USAGE * to_f64(engine.kv_tokens()) / context).min(to_f64(engine.max_seqs as u64)).max(1.0);
+    // Including the share of the prompts computed meanwhile.
     let each =
         engine.per_sequence + engine.per_prompt_token * computed / steps + engine.per_cached_token * context;
-    let sequences = ((itl * f64::from(engine.tokens.least) - engine.step) / each).clamp(0.0, most);
+    let sequences = ((itl * f64::from(engine.tokens.min) - engine.step) / each).clamp(0.0, most);
     sequences / (steps * (engine.step + each * sequences))
 }
 
-/// Replicas level by level: each is started ahead and kept where it is needed again soon.
-fn hold(needed: &[u32], variant: &Variant) -> Vec<u32> {
-    let start = whole((variant.start.mean() / SLOT).ceil()) as usize;
+/// Level by level: each replica is started ahead and kept through short gaps.
+fn extend_over_gaps(needed: &[u32], variant: &Variant) -> Vec<u32> {
+    let start = to_u32((variant.start.mean() / SLOT_SECONDS).ceil()) as usize;
     let most = needed.iter().copied().max().unwrap_or(0);
     let mut held = vec![0; needed.len()];
     for level in 1..=most {
-        // Up to which slot this level is held.
+        // End of this level so far.
         let mut until = 0;
         let mut last: Option<usize> = None;
         for (slot, _) in needed.iter().enumerate().filter(|(_, n)| **n >= level) {
@@ -183,14 +190,14 @@ mod tests {
     fn speculation_and_separate_prefill_raise_throughput() {
         let engine =
             Engine { per_sequence: 0.001, max_seqs: 1000, ..crate::fleet::variant::test_variant().engine };
-        let able = |tokens, role| throughput(&Engine { tokens, ..engine }, role, (100.0, 100.0), 0.05);
+        let capacity = |tokens, role| throughput(&Engine { tokens, ..engine }, role, (100.0, 100.0), 0.05);
         // Steps of 50 ms with 40 sequences at once; each request takes 100 of them.
-        assert!((able(StepTokens::ONE, None) - 40.0 / 5.0).abs() < 1e-9);
+        assert!((capacity(StepTokens::ONE, None) - 40.0 / 5.0).abs() < 1e-9);
         // Half the requests take 50 steps, the others 34: a step may take 100 ms, in which 90 run at once.
-        let two_or_three = StepTokens { least: 2, most: 3 };
-        assert!((able(two_or_three, None) - 90.0 / (100.0 * 5.0 / 12.0 * 0.1)).abs() < 1e-9);
+        let two_or_three = StepTokens { min: 2, max: 3 };
+        assert!((capacity(two_or_three, None) - 90.0 / (100.0 * 5.0 / 12.0 * 0.1)).abs() < 1e-9);
         // A prompt of 100 tokens is a part of a step of 8192, which takes 10 ms.
-        assert!((able(StepTokens::ONE, Some(Role::Prefill)) - 8192.0 / (100.0 * 0.01)).abs() < 1e-6);
+        assert!((capacity(StepTokens::ONE, Some(Role::Prefill)) - 8192.0 / (100.0 * 0.01)).abs() < 1e-6);
     }
 
     #[test]
@@ -202,8 +209,8 @@ mod tests {
         };
         let variants = [variant(Role::Prefill, 0.01), variant(Role::Decode, 0.01)];
         let mut counts = [0, 0];
-        fill(&variants, Some(Role::Prefill), &[4.0, 1.0], 9.0, &mut counts);
-        fill(&variants, Some(Role::Decode), &[4.0, 1.0], 9.0, &mut counts);
+        add_replicas(&variants, Some(Role::Prefill), &[4.0, 1.0], 9.0, &mut counts);
+        add_replicas(&variants, Some(Role::Decode), &[4.0, 1.0], 9.0, &mut counts);
         assert_eq!(counts, [3, 9]);
     }
 
@@ -220,6 +227,6 @@ mod tests {
         (2..=11).for_each(|i| want[i] = 1);
         (2..=6).for_each(|i| want[i] = 2);
         (16..=19).for_each(|i| want[i] = 1);
-        assert_eq!(hold(&needed, &variant), want);
+        assert_eq!(extend_over_gaps(&needed, &variant), want);
     }
 }

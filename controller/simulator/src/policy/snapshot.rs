@@ -1,4 +1,4 @@
-//! The snapshot that the controller would take of the simulated fleet.
+//! Snapshot of the simulated fleet.
 
 use std::time::Duration;
 
@@ -12,15 +12,14 @@ use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 use super::activity::Activity;
 use super::hpa::Behavior;
 use super::{FleetView, Peaks, PickerQueue, Pod};
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 use crate::fleet::replica::Sample;
 
-/// Names of the one model of a fleet.
+/// Name of the one model.
 pub(super) const MODEL: &str = "model";
 /// See [`MODEL`].
 pub(super) const NAMESPACE: &str = "simulated";
 
-/// The last target of a variant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Desired {
     pub(super) target: u32,
@@ -28,7 +27,7 @@ pub(super) struct Desired {
     pub(super) age: GoDuration,
 }
 
-/// State of a variant from the last cycle.
+/// State from the last cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Memory {
     pub(super) desired: Option<Desired>,
@@ -37,58 +36,57 @@ pub(super) struct Memory {
     pub(super) current_for: Option<f64>,
 }
 
-/// The model with all its variants.
 pub(super) fn model(
-    seen: &FleetView<'_>,
+    view: &FleetView<'_>,
     memory: &[Memory],
     behavior: &Behavior,
     activity: &Activity,
     lateness: Option<Lateness>,
 ) -> Model {
-    let queue = seen.queue().map_or(SchedulerQueue::Absent, |PickerQueue { requests, tokens }| {
+    let queue = view.queue().map_or(SchedulerQueue::Absent, |PickerQueue { requests, tokens }| {
         // Four bytes a token, as the analyzer reads it back.
-        let (size, bytes) = (amount(real(requests as u64)), amount(4.0 * tokens));
+        let (size, bytes) = (amount(to_f64(requests as u64)), amount(4.0 * tokens));
         SchedulerQueue::Known(QueueFigures { size, bytes })
     });
     Model {
         model_id: MODEL.to_owned(),
         namespace: NAMESPACE.to_owned(),
-        requests_in_retention: Some(amount(real(activity.completed()))),
+        requests_in_retention: Some(amount(to_f64(activity.completed()))),
         scheduler_queue: queue,
         wake_obstacle: None,
-        tracked_for: Some(seconds(seen.now)),
-        since_activity: Some(seconds(activity.idle(seen.now))),
-        since_pod_start: seen.youngest().map(seconds),
+        tracked_for: Some(seconds(view.now)),
+        since_activity: Some(seconds(activity.idle(view.now))),
+        since_pod_start: view.newest_pod_age().map(seconds),
         lateness,
-        variants: memory.iter().enumerate().map(|(v, m)| variant(seen, v, *m, behavior)).collect(),
+        variants: memory.iter().enumerate().map(|(v, m)| variant(view, v, *m, behavior)).collect(),
     }
 }
 
-fn variant(seen: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Variant {
-    let own = &seen.variants()[v];
+fn variant(view: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) -> Variant {
+    let fleet_variant = &view.variants()[v];
     let tolerance = HpaTolerance { up: behavior.scale_up.tolerance, down: behavior.scale_down.tolerance };
-    let running: usize = seen.pods(v).map(|p| p.newest().running).sum();
+    let running: usize = view.pods(v).map(|p| p.newest().running).sum();
     Variant {
-        name: own.name.clone(),
-        accelerator: Some(own.accelerator.clone()),
-        cost: Cost::try_from(own.cost).unwrap_or_default(),
-        current: seen.current(v),
-        ready: Some(seen.ready(v)),
+        name: fleet_variant.name.clone(),
+        accelerator: Some(fleet_variant.accelerator.clone()),
+        cost: Cost::try_from(fleet_variant.cost).unwrap_or_default(),
+        current: view.current(v),
+        ready: Some(view.ready(v)),
         desired: memory.desired.map(|desired| desired.target),
         desired_age: memory.desired.map(|desired| desired.age),
         current_for: memory.current_for.map(seconds),
-        min: Some(own.min),
-        max: Some(own.max),
+        min: Some(fleet_variant.min),
+        max: Some(fleet_variant.max),
         hpa_tolerance: Some(tolerance),
-        woken_ago: memory.woken.map(|at| seconds(seen.now - at)),
+        woken_ago: memory.woken.map(|at| seconds(view.now - at)),
         remembered_capacity: memory.capacity.map(amount),
-        pending: Some(seen.pending(v).map(pending).collect()),
-        running: Some(amount(real(running as u64))),
-        cold_start: seen.cold_start(v).map(seconds),
-        gpus_per_replica: GpuCount(own.gpus),
-        engine_args: own.engine_args.clone(),
-        role: own.role,
-        replicas: seen.pods(v).map(|p| replica(seen, v, p)).collect(),
+        pending: Some(view.pending(v).map(pending).collect()),
+        running: Some(amount(to_f64(running as u64))),
+        cold_start: view.cold_start(v).map(seconds),
+        gpus_per_replica: GpuCount(fleet_variant.gpus),
+        engine_args: fleet_variant.engine_args.clone(),
+        role: fleet_variant.role,
+        replicas: view.pods(v).map(|p| replica(view, v, p)).collect(),
         ..Variant::default()
     }
 }
@@ -98,33 +96,33 @@ fn pending((age, unschedulable): (f64, bool)) -> Pending {
     Pending { age: seconds(age), state }
 }
 
-fn replica(seen: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
-    let own = &seen.variants()[v];
+fn replica(view: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
+    let fleet_variant = &view.variants()[v];
     let Peaks { kv, waiting } = pod.peaks();
     let tokens = pod.mean_tokens();
     Replica {
-        pod: format!("{}-{:06}", own.name, pod.serial()),
+        pod: format!("{}-{:06}", fleet_variant.name, pod.serial()),
         kv: KvUsage::try_from(kv).ok(),
-        queue: QueueLength::try_from(real(waiting as u64)).ok(),
-        num_gpu_blocks: Some(amount(real(own.engine.kv_blocks))),
-        block_size: Some(amount(real(own.engine.block_size))),
+        queue: QueueLength::try_from(to_f64(waiting as u64)).ok(),
+        num_gpu_blocks: Some(amount(to_f64(fleet_variant.engine.kv_blocks))),
+        block_size: Some(amount(to_f64(fleet_variant.engine.block_size))),
         mean_input: tokens.map(|tokens| amount(tokens.input)),
         mean_output: tokens.map(|tokens| amount(tokens.output)),
         prefix_hit_rate: None,
         age: seconds(pod.age()),
-        work: pod.samples(WORK).map(|s| work(seen, &s)).collect(),
+        work: pod.samples(WORK).map(|s| work(view, &s)).collect(),
         ranks: None,
     }
 }
 
-/// Age of the oldest counter samples, in seconds: over two cycles.
+/// Seconds: over two cycles.
 const WORK: f64 = 150.0;
 
-fn work(seen: &FleetView<'_>, sample: &Sample) -> WorkSample {
+fn work(view: &FleetView<'_>, sample: &Sample) -> WorkSample {
     let counters = sample.counters;
-    let count = |n: u64| amount(real(n));
+    let count = |n: u64| amount(to_f64(n));
     WorkSample {
-        age: seconds(seen.now - sample.at),
+        age: seconds(view.now - sample.at),
         completed: count(counters.requests),
         prompt_tokens: count(counters.prompt_tokens),
         generated_tokens: count(counters.generated),
@@ -141,7 +139,7 @@ fn amount(value: f64) -> Amount {
     Amount::try_from(value).unwrap_or_default()
 }
 
-/// A span, to the millisecond: more would be noise in a recorded snapshot.
+/// Milliseconds: more would be noise in a recorded snapshot.
 pub(super) fn seconds(span: f64) -> GoDuration {
-    Duration::from_millis(u64::from(super::hpa::whole((span * 1000.0).max(0.0)))).into()
+    Duration::from_millis(u64::from(super::hpa::to_u32((span * 1000.0).max(0.0)))).into()
 }

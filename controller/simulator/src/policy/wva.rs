@@ -1,5 +1,5 @@
-//! Ours, as it is deployed: samples every 30 s, `decide` every cycle and early where a sample shows growth, the target
-//! published to an HPA, and the HPA acts on it.
+//! wva as it is deployed: samples every 30 s, `decide` every cycle and early if a sample shows growth, and an HPA that
+//! follows the target.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,11 +17,11 @@ use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
 use super::snapshot::{Desired, Memory, NAMESPACE, model};
 use super::{FleetView, Policy, is_due};
-use crate::fleet::GpuStock;
+use crate::fleet::GpuUsage;
 use crate::fleet::latency::FirstTokens;
 use crate::fleet::variant::Variant;
 
-/// Settings of the program and of the HPA behind it.
+/// Settings of wva and of its HPA.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
@@ -57,12 +57,12 @@ impl Default for Settings {
             limited_mode: false,
             decision_hold,
             pending_grace,
-            behavior: Behavior::prompt(),
+            behavior: Behavior::wva_default(),
         }
     }
 }
 
-/// The program's state.
+/// State of wva.
 pub struct Wva {
     config: Config,
     settings: Settings,
@@ -73,9 +73,9 @@ pub struct Wva {
     remembered: Vec<ComputeBounds>,
     /// State learnt by the throughput analyzer.
     learned: Vec<ThroughputMemory>,
-    /// When it learnt that, in seconds.
+    /// Seconds.
     learned_at: f64,
-    /// First tokens against the objective, where there is one.
+    /// Only with an objective.
     first_tokens: Option<TokenTracker>,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
@@ -113,58 +113,57 @@ impl Wva {
         }
     }
 
-    /// The snapshot of this moment: what `decide` would be given in a cluster.
+    /// The snapshot that the controller would assemble.
     #[must_use]
-    pub fn snapshot(&self, seen: &FleetView<'_>) -> Snapshot {
-        let memory = (0..self.keys.len()).map(|v| self.memory(seen, v)).collect::<Vec<_>>();
+    pub fn snapshot(&self, view: &FleetView<'_>) -> Snapshot {
+        let memory = (0..self.keys.len()).map(|v| self.memory(view, v)).collect::<Vec<_>>();
         let mut config = self.config.clone();
-        config.inventory = self.settings.limited_mode.then(|| self.inventory(seen));
+        config.inventory = self.settings.limited_mode.then(|| self.inventory(view));
         let lateness = self.first_tokens.as_ref().map(|tracker| tracker.lateness);
-        let model = model(seen, &memory, &self.settings.behavior, &self.activity, lateness);
-        let elapsed = Duration::from_secs_f64((seen.now - self.learned_at).max(0.0));
+        let model = model(view, &memory, &self.settings.behavior, &self.activity, lateness);
+        let elapsed = Duration::from_secs_f64((view.now - self.learned_at).max(0.0));
         let learned = self.learned.iter().map(|l| l.clone().aged_by(elapsed)).collect();
         Snapshot { now: None, config, remembered: self.remembered.clone(), learned, models: vec![model] }
     }
 
-    fn memory(&self, seen: &FleetView<'_>, v: usize) -> Memory {
+    fn memory(&self, view: &FleetView<'_>, v: usize) -> Memory {
         let desired = self.states[v].map(|(state, at)| {
-            let elapsed = Duration::from_secs_f64((seen.now - at).max(0.0));
-            Desired { target: state.desired, age: state.desired_age_after(elapsed, seen.current(v)) }
+            let elapsed = Duration::from_secs_f64((view.now - at).max(0.0));
+            Desired { target: state.desired, age: state.desired_age_after(elapsed, view.current(v)) }
         });
         let capacity = self.states[v].and_then(|(state, _)| state.capacity);
-        let current_for = self.activity.current_for(v, seen.now);
+        let current_for = self.activity.current_for(v, view.now);
         Memory { desired, capacity, woken: self.woken[v], current_for }
     }
 
-    fn inventory(&self, seen: &FleetView<'_>) -> BTreeMap<String, Inventory> {
+    fn inventory(&self, view: &FleetView<'_>) -> BTreeMap<String, Inventory> {
         let known = |a: &String| {
-            let GpuStock { limit, held } = seen.stock(a)?;
-            Some((a.clone(), Inventory { limit: limit.into(), used: held.into() }))
+            let GpuUsage { limit, in_use } = view.gpu_usage(a)?;
+            Some((a.clone(), Inventory { limit: limit.into(), used: in_use.into() }))
         };
         self.accelerators.iter().filter_map(known).collect()
     }
 
-    /// Decides on what is seen, and takes the decisions over: all of them in a cycle, else only those of a model that
-    /// begins to need more.
-    fn cycle(&mut self, seen: &FleetView<'_>, early: bool) {
-        let decided = decide(&self.snapshot(seen));
+    /// Applies all decisions in a cycle; early, only if a model begins to need more.
+    fn cycle(&mut self, view: &FleetView<'_>, early: bool) {
+        let decided = decide(&self.snapshot(view));
         if early && !self.begins_to_grow(&decided) {
             return;
         }
         for (v, key) in self.keys.iter().enumerate() {
             if let Some(state) = decided.next.variants.get(key) {
-                self.states[v] = Some((*state, seen.now));
-                if seen.current(v) == 0 && state.desired > 0 {
-                    self.woken[v] = Some(seen.now);
+                self.states[v] = Some((*state, view.now));
+                if view.current(v) == 0 && state.desired > 0 {
+                    self.woken[v] = Some(view.now);
                 }
             }
             self.last[v] = decided.decisions.iter().find(|d| d.key() == *key).cloned();
         }
-        // Only a full cycle stores its observations, not an early look.
+        // Only a full cycle stores its observations.
         if !early {
             self.remembered = decided.next.remembered;
             self.learned = decided.next.learned;
-            self.learned_at = seen.now;
+            self.learned_at = view.now;
         }
     }
 
@@ -177,22 +176,21 @@ impl Wva {
         !went_up && decided.decisions.iter().any(needs_more)
     }
 
-    /// Steps to 0 and from 0 are carried out at once; all others are the HPA's.
-    fn act(&mut self, seen: &FleetView<'_>, v: usize) -> u32 {
-        let current = seen.current(v);
+    /// wva takes steps to and from 0; the HPA takes all others.
+    fn act(&mut self, view: &FleetView<'_>, v: usize) -> u32 {
+        let current = view.current(v);
         let Some((state, _)) = self.states[v] else { return current };
         if current == 0 || state.desired == 0 {
             return state.desired.min(1);
         }
         let hpa = &mut self.hpas[v];
         let proposed = external_value(hpa, current, f64::from(state.desired), 1.0);
-        hpa.sync(seen.now, current, proposed)
+        hpa.sync(view.now, current, proposed)
     }
 }
 
-/// Follows the histogram of first tokens.
+/// Histogram of first tokens between two cycles.
 struct TokenTracker {
-    /// Seconds.
     objective: f64,
     counted: FirstTokens,
     at: f64,
@@ -204,30 +202,30 @@ impl TokenTracker {
         Self { objective, counted: FirstTokens::default(), at: 0.0, lateness: Lateness::default() }
     }
 
-    fn observe(&mut self, seen: &FleetView<'_>) {
-        let now = seen.first_tokens(self.objective);
-        let elapsed = Duration::from_secs_f64((seen.now - self.at).max(0.0));
+    fn observe(&mut self, view: &FleetView<'_>) {
+        let now = view.first_tokens(self.objective);
+        let elapsed = Duration::from_secs_f64((view.now - self.at).max(0.0));
         let (requests, late) = (now.requests - self.counted.requests, now.late - self.counted.late);
         self.lateness = self.lateness.after(elapsed, requests, late);
-        (self.counted, self.at) = (now, seen.now);
+        (self.counted, self.at) = (now, view.now);
     }
 }
 
 impl Policy for Wva {
-    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
-        self.activity.observe(seen);
+    fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32> {
+        self.activity.observe(view);
         if let Some(tracker) = &mut self.first_tokens {
-            tracker.observe(seen);
+            tracker.observe(view);
         }
-        let waits = seen.queue().is_some_and(|queue| queue.requests > 0);
-        let at_zero = (0..self.keys.len()).all(|v| seen.current(v) == 0);
-        if is_due(seen.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {
-            self.cycle(seen, false);
+        let waits = view.queue().is_some_and(|queue| queue.requests > 0);
+        let at_zero = (0..self.keys.len()).all(|v| view.current(v) == 0);
+        if is_due(view.now, self.settings.interval.get().as_secs_f64()) || (at_zero && waits) {
+            self.cycle(view, false);
         } else if self.settings.early_scale_up
-            && is_due(seen.now, self.settings.fetch_interval.get().as_secs_f64())
+            && is_due(view.now, self.settings.fetch_interval.get().as_secs_f64())
         {
-            self.cycle(seen, true);
+            self.cycle(view, true);
         }
-        (0..self.keys.len()).map(|v| self.act(seen, v)).collect()
+        (0..self.keys.len()).map(|v| self.act(view, v)).collect()
     }
 }

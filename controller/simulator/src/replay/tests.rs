@@ -25,7 +25,7 @@ models:
 fn replay(cycles: impl IntoIterator<Item = Snapshot>, change: &str) -> Replay {
     let change = Change::read(change).unwrap();
     let mut replay = Replay::default();
-    cycles.into_iter().for_each(|cycle| replay.take(cycle, &change));
+    cycles.into_iter().for_each(|cycle| replay.add_cycle(cycle, &change));
     replay
 }
 
@@ -90,11 +90,11 @@ fn the_figures_are_shown_to_people_and_programs() {
 
 #[test]
 fn differences_are_bounded() {
-    let cycles = (0..2 * (u32::try_from(MOST_SHOWN).unwrap() + 10))
+    let cycles = (0..2 * (u32::try_from(MAX_LISTED).unwrap() + 10))
         .map(|i| cycle(0, if i % 2 == 0 { 0.6 } else { 0.69 }));
     // The recorded settings agree in every second cycle, so each difference lasts one cycle.
     let replay = replay(cycles, "saturation: {default: {kvSpareTrigger: 0.15, queueSpareTrigger: 0}}");
-    assert_eq!(replay.differences.len(), MOST_SHOWN);
+    assert_eq!(replay.differences.len(), MAX_LISTED);
     assert!(replay.not_shown > 0 && replay.text().contains("differ, too"));
 }
 

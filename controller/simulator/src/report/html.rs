@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::plot::{Line, Plot};
 use super::scale::Scale;
-use super::{Section, rows, seeds};
+use super::{Section, describe_seeds, rows};
 use crate::measure::{FIGURES, Minute};
 use crate::study::Study;
 
@@ -18,7 +18,6 @@ polyline{fill:none;stroke-width:1.5;stroke-linejoin:round}.one{stroke:#0072b2;fi
 .plan{stroke:#b8b8b8}.load{stroke:#444}.grid{stroke:#e8e8e8}.mark{stroke:#c00;stroke-dasharray:5 4}\
 dt{font-weight:600}dd{margin:0 0 .3em 1.5em}";
 
-/// Text with the special characters of HTML replaced.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -43,7 +42,7 @@ fn section(section: &Section) -> String {
     let mut page = format!(
         "<h2>{}</h2><p>{}. Held to {} s to the first token and {} ms between tokens, for {} % of all requests.</p>{}",
         escape(&section.title),
-        seeds(section.seeds),
+        describe_seeds(section.seeds),
         slo.ttft,
         1000.0 * slo.itl,
         100.0 * slo.attainment,
@@ -65,13 +64,12 @@ fn table(section: &Section) -> String {
     format!("<table>{}</table>", rows(section).into_iter().enumerate().map(line).collect::<String>())
 }
 
-/// Index of a figure.
-fn place(key: &str) -> usize {
+fn figure_index(key: &str) -> usize {
     FIGURES.iter().position(|f| f.key == key).unwrap_or(0)
 }
 
 fn frontier(section: &Section) -> String {
-    let (cost, kept) = (place("cost"), place("attainment"));
+    let (cost, kept) = (figure_index("cost"), figure_index("attainment"));
     let point = |s: &Study| (s.policy.clone(), (s.mean(cost).mean, s.mean(kept).mean));
     let named: Vec<_> = section.studies.iter().map(point).collect();
     let goal = 100.0 * section.scenario.setting.objectives.attainment;
@@ -86,12 +84,12 @@ fn frontier(section: &Section) -> String {
     plot.points(&named)
 }
 
-fn oracle(section: &Section) -> Option<&Study> {
+fn oracle_study(section: &Section) -> Option<&Study> {
     let oracle = section.scenario.policies.iter().find(|p| p.oracle.is_some())?;
     section.studies.iter().find(|s| s.policy == oracle.name)
 }
 
-/// Plots over time on the same axes, one below the other: the load, then the replicas and the latency of each policy.
+/// On the same axes: the load, then replicas and latency of each policy.
 fn over_time(section: &Section) -> String {
     let slo = &section.scenario.setting.objectives;
     let minutes = || section.studies.iter().flat_map(|s| &s.first.minutes);
@@ -114,7 +112,7 @@ fn over_time(section: &Section) -> String {
     let ready = plot(150.0, "replicas", Scale::from_zero(minutes().map(replicas)), None);
     let wait = Scale::logarithmic(minutes().map(slowest).chain([slo.ttft]));
     let wait = plot(150.0, "s to first token", wait, Some(slo.ttft));
-    let oracle_line = oracle(section).map(|s| line(s, &replicas)).unwrap_or_default();
+    let oracle_line = oracle_study(section).map(|s| line(s, &replicas)).unwrap_or_default();
 
     let mut page =
         "<h3>Over time (first seed)</h3><p>Ready replicas of all variants on the left, the oracle in \
@@ -126,7 +124,7 @@ fn over_time(section: &Section) -> String {
         page += &load.lines(&[Line { class: "load", points: &points }]);
         page += "</div>";
     }
-    let (cost, kept) = (place("cost"), place("attainment"));
+    let (cost, kept) = (figure_index("cost"), figure_index("attainment"));
     for study in &section.studies {
         let (had, waited) = (line(study, &replicas), line(study, &slowest));
         let _ = write!(

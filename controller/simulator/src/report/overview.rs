@@ -1,5 +1,5 @@
-//! Overview of many scenarios, from the output of `wva simulate --format json`: Markdown tables for the pages in docs/,
-//! and one plot of attainment against cost that is legible on light and dark pages.
+//! Overview of many scenarios for the pages in docs/, from `wva simulate --format json`: Markdown tables and one plot
+//! for light and dark pages.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -96,8 +96,8 @@ fn header(titles: &[String]) -> String {
     row(titles.iter().cloned()) + "|" + &"---|".repeat(titles.len()) + "\n"
 }
 
-/// Requests within the SLO in percent, for each scenario and policy, with the cost relative to the oracle's in
-/// brackets. The highest share is in bold. A size chosen in hindsight precedes it.
+/// Requests in SLO in percent, and the cost relative to the oracle's in brackets. The highest share is in bold. A size
+/// chosen in hindsight precedes it.
 #[must_use]
 pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
     let titles = std::iter::once("trace").chain(columns.iter().map(|c| c.title)).map(str::to_owned);
@@ -119,7 +119,7 @@ pub fn attainment(scenarios: &[&Scenario], columns: &[Column<'_>]) -> String {
     table
 }
 
-/// Figures of one scenario: a row for each policy, in the order of its file.
+/// A row for each policy, in the order of the file.
 #[must_use]
 pub fn figures(scenario: &Scenario, columns: &[(&str, &str, usize)]) -> String {
     let titles =
@@ -132,7 +132,7 @@ pub fn figures(scenario: &Scenario, columns: &[(&str, &str, usize)]) -> String {
     table
 }
 
-/// Scenarios in which `policy` keeps over 3 points less than another, or costs over 15 % more.
+/// `policy` keeps over 3 points less, or costs over 15 % more.
 #[must_use]
 pub fn losses(scenarios: &[&Scenario], policy: Column<'_>, others: &[Column<'_>]) -> String {
     let titles = ["trace", "against", "in SLO %: its, the other's", "cost: its by the other's"];
@@ -161,11 +161,11 @@ const STYLE: &str = "text{font:13px system-ui,sans-serif;fill:#222}.back{fill:#f
 @media(prefers-color-scheme:dark){text{fill:#e6e6e6}.back{fill:#161b22}.grid{stroke:#30363d}.s{stroke:#161b22}\
 .mark{stroke:#ff7b72}.s0{fill:#f0b429}.s1{fill:#79c8f5}.s2{fill:#4a9ff5}.s3{fill:#e29cc3}.s4{fill:#a8a8a8}}";
 
-/// Space for the legend above the plot, and to either side of it, pixels.
+/// Pixels, above the plot and to either side.
 const LEGEND: f64 = 34.0;
 const MARGIN: f64 = 8.0;
 
-/// Attainment against cost: a point for each scenario, a shape and a colour for each policy. At most five policies.
+/// A point for each scenario, a shape and a colour for each policy. At most five policies.
 #[must_use]
 pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> String {
     let points: Vec<(usize, &str, (f64, f64))> = columns
@@ -205,7 +205,7 @@ pub fn plot(scenarios: &[&Scenario], columns: &[Column<'_>], goal: f64) -> Strin
     svg + "</g></svg>\n"
 }
 
-/// The mark of a policy; shapes differ as well as colours.
+/// Shapes differ as well as colours.
 fn shape(policy: usize, (x, y): (f64, f64)) -> String {
     let path = match policy {
         0 => "M-5-5H5V5H-5Z",

@@ -1,4 +1,4 @@
-//! Plots as SVG, without a script: lines over time, and points with their names.
+//! Plots as SVG: lines over time, and named points.
 
 use std::fmt::Write;
 
@@ -9,11 +9,11 @@ const LEFT: f64 = 46.0;
 const RIGHT: f64 = 10.0;
 const BOTTOM: f64 = 32.0;
 const TOP: f64 = 10.0;
-/// Pieces of time in a line; each is drawn by its least and its greatest value.
+/// Each is drawn by its least and greatest value.
 const PIECES: usize = 400;
-/// Vertical distance of two names, pixels.
+/// Pixels.
 const LINE: f64 = 13.0;
-/// Approximate width of a letter, pixels.
+/// Pixels.
 const LETTER: f64 = 6.2;
 
 /// A plot without its content.
@@ -58,7 +58,7 @@ impl Plot {
             let finite = || piece.iter().copied().filter(|p| p.1.is_finite());
             let ends =
                 [finite().min_by(|a, b| a.1.total_cmp(&b.1)), finite().max_by(|a, b| a.1.total_cmp(&b.1))];
-            // In order of time, so that a step stays a step.
+            // So that a step stays a step.
             let mut ends: Vec<_> = ends.into_iter().flatten().collect();
             ends.sort_by(|a, b| a.0.total_cmp(&b.0));
             ends.dedup();
@@ -99,7 +99,7 @@ impl Plot {
         svg + "</svg>"
     }
 
-    /// Extent and anchor of a name: to the right of its point, or to the left if the right lacks room.
+    /// The label is to the right of the point, or to the left if the right lacks room.
     fn label_extent(&self, name: &str, x: f64) -> (f64, f64, &'static str) {
         let width = name.chars().map(|_| LETTER).sum::<f64>();
         if x + 8.0 + width < self.width {

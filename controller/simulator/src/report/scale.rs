@@ -1,7 +1,6 @@
-//! Axes of plots: positions of values, with ticks at round numbers.
+//! Axes of plots, with ticks at round numbers.
 
-/// Least value of a logarithmic axis, seconds; smaller values are drawn here. No time of interest is below a
-/// millisecond.
+/// Seconds; smaller values are drawn here.
 const LEAST: f64 = 1e-3;
 
 /// Range and kind of an axis.
@@ -9,33 +8,33 @@ const LEAST: f64 = 1e-3;
 pub(super) enum Scale {
     /// Equal distances for equal differences.
     Linear { low: f64, high: f64 },
-    /// Equal distances for equal ratios; the ends are exponents of ten.
+    /// The ends are exponents of ten.
     Logarithmic { low: i32, high: i32 },
 }
 
 impl Scale {
-    /// From 0 to a round number.
+    /// Scale from 0 to a round number.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         Self::linear(values.chain([0.0]))
     }
 
-    /// From a round number to a round number.
+    /// Scale from a round number to a round number.
     pub(super) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         let step = step(low, high);
         Self::Linear { low: (low / step).floor() * step, high: (high / step).ceil() * step }
     }
 
-    /// From the least value to the greatest.
+    /// Scale from the least value to the greatest.
     pub(super) fn tight(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values);
         Self::Linear { low, high }
     }
 
-    /// From a power of ten to a power of ten.
+    /// Scale from a power of ten to a power of ten.
     pub(super) fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
         let (low, high) = range(values.map(|v| v.max(LEAST).log10()));
-        Self::Logarithmic { low: whole(low.floor()), high: whole(high.ceil()).max(whole(low.floor()) + 1) }
+        Self::Logarithmic { low: to_i32(low.floor()), high: to_i32(high.ceil()).max(to_i32(low.floor()) + 1) }
     }
 
     /// Position of a value: 0 at the low end, 1 at the high end.
@@ -56,7 +55,7 @@ impl Scale {
                 let step = step(low, high);
                 let first = (low / step - 1e-9).ceil();
                 let count = ((high / step + 1e-9).floor() - first).max(0.0);
-                (0..=u16::try_from(whole(count)).unwrap_or(0))
+                (0..=u16::try_from(to_i32(count)).unwrap_or(0))
                     .map(|i| (first + f64::from(i)) * step)
                     .collect()
             }
@@ -65,7 +64,7 @@ impl Scale {
     }
 }
 
-/// The least and the greatest value, moved apart if they are equal.
+/// Moved apart if they are equal.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let finite = values.filter(|v| v.is_finite());
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
@@ -76,7 +75,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     }
 }
 
-/// Distance of two ticks: 1, 2 or 5 times a power of ten, for four to ten ticks.
+/// 1, 2 or 5 times a power of ten, for four to ten ticks.
 fn step(low: f64, high: f64) -> f64 {
     let rough = (high - low) / 5.0;
     let decade = 10_f64.powf(rough.log10().floor());
@@ -94,7 +93,7 @@ fn step(low: f64, high: f64) -> f64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "an exponent, or a number of ticks")]
-fn whole(value: f64) -> i32 {
+fn to_i32(value: f64) -> i32 {
     value as i32
 }
 

@@ -1,8 +1,8 @@
 //! Reports of a small scenario.
 
 use super::*;
-use crate::scenario::{Spec, tree};
-use crate::study::study;
+use crate::scenario::{Spec, parse_tree};
+use crate::study::run_study;
 
 fn sections() -> Vec<Section> {
     let text = "
@@ -20,8 +20,8 @@ policies:
 - {name: best, fixedBest: {}}
 - {name: oracle, oracle: {}}
 ";
-    let scenario = Spec::read(&tree(text).unwrap()).unwrap().scenario(None).unwrap();
-    let studies = study(&scenario, 2, |_, _, _| {});
+    let scenario = Spec::read(&parse_tree(text).unwrap()).unwrap().build(None).unwrap();
+    let studies = run_study(&scenario, 2, |_, _, _| {});
     vec![Section { title: scenario.name.clone(), seeds: 2, scenario, studies }]
 }
 

@@ -1,5 +1,5 @@
-//! Engines that a scenario can name. docs/simulate.md lists the published figures they come from and their errors;
-//! `tests/calibration.rs` computes the errors.
+//! Engines that a scenario can name. docs/simulate.md lists the published figures and errors, which
+//! `tests/calibration.rs` computes.
 
 use crate::fleet::engine::{Engine, StepTokens};
 
@@ -17,8 +17,8 @@ pub const QWEN3_32B_H100: Engine = Engine {
     tokens: StepTokens::ONE,
 };
 
-/// The same model on A100s, estimated. Times bound by memory grow by the ratio of the bandwidths (3.35 to 2.04 TB/s),
-/// times bound by computing by the ratio of the dense bf16 rates (989 to 312 Tflop/s).
+/// The same on A100s, estimated: memory-bound times by the ratio of the bandwidths (3.35 to 2.04 TB/s), compute-bound
+/// times by that of the dense bf16 rates (989 to 312 Tflop/s).
 pub const QWEN3_32B_A100: Engine = Engine {
     step: 0.017 * 1.64,
     per_sequence: 0.000_25 * 1.64,

@@ -6,7 +6,7 @@ use wva_crds::entries::{Amount, Fraction, PositiveDuration, PositiveFraction};
 use wva_scaling::units::Cost;
 
 use crate::fleet::variant::{Role, Router};
-use crate::policy::{autoscaler, keda, original, wva};
+use crate::policy::{autoscaler, keda, llm_d_wva, wva};
 use crate::traffic::trace::Layout;
 
 /// A scenario file.
@@ -22,13 +22,13 @@ pub struct Spec {
     /// Requests that arrive.
     pub traffic: Traffic,
     /// Routing and flow control in front of the fleet, and client behavior.
-    #[serde(default)]
-    pub front: Front,
+    #[serde(default, rename = "front")]
+    pub gateway: Gateway,
     /// Variants of the fleet.
     pub variants: Vec<Variant>,
     /// GPUs in stock; an accelerator that is not listed has no limit.
-    #[serde(default)]
-    pub stock: Vec<Stock>,
+    #[serde(default, rename = "stock")]
+    pub gpu_supply: Vec<GpuSupply>,
     /// Policies to compare.
     pub policies: Vec<Policy>,
 }
@@ -114,7 +114,7 @@ pub struct Length {
 /// Routing and flow control in front of the fleet, and client behavior.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Front {
+pub struct Gateway {
     /// Routing policy for the next request. Default `leastLoaded`.
     pub router: Router,
     /// Limits at which a replica is full, so that requests wait in front. Default: none.
@@ -253,7 +253,7 @@ pub struct Start {
 /// GPUs of one accelerator over time.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Stock {
+pub struct GpuSupply {
     /// The accelerator.
     pub accelerator: String,
     /// Numbers of GPUs, in order of time.
@@ -279,7 +279,8 @@ pub struct Policy {
     /// wva's own loop.
     pub wva: Option<wva::Settings>,
     /// The percentage loop of llm-d WVA.
-    pub original: Option<original::Settings>,
+    #[serde(rename = "original")]
+    pub llm_d_wva: Option<llm_d_wva::Settings>,
     /// HPA on the pods' metrics.
     pub hpa: Option<autoscaler::PodMetrics>,
     /// KEDA triggers on metrics of the pool.

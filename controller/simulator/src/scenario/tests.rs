@@ -18,17 +18,17 @@ policies:
 ";
 
 fn spec(text: &str) -> Result<Scenario, ScenarioError> {
-    Spec::read(&tree(text)?)?.scenario(None)
+    Spec::read(&parse_tree(text)?)?.build(None)
 }
 
 #[test]
 fn what_is_left_out_has_its_default() {
     let scenario = spec(GOOD).unwrap();
-    let Setting { variants, front, objectives, duration, .. } = scenario.setting;
+    let Setting { variants, gateway, objectives, duration, .. } = scenario.setting;
     assert_eq!((variants[0].min, variants[0].max, variants[0].initial, variants[0].gpus), (1, 4, 1, 1));
     assert_eq!((variants[1].initial, variants[1].engine.max_seqs), (0, 8));
     assert!((variants[1].engine.step - 0.02).abs() < 1e-12 && (variants[1].cost - 10.0).abs() < 1e-12);
-    assert!((front.patience - 300.0).abs() < 1e-12 && (objectives.attainment - 0.99).abs() < 1e-12);
+    assert!((gateway.client_timeout - 300.0).abs() < 1e-12 && (objectives.attainment - 0.99).abs() < 1e-12);
     assert!((duration - 300.0).abs() < 1e-12);
 }
 
@@ -77,24 +77,24 @@ segments: [{for: 2m, rate: 2}, {for: 3m, rate: 5, to: 1}] | cv: 2 | traffic: has
 
 #[test]
 fn a_field_is_set_by_its_name_or_its_path() {
-    let mut tree = tree(GOOD).unwrap();
-    set(&mut tree, "kvSpareTrigger", 0.3).unwrap();
+    let mut tree = parse_tree(GOOD).unwrap();
+    set_field(&mut tree, "kvSpareTrigger", 0.3).unwrap();
     assert_eq!(tree.pointer("/policies/0/wva/saturation/kvSpareTrigger"), Some(&0.3.into()));
-    set(&mut tree, "policies.0.wva.saturation.queueSpareTrigger", 2.0).unwrap();
+    set_field(&mut tree, "policies.0.wva.saturation.queueSpareTrigger", 2.0).unwrap();
     assert_eq!(tree.pointer("/policies/0/wva/saturation/queueSpareTrigger"), Some(&2.0.into()));
-    let error = set(&mut tree, "kvTrigger", 1.0).unwrap_err().to_string();
+    let error = set_field(&mut tree, "kvTrigger", 1.0).unwrap_err().to_string();
     assert_eq!(
         error,
         "kvTrigger: no field of this name is in the scenario or a saturation entry: add it, or give its whole path"
     );
-    assert!(set(&mut tree, "policies.7.wva.kvTrigger", 1.0).is_err());
+    assert!(set_field(&mut tree, "policies.7.wva.kvTrigger", 1.0).is_err());
 }
 
 #[test]
 fn an_unset_field_is_set_for_all_policies_with_entries() {
     let text = GOOD.replace("{saturation: {kvSpareTrigger: 0.2}}", "{}") + "- {name: before, original: {}}\n";
-    let mut tree = tree(&text).unwrap();
-    set(&mut tree, "kvSpareTrigger", 0.3).unwrap();
+    let mut tree = parse_tree(&text).unwrap();
+    set_field(&mut tree, "kvSpareTrigger", 0.3).unwrap();
     let at = |path: &str| tree.pointer(path).cloned();
     assert_eq!(at("/policies/0/wva/saturation"), Some(serde_json::json!({"kvSpareTrigger": 0.3})));
     assert_eq!(at("/policies/2/original/saturation/kvSpareTrigger"), Some(0.3.into()));

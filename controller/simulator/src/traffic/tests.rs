@@ -19,7 +19,8 @@ fn near(got: f64, want: f64, part: f64) {
 
 #[test]
 fn the_profile_sets_how_many_arrive_when() {
-    let traffic = generated(profile([(9000.0, 15.0, 15.0), (900.0, 0.0, 0.0), (9000.0, 2.0, 12.0)]), 1.0);
+    let traffic =
+        generated(build_profile([(9000.0, 15.0, 15.0), (900.0, 0.0, 0.0), (9000.0, 2.0, 12.0)]), 1.0);
     near(count(&traffic, 0.0, 9000.0), 135_000.0, 0.01);
     near(count(&traffic, 9000.0, 9900.0), 0.0, 0.0);
     near(count(&traffic, 9900.0, 14_400.0), 4500.0 * 4.5, 0.02);
@@ -31,7 +32,7 @@ fn the_profile_sets_how_many_arrive_when() {
 #[test]
 fn bursts_keep_the_rate_and_spread_the_counts() {
     let spread = |cv: f64| {
-        let traffic = generated(profile([(100_000.0, 10.0, 10.0)]), cv);
+        let traffic = generated(build_profile([(100_000.0, 10.0, 10.0)]), cv);
         let mut counts = vec![0.0; 1000];
         for request in traffic.requests(2) {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1000 windows")]
@@ -49,7 +50,7 @@ fn bursts_keep_the_rate_and_spread_the_counts() {
 
 #[test]
 fn a_diurnal_week_has_its_mean_and_its_noon() {
-    let traffic = generated(diurnal(1.0, 0.6, &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]), 1.0);
+    let traffic = generated(diurnal_profile(1.0, 0.6, &[1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5]), 1.0);
     near(count(&traffic, 0.0, 7.0 * 86_400.0), 604_800.0, 0.01);
     let hour = |day: f64, hour: f64| {
         count(&traffic, day * 86_400.0 + hour * 3600.0, day * 86_400.0 + (hour + 1.0) * 3600.0)
@@ -60,7 +61,7 @@ fn a_diurnal_week_has_its_mean_and_its_noon() {
 
 #[test]
 fn a_seed_fixes_the_requests() {
-    let traffic = generated(profile([(1000.0, 5.0, 5.0)]), 2.0);
+    let traffic = generated(build_profile([(1000.0, 5.0, 5.0)]), 2.0);
     let of = |seed| traffic.requests(seed).collect::<Vec<_>>();
     assert_eq!(of(4), of(4));
     assert_ne!(of(4), of(5));

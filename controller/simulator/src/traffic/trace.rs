@@ -1,5 +1,5 @@
-//! Traces in their published layouts: Azure's LLM inference traces and `BurstGPT` as CSV, Mooncake as JSON lines, each
-//! also compressed by gzip. Times are shifted so that the first request arrives at 0.
+//! Traces in their published layouts: Azure and `BurstGPT` as CSV, Mooncake as JSON lines, also gzipped. The first
+//! request arrives at 0.
 
 use std::io::{BufRead, BufReader};
 
@@ -59,7 +59,7 @@ pub enum TraceError {
     },
 }
 
-/// Reads a trace, compressed or not. With a model, reads only its requests. They can be in any order of time.
+/// Reads a trace, in any order of time. With a model, reads only its requests.
 ///
 /// # Errors
 /// The first error, with its line and field.
@@ -94,7 +94,7 @@ fn requests(input: impl BufRead, layout: Layout, model: Option<&str>) -> Result<
     Ok(requests)
 }
 
-/// Rows of a CSV file: the text in the columns asked for.
+/// Text in the requested columns.
 fn rows<R: BufRead, const N: usize>(
     input: R,
     columns: [&'static str; N],
@@ -125,11 +125,11 @@ fn azure(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
     const COLUMNS: [&str; 3] = ["TIMESTAMP", "ContextTokens", "GeneratedTokens"];
     let mut requests = Vec::new();
     rows(input, COLUMNS, |line, [time, prompt, generated]| {
-        let wrong = || value(line, COLUMNS[0], time, "date and time, such as 2023-11-16 18:17:03.9799600");
+        let invalid = || value(line, COLUMNS[0], time, "date and time, such as 2023-11-16 18:17:03.9799600");
         // Later traces name the zone, which is always UTC.
         let local = time.trim_end_matches('Z').trim_end_matches("+00:00");
-        let time: jiff::civil::DateTime = local.parse().map_err(|_| wrong())?;
-        let time = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| wrong())?.timestamp();
+        let time: jiff::civil::DateTime = local.parse().map_err(|_| invalid())?;
+        let time = time.to_zoned(jiff::tz::TimeZone::UTC).map_err(|_| invalid())?.timestamp();
         requests.push(Request {
             arrived: time.as_duration().as_secs_f64(),
             input: number(line, COLUMNS[1], prompt)?,
@@ -145,7 +145,7 @@ fn burst_gpt(input: impl BufRead, model: Option<&str>) -> Result<Vec<Request>, T
     let mut requests = Vec::new();
     rows(input, COLUMNS, |line, [time, of, prompt, generated]| {
         let generated = number(line, COLUMNS[3], generated)?;
-        // A request without generated tokens failed; it is not part of the load that was served.
+        // A request without generated tokens failed, so it was not served.
         if generated > 0 && model.is_none_or(|m| m == of) {
             let seconds: Option<f64> = time.parse().ok().filter(|t: &f64| t.is_finite());
             requests.push(Request {
@@ -159,7 +159,6 @@ fn burst_gpt(input: impl BufRead, model: Option<&str>) -> Result<Vec<Request>, T
     Ok(requests)
 }
 
-/// A line of a Mooncake trace. Its hashes of prompt blocks are ignored.
 #[derive(Deserialize)]
 struct MooncakeLine {
     timestamp: u64,
@@ -180,7 +179,7 @@ fn mooncake(input: impl BufRead) -> Result<Vec<Request>, TraceError> {
             TraceError::Line { line, problem }
         })?;
         requests.push(Request {
-            arrived: crate::fleet::engine::real(row.timestamp) / 1000.0,
+            arrived: crate::fleet::engine::to_f64(row.timestamp) / 1000.0,
             input: row.input_length,
             output: row.output_length.max(1),
         });

@@ -1,4 +1,4 @@
-//! Requests for the metrics pages of pods. Answers are bounded in time and length, and redirects are not followed.
+//! Requests for metrics pages of pods, bounded in time and length. Redirects are not followed.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use reqwest::redirect::Policy;
 
 use super::{InvalidPage, Page, PageReader};
 
-/// Longest time of a request with its answer. User requests wait for the decision that follows.
+/// Limit for a request with its answer. User requests wait for the decision.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest time to connect. It distinguishes an unreachable pod from a slow one.
+/// Distinguishes an unreachable pod from a slow one.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest page, in bytes. A picker's page has some 75 kilobytes for each model and tenant.
+/// Bytes. A picker's page has some 75 kilobytes for each model and tenant.
 const PAGE_LIMIT: usize = 4 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +21,7 @@ pub(crate) enum PageError {
     Unreachable(String),
     #[error("the pod did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
-    /// A status other than 200, such as a redirect.
+    /// Such as a redirect.
     #[error(
         "the pod answered {0}; it must serve /metrics, and accept the bearer token if the controller sends one"
     )]
@@ -36,11 +36,11 @@ pub(crate) enum PageError {
 pub(crate) struct Client(reqwest::Client);
 
 impl Client {
-    /// Creates a client that verifies no certificates, because the certificate of a pod does not contain its address. Do
-    /// not send secrets over it, and do not trust the answers with security decisions.
+    /// Verifies no certificates, because a pod's does not contain its address. Do not send secrets, and do not trust
+    /// the answers with security decisions.
     ///
     /// # Errors
-    /// If the HTTP client cannot be created.
+    /// [`reqwest::Error`].
     pub(crate) fn new() -> Result<Self, reqwest::Error> {
         let http = reqwest::Client::builder()
             // Proxies cannot reach pods.
@@ -48,9 +48,8 @@ impl Client {
             .redirect(Policy::none())
             .timeout(TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT)
-            // Keep no idle connections.
             .pool_max_idle_per_host(0)
-            // No roots are needed without verification.
+            // Without verification no roots are needed.
             .tls_certs_only([])
             .tls_danger_accept_invalid_certs(true)
             .build()?;
@@ -70,10 +69,10 @@ impl Client {
         self.read_counted(url, token, reader, &mut 0).await
     }
 
-    /// Reads the page like [`Client::read`], and adds the bytes read to `bytes`, also on an error.
+    /// Like [`Client::read`]; adds the bytes read to `bytes`, also on an error.
     ///
     /// # Errors
-    /// As [`Client::read`].
+    /// Reads like [`Client::read`].
     pub(crate) async fn read_counted<R: PageReader>(
         &self,
         url: &str,

@@ -1,5 +1,5 @@
-//! Limits on polling: requests in flight and bytes read, per namespace and in total, and a backoff for pods without
-//! useful answers. Picker pods belong to tenants and are not trusted.
+//! Limits on polling: requests in flight, bytes read, and a backoff for pods without useful answers. Picker pods belong
+//! to tenants and are not trusted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,18 +9,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::PERIOD;
 
-/// Most requests in flight, and so sockets, in total and in one namespace.
+/// Requests in flight, in total and per namespace.
 const MAX_REQUESTS: usize = 64;
 const MAX_NAMESPACE_REQUESTS: usize = 8;
-/// Bytes of pages per second, in total and in one namespace.
+/// Bytes per second, in total and per namespace.
 const TOTAL_RATE: f64 = 8_388_608.0;
 const NAMESPACE_RATE: f64 = 1_048_576.0;
-/// A namespace can save up the bytes of this many seconds.
+/// Seconds of bytes that a namespace can save up.
 const BURST_SECONDS: f64 = 4.0;
 
-/// Longest time to the next request to a useless pod while a model of its picker is at zero.
+/// Until the next request to a useless pod while a model is at zero.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// Longest time to the next request if the answer is invalid or too long, or no model is at zero.
+/// After an invalid answer, or while no model is at zero.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -32,12 +32,11 @@ pub(super) struct Budget {
 #[derive(Debug)]
 struct Account {
     slots: Arc<Semaphore>,
-    /// Available bytes; negative after a long page.
+    /// Negative after a long page.
     bytes: f64,
     at: Instant,
 }
 
-/// Permits of a request in flight, released on drop.
 #[derive(Debug)]
 pub(super) struct RequestPermit {
     _slots: [Option<OwnedSemaphorePermit>; 2],
@@ -48,7 +47,6 @@ impl Budget {
         Self { slots: Arc::new(Semaphore::new(MAX_REQUESTS)), namespaces: Mutex::default() }
     }
 
-    /// Waits until the namespace may make a request.
     pub(super) async fn admit(&self, namespace: &str) -> RequestPermit {
         let own = self.with_account(namespace, |account, _| account.slots.clone());
         let own = own.acquire_owned().await.ok();
@@ -64,7 +62,7 @@ impl Budget {
         self.with_account(namespace, |account, _| account.bytes -= bytes);
     }
 
-    /// Removes namespaces without a polled picker, unless they have a debt.
+    /// Keeps namespaces with a debt.
     pub(super) fn retain(&self, is_polled: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let mut all = self.lock();
@@ -75,7 +73,7 @@ impl Budget {
         });
     }
 
-    /// Time that the namespace must wait before its next request; `None` without a debt.
+    /// Time until the next request; `None` without a debt.
     fn debt(&self, namespace: &str) -> Option<Duration> {
         let wait = |account: &mut Account, rate: f64| (account.bytes < 0.0).then(|| -account.bytes / rate);
         let wait = self.with_account(namespace, wait)?;
@@ -108,7 +106,7 @@ impl Account {
     }
 }
 
-/// Bytes per second for a namespace. Namespaces with a debt share the total rate.
+/// Bytes per second. Namespaces with a debt share the total rate.
 fn rate(all: &BTreeMap<String, Account>) -> f64 {
     let waiting = all.values().filter(|account| account.bytes < 0.0).count();
     let waiting = u32::try_from(waiting.max(1)).map_or(f64::MAX, f64::from);
@@ -121,7 +119,7 @@ pub(super) enum AnswerKind {
     Useful,
     /// No answer, or no flow control on the page.
     Useless,
-    /// The answer is not a metrics page, or is too long.
+    /// Not a metrics page, or too long.
     Invalid,
 }
 
@@ -141,7 +139,6 @@ impl Schedule {
         self.0.get(pod).is_none_or(|next| next.at <= now + PERIOD / 5)
     }
 
-    /// Makes every pod due.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -150,7 +147,7 @@ impl Schedule {
         self.0.retain(|pod, _| exists(pod));
     }
 
-    /// Schedules the next request after an answer. `at_zero`: a model of the picker is at zero.
+    /// `at_zero`: a model of the picker is at zero.
     pub(super) fn record(&mut self, pod: Box<str>, answer: AnswerKind, at_zero: bool, now: Instant) {
         let next = self.0.entry(pod).or_insert(NextRequest { at: now, useless: 0 });
         let longest = if at_zero && answer != AnswerKind::Invalid { LONGEST_WAIT } else { LONGEST_PAUSE };

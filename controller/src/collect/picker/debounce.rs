@@ -1,11 +1,11 @@
-//! Limits how often the engine is woken for requests that wait at endpoint pickers.
+//! Limits how often waiting requests wake the engine.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use crate::model::keys::ModelKey;
 
-/// Time after which the engine is woken again for the same models.
+/// Least time between two reports about the same models.
 const REPEAT: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(super) struct WakeDebounce {
 }
 
 impl WakeDebounce {
-    /// Whether to wake the engine for these models with waiting requests: at once for a new model, else every [`REPEAT`].
+    /// True at once for a new model, else every [`REPEAT`].
     pub(super) fn is_due(&mut self, waiting: BTreeSet<ModelKey>, now: Instant) -> bool {
         let again = self.at.is_none_or(|at| now.saturating_duration_since(at) >= REPEAT);
         let due = !waiting.is_empty() && (again || !waiting.is_subset(&self.waiting));

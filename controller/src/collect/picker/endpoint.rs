@@ -1,4 +1,4 @@
-//! Polls one endpoint picker: the pods behind its Service, each on its own, so that a hanging pod delays no other.
+//! Polls one endpoint picker: each pod on its own, so that a hanging pod delays no other.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,33 +24,32 @@ use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::page::{PORTS, PageError};
 
-/// Metrics port of a pod without a named one.
+/// Without a named port.
 const DEFAULT_PORT: u16 = 9090;
-/// Most pods of one picker that are polled. A picker has one or a few replicas.
+/// A picker has one or a few replicas.
 const MAX_PODS: usize = 16;
-/// Time between two reads of the Service. Its selector rarely changes.
+/// The selector of a Service rarely changes.
 const REREAD: Duration = Duration::from_secs(30);
-/// Time between two reads of a Service that does not exist or has no selector.
+/// Wait if the Service does not exist or has no selector.
 const RETRY: Duration = Duration::from_secs(2);
-/// Longest time of a read. Retries inside kube take longer.
+/// Retries inside kube take longer.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Shortest time between two warnings about the same pod.
+/// Between two warnings about the same pod.
 const WARN_INTERVAL: Duration = Duration::from_mins(10);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct PodAnswer {
     pub(super) page: Option<(Instant, PickerPage)>,
-    /// The last request after that page failed.
     pub(super) has_failed: bool,
 }
 
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
 
 fn projection() -> Projection<Pod, Option<SocketAddr>> {
-    Projection { read: address, same: None }
+    Projection { read: address, is_same: None }
 }
 
-/// Metrics address of a pod; `None` before it has an IP address and after it has finished.
+/// `None` before it has an IP address and after it has finished.
 fn address(pod: &Pod) -> Option<SocketAddr> {
     let status = pod.status.as_ref()?;
     let has_ended = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
@@ -68,9 +67,7 @@ pub(super) struct Endpoint {
     pub(super) fetcher: PageFetcher,
     pub(super) budget: Arc<Budget>,
     pub(super) query: watch::Receiver<Arc<PickerQuery>>,
-    /// Last answers of its pods. This is the only writer.
     pub(super) answers: watch::Sender<Answers>,
-    /// Notified of each answer.
     pub(super) answered: Arc<Notify>,
 }
 
@@ -79,7 +76,7 @@ type Reply = (Box<str>, Result<PickerPage, PageError>);
 type PodEvents = BoxStream<'static, Result<Event<Pod>, watcher::Error>>;
 
 impl Endpoint {
-    /// Polls the pods every [`PERIOD`] while a model is at zero, else less often. Never returns.
+    /// Every [`PERIOD`] while a model is at zero, else less often. Never returns.
     pub(super) async fn run(self) {
         let mut selector: Option<String> = None;
         let mut read_selector = self.read_selector(Duration::ZERO);
@@ -128,7 +125,7 @@ impl Endpoint {
         }
     }
 
-    /// Starts a request to every due pod without one in flight, and removes the answers of deleted pods.
+    /// Requests every due pod without a request in flight; removes answers of deleted pods.
     fn request_due<'a>(
         &'a self,
         pods: &Cache<Option<SocketAddr>>,
@@ -151,7 +148,7 @@ impl Endpoint {
         }
     }
 
-    /// Reads the selector of the Service after a delay; `None` if it has none.
+    /// `None` if the Service has no selector.
     fn read_selector(&self, after: Duration) -> BoxFuture<'static, Result<Option<String>, String>> {
         let services: Api<Service> = Api::namespaced(self.client.clone(), &self.key.namespace);
         let name = self.key.service.clone();
@@ -219,7 +216,7 @@ fn selector(service: &Service) -> Option<String> {
     Some(pairs.join(","))
 }
 
-/// Logs faults of the Service and of pods, without repetitions.
+/// Logs each fault once.
 #[derive(Default)]
 struct FaultLog {
     service: Option<String>,
@@ -227,7 +224,7 @@ struct FaultLog {
 }
 
 impl FaultLog {
-    /// Returns the selector of the Service, or logs its fault once.
+    /// Returns the selector.
     fn log_service(&mut self, key: &PickerKey, found: Result<Option<String>, String>) -> Option<String> {
         let fault = match found {
             Ok(Some(selector)) => {

@@ -1,4 +1,4 @@
-//! Requests for the metrics pages of endpoint picker pods.
+//! Requests for the metrics pages of endpoint pickers.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use super::page::{PickerPage, QueueReader};
 use super::selection::PickerQuery;
 use crate::collect::page::{self, PageError};
 
-/// Clones share the client and the token.
+/// Clones share client and token.
 #[derive(Clone, Debug)]
 pub(super) struct PageFetcher {
     pages: page::Client,
@@ -17,15 +17,15 @@ pub(super) struct PageFetcher {
 }
 
 impl PageFetcher {
-    /// Creates a fetcher that sends this token.
+    /// Sends this token.
     ///
     /// # Errors
-    /// If the HTTP client cannot be created.
+    /// [`reqwest::Error`].
     pub(super) fn new(token: watch::Receiver<Option<HeaderValue>>) -> Result<Self, reqwest::Error> {
         Ok(Self { pages: page::Client::new()?, token })
     }
 
-    /// Reads the page of one pod. Adds the size of the page to `bytes`.
+    /// Adds the size of the page to `bytes`.
     ///
     /// # Errors
     /// [`PageError`], within a second.

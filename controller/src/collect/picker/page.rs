@@ -1,4 +1,4 @@
-//! Reads flow control and the queues of a query's models from the metrics page of an endpoint picker.
+//! Reads flow control and queues from the page of an endpoint picker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,10 @@ use super::selection::PickerQuery;
 use crate::collect::page::{self, PageReader};
 use crate::collect::totals::QueueTotals;
 
-/// Metric families that exist only while flow control runs. A picker without flow control also has
-/// `flow_control_stale_endpoints`.
+/// Metrics that exist only with flow control. A picker without it also has `flow_control_stale_endpoints`.
 const EVIDENCE: [&str; 3] =
     ["pool_saturation", "dispatch_cycle_duration_seconds_count", "request_queue_duration_seconds_count"];
-/// Model name under which a picker reports all models beyond the first 1,000.
+/// Model name for all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -23,13 +22,12 @@ pub(super) struct PickerPage {
 
 pub(super) struct QueueReader<'a> {
     query: &'a PickerQuery,
-    /// Totals by model, under the earlier and the later name of the metrics.
+    /// Under the earlier and the later metric name.
     totals: BTreeMap<String, [QueueTotals; 2]>,
-    /// Models with an invalid value: more requests may be waiting than the totals.
+    /// Models with an invalid value: more requests may wait.
     invalid: BTreeSet<String>,
     has_flow_control: bool,
     named: BTreeSet<String>,
-    /// The page has the model name [`OVERFLOW`].
     overflows: bool,
 }
 
@@ -45,7 +43,7 @@ impl<'a> QueueReader<'a> {
         }
     }
 
-    /// Returns the facts. Without series a queue is empty; with only invalid values the model is missing.
+    /// Without series a queue is empty; with only invalid values the model is missing.
     pub(super) fn into_page(mut self) -> PickerPage {
         let Self { query, has_flow_control, .. } = self;
         let waiting = |model: &String| {
@@ -60,8 +58,7 @@ impl<'a> QueueReader<'a> {
         PickerPage { waiting, has_flow_control, unnamed }
     }
 
-    /// The model of a queue that is in the query. `target` and `requested` are the labels `target_model_name` and
-    /// `model_name`.
+    /// `target` and `requested` are the labels `target_model_name` and `model_name`.
     fn model(&mut self, target: Option<String>, requested: Option<String>) -> Option<String> {
         for name in [&target, &requested].into_iter().flatten() {
             self.overflows |= name == OVERFLOW;
@@ -69,7 +66,7 @@ impl<'a> QueueReader<'a> {
                 self.named.insert(name.clone());
             }
         }
-        // All queues at a picker of one model count for it, including adapters and aliases.
+        // All queues at a picker of one model count, including adapters and aliases.
         let model = self.query.sole_model.clone();
         model.or(target).or(requested).filter(|model| self.query.models.contains(model))
     }

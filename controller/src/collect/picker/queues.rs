@@ -1,5 +1,4 @@
-//! Queues at endpoint pickers by model. The poller replaces them as a whole, and the engine reads them. Queues that are no
-//! longer polled expire.
+//! Queues at endpoint pickers by model, replaced as a whole by the poller. They expire.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -12,15 +11,14 @@ use super::{PERIOD, PickerKey};
 use crate::collect::totals::QueueTotals;
 use crate::model::keys::ModelKey;
 
-/// Validity of an answer: six polling periods.
+/// Six polling periods.
 const MAX_AGE: Duration = PERIOD.saturating_mul(6);
-/// Time for the first answer of a picker, including the discovery of its pods.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
-    /// Models without a recent answer from some pod of a picker.
+    /// Without a recent answer from some pod.
     partial: BTreeSet<ModelKey>,
     pickers: BTreeMap<PickerKey, FlowControl>,
 }
@@ -36,7 +34,7 @@ struct FlowControl {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct QueueSample {
     waiting: QueueTotals,
-    /// Time of the oldest answer in the sum.
+    /// Time of the oldest answer.
     at: Instant,
 }
 
@@ -60,7 +58,7 @@ impl Queues {
         }
     }
 
-    /// Sets the flow control of a picker polled since `since`. The last page of a pod counts as long as the pod exists.
+    /// The last page of a pod counts as long as the pod exists.
     pub(super) fn set_flow_control(
         &mut self,
         picker: PickerKey,
@@ -84,19 +82,19 @@ impl Queues {
         self.pickers.insert(picker, FlowControl { obstacle, unnamed });
     }
 
-    /// Marks a picker that is not polled because there are too many.
+    /// The picker is not polled because there are too many.
     pub(super) fn mark_excess(&mut self, picker: PickerKey) {
         let obstacle = Some(WakeObstacle::Unreadable);
         self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
     }
 
-    /// Why requests at a picker would not wake a model, if so.
+    /// Why requests would not wake a model.
     pub(super) fn obstacle(&self, picker: &PickerKey, model: &str) -> Option<WakeObstacle> {
         let Some(known) = self.pickers.get(picker) else { return Some(WakeObstacle::NotRead) };
         known.obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
     }
 
-    /// Sets the obstacle of the picker `epp` of a namespace.
+    /// Queues of the picker `epp` of a namespace.
     #[cfg(test)]
     pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
         let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };
@@ -104,7 +102,7 @@ impl Queues {
         self
     }
 
-    /// A queue of one model that stays recent for the whole test, at a picker with flow control.
+    /// Stays recent for the whole test, at a picker with flow control.
     #[cfg(test)]
     pub(crate) fn testing(namespace: &str, model: &str, size: f64) -> Self {
         let at = Instant::now() + Duration::from_hours(1);
@@ -118,12 +116,12 @@ impl Queues {
         waiting.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Whether all pods of all pickers of a polled model have shown its queue recently.
+    /// All pods of all pickers have shown the queue recently.
     pub(super) fn is_complete(&self, key: &ModelKey, now: Instant) -> bool {
         !self.partial.contains(key) && self.samples.get(key).is_some_and(|sample| is_recent(sample.at, now))
     }
 
-    /// The maximum of the polled queue of a model and its queue in Prometheus.
+    /// Maximum of the polled queue and that of Prometheus.
     pub(crate) fn max_with(
         &self,
         key: &ModelKey,
@@ -146,7 +144,6 @@ impl Queues {
 }
 
 impl QueueSample {
-    /// Sum of two parts: each pod of a picker has a part of the queue.
     fn plus(self, other: Self) -> Self {
         Self { waiting: self.waiting.plus(other.waiting), at: self.at.min(other.at) }
     }

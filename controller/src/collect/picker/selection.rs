@@ -1,4 +1,4 @@
-//! Selects the endpoint pickers to poll, as pure functions of the watch caches and the last decisions.
+//! Selects the endpoint pickers to poll. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ pub(super) type PickerQueries = BTreeMap<PickerKey, PickerQuery>;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PickerQuery {
-    /// Models at zero or on their way to zero, whose queues are read.
+    /// Models at zero or on their way there.
     pub(super) models: BTreeSet<String>,
     /// Models that may scale to zero, for which flow control is checked.
     pub(super) candidates: BTreeSet<String>,
-    /// The only model of the picker's pools. `None`: several models, or other workloads.
+    /// The only model of the picker's pools. `None`: several, or other workloads.
     pub(super) sole_model: Option<String>,
 }
 
@@ -31,11 +31,11 @@ impl PickerQuery {
     }
 }
 
-/// Most polled pickers in one namespace and in total. Pickers of models at zero have precedence.
+/// Per namespace and in total. Models at zero have precedence.
 const MAX_IN_NAMESPACE: usize = 32;
 const MAX_PICKERS: usize = 512;
 
-/// Removes and returns the pickers beyond the limits. Namespaces take turns, so none displaces another.
+/// Namespaces take turns, so none displaces another.
 pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> {
     let mut in_namespace: BTreeMap<(&str, bool), usize> = BTreeMap::new();
     let mut order: Vec<_> = queries
@@ -68,12 +68,11 @@ pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> 
 pub(super) enum ServingState {
     Serving,
     Stuck,
-    /// It is at zero replicas or on its way to zero.
+    /// At zero replicas or on its way there.
     ToZero,
 }
 
 impl ServingState {
-    /// State by the last decision.
     pub(super) fn from_decision(decision: Option<&Decision>) -> Self {
         match decision {
             Some(d) if d.mode == Mode::Auto && d.current > 0 && d.target() == 0 => Self::ToZero,
@@ -86,7 +85,7 @@ impl ServingState {
 type ModelVariant<'w> = (Option<Role>, ServingState, &'w WorkloadKey);
 
 /// Selects the pickers of models that `may_scale_to_zero`, and of models whose variants are all at zero, on the way
-/// to zero or stuck, but not all stuck. With prefill and decode roles, one role without a serving variant is enough.
+/// there or stuck, but not all stuck. With roles, one role without a serving variant is enough.
 pub(super) fn select_pickers(
     watches: &Watches,
     pools: &Cache<Pool>,
@@ -117,7 +116,7 @@ pub(super) fn select_pickers(
     queries
 }
 
-/// Sets the sole model of each picker that serves one model only.
+/// Sets the model of pickers that serve only one.
 pub(super) fn set_sole_models(
     queries: &mut PickerQueries,
     watches: &Watches,
@@ -140,7 +139,7 @@ pub(super) fn set_sole_models(
     }
 }
 
-/// Whether the pools of a picker select pods of these workloads only.
+/// Whether the picker's pools select pods of these workloads only.
 pub(super) fn serves_only(
     watches: &Watches,
     pools: &Cache<Pool>,
@@ -155,7 +154,7 @@ pub(super) fn serves_only(
         .all(|(workload, _)| own.contains(&workload))
 }
 
-/// Workloads to zero whose role has no serving variant. Roles do not count if any variant serves whole requests.
+/// Workloads of a role without a serving variant. Roles do not count if any variant serves whole requests.
 fn unserved<'w>(variants: &[ModelVariant<'w>]) -> impl Iterator<Item = &'w WorkloadKey> {
     let ignores_roles = variants.iter().any(|(role, _, _)| role.is_none());
     let role_of = move |role: Option<Role>| role.filter(|_| !ignores_roles);
@@ -165,12 +164,12 @@ fn unserved<'w>(variants: &[ModelVariant<'w>]) -> impl Iterator<Item = &'w Workl
     to_zero.filter(move |(role, _, _)| !served.contains(&role_of(*role))).map(|(_, _, workload)| *workload)
 }
 
-/// The pickers of the pools that select the pods of a workload. A pool selects pods of its own namespace only.
+/// Pickers that queue requests of a workload. A pool selects pods of its own namespace.
 pub(super) fn pickers(watches: &Watches, pools: &Cache<Pool>, workload: &WorkloadKey) -> BTreeSet<PickerKey> {
     pool_pickers(watches, pools, workload).into_values().collect()
 }
 
-/// The pools that select the pods of a workload, by name, each with its picker.
+/// Pools by name, each with its picker.
 pub(super) fn pool_pickers(
     watches: &Watches,
     pools: &Cache<Pool>,
@@ -186,7 +185,6 @@ pub(super) fn pool_pickers(
     pickers
 }
 
-/// Ports of the data-parallel ranks in each pod of a workload; empty if its pools have one port.
 pub(super) fn ranks(watches: &Watches, pools: &Cache<Pool>, workload: &WorkloadKey) -> BTreeSet<u16> {
     let mut ranks = BTreeSet::new();
     for_each_pool(watches, pools, workload, |pool| ranks.extend(pool.ranks.iter()));

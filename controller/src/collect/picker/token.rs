@@ -1,4 +1,4 @@
-//! Bearer token for endpoint pickers. Pickers belong to tenants and never get the controller's own token.
+//! Bearer token for endpoint pickers, which belong to tenants and never get the controller's own token.
 
 use std::time::Duration;
 
@@ -11,12 +11,11 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wva_runtime::Backoff;
 
-/// Requested lifetime of a token.
+/// Requested lifetime.
 const LIFETIME: Duration = Duration::from_hours(1);
-/// Bounds of the lifetime that the API server grants.
+/// Bounds of the granted lifetime.
 const SHORTEST_LIFETIME: Duration = Duration::from_mins(1);
 const LONGEST_LIFETIME: Duration = Duration::from_hours(24);
-/// Wait after the first failed request.
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
 const LONGEST_BACKOFF: Duration = Duration::from_mins(1);
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -28,7 +27,7 @@ pub enum PickerToken {
     None,
     /// `EPP_METRIC_READER_BEARER_TOKEN`.
     Fixed(String),
-    /// `EPP_METRIC_READER_SERVICE_ACCOUNT`: short-lived tokens of this service account.
+    /// `EPP_METRIC_READER_SERVICE_ACCOUNT`: short-lived tokens.
     Account {
         /// Namespace of the account.
         namespace: String,
@@ -84,7 +83,7 @@ async fn renew(client: &Client, account: (&str, &str), header: &watch::Sender<Op
     }
 }
 
-/// Requests a token of the account; returns its header and lifetime.
+/// Returns header and lifetime of a new token.
 async fn request(
     client: &Client,
     (namespace, name): (&str, &str),
@@ -118,7 +117,7 @@ async fn own_user(client: &Client) -> Option<String> {
     answer.status?.user_info?.username
 }
 
-/// The Authorization header; `None` for a token that is not a valid header value.
+/// `None` for a token that is not a valid header value.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut header = HeaderValue::from_str(&format!("Bearer {token}")).ok().filter(|_| !token.is_empty())?;
     header.set_sensitive(true);

@@ -1,4 +1,4 @@
-//! Streaming reader of instant query answers: neither the text nor the list of series is held in memory.
+//! Streaming reader of answers: neither the text nor the list of series is held in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde::de::{
 use tokio::sync::mpsc;
 use tokio_util::bytes::{Buf, Bytes};
 
-/// One series of an answer with the labels that its sink reads.
+/// Series with the labels that its sink reads.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Series<L = BTreeMap<String, String>> {
     /// Labels.
@@ -23,14 +23,14 @@ pub struct Series<L = BTreeMap<String, String>> {
 }
 
 impl Series {
-    /// The value of a label; empty if absent, as in Prometheus.
+    /// Value of a label; empty if absent, as in Prometheus.
     #[must_use]
     pub fn label(&self, name: &str) -> &str {
         self.labels.get(name).map(String::as_str).unwrap_or_default()
     }
 }
 
-/// Reads a Prometheus value: a time, and a number as a string such as `0.25`, `NaN` or `+Inf`.
+/// Reads a time, and a number as a string such as `0.25`, `NaN` or `+Inf`.
 fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     let (_, text) = <(IgnoredAny, String)>::deserialize(deserializer)?;
     text.parse().map_err(|_| {
@@ -57,16 +57,15 @@ impl Sink for Vec<Series> {
 pub(crate) struct AnswerSummary {
     pub(crate) status: String,
     pub(crate) error: String,
-    /// The answer has a result.
     pub(crate) has_data: bool,
-    /// Warning that series may be missing, from servers that query several others.
+    /// Warning of servers that query several others.
     pub(crate) partial: Option<String>,
 }
 
-/// Reads an answer and pushes its series to `sink`.
+/// Pushes the series of an answer to `sink`, which keeps those before an error.
 ///
 /// # Errors
-/// If it is not an answer to an instant query. The sink keeps the series before the error.
+/// The text is not an answer to an instant query.
 pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummary, serde_json::Error> {
     let mut deserializer = serde_json::Deserializer::from_reader(io::BufReader::with_capacity(1 << 16, body));
     let mut reader = Reader { sink, summary: AnswerSummary::default() };
@@ -75,7 +74,7 @@ pub(crate) fn read(body: impl Read, sink: &mut impl Sink) -> Result<AnswerSummar
     Ok(reader.summary)
 }
 
-/// A body that arrives in chunks, for a blocking reader. It ends when the sender is dropped.
+/// Body for a blocking reader. It ends when the sender is dropped.
 pub(crate) struct Body {
     chunks: mpsc::Receiver<Bytes>,
     rest: Bytes,
@@ -113,7 +112,7 @@ enum Field {
     Other,
 }
 
-/// Visitor of the answer, of its `data` and of the list of series. Its value is whether `data` was a complete vector.
+/// Visitor of the answer. Its value: whether `data` was a complete vector.
 struct Reader<'a, S> {
     sink: &'a mut S,
     summary: AnswerSummary,
@@ -177,10 +176,9 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
     }
 }
 
-/// Prefixes of annotations about the expression, which do not mean that series are missing.
+/// Annotations about the expression: no series are missing.
 const ANNOTATIONS: [&str; 2] = ["PromQL warning:", "PromQL info:"];
 
-/// The first warning that series are missing.
 fn missing_series_warning(warnings: Option<Vec<serde_json::Value>>) -> Option<String> {
     let mut texts = warnings.into_iter().flatten().map(|warning| match warning {
         serde_json::Value::String(text) => text,

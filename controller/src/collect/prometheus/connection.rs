@@ -1,5 +1,5 @@
-//! Sessions with Prometheus. Before each round a blocking thread reads the files, for a bounded time: a hanging volume only
-//! delays changes.
+//! Sessions with Prometheus. A blocking thread reads the files for a bounded time: a hanging volume only delays
+//! changes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,21 +14,21 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::files::{ClientError, Files};
 use super::{PrometheusConfig, QueryError};
 
-/// Longest wait for the files. After that their last contents serve this round.
+/// Then the last contents of the files serve this round.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Client and token for the queries of one round.
+/// Connection for the queries of one round.
 pub(crate) struct Session {
     http: Client,
     token: Option<String>,
     endpoint: Url,
-    /// Host header, if the endpoint has the server name in place of the host.
+    /// If the endpoint has the server name in place of the host.
     host: Option<String>,
     is_interactive: bool,
 }
 
 impl Session {
-    /// The request of a query. The controller uses POST, because the expression of a large install is too long for a URL.
+    /// The controller uses POST: the expression of a large install is too long for a URL.
     pub(super) fn query(&self, expression: &str) -> RequestBuilder {
         let (endpoint, query) = (self.endpoint.clone(), [("query", expression)]);
         let mut request = if self.is_interactive {
@@ -49,14 +49,13 @@ impl Session {
 pub(super) struct Connection {
     config: PrometheusConfig,
     endpoint: Url,
-    /// Host header with the port, if the endpoint has the server name in place of the host.
     host: Option<String>,
     /// Locked during a read.
     pub(super) files: Arc<AsyncMutex<Files>>,
     current: Arc<Mutex<ClientAndToken>>,
 }
 
-/// Client and token, or why the token is missing.
+/// Or why the token is missing.
 type ClientAndToken = Result<(Client, Option<String>), QueryError>;
 
 impl std::fmt::Debug for Connection {
@@ -69,7 +68,7 @@ impl Connection {
     pub(super) fn new(config: PrometheusConfig) -> Result<Self, ClientError> {
         let (endpoint, host) = endpoint(&config)?;
         let files = Files::read(config.clone())?;
-        // Without the token Prometheus would refuse the query with an error that does not name the file.
+        // Without the token Prometheus would refuse with an error that does not name the file.
         let current = match (&config.bearer_token, &config.token_path) {
             (None, Some(path)) => {
                 let problem = "not read yet".to_owned();
@@ -82,7 +81,7 @@ impl Connection {
     }
 
     pub(super) async fn session(&self) -> Result<Session, QueryError> {
-        // A read may block for long on a network volume. Only one runs at a time.
+        // A read may block for long. Only one runs at a time.
         if let Ok(mut files) = self.files.clone().try_lock_owned() {
             let current = self.current.clone();
             let reading = tokio::task::spawn_blocking(move || {
@@ -98,7 +97,7 @@ impl Connection {
     }
 }
 
-/// URL of queries, and the Host header if the URL has the server name in place of the host.
+/// URL of queries, and the Host header if the URL has the server name.
 fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientError> {
     let text = format!("{}/api/v1/query", config.base_url.trim_end_matches('/'));
     let unusable = |problem: String| ClientError::Url {
@@ -120,14 +119,14 @@ fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientEr
     Ok((url, Some(host)))
 }
 
-/// Resolver from the server name to the URL's host, so that TLS requests and verifies the server name.
+/// Resolves the server name to the URL's host, so that TLS verifies the server name.
 pub(super) struct ServerName {
     name: String,
     pub(super) host: String,
 }
 
 impl ServerName {
-    /// `None` without a server name, or without TLS.
+    /// `None` without a server name or TLS.
     pub(super) fn from_config(config: &PrometheusConfig) -> Option<Self> {
         let url = Url::parse(&config.base_url).ok().filter(|url| url.scheme() == "https")?;
         let host = url.host_str()?.trim_matches(['[', ']']).to_owned();

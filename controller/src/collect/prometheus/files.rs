@@ -1,5 +1,5 @@
-//! Files of the Prometheus connection. Other programs renew them, so they are read before each round. An invalid file
-//! is logged once, and its last valid contents stay in use.
+//! Files of the connection, which other programs renew. An invalid file is logged once, and its last valid contents
+//! stay in use.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,11 +12,9 @@ use wva_crds::text::causes;
 use super::connection::ServerName;
 use super::{ClientIdentity, PrometheusConfig, QueryError};
 
-/// Cluster CA in every pod.
 const SERVICE_ACCOUNT_CA: &str = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt";
-/// Longest file, in bytes. A bundle of all public CAs has a fifth of that.
+/// Bytes. A bundle of all public CAs has a fifth.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Longest time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why no client could be created.
@@ -67,7 +65,7 @@ pub enum ClientError {
         "PROMETHEUS_BASE_URL {url} is not usable: {problem}; use a URL such as https://prometheus.monitoring:9090"
     )]
     Url {
-        /// The URL without its password.
+        /// Without the password.
         url: String,
         /// Cause.
         problem: String,
@@ -80,7 +78,7 @@ pub enum ClientError {
     },
 }
 
-/// Contents of the files. `None` for a file that does not exist or is not configured.
+/// `None`: the file does not exist or is not configured.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Contents {
     ca: Option<Vec<u8>>,
@@ -89,13 +87,12 @@ struct Contents {
     identity: Option<Vec<u8>>,
 }
 
-/// Client and token, with the file contents that they were created from.
 pub(super) struct Files {
     config: PrometheusConfig,
     pub(super) http: Client,
     contents: Contents,
     token: Option<String>,
-    /// Faults of the last read, so that each is logged once.
+    /// Each fault is logged once.
     pub(super) faults: Vec<String>,
 }
 
@@ -158,7 +155,7 @@ impl Files {
     }
 }
 
-/// Reads the files. A missing file that existed `before` is an error.
+/// A missing file that existed `before` is an error.
 fn read_contents(config: &PrometheusConfig, before: Option<&Contents>) -> Result<Contents, ClientError> {
     let fault = |setting, path: &String| {
         let path = path.clone();

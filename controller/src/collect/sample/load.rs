@@ -7,7 +7,7 @@ use crate::collect::signals::Signal;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PodLoad {
-    /// Share of the KV cache in use, 0 to 1.
+    /// 0 to 1.
     pub kv: Option<TimedValue>,
     pub queue: Option<TimedValue>,
     pub running: Option<TimedValue>,
@@ -15,18 +15,18 @@ pub(crate) struct PodLoad {
     pub waiting: Option<TimedValue>,
     pub mean_input: Option<TimedValue>,
     pub mean_output: Option<TimedValue>,
-    /// Share of prompt tokens found in the prefix cache, 0 to 1.
+    /// 0 to 1.
     pub prefix_hit_rate: Option<TimedValue>,
 }
 
 impl PodLoad {
-    /// Time of the newest value that shows a live server. Means do not: a rate outlives its series by the window.
+    /// Newest value that shows a live server. Means do not: a rate outlives its series.
     #[must_use]
     pub(crate) fn newest(&self) -> Option<Instant> {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
-    /// Drops values from before `start`.
+    /// Without values from before `start`.
     #[must_use]
     pub(crate) fn since(self, start: Instant) -> Self {
         let keep = |value: Option<TimedValue>| value.filter(|v| v.at >= start);
@@ -41,8 +41,8 @@ impl PodLoad {
         }
     }
 
-    /// Combines two servers of one pod (KServe names its ranks by a suffix). The higher load counts; requests in flight are
-    /// added up. A value older than `oldest` never hides a newer one.
+    /// Two servers of one pod (KServe ranks): the higher load counts, requests in flight are added up. A value older
+    /// than `oldest` never hides a newer one.
     #[must_use]
     pub(crate) fn combine(self, other: Self, oldest: Instant) -> Self {
         let pick = |a: Option<TimedValue>, b: Option<TimedValue>, worse: fn(f64, f64) -> bool| match (a, b) {
@@ -71,7 +71,7 @@ impl PodLoad {
         }
     }
 
-    /// Waiting requests: the maximum of the last minute and of the newest scrape, which may be of another query.
+    /// Maximum of the last minute and of the newest scrape.
     pub(crate) fn queue(&self) -> Option<TimedValue> {
         match (self.queue, self.waiting) {
             (Some(queue), Some(waiting)) => {
@@ -81,7 +81,7 @@ impl PodLoad {
         }
     }
 
-    /// Field of a signal; `None` for ages.
+    /// `None` for ages.
     pub(super) fn field_mut(&mut self, signal: Signal) -> Option<&mut Option<TimedValue>> {
         Some(match signal {
             Signal::KvUsage => &mut self.kv,
@@ -96,7 +96,6 @@ impl PodLoad {
     }
 }
 
-/// The smaller of two KV caches in one pod.
 pub(crate) fn smaller_cache(
     a: TimedValue<super::CacheConfig>,
     b: TimedValue<super::CacheConfig>,

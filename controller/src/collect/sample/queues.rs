@@ -11,24 +11,23 @@ use super::TimedValue;
 use crate::collect::signals::QueueRow;
 use crate::collect::totals::QueueTotals;
 
-/// Queues by namespace and model, or namespace and InferencePool.
 pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), TimedValue<QueueTotals>>;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct QueueState {
     pub queue: SchedulerQueue,
-    /// The sample is old: it counts, but forbids scale-down.
+    /// Counts, but forbids scale-down.
     pub is_late: bool,
 }
 
-/// Adds rows of a query made at `now`, each under the name that `name_of` returns.
+/// `name_of` gives the key of a row.
 pub(super) fn add(
     queues: &mut QueueMap,
     now: Instant,
     rows: &[QueueRow],
     name_of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
 ) {
-    // Each replica of an endpoint picker has a part of the queue.
+    // Each replica of a picker has a part of the queue.
     let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), QueueTotals> = BTreeMap::new();
     for row in rows {
         let Some(name) = name_of(row) else { continue };

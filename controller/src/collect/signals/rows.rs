@@ -1,4 +1,4 @@
-//! Rows of an answer: the value of each series with its pod, model or queue.
+//! Rows of an answer: values with pod, model or queue.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::collect::prometheus::Series;
 use crate::collect::prometheus::answer::Sink;
 use crate::collect::work::{Counter, EngineKey};
 
-/// Labels that queries read. An absent label is empty, as in Prometheus.
+/// An absent label is empty, as in Prometheus.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Labels {
@@ -23,18 +23,17 @@ pub(crate) struct Labels {
     model_name: String,
     target_model_name: String,
     inference_pool: String,
-    /// Added by queries with several signals.
     signal: String,
     num_gpu_blocks: String,
     block_size: String,
-    /// Data-parallel engine of a server.
+    /// Data-parallel engine.
     engine: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PodModel {
     pub namespace: Arc<str>,
-    /// Pod name in the series; it may have a rank suffix.
+    /// It may have a rank suffix.
     pub pod: Arc<str>,
     /// `model_name` of the series; empty if absent.
     pub model_name: Arc<str>,
@@ -48,17 +47,17 @@ pub(crate) struct CacheConfig {
     pub block_size: u32,
 }
 
-/// A model's queue at an endpoint picker, in requests or bytes.
+/// In requests or bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueueRow {
     pub namespace: Arc<str>,
     /// `target_model_name`, else `model_name`.
     pub model: Arc<str>,
-    /// InferencePool; `None` for pickers of early releases.
+    /// `None` for pickers of early releases.
     pub pool: Option<Arc<str>>,
-    /// The series has the later metric name.
+    /// The metric has its later name.
     pub is_later_name: bool,
-    /// The value is in bytes, not requests.
+    /// The value is in bytes, else in requests.
     pub is_bytes: bool,
     pub value: f64,
 }
@@ -66,12 +65,12 @@ pub(crate) struct QueueRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheRow {
     pub namespace: Arc<str>,
-    /// Pod name in the series; it may have a rank suffix.
+    /// It may have a rank suffix.
     pub pod: Arc<str>,
     pub cache: CacheConfig,
 }
 
-/// Requests of a model that completed within the window of the query.
+/// Within the window of the query.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompletedRow {
     pub namespace: Arc<str>,
@@ -79,18 +78,18 @@ pub(crate) struct CompletedRow {
     pub requests: f64,
 }
 
-/// Rows of one answer. A series with a NaN or infinite value, or without the labels of its query, gives no row.
+/// A series with a NaN or infinite value, or without the labels of its query, gives no row.
 #[derive(Debug)]
 pub(crate) struct Rows {
     query: Query,
-    /// Interned names: an answer repeats a few of them thousands of times.
+    /// An answer repeats a few names thousands of times.
     names: HashSet<Arc<str>>,
     pub(crate) pods: Vec<(Signal, PodModel, f64)>,
     pub(crate) caches: Vec<CacheRow>,
     pub(crate) queues: Vec<QueueRow>,
     pub(crate) completed: Vec<CompletedRow>,
     pub(crate) work: Vec<(Counter, EngineKey, f64)>,
-    /// Warning of the answer that series may be missing.
+    /// Warning that series may be missing.
     pub(crate) partial: Option<String>,
 }
 
@@ -174,7 +173,7 @@ fn present(label: &str) -> Option<&str> {
     Some(label).filter(|value| !value.is_empty())
 }
 
-/// Reads the size of a KV cache. vLLM writes `None` until it has measured its memory.
+/// vLLM writes `None` until it has measured its memory.
 fn cache_config(labels: &Labels) -> Option<CacheConfig> {
     let number = |label: &str| label.parse().ok().filter(|n| *n > 0);
     Some(CacheConfig {

@@ -13,45 +13,44 @@ use crate::model::keys::{PodKey, WorkloadKey};
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, WorkloadPod};
 
-/// The loads of a workload's pods, by pod.
+/// Series by pod.
 pub(super) type Loads<'a> = BTreeMap<&'a str, PodSeries<'a>>;
 
 #[derive(Default)]
 pub(super) struct PodSeries<'a> {
-    /// Loads by `model_name`. A vector, because most pods have one; a map reserves room for eleven.
+    /// By `model_name`. A vector: most pods have one, and a map reserves room for eleven.
     by_model: Vec<(&'a str, ServerSeries<'a>)>,
     cache: Option<TimedValue<CacheConfig>>,
 }
 
-/// Series of the servers of one model in a pod: one server, or several ranks.
+/// One server, or several ranks.
 struct ServerSeries<'a> {
     load: PodLoad,
-    /// Keys of their request and token counters.
+    /// Keys of their counters.
     work: Vec<&'a PodModel>,
-    /// Creation time of the pod, less [`SKEW`].
+    /// Less [`SKEW`].
     pod_start: Option<Instant>,
 }
 
-/// A pod of a variant with series of the variant's model.
+/// A pod with series of the variant's model.
 pub(super) struct ReportingPod<'a> {
     pub(super) pod: &'a str,
     server: &'a ServerSeries<'a>,
     cache: Option<TimedValue<CacheConfig>>,
 }
 
-/// Maximum difference between the clocks of the API server and of this process.
+/// Between the clocks of the API server and of this process.
 const SKEW: Duration = Duration::from_secs(5);
 
-/// Creation time of a pod by the clock of samples. A StatefulSet reuses pod names, and older samples belong to an
-/// earlier pod.
+/// Measured by the clock of samples. A StatefulSet reuses pod names, and older samples belong to an earlier pod.
 fn pod_start(pod: &WorkloadPod, at: Moment) -> Option<Instant> {
     // A creation time in the future counts as now.
     let age = Duration::try_from(at.wall.duration_since(pod.created?)).unwrap_or_default();
     at.now.checked_sub(age.saturating_add(SKEW))
 }
 
-/// Joins loads and caches with their pods, and counts pods of no known workload. Samples that are too old are left
-/// out: a former model name of a server must not count next to the present one.
+/// Also counts pods of no known workload. Leaves out old samples: a former model name of a server must not count next
+/// to the present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
     pods: &'a BTreeMap<PodKey, WorkloadPod>,
@@ -101,7 +100,7 @@ pub(super) fn loads_by_workload<'a>(
     (loads, unmapped.len())
 }
 
-/// Pods with series of this model: by its name, or under any name if the server has only one.
+/// Pods with series of the model's name, or of any name if the server has only one.
 pub(super) fn reporting_pods<'a>(loads: &'a Loads<'a>, model_id: &str) -> Vec<ReportingPod<'a>> {
     let of_pod = |(pod, series): (&&'a str, &'a PodSeries<'a>)| {
         let named = series.by_model.iter().find(|(name, _)| *name == model_id);
@@ -112,20 +111,18 @@ pub(super) fn reporting_pods<'a>(loads: &'a Loads<'a>, model_id: &str) -> Vec<Re
     loads.iter().filter_map(of_pod).collect()
 }
 
-/// Reads the replicas of one variant from samples.
 pub(super) struct ReplicaReader<'a> {
     pub(super) samples: &'a Samples,
     pub(super) namespace: &'a str,
     pub(super) ages: MetricsAge,
     pub(super) now: Instant,
-    /// Whether the token analyzer decides. Without token means and cache sizes it would misjudge capacity.
+    /// Without token means and cache sizes the token analyzer would misjudge capacity.
     pub(super) uses_tokens: bool,
-    /// Whether the sample of the endpoint picker's queue is old, which also matters to the token analyzer.
     pub(super) is_queue_late: bool,
 }
 
 impl ReplicaReader<'_> {
-    /// Adds the replicas of a variant. `ready`: names of its ready pods.
+    /// `ready`: names of its ready pods.
     pub(super) fn add_replicas(
         &self,
         variant: &mut Variant,
@@ -134,13 +131,12 @@ impl ReplicaReader<'_> {
     ) {
         variant.running = self.running(reporting);
         variant.running_age = variant.running.and_then(|_| self.running_age(reporting));
-        // Reserve exactly: there is one entry for every replica in the cluster.
+        // Exactly: there is one entry for every replica in the cluster.
         variant.replicas = Vec::with_capacity(reporting.len());
         variant.replicas.extend(reporting.iter().filter_map(|r| self.replica(r)));
         mark_gap(variant, ready, self.blocking_age().into());
     }
 
-    /// Running requests; `None` unless every replica reports them.
     fn running(&self, reporting: &[ReportingPod]) -> Option<Amount> {
         let of = |r: &ReportingPod| r.server.load.running.filter(|o| self.is_usable(o)).map(|o| o.value);
         let values: Vec<f64> = reporting.iter().map(of).collect::<Option<_>>()?;
@@ -152,7 +148,7 @@ impl ReplicaReader<'_> {
         samples.map(|o| truncate_to_millis(o.age(self.now))).max()
     }
 
-    /// An age at which a sample still counts but forbids scale-down. It is always above the fresh age.
+    /// Age at which a sample counts but forbids scale-down.
     fn blocking_age(&self) -> Duration {
         let not_fresh = self.ages.fresh.get().saturating_add(Duration::from_millis(1));
         self.ages.stale.get().max(not_fresh)
@@ -162,9 +158,9 @@ impl ReplicaReader<'_> {
         seen.age(self.now) <= self.ages.unavailable.get()
     }
 
-    /// Builds a replica. Absent signals are omitted; absent KV usage or queue length counts as 0. If a signal is
-    /// unknown (its query failed, or its value is out of range), that 0 does not mean idle: the sample gets an age
-    /// that forbids scale-down. Otherwise the older of the two main signals sets the age.
+    /// Absent signals are omitted; absent KV usage or queue length counts as 0. If a signal is unknown (query failed,
+    /// value out of range), that 0 does not mean idle: the age forbids scale-down. Otherwise the older main signal sets
+    /// the age.
     fn replica(&self, reporting: &ReportingPod) -> Option<Replica> {
         let ReportingPod { pod, server: ServerSeries { load, work, pod_start }, cache } = reporting;
         let kv = self.signal::<KvUsage>(load.kv, Query::KvUsage);
@@ -196,7 +192,7 @@ impl ReplicaReader<'_> {
         })
     }
 
-    /// Reads a signal. Values beyond the maximum age are ignored, as a new leader would not have them.
+    /// Ignores values beyond the maximum age, as a new leader would not have them.
     fn signal<T: TryFrom<f64>>(&self, seen: Option<TimedValue>, query: Query) -> Signal<T> {
         let Some(seen) = seen.filter(|o| self.is_usable(o)) else {
             let is_unknown = !self.samples.has_answer(query, self.namespace);
@@ -204,7 +200,7 @@ impl ReplicaReader<'_> {
         };
         match T::try_from(seen.value) {
             Ok(value) => Signal { value: Some(value), age: Some(seen.age(self.now)), is_unknown: false },
-            // There is a value, but it is out of range.
+            // Out of range.
             Err(_) => Signal { value: None, age: None, is_unknown: true },
         }
     }
@@ -213,16 +209,15 @@ impl ReplicaReader<'_> {
 struct Signal<T> {
     value: Option<T>,
     age: Option<Duration>,
-    /// Whether the value is unknown rather than absent.
+    /// Unknown rather than absent.
     is_unknown: bool,
 }
 
 /// Accounts for ready pods that do not report. Pods that report without being ready cannot fill the gap, so they are
-/// dropped. If enough replicas report all the same, as in a rollout, their samples get an age that forbids
-/// scale-down.
+/// dropped. If enough replicas report all the same, their age forbids scale-down.
 fn mark_gap(variant: &mut Variant, ready: &BTreeSet<&str>, blocking_age: GoDuration) {
     let replicas = &mut variant.replicas;
-    // Replicas are sorted by pod name.
+    // Sorted by pod name.
     let reports = |pod: &&str| replicas.binary_search_by(|r| r.pod.as_str().cmp(pod)).is_ok();
     if ready.iter().all(reports) {
         return;

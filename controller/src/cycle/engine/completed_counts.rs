@@ -1,5 +1,5 @@
-//! Counts of completed requests, by time window. Each window is queried only for the namespaces that use it, in
-//! rounds of its own: loads never wait for counts, and namespaces do not affect each other's windows.
+//! Counts of completed requests, by window. Each window is queried only for its namespaces, in rounds of its own: loads
+//! never wait for counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,21 +19,18 @@ use crate::collect::{self, Answer};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
-/// How long a cycle waits for counts queried together with its loads.
+/// How long a cycle waits for counts.
 pub(super) const COUNT_WAIT: Duration = Duration::from_secs(1);
-/// Number of exact windows per namespace. With more retention periods, windows are rounded up.
+/// Per namespace. With more retention periods, windows are rounded up.
 const MAX_EXACT_WINDOWS: usize = 4;
 
-/// Namespaces by the window that they use.
 pub(super) type Windows = BTreeMap<Retention, BTreeSet<String>>;
 
-/// Answer to the query of one window, with the time of the query.
+/// An answer with the time of its query.
 pub(super) type WindowAnswer = (Instant, Answer);
 
-/// Scope of the next counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DueCounts {
-    /// Namespaces with models on their way to zero.
     ScalingToZero,
     All,
 }
@@ -45,11 +42,10 @@ pub(super) struct CompletedCounts {
     /// First failure of the current counts.
     error: Option<String>,
     is_failing: bool,
-    /// First failed query of the current counts. The next counts begin with it, so that no query always comes too
-    /// late.
+    /// The next counts begin with it, so that no query always comes too late.
     failed: Option<(Query, Scope)>,
     pub(super) took: Duration,
-    /// Names of entries whose retention period exceeds the maximum.
+    /// Entries whose retention period exceeds the maximum.
     capped: BTreeSet<String>,
 }
 
@@ -58,12 +54,11 @@ impl CompletedCounts {
         self.due.is_some() && !self.windows.is_empty()
     }
 
-    /// Requests counts after the current ones.
     pub(super) fn request(&mut self, due: DueCounts) {
         self.due = self.due.max(Some(due));
     }
 
-    /// Sets the windows of a cycle. New windows are counted at once.
+    /// New windows are counted at once.
     pub(super) fn set_windows(&mut self, windows: Windows) {
         if windows != self.windows {
             self.windows = windows;
@@ -75,7 +70,7 @@ impl CompletedCounts {
         &self.windows
     }
 
-    /// Limits the retention periods of a cycle to the maximum, and logs those that newly exceed it.
+    /// Logs periods that newly exceed the maximum.
     pub(super) fn cap_retention(
         &mut self,
         entries: &mut BTreeMap<String, ScaleToZeroEntry>,
@@ -100,8 +95,8 @@ impl CompletedCounts {
         self.capped = capped;
     }
 
-    /// Returns the due queries. Namespaces with the fewest windows come first, so that one with many delays no other.
-    /// `to_zero`: namespaces with models on their way to zero.
+    /// Namespaces with the fewest windows come first, so that one with many delays no other. `to_zero`: namespaces with
+    /// models on their way to zero.
     fn take_queries<'a>(&mut self, to_zero: impl Iterator<Item = &'a str>) -> Vec<(Query, Scope)> {
         let due = self.due.take();
         let to_zero: BTreeSet<&str> = to_zero.collect();
@@ -125,7 +120,7 @@ impl CompletedCounts {
     }
 }
 
-/// Windows by namespace: the retention periods of models that may scale to zero and have a workload.
+/// Retention periods of models that may scale to zero and have a workload, by namespace.
 fn required_windows(
     config: &Config,
     managed: &[ManagedVariant],
@@ -149,8 +144,7 @@ fn required_windows(
     windows
 }
 
-/// Windows for the periods of one namespace. A few periods are used as they are. Many are rounded up, to less than
-/// twice as long and at most the longest.
+/// A few periods are used as they are. Many are rounded up, to less than twice as long and at most the longest.
 fn reduce_windows(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
     if periods.len() <= MAX_EXACT_WINDOWS {
         return periods.clone();
@@ -160,7 +154,6 @@ fn reduce_windows(periods: &BTreeSet<Retention>) -> BTreeSet<Retention> {
 }
 
 impl Engine {
-    /// Adapts the windows to the settings of a cycle.
     pub(super) fn update_windows(
         &self,
         sampling: &mut SamplingState,
@@ -174,7 +167,7 @@ impl Engine {
         sampling.samples.remove_windows(|window| sampling.counts.windows().contains_key(&window));
     }
 
-    /// Queries the due counts. Returns each answer as it arrives.
+    /// Returns each answer as it arrives.
     pub(super) fn query_counts<'a>(&'a self, state: &mut State) -> BoxStream<'a, WindowAnswer> {
         let began = Instant::now();
         let within = self.config().longest_round();
@@ -196,7 +189,7 @@ impl SamplingState {
         self.samples.add_completed(began, answer);
     }
 
-    /// Ends the current counts and logs a change between failure and success.
+    /// Logs a change between failure and success.
     pub(super) fn end_counts(&mut self) {
         let error = self.counts.error.take();
         let was_failing = std::mem::replace(&mut self.counts.is_failing, error.is_some());

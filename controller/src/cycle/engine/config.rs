@@ -1,4 +1,4 @@
-//! Settings of the engine. Most of them may change while the program runs and apply at once.
+//! Settings of the engine. Most of them may change at run time.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub struct EngineConfig {
     pub interval: Duration,
     /// Time between two rounds of queries.
     pub fetch_interval: Duration,
-    /// Maximum age of a sample that is not fetched again, on a timer or before a cycle.
+    /// Maximum age of a sample that is not fetched again.
     pub cache_ttl: Duration,
     /// Interval at which samples of removed pods are dropped.
     pub cleanup_interval: Duration,
@@ -28,15 +28,15 @@ pub struct EngineConfig {
     pub pending_grace: Duration,
     /// Whether every model is limited to the free GPUs.
     pub limited_mode: bool,
-    /// Whether a sample that shows a need for more replicas is acted on between two cycles.
+    /// Whether to act on a sample between two cycles.
     pub early_scale_up: bool,
-    /// Whether models may scale to zero if no entry configures it.
+    /// Default of models without an entry.
     pub scale_to_zero: bool,
     /// Maximum retention period.
     pub max_retention: Duration,
-    /// Whether the throughput analyzer decides on every model that a service class names.
+    /// Whether the throughput analyzer decides on models of service classes.
     pub proactive: bool,
-    /// Who carries out steps other than those to and from zero.
+    /// Who carries out steps other than to and from zero.
     pub actuation: Actuation,
 }
 
@@ -45,7 +45,7 @@ impl EngineConfig {
         self.fetch_interval.max(Duration::from_secs(15))
     }
 
-    /// Maximum time between two cycles. A due cycle waits for the current round of queries.
+    /// Maximum between two cycles. A due cycle waits for the current round.
     pub(super) fn period(&self) -> Duration {
         self.interval.max(self.fetch_interval)
     }

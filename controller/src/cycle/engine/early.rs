@@ -1,5 +1,5 @@
-//! Decisions on some models between two cycles. A model is scaled up early if its last decision did not ask for more
-//! replicas and the newest sample does. Everything else stays as published.
+//! Decisions between two cycles. A model is scaled up early if its last decision did not ask for more replicas and the
+//! newest sample does.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -15,18 +15,14 @@ use crate::model::keys::ModelKey;
 use crate::model::moment::Moment;
 use crate::model::published::Published;
 
-/// Result of deciding on some models between two cycles.
 pub(super) enum IncrementalOutcome {
-    /// There was nothing to decide.
     Nothing,
     Decided(BTreeSet<ModelKey>),
-    /// Other models are affected, so a full cycle must decide.
     NeedsCycle,
 }
 
 impl Engine {
-    /// Scales up models for which the newest sample shows a need. If other models are affected, the next cycle
-    /// decides.
+    /// If other models are affected, the next cycle decides.
     pub(super) fn scale_up_early(&self, state: &mut State) {
         state.sampling.has_new_samples = false;
         let Some(before) = self.published.borrow().clone() else { return };
@@ -44,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// Decides on the models that `select` returns for the decisions of now and the publication `before`.
+    /// Decides on the models that `select` returns for the new decisions and the publication `before`.
     pub(super) fn decide_subset(
         &self,
         state: &mut State,
@@ -53,13 +49,13 @@ impl Engine {
     ) -> IncrementalOutcome {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let _span = spans::cycle(&at.wall, "some").entered();
-        // A copy, because changes of other models must not be kept.
+        // A copy: changes of other models must not be kept.
         let mut memory = state.deciding.memory.clone();
         let known = Snapshot {
             // New settings apply from the next cycle.
             config: before.snapshot.config.clone(),
             remembered: before.snapshot.remembered.clone(),
-            // Steps counted here are not kept; the next cycle counts them again.
+            // The next cycle counts these steps again.
             learned: state.deciding.learned.aged(at.now),
             ..Snapshot::default()
         };
@@ -84,9 +80,8 @@ impl Engine {
     }
 }
 
-/// Decides on these models from the snapshot of the last cycle with their newest data. That snapshot replays to the
-/// published decisions. `None` if the result differs from `newest_decisions`, or changes the decision on another
-/// model.
+/// Decides from the snapshot of the last cycle with the newest data of these models; it replays to the published
+/// decisions. `None` if the result differs from `newest_decisions`, or changes another model.
 fn decide_models(
     newest: Snapshot,
     newest_decisions: &[Decision],
@@ -94,7 +89,7 @@ fn decide_models(
     before: &Published,
 ) -> Option<(Snapshot, Outcome)> {
     let snapshot = replace_models(&before.snapshot, newest, models);
-    // What analyzers observe here is not remembered; that is left to the next cycle.
+    // Observations are left to the next cycle.
     let mut outcome = decide(&snapshot);
     // With scarce GPUs, other models may lose what these gain. Only a cycle can decide that.
     let is_kept = |d: &Decision| is_unchanged(d, models, newest_decisions, before);
@@ -105,7 +100,7 @@ fn decide_models(
     Some((snapshot, outcome))
 }
 
-/// Models with a target above the published one, unless their last published decision was a scale-up.
+/// The target exceeds the published one, and the last decision was not a scale-up.
 fn models_to_grow(decisions: &[Decision], before: &Published) -> BTreeSet<ModelKey> {
     let last = |d: &Decision| before.variants.get(&d.key()).and_then(|v| v.decision.as_ref());
     let mut growing = BTreeSet::new();
@@ -122,7 +117,7 @@ fn models_to_grow(decisions: &[Decision], before: &Published) -> BTreeSet<ModelK
     growing
 }
 
-/// Whether a decision equals the newest one (for models in `growing`) or the published one (for all others).
+/// Equal to the newest decision (for `growing`) or the published one.
 fn is_unchanged(
     decision: &Decision,
     growing: &BTreeSet<ModelKey>,
@@ -136,7 +131,6 @@ fn is_unchanged(
     published.is_some_and(|published| published.steps == decision.steps)
 }
 
-/// The snapshot of the last cycle with the newest data of these models.
 fn replace_models(last: &Snapshot, new: Snapshot, which: &BTreeSet<ModelKey>) -> Snapshot {
     let key = |m: &Model| ModelKey::new(&m.namespace, &m.model_id);
     let newer: Vec<Model> = new.models.into_iter().filter(|m| which.contains(&key(m))).collect();

@@ -1,4 +1,4 @@
-//! Memory of the throughput analyzer between two cycles. The leader holds it, and its ages grow.
+//! Memory of the throughput analyzer between two cycles.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -7,27 +7,24 @@ use wva_crds::LearnedCurves;
 use wva_scaling::snapshot::{AnalyzerName, Config, SpeedEstimate, ThroughputMemory};
 use wva_scaling::{Snapshot, VariantKey};
 
-/// A status is updated if a learned step time changed by more than this share, and not more often than this interval.
+/// Smallest relative change of a step time that updates a status, and shortest interval.
 const MIN_CHANGE: f64 = 0.05;
 const MIN_INTERVAL: Duration = Duration::from_mins(5);
 
 #[derive(Debug, Default)]
 pub(super) struct LearnedCache {
-    /// State after the last cycle.
     learned: Vec<ThroughputMemory>,
     at: Option<Instant>,
-    /// Curves that the statuses show, so that a new leader can start from them, and when they were set.
+    /// Curves in the statuses, for a new leader, and when they were set.
     shown: BTreeMap<VariantKey, (LearnedCurves, Instant)>,
 }
 
 impl LearnedCache {
-    /// The memory, aged to `now`.
     pub(super) fn aged(&self, now: Instant) -> Vec<ThroughputMemory> {
         let elapsed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.learned.iter().map(|learned| learned.clone().aged_by(elapsed)).collect()
     }
 
-    /// Replaces the memory by what a cycle learned from a snapshot.
     pub(super) fn update(&mut self, snapshot: &Snapshot, learned: Vec<ThroughputMemory>, now: Instant) {
         let models: BTreeMap<_, _> =
             snapshot.models.iter().map(|m| ((&m.namespace, &m.model_id), &m.variants)).collect();
@@ -51,7 +48,6 @@ impl LearnedCache {
         }
     }
 
-    /// Curves for the status of a variant.
     pub(super) fn shown_curves(&self, key: &VariantKey) -> Option<LearnedCurves> {
         self.shown.get(key).map(|(curves, _)| curves.clone())
     }
@@ -73,7 +69,7 @@ fn has_moved(old: &LearnedCurves, new: &LearnedCurves) -> bool {
     [(old.a, new.a), (old.b, new.b), (old.c, new.c)].into_iter().any(is_far)
 }
 
-/// Whether the throughput analyzer decides on any model, or is its shadow analyzer.
+/// Also as the shadow analyzer.
 pub(super) fn uses_throughput(config: &Config) -> bool {
     let is_throughput = |name: Option<AnalyzerName>| name == Some(AnalyzerName::Throughput);
     config

@@ -12,15 +12,15 @@ use wva_scaling::{FallbackSource, VariantKey, Warning};
 
 use crate::model::published::{PublishedVariant, SCALING_DECISION, ScalingKey};
 
-/// Warnings of one kind that begin or continue in a cycle, or (without a kind) that end in it.
+/// Warnings of one kind that begin, continue or (without a kind) end.
 struct Group {
     kind: Option<Discriminant<Warning>>,
     texts: Vec<String>,
-    /// How often the first of them occurred.
+    /// How often the first occurred.
     count: u64,
 }
 
-/// Logs warnings, one line per kind: when they begin, once an hour, and when they end.
+/// One line per kind: when it begins, once an hour, and when it ends.
 pub(super) fn log_warnings(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instant) {
     for Group { kind, texts, count } in groups(warned, warnings, now) {
         let Some((first, others)) = texts.split_first() else { continue };
@@ -47,7 +47,6 @@ fn groups(warned: &mut RepeatCounters<String>, warnings: &[Warning], now: Instan
     groups
 }
 
-/// Logs a cycle, with the number of variants whose target autoscalers can read.
 pub(super) fn log_cycle(variants: &BTreeMap<VariantKey, Arc<PublishedVariant>>, all_analyzed: bool) {
     let signals = variants.values().filter(|variant| variant.signal().is_some()).count();
     if signals > 0 {
@@ -79,7 +78,7 @@ pub(super) fn count_scaling(
     *scalings.entry(key).or_default() += 1;
 }
 
-/// Logs a changed target and the start and end of the safety net; at debug level the trace of the decision.
+/// The debug level adds the trace.
 pub(super) fn log_decision(
     key: &VariantKey,
     variant: &PublishedVariant,

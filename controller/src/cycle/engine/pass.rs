@@ -1,5 +1,5 @@
-//! One pass of the engine: assembles, decides, and publishes. A cycle is a pass over all models. A pass between two
-//! cycles decides on some models and keeps the rest as published.
+//! One pass of the engine: assembles, decides, and publishes. A cycle is a pass over all models; other passes keep the
+//! rest as published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,7 +24,6 @@ use crate::model::step::DueStep;
 use crate::observe::variants::ManagedVariant;
 
 impl Engine {
-    /// Decides on all models and publishes the result.
     pub(super) fn run_cycle(&self, state: &mut State) {
         let at = Moment { now: Instant::now(), wall: Timestamp::now() };
         let _span = spans::cycle(&at.wall, "all").entered();
@@ -49,7 +48,6 @@ impl Engine {
         self.progress.advance(self.config().period());
     }
 
-    /// Resolves the settings of a cycle, and adapts the next samples to them.
     fn update_config(&self, state: &mut State, managed: &[ManagedVariant]) -> Config {
         let mut config = self.rules_config(&mut state.deciding.settings, managed);
         state.sampling.counts.cap_retention(&mut config.scale_to_zero, self.config().max_retention);
@@ -58,7 +56,6 @@ impl Engine {
         config
     }
 
-    /// Settings that the rules read.
     pub(super) fn rules_config(&self, settings: &mut Settings, managed: &[ManagedVariant]) -> Config {
         let c = self.config();
         let (maps, namespaces) = (&self.sources.maps, self.sources.watches.namespaces.as_ref());
@@ -76,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Assembles a pass. `known`: settings, and what analyzers carry from cycle to cycle.
+    /// `known`: settings, and what analyzers carry from cycle to cycle.
     pub(super) fn assemble_pass(
         &self,
         sampling: &SamplingState,
@@ -93,7 +90,7 @@ impl Engine {
         Pass { at, managed, assembled }
     }
 
-    /// Publishes the decisions of a pass: on all variants, or on some of those published `before`.
+    /// On all variants, or on some of those published `before`.
     pub(super) fn publish(
         &self,
         state: &mut State,
@@ -136,7 +133,6 @@ impl Engine {
         }
     }
 
-    /// The previous publication with new decisions on some variants.
     fn subset_result(
         &self,
         state: &mut State,

@@ -1,17 +1,17 @@
 //! Time since the last cycle. A hanging engine keeps its Lease, so without this check its last publication would stay
-//! forever. A cycle that holds all targets because Prometheus or the API server is unavailable counts too.
+//! forever.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Number of missed cycles after which series end. After twice as many, `/healthz` fails.
+/// Then series end. After twice as many, `/healthz` fails.
 const MISSED_CYCLES: u32 = 5;
-/// Minimum lifetime of series after a cycle. For `/healthz` it is three times as long.
+/// Minimum lifetime of series. For `/healthz` three times as long.
 const MIN_SERIES_LIFETIME: Duration = Duration::from_mins(5);
 
-/// Time since the last cycle of this replica's engine. Clones share it. Only the engine writes it.
+/// Time since the last cycle. Clones share it.
 #[derive(Clone, Debug)]
 pub struct CycleProgress {
     last: Arc<Mutex<Option<LastCycle>>>,
@@ -21,7 +21,6 @@ pub struct CycleProgress {
 #[derive(Clone, Copy, Debug)]
 struct LastCycle {
     at: Instant,
-    /// Maximum time to the next cycle, without its round of queries.
     period: Duration,
 }
 
@@ -38,13 +37,13 @@ impl CycleProgress {
         Self { last: Arc::default(), min_series_lifetime }
     }
 
-    /// Begins a run of the engine. Cycles are expected until the returned guard is dropped.
+    /// Cycles are expected until the guard is dropped.
     pub(crate) fn begin(&self, period: Duration) -> RunGuard<'_> {
         self.advance(period);
         RunGuard(self)
     }
 
-    /// Records a cycle. The next one is due after `period`.
+    /// The next cycle is due after `period`.
     pub(super) fn advance(&self, period: Duration) {
         *self.lock() = Some(LastCycle { at: Instant::now(), period });
     }
@@ -55,7 +54,7 @@ impl CycleProgress {
         self.is_within(MISSED_CYCLES, self.min_series_lifetime)
     }
 
-    /// Whether the engine runs cycles, or does not run on this replica.
+    /// True if the engine does not run on this replica.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         self.is_within(2 * MISSED_CYCLES, 3 * self.min_series_lifetime)
@@ -72,7 +71,6 @@ impl CycleProgress {
     }
 }
 
-/// A run of the engine. After it is dropped, missing cycles are no failure.
 pub(crate) struct RunGuard<'p>(&'p CycleProgress);
 
 impl Drop for RunGuard<'_> {

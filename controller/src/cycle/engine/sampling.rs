@@ -1,4 +1,4 @@
-//! Samples of the engine: when and for which namespaces they are fetched, and when old ones are dropped.
+//! Samples: when and for which namespaces they are fetched and dropped.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -16,12 +16,11 @@ use crate::collect::signals::Query;
 use crate::collect::{self, Answer};
 use crate::observe::{pods, workloads};
 
-/// Maximum number of reasons for partial results to remember. Their texts may contain times.
+/// Texts of reasons may contain times.
 const MAX_PARTIAL_REASONS: usize = 16;
 
 pub(super) struct Round {
     began: Instant,
-    /// The namespaces it was limited to, if any.
     part: Option<Scope>,
     pub(super) answers: Answers,
 }
@@ -38,7 +37,7 @@ fn part_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
 }
 
 impl SamplingState {
-    /// Logs each reason for partial results once, and when there are none any more.
+    /// Once, and when there are none any more.
     fn log_partial_answers(&mut self) {
         let found = self.samples.partial_answers();
         if found.is_empty() && !self.partial_answers.is_empty() {
@@ -58,13 +57,12 @@ impl SamplingState {
 }
 
 impl Engine {
-    /// Whether the newest sample, `allowance` from now, is recent enough not to be fetched again.
+    /// Recent enough not to be fetched again, `allowance` from now.
     pub(super) fn is_sample_recent(&self, state: &State, allowance: Duration) -> bool {
         state.sampling.last_round.is_some_and(|began| began.elapsed() + allowance <= self.config().cache_ttl)
     }
 
-    /// Starts the round of queries that is due, if any. If the sample is recent, only what steps to zero wait for is
-    /// queried.
+    /// If the sample is recent, only what steps to zero wait for is queried.
     pub(super) fn due_round(&self, state: &mut State) -> Option<BoxFuture<'_, Round>> {
         if self.is_sample_recent(state, TIMER_TOLERANCE) {
             self.needs_recheck(state).then(|| self.fetch_activity(state))
@@ -83,7 +81,7 @@ impl Engine {
         self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), None)
     }
 
-    /// Starts a round of only the queries that steps to zero wait for.
+    /// Only the queries that steps to zero wait for.
     pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Round> {
         state.sampling.counts.request(DueCounts::ScalingToZero);
         let scope = Scope::for_namespaces(state.steps.namespaces());
@@ -107,7 +105,7 @@ impl Engine {
         .boxed()
     }
 
-    /// Number of managed pods that report metrics, by namespace.
+    /// Managed pods that report metrics, by namespace.
     fn expected_pods(&self) -> BTreeMap<String, usize> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for m in self.managed() {
@@ -126,7 +124,7 @@ impl Engine {
         state.sampling.round_took = began.elapsed().max(state.sampling.counts.took);
         state.sampling.has_new_samples = true;
         let had_error = state.sampling.samples.last_error().is_some();
-        // Ages are relative to the time of the query, not of the answer.
+        // Ages are relative to the time of the query.
         if let Some(scope) = part {
             state.sampling.samples.add_partial_round(began, scope, answers);
         } else {
@@ -148,7 +146,7 @@ impl Engine {
         self.drop_old_samples(state, Instant::now());
     }
 
-    /// Drops samples that no rule reads any more, at the cleanup interval.
+    /// Runs at the cleanup interval.
     pub(super) fn drop_old_samples(&self, state: &mut State, now: Instant) {
         let config = self.config();
         let last = *state.sampling.cleaned.get_or_insert(now);

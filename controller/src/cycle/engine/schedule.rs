@@ -1,4 +1,4 @@
-//! What the engine waits for: timers, queries, and changes.
+//! Timers, queries and changes that the engine waits for.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -17,10 +17,9 @@ use super::{Engine, EngineConfig};
 use crate::collect::picker::Queues;
 use crate::config::ConfigMaps;
 
-/// Event that the engine handles.
 pub(super) enum Event {
     RoundEnded(Round),
-    /// A query for completed requests was answered; `None` after the last one.
+    /// `None` after the last answer.
     CountAnswered(Option<WindowAnswer>),
     QueuesChanged,
     RoundDue,
@@ -28,22 +27,18 @@ pub(super) enum Event {
     SettingsChanged,
     ConfigMapsChanged,
     ObjectsChanged,
-    /// A cycle requested after a change is due.
     RequestedCycleDue,
 }
 
-/// State of what the engine waits for.
 pub(super) struct Schedule<'e> {
     pub(super) timers: Timers,
     pub(super) round: Option<BoxFuture<'e, Round>>,
     pub(super) counts: Option<BoxStream<'e, WindowAnswer>>,
-    /// Whether a cycle waits for the current round.
     pub(super) cycle_after_round: bool,
-    /// Whether a cycle waits for counts.
     pub(super) cycle_after_counts: bool,
     /// Time of the cycle that a change requested.
     pub(super) cycle_at: Option<Instant>,
-    /// Whether the next round comes before its timer.
+    /// The next round comes before its timer.
     pub(super) is_round_hastened: bool,
     settings: watch::Receiver<EngineConfig>,
     queues: watch::Receiver<Arc<Queues>>,
@@ -69,7 +64,7 @@ impl<'e> Schedule<'e> {
         }
     }
 
-    /// Waits for the next event. Of several pending ones, the first in this order is returned. Cancel-safe.
+    /// If several events are pending, the first in this order. Cancel-safe.
     pub(super) async fn next(&mut self, changed: &Notify) -> Event {
         tokio::select! {
             biased;
@@ -78,7 +73,7 @@ impl<'e> Schedule<'e> {
             Ok(()) = self.queues.changed() => Event::QueuesChanged,
             () = self.timers.fetch.tick(), if self.round.is_none() => Event::RoundDue,
             () = self.timers.cycle.tick() => Event::CycleDue,
-            // The task that writes the settings may end first; they stay as they are then.
+            // The task that writes the settings may end first.
             Ok(()) = self.settings.changed() => Event::SettingsChanged,
             () = self.maps.changed() => Event::ConfigMapsChanged,
             () = changed.notified(), if self.cycle_at.is_none() => Event::ObjectsChanged,
@@ -91,7 +86,7 @@ impl<'e> Schedule<'e> {
     }
 }
 
-/// Waits for the end of the current round; forever if there is none.
+/// Forever without a round.
 async fn round_ended(current: &mut Option<BoxFuture<'_, Round>>) -> Round {
     let Some(running) = current else { return pending().await };
     let round = running.await;
@@ -99,7 +94,7 @@ async fn round_ended(current: &mut Option<BoxFuture<'_, Round>>) -> Round {
     round
 }
 
-/// Waits for the next answer of the current counts, `None` after the last; forever if there are none.
+/// `None` after the last; forever if there are none.
 async fn next_answer(counts: &mut Option<BoxStream<'_, WindowAnswer>>) -> Option<WindowAnswer> {
     let Some(running) = counts else { return pending().await };
     let answer = running.next().await;
@@ -109,7 +104,7 @@ async fn next_answer(counts: &mut Option<BoxStream<'_, WindowAnswer>>) -> Option
     answer
 }
 
-/// Waits for a time and clears it; forever if there is none.
+/// Clears the time; forever if there is none.
 async fn time_reached(time: &mut Option<Instant>) {
     let Some(at) = *time else { return pending().await };
     sleep_until(at).await;

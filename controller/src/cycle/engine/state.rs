@@ -1,4 +1,4 @@
-//! State that one run of the engine carries from cycle to cycle.
+//! State of one run of the engine.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -21,72 +21,61 @@ use crate::model::moment::Moment;
 use crate::model::published::ScalingKey;
 use crate::observe::variants::{ManagedVariant, OrphanTracker, TakeoverTracker};
 
-/// Everything known at one moment.
 pub(super) struct Pass {
     pub(super) at: Moment,
     pub(super) managed: Vec<ManagedVariant>,
     pub(super) assembled: Assembled,
 }
 
-/// State of the engine. One task owns it.
+/// One task owns it.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) sampling: SamplingState,
     pub(super) deciding: DecisionState,
     pub(super) reporting: ReportState,
-    /// Steps that this program carries out.
     pub(super) steps: StepTracker,
-    /// Variants taken over from other controllers.
     pub(super) takeover: TakeoverTracker,
-    /// Variants of other instances that may be orphaned.
     pub(super) orphans: OrphanTracker,
 }
 
-/// Samples, and the state of queries.
 #[derive(Default)]
 pub(super) struct SamplingState {
     pub(super) samples: Samples,
-    /// Start of the last whole round of queries that ended, with or without success.
+    /// Start of the last whole round that ended, with or without success.
     pub(super) last_round: Option<Instant>,
     pub(super) round_took: Duration,
     pub(super) split: ScopeSplitter,
-    /// When old samples were last dropped.
     pub(super) cleaned: Option<Instant>,
-    /// Whether no cycle has used the newest sample yet.
+    /// No cycle has used the newest sample yet.
     pub(super) has_new_samples: bool,
     pub(super) counts: CompletedCounts,
-    /// Logged reasons for partial results.
     pub(super) partial_answers: BTreeSet<String>,
-    /// Whether the throughput analyzer needs request and token counters.
+    /// True if an entry has the throughput analyzer.
     pub(super) needs_counters: bool,
 }
 
-/// State of the decisions other than samples.
 #[derive(Default)]
 pub(super) struct DecisionState {
     pub(super) memory: Memory,
     pub(super) settings: Settings,
-    /// Observations of the token analyzer in earlier cycles.
+    /// Observations of the token analyzer.
     pub(super) observed: Vec<ComputeBounds>,
     /// Time of the sample that it last observed.
     pub(super) observed_at: Option<Instant>,
     pub(super) learned: LearnedCache,
 }
 
-/// State of log lines and counters.
 #[derive(Default)]
 pub(super) struct ReportState {
     pub(super) scalings: BTreeMap<ScalingKey, u64>,
     pub(super) warned: RepeatCounters<String>,
-    /// Variants whose analysis fails.
     pub(super) safety_nets: RepeatCounters<VariantKey>,
-    /// Why the last cycle could not apply the GPU limit, if one is configured.
     unlimited: Option<NoInventory>,
 }
 
 impl State {
     pub(super) fn retain_managed(&mut self, managed: &[ManagedVariant]) {
-        // They are sorted by key.
+        // Sorted by key.
         let is_managed = |key: &VariantKey| managed.binary_search_by(|m| m.key.cmp(key)).is_ok();
         self.reporting.safety_nets.retain(is_managed);
         self.deciding.memory.retain(is_managed);
@@ -100,21 +89,19 @@ impl State {
 }
 
 impl DecisionState {
-    /// Takes the state for the next cycle from an outcome.
     pub(super) fn update(&mut self, pass: &Pass, outcome: &mut Outcome, taken: Option<Instant>) {
         // Another cycle on the same sample observes nothing new.
         if self.observed_at != taken {
             self.observed_at = taken;
             self.observed = std::mem::take(&mut outcome.next.remembered);
         }
-        // Its steps are counted by time, not by sample, so each counts once.
+        // Its steps are counted by time, so each counts once.
         let learned = std::mem::take(&mut outcome.next.learned);
         self.learned.update(&pass.assembled.snapshot, learned, pass.at.now);
     }
 }
 
 impl ReportState {
-    /// Logs warnings that are new in this cycle.
     pub(super) fn log_warnings(&mut self, outcome: &Outcome, unlimited: Option<NoInventory>, now: Instant) {
         log_warnings(&mut self.warned, &outcome.warnings, now);
         if let Some(why) = unlimited.filter(|why| self.unlimited != Some(*why)) {

@@ -1,5 +1,5 @@
-//! Selects the steps that this program carries out itself: those to and from zero, and all of them with
-//! `WVA_ACTUATION=scale`. A step to zero waits for a second check, with samples scraped after its signal became 0.
+//! Steps that this program carries out itself: to and from zero, and all with `WVA_ACTUATION=scale`. A step to zero
+//! waits for a second check, with samples scraped after its signal became 0.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,47 +21,45 @@ use crate::model::step::{DueStep, Step};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
-/// Who carries out steps other than those to and from zero.
+/// Who carries out steps other than to and from zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Actuation {
     /// An HPA or KEDA, from the published signal.
     #[default]
     Signal,
-    /// This program, for workloads without an HPA or ScaledObject.
+    /// This program, for workloads without an autoscaler.
     Scale,
 }
 
-/// Validity of a second check.
+/// How long a second check counts.
 const CHECK_VALIDITY: Duration = Duration::from_secs(2);
-/// How long a step to zero waits for an endpoint picker to report an empty queue. Then the idle period of its model
-/// restarts, because autoscalers already follow the signal.
+/// For an empty queue of an endpoint picker. Then the idle period of the model restarts, because autoscalers already
+/// follow the signal.
 const PICKER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 
 #[derive(Debug, Default)]
 pub(super) struct StepTracker {
-    /// Time since which the signal has been 0, for steps to zero that are not carried out yet.
+    /// Since when the signal has been 0, for steps to zero that are not carried out yet.
     zero_since: BTreeMap<VariantKey, Instant>,
-    /// Models on their way to zero whose endpoint pickers did not answer in time.
+    /// Models on their way to zero whose pickers did not answer in time.
     picker_timeouts: BTreeSet<ModelKey>,
-    /// Variants logged as scaled by their autoscaler.
+    /// Logged once.
     logged_autoscaled: BTreeSet<VariantKey>,
 }
 
-/// Inputs of the check before steps to zero.
 #[derive(Debug)]
 pub(super) struct ScaleToZeroCheck<'a> {
-    /// Whether a round of queries has ended since the last cycle.
+    /// Since the last cycle.
     pub(super) has_new_samples: bool,
     pub(super) at: Moment,
-    /// Models whose queues at endpoint pickers are unknown.
     pub(super) unknown_queues: BTreeSet<ModelKey>,
     pub(super) evidence: &'a Evidence,
 }
 
 impl ScaleToZeroCheck<'_> {
-    /// Whether a variant whose target has been 0 since `since` may be scaled to 0 now.
+    /// Decides for a variant whose target has been 0 since `since`.
     fn allows(&self, snapshot: &Snapshot, decision: &Decision, since: Instant) -> bool {
         let is_allowed =
             |model: &Model| is_sampled_after(model, self.at.now, since) && is_idle(model, &decision.variant);
@@ -83,7 +81,7 @@ impl ScaleToZeroCheck<'_> {
 }
 
 impl StepTracker {
-    /// Whether steps to zero wait for their second check.
+    /// They wait for their second check.
     pub(super) fn has_steps_to_zero(&self) -> bool {
         !self.zero_since.is_empty()
     }
@@ -92,19 +90,19 @@ impl StepTracker {
         self.zero_since.keys().map(|key| key.namespace.as_str())
     }
 
-    /// Models whose idle period restarts because their endpoint pickers did not answer.
+    /// Models whose idle period restarts.
     pub(super) fn picker_timeouts(&self) -> impl Iterator<Item = &ModelKey> {
         self.picker_timeouts.iter()
     }
 
-    /// Whether a step to zero has waited for less than `limit`.
+    /// It has waited for less than `limit`.
     pub(super) fn has_recent_step_to_zero(&self, limit: Duration) -> bool {
         self.zero_since.values().any(|since| since.elapsed() < limit)
     }
 }
 
 impl Engine {
-    /// Steps to carry out now. Steps to zero are included after their second check.
+    /// Steps to zero only after their second check.
     pub(super) fn due_steps(
         &self,
         tracker: &mut StepTracker,
@@ -129,7 +127,7 @@ impl Engine {
                     picker_timeouts.insert(ModelKey::for_decision(decision));
                 }
                 let is_due = check.allows(&assembled.snapshot, decision, since);
-                // A failed step needs a new check before it is retried.
+                // A failed step needs a new check.
                 zero_since.insert(m.key.clone(), if is_due { now } else { since });
                 if !is_due {
                     continue;
@@ -144,7 +142,7 @@ impl Engine {
         due
     }
 
-    /// Models on their way to zero whose queues neither endpoint pickers nor Prometheus report.
+    /// Neither pickers nor Prometheus report the queues of these models on their way to zero.
     pub(super) fn models_with_unknown_queue(
         &self,
         samples: &Samples,
@@ -178,7 +176,6 @@ impl Engine {
         due.collect()
     }
 
-    /// Whether this program carries out the step of a decision.
     fn is_scaled_here(&self, decision: &Decision, limits: Option<&Limits>) -> bool {
         let target = decision.target();
         let scales_all = self.config().actuation == Actuation::Scale && limits.is_none();
@@ -188,7 +185,7 @@ impl Engine {
         if target > 0 && !decision.wants_more() {
             return false;
         }
-        // KEDA may carry it out itself. If ScaledObjects cannot be seen, one of them may require a replica.
+        // KEDA may carry it out. If ScaledObjects cannot be seen, one of them may require a replica.
         let is_visible = target > 0 || self.sources.watches.scaled_objects_availability().is_complete();
         is_visible && !limits.is_some_and(|limits| limits.scales_to_zero)
     }
@@ -210,7 +207,7 @@ impl Engine {
         Some(DueStep { variant: m.key.clone(), step, reason: decision.reason().to_string() })
     }
 
-    /// With `WVA_ACTUATION=scale`, logs each variant once that an autoscaler scales.
+    /// Warns with `WVA_ACTUATION=scale`, once for each variant.
     pub(super) fn warn_about_autoscalers(
         &self,
         tracker: &mut StepTracker,
@@ -243,7 +240,6 @@ fn warn_about_pickers<'a>(models: impl Iterator<Item = &'a ModelKey>) {
     }
 }
 
-/// Variants whose target differs from their replicas and is to be carried out.
 fn variants_to_scale<'a>(
     managed: &'a [ManagedVariant],
     variants: &'a Variants,
@@ -259,13 +255,11 @@ fn variants_to_scale<'a>(
     })
 }
 
-/// The model of a decision in its snapshot.
 fn model_of<'a>(snapshot: &'a Snapshot, decision: &Decision) -> Option<&'a Model> {
     let same = |m: &&Model| m.namespace == decision.namespace && m.model_id == decision.model_id;
     snapshot.models.iter().find(same)
 }
 
-/// Whether all samples of a model's replicas were scraped after `since`.
 fn is_sampled_after(model: &Model, now: Instant, since: Instant) -> bool {
     let elapsed = now.saturating_duration_since(since);
     let is_newer = |age: GoDuration| age.get() < elapsed;
@@ -276,7 +270,6 @@ fn is_sampled_after(model: &Model, now: Instant, since: Instant) -> bool {
         })
 }
 
-/// Whether no requests run or wait at the replicas of a variant.
 fn is_idle(model: &Model, name: &str) -> bool {
     model.variants.iter().find(|v| v.name == name).is_some_and(|v| {
         v.running.is_some_and(|running| running.get() <= 0.0)

@@ -38,12 +38,12 @@ impl Timer {
         self.last = Some(Instant::now());
     }
 
-    /// Reschedules the next tick after `delay`. Later ticks follow at the period.
+    /// Later ticks follow at the period.
     pub(super) fn reset_after(&mut self, delay: Duration) {
         self.interval.reset_after(delay);
     }
 
-    /// Changes the period. If the next tick is overdue by the new one, it comes at once.
+    /// A tick that is overdue by the new period comes at once.
     fn set_period(&mut self, period: Duration) {
         if period != self.interval.period() {
             let now = Instant::now();
@@ -54,12 +54,11 @@ impl Timer {
 
 fn interval(start: Instant, period: Duration) -> Interval {
     let mut interval = interval_at(start, period);
-    // After a delay, ticks continue at the period instead of catching up.
+    // After a delay, ticks do not catch up.
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     interval
 }
 
-/// Schedules a cycle after `delay`, unless an earlier one is scheduled.
 pub(super) fn reschedule_earlier(scheduled: &mut Option<Instant>, delay: Duration) {
     let at = Instant::now() + delay;
     *scheduled = Some(scheduled.map_or(at, |scheduled| scheduled.min(at)));

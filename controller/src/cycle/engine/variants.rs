@@ -19,7 +19,7 @@ use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
 impl Engine {
-    /// Applies decisions to these variants: updates their memory, logs and counters, and returns their publications.
+    /// Updates memory, logs and counters, and returns the publications.
     pub(super) fn update_variants<'a>(
         &self,
         state: &mut State,
@@ -27,7 +27,7 @@ impl Engine {
         pass: &Pass,
         mut outcome: Outcome,
     ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
-        // Both are sorted by key, so each decision can be moved to its variant.
+        // Sorted by key, so each decision can be moved to its variant.
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
         let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
@@ -50,7 +50,6 @@ impl Engine {
         all
     }
 
-    /// Builds the publication of a variant, and updates its memory.
     fn build_variant(
         &self,
         state: &mut State,
@@ -89,15 +88,12 @@ impl Engine {
     }
 }
 
-/// Inputs of a variant's conditions other than its decision.
 struct ConditionInputs<'a> {
     query_error: Option<&'a str>,
     had_target: bool,
-    /// Whether its workload existed before.
     existed: bool,
-    /// Availability of its kind of workload; `None` if the kind is not supported.
+    /// `None` if the kind is not supported.
     availability: Option<Availability>,
-    /// State that the status reported when it was first read.
     inherited: &'a ReportedState,
 }
 

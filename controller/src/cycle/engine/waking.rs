@@ -1,5 +1,4 @@
-//! Wakes models between two cycles: models at zero replicas, or on their way there, with waiting requests at their
-//! endpoint pickers.
+//! Wakes models at zero, or on their way there, with requests at their endpoint pickers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +16,6 @@ use crate::model::moment::Moment;
 use crate::model::published::Published;
 
 impl Engine {
-    /// Decides on models with waiting requests whose variants are not woken yet.
     pub(super) fn wake_models(&self, state: &mut State) {
         let waiting = self.sources.pickers.queues().borrow().waiting();
         let before = self.published.borrow().clone();
@@ -40,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// A publication before the first cycle: settings and GPU inventory without models.
+    /// Settings and GPU inventory without models, before the first cycle.
     fn empty_publication(&self, state: &mut State) -> Arc<Published> {
         let managed = self.managed();
         let config = self.rules_config(&mut state.deciding.settings, &managed);
@@ -53,7 +51,7 @@ impl Engine {
     }
 }
 
-/// Models with a variant that is to leave 0 replicas, or no longer to go there, unlike in the last decision.
+/// A variant is to leave 0 replicas, or no longer to go there.
 fn models_to_wake(
     decisions: &[Decision],
     before: &Published,

@@ -1,5 +1,5 @@
-//! Labelled variants whose controller instance does not run. Every controller detects them; [`Orphan::digest`] makes
-//! their reports equal, so that only one event is written.
+//! Labelled variants whose controller instance does not run. [`Orphan::digest`] makes the reports of all controllers
+//! equal, so that one event is written.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -33,12 +33,12 @@ impl OrphanEvidence {
     }
 }
 
-/// Evidence that no controller serves a variant, and the time of its first sighting.
+/// Evidence, and the time of its first sighting.
 #[derive(Debug, Default)]
 pub(crate) struct OrphanTracker(BTreeMap<VariantKey, (Orphan, Instant)>);
 
 impl OrphanTracker {
-    /// Updates the evidence from the caches, and returns the variants that no controller serves.
+    /// Returns the variants that no controller serves.
     pub(crate) fn update(
         &mut self,
         watches: &Watches,
@@ -65,7 +65,7 @@ impl OrphanTracker {
     }
 }
 
-/// Detects an orphan from one stored object, for commands that know neither workloads nor running instances.
+/// Orphan by one stored object, for commands that know neither workloads nor instances.
 #[must_use]
 pub fn detect_orphan(object: &DynamicObject, now: Timestamp) -> Option<Orphan> {
     find_evidence(None, &Variant::read(object), now)
@@ -88,8 +88,8 @@ fn find_evidence(watches: Option<&Watches>, variant: &Variant, now: Timestamp) -
     Some(Orphan { uid: variant.uid.clone(), instance, evidence: evidence? })
 }
 
-/// Whether a status without a target is out of date: the object has changed since, or its workload exists now. Other
-/// reasons for the missing target, such as a conflict, cannot be checked here.
+/// The object has changed since, or its workload exists now. Other reasons for the missing target cannot be checked
+/// here.
 fn is_outdated(watches: Option<&Watches>, variant: &Variant) -> bool {
     let (status, spec) = (&variant.status, variant.spec.as_ref().ok());
     let workload_exists = |spec: &ParsedSpec| {

@@ -1,5 +1,5 @@
-//! Ownership of VariantAutoscalings by instance label and namespace. Two controllers never manage one variant: each
-//! checks the newest object in its cache, in every cycle, at each scrape and before each write.
+//! Ownership by instance label and namespace. Two controllers never manage one variant: each checks its cache in every
+//! cycle, at each scrape and before each write.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,20 +10,19 @@ use wva_scaling::VariantKey;
 use crate::observe::watches::NamespaceFacts;
 use crate::observe::watches::variant::Variant;
 
-/// Settings that select the VariantAutoscalings of this controller.
+/// Selects the variants of this controller.
 #[derive(Clone, Debug, Default)]
 pub struct Ownership {
-    /// `CONTROLLER_INSTANCE`. `None`: the controller manages variants without an instance label.
+    /// `CONTROLLER_INSTANCE`. `None`: variants without an instance label.
     pub instance: Option<String>,
-    /// Without an instance, manage labelled variants too.
+    /// Manage labelled variants without an instance too.
     pub manage_labelled: bool,
-    /// Time for which the series of a variant taken over from another controller are withheld, until Prometheus drops
-    /// the other controller's series.
+    /// How long series of a variant taken over are withheld, until Prometheus drops the other controller's.
     pub takeover_delay: Duration,
 }
 
 impl Ownership {
-    /// Whether an object with this instance label belongs to this controller.
+    /// Decides by the instance label.
     pub(super) fn includes(&self, label: Option<&str>) -> bool {
         match (self.instance.as_deref(), label) {
             (Some(own), label) => label == Some(own),
@@ -32,7 +31,7 @@ impl Ownership {
     }
 }
 
-/// Whether this controller manages an object. An object being deleted is not managed, however long its finalizers take.
+/// An object being deleted is not managed, however long its finalizers take.
 pub(crate) fn is_managed(
     variant: &Variant,
     ownership: &Ownership,
@@ -43,13 +42,13 @@ pub(crate) fn is_managed(
         && !is_excluded(namespaces, &variant.key.namespace)
 }
 
-/// Whether a namespace has the exclusion annotation. Without a namespace cache (single-namespace mode) none has.
+/// Whether the namespace is excluded. `None`: single-namespace mode, in which none is.
 #[must_use]
 pub fn is_excluded(namespaces: Option<&Cache<NamespaceFacts>>, name: &str) -> bool {
     namespaces.and_then(|all| all.get_with("", name, |namespace| namespace.excluded)).unwrap_or(false)
 }
 
-/// Current ownership, from the caches. A publication can be a cycle old, so publishers and writers check here first.
+/// Ownership by the caches. A publication can be a cycle old, so publishers and writers check here first.
 #[derive(Clone, Debug)]
 pub struct OwnershipView {
     ownership: Ownership,
@@ -68,7 +67,7 @@ impl OwnershipView {
         Self { ownership, variants, namespaces }
     }
 
-    /// Whether the object with this uid exists and is managed.
+    /// Compares the uid.
     #[must_use]
     pub(crate) fn is_managed(&self, key: &VariantKey, uid: &str) -> bool {
         let is_ours =

@@ -1,6 +1,5 @@
-//! Variants taken over from another controller by a change of their instance label. Their series are withheld for the
-//! takeover delay, as after a change of leader: Prometheus keeps the old series for a while, and an HPA adds up all
-//! that match. An HPA without the metric does not scale.
+//! Variants taken over by a change of their instance label. Their series are withheld: Prometheus keeps the old ones
+//! for a while, and an HPA adds up all that match. Without the metric it does not scale.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -13,12 +12,12 @@ use crate::observe::watches::Watches;
 #[derive(Debug, Default)]
 pub(crate) struct TakeoverTracker {
     foreign: BTreeSet<VariantKey>,
-    /// Variants taken over, each with the end of its delay.
+    /// Ends of the delays.
     withheld: BTreeMap<VariantKey, Instant>,
 }
 
 impl TakeoverTracker {
-    /// Updates the ownership and returns the withheld variants with the ends of their delays. `managed` is sorted by key.
+    /// Returns the ends of the delays. `managed` is sorted by key.
     pub(crate) fn update(
         &mut self,
         watches: &Watches,

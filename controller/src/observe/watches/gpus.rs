@@ -1,5 +1,4 @@
-//! Watches of the GPU inventory: nodes, and pods of all namespaces. Both are optional, because a namespaced install may
-//! have no ClusterRole for them.
+//! Watches of nodes, and of pods of all namespaces. Both are optional: a namespaced install may have no ClusterRole.
 
 use kube::Api;
 use wva_runtime::optional::OptionalWatch;
@@ -15,19 +14,17 @@ use super::pod::{PodFacts, WatchedPod};
 pub struct GpuWatchConfig {
     /// `WVA_LIMITED_MODE`. A namespaced install watches GPUs only with it.
     pub limited_mode: bool,
-    /// `WVA_NODE_SELECTOR`: label selector of the nodes whose GPUs count. Empty: all nodes.
+    /// `WVA_NODE_SELECTOR`. Empty: all nodes.
     pub node_selector: String,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct GpuWatches {
-    /// Selected nodes.
     pub(crate) nodes: OptionalCache<NodeFacts>,
     pub(crate) pods: OptionalCache<PodFacts>,
 }
 
-/// Starts the watches. `None` for a namespaced install without limited mode, so that it needs no ClusterRole. A
-/// cluster-wide install reuses `pods`.
+/// `None` for a namespaced install without limited mode. A cluster-wide install reuses `pods`.
 pub(super) fn watch_gpus(
     scope: &mut WatchScope<'_>,
     pods: &Cache<PodFacts>,

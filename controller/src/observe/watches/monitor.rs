@@ -1,4 +1,4 @@
-//! Watch of the ServiceMonitor of the controller's own metrics, if the cluster has that kind.
+//! Watch of the ServiceMonitor of the controller's own metrics.
 
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
@@ -8,7 +8,7 @@ use wva_runtime::cache::Projection;
 use wva_runtime::optional::OptionalWatch;
 use wva_runtime::watch::{Observer, WatchScope, config};
 
-/// Watches one ServiceMonitor by name. The value is its uid; `None` if it does not exist.
+/// Watches one object by name. The value is its uid.
 pub fn watch_service_monitor(
     scope: &mut WatchScope<'_>,
     namespace: &str,
@@ -23,11 +23,10 @@ pub fn watch_service_monitor(
         api: Api::namespaced_with(scope.client.clone(), namespace, &resource),
         config: config().fields(&format!("metadata.name={name}")),
     };
-    scope.watch_optional(watch, Projection { read: |_| (), same: None }, observe_uid(sender));
+    scope.watch_optional(watch, Projection { read: |_| (), is_same: None }, observe_uid(sender));
     present
 }
 
-/// Sends the uid of the one object that the watch can see.
 fn observe_uid(sender: watch::Sender<Option<String>>) -> Observer<DynamicObject> {
     let mut listed = None;
     let uid = |object: &DynamicObject| object.metadata.uid.clone().unwrap_or_default();

@@ -11,7 +11,7 @@ use wva_scaling::normalize_accelerator;
 use super::pod::Condition;
 use crate::model::gpus::{Gpus, VENDORS};
 
-/// The deserialized fields of a node, without the list of images.
+/// Without the list of images.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Node")]
 pub(crate) struct WatchedNode {
@@ -37,18 +37,18 @@ struct Status {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
-    /// Normalized accelerator of each vendor, in the order of [`VENDORS`].
+    /// Normalized, in the order of [`VENDORS`].
     pub(crate) accelerators: [Option<Box<str>>; VENDORS.len()],
-    /// Allocatable GPUs.
+    /// Allocatable.
     pub(crate) gpus: Gpus,
-    /// The node is neither cordoned nor reported as not ready.
+    /// Neither cordoned nor reported as not ready.
     pub(crate) takes_pods: bool,
 }
 
 impl NodeFacts {
     /// A changed node starts no cycle: heartbeats change nodes all the time.
     pub(crate) fn nodes() -> Projection<WatchedNode, Self> {
-        Projection { read: Self::new, same: None }
+        Projection { read: Self::new, is_same: None }
     }
 
     fn new(node: &WatchedNode) -> Self {

@@ -13,7 +13,6 @@ use wva_runtime::cache::Projection;
 use crate::model::keys::qualified_kind;
 use crate::model::limits::Limits;
 
-/// Controlling owner of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
     pub(crate) kind: Box<str>,
@@ -44,14 +43,13 @@ impl OwnedSet {
             uid: set.metadata.uid.as_deref().unwrap_or_default().into(),
             owner: Owner::from_meta(&set.metadata),
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 }
 
-/// Target and limits of an HPA or ScaledObject.
+/// Cached fields of an HPA or ScaledObject.
 #[derive(Clone, Debug)]
 pub(crate) struct Autoscaler {
-    /// Qualified kind of the workload.
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) limits: Limits,
@@ -67,7 +65,7 @@ impl Autoscaler {
                 limits: Limits::from_hpa(hpa),
             }
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 
     pub(crate) fn scaled_objects() -> Projection<DynamicObject, Self> {
@@ -75,7 +73,7 @@ impl Autoscaler {
             let spec = object.data.get("spec").unwrap_or(&Value::Null);
             let target =
                 |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
-            // The default kind of KEDA is Deployment.
+            // KEDA's default.
             let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
             Self {
                 kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
@@ -83,18 +81,18 @@ impl Autoscaler {
                 limits: Limits::from_scaled_object(spec),
             }
         };
-        Projection { read, same: None }
+        Projection { read, is_same: None }
     }
 }
 
 /// Cached labels and annotations of a Namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamespaceFacts {
-    /// It has the exclusion annotation: none of its variants are managed.
+    /// Its variants are not managed.
     pub excluded: bool,
     /// Instance label.
     pub instance: Option<Box<str>>,
-    /// Label that opts in to ConfigMaps in the namespace.
+    /// Opts in to local ConfigMaps.
     pub config_enabled: Option<Box<str>>,
 }
 
@@ -108,7 +106,7 @@ impl NamespaceFacts {
                 config_enabled: label(CONFIG_ENABLED_LABEL),
             }
         };
-        Projection { read, same: Some(Self::eq) }
+        Projection { read, is_same: Some(Self::eq) }
     }
 }
 

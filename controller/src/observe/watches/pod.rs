@@ -1,4 +1,4 @@
-//! Cached fields of pods. Pods are the most numerous objects, so only these fields are deserialized.
+//! Cached fields of pods, the most numerous objects.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use wva_runtime::cache::Projection;
 use super::objects::Owner;
 use crate::model::gpus::Gpus;
 
-/// Waiting reasons of containers that do not start without a change.
+/// Such containers do not start without a change.
 const PERMANENT_REASONS: [&str; 9] = [
     "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
     "ImageInspectError", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 ];
-/// A container that ran this long did not fail to start. The kubelet also resets its backoff then.
+/// After such a run the kubelet also resets its backoff.
 const GOOD_RUN: Duration = Duration::from_mins(10);
-/// Least number of restarts of a crash loop.
+/// Restarts that make a crash loop.
 const MIN_RESTARTS: i32 = 2;
 
-/// The deserialized fields of a pod. A whole pod takes ten times the memory.
+/// A whole pod takes ten times the memory.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Pod")]
 pub(crate) struct WatchedPod {
@@ -41,7 +41,6 @@ struct Spec {
     init_containers: Option<Vec<ContainerSpec>>,
 }
 
-/// Resources and restart policy of a container.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "ContainerFields")]
 struct ContainerSpec(Container);
@@ -106,24 +105,22 @@ struct ContainerRun {
     finished_at: Option<Time>,
 }
 
-/// Phase of a pod, in order from ready to finished.
+/// In order from ready to finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It takes requests.
     Ready,
     Starting,
     /// The scheduler finds no node.
     Unschedulable,
     /// A container fails repeatedly, or cannot start.
     CrashLooping,
-    /// It has finished and holds no resources.
     Done,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     phase: Phase,
-    /// End of the crash loop: after this time the container has run longer than its last failed run.
+    /// After this time the container has run longer than its last failed run.
     recovers_at: Option<Timestamp>,
 }
 
@@ -152,7 +149,7 @@ pub(crate) struct PodFacts {
     pub(crate) owner: Option<Owner>,
     pub(crate) is_terminating: bool,
     pub(crate) progress: Progress,
-    /// Creation time. `None` only in tests.
+    /// `None` only in tests.
     pub(crate) created: Option<Timestamp>,
     /// Time of the last change of readiness, else of the creation. `None` only in tests.
     pub(crate) since: Option<Timestamp>,
@@ -163,7 +160,7 @@ pub(crate) struct PodFacts {
 impl PodFacts {
     /// A changed pod starts no cycle: pods change too often.
     pub(crate) fn pods() -> Projection<WatchedPod, Self> {
-        Projection { read: Self::new, same: None }
+        Projection { read: Self::new, is_same: None }
     }
 
     fn new(pod: &WatchedPod) -> Self {
@@ -210,7 +207,7 @@ impl Status {
     }
 }
 
-/// How long a container keeps failing without a change, in order of duration.
+/// How long a container keeps failing, in order of duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Failure {
     /// Until its run is longer than the last failed one.
@@ -220,7 +217,7 @@ enum Failure {
 }
 
 impl ContainerStatus {
-    /// Failure of the container; `unready` is the time at which its pod stopped being ready.
+    /// `unready`: when its pod stopped being ready.
     fn failure(&self, unready: Option<&Time>) -> Option<Failure> {
         let state = self.state.as_ref();
         let waiting = state.and_then(|s| s.waiting.as_ref()).and_then(|w| w.reason.as_deref());

@@ -1,5 +1,4 @@
-//! Cached VariantAutoscalings. Admission may not have run, so its rules apply again here. An invalid object is cached
-//! with the reason and never stops a loop.
+//! Cached VariantAutoscalings. The admission rules apply again: admission may not have run.
 
 use std::sync::Arc;
 
@@ -22,72 +21,61 @@ use crate::model::reported::ReportedState;
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
 
-/// A cached VariantAutoscaling, validated once.
+/// A validated VariantAutoscaling.
 #[derive(Debug)]
 pub struct Variant {
     pub(crate) key: VariantKey,
-    /// Distinguishes a recreated object from the previous one.
+    /// Distinguishes a recreated object.
     pub(crate) uid: String,
-    /// Orders two states of the object: see [`revision`].
+    /// Orders two states of the object.
     pub(crate) revision: Option<u64>,
-    /// `metadata.generation`, for `observedGeneration`.
+    /// Written to `observedGeneration`.
     pub(crate) generation: Option<i64>,
-    /// Value of its instance label.
     pub(crate) instance: Option<String>,
-    /// Value of its accelerator label.
     pub(crate) accelerator: Option<String>,
-    /// Creation time. The older of two variants with one target wins.
+    /// The older of two variants with one target wins.
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_terminating: bool,
     pub(crate) status: VariantStatus,
-    /// The parsed spec, or why the object is invalid.
     pub(crate) spec: Result<ParsedSpec, VariantError>,
 }
 
 #[derive(Debug)]
 pub(crate) struct VariantStatus {
-    /// The target; `None` if it is absent or unreadable.
+    /// `None` if it is absent or unreadable.
     pub(crate) alloc: Option<OptimizedAlloc>,
-    /// The target repeats the replicas of the workload, because no analysis has succeeded yet.
+    /// The target repeats the replicas: no analysis has succeeded yet.
     pub(crate) unanalyzed: bool,
-    /// The model was at 0 replicas: it was being woken or was idle.
+    /// The model was at 0 replicas.
     pub(crate) waking: bool,
-    /// The workload existed at the time of this status, or before.
+    /// The workload existed then, or before.
     pub(crate) target_seen: bool,
-    /// Replicas of the workload.
     pub(crate) current: Option<u32>,
-    /// `observedGeneration` of the condition Ready.
+    /// Generation in the condition Ready.
     pub(crate) observed: Option<i64>,
     pub(crate) reported: ReportedState,
-    /// Step times learned by an earlier leader.
+    /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
-    /// State for the next status write.
+    /// Compared at the next status write.
     pub(crate) fingerprint: StatusFingerprint,
 }
 
-/// A valid spec.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ParsedSpec {
-    /// The workload, `spec.scaleTargetRef`.
     pub(crate) workload: WorkloadKey,
-    /// `spec.modelID`.
     pub(crate) model_id: String,
-    /// `spec.variantCost` as a number.
     pub(crate) cost: Cost,
-    /// The mode annotation.
     pub(crate) mode: Mode,
-    /// `spec.minReplicas`.
     pub(crate) min: Option<u32>,
-    /// `spec.maxReplicas`.
     pub(crate) max: Option<u32>,
 }
 
 impl Variant {
     pub(crate) fn projection() -> Projection<DynamicObject, Arc<Self>> {
-        Projection { read: |object| Arc::new(Self::read(object)), same: Some(|a, b| a.same(b)) }
+        Projection { read: |object| Arc::new(Self::read(object)), is_same: Some(|a, b| a.has_same_spec(b)) }
     }
 
-    /// Reads a stored object, which may be older than the current rules.
+    /// The object may be older than the current rules.
     pub(crate) fn read(object: &DynamicObject) -> Self {
         let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
         let spec = parse_spec(object);
@@ -105,8 +93,8 @@ impl Variant {
         }
     }
 
-    /// Equality except for the status: a change of the status alone starts no cycle.
-    fn same(&self, other: &Self) -> bool {
+    /// A change of the status alone starts no cycle.
+    fn has_same_spec(&self, other: &Self) -> bool {
         let of = |v: &Self| (v.generation, v.created, v.is_terminating);
         of(self) == of(other)
             && self.uid == other.uid
@@ -115,7 +103,6 @@ impl Variant {
             && self.spec == other.spec
     }
 
-    /// The mode; `None` for an invalid object.
     pub(crate) fn mode(&self) -> Option<Mode> {
         self.spec.as_ref().ok().map(|d| d.mode)
     }
@@ -141,12 +128,12 @@ impl VariantStatus {
     }
 }
 
-/// The resource version as a number, which grows with each change of an object. `None` if it is not a number.
+/// Grows with each change of an object. `None` if it is not a number.
 pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
     object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-/// Step times learned by an earlier leader; `None` if a value is invalid.
+/// `None` if a value is invalid.
 fn learned_times(learned: &LearnedCurves) -> Option<SpeedEstimate> {
     let amount = |value: f64| Amount::try_from(value).ok();
     let times = StepTimes { a: amount(learned.a)?, b: amount(learned.b)?, c: amount(learned.c)? };
@@ -154,7 +141,7 @@ fn learned_times(learned: &LearnedCurves) -> Option<SpeedEstimate> {
     Some(SpeedEstimate { times, samples: amount(f64::from(samples))? })
 }
 
-/// Reads each field of the status alone: an unreadable field of another release must not lose the target.
+/// Reads each field alone: an unreadable field of another release must not lose the target.
 fn status(object: &DynamicObject) -> VariantAutoscalingStatus {
     let field = |name: &str| object.data.get("status").and_then(|s| s.get(name)).cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned).unwrap_or_default();

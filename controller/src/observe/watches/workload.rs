@@ -1,4 +1,4 @@
-//! Cached fields of workloads: Deployments, StatefulSets and LeaderWorkerSets.
+//! Cached fields of Deployments, StatefulSets and LeaderWorkerSets.
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
@@ -16,14 +16,14 @@ use crate::observe::template::Template;
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Box<str>,
-    /// It is being deleted, which counts as deleted.
+    /// Counts as deleted.
     pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
-    /// Pod template. For a LeaderWorkerSet the template of the leader, with the GPUs of the whole group.
+    /// In a LeaderWorkerSet that of the leader, with the GPUs of the whole group.
     pub(crate) template: Option<Template>,
-    /// Labels of the pod that takes requests, for InferencePool selectors.
+    /// InferencePool selectors match these.
     pub(crate) pod_labels: Labels,
-    /// Owner of a StatefulSet, such as a LeaderWorkerSet.
+    /// Such as a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,
 }
 
@@ -48,8 +48,8 @@ impl Workload {
         }
     }
 
-    /// Only its creation and deletion start a cycle; its replicas change too often.
-    fn same(&self, other: &Self) -> bool {
+    /// Only creation and deletion start a cycle; replicas change too often.
+    fn has_same_spec(&self, other: &Self) -> bool {
         (&self.uid, self.is_terminating) == (&other.uid, other.is_terminating)
     }
 
@@ -59,7 +59,7 @@ impl Workload {
             let (requested, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
             Self::new(&d.metadata, requested, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
         };
-        Projection { read, same: Some(Self::same) }
+        Projection { read, is_same: Some(Self::has_same_spec) }
     }
 
     pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
@@ -70,7 +70,7 @@ impl Workload {
             let workload = Self::new(&set.metadata, requested, ready, template);
             Self { owner: Owner::from_meta(&set.metadata).map(Box::new), ..workload }
         };
-        Projection { read, same: Some(Self::same) }
+        Projection { read, is_same: Some(Self::has_same_spec) }
     }
 
     pub(crate) fn leader_worker_sets() -> Projection<DynamicObject, Self> {
@@ -81,7 +81,7 @@ impl Workload {
             let (requested, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
             Self::new(&set.metadata, requested, ready, group.and_then(group_template).unwrap_or_default())
         };
-        Projection { read, same: Some(Self::same) }
+        Projection { read, is_same: Some(Self::has_same_spec) }
     }
 }
 
@@ -94,8 +94,8 @@ fn pod_labels(template: &PodTemplateSpec) -> Labels {
     Labels::new(labels.map(|(key, value)| (key, value.as_str())))
 }
 
-/// Template of one group of a LeaderWorkerSet: a leader, which takes requests, and `size - 1` workers. Without a leader
-/// template the leader uses the worker template.
+/// A leader, which takes requests, and `size - 1` workers. Without a leader template the leader uses the worker
+/// template.
 fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
     let pod = |name: &str| -> Option<(PodSpec, Labels)> {
         let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;

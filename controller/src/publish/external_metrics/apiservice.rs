@@ -1,5 +1,5 @@
-//! Sets `spec.caBundle` of the `APIService` `v1beta1.external.metrics.k8s.io` and keeps it set. A cluster has only
-//! one, so one that refers to another Service is left alone.
+//! Keeps `spec.caBundle` of the `APIService` `v1beta1.external.metrics.k8s.io` set. A cluster has only one; one that
+//! refers to another Service is left alone.
 
 use std::time::Duration;
 
@@ -17,16 +17,13 @@ use wva_certs::TrustReporter;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::{Backoff, InterruptionLogger};
 
-/// The `APIService`'s name.
 const NAME: &str = "v1beta1.external.metrics.k8s.io";
-/// Owner of `spec.caBundle` in server-side apply.
+/// Owner of `spec.caBundle`.
 const FIELD_MANAGER: &str = "wva";
-/// Interval of reads without a watch event, because a watch can fail silently.
+/// A watch can fail silently.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
-/// Timeout of one call to the API server.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// First and maximum delay after a failed write. Also the minimum interval of writes, in case of two competing
-/// writers.
+/// After a failed write. Also the minimum interval of writes, in case of two competing writers.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -39,20 +36,18 @@ pub struct OwnService {
     pub name: String,
 }
 
-/// State of the `APIService`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ApiServiceState {
-    /// The CA bundle is not known yet.
     NoBundle,
-    /// It does not exist, or was not read yet.
     Absent,
-    /// It refers to another Service.
-    Foreign { service: String },
+    Foreign {
+        service: String,
+    },
     /// It skips TLS verification. The API server accepts no CA bundle then.
     Unverified,
-    /// It is ours, with another bundle or none.
+    /// Ours, with another bundle or none.
     Unregistered,
-    /// It is ours and has our bundle.
+    /// Ours, with our bundle.
     Registered,
 }
 
@@ -82,9 +77,8 @@ fn classify(found: Option<&APIService>, own: &OwnService, bundle: &[u8]) -> ApiS
     }
 }
 
-/// Writes the newest of `bundle` (PEM) to the `APIService` by server-side apply, until `shutdown`. Reports to `trust`
-/// which bundle it has; an absent, foreign or unverified one trusts no CA of ours. To be run by the leader; two at
-/// once do no harm. Needs `get`, `list`, `watch` and `patch` on this `APIService`.
+/// Writes the newest `bundle` (PEM) by server-side apply, until `shutdown`, and reports to `trust` which one it has.
+/// Run it as the leader; two at once do no harm. Needs `get`, `list`, `watch` and `patch`.
 pub async fn maintain_ca_bundle(
     client: kube::Client,
     own: OwnService,
@@ -106,7 +100,7 @@ pub async fn maintain_ca_bundle(
         interruptions: InterruptionLogger::new("watch of the APIService", None),
     };
     tokio::select! {
-        // The shutdown comes first: a former leader must not write.
+        // First: a former leader must not write.
         biased;
         () = shutdown.cancelled() => {}
         () = Box::pin(task.run()) => {}
@@ -119,16 +113,13 @@ struct Registration {
     bundle: watch::Receiver<Vec<u8>>,
     trust: TrustReporter,
     found: Option<APIService>,
-    /// Whether `found` is up to date.
     is_current: bool,
     logged: Option<ApiServiceState>,
-    /// Earliest time of the next write.
     write_at: Instant,
     backoff: Backoff,
     interruptions: InterruptionLogger,
 }
 
-/// An API call about the `APIService`.
 fn call(verb: &str) -> ApiCall<'_> {
     ApiCall { verb, resource: "apiservices", namespace: "", name: NAME }
 }
@@ -166,7 +157,7 @@ impl Registration {
         }
     }
 
-    /// Reads the `APIService`, independent of the watch.
+    /// Independent of the watch.
     async fn read(&mut self) {
         match tokio::time::timeout(CALL_TIMEOUT, self.api.get_opt(NAME)).await {
             Ok(Ok(found)) => (self.found, self.is_current) = (found, true),
@@ -192,7 +183,6 @@ impl Registration {
         }
     }
 
-    /// Logs a state once.
     fn log_change(&mut self, state: &ApiServiceState) {
         if self.logged.as_ref() == Some(state) {
             return;
@@ -222,7 +212,7 @@ impl Registration {
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
             "metadata": {"name": NAME}, "spec": {"caBundle": ByteString(bundle)},
         });
-        // Forced, to replace a bundle that was edited by hand.
+        // Replaces a bundle that was edited by hand.
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let patch = Patch::Apply(&patch);
         let written = tokio::time::timeout(CALL_TIMEOUT, self.api.patch(NAME, &params, &patch)).await;

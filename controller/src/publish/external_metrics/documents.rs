@@ -1,5 +1,5 @@
-//! Fixed documents of the API: discovery documents, and errors as `Status` objects. The aggregator first asks `/apis`
-//! for aggregated discovery and falls back to these.
+//! Discovery documents, and errors as `Status` objects. The aggregator first asks `/apis` for aggregated discovery and
+//! falls back to these.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -27,7 +27,7 @@ pub(super) fn api_group() -> Value {
     group
 }
 
-/// `/apis/external.metrics.k8s.io/v1beta1`: the metrics as resources.
+/// Metrics as resources.
 pub(super) fn resource_list(legacy: bool) -> Value {
     let resource = |name| json!({"name": name, "singularName": "", "namespaced": true, "kind": "ExternalMetricValueList", "verbs": ["get"]});
     let names = [METRIC].into_iter().chain(legacy.then_some(LEGACY_METRIC));
@@ -35,7 +35,6 @@ pub(super) fn resource_list(legacy: bool) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": API_VERSION, "resources": resources})
 }
 
-/// An error response as a `Status` object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) code: StatusCode,
@@ -47,7 +46,7 @@ impl Failure {
         Self { code, message: message.into() }
     }
 
-    /// Machine-readable reason of the status code.
+    /// Name of the status code.
     fn reason(&self) -> &'static str {
         match self.code {
             StatusCode::BAD_REQUEST => "BadRequest",

@@ -1,5 +1,5 @@
-//! Parses label selectors of queries (`a=b,c in (d,e),!f`). kube can match and print them, but not parse them. The
-//! grammar is that of `k8s.io/apimachinery/pkg/labels` without numeric `>` and `<`, which these metrics do not need.
+//! Parses label selectors (`a=b,c in (d,e),!f`), which kube can only match and print. Grammar of
+//! `k8s.io/apimachinery/pkg/labels` without numeric `>` and `<`.
 
 use std::collections::BTreeSet;
 use std::iter::Peekable;
@@ -37,7 +37,6 @@ enum Token {
     Symbol(&'static str),
 }
 
-/// Longer symbols come first.
 const SYMBOLS: &[&str] = &["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(mut text: &str) -> Vec<Token> {
@@ -105,13 +104,12 @@ impl Parser {
         }
     }
 
-    /// The value after `=`. It may be empty.
     fn value(&mut self) -> Result<String, SelectorError> {
         let value = self.word().unwrap_or_default();
         if is_label_value(&value) { Ok(value) } else { Err(SelectorError::Value(value)) }
     }
 
-    /// The set in `in (a,b)`. Empty elements are the empty value, also in `()`.
+    /// Empty elements are the empty value, also in `()`.
     fn set(&mut self) -> Result<BTreeSet<String>, SelectorError> {
         self.0.next();
         if !self.take("(") {
@@ -128,7 +126,7 @@ impl Parser {
 /// Parses a selector. An empty one selects everything.
 ///
 /// # Errors
-/// [`SelectorError`] names what was found and expected.
+/// [`SelectorError`] names the token found and the expected ones.
 pub fn parse(text: &str) -> Result<Selector, SelectorError> {
     let mut parser = Parser(tokens(text).into_iter().peekable());
     let mut selector = Selector::default();

@@ -1,4 +1,4 @@
-//! HTTPS server of the external metrics API: routes, limits, and the handling of requests.
+//! HTTPS server of the external metrics API.
 
 use std::io;
 use std::net::TcpListener;
@@ -22,22 +22,21 @@ use crate::observe::variants;
 use crate::observe::watches::NamespaceFacts;
 use crate::observe::watches::variant::Variant;
 
-/// The aggregator multiplexes all HPAs over a few connections. All servers together stay below the default limit of
-/// 1,024 open files.
+/// The aggregator multiplexes all HPAs over a few connections. All servers stay below the default limit of 1,024 open
+/// files.
 const LIMITS: Limits =
     Limits { head: Duration::from_secs(30), head_bytes: 64 * 1024, ..Limits::new("external metrics", 128) };
 
-/// Maximum length of a namespace name, a DNS label.
+/// Limit of a DNS label.
 const MAX_NAMESPACE_LENGTH: usize = 63;
 
-/// State of the API server.
+/// State of the server.
 pub struct ExternalMetrics {
     /// VariantAutoscalings of every namespace.
     pub variants: Cache<Arc<Variant>>,
-    /// Namespaces. Excluded ones have no metrics, although the old status of their variants remains. `None` in
-    /// single-namespace mode.
+    /// Excluded ones have no metrics, although the status of their variants remains. `None` in single-namespace mode.
     pub namespaces: Option<Cache<NamespaceFacts>>,
-    /// Whether the caches have their first list. Before that no values are served.
+    /// Sync status of the caches; before their first list no values are served.
     pub synced: SyncStatus,
     /// Authenticates and authorizes requests.
     pub auth: Arc<DelegatedAuth>,
@@ -47,8 +46,7 @@ pub struct ExternalMetrics {
     pub clock: Clock,
 }
 
-/// Serves HTTPS on `listener` until `shutdown`, then finishes current requests. Make `tls` with
-/// [`wva_certs::server_config_with_client_certs`].
+/// Serves HTTPS until `shutdown`. Make `tls` with [`wva_certs::server_config_with_client_certs`].
 ///
 /// # Errors
 /// The listener cannot be used.
@@ -86,7 +84,7 @@ impl From<AuthError> for Failure {
     }
 }
 
-/// Answers 404 only to authenticated clients, so that others do not learn which paths exist.
+/// 404 only for authenticated clients: others must not learn which paths exist.
 async fn not_found(
     State(state): State<Arc<ExternalMetrics>>,
     Extension(connection): Extension<Connection>,
@@ -134,7 +132,7 @@ async fn metric(
         namespace: namespace.clone(),
     };
     let user = state.auth.authenticate(&connection.peer, &headers).await?;
-    // Checked before authorization, whose answers are cached: invented names must not fill the cache.
+    // Before authorization, whose answers are cached: invented names must not fill the cache.
     if !values::is_served(&metric, state.legacy) || namespace.len() > MAX_NAMESPACE_LENGTH {
         return Err(Failure::new(StatusCode::NOT_FOUND, "metric not found: see the resources of this API"));
     }
@@ -153,8 +151,7 @@ async fn metric(
     Ok(Json(list).into_response())
 }
 
-/// Label selector of the query; empty if there is none. Other parameters (`limit`, `timeout`) have no effect, except
-/// that a watch is refused, since its client could not read a list.
+/// Empty if there is none. A watch is refused; other parameters have no effect.
 fn label_selector(query: &str) -> Result<String, Failure> {
     let bad =
         || Failure::new(StatusCode::BAD_REQUEST, "the query is not form-encoded or has labelSelector twice");

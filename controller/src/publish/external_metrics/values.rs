@@ -1,5 +1,5 @@
-//! Derives external metric values from the status of VariantAutoscalings. Pure functions. Outdated values are left
-//! out instead of being served as 0: an HPA holds if a metric is missing, and scales down if it is 0.
+//! Derives metric values from the status. Outdated values are left out: an HPA holds if a metric is missing, and scales
+//! down if it is 0.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct ExternalMetricValueList {
     kind: &'static str,
     api_version: &'static str,
     metadata: BTreeMap<String, String>,
-    /// Values sorted by variant name.
+    /// Sorted by variant name.
     pub items: Vec<ExternalMetricValue>,
 }
 
@@ -35,22 +35,21 @@ pub struct ExternalMetricValueList {
 pub struct ExternalMetricValue {
     /// The requested metric.
     pub metric_name: String,
-    /// `variant_name`, `exported_namespace`, `accelerator_type`, and `controller_instance` if the variant has one.
+    /// `variant_name`, `exported_namespace`, `accelerator_type`, and `controller_instance` if there is one.
     pub metric_labels: BTreeMap<String, String>,
-    /// When the engine last confirmed the target, in whole seconds as in all times of the API.
+    /// Confirmation of the target, in whole seconds as all times of the API.
     pub timestamp: Timestamp,
     /// Replicas, as a Kubernetes quantity.
     pub value: String,
 }
 
-/// Whether `metric` is served. The older name needs `legacy`.
+/// The older name needs `legacy`.
 #[must_use]
 pub fn is_served(metric: &str, legacy: bool) -> bool {
     metric == METRIC || (legacy && metric == LEGACY_METRIC)
 }
 
-/// Values of `metric` at `now` for variants of one namespace and all instances whose labels match `selector`. The
-/// caller checks [`is_served`].
+/// Values of one namespace and all instances that match `selector`. The caller checks [`is_served`].
 #[must_use]
 pub fn values(
     vas: &[Arc<Variant>],
@@ -73,7 +72,7 @@ pub fn values(
 }
 
 fn value(va: &Variant, metric: &str, now: Timestamp) -> Option<ExternalMetricValue> {
-    // Invalid objects get no decisions; their status is from an earlier release.
+    // Their status is from an earlier release.
     if va.mode()? == Mode::Recommend || va.is_terminating {
         return None;
     }

@@ -1,5 +1,4 @@
-//! Rules about single entries of the saturation, scale-to-zero and service-class maps. Each kind of fault has its own
-//! rule.
+//! Rules about single entries. Each kind of fault has its own rule.
 
 use wva_crds::GoDuration;
 use wva_crds::entries::{
@@ -11,11 +10,10 @@ use crate::findings::Findings;
 use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::maps::reading::MAX_FAULTS;
+use crate::maps::parse::MAX_FAULTS;
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 
-/// Retention period from which a warning is due.
 const LONG_RETENTION: GoDuration = GoDuration::from_secs(24 * 3600);
 
 pub(crate) const FORM: Rule = Rule {
@@ -127,7 +125,6 @@ pub(crate) const NO_OPTIMIZER: Rule = Rule {
     ..WARN
 };
 
-/// Maximum retention period of the running process, else the default.
 fn max_retention(facts: &MapFacts<'_>) -> GoDuration {
     match facts.running.and_then(|running| running.values.get("WVA_MAX_RETENTION_PERIOD")) {
         Some(RunningValue { value: Value::Duration(maximum), .. }) => *maximum,
@@ -135,7 +132,7 @@ fn max_retention(facts: &MapFacts<'_>) -> GoDuration {
     }
 }
 
-/// Retention periods of a scale-to-zero map with their fields.
+/// Each with its field.
 fn retentions<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = (String, GoDuration)> + 'f {
     let is_read = facts.role == MapRole::ScaleToZero && facts.has_entries();
     let entries = is_read.then(|| facts.entries().valid()).into_iter().flatten();
@@ -145,7 +142,6 @@ fn retentions<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = (String, GoDu
     })
 }
 
-/// Adds a finding for each fault of this kind.
 fn report_faults(facts: &MapFacts<'_>, kind: FaultKind, out: &mut Findings) {
     if !facts.has_entries() {
         return;

@@ -1,4 +1,4 @@
-//! Facts for the rules about ConfigMaps: the new map, its stored version, its role, and the running process.
+//! Facts about a ConfigMap: the new map, its stored version, its role, and the running process.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -11,20 +11,20 @@ use wva_crds::settings::map::MapText;
 
 use crate::facts::{Operation, at};
 use crate::maps::names::{MapRole, MapScope};
-use crate::maps::reading::{Bounds, Entries};
+use crate::maps::parse::{Bounds, Entries};
 
-/// Settings of the running process, with which a re-created map is compared.
+/// A re-created map is compared with these settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running {
     /// Values of settings by key.
     pub values: BTreeMap<&'static str, RunningValue>,
-    /// Annotation `wva.llmd.ai/restart-revision` of the map at the start.
+    /// Restart revision of the map at the start.
     pub restart_revision: Option<String>,
     /// Argument of `kubectl rollout restart`, such as `deployment/wva-controller-manager`.
     pub rollout: String,
 }
 
-/// Effective value of a setting. It may be a secret, so `Debug` omits it.
+/// May be a secret, so `Debug` omits it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunningValue {
     /// Parsed value.
@@ -54,14 +54,14 @@ pub enum RunningSource {
     Default,
 }
 
-/// Facts about a ConfigMap. The same facts always give the same verdict.
+/// The same facts always give the same verdict.
 #[derive(Debug)]
 pub struct MapFacts<'a> {
     /// Operation.
     pub operation: Operation,
     /// The new map.
     pub object: &'a Value,
-    /// The stored map; only on an update.
+    /// Only on an update.
     pub old: Option<&'a Value>,
     /// Namespace of the map.
     pub namespace: &'a str,
@@ -69,18 +69,16 @@ pub struct MapFacts<'a> {
     pub role: MapRole,
     /// Scope of the map.
     pub scope: MapScope,
-    /// Map that is read instead of this one, with its namespace if different; empty if this one is read.
+    /// Map that is read instead, with its namespace if different; empty if this one is read.
     pub read_instead: &'a str,
-    /// Settings of the running process; `None` for files.
+    /// `None` for files.
     pub running: Option<&'a Running>,
-    /// Whether the controller reads local maps of the namespace: it has variants or the opt-in label, and is not excluded.
-    /// `None` if unknown.
+    /// Whether the controller reads local maps of the namespace. `None` if unknown.
     pub reads_local_maps: Option<bool>,
-    /// Global map of the same role, from which a local map inherits; `None` if unknown.
+    /// A local map inherits from it; `None` if unknown.
     pub global: Option<&'a Value>,
     /// Set when the caller no longer needs the verdict; then no further entry is read.
     pub cancelled: Option<&'a AtomicBool>,
-    /// Whether `object` is the stored map.
     is_stored: bool,
     entries: OnceCell<Entries>,
     main_keys: OnceCell<MapText>,
@@ -88,7 +86,7 @@ pub struct MapFacts<'a> {
 }
 
 impl<'a> MapFacts<'a> {
-    /// Facts about one new map without cluster and process, as for a file. Callers can set further fields.
+    /// Facts about one new map, as for a file.
     #[must_use]
     pub fn new(object: &'a Value, namespace: &'a str, (role, scope): (MapRole, MapScope)) -> Self {
         Self {
@@ -110,12 +108,11 @@ impl<'a> MapFacts<'a> {
         }
     }
 
-    /// `data` of the map, if it is a map.
+    /// If it is a map.
     pub(crate) fn data(&self) -> Option<&'a serde_json::Map<String, Value>> {
         at(self.object, &["data"])?.as_object()
     }
 
-    /// Entries of the map, parsed once.
     pub(crate) fn entries(&self) -> &Entries {
         self.entries.get_or_init(|| {
             let bounds = Bounds { stored: self.stored_data(), cancelled: self.cancelled };
@@ -123,39 +120,36 @@ impl<'a> MapFacts<'a> {
         })
     }
 
-    /// `data` of the stored map.
     fn stored_data(&self) -> Option<&'a Map<String, Value>> {
         let object = if self.is_stored { Some(self.object) } else { self.old };
         at(object?, &["data"])?.as_object()
     }
 
-    /// Keys of the main map, parsed once.
+    /// Parsed once.
     pub(crate) fn main_keys(&self) -> &MapText {
         self.main_keys.get_or_init(|| self.data().map(MapText::from_data).unwrap_or_default())
     }
 
-    /// Keys of the stored main map, parsed once; `None` without `data`.
+    /// Parsed once; `None` without `data`.
     pub(crate) fn old_main_keys(&self) -> Option<&MapText> {
         let read = || Some(MapText::from_data(at(self.old?, &["data"])?.as_object()?));
         self.old_main_keys.get_or_init(read).as_ref()
     }
 
-    /// Whether this is the main map of the controller.
     pub(crate) fn is_main(&self) -> bool {
         self.role == MapRole::Main && self.scope == MapScope::Global
     }
 
-    /// Whether the map has entries that the controller reads.
     pub(crate) fn has_entries(&self) -> bool {
         self.role != MapRole::Main && self.scope != MapScope::Unread
     }
 
-    /// Annotation that announces a restart with this change.
+    /// Announces a restart with this change.
     pub(crate) fn restart_revision(&self) -> Option<&'a str> {
         at(self.object, &["metadata", "annotations", RESTART_REVISION_ANNOTATION])?.as_str()
     }
 
-    /// Facts about the stored map, as if it were new; `None` unless this is an update.
+    /// The stored map as if it were new; `None` unless this is an update.
     pub(crate) fn stored_map(&self) -> Option<Self> {
         let object = self.old.filter(|_| self.operation == Operation::Update)?;
         let fresh = Self::new(object, self.namespace, (self.role, self.scope));

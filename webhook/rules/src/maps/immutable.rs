@@ -1,5 +1,5 @@
-//! Rule about settings that need a restart. Without it, a change would take effect unexpectedly at the next restart. The
-//! denial shows a command that changes the setting and restarts the controller.
+//! Settings that need a restart: a change would take effect unexpectedly at the next one. The denial shows a command
+//! that changes the setting and restarts the controller.
 
 use serde_json::{Map, Value, json};
 use wva_crds::digest::fnv1a;
@@ -14,13 +14,13 @@ use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 use crate::text::{quote, shell_quote};
 
-/// Code of the rule whose denial also creates an event.
+/// Its denial also creates an event.
 pub const IMMUTABLE: &str = "WVA-CM-001";
 
-/// Stands for a value that only the running process knows, which must not be revealed to the caller.
+/// Only the running process knows the value, which must not be revealed.
 const RUNNING_VALUE: &str = "another value in the running process";
 
-/// Maximum characters of a value in the command.
+/// Longest value in a command.
 const MAX_COMMAND_CHARS: usize = 1000;
 
 pub(crate) const CHANGED: Rule = Rule {
@@ -61,14 +61,13 @@ pub(crate) const AT_RESTART: Rule = Rule {
     ..WARN
 };
 
-/// Change of a setting.
 struct Change<'f> {
     setting: &'static Setting,
     new: Option<&'f ConfigKey>,
     old: Option<&'f str>,
-    /// Whether `old` comes from the running process instead of the stored map.
+    /// True if the old value comes from the running process instead of the stored map.
     old_is_running: bool,
-    /// Whether a flag or environment variable of the process overrides the setting.
+    /// True if a flag or environment variable of the process sets the value.
     is_overridden: bool,
 }
 
@@ -85,13 +84,12 @@ impl Change<'_> {
         if self.old_is_running { RUNNING_VALUE.to_owned() } else { describe_value(self.setting, self.old) }
     }
 
-    /// The old value, if the caller knows it.
+    /// If the caller knows it.
     fn known_old(&self) -> Option<&str> {
         self.old.filter(|_| !self.old_is_running)
     }
 }
 
-/// Describes a value for messages.
 fn describe_value(setting: &Setting, text: Option<&str>) -> String {
     match (text, setting.default) {
         (Some(text), _) => quote_redacted(setting, text),
@@ -100,7 +98,7 @@ fn describe_value(setting: &Setting, text: Option<&str>) -> String {
     }
 }
 
-/// A value for comparison: parsed if valid, else text.
+/// Parsed if valid, else text.
 #[derive(PartialEq)]
 enum Comparable {
     Parsed(SettingValue),
@@ -111,7 +109,6 @@ fn comparable(setting: &Setting, text: &str) -> Comparable {
     setting.kind.parse(text).map_or_else(|_| Comparable::Text(text.to_owned()), Comparable::Parsed)
 }
 
-/// Finds changes of settings that need a restart.
 fn find_changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
     let is_update = facts.operation == Operation::Update;
     let has_reference = if is_update { facts.old.is_some() } else { facts.running.is_some() };
@@ -123,8 +120,8 @@ fn find_changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
     for setting in SETTINGS.iter().filter(|s| s.in_map && !s.mutable) {
         let running = facts.running.and_then(|r| r.values.get(setting.key));
         let absent_value = absent_value(setting, running);
-        // An overridden setting of a new map has no effect. Its change in an existing map is denied anyway, so that
-        // `wva validate`, which knows no process, gives the same verdict.
+        // An overridden setting of a new map has no effect. Its change is denied anyway, so that `wva validate`, which
+        // knows no process, gives the same verdict.
         let is_overridden = matches!(running, Some(RunningValue { source: RunningSource::Override(_), .. }));
         if is_overridden && !is_update {
             continue;
@@ -133,7 +130,7 @@ fn find_changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
         let from_map = running.filter(|value| !is_update && value.source == RunningSource::Map);
         let old = before.map(|w| w.text.as_str()).or(from_map.map(|value| value.text.as_str()));
         let written = new.get(setting.key);
-        // Another rule denies invalid values. The keys of an unreadable entry `config.yaml` are unknown.
+        // Another rule denies invalid values. The keys of an unreadable `config.yaml` are unknown.
         let is_unknown = new.nested_error.is_some() && before.is_none_or(|w| w.layout == Layout::Nested);
         let is_invalid = written.is_some_and(|w| setting.kind.parse(&w.text).is_err());
         if is_invalid || (written.is_none() && is_unknown) {
@@ -147,7 +144,7 @@ fn find_changes<'f>(facts: &'f MapFacts<'_>) -> Vec<Change<'f>> {
     changes
 }
 
-/// Effective value of a key that is not in the map.
+/// Value of a key that is not in the map.
 fn absent_value<'f>(setting: &Setting, running: Option<&'f RunningValue>) -> Option<&'f str> {
     match running {
         Some(value) if value.source == RunningSource::File => Some(&value.text),
@@ -155,7 +152,6 @@ fn absent_value<'f>(setting: &Setting, running: Option<&'f RunningValue>) -> Opt
     }
 }
 
-/// Whether the request changes the annotation that announces a restart.
 fn announces_restart(facts: &MapFacts<'_>) -> bool {
     let before = match (facts.operation, facts.old) {
         (Operation::Update, Some(old)) => {
@@ -166,9 +162,8 @@ fn announces_restart(facts: &MapFacts<'_>) -> bool {
     facts.restart_revision().is_some_and(|now| Some(now) != before)
 }
 
-/// Describes how to change the settings: keys and annotation in one request, then the rollout. For a stored map without
-/// secrets it is a `kubectl patch` command, else the annotation to set. For files it is always the annotation, because a
-/// pipeline would revert a patch.
+/// Keys and annotation in one request, then the rollout. For a stored map without secrets a `kubectl patch` command,
+/// else the annotation to set. For files always the annotation: a pipeline would revert a patch.
 fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let revision = revision(facts, changes);
     let namespace = shell_quote(facts.namespace);
@@ -188,8 +183,7 @@ fn remedy(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     )
 }
 
-/// Difference of the two maps as a merge patch. `None` without a stored map, or if a value is too long or may be a
-/// secret.
+/// `None` without a stored map, or if a value is too long or may be a secret.
 fn merge_patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
     let old = at(facts.old?, &["data"]).and_then(Value::as_object);
     let new = facts.data();
@@ -202,7 +196,7 @@ fn merge_patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
         }
         if let Some(text) = now.and_then(Value::as_str) {
             let is_public = Setting::by_key(key).is_some_and(|s| s.redact(text) == text);
-            // Comments and misspelt keys of the entry `config.yaml` may contain secrets.
+            // Comments and misspelt keys of `config.yaml` may contain secrets.
             if !is_public || text.chars().count() > MAX_COMMAND_CHARS {
                 return None;
             }
@@ -212,7 +206,7 @@ fn merge_patch(facts: &MapFacts<'_>) -> Option<Map<String, Value>> {
     Some(data)
 }
 
-/// Escapes JSON to plain ASCII, safe for terminals.
+/// Safe for terminals.
 fn to_ascii(json: &str) -> String {
     let mut out = String::new();
     for c in json.chars() {
@@ -225,8 +219,7 @@ fn to_ascii(json: &str) -> String {
     out
 }
 
-/// A new revision, derived from the change because rules have no clock. It is stable across builds, because the rule
-/// reference shows it.
+/// Derived from the change: rules have no clock. It is stable across builds, because the rule reference shows it.
 fn revision(facts: &MapFacts<'_>, changes: &[Change<'_>]) -> String {
     let before = facts.old.and_then(|old| at(old, &["metadata", "annotations", RESTART_REVISION_ANNOTATION]));
     let running = facts.running.and_then(|r| r.restart_revision.as_deref());

@@ -1,5 +1,5 @@
-//! Rules about keys and values of the main map. Invalid values are denied, because the next start would fail; keys without
-//! effect cause a warning.
+//! Keys and values of the main map. Invalid values are denied, because the next start would fail; keys without effect
+//! cause a warning.
 
 use serde_json::json;
 use wva_crds::settings::map::{ConfigKey, Layout, NESTED_ENTRY, contradictions, known_keys};
@@ -11,7 +11,7 @@ use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 use crate::text::{escape, join_field, nearest, quote, shorten, show};
 
-/// Maximum characters of a parser's message.
+/// Longest part of a parser's message.
 const MAX_PROBLEM_CHARS: usize = 300;
 
 pub(crate) const VALUE: Rule = Rule {
@@ -93,7 +93,7 @@ pub(crate) const DATA: Rule = Rule {
     ..DENY
 };
 
-/// Maximum characters of a ConfigMap key.
+/// Limit of a ConfigMap key.
 const MAX_KEY_CHARS: usize = 253;
 
 pub(crate) const KEY: Rule = Rule {
@@ -128,8 +128,7 @@ pub(crate) const ORDER: Rule = Rule {
         }
         let keys = facts.main_keys();
         let old = facts.old_main_keys();
-        // Effective value from a flag or environment variable, the map, the config file, or the default. Values that only
-        // the process knows are replaced by their source.
+        // Values that only the process knows are replaced by their source.
         let effective = |key: &'static str| {
             let setting = Setting::by_key(key)?;
             let running = facts.running.and_then(|r| r.values.get(key));
@@ -147,7 +146,7 @@ pub(crate) const ORDER: Rule = Rule {
         let problems =
             find_order_problems(|key| effective(key).and_then(|(s, text, _)| s.kind.parse(text).ok()));
         for problem in problems.into_iter().filter(|problem| problem.keys.iter().all(|key| is_valid(key))) {
-            // Only a problem of this map if it has one of the keys or no longer has it.
+            // Only if this map has one of the keys, or no longer has it.
             let mut written = problem.keys.iter().filter_map(|key| keys.get(key));
             let removed = problem.keys.iter().find(|key| old.is_some_and(|old| old.get(key).is_some()));
             let location = written.next().map(field).or_else(|| removed.map(|key| entry_field(key)));
@@ -175,7 +174,7 @@ pub(crate) const UNKNOWN: Rule = Rule {
     docs: "The main map has an unknown key, which is ignored. The message suggests a similar key, if any.",
     check: Check::ConfigMap(|facts, out| {
         let known = known_keys();
-        // Only for reported keys, because the search is slow.
+        // Only for reported keys: the search is slow.
         for written in keys(facts).filter(|w| w.setting.is_none()).take(MAX_REPORTED) {
             let suggestion = nearest(&written.key, &known);
             let problem =
@@ -229,24 +228,24 @@ pub(crate) const OUTSIDE: Rule = Rule {
     ..WARN
 };
 
-/// All keys of the main map; none of another map.
+/// None of another map.
 fn all_keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> {
     let text = facts.is_main().then(|| facts.main_keys());
     text.into_iter().flat_map(|t| &t.keys)
 }
 
-/// Keys of the main map that may be in it, and unknown ones.
+/// That may be in the map, and unknown ones.
 fn keys<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f ConfigKey> {
     all_keys(facts).filter(|w| w.setting.is_none_or(|s| s.in_map))
 }
 
-/// Redacts a value and quotes it, unless it is a secret.
+/// Unless it is a secret.
 pub(crate) fn quote_redacted(setting: &Setting, text: &str) -> String {
     let redacted = setting.redact(text);
     if setting.secret { redacted } else { quote(&redacted) }
 }
 
-/// Field of a key, as kubectl prints it.
+/// Format of kubectl.
 pub(crate) fn field(written: &ConfigKey) -> String {
     match written.layout {
         Layout::Flat => entry_field(&written.key),
@@ -254,7 +253,6 @@ pub(crate) fn field(written: &ConfigKey) -> String {
     }
 }
 
-/// Field of an entry.
 pub(crate) fn entry_field(key: &str) -> String {
     join_field("data", key)
 }

@@ -1,4 +1,4 @@
-//! Rules about several entries of a map: their models, and their settings after inheritance.
+//! Rules about several entries: their models, and their settings after inheritance.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::facts::at;
 use crate::maps::facts::MapFacts;
 use crate::maps::main_map::entry_field;
 use crate::maps::names::{MapRole, MapScope};
-use crate::maps::reading::{Bounds, Entries, Entry};
+use crate::maps::parse::{Bounds, Entries, Entry};
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule, Scope};
 use crate::text::{quote, shorten};
@@ -135,10 +135,9 @@ pub(crate) const LEFT_OUT: Rule = Rule {
     ..WARN
 };
 
-/// Field that selects the analyzer, and so the fields that are used.
+/// Selects the analyzer, and so the fields in use.
 const ANALYZER: &str = "analyzerName";
 
-/// Adds a finding for a conflict, in the field that the entry itself has.
 fn report_conflict(entry: &Entry, conflict: &Conflict, out: &mut crate::findings::Findings) {
     let Conflict { order, field, value, other, other_value } = *conflict;
     let relation = match order {
@@ -158,20 +157,18 @@ fn report_conflict(entry: &Entry, conflict: &Conflict, out: &mut crate::findings
     out.set_basis(json!([value, other_value]));
 }
 
-/// The field of a conflict that the entry itself has: one of the two fields, or the analyzer.
+/// One of the two fields, or the analyzer.
 fn own_field(entry: &Entry, conflict: &Conflict) -> &'static str {
     let fields = [conflict.field, conflict.other, ANALYZER];
     fields.into_iter().find(|field| entry.has(field)).unwrap_or(conflict.other)
 }
 
-/// Conflicts within one map. For a namespace-local map, the chain must have both fields, because missing ones may be
-/// inherited from the global map.
+/// A local map must have both fields: missing ones may be inherited from the global map.
 fn own_conflicts(scope: MapScope, chain: &[KeyAndLayer<'_, '_>]) -> Vec<Conflict> {
     let has_both = |c: &Conflict| has_field(chain, c.field) && has_field(chain, c.other);
     new_conflicts(&[], chain).into_iter().filter(|c| scope != MapScope::Local || has_both(c)).collect()
 }
 
-/// A valid entry and its typed value.
 struct Layer<'f> {
     entry: &'f Entry,
     typed: SaturationEntry,
@@ -187,10 +184,9 @@ impl Scoped for Layer<'_> {
     }
 }
 
-/// Key and layer of an entry.
 type KeyAndLayer<'l, 'f> = (&'l str, &'l Layer<'f>);
 
-/// Valid entries of a saturation map; none of another map.
+/// None of another map.
 fn saturation_layers<'f>(facts: &'f MapFacts<'_>) -> Vec<Layer<'f>> {
     let is_read = facts.role == MapRole::Saturation && facts.has_entries();
     if is_read { valid_layers(facts.entries()) } else { Vec::new() }
@@ -200,12 +196,12 @@ fn valid_layers(entries: &Entries) -> Vec<Layer<'_>> {
     entries.valid().filter_map(|entry| Some(Layer { entry, typed: entry.to_typed()? })).collect()
 }
 
-/// Indexes layers by model, because a map can have tens of thousands of entries.
+/// Indexes by model, because a map can have tens of thousands of entries.
 fn index_layers<'l, 'f>(layers: &'l [Layer<'f>]) -> EntryIndex<'l, Layer<'f>> {
     EntryIndex::new(layers.iter().map(|layer| (&layer.entry.key, layer)))
 }
 
-/// An entry after the entries of the same map from which it inherits.
+/// After the entries from which it inherits.
 fn inheritance_chain<'l, 'f>(
     index: &EntryIndex<'l, Layer<'f>>,
     own: &'l Layer<'f>,
@@ -223,7 +219,7 @@ fn has_field(chain: &[KeyAndLayer<'_, '_>], field: &str) -> bool {
     chain.iter().any(|(_, layer)| layer.entry.has(field))
 }
 
-/// Conflicts of a chain of entries that its last entry introduces.
+/// That the last entry of the chain introduces.
 fn new_conflicts(below: &[KeyAndLayer<'_, '_>], chain: &[KeyAndLayer<'_, '_>]) -> Vec<Conflict> {
     let layers: Vec<_> = below.iter().chain(chain).map(|(key, layer)| (*key, &layer.typed)).collect();
     let conflicts = |layers: &[(&str, &SaturationEntry)]| Saturation::from_layers(layers).conflicts();
@@ -239,16 +235,13 @@ fn overrides<'f>(facts: &'f MapFacts<'_>) -> impl Iterator<Item = &'f Entry> {
     entries.into_iter().flatten().filter(|e| e.key != DEFAULT_ENTRY && e.is_map())
 }
 
-/// A model in an entry.
 struct NamedModel {
     model: String,
-    /// Its namespace or service class.
+    /// Namespace or service class.
     within: Option<String>,
-    /// Field with the model.
     field: String,
 }
 
-/// Models and namespaces of the overrides.
 fn override_models(facts: &MapFacts<'_>) -> Vec<NamedModel> {
     let scope = |entry: &Entry| {
         let model = entry.text("model_id")?;
@@ -262,7 +255,6 @@ fn override_models(facts: &MapFacts<'_>) -> Vec<NamedModel> {
     overrides(facts).filter_map(scope).collect()
 }
 
-/// Models of each service class.
 fn class_models(facts: &MapFacts<'_>) -> Vec<NamedModel> {
     let mut models = Vec::new();
     if !facts.has_entries() {

@@ -1,4 +1,4 @@
-//! Role and scope of a ConfigMap, by its name and namespace.
+//! Role and scope of a ConfigMap, by name and namespace.
 
 use wva_crds::names::{SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLASS_MAP_NAME};
 
@@ -7,7 +7,7 @@ use wva_crds::names::{SATURATION_MAP_NAMES, SCALE_TO_ZERO_MAP_NAMES, SERVICE_CLA
 pub enum MapRole {
     /// Settings of the controller.
     Main,
-    /// Thresholds: an entry `default` and an entry for each override.
+    /// Thresholds by model.
     Saturation,
     /// Whether and when models scale to zero.
     ScaleToZero,
@@ -18,15 +18,15 @@ pub enum MapRole {
 /// Namespaces for which a map is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapScope {
-    /// All namespaces: the map is in the controller's namespace.
+    /// The map is in the controller's namespace.
     Global,
     /// Only the namespace of the map.
     Local,
-    /// None: a map of this name is read only in the controller's namespace.
+    /// A map of this name is read only in the controller's namespace.
     Unread,
 }
 
-/// Names of the ConfigMaps of this controller, and its namespace.
+/// Names of the controller's ConfigMaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapNames {
     /// `POD_NAMESPACE`.
@@ -40,7 +40,6 @@ pub struct MapNames {
 }
 
 impl Default for MapNames {
-    /// Default names.
     fn default() -> Self {
         let default = |key| {
             let setting = wva_crds::settings::Setting::by_key(key);
@@ -56,7 +55,7 @@ impl Default for MapNames {
 }
 
 impl MapNames {
-    /// Role and scope of a map; `None` if this controller does not read it.
+    /// `None` if this controller does not read the map.
     #[must_use]
     pub fn role(&self, namespace: &str, name: &str) -> Option<(MapRole, MapScope)> {
         let role = if name == self.main {
@@ -80,8 +79,7 @@ impl MapNames {
         Some((role, if role == MapRole::Main && scope == MapScope::Local { MapScope::Unread } else { scope }))
     }
 
-    /// Names of the global map of this role, without duplicates. Only the first existing map is read, except for service
-    /// classes, which are read from all.
+    /// Names without duplicates. Only the first existing map is read, but all of service classes.
     #[must_use]
     pub fn global_names(&self, role: MapRole) -> Vec<&str> {
         let names = match role {

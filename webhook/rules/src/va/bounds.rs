@@ -51,7 +51,7 @@ fn check_count(facts: &Facts<'_>, field: &str, out: &mut Findings) {
     }
 }
 
-/// The value of a whole number. The API server stores `3.0` as 3.
+/// The API server stores `3.0` as 3.
 fn integer(value: &Value) -> Option<i64> {
     let number = value.as_number()?;
     number.as_i64().or_else(|| {

@@ -1,4 +1,4 @@
-//! Rules about `spec.variantCost`: a finite decimal number as text, and set explicitly if another variant sets its cost.
+//! Rules about `spec.variantCost`: a finite decimal number as text, and explicit if another variant sets its cost.
 
 use serde_json::Value;
 use wva_crds::names::DEFAULT_VARIANT_COST;
@@ -8,7 +8,7 @@ use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::is_decimal;
 use crate::text::{quote, shorten};
 
-/// Maximum characters of a cost, as in the CRD: all numbers of up to 308 digits are finite in 64-bit floating point.
+/// Same limit as in the CRD: all numbers of up to 308 digits are finite in 64-bit floating point.
 const MAX_COST_CHARS: usize = 308;
 
 pub(crate) const PATTERN: Rule = Rule {
@@ -50,7 +50,7 @@ pub(crate) const DEFAULT: Rule = Rule {
     ..WARN
 };
 
-/// The model of a variant whose cost differs from the default, compared as numbers.
+/// Model of a variant whose cost differs from the default, as a number.
 #[must_use]
 pub fn model_with_own_cost(object: &Value) -> Option<&str> {
     let text = |field| at(object, &["spec", field]).and_then(Value::as_str);

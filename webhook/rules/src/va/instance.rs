@@ -1,4 +1,4 @@
-//! Rules about the instance label: valid, present if the policy requires it, and not changed by accident.
+//! Rules about the instance label: valid, present if required, and not changed by accident.
 
 use serde_json::{Value, json};
 use wva_crds::names::INSTANCE_LABEL;
@@ -69,7 +69,7 @@ pub(crate) const INJECT: Rule = Rule {
         match facts.get(&["metadata", "labels"]) {
             None => out.add_patch("/metadata/labels", json!({ INSTANCE_LABEL: instance })),
             Some(Value::Object(_)) => {
-                // Escaped for a JSON pointer.
+                // A JSON pointer needs these escapes.
                 let key = INSTANCE_LABEL.replace('~', "~0").replace('/', "~1");
                 out.add_patch(format!("/metadata/labels/{key}"), json!(instance));
             }

@@ -1,4 +1,4 @@
-//! Warnings about misspelt keys. The API server stores a misspelt label without an error.
+//! Warnings about misspelt keys, which the API server stores without an error.
 
 use wva_crds::names::{
     ACCELERATOR_LABEL, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL,

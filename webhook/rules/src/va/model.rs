@@ -1,11 +1,11 @@
-//! Rules about `spec.modelID`. The name is used in metric labels and queries, so it must be short and printable.
+//! Rules about `spec.modelID`, which metric labels and queries contain.
 
 use serde_json::Value;
 
 use crate::rule::{Check, DENY, Rule};
 use crate::text::{quote, shorten};
 
-/// Maximum bytes of a model name: enough for names on model hubs, short enough for a metric label.
+/// Enough for names on model hubs, short enough for a metric label.
 const MAX_MODEL_BYTES: usize = 512;
 
 pub(crate) const REQUIRED: Rule = Rule {
@@ -56,7 +56,7 @@ pub(crate) const CONTROL: Rule = Rule {
     ..DENY
 };
 
-/// Whether a model name satisfies all these rules.
+/// Satisfies all these rules.
 pub(crate) fn is_model(id: &str) -> bool {
     id.len() <= MAX_MODEL_BYTES && !id.chars().all(char::is_whitespace) && !id.chars().any(char::is_control)
 }

@@ -1,4 +1,4 @@
-//! Warnings about namespaces that the controller does not manage. The object is admitted but has no effect.
+//! Namespaces that the controller does not manage: the object has no effect.
 
 use crate::facts::{Facts, NamespaceState};
 use crate::findings::Findings;

@@ -1,5 +1,4 @@
-//! Warnings about autoscalers of a variant: none reads its metric, or an HPA selects series that the variant never has. In
-//! both cases nothing scales the workload.
+//! Nothing scales the workload: no autoscaler reads its metric, or an HPA selects series that the variant never has.
 
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESOLVED_ACCELERATOR};
@@ -10,7 +9,7 @@ use crate::rule::{Check, Rule, Scope, WARN};
 use crate::text::{escape, shorten};
 
 const FIELD: &str = "spec.scaleTargetRef";
-/// Maximum characters of a name or label value in the message.
+/// Longest name or label value in the message.
 const MAX_PART_CHARS: usize = 24;
 
 pub(crate) const NONE: Rule = Rule {
@@ -53,14 +52,13 @@ pub(crate) const NO_MATCH: Rule = Rule {
     ..WARN
 };
 
-/// A label of the variant's series.
 struct Label<'a> {
     key: &'static str,
-    /// Possible values; `None` stands for a missing label.
+    /// `None` stands for a missing label.
     values: Vec<Option<&'a str>>,
 }
 
-/// Known labels of the variant's series. Labels with unknown values are omitted, because any selector could match.
+/// Without labels of unknown values: any selector could match those.
 fn series_labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
     let mut all = Vec::new();
     // Not `generateName`.
@@ -68,8 +66,8 @@ fn series_labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
         all.push(Label { key: "variant_name", values: vec![Some(name)] });
     }
     if let Some(namespace) = facts.namespace_name() {
-        // With `honorLabels: false`, Prometheus stores the label as `exported_namespace` and sets `namespace` to that of
-        // the controller.
+        // With `honorLabels: false`, Prometheus stores the label as `exported_namespace` and sets `namespace` to that
+        // of the controller.
         all.push(Label { key: "exported_namespace", values: vec![Some(namespace)] });
         if let Some(own) = facts.controller_namespace {
             all.push(Label { key: "namespace", values: vec![Some(namespace), Some(own)] });
@@ -94,14 +92,13 @@ fn series_labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
     all
 }
 
-/// A requirement of a selector that no series of the variant meets.
+/// Requirement that no series of the variant meets.
 struct Contradiction {
     selected: String,
-    /// Value of the series.
+    /// Value in the series.
     actual: String,
 }
 
-/// Finds the first contradiction of a selector.
 fn find_contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option<Contradiction> {
     for requirement in &selector.0 {
         let Some(label) = labels.iter().find(|l| l.key == &*requirement.key) else { continue };
@@ -123,7 +120,7 @@ fn find_contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option
     None
 }
 
-/// Whether a label value, or a missing label, meets a requirement.
+/// `None` for a missing label.
 fn meets(requirement: &Requirement, value: Option<&str>) -> bool {
     let listed = value.is_some_and(|value| requirement.values.iter().any(|v| &**v == value));
     match requirement.operator {

@@ -1,5 +1,5 @@
-//! Rules about parts of the object that must be maps, and a warning while caches are incomplete. Other rules ignore fields
-//! inside a part of the wrong type.
+//! Parts of the object that must be maps, and a warning while caches are incomplete. Other rules ignore parts of the
+//! wrong type.
 
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ pub(crate) const NOT_SYNCED: Rule = Rule {
     ..WARN
 };
 
-/// Checks that a field of `metadata` is absent or maps text to text.
+/// Absent, or text to text.
 fn check_texts(facts: &Facts<'_>, field: &str, out: &mut Findings) {
     match facts.get(&["metadata", field]) {
         None => {}

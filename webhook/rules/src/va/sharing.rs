@@ -1,5 +1,5 @@
-//! Rules about two variants with the same target. Within an instance, both would scale it. Two simultaneous creations can
-//! both be admitted, because caches lag; then the controller manages the older variant.
+//! Two variants with the same target. Caches lag, so two simultaneous creations can both be admitted; then the
+//! controller manages the older one.
 
 use wva_crds::names::{ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL};
 
@@ -65,7 +65,7 @@ pub(crate) const ALLOWED: Rule = Rule {
     ..WARN
 };
 
-/// Finds the oldest other variant with the same target, of the same instance or of another one.
+/// The oldest other variant with the same target, of the same instance or of another one.
 fn find_sharing<'a>(facts: &Facts<'a>, same_instance: bool) -> Option<(Target, &'a OtherVariant)> {
     let target = Target::from_object(facts.object)?;
     // Not `generateName`, which may be the name of another variant.

@@ -1,4 +1,4 @@
-//! Rules about `spec.scaleTargetRef`. The workload need not exist yet, so that manifests can be applied in any order.
+//! Rules about `spec.scaleTargetRef`. The workload need not exist yet: manifests can be applied in any order.
 
 use serde_json::Value;
 
@@ -7,20 +7,20 @@ use crate::rule::{Check, DENY, Rule, Scope, WARN};
 use crate::syntax::{MAX_SUBDOMAIN_CHARS, is_subdomain};
 use crate::text::{quote, shorten};
 
-/// Kinds that cannot be scaled, as in the CRD.
+/// Same kinds as in the CRD.
 const NOT_SCALABLE: &[&str] =
     &["Pod", "Job", "CronJob", "DaemonSet", "Service", "ConfigMap", "Secret", "Node", "Namespace"];
 
-/// Kinds that the controller scales. Other kinds are admitted with a warning.
+/// Other kinds are admitted with a warning.
 const SUPPORTED: &[(&str, &str)] = &[
     ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
     ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
 ];
 
-/// Maximum characters of a kind, as in the CRD.
+/// Same limit as in the CRD.
 const MAX_KIND_CHARS: usize = 63;
-/// Maximum characters of an apiVersion, as in the CRD.
+/// Same limit as in the CRD.
 const MAX_API_VERSION_CHARS: usize = 317;
 
 pub(crate) const REQUIRED: Rule = Rule {
@@ -125,7 +125,6 @@ pub(crate) const ABSENT: Rule = Rule {
     ..WARN
 };
 
-/// A field of `scaleTargetRef`, `Null` if absent.
 fn target_field<'a>(facts: &Facts<'a>, field: &str) -> Option<&'a Value> {
     facts.field(&["spec", "scaleTargetRef"], field)
 }

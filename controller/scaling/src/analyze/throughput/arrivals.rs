@@ -1,55 +1,50 @@
-//! Counts arriving requests in steps of 15 s, from the counters in the scrapes of every pod. Arrivals between two scrapes
-//! are spread over the steps between them, so pods may be scraped at different moments. Arrivals after the last scrape of a
-//! pod are assumed until its next scrape. A restarted server counts from 0, and a pod that is gone adds nothing.
+//! Counts arriving requests in steps of 15 s from the counters of every pod. Arrivals between two scrapes are spread
+//! over the steps, and those after the last scrape are assumed until the next. A restarted server counts from 0; a pod
+//! that is gone adds nothing.
 
 use crate::snapshot::{PodHistory, Replica, Role, SchedulerQueue, ThroughputMemory, WorkSample};
-use crate::units::{Amount, amount, count, finite, seconds, span, whole};
+use crate::units::{Amount, amount, count, seconds, to_duration, to_finite, to_u32};
 use crate::view::ModelView;
 
-/// Length of a step, seconds: a usual scrape interval.
+/// Seconds: a usual scrape interval.
 pub(super) const STEP: f64 = 15.0;
-/// Number of remembered steps: five minutes.
+/// Five minutes.
 const STEPS: usize = 20;
-/// Time without a cycle, or without a scrape of a pod, after which its history is dropped, seconds.
+/// Seconds without a cycle, or without a scrape of a pod, after which its history is dropped.
 const MAX_PAUSE: f64 = 300.0;
-/// Time after the last scrape of a pod for which its arrivals are assumed to continue, seconds.
+/// Seconds after the last scrape of a pod for which its arrivals are assumed.
 const MAX_ASSUMED: f64 = 45.0;
-/// Steps after which a server is warm.
+/// Steps until a server is warm.
 const WARM_UP_STEPS: usize = 4;
 /// Credible arrivals of a new pod in a step: at most this multiple of a usual pod, or this number of requests. Larger
-/// counters are older than the step.
+/// counters are older.
 const NEWCOMER_RATIO: f64 = 4.0;
 const NEWCOMER_REQUESTS: f64 = 10.0;
-/// Two ages of one scrape differ by less than this, seconds.
+/// Two ages of one scrape differ by less, seconds.
 const SAME_SCRAPE: f64 = 0.5;
 
-/// Work of one engine of a replica between two scrapes. The engines of a replica share its work equally.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct EngineInterval {
-    /// Index of its variant.
     pub(super) variant: usize,
-    /// Length in seconds, above 0.
+    /// Above 0.
     pub(super) seconds: f64,
-    /// Running requests at the start.
+    /// Running requests.
     pub(super) running_before: f64,
-    /// Running requests at the end.
+    /// Running requests.
     pub(super) running_after: f64,
-    /// Generated tokens.
+    /// Tokens.
     pub(super) generated: f64,
-    /// Prompt tokens.
+    /// Tokens.
     pub(super) prompt: f64,
-    /// Computed prompts.
     pub(super) prefills: f64,
     pub(super) prefill_seconds: f64,
-    /// Inter-token gaps.
     pub(super) gaps: f64,
     pub(super) gap_seconds: f64,
-    /// True if requests waited at the start and at the end.
+    /// Requests waited at the start and at the end.
     pub(super) is_queueing: bool,
 }
 
-/// Adds the steps since the last cycle to the memory. Returns their total length in seconds, and the intervals of warm
-/// engines.
+/// Adds the steps since the last cycle. Returns their length in seconds, and the intervals of warm engines.
 pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, Vec<EngineInterval>) {
     let mut elapsed = seconds(memory.age);
     let is_new = memory.pods.is_empty() && memory.arrivals.is_empty() || elapsed > MAX_PAUSE;
@@ -66,7 +61,7 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
     let rest = (elapsed - passed).max(0.0);
     let usual = per_step(memory).last().map_or(0.0, |n| n / count(receiving_pods(model, memory).max(1)));
     let mut counter = StepCounter {
-        steps: whole(steps),
+        steps: to_u32(steps),
         rest,
         usual: (!is_new).then_some(usual),
         receives: model.variants.iter().map(|v| v.variant.role != Some(Role::Decode)).collect(),
@@ -79,21 +74,20 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
     append_steps(&mut memory.arrivals, &counter.arrived, counter.steps);
     append_steps(&mut memory.completed, &counter.completed, counter.steps);
     count_scheduler_queue(model, memory, steps);
-    memory.age = span(rest);
-    memory.watched = span(seconds(memory.watched) + passed);
+    memory.age = to_duration(rest);
+    memory.watched = to_duration(seconds(memory.watched) + passed);
     for need in &mut memory.needs {
-        need.age = span(seconds(need.age) + passed);
+        need.age = to_duration(seconds(need.age) + passed);
     }
     if had_pods && memory.pods.is_empty() && !model.is_at_zero() {
-        // The work of replicas without scrapes for so long is unknown, and their next counters are not those of new pods.
+        // After so long the next counters are not those of new pods.
         memory.arrivals.clear();
     }
     (passed, counter.intervals)
 }
 
-/// Requests that arrived in each step, oldest first: counted arrivals plus assumed arrivals since the last scrape of each
-/// pod. Assumed arrivals do not raise a step above the one before. Otherwise requests that a router moves to a replica with
-/// a younger scrape would count twice until the next scrape of the others.
+/// Counted plus assumed arrivals of each step, oldest first. Assumed arrivals do not raise a step above the one before:
+/// requests that move to a replica with a younger scrape would count twice.
 pub(super) fn per_step(memory: &ThroughputMemory) -> Vec<f64> {
     let mut assumed = [0.0; STEPS];
     for pod in memory.pods.iter().filter(|p| p.arrived.get() > 0.0) {
@@ -105,34 +99,32 @@ pub(super) fn per_step(memory: &ThroughputMemory) -> Vec<f64> {
     let mut arrivals: Vec<f64> = Vec::with_capacity(steps);
     for (counted, assumed) in memory.arrivals.iter().map(|n| n.get()).zip(assumed[..steps].iter().rev()) {
         let limit = arrivals.last().map_or(f64::INFINITY, |before| before - counted);
-        arrivals.push(finite(counted + assumed.min(limit.max(0.0))));
+        arrivals.push(to_finite(counted + assumed.min(limit.max(0.0))));
     }
     arrivals
 }
 
-/// Mean rate of the last whole steps within `last` seconds, requests per second. `None`: no steps.
+/// Mean of the whole steps within `last` seconds, requests per second.
 pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
-    let number = whole(last / STEP) as usize;
+    let number = to_u32(last / STEP) as usize;
     let counted = &steps[steps.len().saturating_sub(number)..];
     if counted.is_empty() {
         return None;
     }
-    Some(finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
+    Some(to_finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
-/// Engines of a replica, at least 1.
+/// At least 1.
 pub(super) fn engines(replica: &Replica) -> f64 {
     f64::from(replica.ranks.unwrap_or(1).max(1))
 }
 
-/// Greatest age of a scrape, seconds.
 fn oldest_scrape(model: &ModelView) -> f64 {
     let work = model.variants.iter().flat_map(|v| &v.variant.replicas).flat_map(|r| &r.work);
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
 }
 
-/// Counts the work of every pod since its last scrape. A pod that is gone adds nothing, and is dropped after
-/// [`MAX_PAUSE`].
+/// Counts each pod since its last scrape. A pod that is gone is dropped after [`MAX_PAUSE`].
 fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, counter: &mut StepCounter) {
     let replicas = model.variants.iter().map(|v| v.variant.replicas.len()).sum();
     let mut present: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
@@ -143,7 +135,7 @@ fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, cou
     present.dedup_by(|(_, a), (_, b)| a.pod == b.pod);
     let mut pods = Vec::with_capacity(present.len());
     let aged = |mut pod: PodHistory| {
-        pod.last.age = span(seconds(pod.last.age) + passed);
+        pod.last.age = to_duration(seconds(pod.last.age) + passed);
         pod
     };
     let gone = |pod| PodHistory { arrived: Amount::default(), ..aged(pod) };
@@ -160,7 +152,7 @@ fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, cou
     memory.pods = pods;
 }
 
-/// Spreads the change of the scheduler queue over the new steps.
+/// Spreads the change of the queue over the new steps.
 fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps: f64) {
     let SchedulerQueue::Known(queue) = model.model.scheduler_queue else {
         memory.queued = None;
@@ -171,7 +163,7 @@ fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps
     }
     if let Some(before) = memory.queued.filter(|_| steps >= 1.0) {
         let each = (queue.size.get() - before.get()) / steps;
-        let first = memory.arrivals.len().saturating_sub(whole(steps) as usize);
+        let first = memory.arrivals.len().saturating_sub(to_u32(steps) as usize);
         for arrived in &mut memory.arrivals[first..] {
             *arrived = amount(arrived.get() + each);
         }
@@ -179,31 +171,31 @@ fn count_scheduler_queue(model: &ModelView, memory: &mut ThroughputMemory, steps
     memory.queued = Some(queue.size);
 }
 
-/// Remembered pods at which requests arrive. Decode pods take them over from prefill pods.
+/// Decode pods take requests over from prefill pods.
 fn receiving_pods(model: &ModelView, memory: &ThroughputMemory) -> usize {
     let decode = model.variants.iter().filter(|v| v.variant.role == Some(Role::Decode));
     memory.pods.len().saturating_sub(decode.map(|v| v.variant.replicas.len()).sum())
 }
 
-/// Appends `new` steps, and adds the counts to the steps. `counted` is newest first.
+/// `counted` is newest first.
 fn append_steps(steps: &mut Vec<Amount>, counted: &[f64], new: u32) {
     let new = (new as usize).min(counted.len());
     // Draining first keeps the vector within its allocation.
     steps.drain(..(steps.len() + new).saturating_sub(counted.len()));
     steps.resize(steps.len() + new, Amount::default());
     for (step, counted) in steps.iter_mut().rev().zip(counted).filter(|(_, counted)| **counted > 0.0) {
-        *step = amount(finite(step.get() + counted));
+        *step = amount(to_finite(step.get() + counted));
     }
 }
 
-/// Interval of ages in seconds, `from` the older one.
+/// Ages in seconds, `from` the older one.
 #[derive(Clone, Copy)]
 struct Ages {
     from: f64,
     to: f64,
 }
 
-/// Adds `rate` per second over the interval to the steps, newest first.
+/// `rate` per second, steps newest first.
 fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
     for (ago, step) in steps.iter_mut().enumerate() {
         let (began, ended) = (count(ago + 1) * STEP, count(ago) * STEP);
@@ -214,25 +206,23 @@ fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
     }
 }
 
-/// Counts of the new steps. Ages are relative to the end of the newest step.
+/// Ages are relative to the end of the newest step.
 struct StepCounter {
-    /// Number of new steps.
     steps: u32,
-    /// Time since the end of the newest step, seconds.
+    /// Seconds since the end of the newest step.
     rest: f64,
-    /// Arrivals of a usual pod per step. `None`: no earlier step is known, so the counters of pods have an unknown age.
+    /// Arrivals of a usual pod per step. `None`: no earlier step, so counters of pods have an unknown age.
     usual: Option<f64>,
-    /// Whether requests arrive at the pods of each variant. Decode pods take them over from prefill pods.
+    /// Whether requests arrive at the pods of each variant.
     receives: Vec<bool>,
-    /// Arrivals, newest step first.
+    /// Newest step first.
     arrived: [f64; STEPS],
-    /// Completions, newest step first.
+    /// Newest step first.
     completed: [f64; WARM_UP_STEPS],
     intervals: Vec<EngineInterval>,
 }
 
 impl StepCounter {
-    /// Counts the newest scrape of a pod in each step. `None`: the pod has no scrape.
     fn count_pod(
         &mut self,
         variant: usize,
@@ -268,21 +258,21 @@ impl StepCounter {
             let credible = (NEWCOMER_RATIO * usual).max(NEWCOMER_REQUESTS);
             // Running and waiting requests of an older pod arrived at an unknown time, too.
             let is_older = sample.completed.get() > credible;
-            let all = finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
+            let all = to_finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
             if is_older { credible } else { all }
         });
         let age = age.max(0.0);
         spread_over_steps(&mut self.arrived, arrived / STEP, Ages { from: age + STEP, to: age });
         PodHistory {
             pod: pod.to_owned(),
-            last: WorkSample { age: span(age), ..*sample },
+            last: WorkSample { age: to_duration(age), ..*sample },
             steps: 0,
             arrived: amount(arrived),
             token_rate: Amount::default(),
         }
     }
 
-    /// Counts a new sample of a pod. `None`: its server is not warm, or the last sample is too old.
+    /// `None`: the server is not warm, or the last sample is too old.
     fn next_sample(
         &mut self,
         pod: &mut PodHistory,
@@ -290,11 +280,11 @@ impl StepCounter {
         variant: usize,
         engines: f64,
     ) -> Option<EngineInterval> {
-        let old = std::mem::replace(&mut pod.last, WorkSample { age: span(age), ..*sample });
+        let old = std::mem::replace(&mut pod.last, WorkSample { age: to_duration(age), ..*sample });
         let from = seconds(old.age);
         let length = from - age;
         let is_restarted = sample.has_restarted_since(&old);
-        let all = |s: &WorkSample| finite(s.completed.get() + s.running.get() + s.waiting.get());
+        let all = |s: &WorkSample| to_finite(s.completed.get() + s.running.get() + s.waiting.get());
         let grown = |of: &dyn Fn(&WorkSample) -> f64| {
             let before = if is_restarted { 0.0 } else { of(&old) };
             (of(sample) - before).max(0.0) / length
@@ -304,12 +294,12 @@ impl StepCounter {
         let ages = Ages { from, to: age };
         spread_over_steps(&mut self.arrived, arrived, ages);
         spread_over_steps(&mut self.completed, completed, ages);
-        pod.arrived = amount(finite(arrived * STEP));
+        pod.arrived = amount(to_finite(arrived * STEP));
         if is_restarted {
             (pod.steps, pod.token_rate) = (0, Amount::default());
             return None;
         }
-        pod.steps = pod.steps.saturating_add(whole((length / STEP).round()).max(1));
+        pod.steps = pod.steps.saturating_add(to_u32((length / STEP).round()).max(1));
         let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / engines;
         let interval = EngineInterval {
             variant,

@@ -1,63 +1,60 @@
-//! A floor under the need of a model whose requests come in bursts again and again. A mean over a minute hides a burst of
-//! five seconds, and replicas for it take longer to start than it lasts. So replicas for the next burst stay.
+//! Floor under the need of a model whose requests come in recurring bursts. A mean over a minute hides a burst of five
+//! seconds, and replicas start more slowly, so replicas for the next burst stay.
 //!
-//! Bursts count where the steps of 15 s are rougher than chance makes them: the mean square of successive differences by
-//! the variance of a Poisson count (von Neumann's ratio). Where first tokens are measured, bursts count only while requests
-//! are late.
+//! Bursts are steps of 15 s rougher than chance makes them: mean square of successive differences by the variance of a
+//! Poisson count (von Neumann's ratio). Where first tokens are measured, bursts count only while requests are late.
 
 use super::arrivals::STEP;
 use crate::snapshot::Lateness;
-use crate::units::{count, finite, whole};
+use crate::units::{count, to_finite, to_u32};
 
-/// Fewest steps that show bursts: two minutes.
-const FEWEST: usize = 8;
-/// The greatest changes do not count: a step of the load has one or two, recurring bursts have many.
+/// Two minutes.
+const MIN_STEPS: usize = 8;
+/// The greatest changes do not count: a step of the load has one or two.
 const SINGLE_CHANGES: usize = 4;
-/// Ratio of von Neumann from which on arrivals are bursts. Poisson arrivals have 1.
-const ROUGH: f64 = 6.0;
+/// Von Neumann's ratio from which on arrivals are bursts. Poisson arrivals have 1.
+const BURST_ROUGHNESS: f64 = 6.0;
 /// Standard deviations of a Poisson count that are chance.
-const CHANCE: f64 = 2.0;
-/// Prompts of a step are computed in `STEP / URGENCY` seconds.
-const URGENCY: f64 = 1.5;
-/// Share of late requests from which on bursts count: the objective is missed.
-const MISSED: f64 = 0.01;
-/// Share of late requests below which they no longer count. Less than half of [`MISSED`], because the floor itself
-/// lowers the share.
-const KEPT: f64 = MISSED / 4.0;
+const CHANCE_DEVIATIONS: f64 = 2.0;
+/// Prompts of a step are computed in `STEP / PROMPT_URGENCY` seconds.
+const PROMPT_URGENCY: f64 = 1.5;
+/// The floor starts at this share of late requests.
+const LATE_SHARE_ON: f64 = 0.01;
+/// The floor ends below this share. Less than half of the start, because the floor itself lowers the share.
+const LATE_SHARE_OFF: f64 = LATE_SHARE_ON / 4.0;
 
 /// How requests occupy a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stay {
-    /// Seconds from the first token to the last.
+pub(super) struct Occupancy {
+    /// Time from the first token to the last.
     pub(super) decode_seconds: f64,
-    /// Share of the engine's work that computes prompts, 0 to 1.
+    /// Share of the engine's work for prompts, 0 to 1.
     pub(super) prompt_share: f64,
 }
 
-/// True if the floor applies, by the share of late requests and whether it applied before.
-pub(super) fn applies(lateness: Option<Lateness>, before: bool) -> bool {
+/// `before`: the floor applied in the last cycle.
+pub(super) fn has_burst_floor(lateness: Option<Lateness>, before: bool) -> bool {
     let share = lateness.and_then(Lateness::share);
-    share.is_none_or(|share| share >= if before { KEPT } else { MISSED })
+    share.is_none_or(|share| share >= if before { LATE_SHARE_OFF } else { LATE_SHARE_ON })
 }
 
-/// Requests a second that replicas are kept for, by the requests that arrived in each step, oldest first. 0 where
-/// no bursts recur.
-pub(super) fn floor(steps: &[f64], stay: Stay) -> f64 {
-    if steps.len() < FEWEST || roughness(steps) < ROUGH {
+/// Requests per second to keep replicas for; 0: no recurring bursts. `steps`: arrivals, oldest first.
+pub(super) fn burst_floor(steps: &[f64], occupancy: Occupancy) -> f64 {
+    if steps.len() < MIN_STEPS || roughness(steps) < BURST_ROUGHNESS {
         return 0.0;
     }
-    // A request that runs for a minute occupies its place in four steps: its load is the mean of those.
-    let width = (whole((stay.decode_seconds / STEP).ceil()) as usize).clamp(1, steps.len());
+    // A request that runs for a minute occupies its place in four steps.
+    let width = (to_u32((occupancy.decode_seconds / STEP).ceil()) as usize).clamp(1, steps.len());
     let greatest = |width: usize| {
         let sums = steps.windows(width).map(|window| above_chance(window.iter().sum()));
         sums.fold(0.0, f64::max) / (count(width) * STEP)
     };
-    let (prompts, tokens) = (URGENCY * greatest(1), greatest(width));
-    finite(tokens.max(prompts * stay.prompt_share + tokens * (1.0 - stay.prompt_share)))
+    let (prompts, tokens) = (PROMPT_URGENCY * greatest(1), greatest(width));
+    to_finite(tokens.max(prompts * occupancy.prompt_share + tokens * (1.0 - occupancy.prompt_share)))
 }
 
 fn above_chance(requests: f64) -> f64 {
-    (requests - CHANCE * requests.max(0.0).sqrt()).max(0.0)
+    (requests - CHANCE_DEVIATIONS * requests.max(0.0).sqrt()).max(0.0)
 }
 
 fn roughness(steps: &[f64]) -> f64 {
@@ -73,7 +70,7 @@ mod tests {
     use super::*;
     use crate::units::amount;
 
-    const SHORT: Stay = Stay { decode_seconds: 5.0, prompt_share: 1.0 };
+    const SHORT: Occupancy = Occupancy { decode_seconds: 5.0, prompt_share: 1.0 };
 
     /// A burst of so many requests in every fourth step.
     fn bursts(requests: f64) -> Vec<f64> {
@@ -83,15 +80,15 @@ mod tests {
     #[test]
     fn keeps_replicas_for_recurring_bursts() {
         // 100 less two deviations of 10, in ten seconds.
-        assert!((floor(&bursts(100.0), SHORT) - 8.0).abs() < 1e-9);
-        let no_prompts = Stay { prompt_share: 0.0, ..SHORT };
-        assert!((floor(&bursts(100.0), no_prompts) - 80.0 / 15.0).abs() < 1e-9);
+        assert!((burst_floor(&bursts(100.0), SHORT) - 8.0).abs() < 1e-9);
+        let no_prompts = Occupancy { prompt_share: 0.0, ..SHORT };
+        assert!((burst_floor(&bursts(100.0), no_prompts) - 80.0 / 15.0).abs() < 1e-9);
     }
 
     #[test]
     fn spreads_long_requests_over_their_stay() {
-        let long = Stay { decode_seconds: 60.0, prompt_share: 0.0 };
-        assert!((floor(&bursts(100.0), long) - 80.0 / 60.0).abs() < 1e-9);
+        let long = Occupancy { decode_seconds: 60.0, prompt_share: 0.0 };
+        assert!((burst_floor(&bursts(100.0), long) - 80.0 / 60.0).abs() < 1e-9);
     }
 
     #[test]
@@ -100,7 +97,7 @@ mod tests {
         let ramp: Vec<f64> = (0..20).map(|i| 3.0 * f64::from(i)).collect();
         let noise: Vec<f64> = (0..20).map(|i| 40.0 + [0.0, 6.0, -7.0, 5.0, -4.0][i % 5]).collect();
         for steps in [step, ramp, noise, vec![0.0; 20], bursts(100.0)[..7].to_vec()] {
-            assert!(floor(&steps, SHORT).abs() < 1e-9, "{steps:?}");
+            assert!(burst_floor(&steps, SHORT).abs() < 1e-9, "{steps:?}");
         }
     }
 
@@ -116,7 +113,7 @@ mod tests {
             (late(0.003), true, true),
             (late(0.002), true, false),
         ] {
-            assert_eq!(applies(lateness, before), wanted, "{lateness:?} {before}");
+            assert_eq!(has_burst_floor(lateness, before), wanted, "{lateness:?} {before}");
         }
     }
 }

@@ -1,15 +1,13 @@
-//! Capacity of an engine, from its step times and the shape of the requests.
-//!
-//! A step with `n` running sequences takes `a + n * b` seconds, plus `c` seconds for each prompt token in it.
+//! Capacity of an engine. A step with `n` running sequences takes `a + n * b` seconds, plus `c` seconds for each prompt
+//! token.
 
 use super::learning::Times;
-use crate::units::finite;
+use crate::units::to_finite;
 
-/// Planned share of the KV cache, 0 to 1.
-const KV: f64 = 0.8;
+/// 0 to 1.
+const PLANNED_KV_SHARE: f64 = 0.8;
 
-/// Smallest planned inter-token gap beyond an empty step, as a share of that step. More replicas cannot meet an objective
-/// below it.
+/// Smallest planned gap beyond an empty step, as a share of that step. More replicas cannot meet an objective below it.
 const MIN_GAP_BEYOND_STEP: f64 = 0.1;
 
 /// Mean tokens of a request.
@@ -17,56 +15,53 @@ const MIN_GAP_BEYOND_STEP: f64 = 0.1;
 pub(super) struct RequestShape {
     /// Prompt tokens.
     pub(super) input: f64,
-    /// Generated tokens, above 0.
     pub(super) output: f64,
 }
 
-/// Limits of the concurrent sequences of an engine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ConcurrencyLimits {
     /// KV cache size in tokens, if known.
     pub(super) kv_tokens: Option<f64>,
     /// `--max-num-seqs`.
     pub(super) max_seqs: f64,
-    /// Objective of the inter-token latency, seconds.
+    /// Objective, seconds.
     pub(super) itl: Option<f64>,
 }
 
-/// Planned concurrent sequences, at least 1: the smallest of the limits by KV cache, arguments and objective.
+/// At least 1: the smallest limit by KV cache, arguments and objective.
 pub(super) fn concurrency(times: Times, shape: RequestShape, limits: ConcurrencyLimits) -> f64 {
-    let kv =
-        limits.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / (shape.input + shape.output / 2.0));
+    let kv = limits
+        .kv_tokens
+        .map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / (shape.input + shape.output / 2.0));
     let each = times.b + times.c * shape.input / shape.output;
     let least = MIN_GAP_BEYOND_STEP * times.a / each;
     let itl = limits.itl.map_or(f64::INFINITY, |itl| ((itl - times.a) / each).max(least));
     kv.min(limits.max_seqs).min(itl).max(1.0)
 }
 
-/// Prompts that a step of a prefill pod computes at once, at least 1. `batch` is the number of prompt tokens of a step.
+/// At least 1. `batch`: prompt tokens of a step.
 pub(super) fn prompts_at_once(shape: RequestShape, limits: ConcurrencyLimits, batch: f64) -> f64 {
     let input = shape.input.max(1.0);
-    let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| KV * tokens / input);
+    let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / input);
     (batch / input).max(1.0).min(kv).min(limits.max_seqs).max(1.0)
 }
 
-/// Engine time of a prompt at a prefill pod that computes `at_once` prompts in a step, seconds.
+/// Seconds, for `at_once` prompts in a step.
 pub(super) fn prompt_work(times: Times, shape: RequestShape, at_once: f64) -> f64 {
-    finite(shape.input * times.c + times.b + times.a / at_once)
+    to_finite(shape.input * times.c + times.b + times.a / at_once)
 }
 
-/// Engine time of a request with `running` concurrent sequences, seconds: `I * c + O * (b + a / running)`.
+/// Seconds with `running` sequences: `I * c + O * (b + a / running)`.
 pub(super) fn work(times: Times, shape: RequestShape, running: f64) -> f64 {
-    finite(shape.input * times.c + shape.output * (times.b + times.a / running))
+    to_finite(shape.input * times.c + shape.output * (times.b + times.a / running))
 }
 
-/// Time to first token of a request without queueing, seconds: half of the present step, then the step that computes its
-/// prompt.
+/// Seconds without queueing: half of the present step, then the step that computes the prompt.
 pub(super) fn time_to_first_token(times: Times, shape: RequestShape, running: f64) -> f64 {
-    finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
+    to_finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
 }
 
-/// Mean inter-token gap with `running` concurrent sequences and the prompts that they bring, seconds:
-/// `a + running * (b + c * I / O)`.
+/// Seconds with `running` sequences and their prompts: `a + running * (b + c * I / O)`.
 pub(super) fn token_gap(times: Times, shape: RequestShape, running: f64) -> f64 {
-    finite(times.a + running * (times.b + times.c * shape.input / shape.output))
+    to_finite(times.a + running * (times.b + times.c * shape.input / shape.output))
 }

@@ -1,34 +1,31 @@
-//! Throughput of a replica of each variant, from the learned step times of its engine.
+//! Throughput of a replica of each variant, from the learned step times.
 
 use super::arrivals;
 use super::capacity::{self, ConcurrencyLimits, RequestShape};
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Role, ThroughputMemory};
-use crate::units::{count, finite};
+use crate::units::{count, to_finite};
 use crate::view::{ModelView, Sample, VariantView};
 
-/// Share of the total throughput up to which a variant does not bound the concurrency of the others.
+/// Variants up to this share of the total throughput do not bound the concurrency of the others.
 const SMALL_SHARE: f64 = 0.1;
 
-/// Speed of the engine of a variant.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EngineSpeed {
     pub(super) times: Times,
     pub(super) samples: f64,
-    /// Planned concurrent sequences.
     pub(super) running: f64,
     /// Engine time of a request, seconds.
     pub(super) work: f64,
-    /// Inter-token gap, seconds.
+    /// Seconds.
     pub(super) token_gap: f64,
-    /// Time to first token without queueing, seconds.
+    /// Without queueing, seconds.
     pub(super) time_to_first_token: f64,
 }
 
-/// Speed of the engine of each variant. The smallest concurrency of the fleet applies to all variants, because requests are
-/// spread evenly over replicas. Variants with a small share of the total throughput do not count: a small card says
-/// nothing about large ones.
+/// The smallest concurrency of the fleet applies to all variants, because requests are spread evenly. Variants with a
+/// small share do not count: a small card says nothing about large ones.
 pub(super) fn engine_speeds(
     model: &ModelView,
     memory: &ThroughputMemory,
@@ -63,7 +60,7 @@ pub(super) fn engine_speeds(
     each.into_iter().zip(curves).zip(&model.variants).map(speed).collect()
 }
 
-/// Step times and planned concurrency of the engine of a variant.
+/// Step times and planned concurrency.
 fn concurrency(view: &VariantView, times: Times, shape: RequestShape, itl: Option<f64>) -> (Times, f64) {
     let args = EngineArgs::parse(&view.variant.engine_args);
     let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs, itl };
@@ -78,7 +75,7 @@ fn concurrency(view: &VariantView, times: Times, shape: RequestShape, itl: Optio
     }
 }
 
-/// Engine time of the part of a request that a variant serves, seconds.
+/// Seconds for the part of a request that a variant serves.
 fn work(view: &VariantView, times: Times, shape: RequestShape, running: f64) -> f64 {
     match view.variant.role {
         Some(Role::Prefill) => capacity::prompt_work(times, shape, running),
@@ -86,28 +83,25 @@ fn work(view: &VariantView, times: Times, shape: RequestShape, running: f64) -> 
     }
 }
 
-/// KV cache size of a replica in tokens: the smallest that a replica reports, else that of the arguments.
+/// The smallest that a replica reports, else that of the arguments.
 fn kv_tokens(view: &VariantView, args: &EngineArgs) -> Option<f64> {
     let reported = |s: &Sample| Some(s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get());
     let each = view.counted.iter().filter_map(reported).filter(|t| *t > 0.0 && t.is_finite());
     each.min_by(f64::total_cmp).or_else(|| args.kv_tokens())
 }
 
-/// The engines of a model, and what is learned of them.
 #[derive(Clone, Copy)]
 pub(super) struct LearnedEngines<'a> {
     pub(super) memory: &'a ThroughputMemory,
-    /// Curve index of each variant.
     pub(super) curves: &'a [usize],
-    /// Speed of the engine of each variant.
     pub(super) engines: &'a [EngineSpeed],
     /// Variants with a learned curve, the cheapest first.
     pub(super) learned: &'a [usize],
 }
 
-/// Throughput of a replica of each variant, requests per second: `utilization * engines / work`, with the loosening of old
-/// curves. A variant without a learned curve is assumed proportional to its cost, relative to the cheapest variant of
-/// `learned`. While replicas are saturated, the observed throughput bounds the fitted one, but not below half of it.
+/// Requests per second of a replica: `utilization * engines / work`, with the loosening of old curves. A variant
+/// without a learned curve is assumed proportional to its cost, relative to the cheapest of `learned`. While replicas
+/// are saturated, the observed throughput bounds the fitted one, but not below half of it.
 pub(super) fn replica_throughputs(
     model: &ModelView,
     known: &LearnedEngines<'_>,
@@ -119,7 +113,7 @@ pub(super) fn replica_throughputs(
     let fitted = |i: usize| {
         let loosening = learning::loosening(&memory.curves[curves[i]]);
         let engine = utilization * loosening / engines[i].work.max(f64::MIN_POSITIVE);
-        let fitted = finite(engines_per_replica(&model.variants[i]) * engine);
+        let fitted = to_finite(engines_per_replica(&model.variants[i]) * engine);
         let observed = saturated.then(|| observed_throughput(&model.variants[i], memory, shape)).flatten();
         observed.map_or(fitted, |observed| fitted.min(observed.max(fitted / 2.0)))
     };
@@ -133,17 +127,17 @@ pub(super) fn replica_throughputs(
     (0..model.variants.len()).map(|i| throughput(i).max(f64::MIN_POSITIVE)).collect()
 }
 
-/// Engines of a replica of a variant: the maximum, because a replica reports fewer while some of them start.
+/// Maximum: a replica reports fewer while some of them start.
 pub(super) fn engines_per_replica(view: &VariantView) -> f64 {
     view.counted.iter().map(|s| arrivals::engines(s.replica)).fold(1.0, f64::max)
 }
 
-/// Observed throughput of a replica of a variant by its generated tokens, requests per second.
+/// Requests per second, from the generated tokens.
 fn observed_throughput(view: &VariantView, memory: &ThroughputMemory, shape: RequestShape) -> Option<f64> {
     let rate = |s: &Sample| {
         let i = memory.pods.binary_search_by(|p| p.pod.as_str().cmp(&s.replica.pod)).ok()?;
         memory.pods.get(i).filter(|p| p.steps > 1).map(|p| p.token_rate.get())
     };
     let rates: Vec<f64> = view.counted.iter().filter_map(rate).collect();
-    (!rates.is_empty()).then(|| finite(rates.iter().sum()) / count(rates.len()) / shape.output)
+    (!rates.is_empty()).then(|| to_finite(rates.iter().sum()) / count(rates.len()) / shape.output)
 }

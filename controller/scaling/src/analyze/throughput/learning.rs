@@ -1,41 +1,38 @@
-//! Fits the time of an engine step: `a` seconds fixed, `b` per running sequence and `c` per prompt token. Recursive least
-//! squares on the normal equations, in units of the prior, so that the three times have equal weight.
+//! Fits the time of an engine step: `a` seconds fixed, `b` per running sequence and `c` per prompt token. Recursive
+//! least squares in units of the prior, so that the three times have equal weight.
 
 use super::arrivals::EngineInterval;
 use super::prompts::prompt_equation;
 use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Curve, Role, SpeedEstimate, StepTimes};
-use crate::units::{Amount, amount, finite, seconds, span};
+use crate::units::{Amount, amount, seconds, to_duration, to_finite};
 
 /// Prior of `a`, `b` and `c`: 25 ms, 0.23 ms, 0.1 ms.
 const PRIOR: [f64; 3] = [0.025, 0.000_23, 0.000_1];
 /// Bounds of each time, as multiples of its prior.
 const MIN_OF_PRIOR: f64 = 0.05;
 const MAX_OF_PRIOR: f64 = 20.0;
-/// Factor of the weight of old samples at each new sample.
 const FORGETTING: f64 = 0.998;
-/// Relative deviation of measured from expected times above which the fit is reset.
+/// Relative deviation of measured from expected times that resets the fit.
 const RESET_DEVIATION: f64 = 0.25;
-/// Factor of the weight of old samples at a reset.
+/// Factor of old weights at a reset.
 const RESET_WEIGHT: f64 = 0.2;
-/// Weight of the newest step in the moving ratio of measured to expected time.
+/// Weight of the newest step in the ratio of measured to expected time.
 const RATIO_WEIGHT: f64 = 0.25;
-/// Seconds to which every sample is scaled, so that all hardware has the same weight: samples of busy engines, and of
-/// single requests.
+/// Seconds to which samples of busy engines, and of single requests, are scaled: all hardware has the same weight.
 pub(super) const BUSY_SCALE: f64 = 15.0;
 pub(super) const SINGLE_SCALE: f64 = 7.5;
-/// Bound of a residual (Huber loss), in scaled seconds.
+/// Bound of a residual (Huber loss), scaled seconds.
 const HUBER: f64 = 5.0;
-/// Smallest measured time that counts, seconds.
+/// Seconds.
 pub(super) const MIN_MEASURED: f64 = 0.001;
-/// Mean running sequences from which an engine counts as busy.
+/// Mean running sequences of a busy engine.
 const BUSY: f64 = 3.0;
-/// Smallest number of running sequences at both ends of a busy interval.
+/// Smallest running sequences at both ends of a busy interval.
 const BUSY_AT_ENDS: f64 = 2.0;
-/// Number of samples from which a curve is learned.
 const MIN_SAMPLES: f64 = 4.0;
-/// Without a sample for [`LOOSENS_AFTER`] seconds the assumed throughput grows by a tenth in each following
-/// [`LOOSENING_INTERVAL`] seconds, up to twice the fitted one.
+/// Seconds without a sample after which the assumed throughput grows by a tenth per interval, up to twice the fitted
+/// one.
 const LOOSENS_AFTER: f64 = 900.0;
 const LOOSENING_INTERVAL: f64 = 600.0;
 
@@ -48,25 +45,23 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// `a`, `b` and `c`.
     pub(super) fn to_array(self) -> [f64; 3] {
         [self.a, self.b, self.c]
     }
 }
 
-/// One equation of the fit: `measured = coefficients * (a, b, c)`.
+/// Equation of the fit: `measured = coefficients * (a, b, c)`.
 pub(super) struct Equation {
-    /// Measured time, seconds.
+    /// Seconds.
     pub(super) measured: f64,
     pub(super) coefficients: [f64; 3],
-    /// Weight, as seconds to which the equation is scaled.
+    /// Weight: seconds to which the equation is scaled.
     pub(super) scale: f64,
 }
 
 impl Equation {
-    /// Expected time with these step times, seconds.
     fn expected(&self, times: Times) -> f64 {
-        finite(
+        to_finite(
             self.coefficients
                 .iter()
                 .zip(times.to_array())
@@ -76,7 +71,7 @@ impl Equation {
     }
 }
 
-/// A curve without samples. `estimate` of an earlier leader is its prior.
+/// `estimate` of an earlier leader is the prior.
 pub(super) fn new_curve(accelerator: &str, engine_args: &[String], estimate: Option<SpeedEstimate>) -> Curve {
     let prior = estimate.map_or(PRIOR, |k| clamped([k.times.a, k.times.b, k.times.c].map(f64::from)));
     let [a, b, c] = prior.map(amount);
@@ -90,7 +85,6 @@ pub(super) fn new_curve(accelerator: &str, engine_args: &[String], estimate: Opt
     }
 }
 
-/// True if a curve belongs to this accelerator and these arguments.
 pub(super) fn matches(curve: &Curve, accelerator: &str, engine_args: &[String]) -> bool {
     let mut rest = Some(curve.engine_args.as_str());
     for (i, arg) in engine_args.iter().enumerate() {
@@ -100,7 +94,6 @@ pub(super) fn matches(curve: &Curve, accelerator: &str, engine_args: &[String]) 
     curve.accelerator == accelerator && rest == Some("")
 }
 
-/// Clamps times to their bounds.
 fn clamped(times: [f64; 3]) -> [f64; 3] {
     let mut times = times;
     for (time, prior) in times.iter_mut().zip(PRIOR) {
@@ -109,12 +102,11 @@ fn clamped(times: [f64; 3]) -> [f64; 3] {
     times
 }
 
-/// Prior of a curve within its bounds, seconds.
 fn prior(curve: &Curve) -> [f64; 3] {
     clamped([curve.prior.a, curve.prior.b, curve.prior.c].map(f64::from))
 }
 
-/// Updates a curve with the intervals of its engines. `elapsed`: seconds since the last update.
+/// `elapsed`: seconds since the last update.
 pub(super) fn update<'a>(
     curve: &mut Curve,
     intervals: impl Iterator<Item = &'a EngineInterval>,
@@ -133,21 +125,20 @@ pub(super) fn update<'a>(
         None => equations(interval, fitted),
     });
     let equations = equations.flatten();
-    // A hanging engine uses time without work, which says nothing about a step.
+    // A hanging engine uses time without work.
     let equations: Vec<Equation> = equations.filter(|equation| equation.expected(fitted) > 0.0).collect();
     if equations.is_empty() {
-        curve.quiet = span(seconds(curve.quiet) + elapsed);
+        curve.quiet = to_duration(seconds(curve.quiet) + elapsed);
         return;
     }
     reset_if_wrong(curve, &equations, fitted);
     for equation in &equations {
         add_equation(curve, equation, fitted);
     }
-    curve.quiet = span(0.0);
+    curve.quiet = to_duration(0.0);
 }
 
-/// Resets a fit whose expected times deviate by more than [`RESET_DEVIATION`]: reduces the weight of the past, and scales
-/// the prior by the same ratio. Usually all three times of an engine deviate together.
+/// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together.
 fn reset_if_wrong(curve: &mut Curve, equations: &[Equation], fitted: Times) {
     let ratio = |e: &Equation| (e.measured / e.expected(fitted).max(f64::MIN_POSITIVE)).clamp(0.01, 100.0);
     // The median: one faulty engine of many must not decide.
@@ -165,7 +156,7 @@ fn reset_if_wrong(curve: &mut Curve, equations: &[Equation], fitted: Times) {
     }
 }
 
-/// Replaces the prior, converts the sums to units of the new one, and reduces their weight.
+/// Converts the sums to units of the new prior, and reduces their weight.
 fn change_prior(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
     let [a, b, c] = [0, 1, 2].map(|i| new[i] / old[i]);
     for (sum, factor) in curve.normal.iter_mut().zip([a * a, a * b, a * c, b * b, b * c, c * c]) {
@@ -179,7 +170,7 @@ fn change_prior(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
     curve.prior = StepTimes { a, b, c };
 }
 
-/// Equations of one interval: one of a busy engine, up to two of an engine with single requests.
+/// One equation of a busy engine, up to two of single requests.
 fn equations(interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] {
     let running = f64::midpoint(interval.running_before, interval.running_after);
     let least = interval.running_before.min(interval.running_after);
@@ -195,23 +186,23 @@ fn equations(interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] 
     }
 }
 
-/// Equation of all steps of a busy engine, in the share of the time with at least one running request.
+/// All steps, in the share of the time with a running request.
 fn busy_equation(interval: &EngineInterval, running: f64) -> Equation {
     let measured = interval.seconds * (1.0 - (-running).exp());
     let coefficients = [interval.generated / running, interval.generated, interval.prompt];
     Equation { measured, coefficients, scale: BUSY_SCALE }
 }
 
-/// Equation of the prompts of single requests. vLLM counts a prompt when it is computed, but its time when the request
-/// ends. With few requests these may be different intervals, and then the equation is unusable.
+/// Prompts of single requests. vLLM counts a prompt when it is computed, but its time when the request ends. If these
+/// are different intervals, the equation is unusable.
 fn prefill_equation(interval: &EngineInterval, running: f64) -> Option<Equation> {
     let coefficients = [interval.prefills, interval.prefills * running, interval.prompt];
     let measured = interval.prefill_seconds;
     (interval.prompt > 0.0).then_some(Equation { measured, coefficients, scale: SINGLE_SCALE })
 }
 
-/// Equation of the tokens of single requests, without the time of prompts of other requests. With speculative decoding one
-/// gap covers all tokens of a step. The first token of a request belongs to its prefill.
+/// Tokens of single requests, without the time of other prompts. With speculative decoding one gap covers all tokens of
+/// a step. The first token belongs to the prefill.
 fn token_equation(interval: &EngineInterval, running: f64, fitted: Times) -> Equation {
     let tokens = interval.gaps.max(interval.generated - interval.prefills);
     let without_prompts = (1.0 - fitted.c * interval.prompt / interval.seconds).clamp(0.0, 1.0);
@@ -219,7 +210,6 @@ fn token_equation(interval: &EngineInterval, running: f64, fitted: Times) -> Equ
     Equation { measured: interval.gap_seconds * without_prompts, coefficients, scale: SINGLE_SCALE }
 }
 
-/// Adds an equation to the sums of a curve.
 fn add_equation(curve: &mut Curve, equation: &Equation, fitted: Times) {
     // Scaled by the greater of both times, so that no equation exceeds its weight.
     let expected = equation.expected(fitted);
@@ -227,12 +217,12 @@ fn add_equation(curve: &mut Curve, equation: &Equation, fitted: Times) {
     let prior = prior(curve);
     let mut x = equation.coefficients;
     for (coefficient, prior) in x.iter_mut().zip(prior) {
-        *coefficient = finite(*coefficient * prior * scale);
+        *coefficient = to_finite(*coefficient * prior * scale);
     }
     let residual = (equation.measured - expected).abs() * scale;
     let weight = if residual > HUBER { HUBER / residual } else { 1.0 };
     let products = [x[0] * x[0], x[0] * x[1], x[0] * x[2], x[1] * x[1], x[1] * x[2], x[2] * x[2]];
-    let grow = |old: Amount, new: f64| amount(finite(old.get() * FORGETTING + weight * new));
+    let grow = |old: Amount, new: f64| amount(to_finite(old.get() * FORGETTING + weight * new));
     for (sum, new) in curve.normal.iter_mut().zip(products) {
         *sum = grow(*sum, new);
     }
@@ -243,7 +233,7 @@ fn add_equation(curve: &mut Curve, equation: &Equation, fitted: Times) {
     curve.samples = amount(curve.samples.get() + 1.0);
 }
 
-/// Times of the best fit within their bounds.
+/// Within their bounds.
 pub(super) fn fitted_times(curve: &Curve) -> Times {
     let prior = prior(curve);
     let mut solution = [1.0; 3];
@@ -264,24 +254,22 @@ pub(super) fn fitted_times(curve: &Curve) -> Times {
     Times { a, b, c }
 }
 
-/// True if a curve has enough samples.
 pub(super) fn is_learned(curve: &Curve) -> bool {
     curve.samples.get() >= MIN_SAMPLES
 }
 
-/// Factor of the assumed throughput after a long time without samples, 1 to 2, so that an outdated
-/// pessimistic curve does not keep the fleet too large.
+/// 1 to 2, after a long time without samples: an outdated pessimistic curve must not keep the fleet too large.
 pub(super) fn loosening(curve: &Curve) -> f64 {
     let over = seconds(curve.quiet) - LOOSENS_AFTER;
     if over < 0.0 { 1.0 } else { 1.1_f64.powf((over / LOOSENING_INTERVAL).floor().min(10.0) + 1.0).min(2.0) }
 }
 
-/// Solves the normal equations with a ridge towards the prior. `fixed` times keep their value. `None`: no finite solution.
+/// Ridge towards the prior. `fixed` times keep their value. `None`: no finite solution.
 fn solve(curve: &Curve, fixed: [Option<f64>; 3]) -> Option<[f64; 3]> {
     let n = curve.normal.map(f64::from);
     let mut rows = [[n[0], n[1], n[2]], [n[1], n[3], n[4]], [n[2], n[4], n[5]]];
     let mut right = curve.right.map(f64::from);
-    // The prior weighs as much as three samples, one per time.
+    // The prior weighs as much as three samples.
     let ridge = (n[0] + n[3] + n[5]) / curve.weight.get();
     let ridge = if ridge.is_finite() && ridge > 0.0 { ridge } else { 1.0 };
     for (i, (row, right)) in rows.iter_mut().zip(&mut right).enumerate() {

@@ -3,15 +3,14 @@
 use super::arrivals::EngineInterval;
 use super::learning::{BUSY_SCALE, Equation, MIN_MEASURED, SINGLE_SCALE};
 
-/// Exponent of the interpolation between an idle and a full engine. Of 1, 2, 3, 4 and 6, 4 came nearest to the true work
-/// of simulated engines.
+/// Exponent between an idle and a full engine. Of 1, 2, 3, 4 and 6, 4 came nearest to the work of simulated engines.
 const EXPONENT: i32 = 4;
 
-/// Equation of an interval. `batch` is the number of prompt tokens that a step computes at most.
+/// `batch`: most prompt tokens of a step.
 ///
-/// No counter of vLLM shows how long an engine was busy. `prefill_seconds` counts a step once for each prompt in it, so by
-/// Little's law it shows the mean number of prompts inside. For an idle engine that is the busy share of the time, for a
-/// full engine the number of prompts in a step; between both it is interpolated.
+/// No counter of vLLM shows how long an engine was busy. `prefill_seconds` counts a step once for each prompt in it, so
+/// by Little's law it shows the mean number of prompts inside: the busy share of an idle engine, the prompts in a step
+/// of a full one. Between both it is interpolated.
 pub(super) fn prompt_equation(interval: &EngineInterval, batch: f64) -> Option<Equation> {
     if interval.prefills < 1.0 || interval.prompt <= 0.0 {
         return None;
@@ -34,8 +33,7 @@ pub(super) fn prompt_equation(interval: &EngineInterval, batch: f64) -> Option<E
     (measured > MIN_MEASURED && steps.is_finite()).then_some(equation)
 }
 
-/// Share of the time in which an engine works, by the mean number of prompts inside: the root of
-/// `busy * (1 + (at_once - 1) * busy^4) = inside`, by bisection.
+/// Root of `busy * (1 + (at_once - 1) * busy^4) = inside`, by bisection.
 fn busy_share(inside: f64, at_once: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..40 {

@@ -1,5 +1,5 @@
-//! Targets of the throughput analyzer: variants with the cheapest throughput grow first, the most expensive ones shrink
-//! first. Every cycle starts from the current replicas, including pending ones.
+//! Targets of the throughput analyzer: the cheapest throughput grows first, the most expensive shrinks first. Every
+//! cycle starts from the current replicas, including pending ones.
 
 use super::ThroughputVerdict;
 use crate::Stage;
@@ -9,13 +9,13 @@ use crate::analyze::step_limits::{
 };
 use crate::limit::Ledger;
 use crate::reason::{Flow, Reason};
-use crate::units::{amount, below, finite, whole};
+use crate::units::{amount, below, to_finite, to_u32};
 use crate::view::{Draft, ModelView};
 
-/// Smallest missing throughput, requests per second: one replica covers it.
+/// Requests per second; one replica covers it.
 const MIN_MISSING: f64 = 1e-6;
 
-/// Spare throughput, requests per second.
+/// Requests per second.
 #[derive(Clone, Copy)]
 struct Spare {
     /// Beyond the present demand.
@@ -24,12 +24,11 @@ struct Spare {
     held: f64,
 }
 
-/// Replicas to remove from a variant.
 #[derive(Clone, Copy)]
-struct Removed {
+struct Removal {
     /// Without the hold of earlier peaks.
     without_hold: u32,
-    /// With it: the step that is taken.
+    /// The step that is taken.
     with_hold: u32,
 }
 
@@ -56,8 +55,7 @@ impl Verdict for ThroughputVerdict {
         let cost = |i: usize| model.variants[i].cost();
         let price = |i: usize| amount(cost(i) / self.per_replica[i]).get();
         let mut order: Vec<usize> = (0..model.variants.len()).collect();
-        // Unlearned variants have the price of a learned one by assumption: then the cheaper replica comes first. The sort
-        // is stable, and the variants are sorted by name.
+        // Unlearned variants have the price of a learned one: then the cheaper replica comes first. The sort is stable.
         order.sort_by(|a, b| price(*a).total_cmp(&price(*b)).then(cost(*a).total_cmp(&cost(*b))));
         order
     }
@@ -67,7 +65,7 @@ impl ThroughputVerdict {
     fn grow(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
         let mut missing = self.demand - self.supply;
         if self.is_overloaded {
-            // The saturated replicas are not enough, even if the fitted throughput says so.
+            // The saturated replicas are not enough, whatever the fitted throughput says.
             missing = missing.max(MIN_MISSING);
         }
         let mut ledger = ledger.clone();
@@ -83,7 +81,7 @@ impl ThroughputVerdict {
             let requested = requested_replicas(variant, missing, self.per_replica[i]);
             let after = variant.current.saturating_add(requested);
             drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
-            // Outside mode `auto` the variant adds nothing, so the next one grows too.
+            // Outside mode `auto` the variant adds no replica, so the next one grows too.
             if !variant.is_auto() {
                 continue;
             }
@@ -93,7 +91,7 @@ impl ThroughputVerdict {
         }
     }
 
-    /// Reason for growth: the first of arrivals, trend, warm spare and backlog that exceeds the supply.
+    /// The first of arrivals, trend, warm spare and backlog that exceeds the supply.
     fn growth_reason(&self, i: usize) -> Reason {
         let flow = Box::new(self.flow(i));
         if !self.is_learned {
@@ -126,15 +124,15 @@ impl ThroughputVerdict {
         }
     }
 
-    /// Removes replicas of a variant up to the spare throughput, or notes the obstacle.
-    fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removed {
+    /// Notes the obstacle if there is one.
+    fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removal {
         let variant = &model.variants[i];
         let removable = removable_replicas(model, i, drafts);
-        let fits = |spare: f64| whole((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
-        let removed = Removed { without_hold: fits(spare.now), with_hold: fits(spare.held) };
+        let fits = |spare: f64| to_u32((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
+        let removed = Removal { without_hold: fits(spare.now), with_hold: fits(spare.held) };
         if removed.with_hold == 0 {
             if removed.without_hold > 0 {
-                let held = finite(self.held.unwrap_or_default() / self.per_replica[i]);
+                let held = to_finite(self.held.unwrap_or_default() / self.per_replica[i]);
                 let flow = Box::new(self.flow(i));
                 drafts[i].note(Stage::Analyze, Reason::HeldPeak { held, flow });
             }
@@ -142,7 +140,7 @@ impl ThroughputVerdict {
         }
         if let Some(reason) = shrink_obstacle(model, variant, removed.with_hold) {
             drafts[i].note(Stage::Analyze, reason);
-            return Removed { with_hold: 0, ..removed };
+            return Removal { with_hold: 0, ..removed };
         }
         let reason = Reason::CapacityAboveNeed { flow: Box::new(self.flow(i)) };
         drafts[i].push(Stage::Analyze, variant.current - removed.with_hold, reason);
@@ -173,14 +171,14 @@ impl ThroughputVerdict {
             c: engine.times.c,
             samples: engine.samples,
             running: engine.running,
-            itl_ms: finite(1000.0 * engine.token_gap),
+            itl_ms: to_finite(1000.0 * engine.token_gap),
             work: engine.work,
             throughput: if self.is_learned { throughput } else { 0.0 },
-            ttft_ms: if self.is_learned { finite(1000.0 * first_token) } else { 0.0 },
+            ttft_ms: if self.is_learned { to_finite(1000.0 * first_token) } else { 0.0 },
             ttft_slo_ms: self.ttft_slo,
-            need: finite(needed / throughput),
-            backlog: finite(self.backlog / throughput),
-            bursts: finite(self.bursts / throughput),
+            need: to_finite(needed / throughput),
+            backlog: to_finite(self.backlog / throughput),
+            bursts: to_finite(self.bursts / throughput),
         }
     }
 }

@@ -1,75 +1,71 @@
-//! Replicas that a part of the requests takes: prompts wait for a free pod (Erlang C), running sequences fill places
-//! (Little's law).
+//! Engines for a part of the requests: prompts wait for a free pod (Erlang C), running sequences fill places (Little's
+//! law).
 
 use super::learning::Times;
-use crate::units::finite;
+use crate::units::to_finite;
 
 /// Share of the prompts that may start too late.
-const LATE: f64 = 0.01;
-/// Share of the first token's objective that is left for waiting at least, however long the steps take.
-const LEAST_SLACK: f64 = 0.1;
-/// Share of a prefill pod's time to plan with, without an objective for the first token.
-const WITHOUT_OBJECTIVE: f64 = 0.7;
-/// Standard deviations of the number of running sequences for which there are places: 95 % of the time.
-const SPREAD: f64 = 1.65;
-/// Most engines that are looked for.
-const MOST: f64 = 10_000.0;
+const MAX_LATE_SHARE: f64 = 0.01;
+/// Minimum share of the first token's objective for waiting.
+const MIN_SLACK_SHARE: f64 = 0.1;
+/// Planned share of a prefill pod's time, without an objective.
+const DEFAULT_PREFILL_SHARE: f64 = 0.7;
+/// Standard deviations of the running sequences for which there are places: 95 % of the time.
+const RUNNING_DEVIATIONS: f64 = 1.65;
+const MAX_ENGINES: f64 = 10_000.0;
 
-/// A part of each request, and the engine that does it.
+/// Part of each request.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Part {
-    /// Prompts.
+pub(super) enum RequestPart {
     Prefill {
-        /// Seconds of an engine that a prompt takes.
+        /// Engine time of a prompt, seconds.
         work: f64,
-        /// Share of an engine's time to plan with.
+        /// Planned share of an engine's time.
         planned: f64,
         /// Seconds that a prompt may wait. `None`: no objective.
         slack: Option<f64>,
     },
-    /// Answers.
     Decode {
         times: Times,
-        /// Tokens of an answer.
+        /// Tokens.
         output: f64,
-        /// Sequences that run at once on an engine.
+        /// Concurrent sequences of an engine.
         running: f64,
-        /// Share of those places to plan with.
+        /// Planned share of those places.
         planned: f64,
     },
 }
 
-/// Seconds that a prompt may wait before a step of its own and the first step of the decode pod.
+/// Seconds that a prompt may wait before its own step and the first step of the decode pod.
 pub(super) fn slack(objective: f64, steps: f64) -> f64 {
-    (objective - steps).max(LEAST_SLACK * objective)
+    (objective - steps).max(MIN_SLACK_SHARE * objective)
 }
 
-impl Part {
-    /// Fewest engines for so many requests a second, at least 1.
+impl RequestPart {
+    /// At least 1. `rate`: requests per second.
     pub(super) fn engines(&self, rate: f64) -> f64 {
-        let mut engines = (rate / self.most(1.0)).floor().clamp(1.0, MOST);
-        while engines < MOST && !self.bears(rate, engines) {
+        let mut engines = (rate / self.max_rate(1.0)).floor().clamp(1.0, MAX_ENGINES);
+        while engines < MAX_ENGINES && !self.can_serve(rate, engines) {
             engines += 1.0;
         }
         engines
     }
 
-    /// Requests a second that so many engines do, by bisection.
+    /// Requests per second, by bisection.
     pub(super) fn rate(&self, engines: f64) -> f64 {
-        let (mut low, mut high) = (0.0, self.most(engines));
+        let (mut low, mut high) = (0.0, self.max_rate(engines));
         for _ in 0..40 {
             let middle = f64::midpoint(low, high);
-            if self.bears(middle, engines) {
+            if self.can_serve(middle, engines) {
                 low = middle;
             } else {
                 high = middle;
             }
         }
-        finite(low)
+        to_finite(low)
     }
 
-    /// An upper bound of [`Part::rate`].
-    fn most(&self, engines: f64) -> f64 {
+    fn max_rate(&self, engines: f64) -> f64 {
         match *self {
             Self::Prefill { work, planned, .. } => engines * planned / work,
             Self::Decode { times, output, running, planned } => {
@@ -79,23 +75,23 @@ impl Part {
         }
     }
 
-    fn bears(&self, rate: f64, engines: f64) -> bool {
+    fn can_serve(&self, rate: f64, engines: f64) -> bool {
         match *self {
             Self::Prefill { work, planned, slack: None } => {
-                rate * work <= engines * planned.min(WITHOUT_OBJECTIVE)
+                rate * work <= engines * planned.min(DEFAULT_PREFILL_SHARE)
             }
             Self::Prefill { work, planned, slack: Some(slack) } => {
                 let load = rate * work;
-                // Allen and Cunneen, with exponential service: the safe side, as no counter shows the spread of prompts.
+                // Allen and Cunneen, with exponential service: no counter shows the spread of prompts.
                 load < planned * engines
-                    && erlang_c(engines, load) * (-slack * (engines - load) / work).exp() <= LATE
+                    && erlang_c(engines, load) * (-slack * (engines - load) / work).exp() <= MAX_LATE_SHARE
             }
             Self::Decode { times, output, running, planned } => {
                 let share = rate * output * times.b / engines;
                 let sequences = rate * output * times.a / (1.0 - share);
                 share < 1.0
                     && sequences <= planned * engines * running
-                    && sequences + SPREAD * sequences.sqrt() <= engines * running
+                    && sequences + RUNNING_DEVIATIONS * sequences.sqrt() <= engines * running
             }
         }
     }
@@ -115,8 +111,8 @@ fn erlang_c(servers: f64, load: f64) -> f64 {
 mod tests {
     use super::*;
 
-    const PREFILL: Part = Part::Prefill { work: 0.5, planned: 0.95, slack: Some(0.4) };
-    const DECODE: Part = Part::Decode {
+    const PREFILL: RequestPart = RequestPart::Prefill { work: 0.5, planned: 0.95, slack: Some(0.4) };
+    const DECODE: RequestPart = RequestPart::Decode {
         times: Times { a: 0.02, b: 0.0002, c: 0.0 },
         output: 300.0,
         running: 100.0,
@@ -134,7 +130,7 @@ mod tests {
     fn prompts_wait_less_than_their_slack() {
         // 4 prompts a second are a load of 2. By hand: 4 engines leave 3.5 % late, 5 engines 0.6 %.
         assert!((PREFILL.engines(4.0) - 5.0).abs() < 1e-9, "{}", PREFILL.engines(4.0));
-        let without = Part::Prefill { work: 0.5, planned: 0.95, slack: None };
+        let without = RequestPart::Prefill { work: 0.5, planned: 0.95, slack: None };
         assert!((without.engines(4.0) - 3.0).abs() < 1e-9);
     }
 
@@ -145,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn engines_bear_the_rate_they_are_asked_for() {
+    fn engines_serve_the_rate_they_are_asked_for() {
         for part in [PREFILL, DECODE] {
             let mut before = 0.0;
             for rate in (0..200).map(|i| 0.37 * f64::from(i)) {
                 let engines = part.engines(rate);
-                assert!(engines >= before && part.bears(rate, engines), "{part:?} {rate} {engines}");
-                assert!(engines <= 1.0 || !part.bears(rate, engines - 1.0), "{part:?} {rate} {engines}");
+                assert!(engines >= before && part.can_serve(rate, engines), "{part:?} {rate} {engines}");
+                assert!(engines <= 1.0 || !part.can_serve(rate, engines - 1.0), "{part:?} {rate} {engines}");
                 assert!(part.rate(engines) >= rate - 1e-6, "{part:?} {rate} {engines}");
                 before = engines;
             }

@@ -3,32 +3,31 @@
 use super::engine_speed::{EngineSpeed, engines_per_replica};
 use super::trend::ArrivalForecast;
 use crate::snapshot::SchedulerQueue;
-use crate::units::finite;
+use crate::units::to_finite;
 use crate::view::{ModelView, Sample};
 
-/// Waiting requests of a replica that are not a backlog.
 const NORMAL_QUEUE: f64 = 2.0;
 
-/// Waiting requests of a replica in its newest scrape; without counters, the maximum of the last minute.
+/// Requests in the newest scrape; without counters, the maximum of the last minute.
 pub(super) fn waiting_requests(sample: &Sample) -> f64 {
     let newest = sample.replica.work.iter().min_by_key(|w| w.age);
     newest.map_or(sample.queue, |w| w.waiting.get())
 }
 
-/// Throughput that drains the queues within `drain` seconds, requests per second. The queue of a replica adds at most the
-/// throughput of one replica.
+/// Requests per second that drain the queues within `drain` seconds. The queue of a replica adds at most the throughput
+/// of one.
 pub(super) fn backlog_rate(
     model: &ModelView,
     engines: &[EngineSpeed],
     per_replica: &[f64],
     drain: f64,
 ) -> f64 {
-    finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
+    to_finite(pod_backlog_rate(model, engines, per_replica, drain) + queue_drain_rate(model, drain))
 }
 
-/// Throughput that drains the queue of the endpoint picker within `drain` seconds, requests per second.
+/// Rate that empties the endpoint picker's queue, requests per second.
 pub(super) fn queue_drain_rate(model: &ModelView, drain: f64) -> f64 {
-    finite(picker_queue(model) / drain)
+    to_finite(picker_queue(model) / drain)
 }
 
 /// Requests that wait at the endpoint picker, as far as known.
@@ -39,7 +38,7 @@ fn picker_queue(model: &ModelView) -> f64 {
     }
 }
 
-/// Throughput that drains the queues of the replicas within `drain` seconds, requests per second.
+/// Rate that empties the queues of the replicas, requests per second.
 pub(super) fn pod_backlog_rate(
     model: &ModelView,
     engines: &[EngineSpeed],
@@ -52,13 +51,12 @@ pub(super) fn pod_backlog_rate(
         let replicas = |s: &Sample| ((waiting_requests(s) - NORMAL_QUEUE).max(0.0) * work / drain).min(1.0);
         sum += view.counted.iter().map(replicas).sum::<f64>() * rate;
     }
-    finite(sum)
+    to_finite(sum)
 }
 
-/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
-/// throughput `full` until then.
+/// Seconds at the end of the horizon: the present queues, plus arrivals beyond `full` throughput.
 pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
     let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
     let queue = at_pods + picker_queue(model) + (forecast.expected - full) * forecast.horizon;
-    finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
+    to_finite(queue.max(0.0) / full.max(f64::MIN_POSITIVE))
 }

@@ -1,32 +1,29 @@
-//! Models whose pods serve a part of each request: prefill or decode. Both roles plan for the same arrivals, each with the
-//! engines that its part needs, and no role shrinks while the other one lacks replicas.
+//! Models with prefill and decode pods. Both roles plan for the same arrivals, and no role shrinks while the other one
+//! lacks replicas.
 
-use super::bursts::{self, Stay};
+use super::bursts::{self, Occupancy};
 use super::capacity::RequestShape;
 use super::engine_speed::{
     EngineSpeed, LearnedEngines, engine_speeds, engines_per_replica, replica_throughputs,
 };
-use super::queueing::{Part, slack};
+use super::queueing::{RequestPart, slack};
 use super::queues::{pod_backlog_rate, queue_drain_rate};
 use super::{
-    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_pending, has_watched, is_saturated,
-    learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
+    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_full_history, has_pending,
+    is_saturated, learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
 };
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
 use crate::snapshot::{Role, ThroughputMemory};
-use crate::units::{below, finite, seconds};
+use crate::units::{below, seconds, to_finite};
 use crate::view::ModelView;
 
-/// The variants of one role.
 pub(super) struct RoleSubset<'a> {
     role: Role,
-    /// Their indices in the view of the model.
     variants: Vec<usize>,
     view: ModelView<'a>,
     pub(super) is_saturated: bool,
 }
 
-/// A model whose pods all serve a part of each request.
 pub(super) struct RoleSubsets<'a> {
     pub(super) prefill: RoleSubset<'a>,
     pub(super) decode: RoleSubset<'a>,
@@ -41,7 +38,7 @@ impl<'a> RoleSubsets<'a> {
         is_complete.then_some(Self { prefill, decode })
     }
 
-    /// True if each role has a counted replica.
+    /// Each role has a counted replica.
     pub(super) fn all_report(&self) -> bool {
         [&self.prefill, &self.decode]
             .iter()
@@ -59,19 +56,15 @@ impl<'a> RoleSubset<'a> {
     }
 }
 
-/// A role, and what is learned of its engines.
 struct RoleView<'a> {
     subset: RoleSubset<'a>,
-    /// Curve index of each variant.
     curves: Vec<usize>,
     engines: Vec<EngineSpeed>,
-    /// Variants with a learned curve, the cheapest first.
+    /// The cheapest first.
     learned: Vec<usize>,
-    /// Steps for which most replicas have been saturated.
     saturated_steps: u32,
 }
 
-/// Verdicts on both roles.
 pub(super) fn build_verdicts(
     model: &ModelView,
     memory: &mut ThroughputMemory,
@@ -106,17 +99,17 @@ fn learned_verdicts(
     let prompt_step = prompt_engine.times.a + prompt_engine.times.b + prompt_engine.times.c * input;
     let first_token = prompt_step + answer_engine.times.a + answer_engine.times.b * answer_engine.running;
     let planned = settings.planned_utilization();
-    let prompts = Part::Prefill {
+    let prompts = RequestPart::Prefill {
         work: prompt_engine.work.max(f64::MIN_POSITIVE),
         planned,
         slack: settings.ttft_slo.map(|ms| slack(ms / 1000.0, first_token)),
     };
     let answers =
-        Part::Decode { times: answer_engine.times, output, running: answer_engine.running, planned };
-    let prompt_floor = demand.burst_floor(Stay { decode_seconds: 0.0, prompt_share: 1.0 });
-    let decode_seconds = finite(output * answer_engine.token_gap);
-    let answer_floor = demand.burst_floor(Stay { decode_seconds, prompt_share: 0.0 });
-    // Both roles serve the same requests, so one list of needs in requests per second is enough.
+        RequestPart::Decode { times: answer_engine.times, output, running: answer_engine.running, planned };
+    let prompt_floor = demand.burst_floor(Occupancy { decode_seconds: 0.0, prompt_share: 1.0 });
+    let decode_seconds = to_finite(output * answer_engine.token_gap);
+    let answer_floor = demand.burst_floor(Occupancy { decode_seconds, prompt_share: 0.0 });
+    // Both roles serve the same requests, so one list of needs is enough.
     let peak = peaks::record(memory, demand.forecast.expected.max(answer_floor), seconds(settings.hold));
     let mut of_prefill = prefill.verdict(model, memory, demand, &prompts, peak, prompt_floor);
     let mut of_decode = decode.verdict(model, memory, demand, &answers, peak, answer_floor);
@@ -127,9 +120,9 @@ fn learned_verdicts(
     let at_decode = decode.backlog_rate(&of_decode, drain) + at_prefill;
     of_prefill.add_backlog(at_prefill);
     of_decode.add_backlog(at_decode);
-    let waiting_time = finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
+    let waiting_time = to_finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
     // No role shrinks while the other one lacks replicas, or does not show its load.
-    let may_shrink = has_watched(model, memory)
+    let may_shrink = has_full_history(model, memory)
         && all_have_counters(model)
         && model.metrics_gap().is_none()
         && !prefill.subset.is_saturated
@@ -139,9 +132,9 @@ fn learned_verdicts(
     for (verdict, backlog) in [(&mut of_prefill, at_prefill), (&mut of_decode, at_decode)] {
         verdict.waiting_time = waiting_time;
         verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
-        // Growth for the backlog is bounded by the forecast, but scale-down waits for the whole backlog.
+        // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
         let least = peak.max(verdict.bursts).max(demand.forecast.expected + backlog);
-        verdict.held = may_shrink.then(|| finite(least));
+        verdict.held = may_shrink.then(|| to_finite(least));
     }
     (of_prefill, of_decode)
 }
@@ -161,12 +154,10 @@ impl<'a> RoleView<'a> {
         Self { subset, curves, engines, learned, saturated_steps }
     }
 
-    /// Throughput that drains the queues of its replicas, requests per second.
     fn backlog_rate(&self, verdict: &ThroughputVerdict, drain: f64) -> f64 {
         pod_backlog_rate(&self.subset.view, &verdict.engines, &verdict.per_replica, drain)
     }
 
-    /// True if a variant with replicas has a learned curve.
     fn is_learned(&self) -> bool {
         self.learned.iter().any(|i| self.subset.view.variants[*i].current > 0)
     }
@@ -175,7 +166,7 @@ impl<'a> RoleView<'a> {
         self.learned.first().copied().unwrap_or_default()
     }
 
-    /// Engine of the cheapest variant with a learned curve.
+    /// The cheapest variant with a learned curve.
     fn reference(&self) -> EngineSpeed {
         self.engines[self.reference_index()]
     }
@@ -185,27 +176,26 @@ impl<'a> RoleView<'a> {
         unlearned_verdict(&self.subset.view, memory, demand.forecast, self.engines.clone(), is_overloaded)
     }
 
-    /// Verdict without backlog and without scale-down. `peak` and `bursts` are in requests per second.
     fn verdict(
         &self,
         model: &ModelView,
         memory: &ThroughputMemory,
         demand: &Demand,
-        part: &Part,
+        part: &RequestPart,
         peak: f64,
         bursts: f64,
     ) -> ThroughputVerdict {
         let reference = self.reference();
-        let most = peak.max(bursts);
-        let engines = part.engines(most);
-        // With this bound `most` needs exactly the engines of the part, whatever the rounding.
-        let bound = if engines > 1.0 { 0.999 * most / (engines - 1.0) } else { f64::INFINITY };
+        let rate = peak.max(bursts);
+        let engines = part.engines(rate);
+        // With this bound `rate` needs exactly the engines of the part, whatever the rounding.
+        let bound = if engines > 1.0 { 0.999 * rate / (engines - 1.0) } else { f64::INFINITY };
         let per_engine = (part.rate(engines) / engines).min(bound);
         let known =
             LearnedEngines { memory, curves: &self.curves, engines: &self.engines, learned: &self.learned };
         // Generated tokens show the throughput of decode only.
         let saturated = self.subset.is_saturated && self.subset.role == Role::Decode;
-        let utilization = finite(per_engine * reference.work);
+        let utilization = to_finite(per_engine * reference.work);
         let per_replica =
             replica_throughputs(&self.subset.view, &known, saturated, demand.shape, utilization);
         let settings = &model.settings.throughput;
@@ -213,10 +203,10 @@ impl<'a> RoleView<'a> {
         let keeps_warm_spare =
             forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
         let unit = per_engine * engines_per_replica(&self.subset.view.variants[self.reference_index()]);
-        let warm_spare = if keeps_warm_spare { finite(unit) } else { 0.0 };
+        let warm_spare = if keeps_warm_spare { to_finite(unit) } else { 0.0 };
         ThroughputVerdict {
             supply: total_throughput(&self.subset.view, &per_replica),
-            demand: finite(forecast.expected + warm_spare),
+            demand: to_finite(forecast.expected + warm_spare),
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,
             warm_spare,
@@ -233,10 +223,10 @@ impl<'a> RoleView<'a> {
 }
 
 impl ThroughputVerdict {
-    /// Adds the throughput that drains a backlog: at most the forecast.
+    /// At most the forecast.
     fn add_backlog(&mut self, rate: f64) {
         self.backlog = rate.min(self.forecast.expected);
-        self.demand = finite(self.demand + self.backlog).max(self.bursts);
+        self.demand = to_finite(self.demand + self.backlog).max(self.bursts);
     }
 
     fn needs_more(&self) -> bool {
@@ -245,8 +235,8 @@ impl ThroughputVerdict {
 }
 
 impl Demand {
-    /// Requests per second that replicas are kept for because bursts recur, for requests with this stay.
-    pub(super) fn burst_floor(&self, stay: Stay) -> f64 {
-        if self.has_burst_floor { bursts::floor(&self.per_step, stay) } else { 0.0 }
+    /// Requests per second to keep replicas for.
+    pub(super) fn burst_floor(&self, occupancy: Occupancy) -> f64 {
+        if self.has_burst_floor { bursts::burst_floor(&self.per_step, occupancy) } else { 0.0 }
     }
 }

@@ -1,9 +1,8 @@
-//! Forecast of the arrival rate: least squares over the steps of the last five minutes.
+//! Least squares over the arrivals of the last five minutes.
 
 use super::arrivals::{STEP, rate};
 use crate::units::count;
 
-/// Fewest steps of a trend.
 const MIN_STEPS: usize = 4;
 /// Last steps that must rise as well: two minutes.
 const RECENT_STEPS: usize = 8;
@@ -14,40 +13,37 @@ const MAX_GROWTH: f64 = 1.25;
 /// A trend is steep above this t-value if it adds more than this share within the horizon.
 const STEEP_T: f64 = 3.0;
 const STEEP_SHARE: f64 = 0.3;
-/// Bound of the t-value, which is infinite for a perfect line.
+/// The t-value is infinite for a perfect line.
 const MAX_T: f64 = 1000.0;
 
-/// Present and expected arrival rate, in requests per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct ArrivalForecast {
-    /// Present rate.
+    /// Requests per second.
     pub(super) arrivals: f64,
-    /// Expected rate at the end of the horizon.
+    /// Requests per second at the end of the horizon.
     pub(super) expected: f64,
-    /// Slope of the rate, requests per second squared.
+    /// Requests per second squared.
     pub(super) slope: f64,
-    /// t-value of the slope.
+    /// t value of the slope.
     pub(super) t_value: f64,
     /// Time from a scale-up decision until the new replica takes load, seconds.
     pub(super) horizon: f64,
 }
 
 impl ArrivalForecast {
-    /// True if arrivals rise so steeply that a warm spare replica helps.
     pub(super) fn is_steep(&self) -> bool {
         self.t_value > STEEP_T && self.slope * self.horizon > STEEP_SHARE * self.arrivals
     }
 }
 
-/// Forecasts the arrival rate from the requests of each step, oldest first. `None`: no steps.
+/// `steps`: requests of each step, oldest first. `None`: no steps.
 ///
-/// The present rate is that of the last minute, or of the last 30 s if that exceeds it by more than a standard deviation
-/// of a Poisson process.
+/// The present rate is that of the last minute, or of the last 30 s if that exceeds it by more than a standard
+/// deviation of a Poisson process.
 pub(super) fn forecast_arrivals(steps: &[f64], horizon: f64) -> Option<ArrivalForecast> {
     let (minute, half) = (rate(steps, 60.0)?, rate(steps, 30.0)?);
     let arrivals = minute.max(half - (half / 30.0).sqrt()).max(0.0);
     let Trend { slope, t_value } = trend(steps);
-    // After a jump the whole window rises for minutes, but its last steps do not.
     let recent = trend(&steps[steps.len().saturating_sub(RECENT_STEPS)..]);
     let rise = slope.min(recent.slope).max(0.0);
     let expected = if t_value > SIGNIFICANT_T {
@@ -65,7 +61,7 @@ struct Trend {
     t_value: f64,
 }
 
-/// Slope of the rate over the steps by least squares, and its t-value. Both are 0 for fewer than [`MIN_STEPS`].
+/// Both are 0 for fewer than [`MIN_STEPS`].
 fn trend(steps: &[f64]) -> Trend {
     if steps.len() < MIN_STEPS {
         return Trend::default();

@@ -1,5 +1,5 @@
-//! Optimize stage of the token analyzer: adds replicas where a token of capacity is cheapest, and removes the most
-//! expensive replicas. Every cycle starts from the current replicas.
+//! Optimize stage of the token analyzer: adds replicas where a token is cheapest, and removes the most expensive
+//! replicas.
 
 use super::TokenVerdict;
 use crate::Stage;
@@ -8,10 +8,9 @@ use crate::analyze::step_limits::{
 };
 use crate::limit::Ledger;
 use crate::reason::Reason;
-use crate::units::{below, whole};
+use crate::units::{below, to_u32};
 use crate::view::{Draft, ModelView};
 
-/// Proposes the steps of the stages analyze and optimize.
 pub(super) fn propose(
     verdict: &TokenVerdict,
     model: &ModelView,
@@ -33,7 +32,7 @@ pub(super) fn propose(
     drafts
 }
 
-/// Variant indices by ascending cost per token of capacity, then by name. Variants without capacity come last.
+/// Variants by ascending cost per token, then name. Variants without capacity come last.
 pub(super) fn by_cost_of_capacity(verdict: &TokenVerdict, model: &ModelView) -> Vec<usize> {
     let price = |i: usize| {
         let capacity = verdict.per_replica[i];
@@ -63,7 +62,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
             after,
             Reason::DemandAboveSupply { tokens: Box::new(verdict.figures(model, i)) },
         );
-        // Outside mode `auto` the variant adds nothing, so the next one grows too.
+        // Outside mode `auto` the variant adds no replica, so the next one grows too.
         if !variant.is_auto() {
             continue;
         }
@@ -85,7 +84,7 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
     }
 }
 
-/// Removes replicas of a variant up to `spare` tokens, or notes the obstacle. Returns the number of removed replicas.
+/// Returns the number of removed replicas. Notes the obstacle if there is one.
 fn shrink_variant(
     verdict: &TokenVerdict,
     model: &ModelView,
@@ -97,7 +96,7 @@ fn shrink_variant(
     if capacity <= 0.0 {
         return 0;
     }
-    let removed = whole((spare / capacity + 1e-9).floor()).min(removable_replicas(model, i, drafts));
+    let removed = to_u32((spare / capacity + 1e-9).floor()).min(removable_replicas(model, i, drafts));
     if removed == 0 {
         return 0;
     }

@@ -1,9 +1,9 @@
-//! Counters of a server, as vLLM shows them.
+//! Counters as vLLM shows them.
 
 use crate::fleet::batch::Batch;
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 
-/// Counters of a server since it started.
+/// Since the start of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Requests served in full.
@@ -12,26 +12,25 @@ pub struct Counters {
     pub input: u64,
     /// Their generated tokens.
     pub output: u64,
-    /// Sequences that lost their place for want of KV cache.
+    /// Preempted sequences.
     pub preemptions: u64,
-    /// Prompt tokens of all requests that have their first token.
+    /// Prompt tokens of all requests with a first token.
     pub prompt_tokens: u64,
-    /// Tokens generated, those of requests under way included.
+    /// Including requests under way.
     pub generated: u64,
-    /// Seconds from admission to the first token, over the finished requests.
+    /// Seconds from admission to the first token, of finished requests.
     pub prefill_seconds: f64,
-    /// Times between two outputs of a sequence, of a token or of several.
+    /// Between two outputs of a sequence, of one or several tokens.
     pub gaps: u64,
     /// Their sum in seconds.
     pub gap_seconds: f64,
 }
 
 impl Counters {
-    /// Steps of sequences that generate, and the tokens that a step makes of all of them. What a step makes of one
-    /// comes at once, so it is one wait, as long as the step: vLLM observes a latency for each output, not each token.
+    /// All tokens of a sequence in a step come at once: vLLM observes one latency for each output, not each token.
     pub(super) fn generate(&mut self, batch: Batch, sequences: u64, tokens: u64) {
         self.generated += batch.steps * tokens;
         self.gaps += batch.steps * sequences;
-        self.gap_seconds += (batch.ends() - batch.began) * real(sequences);
+        self.gap_seconds += (batch.end() - batch.began) * to_f64(sequences);
     }
 }

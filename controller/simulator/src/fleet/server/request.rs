@@ -1,11 +1,11 @@
-//! Requests, and what became of them at a server.
+//! Requests and their results at a server.
 
 use crate::fleet::engine::StepTokens;
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// When it arrived, in seconds since the beginning.
+    /// Seconds since the beginning.
     pub arrived: f64,
     /// Prompt tokens.
     pub input: u32,
@@ -14,11 +14,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// The tokens that a step makes of it. It follows from the request, so that every policy sees the same requests.
+    /// It follows from the request, so that every policy sees the same requests.
     pub(super) fn step_tokens(&self, tokens: StepTokens) -> u64 {
         // The golden ratio spreads neighbouring times over all bits.
         let spread = self.arrived.to_bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        u64::from(tokens.least) + spread % u64::from(tokens.most - tokens.least + 1)
+        u64::from(tokens.min) + spread % u64::from(tokens.max - tokens.min + 1)
     }
 }
 
@@ -27,17 +27,17 @@ impl Request {
 pub struct ServedRequest {
     /// The request.
     pub request: Request,
-    /// When its first token was there.
+    /// Time of the first token.
     pub first_token: f64,
-    /// When its last token was there.
+    /// Time of the last token.
     pub ended: f64,
 }
 
-/// Requests that left a server since the last collection.
+/// Since the last collection.
 #[derive(Clone, Debug, Default)]
 pub struct FinishedRequests {
     /// Served in full.
     pub served: Vec<ServedRequest>,
-    /// Given up by their clients before the first token.
+    /// Given up before the first token.
     pub timed_out: Vec<Request>,
 }

@@ -23,11 +23,11 @@ const PLAIN: Engine = Engine {
 /// Serves requests, which come in order of arrival, and hands each over when it is done.
 fn serve(
     engine: Engine,
-    patience: f64,
+    client_timeout: f64,
     requests: impl Iterator<Item = Request>,
     mut done: impl FnMut(ServedRequest),
 ) -> Server {
-    let mut server = Server::new(engine, patience);
+    let mut server = Server::new(engine, client_timeout);
     let mut finished = FinishedRequests::default();
     let mut requests = requests.peekable();
     loop {

@@ -1,17 +1,17 @@
 //! The HPA's algorithm against its documentation.
 
-use crate::policy::hpa::{Behavior, Hpa, Limit, LimitKind, Rules, Select};
+use crate::policy::hpa::{Behavior, Hpa, PolicyKind, PolicySelect, ScalingPolicy, ScalingRules};
 
-fn rules(window: u32, policies: &[(LimitKind, u32, u32)]) -> Rules {
-    let limit = |(kind, value, period_seconds): &(LimitKind, u32, u32)| Limit {
+fn rules(window: u32, policies: &[(PolicyKind, u32, u32)]) -> ScalingRules {
+    let limit = |(kind, value, period_seconds): &(PolicyKind, u32, u32)| ScalingPolicy {
         kind: *kind,
         value: *value,
         period_seconds: *period_seconds,
     };
-    Rules {
+    ScalingRules {
         stabilization_window_seconds: window,
         policies: policies.iter().map(limit).collect(),
-        ..Rules::default()
+        ..ScalingRules::default()
     }
 }
 
@@ -52,23 +52,23 @@ fn a_window_upwards_takes_the_least_of_what_was_recommended() {
 
 #[test]
 fn limits_count_from_the_beginning_of_their_period() {
-    let behavior = Behavior { scale_up: rules(0, &[(LimitKind::Pods, 4, 60)]), ..Behavior::default() };
+    let behavior = Behavior { scale_up: rules(0, &[(PolicyKind::Pods, 4, 60)]), ..Behavior::default() };
     follows(behavior, 1, &[20, 20, 20, 20, 20, 20], &[5, 5, 5, 5, 9, 9]);
-    let half = rules(0, &[(LimitKind::Percent, 50, 30)]);
+    let half = rules(0, &[(PolicyKind::Percent, 50, 30)]);
     let behavior = Behavior { scale_down: half, ..Behavior::default() };
     follows(behavior, 40, &[1, 1, 1, 1, 1], &[20, 20, 10, 10, 5]);
 }
 
 #[test]
 fn the_policy_that_is_selected_counts() {
-    let both = [(LimitKind::Pods, 1, 60), (LimitKind::Percent, 100, 60)];
+    let both = [(PolicyKind::Pods, 1, 60), (PolicyKind::Percent, 100, 60)];
     let select = |select_policy| Behavior {
-        scale_up: Rules { select_policy, ..rules(0, &both) },
+        scale_up: ScalingRules { select_policy, ..rules(0, &both) },
         ..Behavior::default()
     };
-    follows(select(Select::Max), 10, &[50], &[20]);
-    follows(select(Select::Min), 10, &[50], &[11]);
-    follows(select(Select::Disabled), 10, &[50], &[10]);
+    follows(select(PolicySelect::Max), 10, &[50], &[20]);
+    follows(select(PolicySelect::Min), 10, &[50], &[11]);
+    follows(select(PolicySelect::Disabled), 10, &[50], &[10]);
 }
 
 #[test]

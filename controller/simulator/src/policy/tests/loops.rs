@@ -7,11 +7,11 @@ use wva_scaling::units::Amount;
 
 use crate::fleet::engine::StepTokens;
 use crate::fleet::server::Request;
-use crate::fleet::variant::{Front, Role, Router, ScrapeFaults, Variant, test_variant};
+use crate::fleet::variant::{Gateway, Role, Router, ScrapeFaults, Variant, test_variant};
 use crate::fleet::{Events, Fleet};
 use crate::policy::autoscaler::{Hpas, PodMetrics};
 use crate::policy::hpa::Behavior;
-use crate::policy::original::{self, Original};
+use crate::policy::llm_d_wva::{self, LlmDWva};
 use crate::policy::wva::{self, Wva};
 use crate::policy::{FleetView, Policy, SYNC};
 
@@ -31,17 +31,17 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(variants: Vec<Variant>, flow_control: bool) -> Self {
         let limits = crate::fleet::variant::Saturation { queue: 5, kv: 0.8 };
-        let front = Front {
+        let gateway = Gateway {
             router: Router::LeastLoaded,
             flow_control: flow_control.then_some(limits),
             queue: 1000,
-            patience: 1e6,
+            client_timeout: 1e6,
             grace: 1e6,
             retries: 0.0,
             uncounted: 0.0,
             scrapes: ScrapeFaults::default(),
         };
-        Self { fleet: Fleet::new(variants.clone(), front, vec![], 1), variants, now: 0.0 }
+        Self { fleet: Fleet::new(variants.clone(), gateway, vec![], 1), variants, now: 0.0 }
     }
 
     /// Requests that take `tokens` steps of 10 ms each.
@@ -77,19 +77,19 @@ impl World {
 /// A behavior that lets everything through at once.
 pub(super) fn free() -> Behavior {
     Behavior {
-        scale_up: crate::policy::hpa::Rules::default(),
-        scale_down: crate::policy::hpa::Rules::default(),
+        scale_up: crate::policy::hpa::ScalingRules::default(),
+        scale_down: crate::policy::hpa::ScalingRules::default(),
     }
 }
 
 pub(super) const FOR_EVER: u32 = 10_000_000;
 
 #[test]
-fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
+fn llm_d_wva_adds_one_replica_and_waits_until_it_is_ready() {
     let mut world = World::new(vec![variant("expensive", 80.0, 1), variant("cheap", 40.0, 1)], false);
     world.arrive(40, FOR_EVER);
-    let settings = original::Settings { behavior: free(), ..original::Settings::default() };
-    let mut policy = Original::new(&settings, &world.variants);
+    let settings = llm_d_wva::Settings { behavior: free(), ..llm_d_wva::Settings::default() };
+    let mut policy = LlmDWva::new(&settings, &world.variants);
     // A cycle every minute; the replica of the first is ready 100 s later, which the third one sees.
     let replicas = world.run(&mut policy, 11);
     assert_eq!(replicas[2], [1, 1], "before the first cycle");
@@ -102,8 +102,8 @@ fn the_original_adds_one_replica_and_waits_until_it_is_ready() {
 #[test]
 fn llm_d_wva_removes_the_most_expensive_idle_replica() {
     let mut world = World::new(vec![variant("expensive", 80.0, 2), variant("cheap", 40.0, 2)], false);
-    let settings = original::Settings { behavior: free(), ..original::Settings::default() };
-    let mut policy = Original::new(&settings, &world.variants);
+    let settings = llm_d_wva::Settings { behavior: free(), ..llm_d_wva::Settings::default() };
+    let mut policy = LlmDWva::new(&settings, &world.variants);
     let replicas = world.run(&mut policy, 20);
     assert_eq!(replicas[3], [1, 2]);
     assert_eq!(replicas[7], [1, 1], "the last expensive replica stays");
@@ -194,7 +194,7 @@ fn ours_knows_how_long_the_replicas_have_been_what_they_are() {
     assert_eq!(current_for(&world, &policy), None, "it began so");
     world.fleet.scale(0, 2, world.now, &mut Events::default());
     world.run(&mut policy, 3);
-    assert_eq!(current_for(&world, &policy), Some(GoDuration::from_secs(30)), "seen 15 s after the change");
+    assert_eq!(current_for(&world, &policy), Some(GoDuration::from_secs(30)), "view 15 s after the change");
 }
 
 fn throughput() -> wva::Settings {
@@ -236,7 +236,7 @@ fn percentage_decides_by_role_if_signals_are_missing() {
 fn speculation_counts_tokens_and_learns_their_time() {
     // Eight sequences at once and four tokens of each in a step of 10 ms.
     let mut own = variant("a", 10.0, 1);
-    own.engine.tokens = StepTokens { least: 4, most: 4 };
+    own.engine.tokens = StepTokens { min: 4, max: 4 };
     own.engine.max_seqs = 8;
     own.max = 1;
     let mut world = World::new(vec![own], false);

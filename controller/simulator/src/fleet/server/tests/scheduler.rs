@@ -99,7 +99,7 @@ const BUSY: Engine = Engine {
 #[test]
 fn jumping_over_steps_changes_nothing() {
     jumped_and_single(BUSY);
-    jumped_and_single(Engine { tokens: StepTokens { least: 1, most: 4 }, max_batched_tokens: 900, ..BUSY });
+    jumped_and_single(Engine { tokens: StepTokens { min: 1, max: 4 }, max_batched_tokens: 900, ..BUSY });
 }
 
 fn jumped_and_single(engine: Engine) {
@@ -161,7 +161,7 @@ fn counters_show_what_was_done_within_a_batch_as_well() {
 
 #[test]
 fn a_share_of_the_requests_is_not_counted_when_they_end() {
-    let mut server = Server::new(PLAIN, f64::INFINITY).leaving_out(0.25);
+    let mut server = Server::new(PLAIN, f64::INFINITY).with_uncounted_share(0.25);
     let mut finished = FinishedRequests::default();
     for i in 0..8_u32 {
         server.push(request(f64::from(i), 1, 1), f64::from(i), &mut finished);
@@ -173,7 +173,7 @@ fn a_share_of_the_requests_is_not_counted_when_they_end() {
 /// As vLLM counts with speculative decoding: tokens by tokens, but one latency for all that a step makes of a request.
 #[test]
 fn a_step_makes_several_tokens_of_a_sequence_and_one_latency() {
-    let engine = Engine { tokens: StepTokens { least: 3, most: 3 }, ..PLAIN };
+    let engine = Engine { tokens: StepTokens { min: 3, max: 3 }, ..PLAIN };
     let mut server = Server::new(engine, f64::INFINITY);
     let mut finished = FinishedRequests::default();
     server.push(request(0.0, 1, 12), 0.0, &mut finished);
@@ -186,12 +186,12 @@ fn a_step_makes_several_tokens_of_a_sequence_and_one_latency() {
     let counters = server.counters(1.0);
     assert_eq!((counters.generated, counters.gaps, counters.output), (12, 4, 12));
     at(counters.gap_seconds, 0.004, "between outputs");
-    assert_eq!((server.cached, server.rate), (0, 0), "all is given back");
+    assert_eq!((server.cached, server.tokens_per_step), (0, 0), "all is given back");
 }
 
 #[test]
 fn each_request_has_its_own_number_of_tokens_a_step() {
-    let tokens = StepTokens { least: 2, most: 4 };
+    let tokens = StepTokens { min: 2, max: 4 };
     let requests: Vec<Request> = (0..300_u32).map(|i| request(f64::from(i), 1, 1201)).collect();
     let (done, _) = served(Engine { tokens, max_seqs: 1000, ..PLAIN }, &requests);
     let with = |steps: f64| {
@@ -207,7 +207,7 @@ fn each_request_has_its_own_number_of_tokens_a_step() {
 
 #[test]
 fn the_last_sequence_ends_though_its_last_step_makes_too_much() {
-    let tokens = StepTokens { least: 4, most: 4 };
+    let tokens = StepTokens { min: 4, max: 4 };
     let (done, server) = served(Engine { kv_blocks: 113, tokens, ..PLAIN }, &[request(0.0, 10, 102)]);
     assert_eq!((done.len(), server.counters.preemptions, server.cached), (1, 0, 0));
 }
@@ -220,7 +220,7 @@ fn a_draft_takes_of_the_budget_of_a_step() {
         served(Engine { tokens, ..engine }, &requests).0[1].first_token
     };
     at(first_token(StepTokens::ONE), 0.013, "39 and 21 tokens of its prompt");
-    at(first_token(StepTokens { least: 11, most: 11 }), 0.014, "29, 29 and 2");
+    at(first_token(StepTokens { min: 11, max: 11 }), 0.014, "29, 29 and 2");
 }
 
 #[test]

@@ -2,15 +2,15 @@
 //! and requests of random length is a queue with so many servers and one line before them.
 
 use super::*;
-use crate::random::{RandomQuantity, Stream, stream};
+use crate::random::{RandomQuantity, Stream, random_stream};
 
 /// So many that the mean differs by less than 1 % from one seed to the next.
 const REQUESTS: usize = 1_500_000;
 
 /// Poisson arrivals at a rate a second, of lengths in steps.
 fn poisson(rate: f64, length: RandomQuantity) -> impl Iterator<Item = Request> {
-    let mut arrivals = stream(3, Stream::Arrivals);
-    let mut lengths = stream(3, Stream::Lengths);
+    let mut arrivals = random_stream(3, Stream::Arrivals);
+    let mut lengths = random_stream(3, Stream::Lengths);
     let between = RandomQuantity::gamma(1.0 / rate, 1.0);
     let mut arrived = 0.0;
     (0..REQUESTS).map(move |_| {
@@ -76,7 +76,7 @@ fn mmc() {
     }
 }
 
-/// A queue that slows down as its batch fills, against the figures of a log that the original's guide to the HPA shows:
+/// A queue that slows down as its batch fills, against the figures of a log that llm-d WVA's guide to the HPA shows:
 /// 20 requests a minute of 178 tokens on a server with batches of 4 and `ITL = 20.58 ms + 0.41 ms * batch` wait 69.7666
 /// ms and take 21.49347 ms a token. They are the solution of the queue's birth-death process, which knows no steps: here
 /// a token is made in twenty, so that waiting for the end of a step does not count.

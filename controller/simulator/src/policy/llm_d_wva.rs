@@ -1,6 +1,5 @@
-//! The percentage analyzer as the original carried it out, with the HPA behind it: one replica a cycle, counted from the
-//! ready ones, and none of any variant while one of them is on its way (its target not reached, or a replica not ready).
-//! Read from the sources of the last release that had it as its only analyzer.
+//! Percentage analyzer of llm-d WVA with its HPA: one replica a cycle, and none while a variant of the model is
+//! pending. From the sources of the last release that had it as its only analyzer.
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
@@ -9,9 +8,9 @@ use wva_crds::entries::SaturationEntry;
 use super::autoscaler::external_value;
 use super::hpa::{Behavior, Hpa};
 use super::{FleetView, Peaks, Policy, is_due};
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 
-/// Settings of the original's loop.
+/// Settings of the loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Settings {
@@ -33,8 +32,8 @@ impl Default for Settings {
     }
 }
 
-/// The state of the loop.
-pub struct Original {
+/// State of the loop.
+pub struct LlmDWva {
     thresholds: Thresholds,
     interval: f64,
     desired: Vec<Option<u32>>,
@@ -48,14 +47,13 @@ struct Thresholds {
     spare_queue: f64,
 }
 
-/// Demand from the load of a model.
-enum LoadChange {
-    More,
-    Fewer,
-    Nothing,
+enum ScaleDirection {
+    Up,
+    Down,
+    Stay,
 }
 
-impl Original {
+impl LlmDWva {
     /// The loop for the variants of a fleet.
     #[must_use]
     pub fn new(settings: &Settings, variants: &[crate::fleet::variant::Variant]) -> Self {
@@ -73,45 +71,45 @@ impl Original {
         }
     }
 
-    fn cycle(&mut self, seen: &FleetView<'_>) {
-        let variants = seen.variants();
+    fn cycle(&mut self, view: &FleetView<'_>) {
+        let variants = view.variants();
         let all = || 0..variants.len();
-        let reached = |v: usize| self.desired[v].is_none_or(|d| d == seen.current(v));
-        let settled = all().all(|v| reached(v) && seen.ready(v) == seen.current(v));
+        let reached = |v: usize| self.desired[v].is_none_or(|d| d == view.current(v));
+        let settled = all().all(|v| reached(v) && view.ready(v) == view.current(v));
         for v in all().filter(|v| reached(*v)).collect::<Vec<_>>() {
-            self.desired[v] = Some(seen.current(v));
+            self.desired[v] = Some(view.current(v));
         }
-        // While any variant is on its way, nothing of the model moves.
+        // A pending variant blocks the whole model.
         if !settled {
             return;
         }
         let cost = |v: &usize| variants[*v].cost;
-        match self.thresholds.load_change(seen) {
-            LoadChange::More => {
-                // The original left bounds to the HPA, and a target beyond them would hold the model for ever: it is
-                // not held against it here.
-                let able = all().filter(|v| seen.current(*v) < variants[*v].max);
+        match self.thresholds.scale_direction(view) {
+            ScaleDirection::Up => {
+                // llm-d WVA left bounds to the HPA; a target beyond them would block the model forever, so it is not
+                // simulated.
+                let able = all().filter(|v| view.current(*v) < variants[*v].max);
                 if let Some(v) = able.min_by(|a, b| cost(a).total_cmp(&cost(b))) {
-                    self.desired[v] = Some(seen.ready(v) + 1);
+                    self.desired[v] = Some(view.ready(v) + 1);
                 }
             }
-            LoadChange::Fewer => {
-                let able = all().filter(|v| seen.ready(*v) > variants[*v].min.max(1));
+            ScaleDirection::Down => {
+                let able = all().filter(|v| view.ready(*v) > variants[*v].min.max(1));
                 if let Some(v) = able.max_by(|a, b| cost(a).total_cmp(&cost(b))) {
-                    self.desired[v] = Some(seen.ready(v) - 1);
+                    self.desired[v] = Some(view.ready(v) - 1);
                 }
             }
-            LoadChange::Nothing => {}
+            ScaleDirection::Stay => {}
         }
     }
 }
 
 impl Thresholds {
-    fn load_change(&self, seen: &FleetView<'_>) -> LoadChange {
+    fn scale_direction(&self, view: &FleetView<'_>) -> ScaleDirection {
         let (mut pods, mut spared, mut spare_kv, mut spare_queue) = (0, 0.0, 0.0, 0.0);
-        for pod in (0..seen.variants().len()).flat_map(|v| seen.pods(v)) {
+        for pod in (0..view.variants().len()).flat_map(|v| view.pods(v)) {
             let Peaks { kv, waiting } = pod.peaks();
-            let queue = real(waiting as u64);
+            let queue = to_f64(waiting as u64);
             pods += 1;
             if kv < self.kv && queue < self.queue {
                 spared += 1.0;
@@ -120,30 +118,30 @@ impl Thresholds {
             }
         }
         if pods == 0 {
-            return LoadChange::Nothing;
+            return ScaleDirection::Stay;
         }
         let (kv, queue) = (spare_kv / spared, spare_queue / spared);
         if spared < 1.0 || kv < self.spare_kv || queue < self.spare_queue {
-            return LoadChange::More;
+            return ScaleDirection::Up;
         }
         let spread = spared / (spared - 1.0);
         let left = |threshold: f64, spare: f64| threshold - (threshold - spare) * spread;
         let safe = left(self.kv, kv) >= self.spare_kv && left(self.queue, queue) >= self.spare_queue;
-        if spared > 1.0 && safe { LoadChange::Fewer } else { LoadChange::Nothing }
+        if spared > 1.0 && safe { ScaleDirection::Down } else { ScaleDirection::Stay }
     }
 }
 
-impl Policy for Original {
-    fn decide(&mut self, seen: &FleetView<'_>) -> Vec<u32> {
-        if is_due(seen.now, self.interval) {
-            self.cycle(seen);
+impl Policy for LlmDWva {
+    fn decide(&mut self, view: &FleetView<'_>) -> Vec<u32> {
+        if is_due(view.now, self.interval) {
+            self.cycle(view);
         }
         let each = self.hpas.iter_mut().zip(&self.desired).enumerate().map(|(variant, (hpa, desired))| {
-            let current = seen.current(variant);
+            let current = view.current(variant);
             match desired {
                 Some(desired) if current > 0 => {
                     let proposed = external_value(hpa, current, f64::from(*desired), 1.0);
-                    hpa.sync(seen.now, current, proposed)
+                    hpa.sync(view.now, current, proposed)
                 }
                 _ => current,
             }

@@ -1,4 +1,4 @@
-//! Parses the entries of a map with the code that admission and engine share.
+//! Parses the entries of a map with the code of the engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,73 +8,65 @@ use wva_crds::names::SERVICE_CLASSES_KEY;
 
 use crate::maps::names::MapRole;
 
-/// One entry of a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
     pub(crate) parsed: ParsedEntry,
 }
 
-/// Faults of a map after which no further entry is parsed.
+/// After these no further entry is parsed.
 pub(crate) const MAX_FAULTS: usize = 64;
 
-/// Entries of a map in the order of their keys.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Entries {
     pub(crate) all: Vec<Entry>,
-    /// Keys of entries that were not parsed, because of [`MAX_FAULTS`].
+    /// Not parsed, because of [`MAX_FAULTS`].
     pub(crate) unread: Vec<String>,
 }
 
-/// Limits of parsing entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Bounds<'f> {
-    /// `data` of the stored map. The faults of unchanged entries do not count.
+    /// Data of the stored map. The faults of unchanged entries do not count.
     pub(crate) stored: Option<&'f Map<String, Value>>,
-    /// Set when the caller no longer needs the verdict.
+    /// The caller no longer needs the verdict.
     pub(crate) cancelled: Option<&'f AtomicBool>,
 }
 
 impl Entry {
-    /// Its value, if it is YAML.
+    /// If it is YAML.
     pub(crate) fn value(&self) -> Option<&Value> {
         self.parsed.value.as_ref()
     }
 
-    /// Whether it is a map of fields.
     pub(crate) fn is_map(&self) -> bool {
         self.value().is_some_and(Value::is_object)
     }
 
-    /// A text field; empty text counts as missing.
+    /// Empty text counts as missing.
     pub(crate) fn text(&self, field: &str) -> Option<&str> {
         self.value()?.get(field)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// Whether it has a field.
     pub(crate) fn has(&self, field: &str) -> bool {
         self.value().is_some_and(|v| v.get(field).is_some())
     }
 
-    /// Whether an unknown field has this one as its suggestion.
+    /// An unknown field has this one as its suggestion.
     pub(crate) fn misspells(&self, field: &str) -> bool {
         let suggestion = did_you_mean(field);
         self.parsed.faults.iter().any(|f| f.kind == FaultKind::Unknown && f.expected == suggestion)
     }
 
-    /// Converts the entry to its type, if valid.
     pub(crate) fn to_typed<E: Typed>(&self) -> Option<E> {
         self.parsed.to_typed().ok()
     }
 }
 
 impl Entries {
-    /// Entries without faults.
     pub(crate) fn valid(&self) -> impl Iterator<Item = &Entry> {
         self.all.iter().filter(|e| e.parsed.faults.is_empty())
     }
 
-    /// Parses the entries of `data`.
     pub(crate) fn parse(role: MapRole, data: Option<&Map<String, Value>>, bounds: Bounds<'_>) -> Self {
         let mut entries = Self::default();
         let mut faults = 0;
@@ -96,7 +88,7 @@ impl Entries {
     }
 }
 
-/// Text of an entry. The API server stores `null` as empty text.
+/// The API server stores `null` as empty text.
 fn text(value: &Value) -> Option<&str> {
     if value.is_null() { Some("") } else { value.as_str() }
 }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use wva_scaling::VariantKey;
 
-use super::{Difference, MOST_SHOWN, Replay, ReplayedTarget, Tally};
-use crate::report::lines;
+use super::{Difference, MAX_LISTED, Replay, ReplayedTarget, Tally};
+use crate::report::format_table;
 
 impl Replay {
     /// Table of the targets by variant, then the differences.
@@ -21,15 +21,15 @@ impl Replay {
             "{} cycles{span}, each decided as recorded and again with the changed settings.\n\
              Open loop: what became of the fleet is as recorded; a target that differs is not carried out.\n\n{}",
             self.cycles,
-            lines(&self.rows()),
+            format_table(&self.rows()),
         );
         for difference in &self.differences {
-            text.push_str(&paragraph(difference));
+            text.push_str(&difference_text(difference));
         }
         if self.not_shown > 0 {
             let _ = writeln!(
                 text,
-                "\nOnly the first {MOST_SHOWN} differences are shown: {} later decisions differ, too.",
+                "\nOnly the first {MAX_LISTED} differences are shown: {} later decisions differ, too.",
                 self.not_shown
             );
         }
@@ -41,18 +41,18 @@ impl Replay {
         let mut rows = vec![titles.map(str::to_owned).to_vec()];
         let mut all = Tally::default();
         for (key, tally) in &self.variants {
-            rows.push(row(format!("{}/{}", key.namespace, key.name), tally));
-            all.join(tally);
+            rows.push(table_row(format!("{}/{}", key.namespace, key.name), tally));
+            all.merge(tally);
         }
         if self.variants.len() > 1 {
             // The mean of the fleet is per cycle, not per variant and cycle.
             all.cycles = self.cycles;
-            rows.push(row("all".to_owned(), &all));
+            rows.push(table_row("all".to_owned(), &all));
         }
         rows
     }
 
-    /// The contents of [`Replay::text`] as JSON. Times are as recorded, `null` if a snapshot has none.
+    /// [`Replay::text`] as JSON. Times are `null` if a snapshot has none.
     #[must_use]
     pub fn json(&self) -> Value {
         let variant = |(key, tally): (&VariantKey, &Tally)| {
@@ -83,7 +83,7 @@ impl Replay {
 }
 
 impl Tally {
-    fn join(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
         self.different += other.different;
         self.recorded += other.recorded;
         self.changed += other.changed;
@@ -91,14 +91,12 @@ impl Tally {
         self.changed_cost += other.changed_cost;
     }
 
-    /// The mean per cycle of a sum.
     fn mean(&self, sum: f64) -> f64 {
         if self.cycles == 0 { 0.0 } else { sum / f64::from(self.cycles) }
     }
 }
 
-/// A line of the table.
-fn row(name: String, tally: &Tally) -> Vec<String> {
+fn table_row(name: String, tally: &Tally) -> Vec<String> {
     vec![
         name,
         tally.cycles.to_string(),
@@ -114,15 +112,15 @@ fn target_json(replayed: &ReplayedTarget) -> Value {
     json!({ "target": replayed.target, "reason": replayed.code, "why": replayed.why })
 }
 
-fn paragraph(d: &Difference) -> String {
+fn difference_text(d: &Difference) -> String {
     let time = match (&d.from, &d.to) {
         (Some(from), Some(to)) if from != to => format!("{from} to {to}, "),
         (Some(from), _) => format!("{from}, "),
         _ => String::new(),
     };
     let cycles = if d.cycles == 1 { "1 cycle".to_owned() } else { format!("{} cycles", d.cycles) };
-    let line = |name: &str, said: &ReplayedTarget| {
-        format!("  {name:<8}  -> {}  {}: {}\n", said.target, said.code, said.why)
+    let line = |name: &str, replayed: &ReplayedTarget| {
+        format!("  {name:<8}  -> {}  {}: {}\n", replayed.target, replayed.code, replayed.why)
     };
     format!(
         "\n{}/{}  {time}{cycles}, from {} replicas\n{}{}",

@@ -1,4 +1,4 @@
-//! Warnings about maps that the controller does not read.
+//! Maps that the controller does not read.
 
 use crate::maps::WARN;
 use crate::maps::names::{MapRole, MapScope};

@@ -1,11 +1,10 @@
 //! An autoscaler's view of a fleet: the API server's counts, and the samples that Prometheus has scraped.
-//! The queues and caches themselves are behind the scrapes.
 
-use crate::fleet::engine::real;
+use crate::fleet::engine::to_f64;
 use crate::fleet::latency::{FirstTokens, LatencyQuantiles};
 use crate::fleet::replica::{Phase, Replica, Sample};
 use crate::fleet::variant::Variant;
-use crate::fleet::{Fleet, GpuStock};
+use crate::fleet::{Fleet, GpuUsage};
 
 /// An autoscaler's view of the fleet at a time.
 #[derive(Clone, Copy)]
@@ -48,25 +47,24 @@ impl<'a> FleetView<'a> {
         self.fleet.ready_replicas(variant)
     }
 
-    /// Replicas of a variant that are not ready: seconds since they were created, and whether they lack GPUs.
+    /// Seconds since creation or readiness, and whether the replica lacks GPUs.
     pub fn pending(&self, variant: usize) -> impl Iterator<Item = (f64, bool)> + 'a {
         let now = self.now;
         self.replicas(variant).filter(|r| r.is_wanted() && !r.is_ready()).map(move |r| match r.phase {
             Phase::Unschedulable => (now - r.created, true),
-            // From when it stopped being ready, or found its place.
+            // Since it stopped being ready, or got its GPUs.
             _ => (now - r.scheduled.max(r.ready_since), false),
         })
     }
 
-    /// Seconds since the youngest pod was created, of those that are there.
+    /// Seconds since the newest pod was created.
     #[must_use]
-    pub fn youngest(&self) -> Option<f64> {
+    pub fn newest_pod_age(&self) -> Option<f64> {
         let created = self.fleet.replicas().iter().filter(|r| r.is_wanted()).map(|r| r.created);
         created.reduce(f64::max).map(|at| self.now - at)
     }
 
-    /// The median time from the creation of a variant's ready replicas until they were ready, in seconds; of those that
-    /// were there from the beginning it is unknown.
+    /// Median seconds from creation to readiness. Unknown for replicas of the beginning.
     #[must_use]
     pub fn cold_start(&self, variant: usize) -> Option<f64> {
         let ready = self.replicas(variant).filter(|r| r.is_ready() && r.created > 0.0);
@@ -75,7 +73,7 @@ impl<'a> FleetView<'a> {
         times.get(times.len() / 2).copied()
     }
 
-    /// Ready replicas of a variant that have been scraped, in order of creation.
+    /// Ready replicas with samples, in order of creation.
     pub fn pods(&self, variant: usize) -> impl Iterator<Item = Pod<'a>> {
         let now = self.now;
         self.replicas(variant)
@@ -83,8 +81,7 @@ impl<'a> FleetView<'a> {
             .filter_map(move |r| visible_samples(r, now).last().map(|newest| Pod { replica: r, newest, now }))
     }
 
-    /// Requests that wait in front of the fleet, and their prompt tokens, as an endpoint picker with flow control shows
-    /// them. `None`: there is none.
+    /// As an endpoint picker with flow control shows it. `None`: no flow control.
     #[must_use]
     pub fn queue(&self) -> Option<PickerQueue> {
         self.fleet.has_flow_control().then(|| {
@@ -94,7 +91,7 @@ impl<'a> FleetView<'a> {
         })
     }
 
-    /// Quantiles of the latencies of requests that ended within the last seconds, as an endpoint picker shows them.
+    /// Latency quantiles of the last seconds, as an endpoint picker shows them.
     #[must_use]
     pub fn latencies(&self, seconds: f64, share: f64) -> LatencyQuantiles {
         self.fleet.latencies().quantiles(self.now - seconds, share)
@@ -108,8 +105,8 @@ impl<'a> FleetView<'a> {
 
     /// GPUs of an accelerator. `None`: no limit is known.
     #[must_use]
-    pub fn stock(&self, accelerator: &str) -> Option<GpuStock> {
-        self.fleet.stock_of(accelerator, self.now)
+    pub fn gpu_usage(&self, accelerator: &str) -> Option<GpuUsage> {
+        self.fleet.gpu_usage(accelerator, self.now)
     }
 
     fn replicas(&self, variant: usize) -> impl Iterator<Item = &'a Replica> + 'a {
@@ -138,13 +135,13 @@ pub struct Peaks {
 /// Mean tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeanTokens {
-    /// In the prompt.
+    /// Prompt tokens.
     pub input: f64,
     /// Generated.
     pub output: f64,
 }
 
-/// The samples of a replica that are there at a time, oldest first.
+/// Visible at `now`, oldest first.
 fn visible_samples(replica: &Replica, now: f64) -> impl Iterator<Item = Sample> {
     replica.samples.iter().filter(move |s| s.shown <= now).copied()
 }
@@ -174,7 +171,7 @@ impl Pod<'_> {
         visible_samples(self.replica, self.now).filter(move |s| s.at >= since)
     }
 
-    /// The greatest KV cache use and queue within the last minute: `max_over_time(..[1m])`.
+    /// Greatest values of the last minute: `max_over_time(..[1m])`.
     #[must_use]
     pub fn peaks(&self) -> Peaks {
         let minute = visible_samples(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
@@ -182,13 +179,13 @@ impl Pod<'_> {
         minute.fold(Peaks::default(), greatest)
     }
 
-    /// Mean prompt and generated tokens of the requests that ended within the last five minutes, where any did.
+    /// Mean tokens of the requests of the last five minutes.
     #[must_use]
     pub fn mean_tokens(&self) -> Option<MeanTokens> {
         let oldest = visible_samples(self.replica, self.now).find(|s| self.now - s.at <= 300.0)?.counters;
         let newest = self.newest.counters;
         let requests = newest.requests.checked_sub(oldest.requests).filter(|n| *n > 0)?;
-        let mean = |new: u64, old: u64| real(new - old) / real(requests);
+        let mean = |new: u64, old: u64| to_f64(new - old) / to_f64(requests);
         Some(MeanTokens {
             input: mean(newest.input, oldest.input),
             output: mean(newest.output, oldest.output),

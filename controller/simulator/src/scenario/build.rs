@@ -1,4 +1,4 @@
-//! From the fields of a scenario file to a scenario: defaults filled in, spans in seconds, names resolved.
+//! Builds a scenario from the fields of a file: defaults, seconds, resolved names.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use wva_crds::entries::{Amount, PositiveDuration};
 use super::engines::{ENGINES, QWEN3_32B_H100};
 use super::spec::{self, Spec};
 use super::{Scenario, ScenarioError};
-use crate::fleet::engine::{Engine, StepTokens, real};
+use crate::fleet::engine::{Engine, StepTokens, to_f64};
 use crate::fleet::server::Request;
-use crate::fleet::variant::{Front, Saturation, ScrapeFaults, SlowStart, Stock, Variant};
+use crate::fleet::variant::{Gateway, GpuSupply, Saturation, ScrapeFaults, SlowStart, Variant};
 use crate::measure::Objectives;
 use crate::random::RandomQuantity;
 use crate::run::Setting;
-use crate::traffic::{Traffic, diurnal, profile};
+use crate::traffic::{Traffic, build_profile, diurnal_profile};
 
-/// Weights of the days: a working week and a calmer weekend.
+/// A working week and a calmer weekend.
 const WEEK: [f64; 7] = [1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5];
 
 impl Spec {
-    /// Builds the scenario. `trace` has the requests of its trace, if it names one.
+    /// `trace`: the requests of the trace, if the scenario names one.
     ///
     /// # Errors
-    /// The first field whose value is invalid.
-    pub fn scenario(&self, trace: Option<Arc<[Request]>>) -> Result<Scenario, ScenarioError> {
-        let traffic = self.traffic.meaning(trace)?;
+    /// The first invalid field.
+    pub fn build(&self, trace: Option<Arc<[Request]>>) -> Result<Scenario, ScenarioError> {
+        let traffic = self.traffic.build(trace)?;
         let duration = self.duration.map_or_else(|| traffic.duration(), positive);
-        let variants = self.variants.iter().enumerate().map(|(i, v)| v.meaning(i));
-        let stock = self.stock.iter().enumerate().map(|(i, s)| s.meaning(i));
+        let variants = self.variants.iter().enumerate().map(|(i, v)| v.build(i));
+        let gpu_supply = self.gpu_supply.iter().enumerate().map(|(i, s)| s.build(i));
         let setting = Setting {
             variants: variants.collect::<Result<_, _>>()?,
-            front: self.front.meaning(),
-            stock: stock.collect::<Result<_, _>>()?,
+            gateway: self.gateway.build(),
+            gpu_supply: gpu_supply.collect::<Result<_, _>>()?,
             objectives: Objectives {
                 ttft: positive(self.objectives.ttft),
                 itl: positive(self.objectives.itl),
@@ -46,9 +46,9 @@ impl Spec {
 }
 
 impl spec::Traffic {
-    fn meaning(&self, trace: Option<Arc<[Request]>>) -> Result<Traffic, ScenarioError> {
+    fn build(&self, trace: Option<Arc<[Request]>>) -> Result<Traffic, ScenarioError> {
         let profile = match (&self.segments, &self.diurnal, &self.trace) {
-            (Some(segments), None, None) if !segments.is_empty() => profile(
+            (Some(segments), None, None) if !segments.is_empty() => build_profile(
                 segments.iter().map(|s| (positive(s.length), s.rate.get(), s.to.unwrap_or(s.rate).get())),
             ),
             (None, Some(days), None) => {
@@ -57,7 +57,7 @@ impl spec::Traffic {
                 if weights.iter().sum::<f64>() <= 0.0 {
                     return Err(ScenarioError::new("traffic.diurnal.days", "no day has a weight above 0"));
                 }
-                diurnal(days.mean.get(), days.swing.map_or(0.6, f64::from), &weights)
+                diurnal_profile(days.mean.get(), days.swing.map_or(0.6, f64::from), &weights)
             }
             (None, None, Some(_)) => {
                 return trace
@@ -65,21 +65,21 @@ impl spec::Traffic {
                     .ok_or_else(|| ScenarioError::new("traffic.trace", "the trace was not read"));
             }
             _ => {
-                let problem = "has to be given once: as segments (at least one), diurnal or trace";
+                let problem = "has to be valid once: as segments (at least one), diurnal or trace";
                 return Err(ScenarioError::new("traffic", problem));
             }
         };
         Ok(Traffic::Generated {
             profile,
             cv: self.cv.map_or(1.0, f64::from),
-            input: length("traffic.input", self.input)?,
-            output: length("traffic.output", self.output)?,
+            input: build_length("traffic.input", self.input)?,
+            output: build_length("traffic.output", self.output)?,
         })
     }
 }
 
-fn length(path: &str, length: Option<spec::Length>) -> Result<RandomQuantity, ScenarioError> {
-    let given = length.filter(|l| l.mean.get() >= 1.0);
+fn build_length(path: &str, length: Option<spec::Length>) -> Result<RandomQuantity, ScenarioError> {
+    let valid = length.filter(|l| l.mean.get() >= 1.0);
     let problem = || {
         let found = length.map_or_else(|| "nothing".to_owned(), |l| format!("a mean of {}", l.mean.get()));
         ScenarioError::new(
@@ -87,20 +87,20 @@ fn length(path: &str, length: Option<spec::Length>) -> Result<RandomQuantity, Sc
             format!("found {found}: give a mean of 1 token or more, such as {{mean: 1000, cv: 0.5}}"),
         )
     };
-    given.map(|l| RandomQuantity::log_normal(l.mean.get(), l.cv.get())).ok_or_else(problem)
+    valid.map(|l| RandomQuantity::log_normal(l.mean.get(), l.cv.get())).ok_or_else(problem)
 }
 
-impl spec::Front {
-    fn meaning(&self) -> Front {
+impl spec::Gateway {
+    fn build(&self) -> Gateway {
         let saturation = |f: spec::FlowControl| Saturation {
             queue: f.queue.unwrap_or(5) as usize,
             kv: f.kv.map_or(0.8, f64::from),
         };
-        Front {
+        Gateway {
             router: self.router,
             flow_control: self.flow_control.map(saturation),
             queue: self.queue.unwrap_or(10_000) as usize,
-            patience: self.patience.map_or(300.0, positive),
+            client_timeout: self.patience.map_or(300.0, positive),
             grace: self.grace.map_or(120.0, seconds),
             retries: self.retries.get(),
             uncounted: self.uncounted.get(),
@@ -110,7 +110,7 @@ impl spec::Front {
 }
 
 impl spec::Variant {
-    fn meaning(&self, i: usize) -> Result<Variant, ScenarioError> {
+    fn build(&self, i: usize) -> Result<Variant, ScenarioError> {
         let (min, max) = (self.min.unwrap_or(1), self.max.unwrap_or(10));
         if min > max {
             let problem = format!("min {min} is above max {max}: an HPA refuses that");
@@ -127,7 +127,7 @@ impl spec::Variant {
             accelerator: self.accelerator.clone(),
             cost: self.cost.get(),
             gpus: self.gpus.unwrap_or(1),
-            engine: self.engine.meaning(i)?,
+            engine: self.engine.build(i)?,
             engine_args: self.engine_args.clone(),
             initial: self.initial.unwrap_or(min),
             min,
@@ -136,7 +136,7 @@ impl spec::Variant {
             slow_start: start.map_or(SlowStart::NEVER, slow),
             time_to_failure: self.time_to_failure.map_or(f64::INFINITY, positive),
             slowness: RandomQuantity::log_normal(1.0, self.unevenness.get()),
-            prefix_hits: in_order(
+            prefix_hits: check_order(
                 &format!("variants[{i}].prefixHits"),
                 self.prefix_hits.iter().map(|h| (seconds(h.at), h.share.get())),
             )?,
@@ -147,20 +147,22 @@ impl spec::Variant {
 }
 
 fn speculation(levels: &[spec::Speculation], i: usize) -> Result<Vec<(f64, StepTokens)>, ScenarioError> {
-    let wrong = levels.iter().enumerate().find(|(_, l)| l.least < 1 || l.most < l.least);
-    if let Some((n, l)) = wrong {
+    let invalid = levels.iter().enumerate().find(|(_, l)| l.least < 1 || l.most < l.least);
+    if let Some((n, l)) = invalid {
         let problem = format!("found {} to {}: give least 1 or more, and most not below it", l.least, l.most);
         return Err(ScenarioError::new(format!("variants[{i}].speculation[{n}]"), problem));
     }
-    let each = levels.iter().map(|l| (seconds(l.at), StepTokens { least: l.least, most: l.most }));
-    in_order(&format!("variants[{i}].speculation"), each)
+    let each = levels.iter().map(|l| (seconds(l.at), StepTokens { min: l.least, max: l.most }));
+    check_order(&format!("variants[{i}].speculation"), each)
 }
 
-/// Checks that each level starts later than the one before.
-fn in_order<T>(path: &str, levels: impl Iterator<Item = (f64, T)>) -> Result<Vec<(f64, T)>, ScenarioError> {
+fn check_order<T>(
+    path: &str,
+    levels: impl Iterator<Item = (f64, T)>,
+) -> Result<Vec<(f64, T)>, ScenarioError> {
     let levels: Vec<_> = levels.collect();
-    let wrong = levels.windows(2).enumerate().find(|(_, pair)| pair[1].0 <= pair[0].0);
-    if let Some((n, pair)) = wrong {
+    let invalid = levels.windows(2).enumerate().find(|(_, pair)| pair[1].0 <= pair[0].0);
+    if let Some((n, pair)) = invalid {
         let problem = format!("found {} s after {} s: give them in order of time", pair[1].0, pair[0].0);
         return Err(ScenarioError::new(format!("{path}[{}].at", n + 1), problem));
     }
@@ -168,10 +170,10 @@ fn in_order<T>(path: &str, levels: impl Iterator<Item = (f64, T)>) -> Result<Vec
 }
 
 impl spec::Engine {
-    fn meaning(&self, i: usize) -> Result<Engine, ScenarioError> {
+    fn build(&self, i: usize) -> Result<Engine, ScenarioError> {
         let like = match &self.like {
             None => QWEN3_32B_H100,
-            Some(name) => find(name).ok_or_else(|| {
+            Some(name) => find_engine(name).ok_or_else(|| {
                 let known: Vec<_> = ENGINES.iter().map(|(n, _)| *n).collect();
                 let problem = format!("{name:?} is not an engine; use one of {}", known.join(", "));
                 ScenarioError::new(format!("variants[{i}].engine.like"), problem)
@@ -190,10 +192,10 @@ impl spec::Engine {
             tokens: like.tokens,
         };
         let counts = [
-            ("maxSeqs", real(engine.max_seqs as u64)),
-            ("maxBatchedTokens", real(engine.max_batched_tokens)),
-            ("blockSize", real(engine.block_size)),
-            ("kvBlocks", real(engine.kv_blocks)),
+            ("maxSeqs", to_f64(engine.max_seqs as u64)),
+            ("maxBatchedTokens", to_f64(engine.max_batched_tokens)),
+            ("blockSize", to_f64(engine.block_size)),
+            ("kvBlocks", to_f64(engine.kv_blocks)),
         ];
         match counts.iter().find(|(_, n)| *n < 1.0) {
             Some((field, _)) => {
@@ -204,15 +206,15 @@ impl spec::Engine {
     }
 }
 
-fn find(name: &str) -> Option<Engine> {
+fn find_engine(name: &str) -> Option<Engine> {
     ENGINES.iter().find(|(n, _)| *n == name).map(|(_, engine)| *engine)
 }
 
-impl spec::Stock {
-    fn meaning(&self, i: usize) -> Result<Stock, ScenarioError> {
+impl spec::GpuSupply {
+    fn build(&self, i: usize) -> Result<GpuSupply, ScenarioError> {
         let levels = self.levels.iter().map(|l| (seconds(l.at), l.gpus));
-        let levels = in_order(&format!("stock[{i}].levels"), levels)?;
-        Ok(Stock { accelerator: self.accelerator.clone(), levels })
+        let levels = check_order(&format!("stock[{i}].levels"), levels)?;
+        Ok(GpuSupply { accelerator: self.accelerator.clone(), levels })
     }
 }
 
