@@ -84,11 +84,14 @@ fn bounds() -> Vec<Value> {
 fn metadata() -> Vec<Value> {
     let label = |value: &str| json!({"labels": {"inference.optimization/acceleratorName": value}});
     let mode = |value: &str| json!({"annotations": {"wva.llmd.ai/mode": value}});
-    let modes = ["auto", "recommend", "paused", "Auto", "", " auto"];
-    let fixed = ["0", "2147483647", "2147483648", "", "-1", "+1", "1.0"];
+    let modes = [
+        "auto", "recommend", "paused", "Auto", "AUTO", "", " auto", "paused ", "off", "recommend,paused",
+        "fixed",
+    ];
+    let fixed = ["0", "2147483647", "2147483648", "99999999999999999999", "", "-1", "+1", "1.0"];
     // The first one marks objects without metadata of their own.
     let mut all = vec![absent()];
-    all.extend(["H100", "L4", "H", ""].map(label));
+    all.extend(["H100", "L4", "H", "1", "a", "Z", ""].map(label));
     all.extend(modes.map(mode));
     all.extend(fixed.map(|number| mode(&format!("fixed={number}"))));
     all.extend([
