@@ -23,23 +23,16 @@ const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
 const PENDING_GRACE: Duration = Duration::from_secs(12);
 
 fn options() -> InstallOptions {
-    let mut options = crate::support::install_options();
-    let more = [
-        ("WVA_PENDING_GRACE", format!("{}s", PENDING_GRACE.as_secs())),
-        // Then the minimum of an HPA does not forbid 0.
-        ("WVA_SCALE_TO_ZERO", "true".to_owned()),
-    ];
-    options.env.extend(more.map(|(key, value)| (key.to_owned(), value)));
-    options
+    let grace = format!("{}s", PENDING_GRACE.as_secs());
+    // With scale to zero, the minimum of an HPA does not forbid 0.
+    crate::support::install_options().with(&[("WVA_PENDING_GRACE", &grace), ("WVA_SCALE_TO_ZERO", "true")])
 }
 
 async fn cluster() -> anyhow::Result<Cluster> {
     let name = "from-zero".to_owned();
     let testbed = Testbed::start(Options { name, audit: Audit::Writes, ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
-    let mut options = options();
-    options.env.push((TOKEN.0.to_owned(), TOKEN.1.to_owned()));
-    let install = Install::start(&testbed, &options).await?;
+    let install = Install::start(&testbed, &options().with(&[TOKEN])).await?;
     Ok(Cluster { testbed, install })
 }
 
@@ -86,8 +79,7 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(next_variant_is_woken_when_one_is_stuck(&cluster)).await?;
     Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
     cluster.install.stop().await?;
-    let mut options = options();
-    options.env.push(("POOL_GROUP".to_owned(), "inference.networking.x-k8s.io".to_owned()));
+    let options = options().with(&[("POOL_GROUP", "inference.networking.x-k8s.io")]);
     cluster.install = Install::start(&cluster.testbed, &options).await?;
     Box::pin(pools_of_the_older_api_group_count(&cluster)).await?;
     Box::pin(pickers_get_tokens_of_the_metrics_reader_only(&cluster)).await

@@ -217,8 +217,7 @@ async fn figures_are_per_namespace_and_count_once() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "tenants".to_owned(), ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
     let proxy = FaultProxy::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
-    let mut options = crate::support::install_options();
-    options.env.push(("PROMETHEUS_BASE_URL".to_owned(), proxy.url()));
+    let options = crate::support::install_options().with(&[("PROMETHEUS_BASE_URL", &proxy.url())]);
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let scraped = Box::pin(a_second_scrape_job_changes_no_figure(&cluster));

@@ -22,8 +22,7 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
         make.args(["certs", "make", "--namespace", SYSTEM, "--service", SERVICE, "--out"]).arg(folder);
         run("wva certs make", make, "", SOON).await?.success()?;
     }
-    let mut options = InstallOptions::quick(wva);
-    options.env.push(("WEBHOOK_CERT_PATH".to_owned(), folder.to_string_lossy().into_owned()));
+    let options = InstallOptions::quick(wva).with(&[("WEBHOOK_CERT_PATH", &folder.to_string_lossy())]);
     let mut replicas = Replicas::install(testbed, options, "files").await?;
     replicas.start(0).await?;
     replicas.wait_ready(&[0]).await?;
