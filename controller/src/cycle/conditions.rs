@@ -370,4 +370,4 @@ impl Conditions {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

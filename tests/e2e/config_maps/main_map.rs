@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::MAIN_MAP_NAME;
+use wva_testbed::fixtures::config_map;
 use wva_testbed::install::SYSTEM;
 use wva_testbed::{Testbed, eventually};
 
-use super::map;
 use crate::support::{Cluster, DEADLINE, merge_patch};
 
 const CHANGED: &str = "Updated configuration";
@@ -25,7 +25,7 @@ pub(crate) async fn create_initial_main_map(testbed: &Testbed) -> anyhow::Result
 }
 
 async fn store(testbed: &Testbed, data: &Value) -> anyhow::Result<()> {
-    testbed.apply(&map(SYSTEM, MAIN_MAP_NAME, data)).await
+    testbed.apply(&config_map(SYSTEM, MAIN_MAP_NAME, data)).await
 }
 
 /// Runs `wva run --print-config`: success, standard output and standard error.
