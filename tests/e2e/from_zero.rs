@@ -12,7 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 use wva_testbed::audit::{Audit, Write};
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
+use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::picker::{CRDS, FakePicker, PickerBehavior, older_pool, pool};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
@@ -81,8 +81,7 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     cluster.install.stop().await?;
     let options = options().with(&[("POOL_GROUP", "inference.networking.x-k8s.io")]);
     cluster.install = Install::start(&cluster.testbed, &options).await?;
-    Box::pin(pools_of_the_older_api_group_count(&cluster)).await?;
-    Box::pin(pickers_get_tokens_of_the_metrics_reader_only(&cluster)).await
+    Box::pin(pools_of_the_older_api_group_count(&cluster)).await
 }
 
 /// Hostile pickers, a picker of another namespace, mode recommend, and requests for another model.
@@ -279,23 +278,4 @@ async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result
     at_zero(cluster, &[&model]).await?;
     picker.queue(&model.model, 1.0);
     cluster.wait_for_replicas(&ns, "model", 1).await
-}
-
-/// Every install names the metrics reader, as `config/base` does.
-async fn pickers_get_tokens_of_the_metrics_reader_only(cluster: &Cluster) -> anyhow::Result<()> {
-    let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
-    let ns = cluster.testbed.namespace("tokens").await?;
-    let picker = FakePicker::start([127, 0, 0, 8]).await?;
-    cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
-    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
-    at_zero(cluster, &[&VariantFixture::new(&ns, "model").replicas(0)]).await?;
-    wait_for_queries(&picker, 2).await?;
-    let tokens = picker.scrapes().authorizations;
-    ensure!(tokens.len() == 1, "one token was expected, not {tokens:?}");
-    for token in tokens {
-        let token = token.strip_prefix("Bearer ").context("a request without a token")?;
-        let user = cluster.testbed.user_of(token).await?;
-        ensure!(user == reader, "a picker got a token of {user:?}");
-    }
-    Ok(())
 }

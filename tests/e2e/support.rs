@@ -16,8 +16,8 @@ use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{CommandOutput, FleetConfig, NodeGroup, Options, Testbed, eventually, within};
 
 pub(crate) use self::objects::{
-    ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, valid_spec, variant,
-    variants_request,
+    ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, next_random, valid_spec,
+    variant, variants_request,
 };
 pub(crate) use self::program::{Outcome, ProgramOutput, is_full_run, program_path, run_wva};
 

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::support::next_random;
+
 /// Mixtures in addition to the objects with one field changed.
 const MIXTURES: u64 = 300;
 
@@ -146,12 +148,6 @@ fn case(number: usize, spec: &Value, metadata: &Value) -> Case {
         object["spec"] = spec.clone();
     }
     Case { object, crd_can_tell: *metadata == absent() }
-}
-
-/// Next number of a sequence that is the same in every run (constants by Knuth).
-pub(crate) fn next_random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from(*state >> 40).unwrap_or_default()
 }
 
 pub(crate) fn cases() -> Vec<Case> {
