@@ -319,12 +319,7 @@ async fn chart_roles_suffice_for_one_namespace() -> anyhow::Result<()> {
     for map_name in SATURATION_MAP_NAMES.into_iter().rev().chain([saturation]) {
         testbed.apply(&config_map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
         let told = format!("\"map\":\"{system}/{map_name}\"");
-        eventually(&format!("{map_name} to be read"), DEADLINE, async || {
-            let log = process.log();
-            ensure!(log.lines().any(|line| line.contains(UPDATED) && line.contains(&told)), "{log}");
-            Ok(())
-        })
-        .await?;
+        process.wait_logged(DEADLINE, &[UPDATED, &told]).await?;
     }
     let log = process.log();
     ensure!(!log.contains("forbidden") && !log.contains("interrupted"), "{log}");

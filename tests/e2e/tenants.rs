@@ -81,7 +81,6 @@ async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> a
     .await
 }
 
-/// A second job scrapes the only server of a model: its figures and the target do not change.
 /// Scrapes a pod with a second job.
 fn add_scrape_job(cluster: &Cluster, fleet: &Fleet, namespace: &str, pod: &str) -> anyhow::Result<()> {
     let url = fleet.metrics_url(pod);
@@ -92,6 +91,7 @@ fn add_scrape_job(cluster: &Cluster, fleet: &Fleet, namespace: &str, pod: &str) 
     cluster.testbed.scrape("second-job", address, &format!("/{path}"), &labels)
 }
 
+/// A second job scrapes the only server of a model: its figures and the target do not change.
 async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");

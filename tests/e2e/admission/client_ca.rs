@@ -102,12 +102,8 @@ async fn without_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     );
     let notes = release.notes_of(1).await?;
     ensure!(!notes[0].contains("forged") && notes[0].contains("WVA_NODE_SELECTOR"), "{notes:?}");
-    let log = eventually("the log to name the unverified user", SOON, async || {
-        let log = install.process().log();
-        ensure!(log.contains(&format!("\"unverified_user\":\"{FORGED}\"")), "{log}");
-        Ok(log)
-    })
-    .await?;
+    install.process().wait_logged(SOON, &[&format!("\"unverified_user\":\"{FORGED}\"")]).await?;
+    let log = install.process().log();
     ensure!(!log.contains(&format!("\"user\":\"{FORGED}\"")), "{log}");
     install.stop().await
 }
