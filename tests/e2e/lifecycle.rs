@@ -4,7 +4,6 @@
 
 #![expect(clippy::print_stdout, reason = "the timeline is for the person who runs the tests")]
 
-mod edited;
 mod kinds;
 mod metrics;
 mod scraping;
