@@ -9,7 +9,6 @@ mod crd;
 mod differential;
 mod differential_maps;
 mod frozen;
-mod guard;
 mod main_map;
 mod main_objects;
 mod map_objects;
@@ -17,7 +16,6 @@ mod objects;
 mod policy;
 mod refusals;
 mod stopped;
-mod updates;
 mod warnings;
 mod yaml;
 
@@ -86,10 +84,6 @@ async fn start() -> anyhow::Result<Shared> {
         invalid_variant("odd"),
     ] {
         early.push(create(&testbed, EARLY, &object).await?);
-    }
-    testbed.kubectl(&["create", "namespace", guard::NAMESPACE]).await?.success()?;
-    for object in guard::unjudged_objects() {
-        create(&testbed, guard::NAMESPACE, &object).await?.success()?;
     }
     let install = Install::start(&testbed, &install_options()).await?;
     wait_until_judging(&testbed).await?;

@@ -13,21 +13,16 @@ use crate::support::{
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, SATURATION_MAP_NAMES};
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, config_map};
 use wva_testbed::install::{Install, SYSTEM, WEBHOOKS};
 use wva_testbed::{Fleet, Options, Process, Testbed, Tools, eventually};
 
 const UPDATED: &str = "Updated saturation config";
 const UNUSABLE: &str = "Invalid ConfigMap entry; keeping its last valid value";
 
-fn map(namespace: &str, name: &str, entries: &Value) -> String {
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}, "data": entries})
-        .to_string()
-}
-
 impl Cluster {
     async fn apply_saturation_map(&self, namespace: &str, entries: Value) -> anyhow::Result<()> {
-        self.testbed.apply(&map(namespace, LOCAL_SATURATION_MAP_NAME, &entries)).await
+        self.testbed.apply(&config_map(namespace, LOCAL_SATURATION_MAP_NAME, &entries)).await
     }
 
     async fn delete(&self, namespace: &str, name: &str) -> anyhow::Result<()> {
@@ -132,7 +127,7 @@ async fn global_map_changes_a_decision_at_once(cluster: &Cluster, served: &str) 
 
     let global = async |kv: f64| {
         let entries = json!({"default": format!("kvCacheThreshold: {kv}")});
-        cluster.testbed.apply(&map(SYSTEM, SATURATION_MAP_NAMES[0], &entries)).await
+        cluster.testbed.apply(&config_map(SYSTEM, SATURATION_MAP_NAMES[0], &entries)).await
     };
     global(0.65).await?;
     cluster
@@ -178,7 +173,7 @@ async fn deleted_map_falls_back_to_the_next_layer(
     other: &str,
 ) -> anyhow::Result<()> {
     let [first, _, last] = SATURATION_MAP_NAMES;
-    cluster.testbed.apply(&map(SYSTEM, last, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
+    cluster.testbed.apply(&config_map(SYSTEM, last, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
     let several = "Several global ConfigMaps of one kind exist: only the first is read; delete the others";
     eventually("the ignored map to be named", DEADLINE, async || {
         let lines = cluster.lines(several);
@@ -322,14 +317,9 @@ async fn chart_roles_suffice_for_one_namespace() -> anyhow::Result<()> {
     let process = Process::spawn("wva", program, &["run", "--webhook=false"], &env, &log)?;
     // In reverse order of precedence, so that each of them takes effect.
     for map_name in SATURATION_MAP_NAMES.into_iter().rev().chain([saturation]) {
-        testbed.apply(&map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
+        testbed.apply(&config_map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;
         let told = format!("\"map\":\"{system}/{map_name}\"");
-        eventually(&format!("{map_name} to be read"), DEADLINE, async || {
-            let log = process.log();
-            ensure!(log.lines().any(|line| line.contains(UPDATED) && line.contains(&told)), "{log}");
-            Ok(())
-        })
-        .await?;
+        process.wait_logged(DEADLINE, &[UPDATED, &told]).await?;
     }
     let log = process.log();
     ensure!(!log.contains("forbidden") && !log.contains("interrupted"), "{log}");

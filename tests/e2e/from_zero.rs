@@ -12,7 +12,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 use wva_testbed::audit::{Audit, Write};
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::install::{Install, InstallOptions, METRICS_READER, SYSTEM};
+use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::picker::{CRDS, FakePicker, PickerBehavior, older_pool, pool};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
@@ -23,23 +23,16 @@ const TOKEN: (&str, &str) = ("EPP_METRIC_READER_BEARER_TOKEN", "hunter2\n");
 const PENDING_GRACE: Duration = Duration::from_secs(12);
 
 fn options() -> InstallOptions {
-    let mut options = crate::support::install_options();
-    let more = [
-        ("WVA_PENDING_GRACE", format!("{}s", PENDING_GRACE.as_secs())),
-        // Then the minimum of an HPA does not forbid 0.
-        ("WVA_SCALE_TO_ZERO", "true".to_owned()),
-    ];
-    options.env.extend(more.map(|(key, value)| (key.to_owned(), value)));
-    options
+    let grace = format!("{}s", PENDING_GRACE.as_secs());
+    // With scale to zero, the minimum of an HPA does not forbid 0.
+    crate::support::install_options().with(&[("WVA_PENDING_GRACE", &grace), ("WVA_SCALE_TO_ZERO", "true")])
 }
 
 async fn cluster() -> anyhow::Result<Cluster> {
     let name = "from-zero".to_owned();
     let testbed = Testbed::start(Options { name, audit: Audit::Writes, ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
-    let mut options = options();
-    options.env.push((TOKEN.0.to_owned(), TOKEN.1.to_owned()));
-    let install = Install::start(&testbed, &options).await?;
+    let install = Install::start(&testbed, &options().with(&[TOKEN])).await?;
     Ok(Cluster { testbed, install })
 }
 
@@ -84,13 +77,10 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(hostile_pickers_wake_no_model(&cluster)).await?;
     Box::pin(cheapest_variant_is_woken_and_held(&cluster)).await?;
     Box::pin(next_variant_is_woken_when_one_is_stuck(&cluster)).await?;
-    Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
     cluster.install.stop().await?;
-    let mut options = options();
-    options.env.push(("POOL_GROUP".to_owned(), "inference.networking.x-k8s.io".to_owned()));
+    let options = options().with(&[("POOL_GROUP", "inference.networking.x-k8s.io")]);
     cluster.install = Install::start(&cluster.testbed, &options).await?;
-    Box::pin(pools_of_the_older_api_group_count(&cluster)).await?;
-    Box::pin(pickers_get_tokens_of_the_metrics_reader_only(&cluster)).await
+    Box::pin(pools_of_the_older_api_group_count(&cluster)).await
 }
 
 /// Hostile pickers, a picker of another namespace, mode recommend, and requests for another model.
@@ -266,17 +256,6 @@ async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::R
         .map(drop)
 }
 
-/// A request for an adapter, which no variant serves, waits in the queue of a pool with one model.
-async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
-    let ns = cluster.testbed.namespace("adapter").await?;
-    let picker = picker(cluster, &ns, 11).await?;
-    picker.set_behavior(PickerBehavior::Later);
-    let model = VariantFixture::new(&ns, "model").replicas(0);
-    at_zero(cluster, &[&model]).await?;
-    picker.queue("adapter", 7.0);
-    cluster.wait_for_replicas(&ns, "model", 1).await
-}
-
 async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("older").await?;
     let picker = FakePicker::start([127, 0, 0, 7]).await?;
@@ -287,23 +266,4 @@ async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result
     at_zero(cluster, &[&model]).await?;
     picker.queue(&model.model, 1.0);
     cluster.wait_for_replicas(&ns, "model", 1).await
-}
-
-/// Every install names the metrics reader, as `config/base` does.
-async fn pickers_get_tokens_of_the_metrics_reader_only(cluster: &Cluster) -> anyhow::Result<()> {
-    let reader = format!("system:serviceaccount:{SYSTEM}:{METRICS_READER}");
-    let ns = cluster.testbed.namespace("tokens").await?;
-    let picker = FakePicker::start([127, 0, 0, 8]).await?;
-    cluster.testbed.apply(&older_pool(&ns, "epp")).await?;
-    picker.pod(&cluster.testbed, &ns, "epp", "epp-0").await?;
-    at_zero(cluster, &[&VariantFixture::new(&ns, "model").replicas(0)]).await?;
-    wait_for_queries(&picker, 2).await?;
-    let tokens = picker.scrapes().authorizations;
-    ensure!(tokens.len() == 1, "one token was expected, not {tokens:?}");
-    for token in tokens {
-        let token = token.strip_prefix("Bearer ").context("a request without a token")?;
-        let user = cluster.testbed.user_of(token).await?;
-        ensure!(user == reader, "a picker got a token of {user:?}");
-    }
-    Ok(())
 }

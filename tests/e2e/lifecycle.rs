@@ -4,7 +4,6 @@
 
 #![expect(clippy::print_stdout, reason = "the timeline is for the person who runs the tests")]
 
-mod edited;
 mod kinds;
 mod metrics;
 mod scraping;
@@ -35,16 +34,13 @@ static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
 
 async fn cluster() -> anyhow::Result<&'static Cluster> {
     let start = async || {
-        let mut options = crate::support::install_options();
         let delay = format!("{}s", DELAY.as_secs());
-        for (key, value) in [
+        let options = crate::support::install_options().with(&[
             ("GLOBAL_OPT_INTERVAL", "10m"),
-            ("WVA_TAKEOVER_DELAY", delay.as_str()),
+            ("WVA_TAKEOVER_DELAY", &delay),
             ("POD_NAME", POD),
             ("DEPLOYMENT_NAME", DEPLOYMENT),
-        ] {
-            options.env.push((key.to_owned(), value.to_owned()));
-        }
+        ]);
         Cluster::start(Options { name: "lifecycle".to_owned(), ..Options::default() }, &options).await
     };
     CLUSTER.get_or_try_init(start).await

@@ -10,8 +10,8 @@ use wva_testbed::install::{Install, InstallOptions, WEBHOOKS};
 use wva_testbed::{Fleet, FleetConfig, Options, Testbed, eventually};
 
 use crate::support::{
-    Cluster, DEADLINE, apply_crds, find_condition, fleet_config, has_condition, install_options, merge_patch,
-    repository_path, variant,
+    Cluster, DEADLINE, apply_crds, find_condition, fleet_config, has_condition, install_options,
+    invalid_variant, merge_patch, repository_path, variant,
 };
 
 /// The CRD of a release without validation.
@@ -36,17 +36,17 @@ async fn assert_no_status_write(cluster: &Cluster, namespace: &str, name: &str) 
     Ok(())
 }
 
-/// Waits until the condition of a variant names an invalid field. The variant has no series.
-async fn reports_invalid_field(
+/// Waits until the condition of a variant has a violation, as its code and field. The variant has no series.
+async fn reports_violation(
     cluster: &Cluster,
     namespace: &str,
     name: &str,
-    field: &str,
+    violation: &str,
 ) -> anyhow::Result<()> {
     let is_invalid = |va: &Value| has_condition(va, "Ready", ("False", "InvalidConfiguration"));
     let va = cluster.wait_for(namespace, name, "be reported as invalid", is_invalid).await?;
     let ready = find_condition(&va, "Ready")?;
-    ensure!(ready["message"].to_string().contains(field), "{name}: {field} is not named: {ready}");
+    ensure!(ready["message"].to_string().contains(violation), "{name}: {violation} is not named: {ready}");
     for series in ["wva_desired_replicas", "wva_current_replicas", "wva_desired_ratio"] {
         let value = cluster.install.series(series, &[("variant_name", name)]).await?;
         ensure!(value.is_none(), "{series} of {name} is {value:?}");
@@ -54,25 +54,21 @@ async fn reports_invalid_field(
     Ok(())
 }
 
-/// Name and spec of the stored objects, and the field that the condition must name.
-fn invalid_objects() -> [(&'static str, Value, &'static str); 5] {
+/// The stored objects, and the violation that the condition of each must name as the webhook does.
+fn invalid_objects() -> [(Value, &'static str); 6] {
+    let without_target = json!({"modelID": "m"});
+    let old_spelling = json!({"scaleTargetRef": {"name": "x"}, "modelId": "m"});
+    let number = json!({"scaleTargetRef": {"name": "y"}, "modelID": "m", "variantCost": 40});
+    let words = json!({"scaleTargetRef": "z", "modelID": "m"});
     [
-        ("without-target", json!({"modelID": "m"}), "spec.scaleTargetRef"),
-        ("old-spelling", json!({"scaleTargetRef": {"name": "x"}, "modelId": "m"}), "spec.modelID"),
-        (
-            "number",
-            json!({"scaleTargetRef": {"name": "y"}, "modelID": "m", "variantCost": 40}),
-            "spec.variantCost",
-        ),
-        ("words", json!({"scaleTargetRef": "z", "modelID": "m"}), "spec.scaleTargetRef"),
-        ("empty", json!({}), "spec.modelID"),
+        (variant("without-target", &without_target), "[WVA-VA-001] spec.scaleTargetRef: "),
+        (variant("old-spelling", &old_spelling), "[WVA-VA-006] spec.modelID: "),
+        (variant("number", &number), "[WVA-VA-003] spec.variantCost: "),
+        (variant("words", &words), "[WVA-VA-001] spec.scaleTargetRef: "),
+        (variant("empty", &json!({})), "[WVA-VA-006] spec.modelID: "),
+        // The CRD admits it.
+        (invalid_variant("mode"), "[WVA-VA-017] metadata.annotations[wva.llmd.ai/mode]: "),
     ]
-}
-
-async fn store(testbed: &Testbed, namespace: &str, name: &str, spec: &Value) -> anyhow::Result<()> {
-    let mut object = variant(name, spec);
-    object["metadata"]["namespace"] = json!(namespace);
-    testbed.apply(&object.to_string()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,8 +78,10 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     apply_crds(&testbed, &lax(&crd)?.to_string()).await?;
     let namespace = testbed.namespace("old").await?;
     let old = invalid_objects();
-    for (name, spec, _) in &old {
-        store(&testbed, &namespace, name, spec).await?;
+    for (object, _) in &old {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(namespace);
+        testbed.apply(&object.to_string()).await?;
     }
 
     let install = Install::start(&testbed, &install_options()).await?;
@@ -94,8 +92,9 @@ async fn invalid_stored_objects_are_reported_and_block_no_others() -> anyhow::Re
     cluster.wait_for(&namespace, "good", "be ready", is_ready).await?;
     let desired = cluster.install.series("wva_desired_replicas", &[("variant_name", "good")]).await?;
     ensure!(desired == Some(1.0), "its series is {desired:?}");
-    for (name, _, field) in &old {
-        reports_invalid_field(&cluster, &namespace, name, field).await?;
+    for (object, violation) in &old {
+        let name = object["metadata"]["name"].as_str().context("no name")?;
+        reports_violation(&cluster, &namespace, name, violation).await?;
     }
     let list = ["get", "va", "-n", &namespace, "--no-headers"];
     let listed = cluster.testbed.kubectl(&list).await?.success()?;
@@ -132,14 +131,8 @@ async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()>
     let options = InstallOptions { crd: Some(std::fs::read_to_string(crd)?), ..install_options() };
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
-    eventually("the program to name the fields that the CRD lacks", DEADLINE, async || {
-        let log = cluster.install.process().log();
-        let named = ["spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"];
-        let warns = |line: &str| line.contains("\"warn\"") && named.iter().all(|field| line.contains(field));
-        ensure!(log.lines().any(warns), "no warning names them");
-        Ok(())
-    })
-    .await?;
+    let lacking = ["\"warn\"", "spec.minReplicas", "spec.maxReplicas", "status.currentReplicas"];
+    cluster.install.process().wait_logged(DEADLINE, &lacking).await?;
     let namespace = cluster.testbed.namespace("llm-d-wva").await?;
     let fixture = VariantFixture::new(&namespace, "kept");
     cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;

@@ -74,8 +74,7 @@ async fn wait_for_series(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_outage_changes_a_target() -> anyhow::Result<()> {
-    let mut options = install_options();
-    options.env.extend(AGES.map(|(k, v)| (k.to_owned(), v.to_owned())));
+    let options = install_options().with(&AGES);
     let plane = Options { name: "outage".to_owned(), ..Options::default() };
     let mut cluster = Cluster::start(plane, &options).await?;
     let ns = cluster.testbed.namespace("outage").await?;
@@ -162,9 +161,8 @@ async fn frozen_prometheus_blocks_nothing(cluster: &Cluster, ns: &str) -> anyhow
 /// The engine hangs while its replica keeps leading.
 async fn stopped_cycles_end_series_and_fail_health(testbed: &Testbed, ns: &str) -> anyhow::Result<()> {
     let freeze = testbed.logs().join("freeze");
-    let mut options = install_options();
-    options.env.push(("GLOBAL_OPT_INTERVAL".to_owned(), "1s".to_owned()));
-    options.env.push(("WVA_FAULT".to_owned(), format!("freeze:engine:{}", freeze.display())));
+    let fault = format!("freeze:engine:{}", freeze.display());
+    let options = install_options().with(&[("GLOBAL_OPT_INTERVAL", "1s"), ("WVA_FAULT", &fault)]);
     let install = Install::start(testbed, &options).await?;
     let series = async || install.series("wva_desired_replicas", &[("namespace", ns)]).await;
     let health = format!("http://{}/healthz", install.address("health")?);

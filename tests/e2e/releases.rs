@@ -56,14 +56,11 @@ fn options(release: &str, instance: Option<(&str, InstancePolicy)>) -> InstallOp
         list["items"].as_array().into_iter().flatten().map(ToString::to_string).collect();
     options.webhooks = Some(documents.join("\n---\n"));
     let policy = if policy == InstancePolicy::Require { "require" } else { "inject" };
-    for (key, value) in [
+    options.with(&[
         ("CONTROLLER_INSTANCE", instance),
         ("WVA_CONFIG_ENABLED_VALUE", instance),
         ("WVA_INSTANCE_POLICY", policy),
-    ] {
-        options.env.push((key.to_owned(), value.to_owned()));
-    }
-    options
+    ])
 }
 
 fn release_a_options() -> InstallOptions {

@@ -72,11 +72,9 @@ impl Scraper<'_> {
 #[tokio::test(flavor = "multi_thread")]
 async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "secure-metrics".to_owned(), ..Options::default() }).await?;
-    let mut options = install_options();
-    options.env.push(("METRICS_SECURE".to_owned(), "true".to_owned()));
-    options.env.push(("ENABLE_HTTP2".to_owned(), "true".to_owned()));
     // The debug build repeats reviews after a second, not after a minute.
-    options.env.push(("WVA_FAULT".to_owned(), "forget-reviews".to_owned()));
+    let fault = ("WVA_FAULT", "forget-reviews");
+    let options = install_options().with(&[("METRICS_SECURE", "true"), ("ENABLE_HTTP2", "true"), fault]);
     let install = Install::start(&testbed, &options).await?;
     testbed.apply(READER).await?;
 

@@ -10,13 +10,14 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
+pub(crate) use wva_testbed::fixtures::saturation_map;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{CommandOutput, FleetConfig, NodeGroup, Options, Testbed, eventually, within};
 
 pub(crate) use self::objects::{
-    ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, valid_spec, variant,
-    variants_request,
+    ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, next_random, valid_spec,
+    variant, variants_request,
 };
 pub(crate) use self::program::{Outcome, ProgramOutput, is_full_run, program_path, run_wva};
 
@@ -277,17 +278,6 @@ pub(crate) async fn external_metric(
 pub(crate) fn fleet_config(namespace: &str) -> FleetConfig {
     let model = VariantFixture::new(namespace, "any").model;
     FleetConfig::new(namespace, &format!("{MODEL_LABEL}=served"), &model)
-}
-
-/// Saturation ConfigMap of a namespace, with a default entry.
-pub(crate) fn saturation_map(namespace: &str, entry: &str) -> String {
-    format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-saturation-scaling-config, namespace: {namespace}}}
-data: {{default: '{entry}'}}
-"
-    )
 }
 
 /// Path of a file in this repository.

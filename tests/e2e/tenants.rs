@@ -2,13 +2,13 @@
 //! Why a control plane of its own: Prometheus is behind a proxy that changes its answers.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use crate::support::{Cluster, DEADLINE, apply_crds, find_condition, fleet_config, target};
 use anyhow::{Context as _, ensure};
-use serde_json::Value;
-use wva_testbed::fixtures::VariantFixture;
+use serde_json::{Value, json};
+use wva_crds::names::LOCAL_SCALE_TO_ZERO_MAP_NAME;
+use wva_testbed::fixtures::{VariantFixture, config_map, scale_to_zero_entry, scale_to_zero_map};
 use wva_testbed::install::{Install, get};
 use wva_testbed::picker::{CRDS, FakePicker, PickerBehavior, pool};
 use wva_testbed::{FaultProxy, Fleet, Options, ProxyMode, Testbed, eventually, within};
@@ -18,17 +18,6 @@ const ENDLESS: Duration = Duration::from_hours(1);
 /// Warning of a query layer that lost a store.
 const LOST: &str = "store b:10901: context deadline exceeded";
 
-/// The scale-to-zero map of a namespace.
-fn map(namespace: &str, entries: &str) -> String {
-    format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-model-scale-to-zero-config, namespace: {namespace}}}
-data:
-{entries}"
-    )
-}
-
 /// A model with one replica and an endpoint picker, whose only request has ended.
 struct Model {
     namespace: String,
@@ -37,7 +26,7 @@ struct Model {
 }
 
 impl Model {
-    async fn start(cluster: &Cluster, name: &str, picker: u8, retention: u32) -> anyhow::Result<Self> {
+    async fn start(cluster: &Cluster, name: &str, picker: u8, retention: u64) -> anyhow::Result<Self> {
         let namespace = cluster.testbed.namespace(name).await?;
         let fixture = VariantFixture::new(&namespace, "a");
         let fleet = Fleet::start(&cluster.testbed, fleet_config(&namespace))?;
@@ -47,10 +36,8 @@ impl Model {
         epp.pod(&cluster.testbed, &namespace, "epp", "epp-0").await?;
         fleet.send(Duration::from_secs(1));
         let fixture = fixture.port(fleet.port());
-        let entries =
-            format!("  default: \"enable_scale_to_zero: true\\nretention_period: {retention}s\\n\"\n");
-        let all =
-            [pool(&namespace, "epp"), fixture.deployment(), fixture.variant(), map(&namespace, &entries)];
+        let map = scale_to_zero_map(&namespace, Duration::from_secs(retention));
+        let all = [pool(&namespace, "epp"), fixture.deployment(), fixture.variant(), map];
         cluster.testbed.apply(&all.join("---\n")).await?;
         fleet.wait_ready(1, DEADLINE).await?;
         eventually("the request to end", DEADLINE, async || {
@@ -64,7 +51,7 @@ impl Model {
 
 /// 19 variants with a long retention period each: nine with a workload, the others without.
 fn many_periods(namespace: &str) -> String {
-    let (mut entries, mut all) = (String::new(), Vec::new());
+    let (mut entries, mut all) = (json!({}), Vec::new());
     for i in 0..19 {
         let fixture =
             VariantFixture { model: format!("m{i}"), ..VariantFixture::new(namespace, &format!("v{i}")) };
@@ -72,13 +59,10 @@ fn many_periods(namespace: &str) -> String {
             all.push(fixture.clone().replicas(0).deployment());
         }
         all.push(fixture.variant());
-        let period = 140 + i;
-        let _ = writeln!(
-            entries,
-            "  v{i}: \"model_id: m{i}\\nenable_scale_to_zero: true\\nretention_period: {period}h\\n\""
-        );
+        let entry = format!("model_id: m{i}\n{}", scale_to_zero_entry(Duration::from_hours(140 + i)));
+        entries[format!("v{i}")] = json!(entry);
     }
-    all.insert(0, map(namespace, &entries));
+    all.insert(0, config_map(namespace, LOCAL_SCALE_TO_ZERO_MAP_NAME, &entries));
     all.join("---\n")
 }
 
@@ -97,7 +81,6 @@ async fn long_retention_does_not_delay_another_namespace(cluster: &Cluster) -> a
     .await
 }
 
-/// A second job scrapes the only server of a model: its figures and the target do not change.
 /// Scrapes a pod with a second job.
 fn add_scrape_job(cluster: &Cluster, fleet: &Fleet, namespace: &str, pod: &str) -> anyhow::Result<()> {
     let url = fleet.metrics_url(pod);
@@ -108,6 +91,7 @@ fn add_scrape_job(cluster: &Cluster, fleet: &Fleet, namespace: &str, pod: &str) 
     cluster.testbed.scrape("second-job", address, &format!("/{path}"), &labels)
 }
 
+/// A second job scrapes the only server of a model: its figures and the target do not change.
 async fn a_second_scrape_job_changes_no_figure(cluster: &Cluster) -> anyhow::Result<()> {
     let namespace = cluster.testbed.namespace("duplicates").await?;
     let fixture = VariantFixture::new(&namespace, "a");
@@ -217,8 +201,7 @@ async fn figures_are_per_namespace_and_count_once() -> anyhow::Result<()> {
     let testbed = Testbed::start(Options { name: "tenants".to_owned(), ..Options::default() }).await?;
     apply_crds(&testbed, CRDS).await?;
     let proxy = FaultProxy::open(testbed.prometheus_url()?.trim_start_matches("http://")).await?;
-    let mut options = crate::support::install_options();
-    options.env.push(("PROMETHEUS_BASE_URL".to_owned(), proxy.url()));
+    let options = crate::support::install_options().with(&[("PROMETHEUS_BASE_URL", &proxy.url())]);
     let install = Install::start(&testbed, &options).await?;
     let cluster = Cluster { testbed, install };
     let scraped = Box::pin(a_second_scrape_job_changes_no_figure(&cluster));

@@ -135,8 +135,7 @@ async fn idle_models_go_to_zero_with_every_kind_of_scaler() -> anyhow::Result<()
     tokio::try_join!(Box::pin(idle_models_go_to_zero_and_wake(&cluster)), picker, no_flow_control)?;
     let Cluster { testbed, install } = cluster;
     install.stop().await?;
-    let mut options = crate::support::install_options();
-    options.env.push(("WVA_ACTUATION".to_owned(), "scale".to_owned()));
+    let options = crate::support::install_options().with(&[("WVA_ACTUATION", "scale")]);
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
     steps::every_step(&cluster).await

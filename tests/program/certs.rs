@@ -1,9 +1,9 @@
 //! `wva certs`: output of `make` passes `inspect`, faults are found, and no key is printed.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use crate::{RunResult, assert_contains, run};
+use crate::{RunResult, Scratch, assert_contains, run};
 
 fn certs(args: &[&str], input: &str) -> RunResult {
     run(&[&["certs"], args].concat(), input)
@@ -18,30 +18,9 @@ fn check_output(out: RunResult, code: i32, parts: &[&str]) -> String {
     output
 }
 
-/// A folder that is removed after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("wva-certs-cli-{name}-{}", std::process::id()));
-        std::fs::remove_dir_all(&path).ok();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn make(&self) -> RunResult {
-        let out = self.0.display().to_string();
-        certs(&["make", "--namespace", "wva", "--service", "hook", "--out", &out], "")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).ok();
-    }
+/// Makes certificates in a folder of the directory, which does not exist at first.
+fn make(scratch: &Scratch, folder: &str) -> RunResult {
+    certs(&["make", "--namespace", "wva", "--service", "hook", "--out", &scratch.path(folder)], "")
 }
 
 fn read(path: &str) -> String {
@@ -55,9 +34,10 @@ fn secret() -> String {
 
 #[test]
 fn made_files_match_and_are_not_overwritten() {
-    let folder = Folder::new("make");
-    check_output(folder.make(), 0, &["tls.crt", "tls.key", "ca.crt"]);
-    let (cert, key, ca) = (folder.file("tls.crt"), folder.file("tls.key"), folder.file("ca.crt"));
+    let scratch = Scratch::new("certs-make");
+    let make = || make(&scratch, "made");
+    check_output(make(), 0, &["tls.crt", "tls.key", "ca.crt"]);
+    let [cert, key, ca] = ["made/tls.crt", "made/tls.key", "made/ca.crt"].map(|name| scratch.path(name));
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let output = check_output(
         certs(&["inspect", &cert, &key, &ca], ""),
@@ -75,10 +55,10 @@ fn made_files_match_and_are_not_overwritten() {
     assert!(secret.lines().all(|line| !output.contains(line)), "a key was printed:\n{output}");
 
     let before = read(&cert);
-    check_output(folder.make(), 1, &["tls.crt exists already", "another directory"]);
+    check_output(make(), 1, &["tls.crt exists already", "another directory"]);
     assert_eq!(read(&cert), before);
     std::fs::remove_file(&cert).unwrap();
-    check_output(folder.make(), 1, &["tls.key exists already"]);
+    check_output(make(), 1, &["tls.key exists already"]);
     assert!(!Path::new(&cert).exists(), "all or nothing");
 }
 
@@ -120,16 +100,14 @@ fn inspects_secret_and_configuration_from_stdin() {
 
 #[test]
 fn faults_end_with_1() {
-    let (one, other) = (Folder::new("one"), Folder::new("other"));
-    check_output(one.make(), 0, &[]);
-    check_output(other.make(), 0, &[]);
-    check_output(
-        certs(&["inspect", &one.file("tls.crt"), &other.file("ca.crt")], ""),
-        1,
-        &["does not verify"],
-    );
-    let pair = [one.file("tls.crt"), other.file("tls.key")];
-    check_output(certs(&["inspect", &pair[0], &pair[1]], ""), 1, &["is not the key of"]);
+    let scratch = Scratch::new("certs-faults");
+    for folder in ["one", "other"] {
+        check_output(make(&scratch, folder), 0, &[]);
+    }
+    let cert = scratch.path("one/tls.crt");
+    for (file, part) in [("other/ca.crt", "does not verify"), ("other/tls.key", "is not the key of")] {
+        check_output(certs(&["inspect", &cert, &scratch.path(file)], ""), 1, &[part]);
+    }
     for (what, input, part) in [
         ("nothing", "", "is empty"),
         ("garbage", "garbage", "holds no certificate in PEM"),

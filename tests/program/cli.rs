@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
 
-use crate::{RunResult, assert_contains, finish, invalid_settings, run, wva};
+use crate::{RunResult, Scratch, finish, run, wva};
 
 fn kubeconfig_of(server: &str) -> String {
     format!(
@@ -51,16 +51,6 @@ fn example_in_scaling_page_equals_output_of_decide() {
 }
 
 #[test]
-fn decide_does_not_depend_on_input_order() {
-    let json = |input: &str| run(&["decide", "-f", "-", "--format", "json"], input).ends(0).stdout;
-    let swapped = TWO_SATURATED
-        .replace("{pod: a-0, kv: 0.75}", "X")
-        .replace("{pod: a-1, kv: 0.76}", "{pod: a-0, kv: 0.75}")
-        .replace('X', "{pod: a-1, kv: 0.76}");
-    assert_eq!(json(TWO_SATURATED), json(&swapped));
-}
-
-#[test]
 fn invalid_snapshot_is_refused_with_its_path() {
     let invalid = TWO_SATURATED.replace("kv: 0.75", "kw: 0.75");
     decide(&invalid).ends(1).reports(&["models[0].variants[0].replicas[0]", "kw"]);
@@ -74,27 +64,6 @@ fn empty_snapshot_file_is_an_error() {
         assert_eq!(out.stdout, "");
     }
     assert_eq!(decide("models: []").ends(0).stdout, "the snapshot has no variants; nothing to decide\n");
-}
-
-#[test]
-fn start_names_every_invalid_setting_and_ends_with_1() {
-    let mut start = wva(&["run", "--metrics-secure=perhaps"]);
-    finish(start.env("GLOBAL_OPT_INTERVAL", "sixty"), "").ends(1).reports(&[
-        "METRICS_SECURE (flag --metrics-secure)", "GLOBAL_OPT_INTERVAL (environment", "PROMETHEUS_BASE_URL",
-    ]);
-}
-
-#[test]
-fn five_invalid_settings_are_one_message() {
-    let parts = [
-        "5 invalid settings:\n",
-        "METRICS_SECURE (flag --metrics-secure): \"perhaps\" is not valid; use true or false",
-        "GLOBAL_OPT_INTERVAL (environment GLOBAL_OPT_INTERVAL): \"60\" has no valid unit",
-        "PROMETHEUS_BASE_URL (environment PROMETHEUS_BASE_URL): \"ftp://user:***@prometheus\" is not valid",
-        "LEADER_ELECTION_LEASE_DURATION (environment LEADER_ELECTION_LEASE_DURATION): found LEADER_ELECTION_LEASE_DURATION=10s",
-        "CONFIG_FILE (environment CONFIG_FILE): \"/no/such/file\" is not a valid config file",
-    ];
-    assert_contains(&invalid_settings::message(), &parts);
 }
 
 #[test]
@@ -131,14 +100,13 @@ fn missing_kubeconfig_is_named_once() {
 #[test]
 fn unreachable_api_server_is_named() {
     let server = "http://127.0.0.1:9";
-    let kubeconfig = std::env::temp_dir().join(format!("wva-cli-unreachable-{}", std::process::id()));
-    std::fs::write(&kubeconfig, kubeconfig_of(server)).unwrap();
+    let scratch = Scratch::new("cli-unreachable");
+    let kubeconfig = scratch.file("config", &kubeconfig_of(server));
     for command in ["status", "explain", "doctor", "migrate"] {
         let out = finish(wva(&[command]).env("KUBECONFIG", &kubeconfig), "").ends(1);
         let error = out.reports(&[server, "check KUBECONFIG"]).stderr;
         assert!(!error.contains("--controller-namespace"), "irrelevant advice: {error}");
     }
-    std::fs::remove_file(&kubeconfig).unwrap();
 }
 
 #[test]
@@ -162,21 +130,20 @@ fn explain_rejects_answers_of_another_server() {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok");
         }
     });
-    let file = std::env::temp_dir().join(format!("wva-cli-snapshot-{}", std::process::id()));
-    let out = run(&["explain", "--address", &address, "--snapshot", file.to_str().unwrap()], "").ends(1);
+    let scratch = Scratch::new("cli-snapshot");
+    let file = scratch.path("snapshot.yaml");
+    let out = run(&["explain", "--address", &address, "--snapshot", &file], "").ends(1);
     assert_eq!(out.reports(&[&address, "WVA_DEBUG_BIND_ADDRESS"]).stdout, "");
-    assert!(!file.exists(), "a snapshot was written");
+    assert!(!std::fs::exists(&file).unwrap(), "a snapshot was written");
 }
 
 #[test]
 fn start_logs_that_it_waits_for_the_main_map() {
     // The listener never answers.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let directory = std::env::temp_dir().join(format!("wva-cli-{}", std::process::id()));
-    std::fs::create_dir_all(&directory).unwrap();
-    let kubeconfig = directory.join("config");
+    let scratch = Scratch::new("cli-waits");
     let server = format!("http://{}", listener.local_addr().unwrap());
-    std::fs::write(&kubeconfig, kubeconfig_of(&server)).unwrap();
+    let kubeconfig = scratch.file("config", &kubeconfig_of(&server));
     let mut child = wva(&["--log-format=json"])
         .env("KUBECONFIG", &kubeconfig)
         .stdout(Stdio::null())
@@ -187,7 +154,6 @@ fn start_logs_that_it_waits_for_the_main_map() {
     BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
-    std::fs::remove_dir_all(&directory).unwrap();
     let line: serde_json::Value = serde_json::from_str(&first).unwrap_or_else(|e| panic!("{e}: {first}"));
     assert_eq!(line["level"], "warn", "{first}");
     let message = line["msg"].as_str().unwrap();
@@ -203,8 +169,7 @@ fn every_command_has_an_example_and_rejects_unknown_flags() {
         run(&[command, "--help"], "").ends(0).prints(&["Example"]);
         run(&[command, "--no-such-flag"], "").ends(2);
     }
-    // --compare needs --prometheus.
-    run(&["doctor", "--compare"], "").ends(2);
+    run(&["doctor", "--compare"], "").ends(2).reports(&["--prometheus"]);
 }
 
 #[test]

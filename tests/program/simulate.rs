@@ -1,29 +1,20 @@
 //! `wva simulate`: included scenarios, outputs, and errors of invalid files.
 
-use std::path::{Path, PathBuf};
-
-use crate::{RunResult, run};
+use crate::{RunResult, Scratch, run};
 
 fn simulate(arguments: &[&str]) -> RunResult {
     run(&[&["simulate"], arguments].concat(), "")
 }
 
-fn scenario(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios").join(name)
-}
-
-/// A folder for one test.
-fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simulate").join(name);
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+fn scenario(name: &str) -> String {
+    format!("{}/tests/scenarios/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
 fn included_scenarios_run_and_are_deterministic() {
     for name in ["ladder", "prefill-heavy", "bursts", "ramp", "two-classes", "stock-out", "cold-morning"] {
         let file = scenario(&format!("{name}.yaml"));
-        let run = || simulate(&[file.to_str().unwrap()]);
+        let run = || simulate(&[&file]);
         let (first, second) = (run().ends(0), run());
         assert_eq!(first.stdout, second.stdout, "{name}");
         assert!(first.stdout.lines().any(|l| l.starts_with("oracle ")), "{name}");
@@ -32,15 +23,15 @@ fn included_scenarios_run_and_are_deterministic() {
 
 #[test]
 fn writes_json_report_and_sweep() {
-    let folder = folder("outputs");
-    let report = folder.join("report.html");
+    let scratch = Scratch::new("simulate-outputs");
+    let report = scratch.path("report.html");
     let file = scenario("cold-morning.yaml");
-    let simulate = |more: &[&str]| simulate(&[&[file.to_str().unwrap()], more].concat());
+    let simulate = |more: &[&str]| simulate(&[&[file.as_str()], more].concat());
     simulate(&["--sweep=policies.0.wva.saturation.kvSpareTrigger=0.1..0.3/2"])
         .prints(&["kvSpareTrigger = 0.3"]);
     // A sweep sets numbers, but an interval is a duration.
     simulate(&["--seeds=2", "--sweep=policies.0.wva.interval=30..60/2", "--format=json"]).ends(1);
-    let written = format!("--report={}", report.display());
+    let written = format!("--report={report}");
     let json = simulate(&["--seeds=2", "--sweep=cost=20..40/2", "--format=json", &written]).ends(0).json();
     assert_eq!(json["scenarios"][1]["title"], "cold morning, cost = 40");
     let cost = |i: usize| json["scenarios"][i]["policies"][0]["figures"]["cost"]["mean"].as_f64().unwrap();
@@ -51,11 +42,11 @@ fn writes_json_report_and_sweep() {
 
 #[test]
 fn trace_path_is_relative_to_the_scenario() {
-    let folder = folder("trace");
+    let scratch = Scratch::new("simulate-trace");
     let row = |i: u32| format!("2023-11-16 18:{:02}:{:02}.5,800,50", i / 60, i % 60);
     let header = "TIMESTAMP,ContextTokens,GeneratedTokens".to_owned();
     let rows: Vec<String> = std::iter::once(header).chain((0..600).map(row)).collect();
-    std::fs::write(folder.join("azure.csv"), rows.join("\n")).unwrap();
+    scratch.file("azure.csv", &rows.join("\n"));
     let scenario = "
 name: recorded
 objectives: {ttft: 1s, itl: 100ms}
@@ -63,37 +54,33 @@ traffic: {trace: {file: azure.csv, layout: azure}}
 variants: [{name: a, accelerator: H100, engine: {}}]
 policies: [{name: one, fixed: {a: 1}}]
 ";
-    let file = folder.join("scenario.yaml");
-    std::fs::write(&file, scenario).unwrap();
-    let output = simulate(&[file.to_str().unwrap()]).ends(0).stdout;
+    let file = scratch.file("scenario.yaml", scenario);
+    let output = simulate(&[&file]).ends(0).stdout;
     assert!(output.lines().any(|l| l.starts_with("one  ") && l.contains(" 100.00 ")), "{output}");
-    std::fs::write(&file, scenario.replace("azure.csv", "none.csv")).unwrap();
-    simulate(&[file.to_str().unwrap()]).ends(1).reports(&["traffic.trace.file: "]);
+    scratch.file("scenario.yaml", &scenario.replace("azure.csv", "none.csv"));
+    simulate(&[&file]).ends(1).reports(&["traffic.trace.file: "]);
 }
 
 #[test]
 fn compares_two_scenarios() {
     let (a, b) = (scenario("cold-morning.yaml"), scenario("prefill-heavy.yaml"));
-    simulate(&["--compare", a.to_str().unwrap(), b.to_str().unwrap()])
-        .prints(&["cold morning (1 seed)", "prefill-heavy step (1 seed)"]);
+    simulate(&["--compare", &a, &b]).prints(&["cold morning (1 seed)", "prefill-heavy step (1 seed)"]);
     // A scenario is required, and --config needs --replay.
     simulate(&[]).ends(2);
-    simulate(&[a.to_str().unwrap(), "--config=changed.yaml"]).ends(2);
+    simulate(&[&a, "--config=changed.yaml"]).ends(2);
 }
 
 #[test]
 fn empty_scenario_is_named() {
-    let empty = folder("empty").join("empty.yaml");
-    std::fs::write(&empty, "\n").unwrap();
-    let error = simulate(&[empty.to_str().unwrap()]).ends(1).stderr;
+    let scratch = Scratch::new("simulate-empty");
+    let error = simulate(&[&scratch.file("empty.yaml", "\n")]).ends(1).stderr;
     assert!(error.ends_with("empty.yaml: the file is empty\n"), "{error}");
 }
 
 #[test]
 fn prints_figures_even_if_the_report_cannot_be_written() {
-    let report = folder("unwritable").join("no-such-folder/report.html");
-    let scenario = scenario("cold-morning.yaml");
-    simulate(&[scenario.to_str().unwrap(), "--report", report.to_str().unwrap()])
+    let report = Scratch::new("simulate-unwritable").path("no-such-folder/report.html");
+    simulate(&[&scenario("cold-morning.yaml"), "--report", &report])
         .ends(1)
         .reports(&["cannot write"])
         .prints(&["cold morning (1 seed)"]);
@@ -101,29 +88,31 @@ fn prints_figures_even_if_the_report_cannot_be_written() {
 
 #[test]
 fn replays_recorded_cycles_with_other_settings() {
-    let folder = folder("replay");
+    let scratch = Scratch::new("simulate-replay");
     let line = |minute: u32| {
         format!(
             r#"{{"now":"2026-01-01T00:{minute:02}:00Z","models":[{{"modelID":"m","namespace":"prod","variants":[{{"name":"a","cost":"40.0","current":1,"replicas":[{{"pod":"p","kv":0.65,"queue":0}}]}}]}}]}}"#
         )
     };
-    let (recorded, config) = (folder.join("day.jsonl"), folder.join("changed.yaml"));
-    std::fs::write(&recorded, format!("{}\n{}\n", line(0), line(1))).unwrap();
-    std::fs::write(&config, "saturation: {default: {kvSpareTrigger: 0.3}}").unwrap();
+    let recording = |text: &str| scratch.file("day.jsonl", text);
+    let config = |text: &str| scratch.file("changed.yaml", text);
+    let files = [
+        format!("--replay={}", recording(&format!("{}\n{}\n", line(0), line(1)))),
+        format!("--config={}", config("saturation: {default: {kvSpareTrigger: 0.3}}")),
+    ];
     let run = |more: &[&str]| {
-        let files = [&format!("--replay={}", recorded.display()), &format!("--config={}", config.display())];
         simulate(&files.iter().map(|f| f.as_str()).chain(more.iter().copied()).collect::<Vec<_>>())
     };
     run(&[]).ends(0).prints(&["Open loop", "changed   -> 2  SpareBelowTarget"]);
     assert_eq!(run(&["--format=json"]).json()["differences"][0]["cycles"], 2);
 
     // Errors name file and line, or the field.
-    std::fs::write(&recorded, format!("{}\n{{\"models\": 3}}\n", line(0))).unwrap();
+    recording(&format!("{}\n{{\"models\": 3}}\n", line(0)));
     run(&[]).reports(&["day.jsonl, line 2", "models"]);
-    std::fs::write(&config, "saturation: {default: {kvSpareTriger: 0.3}}").unwrap();
+    config("saturation: {default: {kvSpareTriger: 0.3}}");
     run(&[]).reports(&["changed.yaml", "config.saturation.default"]);
-    std::fs::write(&config, "limitedMode: true").unwrap();
-    std::fs::write(&recorded, "").unwrap();
+    config("limitedMode: true");
+    recording("");
     run(&[]).reports(&["the recording has no cycles"]);
     // --config is missing.
     simulate(&["--replay=day.jsonl"]).ends(2);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::{RunResult, finish, wva};
+use crate::{RunResult, Scratch, finish, wva};
 
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/validate");
 
@@ -205,33 +205,9 @@ fn exit_code_is_0_1_or_2() {
     assert_eq!(validate(&["-"], FINE).stdout, "1 object: 0 denied, 0 warnings\n");
 }
 
-/// A directory that is removed after the test.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, content: &str) {
-        let path = self.0.join(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, content).unwrap();
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // On failure it stays below the target directory.
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
 #[test]
 fn expands_directories_and_patterns_without_link_loops() {
-    let scratch = Scratch::new("expand");
+    let scratch = Scratch::new("validate-expand");
     for name in ["b/va.yml", "a.yaml", "b/c/d.json", "b/readme.md", ".hidden/a.yaml", "b/.a.yaml"] {
         scratch.file(name, "a: {");
     }
@@ -261,20 +237,11 @@ fn expands_directories_and_patterns_without_link_loops() {
 
 #[test]
 fn rejects_files_that_are_too_long_or_not_utf8() {
-    let scratch = Scratch::new("long");
+    let scratch = Scratch::new("validate-long");
     scratch.file("long.yaml", &"# a comment\n".repeat(1_500_000));
     validate_in(&scratch.0, &["long.yaml"], "").ends(2).reports(&["longer than 16 MiB"]);
     let latin1 = [FINE.as_bytes(), b"# gr\xfc\xdfe\n"].concat();
     assert_eq!(rows(&["-"], &latin1), ["<stdin>:5:5 WVA-FILE-001 deny"]);
-}
-
-#[test]
-fn validates_other_documents_of_a_broken_file() {
-    let input = format!(
-        "# Source: a.yaml\na: [\n---\n# Source: b.yaml\n{}",
-        FINE.replace("modelID: m", "modelID: \"\"")
-    );
-    assert_eq!(rows(&["-"], &input), ["<stdin>:2:4 WVA-FILE-001 deny", "<stdin>:8:44 WVA-VA-006 deny"]);
 }
 
 #[test]

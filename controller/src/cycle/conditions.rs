@@ -353,4 +353,4 @@ impl Conditions {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -90,9 +90,16 @@ async fn until(availability: &mut watch::Receiver<Availability>, want: Availabil
     assert!(result.is_ok_and(|s| s.is_ok()), "it is not {want:?}");
 }
 
-async fn next(observed: &mut mpsc::UnboundedReceiver<String>) -> String {
-    tokio::time::timeout(HOUR, observed.recv()).await.expect("no further event").unwrap()
+async fn expect_events(observed: &mut mpsc::UnboundedReceiver<String>, all: &[&str], why: &str) {
+    for want in all {
+        let event = tokio::time::timeout(HOUR, observed.recv()).await.expect("no further event").unwrap();
+        assert_eq!(event, *want, "{why}");
+    }
 }
+
+/// Events of a list with the object, and of one without objects.
+const LISTED: [&str; 3] = ["init", "a", "done"];
+const EMPTIED: [&str; 2] = ["init", "done"];
 
 #[tokio::test(start_paused = true)]
 async fn watches_kind_once_installed_until_removed() {
@@ -105,18 +112,14 @@ async fn watches_kind_once_installed_until_removed() {
     let installed = tokio::time::Instant::now();
     until(&mut availability, Availability::Watched).await;
     assert!(installed.elapsed() <= LONGEST_PAUSE, "{:?}", installed.elapsed());
-    for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut observed).await, want);
-    }
+    expect_events(&mut observed, &LISTED, "it is watched").await;
     for (mode, want) in
         [(Mode::Absent, Availability::NotInstalled), (Mode::Forbidden, Availability::Forbidden)]
     {
         set_mode(&server, mode);
         until(&mut availability, want).await;
     }
-    for want in ["init", "done"] {
-        assert_eq!(next(&mut observed).await, want, "the objects are gone");
-    }
+    expect_events(&mut observed, &EMPTIED, "the objects are gone").await;
     assert!(!availability.borrow().is_complete(), "a forbidden kind may have objects");
 }
 
@@ -124,9 +127,7 @@ async fn watches_kind_once_installed_until_removed() {
 async fn keeps_objects_while_forbidden_until_kind_is_removed() {
     let (server, mut availability, mut observed, _tasks, _) = start(Mode::Listed);
     until(&mut availability, Availability::Watched).await;
-    for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut observed).await, want);
-    }
+    expect_events(&mut observed, &LISTED, "it is watched").await;
     availability.mark_unchanged();
     set_mode(&server, Mode::Forbidden);
     let before = server.requests().len();
@@ -137,17 +138,13 @@ async fn keeps_objects_while_forbidden_until_kind_is_removed() {
     );
     assert!(server.requests().len() - before >= 60, "it retries");
     set_mode(&server, Mode::Listed);
-    for want in ["init", "a", "done"] {
-        assert_eq!(next(&mut observed).await, want, "it is watched again");
-    }
+    expect_events(&mut observed, &LISTED, "it is watched again").await;
     for (mode, wait) in [(Mode::Forbidden, HOUR), (Mode::Absent, LONGEST_PAUSE * 2)] {
         set_mode(&server, mode);
         tokio::time::sleep(wait).await;
     }
     until(&mut availability, Availability::NotInstalled).await;
-    for want in ["init", "done"] {
-        assert_eq!(next(&mut observed).await, want, "the objects are gone");
-    }
+    expect_events(&mut observed, &EMPTIED, "the objects are gone").await;
 }
 
 #[tokio::test(start_paused = true)]

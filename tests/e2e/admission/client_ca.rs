@@ -11,7 +11,7 @@ use wva_testbed::{Testbed, eventually};
 
 use super::map_objects::MAIN as MAP;
 use super::{SOON, WEBHOOKS_LOCK, create, shared};
-use crate::support::{events, read_ca, valid_spec, variant};
+use crate::support::{events, install_options, read_ca, valid_spec, variant};
 
 const FORGED: &str = "system:admin-forged";
 /// Values that only the process knows, from its main map and its environment.
@@ -71,20 +71,20 @@ impl Release<'_> {
 async fn user_names_and_events_come_from_verified_callers() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = WEBHOOKS_LOCK.read().await;
-    let mut options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva"));
+    let mut options = install_options();
     options.release = Some("callers".to_owned());
     let namespace = options.named(SYSTEM);
     options.judges = Some(namespace.clone());
-    let settings = [("WATCH_NAMESPACE", namespace.as_str()), ("LEADER_ELECTION_RENEW_DEADLINE", "53s")];
-    options.env.extend(settings.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    let options = options.with(&[("WATCH_NAMESPACE", &namespace), ("LEADER_ELECTION_RENEW_DEADLINE", "53s")]);
     let mut release = Release { testbed, options, namespace };
     testbed.kubectl(&["create", "namespace", &release.namespace]).await?.success()?;
     let started_with = release.map(&json!({"WVA_NODE_SELECTOR": "pool=gold", "REST_CLIENT_TIMEOUT": "77s"}));
     create(testbed, &release.namespace, &started_with).await?.success()?;
 
     without_client_ca(&release).await?;
-    let ca = testbed.webhook_client_ca().to_str().context("the path is not UTF-8")?.to_owned();
-    release.options.env.push(("WVA_WEBHOOK_CLIENT_CA".to_owned(), ca));
+    let ca = testbed.webhook_client_ca();
+    let ca = ca.to_str().context("the path is not UTF-8")?;
+    release.options = release.options.with(&[("WVA_WEBHOOK_CLIENT_CA", ca)]);
     with_client_ca(&release).await
 }
 
@@ -102,12 +102,8 @@ async fn without_client_ca(release: &Release<'_>) -> anyhow::Result<()> {
     );
     let notes = release.notes_of(1).await?;
     ensure!(!notes[0].contains("forged") && notes[0].contains("WVA_NODE_SELECTOR"), "{notes:?}");
-    let log = eventually("the log to name the unverified user", SOON, async || {
-        let log = install.process().log();
-        ensure!(log.contains(&format!("\"unverified_user\":\"{FORGED}\"")), "{log}");
-        Ok(log)
-    })
-    .await?;
+    install.process().wait_logged(SOON, &[&format!("\"unverified_user\":\"{FORGED}\"")]).await?;
+    let log = install.process().log();
     ensure!(!log.contains(&format!("\"user\":\"{FORGED}\"")), "{log}");
     install.stop().await
 }

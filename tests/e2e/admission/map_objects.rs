@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use wva_testbed::install::SYSTEM;
 
 use super::main_objects::main_maps;
-use super::objects::next_random;
+use crate::support::next_random;
 
 /// Mixtures of each kind of map with entries.
 const MIXTURES: u64 = 60;

@@ -3,6 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::support::next_random;
+
 /// Mixtures in addition to the objects with one field changed.
 const MIXTURES: u64 = 300;
 
@@ -84,11 +86,14 @@ fn bounds() -> Vec<Value> {
 fn metadata() -> Vec<Value> {
     let label = |value: &str| json!({"labels": {"inference.optimization/acceleratorName": value}});
     let mode = |value: &str| json!({"annotations": {"wva.llmd.ai/mode": value}});
-    let modes = ["auto", "recommend", "paused", "Auto", "", " auto"];
-    let fixed = ["0", "2147483647", "2147483648", "", "-1", "+1", "1.0"];
+    let modes = [
+        "auto", "recommend", "paused", "Auto", "AUTO", "", " auto", "paused ", "off", "recommend,paused",
+        "fixed",
+    ];
+    let fixed = ["0", "2147483647", "2147483648", "99999999999999999999", "", "-1", "+1", "1.0"];
     // The first one marks objects without metadata of their own.
     let mut all = vec![absent()];
-    all.extend(["H100", "L4", "H", ""].map(label));
+    all.extend(["H100", "L4", "H", "1", "a", "Z", ""].map(label));
     all.extend(modes.map(mode));
     all.extend(fixed.map(|number| mode(&format!("fixed={number}"))));
     all.extend([
@@ -143,12 +148,6 @@ fn case(number: usize, spec: &Value, metadata: &Value) -> Case {
         object["spec"] = spec.clone();
     }
     Case { object, crd_can_tell: *metadata == absent() }
-}
-
-/// Next number of a sequence that is the same in every run (constants by Knuth).
-pub(crate) fn next_random(state: &mut u64) -> usize {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    usize::try_from(*state >> 40).unwrap_or_default()
 }
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -4,7 +4,7 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::{WEBHOOKS_LOCK, create, patch, shared};
-use crate::support::{dry_run_create, invalid_variant, valid_spec, variant};
+use crate::support::{invalid_variant, valid_spec, variant};
 
 /// A variant with a violation in each part, and the code and field of each.
 fn bad() -> (Value, [(&'static str, &'static str); 7]) {
@@ -71,40 +71,6 @@ async fn guide_quotes_the_output_of_kubectl() -> anyhow::Result<()> {
     for line in printed {
         ensure!(quoted.contains(line.trim_end()), "docs/admission.md does not quote: {line}");
     }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn denial_has_one_cause_per_violation() -> anyhow::Result<()> {
-    let testbed = &shared().await?.testbed;
-    let _open = WEBHOOKS_LOCK.read().await;
-    let (object, faults) = bad();
-    let status =
-        dry_run_create(&testbed.admin()?, "default", &object).await?.err().context("it was admitted")?;
-    assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{status:?}");
-    let details = status.details.context("no details")?;
-    assert_eq!((details.kind.as_str(), details.name.as_str()), ("VariantAutoscaling", "bad"));
-    let causes: Vec<_> = details.causes.iter().map(|c| (c.field.as_str(), c.message.as_str())).collect();
-    assert_eq!(causes.len(), faults.len(), "{causes:#?}");
-    for ((found, text), (code, field)) in causes.iter().zip(faults) {
-        assert_eq!(*found, field);
-        assert!(text.starts_with(&format!("[{code}]")), "{text}");
-        // Argo CD and Flux show only the message.
-        assert!(status.message.contains(&format!("[{code}] {field}")), "{}", status.message);
-    }
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn admits_a_variant_before_its_target_exists() -> anyhow::Result<()> {
-    let testbed = &shared().await?.testbed;
-    let _open = WEBHOOKS_LOCK.read().await;
-    let namespace = testbed.namespace("admitted").await?;
-    let ran = create(testbed, &namespace, &variant("llama", &valid_spec("llama"))).await?;
-    ensure!(ran.ok, "refused: {}", ran.stderr);
-    ensure!(ran.stderr.contains("Warning: [WVA-VA-054]"), "no warning of the missing target: {}", ran.stderr);
-    let get = ["get", "va", "llama", "-n", &namespace, "-o", "jsonpath={.spec.variantCost}"];
-    assert_eq!(testbed.kubectl(&get).await?.success()?, "10.0");
     Ok(())
 }
 

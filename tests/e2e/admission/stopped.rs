@@ -32,59 +32,35 @@ async fn set_failure_policies(testbed: &Testbed, policies: [&str; 2], seconds: u
     Ok(())
 }
 
-/// Twenty invalid objects with the code of each.
-fn bad_variants() -> Vec<(Value, &'static str)> {
-    let modes = ["sometimes", "Auto", "AUTO", "", " auto", "paused ", "off", "recommend,paused"];
-    let fixed = [
-        "fixed", "fixed=", "fixed=-1", "fixed=+1", "fixed=1.0", "fixed=2147483648",
-        "fixed=99999999999999999999",
-    ];
-    let with = |name: String, part: &str, key: &str, value: &str| {
-        let mut object = variant(&name, &valid_spec(&name));
+/// Invalid objects with the code of each. `policy` compares the policies with the webhook over all values.
+fn bad_variants() -> [(Value, &'static str); 2] {
+    let with = |name: &str, part: &str, key: &str, value: &str| {
+        let mut object = variant(name, &valid_spec(name));
         object["metadata"][part] = json!({key: value});
         object
     };
-    let modes = modes
-        .iter()
-        .chain(&fixed)
-        .enumerate()
-        .map(|(n, mode)| (with(format!("mode-{n}"), "annotations", MODE, mode), "WVA-VA-017"));
-    let accelerators = ["", "H", "1", "a", "Z"]
-        .iter()
-        .enumerate()
-        .map(|(n, name)| (with(format!("accelerator-{n}"), "labels", ACCELERATOR, name), "WVA-VA-016"));
-    modes.chain(accelerators).collect()
+    [
+        (with("mode", "annotations", MODE, "sometimes"), "WVA-VA-017"),
+        (with("accelerator", "labels", ACCELERATOR, "H"), "WVA-VA-016"),
+    ]
 }
 
-/// The main map, and twenty changes of it: each key changed, and removed.
-fn immutable_changes() -> (Value, Vec<(Value, &'static str)>) {
-    let keys = [
-        ("PROMETHEUS_BASE_URL", "https://one:9090", "https://two:9090"),
-        ("METRICS_BIND_ADDRESS", ":9001", ":9002"),
-        ("HEALTH_PROBE_BIND_ADDRESS", ":9003", "127.0.0.1:9003"),
-        ("LEADER_ELECTION_ID", "one", "two"),
-        ("REST_CLIENT_TIMEOUT", "90s", "2m"),
-        ("WVA_SCALE_TO_ZERO", "true", "false"),
-        ("WVA_LIMITED_MODE", "true", "F"),
-        ("SCALE_FROM_ZERO_ENGINE_MAX_CONCURRENCY", "7", "8"),
-        ("WVA_NODE_SELECTOR", "gpu=a", "gpu=b"),
-        ("PROMETHEUS_BEARER_TOKEN", "hunter2", "hunter3"),
-    ];
-    let data: Value = keys
-        .iter()
-        .map(|(key, text, _)| ((*key).to_owned(), json!(text)))
-        .collect::<serde_json::Map<_, _>>()
-        .into();
+/// The main map, and changes of it: a key changed, a key removed, and a secret changed. `policy` changes every key.
+fn immutable_changes() -> (Value, [(Value, &'static str); 3]) {
+    let data = json!({"REST_CLIENT_TIMEOUT": "90s", "WVA_SCALE_TO_ZERO": "true", "PROMETHEUS_BEARER_TOKEN": "hunter2"});
     let stored = map(SYSTEM, MAIN, &data);
-    let mut changes = Vec::new();
-    for (key, _, other) in keys {
+    let with = |key: &'static str, value: Value| {
         let mut update = stored.clone();
-        update["data"][key] = json!(other);
-        changes.push((update, key));
-        let mut removed = stored.clone();
-        removed["data"].as_object_mut().into_iter().for_each(|data| drop(data.remove(key)));
-        changes.push((removed, key));
-    }
+        update["data"][key] = value;
+        (update, key)
+    };
+    let mut removed = stored.clone();
+    removed["data"] = json!({"REST_CLIENT_TIMEOUT": "90s", "PROMETHEUS_BEARER_TOKEN": "hunter2"});
+    let changes = [
+        with("REST_CLIENT_TIMEOUT", json!("2m")),
+        (removed, "WVA_SCALE_TO_ZERO"),
+        with("PROMETHEUS_BEARER_TOKEN", json!("hunter3")),
+    ];
     (stored, changes)
 }
 
@@ -124,7 +100,6 @@ async fn judge(
     changes: &[(Value, &str)],
 ) -> anyhow::Result<()> {
     let bad = bad_variants();
-    assert_eq!((bad.len(), changes.len()), (20, 20));
     for (object, code) in &bad {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(namespace);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use serde_json::{Value, json};
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, config_map};
 use wva_testbed::install::SYSTEM;
 use wva_testbed::{CommandOutput, Testbed, eventually};
 
@@ -136,10 +136,7 @@ async fn warns_until_a_scaled_object_reads_the_metric() -> anyhow::Result<()> {
 async fn names_the_global_map_in_use() -> anyhow::Result<()> {
     let testbed = &shared().await?.testbed;
     let _open = WEBHOOKS_LOCK.read().await;
-    let map = |name: &str| {
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": SYSTEM}, "data": {}})
-            .to_string()
-    };
+    let map = |name: &str| config_map(SYSTEM, name, &json!({}));
     let first = "wva-model-scale-to-zero-config";
     testbed.kubectl_with(&["create", "-f", "-"], &map(first)).await?.success()?;
     let warning = format!("[WVA-CM-053] metadata.name: not read; wva reads {first}");

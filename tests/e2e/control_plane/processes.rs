@@ -45,10 +45,7 @@ async fn reports_a_missing_program() -> anyhow::Result<()> {
 async fn signals_reach_the_program() -> anyhow::Result<()> {
     let script = "trap 'echo bye; exit 3' TERM; echo up; while :; do sleep 0.05; done";
     let process = shell("signals", script)?;
-    eventually("the script to be up", SOON, async || {
-        process.log().contains("up").then_some(()).context("not yet")
-    })
-    .await?;
+    process.wait_logged(SOON, &["up"]).await?;
     process.signal(Signal::Stop)?;
     eventually("the script to be frozen", SOON, async || {
         let state = state(process.pid())?;

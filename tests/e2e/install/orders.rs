@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::gitops::{documents, render};
 use super::site::CRD;
 use super::{Extent, Site, Table};
+use crate::support::next_random;
 use wva_testbed::{Helm, eventually};
 
 /// Longest wait for all parts to be applied.
@@ -56,12 +57,7 @@ fn parts(render: &str) -> anyhow::Result<BTreeMap<&'static str, Vec<Value>>> {
 fn order(mut names: Vec<&'static str>, number: u64) -> Vec<&'static str> {
     let mut state = number;
     for last in (1..names.len()).rev() {
-        // SplitMix64, so that neighbouring numbers have nothing in common.
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let room = last as u64 + 1;
-        names.swap(last, usize::try_from((mixed ^ (mixed >> 31)) % room).unwrap_or(0));
+        names.swap(last, next_random(&mut state) % (last + 1));
     }
     names
 }

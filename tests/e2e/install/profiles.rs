@@ -26,47 +26,28 @@ const NOWHERE: &str = "http://127.0.0.1:9";
 const THANOS: &str = "https://thanos-querier.openshift-monitoring.svc.cluster.local:9091";
 const STACK: &str = "http://kube-prometheus-stack-prometheus.monitoring.svc:9090";
 
+impl Profile {
+    const fn new(
+        file: &'static str,
+        (replicas, prometheus): (usize, &'static str),
+        (analyzer, windows): (&'static str, &'static str),
+    ) -> Self {
+        Self { file, further: &[], replicas, prometheus, analyzer, windows }
+    }
+
+    /// Without a Prometheus, whose address the file leaves out.
+    const fn without_prometheus(file: &'static str, replicas: usize, windows: &'static str) -> Self {
+        let further = &["--set", NO_PROMETHEUS];
+        Self { further, ..Self::new(file, (replicas, NOWHERE), ("throughput", windows)) }
+    }
+}
+
 const PROFILES: [Profile; 5] = [
-    Profile {
-        file: "values-kube-prometheus-stack.yaml",
-        further: &[],
-        replicas: 2,
-        prometheus: STACK,
-        analyzer: "throughput",
-        windows: "0/240",
-    },
-    Profile {
-        file: "values-openshift.yaml",
-        further: &[],
-        replicas: 2,
-        prometheus: THANOS,
-        analyzer: "throughput",
-        windows: "0/240",
-    },
-    Profile {
-        file: "values-llm-d-wva.yaml",
-        further: &[],
-        replicas: 2,
-        prometheus: THANOS,
-        analyzer: "\"\"",
-        windows: "240/240",
-    },
-    Profile {
-        file: "values-dev.yaml",
-        further: &["--set", NO_PROMETHEUS],
-        replicas: 2,
-        prometheus: NOWHERE,
-        analyzer: "throughput",
-        windows: "0/30",
-    },
-    Profile {
-        file: "values-ha.yaml",
-        further: &["--set", NO_PROMETHEUS],
-        replicas: 3,
-        prometheus: NOWHERE,
-        analyzer: "throughput",
-        windows: "0/240",
-    },
+    Profile::new("values-kube-prometheus-stack.yaml", (2, STACK), ("throughput", "0/240")),
+    Profile::new("values-openshift.yaml", (2, THANOS), ("throughput", "0/240")),
+    Profile::new("values-llm-d-wva.yaml", (2, THANOS), ("\"\"", "240/240")),
+    Profile::without_prometheus("values-dev.yaml", 2, "0/30"),
+    Profile::without_prometheus("values-ha.yaml", 3, "0/240"),
 ];
 
 /// Path of a values file of the chart.

@@ -1,9 +1,10 @@
 //! InferencePools whose CRD is installed later: their models count from then on.
 
+use std::time::Duration;
+
 use anyhow::ensure;
-use serde_json::json;
 use wva_testbed::eventually;
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, scale_to_zero_map};
 use wva_testbed::picker::{CRDS, pool};
 
 use super::scraping::until_watched;
@@ -17,9 +18,8 @@ async fn inference_pools_count_when_their_crd_comes_late() -> anyhow::Result<()>
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("pools").await?;
     let fixture = VariantFixture::new(&ns, "idle");
-    let to_zero = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"default": "enable_scale_to_zero: true"},
-        "metadata": {"namespace": ns, "name": "wva-model-scale-to-zero-config"}});
-    let all = [to_zero.to_string(), fixture.deployment(), fixture.variant()].join("\n---\n");
+    let to_zero = scale_to_zero_map(&ns, Duration::from_mins(10));
+    let all = [to_zero, fixture.deployment(), fixture.variant()].join("---\n");
     cluster.testbed.apply(&all).await?;
     let status_text = async || anyhow::Ok(status(cluster, &ns, "idle").await?.to_string());
     eventually("the variant to report that nothing can wake it", SOON, async || {

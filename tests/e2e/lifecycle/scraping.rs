@@ -12,13 +12,7 @@ const APPEARS: Duration = Duration::from_mins(3);
 
 /// Waits until the program watches a kind whose CRD came later.
 pub(super) async fn until_watched(cluster: &Cluster, kind: &str) -> anyhow::Result<()> {
-    eventually(&format!("{kind} to be watched"), APPEARS, async || {
-        let log = cluster.install.process().log();
-        let is_it = |line: &str| line.contains("Watching an optional kind") && line.contains(kind);
-        ensure!(log.lines().any(is_it), "not yet");
-        Ok(())
-    })
-    .await
+    cluster.install.process().wait_logged(APPEARS, &["Watching an optional kind", kind]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

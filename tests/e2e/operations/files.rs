@@ -22,8 +22,7 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
         make.args(["certs", "make", "--namespace", SYSTEM, "--service", SERVICE, "--out"]).arg(folder);
         run("wva certs make", make, "", SOON).await?.success()?;
     }
-    let mut options = InstallOptions::quick(wva);
-    options.env.push(("WEBHOOK_CERT_PATH".to_owned(), folder.to_string_lossy().into_owned()));
+    let options = InstallOptions::quick(wva).with(&[("WEBHOOK_CERT_PATH", &folder.to_string_lossy())]);
     let mut replicas = Replicas::install(testbed, options, "files").await?;
     replicas.start(0).await?;
     replicas.wait_ready(&[0]).await?;
@@ -35,11 +34,7 @@ pub(crate) async fn certificate_files(testbed: &Testbed, wva: &Path) -> anyhow::
     ensure!(!secret.ok && secret.stderr.contains("NotFound"), "the program made a CA: {secret:?}");
 
     std::fs::write(folder.join("tls.crt"), "garbage")?;
-    eventually("the garbage to be reported", SOON, async || {
-        ensure!(replicas.process(0)?.log().contains("Invalid certificate files"), "not yet");
-        Ok(())
-    })
-    .await?;
+    replicas.process(0)?.wait_logged(SOON, &["Invalid certificate files"]).await?;
     check_reviews(&replicas).await.context("with garbage in the folder")?;
 
     // The key last, so that the pair does not match for a moment.

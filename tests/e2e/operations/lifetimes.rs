@@ -37,11 +37,10 @@ pub(crate) async fn lifetimes(
     release: Option<&str>,
     lasts: Duration,
 ) -> anyhow::Result<Outcome> {
-    let mut options = InstallOptions::quick(wva);
+    let life = format!("{}s", LIFE.as_secs());
+    let lives = ["WVA_CA_LIFETIME", "WVA_CERT_LIFETIME"].map(|key| (key, life.as_str()));
+    let mut options = InstallOptions::quick(wva).with(&lives);
     options.release = release.map(str::to_owned);
-    for life in ["WVA_CA_LIFETIME", "WVA_CERT_LIFETIME"] {
-        options.env.push((life.to_owned(), format!("{}s", LIFE.as_secs())));
-    }
     let replicas = pair(testbed, options, "lifetimes").await?;
     let reviews = Reviews::start(testbed, replicas.namespace(), RATE).await?;
     let handshakes = run_handshakes(&replicas, Instant::now() + lasts).await;

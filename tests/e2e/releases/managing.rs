@@ -64,11 +64,7 @@ pub(super) async fn webhooks_wait_for_an_endpoint_of_the_service(releases: &Rele
         (0..4).map(|i| json!({"op": "remove", "path": format!("/webhooks/{i}/rules")})).collect();
     let closed = json!(closed).to_string();
     testbed.kubectl(&["patch", kind, &webhooks, "--type=json", "-p", &closed]).await?.success()?;
-    eventually("the release to report that its Service has no endpoint", DEADLINE, async || {
-        ensure!(releases.a.process().log().contains("has no ready endpoint yet"), "it has not");
-        Ok(())
-    })
-    .await?;
+    releases.a.process().wait_logged(DEADLINE, &["has no ready endpoint yet"]).await?;
     ensure!(rules().await?.is_empty(), "opened although its Service has no endpoint");
     let slice = json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",

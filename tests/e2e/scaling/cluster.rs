@@ -45,9 +45,7 @@ impl GpuShortage {
             NodeGroup::new("h100", 2, "NVIDIA-H100-80GB-HBM3"),
         ];
         let testbed = Testbed::start(Options { name: name.to_owned(), nodes, ..Options::default() }).await?;
-        let mut options = InstallOptions::quick(wva);
-        options.env.extend(env.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
-        let install = Install::start(&testbed, &options).await?;
+        let install = Install::start(&testbed, &InstallOptions::quick(wva).with(env)).await?;
         let namespace = testbed.namespace(name).await?;
         testbed.apply(&other_workload(&namespace)).await?;
         let hold = ["rollout", "status", "deployment/others", "-n", &namespace, "--timeout=150s"];

@@ -65,3 +65,9 @@ pub(crate) fn controller_pod(container: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "wva-0", "namespace": SYSTEM, "labels": labels},
         "spec": {"nodeName": "h100-0", "containers": [container]}})
 }
+
+/// Next number of a sequence that is the same in every run (constants by Knuth).
+pub(crate) fn next_random(state: &mut u64) -> usize {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*state >> 40).unwrap_or_default()
+}

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, scale_to_zero_map};
 use wva_testbed::picker::{FakePicker, PickerBehavior, pool};
 use wva_testbed::{Fleet, eventually};
 
@@ -77,21 +77,6 @@ spec: {{scaleTargetRef: {{name: {name}}}, minReplicaCount: 0, maxReplicaCount: 5
     }
 }
 
-/// The scale-to-zero map of a namespace, for all models.
-fn map(namespace: &str) -> String {
-    let retention = RETENTION.as_secs();
-    format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-model-scale-to-zero-config, namespace: {namespace}}}
-data:
-  default: |
-    enable_scale_to_zero: true
-    retention_period: {retention}s
-"
-    )
-}
-
 /// A model of a test.
 pub(super) struct Model<'a> {
     cluster: &'a Cluster,
@@ -126,7 +111,7 @@ impl<'a> Model<'a> {
     ) -> anyhow::Result<Self> {
         let fixture = VariantFixture::new(&namespace, "a");
         cluster.testbed.apply(&scaler.manifests(&fixture.port(fleet.port()))).await?;
-        cluster.testbed.apply(&map(&namespace)).await?;
+        cluster.testbed.apply(&scale_to_zero_map(&namespace, RETENTION)).await?;
         fleet.wait_ready(1, DEADLINE).await?;
         Ok(Self { cluster, scaler, namespace, fleet, _picker: None })
     }

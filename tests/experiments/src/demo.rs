@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, saturation_map};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Fleet, Options};
 
@@ -30,11 +30,7 @@ spec:
 ";
 
 /// Uses the percentage analyzer: the emulated fleet has no step times for the throughput analyzer to learn.
-const ANALYZER: &str = "apiVersion: v1
-kind: ConfigMap
-metadata: {name: wva-saturation-scaling-config, namespace: demo}
-data: {default: 'analyzerName: percentage'}
-";
+const ANALYZER: &str = "analyzerName: percentage";
 
 /// All objects that the demo shows.
 const OBJECTS: [&str; 4] = ["get", "va,hpa,deploy", "-n", "demo"];
@@ -92,7 +88,7 @@ async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> any
     stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A ConfigMap of the namespace selects the percentage analyzer.")?;
     let cheap = VariantFixture::new("demo", "llama-a100").on_a100().cost("40.0");
     let costly = VariantFixture::new("demo", "llama-h100").cost("80.0");
-    stage.apply(ANALYZER).await?;
+    stage.apply(&saturation_map("demo", ANALYZER)).await?;
     for variant in [&cheap, &costly] {
         stage.apply(&variant.all()).await?;
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, saturation_map};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Engine, Fleet, FleetConfig, Options, Testbed};
 
@@ -92,18 +92,6 @@ pub(crate) async fn run(wva: &Path, lasts: Duration) -> anyhow::Result<()> {
     report.end()
 }
 
-/// The saturation map of the namespace.
-fn thresholds(namespace: &str) -> String {
-    let entry = "{default: \"{analyzerName: throughput, hold: 2m}\"}";
-    format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-saturation-scaling-config, namespace: {namespace}}}
-data: {entry}
-"
-    )
-}
-
 /// Emulated fleet at its first step.
 fn engines(variant: &VariantFixture) -> FleetConfig {
     let (rate, prompt_tokens) = STEPS[0];
@@ -130,7 +118,7 @@ impl Model {
         let testbed = Testbed::start(options).await?;
         let install = Install::start(&testbed, &InstallOptions::every(wva, INTERVAL)).await?;
         let namespace = testbed.namespace("throughput").await?;
-        testbed.apply(&thresholds(&namespace)).await?;
+        testbed.apply(&saturation_map(&namespace, "{analyzerName: throughput, hold: 2m}")).await?;
         let variant = VariantFixture::new(&namespace, NAME);
         let fleet = Fleet::start(&testbed, engines(&variant))?;
         testbed.apply(&variant.all()).await?;

@@ -1,6 +1,37 @@
-//! YAML of workloads, variants and HPAs, shared by tests, demo and bench.
+//! YAML of workloads, variants, HPAs and ConfigMaps, shared by tests, demo and bench.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME};
 
 use crate::FleetConfig;
+
+/// A ConfigMap.
+pub fn config_map(namespace: &str, name: &str, data: &Value) -> String {
+    format!(
+        "apiVersion: v1
+kind: ConfigMap
+metadata: {{name: {name}, namespace: {namespace}}}
+data: {data}
+"
+    )
+}
+
+/// Saturation ConfigMap of a namespace, with a default entry.
+pub fn saturation_map(namespace: &str, entry: &str) -> String {
+    config_map(namespace, LOCAL_SATURATION_MAP_NAME, &json!({"default": entry}))
+}
+
+/// Scale-to-zero ConfigMap of a namespace, for all its models.
+pub fn scale_to_zero_map(namespace: &str, retention: Duration) -> String {
+    config_map(namespace, LOCAL_SCALE_TO_ZERO_MAP_NAME, &json!({"default": scale_to_zero_entry(retention)}))
+}
+
+/// Entry that enables scale to zero after this retention period.
+pub fn scale_to_zero_entry(retention: Duration) -> String {
+    format!("enable_scale_to_zero: true\nretention_period: {}s\n", retention.as_secs())
+}
 
 /// One variant of a model: a Deployment on one type of GPU, its VariantAutoscaling and its HPA.
 #[derive(Clone, Debug)]

@@ -39,7 +39,7 @@ pub use fault_proxy::{FaultProxy, ProxyMode};
 pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
 pub use helm::Helm;
 pub use kubelet::{Kubelet, NetworkProxy, Pods};
-pub use nodes::{CRASH_LOOP_LABEL, NodeGroup, START_SECONDS_KEY};
+pub use nodes::NodeGroup;
 pub use ports::free_port;
 pub use process::Process;
 pub use protected::ProtectedServer;

@@ -7,13 +7,6 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::json;
 
-/// Annotation or label of a pod (annotation first): its cold start, in seconds from being scheduled to ready.
-pub const START_SECONDS_KEY: &str = "testbed.wva.llmd.ai/start-seconds";
-
-/// Label of a pod: `true` makes its containers crash-loop instead of becoming ready. It may be set and removed at any
-/// time.
-pub const CRASH_LOOP_LABEL: &str = "testbed.wva.llmd.ai/crash-loop";
-
 /// Identical nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeGroup {
@@ -56,7 +49,7 @@ impl NodeGroup {
     }
 }
 
-/// Stages file for kwok, with this cold start as default. `forward` names the file with the loopback port to which
+/// Stages file for kwok, with this cold start of pods. `forward` names the file with the loopback port to which
 /// pod ports are forwarded.
 pub(crate) fn stages(pod_start: Duration, forward: &Path) -> String {
     include_str!("stages.yaml")

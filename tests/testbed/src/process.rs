@@ -148,6 +148,16 @@ impl Process {
         .with_context(|| self.evidence())
     }
 
+    /// Waits until a line of the log has all of these parts.
+    pub async fn wait_logged(&self, deadline: Duration, parts: &[&str]) -> anyhow::Result<()> {
+        eventually(&format!("{} to log {parts:?}", self.name), deadline, async || {
+            let has_all = |line: &str| parts.iter().all(|part| line.contains(part));
+            self.log().lines().any(has_all).then_some(()).context("it has not")
+        })
+        .await
+        .with_context(|| self.evidence())
+    }
+
     /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         if let Some(status) = self.exited() {

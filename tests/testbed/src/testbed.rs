@@ -45,8 +45,7 @@ const WORKS_WITHIN: Duration = Duration::from_mins(3);
 pub struct Options {
     /// Name of the log folder, `target/testbed/<name>`, which is emptied at start: lower-case letters, digits, `-`.
     pub name: String,
-    /// Cold start of a pod, from being scheduled to ready; it takes up to 1 s longer. The pod's annotation or label
-    /// [`crate::START_SECONDS_KEY`] overrides it.
+    /// Cold start of a pod, from being scheduled to ready; it takes up to 1 s longer.
     pub pod_start: Duration,
     pub nodes: Vec<NodeGroup>,
     pub scrape_interval: Duration,

@@ -57,6 +57,12 @@ impl Bench {
         });
     }
 
+    /// Publishes a step. Returns the time until a cycle is requested.
+    async fn run(&self, from: u32, to: u32) -> Duration {
+        self.publish(from, to);
+        self.time_to_requeue().await
+    }
+
     /// Time until a cycle is requested.
     async fn time_to_requeue(&self) -> Duration {
         let began = Instant::now();
@@ -99,20 +105,17 @@ async fn a_withdrawn_step_to_zero_is_not_executed() {
 #[tokio::test(start_paused = true)]
 async fn without_a_signal_a_wake_runs_and_a_step_to_zero_does_not() {
     let bench = Bench::new(1);
-    bench.publish(1, 0);
-    assert!(bench.time_to_requeue().await >= SIGNAL_WAIT_DOWN + RETRY_DELAY);
+    assert!(bench.run(1, 0).await >= SIGNAL_WAIT_DOWN + RETRY_DELAY);
     assert_eq!(replicas(&bench.fake), 1);
     let bench = Bench::new(0);
-    bench.publish(0, 1);
-    assert!(bench.time_to_requeue().await == SIGNAL_WAIT_UP);
+    assert!(bench.run(0, 1).await == SIGNAL_WAIT_UP);
     assert_eq!(replicas(&bench.fake), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn other_steps_do_not_wait_for_a_signal() {
     let bench = Bench::new(1);
-    bench.publish(1, 3);
-    assert!(bench.time_to_requeue().await == Duration::ZERO);
+    assert!(bench.run(1, 3).await == Duration::ZERO);
     assert_eq!(replicas(&bench.fake), 3);
 }
 
@@ -128,8 +131,7 @@ async fn a_variant_has_one_step_at_a_time() {
     assert!(took >= RETRY_DELAY, "{took:?}: it failed and is delayed");
     assert_eq!(bench.fake.count(|_| true), 1);
     bench.fake.clear_rule();
-    bench.publish(1, 2);
-    bench.time_to_requeue().await;
+    bench.run(1, 2).await;
     assert_eq!(replicas(&bench.fake), 2);
 }
 
@@ -139,15 +141,13 @@ async fn a_refusal_is_reported_at_once_and_retries_back_off() {
     let is_refused = || bench.refusals.borrow().since(&key("a"), std::time::Instant::now()).is_some();
     refuse_writes(&bench.fake, 403);
     for pause in [10, 20, 40] {
-        bench.publish(1, 2);
-        assert!(bench.time_to_requeue().await < RETRY_DELAY, "another variant may be chosen at once");
+        assert!(bench.run(1, 2).await < RETRY_DELAY, "another variant may be chosen at once");
         assert!(is_refused());
         assert_eq!(bench.time_to_requeue().await.as_secs(), pause);
     }
     assert_eq!(bench.fake.count(|_| true), 6, "a read and a write each");
     bench.fake.clear_rule();
-    bench.publish(1, 2);
-    bench.time_to_requeue().await;
+    bench.run(1, 2).await;
     assert!(!is_refused());
     assert_eq!(replicas(&bench.fake), 2);
 }
@@ -156,8 +156,7 @@ async fn a_refusal_is_reported_at_once_and_retries_back_off() {
 async fn a_refused_step_delays_no_other_of_its_variant() {
     let bench = Bench::new(3);
     refuse_writes(&bench.fake, 403);
-    bench.publish(3, 2);
-    bench.time_to_requeue().await;
+    bench.run(3, 2).await;
     let began = Instant::now();
     // The same step waits. Another one does not, but waits itself once it is refused.
     for (to, asked) in [(2, 2), (1, 4), (1, 4), (4, 6), (4, 6), (1, 6)] {
@@ -166,8 +165,7 @@ async fn a_refused_step_delays_no_other_of_its_variant() {
         assert_eq!(bench.fake.count(|_| true), asked, "3 -> {to}");
     }
     bench.fake.clear_rule();
-    bench.publish(3, 8);
-    bench.time_to_requeue().await;
+    bench.run(3, 8).await;
     settle().await;
     assert_eq!((replicas(&bench.fake), began.elapsed()), (8, Duration::ZERO));
 }
@@ -188,13 +186,11 @@ async fn a_step_decided_during_a_failing_one_runs_at_once() {
 async fn pauses_of_removed_variants_are_dropped() {
     let bench = Bench::new(3);
     refuse_writes(&bench.fake, 403);
-    bench.publish(3, 2);
-    bench.time_to_requeue().await;
+    bench.run(3, 2).await;
     bench.sender.send_replace(Some(Arc::default()));
     settle().await;
     bench.fake.clear_rule();
-    bench.publish(3, 2);
-    bench.time_to_requeue().await;
+    bench.run(3, 2).await;
     assert_eq!(replicas(&bench.fake), 2);
 }
 
@@ -202,8 +198,7 @@ async fn pauses_of_removed_variants_are_dropped() {
 async fn an_unavailable_api_server_is_no_refusal() {
     let bench = Bench::new(1);
     refuse_writes(&bench.fake, 503);
-    bench.publish(1, 2);
-    assert_eq!(bench.time_to_requeue().await, RETRY_DELAY);
+    assert_eq!(bench.run(1, 2).await, RETRY_DELAY);
     assert_eq!(**bench.refusals.borrow(), Refusals::default());
 }
 

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wva_crds::GoDuration;
 use wva_runtime::Availability;
-use wva_scaling::snapshot::{Mode, PendingState, Replica, SaturationEntry, SchedulerQueue, Variant};
+use wva_scaling::snapshot::{PendingState, Replica, SaturationEntry, SchedulerQueue, Variant};
 use wva_scaling::units::{KvUsage, QueueLength};
 
 use super::*;
@@ -219,17 +218,6 @@ fn unmanaged_variants_are_left_out() {
     assert_eq!(case.assembled().workloads.len(), 1);
     case.cluster.excluded_namespace("ns");
     assert!(names(&case).is_empty());
-}
-
-#[test]
-fn a_pod_created_in_the_future_is_new() {
-    let mut case = Case::with_pods(&[]);
-    case.cluster.deployment("a", 1, 0);
-    let created = json!({"metadata": {"creationTimestamp": "2027-01-01T00:00:00Z"}});
-    case.cluster.pod_with("a-0", "ReplicaSet", "a-rs", created);
-    let variant = case.variant();
-    assert_eq!(variant.pending.unwrap()[0].age, GoDuration::default());
-    assert_eq!(variant.mode, Mode::Auto);
 }
 
 mod signals;

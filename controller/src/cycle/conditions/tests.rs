@@ -12,7 +12,21 @@ fn reasons(c: &Conditions) -> [String; 3] {
 }
 
 fn decided(decision: &Decision) -> Conditions {
-    conditions(ConditionSource::Decided { decision, query_error: None, had_target: true, newly_ready: None })
+    decided_with(decision, None, true, None)
+}
+
+fn decided_with(
+    decision: &Decision,
+    query_error: Option<&str>,
+    had_target: bool,
+    newly_ready: Option<u32>,
+) -> Conditions {
+    conditions(ConditionSource::Decided { decision, query_error, had_target, newly_ready })
+}
+
+/// A target that a watch of its kind does not have.
+pub(crate) fn no_target(kind: &'static str, name: &'static str, existed: bool) -> ConditionSource<'static> {
+    ConditionSource::NoTarget { kind, name, existed, availability: Some(Availability::Watched) }
 }
 
 #[test]
@@ -56,12 +70,7 @@ fn each_decision_gives_the_reasons_of_the_api() {
     ];
     for (variant, had_target, failed, want) in cases {
         let decision = decision(variant.clone(), json!({}));
-        let c = conditions(ConditionSource::Decided {
-            decision: &decision,
-            query_error: failed.then_some("Prometheus did not answer"),
-            had_target,
-            newly_ready: None,
-        });
+        let c = decided_with(&decision, failed.then_some("Prometheus did not answer"), had_target, None);
         assert_eq!(reasons(&c), want, "{variant}");
         assert_eq!((c.target_resolved.is_true, c.target_resolved.reason), (true, "TargetFound"));
     }
@@ -107,63 +116,41 @@ fn a_missing_signal_is_named() {
 fn an_object_without_a_decision_is_not_ready() {
     let conflict = VariantError::Conflict { with: "older".into(), target: "Deployment/d".into() };
     let invalid = VariantError::Invalid("spec.variantCost: found \"cheap\"".into());
+    let invalid_config = ["!InvalidConfiguration", "!MetricsMissing", "!InvalidConfiguration"];
+    let skipped = |reason| [reason, "!MetricsMissing", "!SkippedProcessing"];
+    let missing = skipped("!DeploymentNotFound");
+    let lws = |availability| ConditionSource::NoTarget {
+        kind: "LeaderWorkerSet.leaderworkerset.x-k8s.io",
+        name: "l",
+        existed: false,
+        availability: Some(availability),
+    };
+    let unsupported = ConditionSource::NoTarget {
+        kind: "Rollout.argoproj.io",
+        name: "l",
+        existed: false,
+        availability: None,
+    };
     for (source, want, message) in [
+        (ConditionSource::Invalid(&invalid), invalid_config, "found \"cheap\""),
+        (ConditionSource::Invalid(&conflict), skipped("!TargetConflict"), "'older'"),
+        (no_target("Deployment", "d", true), missing, "Target deployment 'd' no longer exists"),
+        (no_target("StatefulSet", "s", false), missing, "Target statefulset 's' does not exist yet"),
         (
-            ConditionSource::Invalid(&invalid),
-            ["!InvalidConfiguration", "!MetricsMissing", "!InvalidConfiguration"],
-            "found \"cheap\"",
-        ),
-        (
-            ConditionSource::Invalid(&conflict),
-            ["!TargetConflict", "!MetricsMissing", "!SkippedProcessing"],
-            "'older'",
-        ),
-        (
-            ConditionSource::NoTarget {
-                kind: "Deployment",
-                name: "d",
-                existed: true,
-                availability: Some(Availability::Watched),
-            },
-            ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
-            "Target deployment 'd' no longer exists",
-        ),
-        (
-            ConditionSource::NoTarget {
-                kind: "StatefulSet",
-                name: "s",
-                existed: false,
-                availability: Some(Availability::Watched),
-            },
-            ["!DeploymentNotFound", "!MetricsMissing", "!SkippedProcessing"],
-            "Target statefulset 's' does not exist yet",
-        ),
-    ] {
-        let c = conditions(source);
-        assert_eq!(reasons(&c), want.map(str::to_owned));
-        assert!(c.ready.message.contains(message), "{}", c.ready.message);
-    }
-}
-
-#[test]
-fn an_unreadable_workload_is_not_reported_as_missing() {
-    let lws = "LeaderWorkerSet.leaderworkerset.x-k8s.io";
-    for (kind, availability, message) in [
-        (
-            "Rollout.argoproj.io",
-            None,
+            unsupported,
+            missing,
             "Target Rollout.argoproj.io 'l' has an unsupported kind: use a Deployment, StatefulSet or",
         ),
         (
-            lws,
-            Some(Availability::Forbidden),
+            lws(Availability::Forbidden),
+            missing,
             "'l' cannot be read: grant get, list and watch on leaderworkersets",
         ),
-        (lws, Some(Availability::Watched), "Target leaderworkerset 'l' does not exist yet"),
-        (lws, Some(Availability::NotInstalled), "Target leaderworkerset 'l' does not exist yet"),
+        (lws(Availability::Watched), missing, "Target leaderworkerset 'l' does not exist yet"),
+        (lws(Availability::NotInstalled), missing, "Target leaderworkerset 'l' does not exist yet"),
     ] {
-        let c = conditions(ConditionSource::NoTarget { kind, name: "l", existed: false, availability });
-        assert_eq!(c.ready.reason, "DeploymentNotFound");
+        let c = conditions(source);
+        assert_eq!(reasons(&c), want.map(str::to_owned));
         assert!(c.ready.message.contains(message), "{}", c.ready.message);
     }
 }
@@ -210,13 +197,7 @@ fn conditions_have_a_fixed_order_and_a_bounded_message() {
 fn a_newly_ready_pod_may_lack_metrics() {
     for (variant, had_target) in [(json!({"desired": 2}), true), (json!({}), false)] {
         let decision = decision(variant, json!({}));
-        let newly_ready = Some(2);
-        let c = conditions(ConditionSource::Decided {
-            decision: &decision,
-            query_error: None,
-            had_target,
-            newly_ready,
-        });
+        let c = decided_with(&decision, None, had_target, Some(2));
         assert_eq!(c.metrics_available.message, "Waiting for the first metrics of 2 ready pod(s)");
         for draft in [&c.ready, &c.metrics_available, &c.optimization_ready] {
             let message = &draft.message;
@@ -227,15 +208,7 @@ fn a_newly_ready_pod_may_lack_metrics() {
         }
     }
     let reporting = decision(json!({"replicas": replicas(2, 0.5, "1s")}), json!({}));
-    let of = |newly_ready| {
-        conditions(ConditionSource::Decided {
-            decision: &reporting,
-            query_error: None,
-            had_target: true,
-            newly_ready,
-        })
-    };
-    assert_eq!(of(Some(2)), of(None), "it reports");
+    assert_eq!(decided_with(&reporting, None, true, Some(2)), decided(&reporting), "it reports");
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};
-use wva_runtime::Availability;
 use wva_scaling::snapshot::Mode::{Auto, Fixed, Paused, Recommend};
 
 use super::*;
-use crate::cycle::conditions::{ConditionSource, conditions};
+use crate::cycle::conditions::conditions;
+use crate::cycle::conditions::tests::no_target;
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::variants::testing;
 
@@ -135,13 +135,11 @@ fn a_recreated_object_starts_without_state() {
 #[test]
 fn a_restart_remembers_whether_the_workload_existed() {
     for existed in [true, false] {
-        let gone = ConditionSource::NoTarget {
-            kind: "Deployment",
-            name: "d",
-            existed,
-            availability: Some(Availability::Watched),
-        };
-        let timed = conditions(gone).with_times(&StatusFingerprint::default(), None, Timestamp::UNIX_EPOCH);
+        let timed = conditions(no_target("Deployment", "d", existed)).with_times(
+            &StatusFingerprint::default(),
+            None,
+            Timestamp::UNIX_EPOCH,
+        );
         let r = after_restart(json!({"conditions": timed}), Timestamp::UNIX_EPOCH);
         assert_eq!(r.target_seen, existed);
     }

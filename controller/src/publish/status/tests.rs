@@ -9,7 +9,8 @@ use wva_scaling::snapshot::ThroughputMemory;
 use wva_scaling::{Snapshot, decide};
 
 use super::*;
-use crate::cycle::conditions::{ConditionSource, conditions};
+use crate::cycle::conditions::conditions;
+use crate::cycle::conditions::tests::no_target;
 use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
 use crate::model::keys::WorkloadKey;
 use crate::model::step::{DueStep, Step};
@@ -153,12 +154,7 @@ fn a_recommendation_is_shown_as_not_applied() {
 fn a_condition_keeps_its_time_until_its_status_changes() {
     let before = first(&without_target());
     let mut later = without_target();
-    later.conditions = conditions(ConditionSource::NoTarget {
-        kind: "Deployment",
-        name: "other",
-        existed: false,
-        availability: Some(wva_runtime::Availability::Watched),
-    });
+    later.conditions = conditions(no_target("Deployment", "other", false));
     let second = desired_status(&later, &StatusFingerprint::from_status(&before), at(1), INTERVAL).unwrap();
     assert_eq!(second.conditions[0].last_transition_time, Time(at(0)));
     assert_ne!(second.conditions[0].message, before.conditions[0].message);

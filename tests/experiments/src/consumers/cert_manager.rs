@@ -10,7 +10,7 @@ use wva_testbed::install::{RELEASE, SYSTEM};
 use wva_testbed::reviews::{Reviews, Tally};
 use wva_testbed::{Process, eventually};
 
-use super::programs::{apply, established, logged, module, seconds, start, yaml_files};
+use super::programs::{apply, established, module, seconds, start, yaml_files};
 use super::release::{MODELS, Site};
 use crate::command::SOON;
 use crate::report::Report;
@@ -32,7 +32,7 @@ pub(super) async fn run(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
     established(&site.testbed).await?;
     let kubeconfig = format!("--kubeconfig={}", site.testbed.admin_kubeconfig().display());
     let manager = start(&site.testbed, "cert-manager", &[kubeconfig], &[]).await?;
-    logged(&manager, "starting the controller").await?;
+    manager.wait_logged(SOON, &["starting the controller"]).await?;
     let ran = steps(&site, report).await;
     ran.with_context(|| [tail(&manager), site.evidence()].join("\n"))
 }

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use wva_testbed::{Process, Testbed, Tools, eventually};
-
-use crate::command::SOON;
+use wva_testbed::{Process, Testbed, Tools};
 
 /// Starts a program that is built on request; its name is also its log's name.
 pub(super) async fn start<A: AsRef<str>>(
@@ -52,17 +50,6 @@ pub(super) fn yaml_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     ensure!(!files.is_empty(), "{} has no YAML files", folder.display());
     files.sort();
     Ok(files)
-}
-
-/// Waits until a program has logged a line with this text.
-pub(super) async fn logged(process: &Process, words: &str) -> anyhow::Result<()> {
-    eventually(&format!("{} to log {words:?}", process.name()), SOON, async || {
-        ensure!(process.exited().is_none(), "it has ended");
-        ensure!(process.log().contains(words), "it has not yet");
-        Ok(())
-    })
-    .await
-    .with_context(|| process.log_tail(20))
 }
 
 /// Seconds with one decimal.

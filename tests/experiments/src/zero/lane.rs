@@ -11,7 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64;
 use serde_json::json;
 use tokio::task::JoinSet;
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, scale_to_zero_map};
 use wva_testbed::picker::{FakePicker, pool};
 use wva_testbed::{Fleet, Request, Testbed, eventually};
 
@@ -24,18 +24,6 @@ use crate::history::History;
 const PAUSE: Duration = RETENTION.saturating_mul(3);
 /// Maximum duration of a request.
 const LONGEST: Duration = RETENTION.saturating_mul(2);
-
-/// Enables scale to zero for all models of a namespace.
-fn map(namespace: &str) -> String {
-    format!(
-        "apiVersion: v1
-kind: ConfigMap
-metadata: {{name: wva-model-scale-to-zero-config, namespace: {namespace}}}
-data: {{default: \"enable_scale_to_zero: true\\nretention_period: {}s\\n\"}}
-",
-        RETENTION.as_secs()
-    )
-}
 
 /// One model.
 pub(super) struct Lane<'a> {
@@ -194,7 +182,9 @@ impl IdleModel {
         let fixture = VariantFixture::new(&namespace, "a");
         let fleet = Fleet::start(testbed, fixture.fleet())?;
         let picker = FakePicker::start([127, 0, 2, 1]).await?;
-        testbed.apply(&[map(&namespace), pool(&namespace, "epp")].join("---\n")).await?;
+        testbed
+            .apply(&[scale_to_zero_map(&namespace, RETENTION), pool(&namespace, "epp")].join("---\n"))
+            .await?;
         picker.pod(testbed, &namespace, "epp", "epp-0").await?;
         let model = fixture.model.clone();
         testbed.apply(&fixture.port(fleet.port()).all()).await?;

@@ -44,17 +44,13 @@ fn calm(truth: Times, running: f64, input: f64) -> EngineInterval {
     let step = truth.a + truth.b * (1.0 + running);
     let gaps = (running * 15.0 / step).round();
     EngineInterval {
-        variant: 0,
-        seconds: 15.0,
-        running_before: running,
-        running_after: running,
         generated: gaps,
         prompt: input,
         prefills: 1.0,
         prefill_seconds: truth.a + truth.b * running + truth.c * input,
         gaps,
         gap_seconds: gaps * step / (1.0 - truth.c * input / 15.0),
-        is_queueing: false,
+        ..busy(truth, running, 0.0)
     }
 }
 
@@ -64,17 +60,28 @@ fn curve() -> Curve {
 
 const FAST: Times = Times { a: 0.005, b: 0.000_046, c: 0.000_02 };
 const SLOW: Times = Times { a: 0.125, b: 0.001_15, c: 0.000_5 };
+const USUAL: Times = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
+const SHAPE: RequestShape = RequestShape { input: 1000.0, output: 1000.0 };
+
+/// Learns from one engine.
+fn learn(curve: &mut Curve, interval: &EngineInterval) {
+    update(curve, std::iter::once(interval), 15.0);
+}
+
+/// Asserts the work of a request by the curve.
+#[track_caller]
+fn assert_work(curve: &Curve, truth: Times, running: f64, tolerance: f64) {
+    assert_near(work(fitted_times(curve), SHAPE, running), work(truth, SHAPE, running), tolerance);
+}
 
 #[test]
 fn learns_step_times_from_any_prior() {
-    for truth in [FAST, SLOW, Times { a: 0.017, b: 0.000_25, c: 0.000_06 }] {
+    for truth in [FAST, SLOW, USUAL] {
         let mut curve = curve();
         let loads = [8.0, 20.0, 60.0, 120.0];
         let intervals: Vec<EngineInterval> =
             (0..80).map(|i| busy(truth, loads[i % 4], if i % 3 == 0 { 4.0 } else { 0.5 })).collect();
-        for interval in &intervals {
-            update(&mut curve, std::iter::once(interval), 15.0);
-        }
+        intervals.iter().for_each(|interval| learn(&mut curve, interval));
         let found = fitted_times(&curve);
         assert_near(found.a, truth.a, 0.1);
         assert_near(found.b, truth.b, 0.2);
@@ -91,8 +98,7 @@ fn learns_step_times_from_any_prior() {
 
 #[test]
 fn a_faulty_engine_does_not_change_the_curve() {
-    let truth = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
-    let healthy = busy(truth, 40.0, 1.0);
+    let healthy = busy(USUAL, 40.0, 1.0);
     // One of ten hangs, or has a fifteenth of the throughput; and a single engine hangs.
     for (engines, done) in [(10, 0.0), (10, 1.0 / 15.0), (1, 0.0)] {
         let faulty =
@@ -102,9 +108,8 @@ fn a_faulty_engine_does_not_change_the_curve() {
             let interval = |i| if cycle >= 40 && i == 0 { &faulty } else { &healthy };
             update(&mut curve, (0..engines).map(interval), 15.0);
         }
-        let shape = RequestShape { input: 1000.0, output: 1000.0 };
         // The faulty engine is a tenth of all, and its samples have little weight.
-        assert_near(work(fitted_times(&curve), shape, 40.0), work(truth, shape, 40.0), 0.1);
+        assert_work(&curve, USUAL, 40.0, 0.1);
     }
 }
 
@@ -114,14 +119,12 @@ fn learns_from_single_requests() {
         let mut curve = curve();
         let loads = [0.5, 1.0, 2.0];
         for i in 0..60 {
-            let interval = calm(truth, loads[i % 3], if i % 2 == 0 { 4000.0 } else { 200.0 });
-            update(&mut curve, std::iter::once(&interval), 15.0);
+            learn(&mut curve, &calm(truth, loads[i % 3], if i % 2 == 0 { 4000.0 } else { 200.0 }));
         }
         let found = fitted_times(&curve);
         assert_near(found.a, truth.a, 0.15);
         assert_near(found.c, truth.c, 0.15);
-        let shape = RequestShape { input: 1000.0, output: 1000.0 };
-        assert_near(work(found, shape, 3.0), work(truth, shape, 3.0), 0.1);
+        assert_work(&curve, truth, 3.0, 0.1);
     }
 }
 
@@ -145,42 +148,37 @@ fn learns_token_times_with_speculative_decoding() {
 
 #[test]
 fn throughput_is_right_for_a_constant_mix_of_requests() {
-    let truth = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
     let mut curve = curve();
     for i in 0..80_u32 {
-        update(&mut curve, std::iter::once(&busy(truth, 10.0 + f64::from(i), 1.0)), 15.0);
+        learn(&mut curve, &busy(USUAL, 10.0 + f64::from(i), 1.0));
     }
-    let shape = RequestShape { input: 1000.0, output: 1000.0 };
-    assert_near(work(fitted_times(&curve), shape, 100.0), work(truth, shape, 100.0), 0.02);
+    assert_work(&curve, USUAL, 100.0, 0.02);
 }
 
 #[test]
 fn recovers_from_bad_measurements() {
-    let truth = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
-    let shape = RequestShape { input: 1000.0, output: 1000.0 };
-    let expected = work(truth, shape, 100.0);
-    let good = |i: u32| busy(truth, 20.0 + 10.0 * f64::from(i % 8), 1.0);
+    let good = |i: u32| busy(USUAL, 20.0 + 10.0 * f64::from(i % 8), 1.0);
     let mut curve = curve();
     let quarter = |curve: &mut Curve, factor: f64| {
         for i in 0..60 {
             let good = good(i);
             let interval =
                 EngineInterval { generated: good.generated * factor, prompt: good.prompt * factor, ..good };
-            update(curve, std::iter::once(&interval), 15.0);
+            learn(curve, &interval);
         }
-        work(fitted_times(curve), shape, 100.0)
     };
-    assert_near(quarter(&mut curve, 1.0), expected, 0.02);
+    quarter(&mut curve, 1.0);
+    assert_work(&curve, USUAL, 100.0, 0.02);
     for factor in [3.0, 0.33] {
         quarter(&mut curve, factor);
-        assert_near(quarter(&mut curve, 1.0), expected, 0.25);
+        quarter(&mut curve, 1.0);
+        assert_work(&curve, USUAL, 100.0, 0.25);
         quarter(&mut curve, 1.0);
         quarter(&mut curve, 1.0);
     }
-    let before = work(fitted_times(&curve), shape, 100.0);
-    let outlier = EngineInterval { generated: 50.0 * good(0).generated, ..good(0) };
-    update(&mut curve, std::iter::once(&outlier), 15.0);
-    assert_near(work(fitted_times(&curve), shape, 100.0), before, 0.1);
+    let before = fitted_times(&curve);
+    learn(&mut curve, &EngineInterval { generated: 50.0 * good(0).generated, ..good(0) });
+    assert_work(&curve, before, 100.0, 0.1);
 }
 
 #[test]

@@ -91,13 +91,6 @@ async fn a_map_changes_the_next_decision() {
 }
 
 #[tokio::test]
-async fn nan_is_a_missing_value() {
-    let v = Bench::new(cluster(json!({})), both("NaN")).await.turn().await;
-    assert_eq!(reasons(&v), ["MetricsUnavailable", "MetricsMissing", "MetricsUnavailable"]);
-    assert_eq!(v.signal(), Some(2));
-}
-
-#[tokio::test]
 async fn target_changes_are_counted_by_direction_and_reason() {
     let mut bench = Bench::new(cluster(json!({})), both("0")).await;
     let counts = |bench: &Bench| -> Vec<(&'static str, &'static str, u64)> {

@@ -9,7 +9,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::fixtures::{VariantFixture, saturation_map, scale_to_zero_map};
 use wva_testbed::picker::{FakePicker, pool};
 use wva_testbed::{Fleet, Testbed, eventually};
 
@@ -29,16 +29,8 @@ const COOLDOWN: u32 = 10;
 /// The sample has 10. With cycles of 2 s and one-minute maxima, that would overshoot.
 const MOST: u32 = 3;
 /// Uses the percentage analyzer: the emulated fleet has no step times for the throughput analyzer to learn.
-const ANALYZER: &str = "apiVersion: v1
-kind: ConfigMap
-metadata: {name: wva-saturation-scaling-config, namespace: llm-d-autoscaler}
-data: {default: 'analyzerName: percentage'}
-";
-const TO_ZERO: &str = "apiVersion: v1
-kind: ConfigMap
-metadata: {name: wva-model-scale-to-zero-config, namespace: llm-d-autoscaler}
-data: {default: \"enable_scale_to_zero: true\\nretention_period: 6s\\n\"}
-";
+const ANALYZER: &str = "analyzerName: percentage";
+const RETENTION: Duration = Duration::from_secs(6);
 
 /// KEDA's access to Prometheus.
 pub(super) struct Access<'a> {
@@ -65,7 +57,7 @@ impl<'a> Model<'a> {
         let fixture = fixture();
         let fleet = Fleet::start(testbed, fixture.fleet())?;
         let fixture = fixture.port(fleet.port());
-        testbed.apply(&[fixture.deployment(), ANALYZER.to_owned()].join("---\n")).await?;
+        testbed.apply(&[fixture.deployment(), saturation_map(NAMESPACE, ANALYZER)].join("---\n")).await?;
         testbed.apply(&sample("variantautoscaling.yaml")?).await?;
         fleet.wait_ready(1, SOON).await?;
         let ca = std::fs::read_to_string(access.ca)?;
@@ -160,7 +152,9 @@ impl<'a> Model<'a> {
     pub(super) async fn may_go_to_zero(&self) -> anyhow::Result<FakePicker> {
         let picker = FakePicker::start([127, 0, 3, 1]).await?;
         picker.queue(MODEL, 0.0);
-        self.testbed.apply(&[TO_ZERO.to_owned(), pool(NAMESPACE, "epp")].join("---\n")).await?;
+        self.testbed
+            .apply(&[scale_to_zero_map(NAMESPACE, RETENTION), pool(NAMESPACE, "epp")].join("---\n"))
+            .await?;
         picker.pod(self.testbed, NAMESPACE, "epp", "epp-0").await?;
         self.patch(&json!({"minReplicaCount": 0})).await?;
         Ok(picker)
