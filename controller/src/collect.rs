@@ -1,5 +1,6 @@
 //! Collects metrics from Prometheus and endpoint pickers, and keeps samples of each pod with their ages.
 
+pub(crate) mod histogram;
 pub(crate) mod page;
 pub(crate) mod picker;
 pub(crate) mod prometheus;

@@ -11,7 +11,7 @@ use wva_crds::GoDuration;
 
 use crate::reason::{FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
-use crate::snapshot::{AnalyzerName, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
+use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
 pub use signal_gaps::{MainSignal, SignalGaps};
 
@@ -131,6 +131,8 @@ pub struct Decision {
     pub stale: u32,
     /// Replicas of `reporting` that lack a main signal.
     pub signal_gaps: SignalGaps,
+    /// Measured shares within the objectives of the model.
+    pub attainment: Attainment,
     /// Decision of the shadow analyzer, if the settings name one. It changes no target.
     pub shadow: Option<Box<Shadow>>,
 }
@@ -255,6 +257,9 @@ impl Serialize for Decision {
         map.serialize_entry("steps", &self.steps)?;
         if let Some(shadow) = &self.shadow {
             map.serialize_entry("shadow", shadow)?;
+        }
+        if !self.attainment.is_empty() {
+            map.serialize_entry("attainment", &self.attainment)?;
         }
         map.end()
     }

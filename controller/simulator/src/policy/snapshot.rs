@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica, Role,
+    Attainment, GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica, Role,
     SchedulerQueue, Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
@@ -61,6 +61,7 @@ pub(super) fn model(
         since_activity: Some(seconds(activity.idle(seen.now))),
         since_pod_start: seen.youngest().map(seconds),
         lateness,
+        attainment: Attainment::default(),
         variants: memory.iter().enumerate().map(|(v, m)| variant(seen, v, *m, behavior)).collect(),
     }
 }

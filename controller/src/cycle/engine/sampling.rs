@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// Number of managed pods that report metrics, by namespace.
-    fn expected_pods(&self) -> BTreeMap<String, usize> {
+    pub(super) fn expected_pods(&self) -> BTreeMap<String, usize> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for m in self.managed() {
             let found =

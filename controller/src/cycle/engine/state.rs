@@ -8,6 +8,7 @@ use wva_scaling::snapshot::ComputeBounds;
 use wva_scaling::{Outcome, VariantKey};
 
 use super::completed_counts::CompletedCounts;
+use super::latencies::LatencyState;
 use super::learned::LearnedCache;
 use super::logs::log_warnings;
 use super::steps::StepTracker;
@@ -59,6 +60,8 @@ pub(super) struct SamplingState {
     pub(super) partial_answers: BTreeSet<String>,
     /// Whether the throughput analyzer needs request and token counters.
     pub(super) needs_counters: bool,
+    /// Measured latencies of models with an objective.
+    pub(super) latencies: LatencyState,
 }
 
 /// State of the decisions other than samples.
