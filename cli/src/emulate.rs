@@ -1,6 +1,7 @@
 //! `wva emulate`: an emulated vLLM server and a load generator, to try the autoscaler without GPUs. The server is the
 //! simulator's, run in real time; its metrics have vLLM's names.
 
+mod gaps;
 mod load;
 mod metrics;
 mod server;
