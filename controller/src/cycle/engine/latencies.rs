@@ -74,9 +74,13 @@ impl Engine {
         let mut requests = Vec::new();
         for query in Query::LATENCY {
             let names: BTreeSet<&str> = latencies.tracker.namespaces(query).collect();
-            if !names.is_empty() {
-                let mut pods = self.expected_pods();
-                pods.retain(|namespace, _| names.contains(namespace.as_str()));
+            if names.is_empty() {
+                continue;
+            }
+            let mut pods = self.expected_pods();
+            pods.retain(|namespace, _| names.contains(namespace.as_str()));
+            // The variants may be gone since the last cycle.
+            if !pods.is_empty() {
                 requests.extend(Scope::for_pods(&pods).into_iter().map(|scope| (query, scope)));
             }
         }
