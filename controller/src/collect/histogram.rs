@@ -18,7 +18,7 @@ pub(crate) struct LatencyCounts {
 }
 
 /// Counts the latencies up to an objective in seconds. Within a bucket it interpolates linearly, as `histogram_quantile`
-/// does. Above the last finite bound all count as late. `None`: there is no finite bound, or no total.
+/// does. Above the last finite bound all count as late. `None`: without a finite bound or a total.
 pub(crate) fn count_in_time(mut buckets: Vec<Bucket>, objective: f64) -> Option<LatencyCounts> {
     // Without bounds that are not numbers.
     buckets.retain(|bucket| bucket.bound > 0.0);

@@ -138,7 +138,7 @@ fn invalid_rows_are_skipped() {
 }
 
 #[test]
-fn changed_objective_begins_again_and_dropped_model_is_forgotten() {
+fn changed_objective_begins_again_and_removed_one_ends() {
     let now = Instant::now();
     let mut tracker = tracker(now);
     tracker.add(now, answer(FIRST, &series("m", 100.0, 50.0)));
