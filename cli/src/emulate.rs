@@ -1,5 +1,6 @@
 //! `wva emulate`: an emulated vLLM server and a load generator, to try the autoscaler without GPUs.
 
+mod gaps;
 mod load;
 mod metrics;
 mod server;

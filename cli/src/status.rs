@@ -25,6 +25,9 @@ READY       ready replicas of the workload
 SATURATION  mean load of the replicas in percent of the thresholds: KV cache use
             or queue, whichever is higher; - if no replica reports metrics or
             the leader cannot be reached
+TTFT, ITL   share of the latencies of the last hour within the objectives of the
+            model: times to first token, and times between tokens; - if there is
+            no objective, or nothing is counted
 CONDITION   reason of the condition Ready; NotManaged if no controller runs with
             the instance of the variant's label
 
@@ -33,12 +36,15 @@ Examples:
   wva status -n prod --watch
 
 You need `list` on variantautoscalings. Without `list` on workloads, CURRENT
-comes from the status of the variant. SATURATION comes from the leader: you need
-`list` on pods and `create` on pods/portforward in the controller's namespace.";
+comes from the status of the variant. SATURATION, TTFT and ITL come from the
+leader: you need `list` on pods and `create` on pods/portforward in the
+controller's namespace. A new leader counts TTFT and ITL again from the beginning.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("status")
-        .about("List all variants with target, current and ready replicas, saturation and condition")
+        .about(
+            "List all variants with target, current and ready replicas, saturation, attainment and condition",
+        )
         .after_help(HELP)
         .arg(namespace_option("Only variants of this namespace"))
         .arg(flag("watch", "Print the table again every 5 seconds").short('w'));
@@ -70,7 +76,7 @@ async fn print_table(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Resul
     let clear = arguments.get_flag("watch") && std::io::stdout().is_terminal();
     let is_open = output::print(&format!("{}{}", if clear { CLEAR } else { "" }, rows::render(&state)))?;
     if let Some(reason) = leaders.missing_reason() {
-        eprintln!("wva: SATURATION unavailable: no snapshot from a leader: {reason}");
+        eprintln!("wva: SATURATION, TTFT and ITL unavailable: no snapshot from a leader: {reason}");
     }
     for (kind, error) in &state.workloads.unreadable {
         eprintln!("wva: READY unavailable for kind {kind}: {error}");

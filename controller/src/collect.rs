@@ -1,5 +1,6 @@
 //! Collects metrics from Prometheus and endpoint pickers.
 
+pub(crate) mod histogram;
 pub(crate) mod page;
 pub(crate) mod picker;
 pub(crate) mod prometheus;

@@ -1,6 +1,7 @@
 //! Decision cycle: assembles a Snapshot, decides, and publishes.
 
 pub(crate) mod assemble;
+pub(crate) mod attainment;
 pub(crate) mod conditions;
 pub(crate) mod engine;
 pub(crate) mod evidence;

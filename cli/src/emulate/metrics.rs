@@ -80,17 +80,27 @@ impl Metrics {
         sample("vllm:num_preemptions_total", "counter", &labels, real(counters.preemptions));
         sample("vllm:prefix_cache_queries_total", "counter", &labels, real(counters.prompt_tokens));
         sample("vllm:prefix_cache_hits_total", "counter", &labels, 0.0);
+        let mut histogram = |name: &str, sum: f64, count: u64, buckets: &[(f64, u64)]| {
+            let _ = writeln!(page, "# TYPE {name} histogram");
+            for (bound, up_to) in buckets {
+                let _ = writeln!(page, "{name}_bucket{{{labels},le=\"{bound}\"}} {up_to}");
+            }
+            let _ = writeln!(
+                page,
+                "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}"
+            );
+        };
         for (name, sum, count) in [
             ("vllm:request_prompt_tokens", real(counters.input), counters.requests),
             ("vllm:request_generation_tokens", real(counters.output), counters.requests),
             ("vllm:request_prefill_time_seconds", counters.prefill_seconds, counters.requests),
-            ("vllm:inter_token_latency_seconds", counters.gap_seconds, counters.gaps),
         ] {
-            let _ = writeln!(
-                page,
-                "# TYPE {name} histogram\n{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n{name}_sum{{{labels}}} \
-                 {sum}\n{name}_count{{{labels}}} {count}"
-            );
+            histogram(name, sum, count, &[]);
+        }
+        let gaps: Vec<(f64, u64)> = reading.gaps.cumulative().collect();
+        // The second name is the older one. Releases during the change export both.
+        for name in ["vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"] {
+            histogram(name, counters.gap_seconds, counters.gaps, &gaps);
         }
         Ok(page)
     }
@@ -123,7 +133,10 @@ mod tests {
             format!("vllm:request_success_total{{{labels},finished_reason=\"length\"}} 0"),
             format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.25\"}} 0"),
             format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.5\"}} 1"),
+            format!("vllm:inter_token_latency_seconds_bucket{{{labels},le=\"0.025\"}} 0"),
+            format!("vllm:inter_token_latency_seconds_bucket{{{labels},le=\"+Inf\"}} 0"),
             format!("vllm:inter_token_latency_seconds_count{{{labels}}} 0"),
+            format!("vllm:time_per_output_token_seconds_bucket{{{labels},le=\"0.025\"}} 0"),
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
         }

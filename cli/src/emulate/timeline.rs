@@ -9,7 +9,9 @@ use tokio::time::{Instant, sleep_until};
 use wva_simulator::fleet::engine::Engine;
 use wva_simulator::fleet::server::{Counters, FinishedRequests, Request, ServedRequest, Server};
 
-/// vLLM's own limit is similar.
+use super::gaps::GapHistogram;
+
+/// Most requests in the server, like vLLM's own limit.
 const MAX_REQUESTS: usize = 4096;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,7 @@ pub(super) enum Rejection {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub(super) counters: Counters,
+    pub(super) gaps: GapHistogram,
     pub(super) running: usize,
     pub(super) waiting: usize,
     /// Share of KV cache in use, 0 to 1.
@@ -37,7 +40,8 @@ pub(super) struct Timeline {
 
 struct State {
     server: Server,
-    /// In seconds since the start. Arrivals are unique and identify requests.
+    gaps: GapHistogram,
+    /// Arrival of the last request, in seconds since the start. Arrivals are unique and identify requests.
     last_arrival: f64,
     /// Keys: the bits of the arrival.
     answers: HashMap<u64, oneshot::Sender<ServedRequest>>,
@@ -45,8 +49,12 @@ struct State {
 
 impl Timeline {
     pub(super) fn new(engine: Engine) -> Self {
-        let state =
-            State { server: Server::new(engine, f64::INFINITY), last_arrival: 0.0, answers: HashMap::new() };
+        let state = State {
+            server: Server::new(engine, f64::INFINITY),
+            gaps: GapHistogram::default(),
+            last_arrival: 0.0,
+            answers: HashMap::new(),
+        };
         Self { engine, started: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
@@ -80,9 +88,12 @@ impl Timeline {
         let now = self.now();
         let mut state = self.state();
         state.catch_up(now);
+        let counters = state.server.counters(now);
+        state.gaps.update(&counters);
         let server = &state.server;
         Reading {
-            counters: server.counters(now),
+            counters,
+            gaps: state.gaps,
             running: server.running(),
             waiting: server.waiting(),
             kv_usage: server.kv_usage(now),
@@ -119,6 +130,7 @@ impl State {
         while self.server.next_event() <= now {
             let at = self.server.next_event();
             self.server.advance(at, &mut finished);
+            self.gaps.update(&self.server.counters(at));
         }
         self.answer(finished);
     }
@@ -151,6 +163,9 @@ mod tests {
         assert!((1.0..1.3).contains(&ends[3]) && (2.0..2.6).contains(&ends[4]), "{ends:?}");
         let counters = timeline.read().counters;
         assert_eq!((counters.requests, counters.input, counters.output), (5, 500, 250));
+        // 49 gaps of each request, all within 25 ms.
+        let up_to: Vec<(f64, u64)> = timeline.read().gaps.cumulative().take(3).collect();
+        assert_eq!((up_to[0].1, up_to[1].1, up_to[2].1, counters.gaps), (0, 245, 245, 245), "{up_to:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -8,14 +8,15 @@ use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_rules::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
-use wva_scaling::snapshot::Variant;
+use wva_scaling::snapshot::{Attainment, Model, Variant, WindowShares, percent};
 
 use crate::cluster::{self, ObjectId, id, is_excluded, number, target_age, text};
 use crate::leader::LeaderSnapshot;
 use crate::output::{count, table};
 use crate::workloads::{WorkloadLookup, Workloads, ready_replicas, spec_replicas};
 
-const HEADING: [&str; 7] = ["NAMESPACE", "NAME", "TARGET", "CURRENT", "READY", "SATURATION", "CONDITION"];
+const HEADING: [&str; 9] =
+    ["NAMESPACE", "NAME", "TARGET", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION"];
 
 pub(super) struct ClusterState<'a> {
     pub(super) variants: Vec<Value>,
@@ -42,7 +43,7 @@ pub(super) fn render(state: &ClusterState<'_>) -> String {
     out
 }
 
-fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 7] {
+fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 9] {
     let ObjectId { namespace, name } = id(variant);
     let workload = Target::from_object(variant).map(|target| state.workloads.find(&namespace, &target));
     let (current, ready) = match workload {
@@ -54,18 +55,39 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 7] {
     };
     let target = number(variant, "/status/desiredOptimizedAlloc/numReplicas");
     let mut snapshots = state.leader_snapshots.iter();
-    let saturation = snapshots.find_map(|leader| saturation(&leader.answer, &namespace, &name));
+    let found = snapshots.find_map(|leader| {
+        let (model, variant) = find(&leader.answer, &namespace, &name)?;
+        Some((saturation(&leader.answer, model, variant), model.attainment))
+    });
+    let (saturation, Attainment { ttft, itl }) = found.unwrap_or_default();
+    let in_time = |shares: WindowShares| {
+        shares.hour.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", percent(share)))
+    };
     let cell = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
     let saturation = saturation.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
-    [namespace, name, cell(target), cell(current), cell(ready), saturation, condition(state, variant)]
+    [
+        namespace,
+        name,
+        cell(target),
+        cell(current),
+        cell(ready),
+        saturation,
+        in_time(ttft),
+        in_time(itl),
+        condition(state, variant),
+    ]
 }
 
-/// Mean KV use or queue divided by its threshold, the higher of the two.
-fn saturation(snapshot: &Snapshot, namespace: &str, name: &str) -> Option<f64> {
+/// A variant with its model.
+fn find<'a>(snapshot: &'a Snapshot, namespace: &str, name: &str) -> Option<(&'a Model, &'a Variant)> {
     let models = snapshot.models.iter().filter(|model| model.namespace == namespace);
-    let mut all = models.flat_map(|model| model.variants.iter().map(move |v| (&model.model_id, v)));
-    let (model, variant) = all.find(|(_, variant)| variant.name == name)?;
-    let (settings, _) = Entries::new(&snapshot.config).saturation(namespace, model);
+    let mut all = models.flat_map(|model| model.variants.iter().map(move |variant| (model, variant)));
+    all.find(|(_, variant)| variant.name == name)
+}
+
+/// Mean KV use or queue of a variant divided by its threshold, the higher of the two. 1 is at the threshold.
+fn saturation(snapshot: &Snapshot, model: &Model, variant: &Variant) -> Option<f64> {
+    let (settings, _) = Entries::new(&snapshot.config).saturation(&model.namespace, &model.model_id);
     share_of_threshold(variant, &settings)
 }
 
@@ -149,7 +171,7 @@ mod tests {
 
     fn leader_snapshot(kv: f64, queue: f64) -> LeaderSnapshot {
         let snapshot = format!(
-            "models: [{{modelID: m, namespace: prod, variants: [{{name: a, current: 2, replicas: [{{pod: p, kv: {kv}, \
+            "models: [{{modelID: m, namespace: prod, attainment: {{ttft: {{5m: 0.5, 1h: 0.99995}}, itl: {{1d: 1}}}}, variants: [{{name: a, current: 2, replicas: [{{pod: p, kv: {kv}, \
              queue: {queue}}}, {{pod: q, kv: {kv}, queue: {queue}}}, {{pod: without-metrics}}]}}]}}]"
         );
         LeaderSnapshot { controller: "pod wva/wva-0".to_owned(), answer: Snapshot::parse(&snapshot).unwrap() }
@@ -165,19 +187,31 @@ mod tests {
 
     #[test]
     fn combines_cluster_and_leader_in_one_row() {
-        check(variant("a", |_| {}), &[], "prod | a | 3 | 2 | 2 | - | Ready");
-        check(variant("a", |_| {}), &[leader_snapshot(0.4, 0.0)], "prod | a | 3 | 2 | 2 | 50% | Ready");
-        check(variant("a", |_| {}), &[leader_snapshot(0.4, 5.0)], "prod | a | 3 | 2 | 2 | 100% | Ready");
+        check(variant("a", |_| {}), &[], "prod | a | 3 | 2 | 2 | - | - | - | Ready");
+        check(
+            variant("a", |_| {}),
+            &[leader_snapshot(0.4, 0.0)],
+            "prod | a | 3 | 2 | 2 | 50% | 99.9% | - | Ready",
+        );
+        check(
+            variant("a", |_| {}),
+            &[leader_snapshot(0.4, 5.0)],
+            "prod | a | 3 | 2 | 2 | 100% | 99.9% | - | Ready",
+        );
     }
 
     #[test]
     fn shows_unknown_values_as_dashes() {
-        check(variant("gone", |_| {}), &[], "prod | gone | 3 | - | - | - | Ready");
+        check(variant("gone", |_| {}), &[], "prod | gone | 3 | - | - | - | - | - | Ready");
         let other = |v: &mut Value| {
             v["spec"]["scaleTargetRef"] = json!({"name": "x", "kind": "Own", "apiVersion": "own/v1"});
         };
-        check(variant("b", other), &[], "prod | b | 3 | 7 | - | - | Ready");
-        check(variant("a", |v| v["status"] = json!({})), &[], "prod | a | - | 2 | 2 | - | no status yet");
+        check(variant("b", other), &[], "prod | b | 3 | 7 | - | - | - | - | Ready");
+        check(
+            variant("a", |v| v["status"] = json!({})),
+            &[],
+            "prod | a | - | 2 | 2 | - | - | - | no status yet",
+        );
     }
 
     #[test]
@@ -188,14 +222,14 @@ mod tests {
         check(
             variant("a", |v| v["status"]["conditions"] = conditions),
             &[],
-            "prod | a | 3 | 2 | 2 | - | not ready: DeploymentNotFound",
+            "prod | a | 3 | 2 | 2 | - | - | - | not ready: DeploymentNotFound",
         );
         let old = |v: &mut Value| {
             v["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-01-01T00:40:00Z");
         };
-        check(variant("a", old), &[], "prod | a | 3 | 2 | 2 | - | Ready (20 min ago)");
+        check(variant("a", old), &[], "prod | a | 3 | 2 | 2 | - | - | - | Ready (20 min ago)");
         let excluded = |v: &mut Value| v["metadata"]["namespace"] = json!("out");
-        check(variant("a", excluded), &[], "out | a | 3 | - | - | - | Excluded");
+        check(variant("a", excluded), &[], "out | a | 3 | - | - | - | - | - | Excluded");
     }
 
     #[test]

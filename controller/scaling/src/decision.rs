@@ -10,7 +10,7 @@ use wva_crds::GoDuration;
 
 use crate::reason::{FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
-use crate::snapshot::{AnalyzerName, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
+use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
 pub use signal_gaps::{MainSignal, SignalGaps};
 
@@ -130,7 +130,9 @@ pub struct Decision {
     pub stale: u32,
     /// Replicas of `reporting` that lack a main signal.
     pub signal_gaps: SignalGaps,
-    /// Decision of the shadow analyzer. It changes no target.
+    /// Measured shares within the objectives of the model.
+    pub attainment: Attainment,
+    /// Decision of the shadow analyzer, if the settings name one. It changes no target.
     pub shadow: Option<Box<Shadow>>,
 }
 
@@ -253,6 +255,9 @@ impl Serialize for Decision {
         map.serialize_entry("steps", &self.steps)?;
         if let Some(shadow) = &self.shadow {
             map.serialize_entry("shadow", shadow)?;
+        }
+        if !self.attainment.is_empty() {
+            map.serialize_entry("attainment", &self.attainment)?;
         }
         map.end()
     }

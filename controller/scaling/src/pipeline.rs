@@ -294,6 +294,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         reporting: variant.reporting(),
         stale: variant.stale,
         signal_gaps: variant.signal_gaps,
+        attainment: model.model.attainment,
         steps: draft.steps,
         shadow: None,
     };

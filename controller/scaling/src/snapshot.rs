@@ -1,5 +1,6 @@
 //! Input of one cycle, as in the snapshot file of `wva decide`. All times are ages: the crate has no clock.
 
+mod attainment;
 mod config;
 mod lateness;
 mod mode;
@@ -10,6 +11,7 @@ mod work;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use wva_crds::GoDuration;
 
+pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
 pub use lateness::Lateness;
 pub use mode::{Mode, ModeError};
@@ -102,6 +104,9 @@ pub struct Model {
     /// First tokens against their objective. `None`: no objective, or no histogram.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
+    /// Measured shares within the objectives. No rule reads them.
+    #[serde(default, skip_serializing_if = "Attainment::is_empty")]
+    pub attainment: Attainment,
     /// Variants. Each name is listed once.
     #[serde(default)]
     pub variants: Vec<Variant>,

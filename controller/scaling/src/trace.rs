@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::decision::{Action, Decision, Outcome, Shadow, Stage, Step};
-use crate::snapshot::{Snapshot, Variant};
+use crate::snapshot::{Attainment, Snapshot, Variant, percent};
 
 pub use signals::Signals;
 
@@ -34,12 +34,25 @@ impl fmt::Display for Trace<'_> {
         if let Some(obstacle) = d.wake_obstacle {
             writeln!(f, "  scale to zero is on, but {obstacle}")?;
         }
+        write_attainment(f, d.attainment)?;
         let Some(shadow) = &d.shadow else { return Ok(()) };
         let Shadow { analyzer, steps } = &**shadow;
         let (word, code) = (analyzer.label(), shadow.reason().code());
         writeln!(f, "  not acting: {word}, {} -> {}  {code}", d.current, shadow.target())?;
         write_steps(f, steps, "    ")
     }
+}
+
+/// A line for each objective with a measured share.
+fn write_attainment(f: &mut fmt::Formatter<'_>, attainment: Attainment) -> fmt::Result {
+    for (objective, shares) in attainment.by_objective() {
+        let shares = shares.by_window().map(|(window, share)| format!("{:.1} % ({window})", percent(share)));
+        let shares: Vec<String> = shares.collect();
+        if !shares.is_empty() {
+            writeln!(f, "  {objective} objective met: {}", shares.join(", "))?;
+        }
+    }
+    Ok(())
 }
 
 fn write_steps(f: &mut fmt::Formatter<'_>, steps: &[Step], indent: &str) -> fmt::Result {

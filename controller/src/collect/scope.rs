@@ -30,7 +30,17 @@ impl Scope {
         Self::These(names.into_iter().map(Box::from).collect())
     }
 
-    /// Makes as many scopes as needed.
+    /// These namespaces in one scope if they have few enough pods, else in as many as needed.
+    pub(crate) fn for_pods(pods: &BTreeMap<String, usize>) -> Vec<Self> {
+        let all = pods.values().fold(0_usize, |sum, n| sum.saturating_add(*n));
+        if all <= MAX_PODS {
+            vec![Self::for_namespaces(pods.keys().map(String::as_str))]
+        } else {
+            split_by_pods(pods, MAX_PODS)
+        }
+    }
+
+    /// These namespaces, in as many scopes as needed.
     pub(crate) fn split(namespaces: &[&str]) -> Vec<Self> {
         split_by_pods(&namespaces.iter().map(|name| ((*name).to_owned(), 0)).collect(), MAX_PODS)
     }
@@ -273,5 +283,8 @@ mod tests {
         let parts = Scope::split(&many);
         assert_eq!((parts.len(), parts.iter().flat_map(self::names).collect::<Vec<_>>()), (2, many));
         assert_eq!(Scope::split(&["a", "a\""]), [Scope::one("a")]);
+        assert_eq!(Scope::for_pods(&namespaces(2, 10_000)).len(), 1);
+        assert_eq!(Scope::for_pods(&namespaces(3, 10_000)).len(), 2);
+        assert_eq!(Scope::for_pods(&namespaces(1000, 4)), [Scope::All]);
     }
 }

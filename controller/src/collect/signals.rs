@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::scope::Scope;
 use super::work;
 
-pub(crate) use rows::{CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, Rows};
+pub(crate) use rows::{BucketRow, CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {
@@ -51,6 +51,10 @@ pub enum Query {
     Work,
     /// The same counters in the previous scrape.
     WorkBefore,
+    /// Histograms of the time to first token over [`LATENCY_WINDOW`], by model.
+    TimeToFirstToken,
+    /// Histograms of the time between two tokens over [`LATENCY_WINDOW`], by model.
+    InterTokenLatency,
 }
 
 impl Signal {
@@ -72,7 +76,10 @@ impl Query {
     /// Made only if an entry selects the throughput analyzer.
     pub const WORK: [Self; 2] = [Self::Work, Self::WorkBefore];
 
-    /// All other queries, in order: signals that every model needs come first.
+    /// Queries of models with an objective, in rounds of their own.
+    pub const LATENCY: [Self; 2] = [Self::TimeToFirstToken, Self::InterTokenLatency];
+
+    /// All other queries except those of retention periods, in query order. Signals that every model needs come first.
     pub const ALL: [Self; 8] = [
         Self::KvUsage,
         Self::Queue,
@@ -103,6 +110,8 @@ impl Query {
             Self::Completed(_) => COMPLETED,
             Self::Work => "work",
             Self::WorkBefore => "work_before",
+            Self::TimeToFirstToken => "time_to_first_token",
+            Self::InterTokenLatency => "inter_token_latency",
         }
     }
 
@@ -142,6 +151,10 @@ impl Query {
             Self::Work => work::expression(|metric| select.metric(metric)),
             // One usual scrape interval ago.
             Self::WorkBefore => work::expression(|metric| format!("{} offset 15s", select.metric(metric))),
+            Self::TimeToFirstToken => select.histogram(&["vllm:time_to_first_token_seconds"]),
+            Self::InterTokenLatency => {
+                select.histogram(&["vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"])
+            }
         }
     }
 
@@ -155,9 +168,13 @@ impl Query {
             }
             Self::Tokens => &[("input", Signal::MeanInput), ("output", Signal::MeanOutput)],
             Self::PrefixHitRate => &[("", Signal::PrefixHitRate)],
-            Self::CacheConfig | Self::SchedulerQueue | Self::Completed(_) | Self::Work | Self::WorkBefore => {
-                &[]
-            }
+            Self::CacheConfig
+            | Self::SchedulerQueue
+            | Self::Completed(_)
+            | Self::Work
+            | Self::WorkBefore
+            | Self::TimeToFirstToken
+            | Self::InterTokenLatency => &[],
         }
     }
 
@@ -169,7 +186,10 @@ impl Query {
 
 pub(crate) const COMPLETED: &str = "completed";
 
-/// Window for completed requests, in milliseconds.
+/// Window of the latency queries. Over a shorter one `increase` has too few samples if scrapes are a minute apart.
+pub(crate) const LATENCY_WINDOW: Duration = Duration::from_mins(5);
+
+/// Window for counting completed requests, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Retention {
     millis: u64,
@@ -245,8 +265,23 @@ impl Selector {
         format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({increase}))")
     }
 
-    /// With or without the suffix `_total`. A single selector would fail for all pods if one has both in the window,
-    /// after an in-place update.
+    /// Increase of a histogram within [`LATENCY_WINDOW`] by model and bound, under the first of its names that a pod
+    /// has.
+    ///
+    /// Prometheus computes the increase, because it must be of each series: sums by model fall when a pod goes away.
+    /// `increase` handles restarts, lost scrapes and pods that end within the window, and a pod that comes back after a
+    /// gap does not bring its whole history. The same in memory needs some 20 series of each pod in every answer.
+    ///
+    /// The names are joined by `or`: if a pod has both, a matcher of `__name__` fails the query for all pods, because
+    /// `increase` removes the name.
+    fn histogram(&self, names: &[&str]) -> String {
+        let increase = |name: &&str| format!("increase({}[5m])", self.metric(&format!("{name}_bucket")));
+        let either = names.iter().map(increase).collect::<Vec<_>>().join(" or ");
+        format!("sum by (namespace, model_name, le) (max by ({ENGINE}, le) ({either}))")
+    }
+
+    /// Rate of a counter with or without the suffix `_total`. A single selector would fail the query for all pods if
+    /// one pod has both in the window, after an in-place update.
     fn rate_of_either(&self, metric: &str) -> String {
         sum_by_pod(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
     }

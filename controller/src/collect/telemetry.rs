@@ -63,7 +63,9 @@ impl Telemetry {
             )?,
         };
         // Alerts need series that exist from the start.
-        for query in Query::ALL.into_iter().chain(Query::WORK).map(Query::name).chain([COMPLETED]) {
+        let queries = Query::ALL.into_iter().chain(Query::WORK).chain(Query::LATENCY);
+        let queries = queries.map(Query::name).chain([COMPLETED]);
+        for query in queries {
             telemetry.query_errors.with_label_values(&[query]).inc_by(0);
             telemetry.partial_answers.with_label_values(&[query]).inc_by(0);
         }

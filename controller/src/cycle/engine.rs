@@ -4,6 +4,7 @@
 mod completed_counts;
 mod config;
 mod early;
+mod latencies;
 mod learned;
 mod logs;
 mod pass;
@@ -142,7 +143,7 @@ impl Engine {
                     schedule.request_cycle_within(COUNT_WAIT);
                 }
             }
-            Event::CountAnswered(Some(answer)) => state.sampling.add_count(answer),
+            Event::CountAnswered(Some(answer)) => state.sampling.add_count(*answer),
             Event::CountAnswered(None) => {
                 state.sampling.end_counts();
                 if std::mem::take(&mut schedule.cycle_after_counts) {
@@ -150,6 +151,7 @@ impl Engine {
                     self.run_cycle(state);
                 }
             }
+            Event::LatenciesAnswered(round) => state.sampling.latencies.add(round),
             Event::QueuesChanged => self.wake_models(state),
             Event::RoundDue => {
                 schedule.is_round_hastened = false;
@@ -176,10 +178,13 @@ impl Engine {
         }
     }
 
-    /// Hastens the next round if a step to zero waits for its second check.
+    /// Starts due counts and queries for latencies, and hastens the next round if a step to zero waits for its second check.
     fn start_queries<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
         if schedule.counts.is_none() && state.sampling.counts.is_due() {
             schedule.counts = Some(self.query_counts(state));
+        }
+        if schedule.latencies.is_none() {
+            schedule.latencies = self.due_latencies(&mut state.sampling.latencies);
         }
         let needs_recheck = schedule.round.is_none() && self.needs_recheck(state);
         if needs_recheck && !std::mem::replace(&mut schedule.is_round_hastened, true) {

@@ -70,6 +70,7 @@ impl VariantSeries {
         let help =
             "Replicas by policy, where several are compared; running is the workload's current number.";
         take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
+        take(self.attainment_gauges(&exported));
         take(self.scaling_counters(published, &exported));
         take(self.state_gauges(&ours));
     }
@@ -109,6 +110,31 @@ impl VariantSeries {
         own.into_iter().chain(shadow).map(one).collect()
     }
 
+    /// Measured shares within the objectives of each model, at most six series. A window without requests has none.
+    fn attainment_gauges(&self, exported: &ExportedVariants<'_>) -> MetricFamily {
+        let decisions = exported.values().filter_map(|variant| variant.decision.as_ref());
+        let models: BTreeMap<_, _> =
+            decisions.map(|d| ((&*d.namespace, &*d.model_id), d.attainment)).collect();
+        let mut metrics = Vec::new();
+        for ((namespace, model_name), attainment) in models {
+            for (objective, shares) in attainment.by_objective() {
+                metrics.extend(shares.by_window().map(|(window, share)| {
+                    let labels = [
+                        ("model_name", model_name),
+                        ("namespace", namespace),
+                        ("objective", objective),
+                        ("window", window),
+                    ];
+                    self.gauge_metric(&labels, share.get())
+                }));
+            }
+        }
+        let help = "Share of latencies within the model's objective that this leader has counted in the window: \
+                    ttft (requests) or itl (times between tokens). A new leader begins again.";
+        family("wva_slo_attainment", help, MetricType::GAUGE, metrics.into_iter())
+    }
+
+    /// A gauge of a variant with additional labels.
     fn variant_gauge(
         &self,
         key: &VariantKey,
@@ -121,7 +147,11 @@ impl VariantSeries {
             ("namespace", &key.namespace),
             ("variant_name", &key.name),
         ];
-        let mut metric = self.metric(&[&own, labels].concat());
+        self.gauge_metric(&[&own, labels].concat(), value)
+    }
+
+    fn gauge_metric(&self, labels: &[(&str, &str)], value: f64) -> Metric {
+        let mut metric = self.metric(labels);
         let mut gauge = Gauge::default();
         gauge.set_value(value);
         metric.set_gauge(gauge);
@@ -153,13 +183,8 @@ impl VariantSeries {
         for variant in ours.values() {
             *counts.entry(variant.conditions.ready.reason).or_default() += 1;
         }
-        let metrics = counts.into_iter().map(|(state, count)| {
-            let mut metric = self.metric(&[("state", state)]);
-            let mut gauge = Gauge::default();
-            gauge.set_value(f64::from(count));
-            metric.set_gauge(gauge);
-            metric
-        });
+        let metrics =
+            counts.into_iter().map(|(state, count)| self.gauge_metric(&[("state", state)], f64::from(count)));
         let help = "Number of managed variants by the reason of their Ready condition.";
         family("wva_variants", help, MetricType::GAUGE, metrics)
     }

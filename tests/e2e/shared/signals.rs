@@ -3,15 +3,20 @@
 
 use std::collections::BTreeMap;
 
-use crate::support::{DEADLINE, fleet_config};
+use crate::support::{Cluster, DEADLINE, fleet_config, saturation_map};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::get;
 use wva_testbed::{Fleet, FleetConfig, eventually};
 
-/// Asserts a figure of a replica to 1 %, since it is the quotient of rates.
-fn assert_near(replica: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
-    let found = replica[key].as_f64().with_context(|| format!("{key} is missing in {replica}"))?;
+/// The first token comes after 90 ms, in the bucket from 80 to 100 ms. 2 s for 128 tokens are 15.6 ms between two, in the
+/// bucket from 10 to 25 ms. These objectives halve the buckets, so half of the latencies count as late.
+const OBJECTIVES: &str = "{analyzerName: percentage, ttftSlo: 90, itlSlo: 17.5}";
+
+/// Asserts a figure to 1 %, since it is the quotient of rates.
+fn assert_near(figures: &Value, key: &str, wanted: f64) -> anyhow::Result<()> {
+    let found = figures[key].as_f64().with_context(|| format!("{key} is missing in {figures}"))?;
     ensure!((found - wanted).abs() <= 0.01 * wanted, "{key} is {found}, not {wanted}");
     Ok(())
 }
@@ -26,6 +31,7 @@ async fn snapshot_has_every_prometheus_signal() -> anyhow::Result<()> {
         gateway.trim_start_matches("http://").split_once('/').context("a URL without a path")?;
     let labels = BTreeMap::from([("namespace".to_owned(), ns.clone())]);
     cluster.testbed.scrape("endpoint-picker", address, &format!("/{path}"), &labels)?;
+    cluster.testbed.apply(&saturation_map(&ns, OBJECTIVES)).await?;
     cluster.testbed.apply(&VariantFixture::new(&ns, "measured").replicas(2).all()).await?;
     eventually("the snapshot to show every signal", DEADLINE, async || {
         let model = cluster.model(&ns).await?;
@@ -45,9 +51,39 @@ async fn snapshot_has_every_prometheus_signal() -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    for query in ["sample_age", "cache_config", "tokens", "prefix_hit_rate", "scheduler_queue"] {
+    objectives_are_measured(cluster, &ns).await?;
+    for query in [
+        "time_to_first_token", "inter_token_latency", "sample_age", "cache_config", "tokens",
+        "prefix_hit_rate", "scheduler_queue",
+    ] {
         let errors = cluster.install.series("wva_prometheus_query_errors_total", &[("query", query)]).await?;
         ensure!(errors == Some(0.0), "{query}: {errors:?} queries failed");
     }
+    Ok(())
+}
+
+/// Measured latencies are in the snapshot, in the metrics and in the explanation. Each pod exports the time between tokens
+/// under both names, which must not count twice nor fail the query.
+async fn objectives_are_measured(cluster: &Cluster, ns: &str) -> anyhow::Result<()> {
+    eventually("the snapshot to show the attainment of both objectives", DEADLINE, async || {
+        let model = cluster.model(ns).await?;
+        for objective in ["ttft", "itl"] {
+            for window in ["5m", "1h", "1d"] {
+                assert_near(&model["attainment"][objective], window, 0.5)?;
+            }
+        }
+        let lateness = &model["lateness"];
+        let requests = lateness["requests"].as_f64().filter(|n| *n > 0.0).context("no request is counted")?;
+        assert_near(lateness, "late", 0.5 * requests)
+    })
+    .await?;
+    for objective in ["ttft", "itl"] {
+        let labels = [("namespace", ns), ("objective", objective), ("window", "5m")];
+        let share = cluster.install.series("wva_slo_attainment", &labels).await?;
+        ensure!(share.is_some_and(|share| (share - 0.5).abs() < 0.005), "{objective}: {share:?}");
+    }
+    let url = format!("http://{}/explain?namespace={ns}", cluster.install.address("debug")?);
+    let (status, text) = get(&url).await?;
+    ensure!(status == 200 && text.contains("ttft objective met: 50.0 % (5m)"), "{status}: {text}");
     Ok(())
 }

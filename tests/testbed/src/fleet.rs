@@ -3,6 +3,7 @@
 //! and runtime, so it may outlive the test that started it.
 
 mod export;
+mod latency;
 mod queueing;
 mod requests;
 mod serve;
@@ -95,6 +96,7 @@ impl FleetConfig {
             per_running: 0.0,
             kv_per_request: self.kv_per_request,
             prompt_tokens: input,
+            output_tokens: output,
             max_queue: f64::from(self.max_queue),
         };
         let Some(Engine { a, b, c }) = self.engine else { return Ok(service) };
@@ -181,7 +183,7 @@ impl State {
     /// Current figures of a ready pod.
     fn replica(&self, pod: &str) -> Option<Replica> {
         let prompt_tokens = self.queueing.service().prompt_tokens;
-        Some(self.requests.over(pod, *self.queueing.replicas().get(pod)?, prompt_tokens))
+        Some(self.requests.over(pod, self.queueing.replicas().get(pod)?, prompt_tokens))
     }
 
     /// The same figures, as a scrape shows them.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use wva_crds::GoDuration;
 use wva_scaling::snapshot::{
-    GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica, SchedulerQueue,
-    Variant, WorkSample,
+    Attainment, GpuCount, HpaTolerance, Lateness, Model, Pending, PendingState, QueueFigures, Replica,
+    SchedulerQueue, Variant, WorkSample,
 };
 use wva_scaling::units::{Amount, Cost, KvUsage, QueueLength};
 
@@ -58,6 +58,7 @@ pub(super) fn model(
         since_activity: Some(seconds(activity.idle(view.now))),
         since_pod_start: view.newest_pod_age().map(seconds),
         lateness,
+        attainment: Attainment::default(),
         variants: memory.iter().enumerate().map(|(v, m)| variant(view, v, *m, behavior)).collect(),
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::{Query, Signal};
+use crate::collect::histogram::Bucket;
 use crate::collect::prometheus::Series;
 use crate::collect::prometheus::answer::Sink;
 use crate::collect::work::{Counter, EngineKey};
@@ -28,6 +29,8 @@ pub(crate) struct Labels {
     block_size: String,
     /// Data-parallel engine.
     engine: String,
+    /// Upper bound of a bucket.
+    le: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,7 +81,15 @@ pub(crate) struct CompletedRow {
     pub requests: f64,
 }
 
-/// A series with a NaN or infinite value, or without the labels of its query, gives no row.
+/// Observations of a model within the window of the query, up to a bound.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct BucketRow {
+    pub namespace: Arc<str>,
+    pub model: Arc<str>,
+    pub bucket: Bucket,
+}
+
+/// Rows of one answer. A series with a NaN or infinite value, or without the labels of its query, gives no row.
 #[derive(Debug)]
 pub(crate) struct Rows {
     query: Query,
@@ -89,7 +100,8 @@ pub(crate) struct Rows {
     pub(crate) queues: Vec<QueueRow>,
     pub(crate) completed: Vec<CompletedRow>,
     pub(crate) work: Vec<(Counter, EngineKey, f64)>,
-    /// Warning that series may be missing.
+    pub(crate) buckets: Vec<BucketRow>,
+    /// Warning of the answer that series may be missing.
     pub(crate) partial: Option<String>,
 }
 
@@ -103,6 +115,7 @@ impl Rows {
             queues: Vec::new(),
             completed: Vec::new(),
             work: Vec::new(),
+            buckets: Vec::new(),
             partial: None,
         }
     }
@@ -148,6 +161,12 @@ impl Rows {
                 let pod = self.pod_model(namespace, pod()?, labels);
                 let engine = self.intern(&labels.engine);
                 self.work.push((counter, EngineKey { pod, engine }, value));
+            }
+            Query::TimeToFirstToken | Query::InterTokenLatency => {
+                let model = present(&labels.model_name)?;
+                let bucket = Bucket { bound: labels.le.parse().ok()?, count: value };
+                let (namespace, model) = (self.intern(namespace), self.intern(model));
+                self.buckets.push(BucketRow { namespace, model, bucket });
             }
             query => {
                 let signal = query.signal(&labels.signal)?;

@@ -32,6 +32,12 @@ scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name,
 completed: sum by (namespace, model_name) (max by (namespace, pod, pod_name, model_name, engine, finished_reason) ((last_over_time(vllm:request_success_total[600s]) unless vllm:request_success_total offset 600s) or increase(vllm:request_success_total[600s])))
 "#;
 
+/// Expressions of models with an objective.
+const LATENCIES: &str = r"
+time_to_first_token: sum by (namespace, model_name, le) (max by (namespace, pod, pod_name, model_name, engine, le) (increase(vllm:time_to_first_token_seconds_bucket[5m])))
+inter_token_latency: sum by (namespace, model_name, le) (max by (namespace, pod, pod_name, model_name, engine, le) (increase(vllm:inter_token_latency_seconds_bucket[5m]) or increase(vllm:time_per_output_token_seconds_bucket[5m])))
+";
+
 /// Two expressions for the namespace `prod`.
 const OF_PROD: &str = r#"
 tokens: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_count{namespace="prod"}[5m]))), "signal", "input", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_count{namespace="prod"}[5m]))), "signal", "output", "", "")
@@ -53,13 +59,15 @@ fn one_query_serves_all_models_and_a_round_has_few() {
     assert!(within(Duration::from_micros(1500)).expression(&Scope::All, "").contains("[2ms]"), "rounded up");
     let count = within(Duration::from_secs(8)).expression(&prod, "");
     assert!(count.contains("vllm:request_success_total{namespace=\"prod\"} offset 8s"), "{count}");
-    assert!(Query::ALL.len() <= 10, "a round has at most ten queries");
+    assert_eq!(expressions(Query::LATENCY, &Scope::All), LATENCIES.trim_start());
+    let with_objectives = Query::ALL.len() + Query::LATENCY.len();
+    assert!(with_objectives <= 10, "a round has at most ten queries");
 }
 
 /// Every query, with the counters and one window.
 fn every_query() -> Vec<Query> {
     let window = Query::Completed(Retention::new(Duration::from_mins(10)));
-    Query::ALL.into_iter().chain(Query::WORK).chain([window]).collect()
+    Query::ALL.into_iter().chain(Query::WORK).chain(Query::LATENCY).chain([window]).collect()
 }
 
 #[test]
@@ -96,10 +104,11 @@ fn extra_matchers_are_in_every_selector() {
 
 #[test]
 fn every_query_is_in_the_table_once() {
-    let mut names: Vec<_> = Query::ALL.map(Query::name).to_vec();
+    let all = every_query();
+    let mut names: Vec<_> = all.iter().map(|query| query.name()).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), Query::ALL.len());
+    assert_eq!(names.len(), all.len());
     let signals: Vec<_> = Query::ALL.iter().flat_map(|q| q.signals()).collect();
     assert_eq!(signals.len(), 10);
 }

@@ -53,6 +53,7 @@ impl Engine {
         state.sampling.counts.cap_retention(&mut config.scale_to_zero, self.config().max_retention);
         self.update_windows(&mut state.sampling, &config, managed);
         state.sampling.needs_counters = uses_throughput(&config);
+        state.sampling.latencies.set_objectives(&config, managed, Instant::now());
         config
     }
 
@@ -87,6 +88,7 @@ impl Engine {
         let mut assembled = assemble(&self.sources.watches, &managed, signals, memory, known.config, at);
         assembled.snapshot.remembered = known.remembered;
         assembled.snapshot.learned = known.learned;
+        sampling.latencies.tracker.complete(&mut assembled.snapshot.models, at.now);
         Pass { at, managed, assembled }
     }
 

@@ -105,8 +105,8 @@ impl Engine {
         .boxed()
     }
 
-    /// Managed pods that report metrics, by namespace.
-    fn expected_pods(&self) -> BTreeMap<String, usize> {
+    /// Number of managed pods that report metrics, by namespace.
+    pub(super) fn expected_pods(&self) -> BTreeMap<String, usize> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
         for m in self.managed() {
             let found =

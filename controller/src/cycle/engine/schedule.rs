@@ -11,6 +11,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
 use super::completed_counts::WindowAnswer;
+use super::latencies::LatencyRound;
 use super::sampling::Round;
 use super::timers::{Timers, reschedule_earlier};
 use super::{Engine, EngineConfig};
@@ -19,8 +20,9 @@ use crate::config::ConfigMaps;
 
 pub(super) enum Event {
     RoundEnded(Round),
-    /// `None` after the last answer.
-    CountAnswered(Option<WindowAnswer>),
+    /// A query for completed requests was answered; `None` after the last one.
+    CountAnswered(Option<Box<WindowAnswer>>),
+    LatenciesAnswered(LatencyRound),
     QueuesChanged,
     RoundDue,
     CycleDue,
@@ -34,6 +36,8 @@ pub(super) struct Schedule<'e> {
     pub(super) timers: Timers,
     pub(super) round: Option<BoxFuture<'e, Round>>,
     pub(super) counts: Option<BoxStream<'e, WindowAnswer>>,
+    pub(super) latencies: Option<BoxFuture<'e, LatencyRound>>,
+    /// Whether a cycle waits for the current round.
     pub(super) cycle_after_round: bool,
     pub(super) cycle_after_counts: bool,
     /// Time of the cycle that a change requested.
@@ -54,6 +58,7 @@ impl<'e> Schedule<'e> {
             timers,
             round: None,
             counts: None,
+            latencies: None,
             cycle_after_round: false,
             cycle_after_counts: false,
             cycle_at: None,
@@ -68,8 +73,9 @@ impl<'e> Schedule<'e> {
     pub(super) async fn next(&mut self, changed: &Notify) -> Event {
         tokio::select! {
             biased;
-            round = round_ended(&mut self.round) => Event::RoundEnded(round),
-            answer = next_answer(&mut self.counts) => Event::CountAnswered(answer),
+            round = end_of(&mut self.round) => Event::RoundEnded(round),
+            answer = next_answer(&mut self.counts) => Event::CountAnswered(answer.map(Box::new)),
+            round = end_of(&mut self.latencies) => Event::LatenciesAnswered(round),
             Ok(()) = self.queues.changed() => Event::QueuesChanged,
             () = self.timers.fetch.tick(), if self.round.is_none() => Event::RoundDue,
             () = self.timers.cycle.tick() => Event::CycleDue,
@@ -86,8 +92,8 @@ impl<'e> Schedule<'e> {
     }
 }
 
-/// Forever without a round.
-async fn round_ended(current: &mut Option<BoxFuture<'_, Round>>) -> Round {
+/// Waits for the end of the current round; forever if there is none.
+async fn end_of<R>(current: &mut Option<BoxFuture<'_, R>>) -> R {
     let Some(running) = current else { return pending().await };
     let round = running.await;
     *current = None;

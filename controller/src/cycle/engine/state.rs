@@ -8,6 +8,7 @@ use wva_scaling::snapshot::ComputeBounds;
 use wva_scaling::{Outcome, VariantKey};
 
 use super::completed_counts::CompletedCounts;
+use super::latencies::LatencyState;
 use super::learned::LearnedCache;
 use super::logs::log_warnings;
 use super::steps::StepTracker;
@@ -52,6 +53,8 @@ pub(super) struct SamplingState {
     pub(super) partial_answers: BTreeSet<String>,
     /// True if an entry has the throughput analyzer.
     pub(super) needs_counters: bool,
+    /// Measured latencies of models with an objective.
+    pub(super) latencies: LatencyState,
 }
 
 #[derive(Default)]

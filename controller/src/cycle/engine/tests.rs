@@ -3,6 +3,7 @@
 mod cycles;
 mod early;
 mod isolation;
+mod latencies;
 mod logs;
 mod restart;
 mod running;

@@ -52,6 +52,19 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
         series(name, "", "_sum", &labels, tokens);
         series(name, "", "_count", &labels, done);
     }
+    // Without sums and counts, from which the throughput analyzer learns: this engine has no such steps. The third name
+    // is the older one of the second; releases during the change export both.
+    let gaps = replica.latencies.gaps.buckets();
+    for (name, buckets) in [
+        ("vllm:time_to_first_token_seconds", &replica.latencies.first_tokens.buckets()),
+        ("vllm:inter_token_latency_seconds", &gaps),
+        ("vllm:time_per_output_token_seconds", &gaps),
+    ] {
+        for (i, (le, count)) in buckets.iter().enumerate() {
+            let kind = if i == 0 { "histogram" } else { "" };
+            series(name, kind, "_bucket", &format!("{labels},le=\"{le}\""), *count);
+        }
+    }
     out
 }
 
@@ -84,16 +97,22 @@ mod tests {
     fn exposition_has_names_and_labels_of_vllm() {
         let config =
             FleetConfig { generation_tokens: 50, num_gpu_blocks: 1024, ..FleetConfig::new("", "", "a\"b") };
-        let replica = Replica {
+        let mut replica = Replica {
             running: 2.5,
             waiting: 9.0,
             admitted: 12.0,
             completed: 10.0,
             prompt_tokens: 1200.0,
             completed_prompt_tokens: 1000.0,
+            ..Replica::default()
         };
+        replica.latencies.first_tokens.observe(0.09, 12.0);
+        replica.latencies.gaps.observe(0.02, 490.0);
         let text = render(&Figures { config: &config, kv: f64::NAN, waiting: 3.0, replica });
-        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let is_latency =
+            |line: &str| line.contains("_token_seconds_bucket") || line.contains("_latency_seconds_bucket");
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        let (latencies, samples): (Vec<&str>, Vec<&str>) = samples.partition(|line| is_latency(line));
         let m = r#"engine="0",model_name="a\"b""#;
         let want = [
             format!("vllm:kv_cache_usage_perc{{{m}}} NaN"),
@@ -113,5 +132,14 @@ mod tests {
             format!("vllm:request_prompt_tokens_count{{{m}}} 10"),
         ];
         assert_eq!(samples, want);
+        for line in [
+            format!("vllm:time_to_first_token_seconds_bucket{{{m},le=\"0.08\"}} 0"),
+            format!("vllm:time_to_first_token_seconds_bucket{{{m},le=\"0.1\"}} 12"),
+            format!("vllm:inter_token_latency_seconds_bucket{{{m},le=\"0.025\"}} 490"),
+            format!("vllm:time_per_output_token_seconds_bucket{{{m},le=\"+Inf\"}} 490"),
+        ] {
+            assert!(latencies.contains(&line.as_str()), "{line} is not in {latencies:#?}");
+        }
+        assert_eq!(latencies.len(), 23 + 2 * 20);
     }
 }

@@ -4,6 +4,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::latency::Latencies;
+
+/// Time that an engine needs for a prompt, in seconds.
+const PREFILL: f64 = 0.09;
+
 /// Capacity of a replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Service {
@@ -17,6 +22,8 @@ pub(super) struct Service {
     pub(super) kv_per_request: f64,
     /// Mean input of a request, in tokens.
     pub(super) prompt_tokens: f64,
+    /// Mean output of a request, in tokens, above 0.
+    pub(super) output_tokens: f64,
     /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
     pub(super) max_queue: f64,
 }
@@ -48,6 +55,8 @@ pub(super) struct Replica {
     pub(super) prompt_tokens: f64,
     /// Input tokens of the completed requests, a counter.
     pub(super) completed_prompt_tokens: f64,
+    /// Latencies of requests since it started, counters.
+    pub(super) latencies: Latencies,
 }
 
 impl Replica {
@@ -120,8 +129,12 @@ impl Queueing {
         }
         for replica in self.replicas.values_mut() {
             // Exponential decay of requests that end at a constant rate: exact for steps of any length.
-            let stay = (-seconds / self.service.runs_for(replica.running)).exp();
-            replica.completed += replica.running * (1.0 - stay);
+            let runs_for = self.service.runs_for(replica.running);
+            let stay = (-seconds / runs_for).exp();
+            let ended = replica.running * (1.0 - stay);
+            replica.completed += ended;
+            let tokens = self.service.output_tokens;
+            replica.latencies.gaps.observe(runs_for / tokens, ended * (tokens - 1.0).max(0.0));
             let held = replica.prompt_tokens - replica.completed_prompt_tokens;
             replica.completed_prompt_tokens += held * (1.0 - stay);
             replica.running *= stay;
@@ -139,6 +152,9 @@ impl Queueing {
             let starting = replica.waiting.min(capacity - replica.running).max(0.0);
             replica.waiting -= starting;
             replica.running += starting;
+            // A request that starts now found about the queue that it leaves behind.
+            let waited = replica.waiting / capacity * self.service.runs_for(replica.running);
+            replica.latencies.first_tokens.observe(waited + PREFILL, starting);
             replica.admitted += starting;
             replica.prompt_tokens += starting * self.service.prompt_tokens;
             self.rejected += cut(&mut replica.waiting, self.service.max_queue);
@@ -183,6 +199,7 @@ mod tests {
         per_running: 0.0,
         kv_per_request: 0.05,
         prompt_tokens: 100.0,
+        output_tokens: 50.0,
         max_queue: 40.0,
     };
 
@@ -227,6 +244,26 @@ mod tests {
             near(replica.running, running, &format!("{what}: running"));
             near(replica.kv(&service), kv, &format!("{what}: KV"));
             near(replica.waiting, queue, &format!("{what}: waiting"));
+        }
+    }
+
+    #[test]
+    fn latencies_show_waiting_and_speed() {
+        // 2 s for 50 tokens are 40 ms between two. 40 waiting requests of 5 a second take 8 s.
+        for (rate, first_token) in [(2.0, "0.1"), (20.0, "10")] {
+            let replica = after(SERVICE, 1, rate, 120).replicas()["pod-0"];
+            let share = |buckets: Vec<(String, f64)>, bound: &str| {
+                let total = buckets.last().map_or(0.0, |(_, total)| *total);
+                buckets.iter().find(|(le, _)| le == bound).map_or(0.0, |(_, up_to)| up_to / total)
+            };
+            let first_tokens = replica.latencies.first_tokens.buckets();
+            let seconds: f64 = first_token.parse().unwrap();
+            near(share(first_tokens.clone(), first_token), 1.0, "in time");
+            near(first_tokens.last().unwrap().1, replica.admitted, "first tokens");
+            assert!(seconds < 1.0 || share(first_tokens, "2.5") < 0.2, "the queue takes a while to fill");
+            let gaps = replica.latencies.gaps.buckets();
+            near(gaps.last().unwrap().1, 49.0 * replica.completed, "gaps");
+            assert_eq!((share(gaps.clone(), "0.025"), share(gaps, "0.05")), (0.0, 1.0));
         }
     }
 

@@ -79,7 +79,7 @@ impl Requests {
     }
 
     /// Figures of a pod including its single requests.
-    pub(super) fn over(&self, pod: &str, replica: Replica, prompt_tokens: f64) -> Replica {
+    pub(super) fn over(&self, pod: &str, replica: &Replica, prompt_tokens: f64) -> Replica {
         let running = self.all.iter().filter(|r| r.ended.is_none());
         let running = running.filter(|r| r.runs.as_ref().is_some_and(|(on, _)| on == pod)).count();
         let running = u32::try_from(running).map_or(f64::INFINITY, f64::from);
@@ -90,7 +90,7 @@ impl Requests {
             completed: replica.completed + completed,
             prompt_tokens: replica.prompt_tokens + (running + completed) * prompt_tokens,
             completed_prompt_tokens: replica.completed_prompt_tokens + completed * prompt_tokens,
-            ..replica
+            ..*replica
         }
     }
 
@@ -118,7 +118,7 @@ mod tests {
         let (mut requests, begin) = (Requests::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let figures = |requests: &Requests, pod: &str| {
-            let over = requests.over(pod, Replica::default(), 512.0);
+            let over = requests.over(pod, &Replica::default(), 512.0);
             format!("{} run, {} done, {} wait", over.running, over.completed, requests.waiting())
         };
         requests.send(Duration::from_secs(10), &BTreeMap::new(), at(0));

@@ -1,0 +1,192 @@
+//! Measured attainment of latency objectives: per model and objective, latencies within the objective over five minutes,
+//! an hour and a day. It starts with the leader's term, so a new leader shows the share of what it has counted itself.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use wva_scaling::snapshot::{Attainment, Lateness, Model, WindowShares};
+use wva_scaling::units::Fraction;
+
+use crate::collect::Answer;
+use crate::collect::histogram::{Bucket, LatencyCounts, count_in_time};
+use crate::collect::signals::{BucketRow, LATENCY_WINDOW, Query};
+use crate::model::keys::ModelKey;
+
+/// Most periods of a model and objective: a day.
+const MAX_PERIODS: usize = 288;
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+/// Overlap of two periods that timers may cause.
+const OVERLAP: Duration = Duration::from_secs(1);
+
+/// Objectives of a model, in seconds, above 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Objectives {
+    pub(crate) ttft: Option<f64>,
+    pub(crate) itl: Option<f64>,
+}
+
+/// Attainment of all models with an objective.
+#[derive(Debug, Default)]
+pub(crate) struct AttainmentTracker(BTreeMap<ModelKey, ModelAttainment>);
+
+#[derive(Debug, Default)]
+struct ModelAttainment {
+    ttft: Option<LatencyHistory>,
+    itl: Option<LatencyHistory>,
+}
+
+/// Latencies of one model against one objective.
+#[derive(Debug)]
+struct LatencyHistory {
+    /// Seconds.
+    objective: f64,
+    began: Instant,
+    /// Counts of the newest answer, and its time.
+    newest: Option<(Instant, LatencyCounts)>,
+    /// Periods of [`LATENCY_WINDOW`] that do not overlap, oldest first. Those without observations are left out.
+    periods: VecDeque<Period>,
+    /// All periods, with a half-life, and the time of the last one.
+    lateness: Option<(Instant, Lateness)>,
+}
+
+/// Counts of a period. Small, because a model has hundreds of them.
+#[derive(Clone, Copy, Debug)]
+struct Period {
+    /// End of the period, in seconds since the history began.
+    end: u32,
+    observed: f32,
+    in_time: f32,
+}
+
+impl AttainmentTracker {
+    /// Sets the objectives of all models. A changed objective starts a new history; other models are dropped. Returns
+    /// whether there is a new history.
+    pub(crate) fn set_objectives(
+        &mut self,
+        objectives: impl IntoIterator<Item = (ModelKey, Objectives)>,
+        now: Instant,
+    ) -> bool {
+        let mut before = std::mem::take(&mut self.0);
+        let mut is_new = false;
+        let mut history = |old: Option<LatencyHistory>, objective: Option<f64>| {
+            let objective = objective?;
+            let old = old.filter(|old| old.objective.total_cmp(&objective).is_eq());
+            is_new |= old.is_none();
+            Some(old.unwrap_or_else(|| LatencyHistory::new(objective, now)))
+        };
+        for (key, Objectives { ttft, itl }) in objectives {
+            let old = before.remove(&key).unwrap_or_default();
+            let new = ModelAttainment { ttft: history(old.ttft, ttft), itl: history(old.itl, itl) };
+            if new.ttft.is_some() || new.itl.is_some() {
+                self.0.insert(key, new);
+            }
+        }
+        is_new
+    }
+
+    /// Namespaces of models with an objective for the latency of a query.
+    pub(crate) fn namespaces(&self, query: Query) -> impl Iterator<Item = &str> {
+        let has_objective = move |model: &ModelAttainment| match query {
+            Query::TimeToFirstToken => model.ttft.is_some(),
+            _ => model.itl.is_some(),
+        };
+        let models = self.0.iter().filter(move |(_, model)| has_objective(model));
+        models.map(|(key, _)| key.namespace.as_str())
+    }
+
+    /// Adds an answer to a latency query made at `now`. A failed query changes nothing.
+    pub(crate) fn add(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
+        let Ok(rows) = rows else { return };
+        let mut buckets: HashMap<_, Vec<Bucket>> = HashMap::new();
+        for BucketRow { namespace, model, bucket } in rows.buckets {
+            buckets.entry((namespace, model)).or_default().push(bucket);
+        }
+        for (key, model) in &mut self.0 {
+            let history = match query {
+                Query::TimeToFirstToken => &mut model.ttft,
+                _ => &mut model.itl,
+            };
+            let Some(history) = history.as_mut().filter(|_| scope.contains(&key.namespace)) else { continue };
+            let own = buckets.remove(&(key.namespace.as_str().into(), key.model_id.as_str().into()));
+            history.add(now, own.and_then(|own| count_in_time(own, history.objective)));
+        }
+    }
+
+    /// Adds to each model what is measured of it.
+    pub(crate) fn complete(&self, models: &mut [Model], now: Instant) {
+        for model in models {
+            let Some(own) = self.0.get(&ModelKey::new(&model.namespace, &model.model_id)) else { continue };
+            let shares = |history: &Option<LatencyHistory>| {
+                history.as_ref().map(|h| h.shares(now)).unwrap_or_default()
+            };
+            model.attainment = Attainment { ttft: shares(&own.ttft), itl: shares(&own.itl) };
+            model.lateness = own.ttft.as_ref().and_then(|ttft| ttft.lateness(now));
+        }
+    }
+}
+
+impl LatencyHistory {
+    fn new(objective: f64, began: Instant) -> Self {
+        Self { objective, began, newest: None, periods: VecDeque::new(), lateness: None }
+    }
+
+    /// Adds the counts of [`LATENCY_WINDOW`] until `now`; `None`: the model has no histogram.
+    fn add(&mut self, now: Instant, counts: Option<LatencyCounts>) {
+        let counts = counts.filter(|counts| counts.observed > 0.0);
+        self.newest = counts.map(|counts| (now, counts));
+        let Some(LatencyCounts { observed, in_time }) = counts else { return };
+        // Answers come more often than once in a window. One that overlaps the last period would count requests twice.
+        let is_apart = |period: &Period| self.age(period, now) + OVERLAP >= LATENCY_WINDOW;
+        if !self.periods.back().is_none_or(is_apart) {
+            return;
+        }
+        let end = now.saturating_duration_since(self.began).as_secs();
+        #[expect(clippy::cast_possible_truncation, reason = "f32 has seven digits")]
+        let (observed_f32, in_time_f32) = (observed as f32, in_time as f32);
+        let end = u32::try_from(end).unwrap_or(u32::MAX);
+        self.periods.push_back(Period { end, observed: observed_f32, in_time: in_time_f32 });
+        while self.periods.len() > MAX_PERIODS
+            || self.periods.front().is_some_and(|p| self.age(p, now) >= DAY)
+        {
+            self.periods.pop_front();
+        }
+        let lateness = self.lateness_with(now, observed, observed - in_time);
+        self.lateness = Some((now, lateness));
+    }
+
+    /// Time since the end of a period.
+    fn age(&self, period: &Period, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began).saturating_sub(Duration::from_secs(period.end.into()))
+    }
+
+    fn shares(&self, now: Instant) -> WindowShares {
+        let recent =
+            self.newest.filter(|(at, _)| now.saturating_duration_since(*at) < LATENCY_WINDOW).map(|(_, c)| c);
+        let within = |window: Duration| {
+            let periods = self.periods.iter().filter(|period| self.age(period, now) < window);
+            let sum = periods.fold((0.0, 0.0), |(observed, in_time), period| {
+                (observed + f64::from(period.observed), in_time + f64::from(period.in_time))
+            });
+            share(LatencyCounts { observed: sum.0, in_time: sum.1 })
+        };
+        WindowShares { five_minutes: recent.and_then(share), hour: within(HOUR), day: within(DAY) }
+    }
+
+    fn lateness(&self, now: Instant) -> Option<Lateness> {
+        self.lateness.map(|_| self.lateness_with(now, 0.0, 0.0))
+    }
+
+    fn lateness_with(&self, now: Instant, observed: f64, late: f64) -> Lateness {
+        let (at, before) = self.lateness.unwrap_or((now, Lateness::default()));
+        before.after(now.saturating_duration_since(at), observed, late)
+    }
+}
+
+/// Share within the objective; `None` without observations.
+fn share(LatencyCounts { observed, in_time }: LatencyCounts) -> Option<Fraction> {
+    (observed > 0.0).then(|| Fraction::try_from((in_time / observed).clamp(0.0, 1.0)).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Counts by window, across answers that overlap, fail or lack a model.
+
+use serde_json::{Value, json};
+use wva_scaling::snapshot::Lateness;
+
+use super::*;
+use crate::collect::sample::tests::{answer, failed, no_series};
+use crate::collect::scope::Scope;
+
+const FIRST: Query = Query::TimeToFirstToken;
+
+fn key(model: &str) -> ModelKey {
+    ModelKey::new("ns", model)
+}
+
+fn ttft(seconds: f64) -> Objectives {
+    Objectives { ttft: Some(seconds), itl: None }
+}
+
+/// A tracker of model `m` with an objective of a second for the first token.
+fn tracker(now: Instant) -> AttainmentTracker {
+    let mut tracker = AttainmentTracker::default();
+    assert!(tracker.set_objectives([(key("m"), ttft(1.0))], now));
+    tracker
+}
+
+/// Series of a model with this many observations, and with those up to a second.
+fn series(model: &str, observed: f64, in_time: f64) -> [(Value, f64); 2] {
+    [("1.0", in_time), ("+Inf", observed)]
+        .map(|(le, count)| (json!({"namespace": "ns", "model_name": model, "le": le}), count))
+}
+
+fn minutes(n: u64) -> Duration {
+    Duration::from_mins(n)
+}
+
+/// Shares of `m` in five minutes, an hour and a day, and its lateness.
+fn shown(tracker: &AttainmentTracker, now: Instant) -> ([Option<f64>; 3], Option<Lateness>) {
+    let mut models = [Model { namespace: "ns".to_owned(), model_id: "m".to_owned(), ..Model::default() }];
+    tracker.complete(&mut models, now);
+    assert_eq!(models[0].attainment.itl, WindowShares::default());
+    let WindowShares { five_minutes, hour, day } = models[0].attainment.ttft;
+    ([five_minutes, hour, day].map(|share| share.map(Fraction::get)), models[0].lateness)
+}
+
+#[test]
+fn partly_covered_windows_show_what_was_counted() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    assert_eq!(shown(&tracker, now), ([None; 3], None));
+    tracker.add(now, answer(FIRST, &series("m", 200.0, 150.0)));
+    let (shares, lateness) = shown(&tracker, now);
+    assert_eq!(shares, [Some(0.75); 3]);
+    assert_eq!(lateness.map(|l| (l.requests.get(), l.late.get())), Some((200.0, 50.0)));
+}
+
+#[test]
+fn overlapping_answers_count_once() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    for minute in 0..10 {
+        // All in time for five minutes, then all late.
+        let in_time = if minute < 5 { 100.0 } else { 0.0 };
+        tracker.add(now + minutes(minute), answer(FIRST, &series("m", 100.0, in_time)));
+    }
+    let (shares, lateness) = shown(&tracker, now + minutes(9));
+    assert_eq!(shares, [Some(0.0), Some(0.5), Some(0.5)], "newest answer; two periods");
+    let requests = lateness.unwrap().requests.get();
+    assert!((195.0..200.0).contains(&requests), "{requests}: the first 100 have faded a little");
+}
+
+#[test]
+fn windows_end() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    tracker.add(now, answer(FIRST, &series("m", 100.0, 0.0)));
+    tracker.add(now + minutes(5), answer(FIRST, &series("m", 100.0, 100.0)));
+    let shares = |minute: u64| shown(&tracker, now + minutes(minute)).0;
+    assert_eq!(shares(9), [Some(1.0), Some(0.5), Some(0.5)]);
+    assert_eq!(shares(10), [None, Some(0.5), Some(0.5)]);
+    assert_eq!(shares(60), [None, Some(1.0), Some(0.5)]);
+    assert_eq!(shares(65), [None, None, Some(0.5)]);
+    assert_eq!(shares(24 * 60), [None, None, Some(1.0)]);
+    assert_eq!(shares(24 * 60 + 5), [None; 3]);
+    let lateness = shown(&tracker, now + minutes(6 * 60)).1.unwrap().requests.get();
+    assert!((100.0..102.0).contains(&lateness), "half after six hours: {lateness}");
+}
+
+#[test]
+fn memory_of_a_model_is_bounded() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    for period in 0..2 * MAX_PERIODS as u64 {
+        tracker.add(now + minutes(5 * period), answer(FIRST, &series("m", 100.0, 100.0)));
+    }
+    assert_eq!(tracker.0[&key("m")].ttft.as_ref().unwrap().periods.len(), MAX_PERIODS);
+}
+
+#[test]
+fn failed_and_foreign_answers_change_nothing() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    tracker.add(now, answer(FIRST, &series("m", 100.0, 50.0)));
+    let before = shown(&tracker, now);
+    tracker.add(now + minutes(1), failed(FIRST));
+    let other_latency = answer(Query::InterTokenLatency, &series("m", 100.0, 0.0));
+    tracker.add(now + minutes(1), other_latency);
+    let elsewhere = Answer { scope: Scope::one("elsewhere"), ..no_series(FIRST) };
+    tracker.add(now + minutes(1), elsewhere);
+    assert_eq!(shown(&tracker, now), before);
+}
+
+#[test]
+fn without_observations_the_newest_window_is_empty() {
+    let now = Instant::now();
+    for silent in
+        [no_series(FIRST), answer(FIRST, &series("m", 0.0, 0.0)), answer(FIRST, &series("x", 9.0, 9.0))]
+    {
+        let mut tracker = tracker(now);
+        tracker.add(now, answer(FIRST, &series("m", 100.0, 50.0)));
+        tracker.add(now + minutes(5), silent);
+        assert_eq!(shown(&tracker, now + minutes(5)).0, [None, Some(0.5), Some(0.5)]);
+    }
+}
+
+#[test]
+fn invalid_rows_are_skipped() {
+    let labels = |le: &str| json!({"namespace": "ns", "model_name": "m", "le": le});
+    let invalid = [("NaN", "7"), ("", "7"), ("many", "7"), ("0.5", "NaN"), ("-1", "9"), ("0.9", "+Inf")];
+    let valid = [("1", "20"), ("1.0", "30"), ("+Inf", "100")];
+    let mut all: Vec<_> = invalid.into_iter().chain(valid).map(|(le, n)| (labels(le), n)).collect();
+    all.push((json!({"namespace": "ns", "le": "1"}), "100"));
+    all.push((json!({"model_name": "m", "le": "1"}), "100"));
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    tracker.add(now, answer(FIRST, &all));
+    assert_eq!(shown(&tracker, now).0, [Some(0.5); 3]);
+}
+
+#[test]
+fn changed_objective_begins_again_and_removed_one_ends() {
+    let now = Instant::now();
+    let mut tracker = tracker(now);
+    tracker.add(now, answer(FIRST, &series("m", 100.0, 50.0)));
+    assert!(!tracker.set_objectives([(key("m"), ttft(1.0))], now), "the same objective");
+    assert_eq!(shown(&tracker, now).0, [Some(0.5); 3]);
+    let both = Objectives { ttft: Some(2.0), itl: Some(0.05) };
+    assert!(tracker.set_objectives([(key("m"), both)], now));
+    assert_eq!(shown(&tracker, now), ([None; 3], None));
+    let namespaces = |tracker: &AttainmentTracker| Query::LATENCY.map(|q| tracker.namespaces(q).count());
+    assert_eq!(namespaces(&tracker), [1, 1]);
+    assert!(!tracker.set_objectives([(key("m"), Objectives::default())], now));
+    assert_eq!((namespaces(&tracker), tracker.0.len()), ([0, 0], 0));
+}

@@ -1,0 +1,114 @@
+//! Measured latencies of models with an objective. Their queries are heavy and no target waits for them, so they are
+//! rounds of their own: loads never wait for them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
+use wva_scaling::resolve::Entries;
+use wva_scaling::snapshot::Config;
+
+use super::{Engine, TIMER_TOLERANCE};
+use crate::collect::scope::Scope;
+use crate::collect::signals::Query;
+use crate::collect::{self, Answers};
+use crate::cycle::attainment::{AttainmentTracker, Objectives};
+use crate::model::keys::ModelKey;
+use crate::observe::variants::ManagedVariant;
+
+/// Time between two rounds: an alert on five minutes needs newer figures, and each round reads some 20 series of every
+/// pod and latency.
+const INTERVAL: Duration = Duration::from_mins(1);
+
+/// Answers of one round.
+pub(super) struct LatencyRound {
+    began: Instant,
+    answers: Answers,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct LatencyState {
+    pub(super) tracker: AttainmentTracker,
+    /// Start of the last round; `None`: a round is due at once.
+    queried: Option<Instant>,
+    is_failing: bool,
+}
+
+impl LatencyState {
+    /// Adapts the next round to the objectives of a cycle. A new objective does not wait for the interval.
+    pub(super) fn set_objectives(&mut self, config: &Config, managed: &[ManagedVariant], now: Instant) {
+        if self.tracker.set_objectives(objectives(config, managed), now) {
+            self.queried = None;
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.queried.is_none_or(|at| at.elapsed() + TIMER_TOLERANCE >= INTERVAL)
+    }
+
+    /// Adds a round, and logs a change between failure and success.
+    pub(super) fn add(&mut self, LatencyRound { began, answers }: LatencyRound) {
+        let error = answers.iter().find_map(|answer| answer.rows.as_ref().err()).map(ToString::to_string);
+        for answer in answers {
+            self.tracker.add(began, answer);
+        }
+        let was_failing = std::mem::replace(&mut self.is_failing, error.is_some());
+        match error {
+            Some(error) if !was_failing => tracing::warn!(
+                error,
+                "Prometheus queries for latencies failed; their attainment is unknown until they succeed"
+            ),
+            None if was_failing => tracing::info!("Prometheus queries for latencies succeed again"),
+            _ => {}
+        }
+    }
+}
+
+impl Engine {
+    /// Starts the queries for latencies that are due, if any model has an objective.
+    pub(super) fn due_latencies(&self, latencies: &mut LatencyState) -> Option<BoxFuture<'_, LatencyRound>> {
+        if !latencies.is_due() {
+            return None;
+        }
+        let mut requests = Vec::new();
+        for query in Query::LATENCY {
+            let names: BTreeSet<&str> = latencies.tracker.namespaces(query).collect();
+            if names.is_empty() {
+                continue;
+            }
+            let mut pods = self.expected_pods();
+            pods.retain(|namespace, _| names.contains(namespace.as_str()));
+            // The variants may be gone since the last cycle.
+            if !pods.is_empty() {
+                requests.extend(Scope::for_pods(&pods).into_iter().map(|scope| (query, scope)));
+            }
+        }
+        if requests.is_empty() {
+            return None;
+        }
+        let began = Instant::now();
+        latencies.queried = Some(began);
+        let within = self.config().longest_round();
+        let answers =
+            collect::stream_answers(&self.sources.prometheus, requests, &self.metrics.telemetry, within);
+        Some(answers.collect().map(move |answers| LatencyRound { began, answers }).boxed())
+    }
+}
+
+/// Objectives of the managed models.
+fn objectives(config: &Config, managed: &[ManagedVariant]) -> BTreeMap<ModelKey, Objectives> {
+    let entries = Entries::new(config);
+    let models: BTreeSet<ModelKey> = managed
+        .iter()
+        .filter_map(|m| Some(ModelKey::new(&m.key.namespace, &m.spec().ok()?.model_id)))
+        .collect();
+    let seconds = |millis: f64| millis / 1000.0;
+    let of_model = |key: ModelKey| {
+        let settings = entries.saturation(&key.namespace, &key.model_id).0.throughput;
+        let objectives =
+            Objectives { ttft: settings.ttft_slo.map(seconds), itl: settings.itl_slo.map(seconds) };
+        (key, objectives)
+    };
+    models.into_iter().map(of_model).collect()
+}
