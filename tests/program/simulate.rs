@@ -101,7 +101,7 @@ fn replays_recorded_cycles_with_other_settings() {
         format!("--config={}", config("saturation: {default: {kvSpareTrigger: 0.3}}")),
     ];
     let run = |more: &[&str]| {
-        simulate(&files.iter().map(|f| f.as_str()).chain(more.iter().copied()).collect::<Vec<_>>())
+        simulate(&files.iter().map(String::as_str).chain(more.iter().copied()).collect::<Vec<_>>())
     };
     run(&[]).ends(0).prints(&["Open loop", "changed   -> 2  SpareBelowTarget"]);
     assert_eq!(run(&["--format=json"]).json()["differences"][0]["cycles"], 2);

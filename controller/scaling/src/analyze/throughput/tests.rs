@@ -81,7 +81,9 @@ fn learns_step_times_from_any_prior() {
         let loads = [8.0, 20.0, 60.0, 120.0];
         let intervals: Vec<EngineInterval> =
             (0..80).map(|i| busy(truth, loads[i % 4], if i % 3 == 0 { 4.0 } else { 0.5 })).collect();
-        intervals.iter().for_each(|interval| learn(&mut curve, interval));
+        for interval in &intervals {
+            learn(&mut curve, interval);
+        }
         let found = fitted_times(&curve);
         assert_near(found.a, truth.a, 0.1);
         assert_near(found.b, truth.b, 0.2);

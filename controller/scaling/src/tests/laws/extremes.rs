@@ -1,4 +1,4 @@
-//! Every figure of an outcome is to_finite, for every valid snapshot.
+//! Every figure of an outcome is finite, for every valid snapshot.
 
 use proptest::collection::vec;
 use proptest::option::of;

@@ -1,4 +1,4 @@
-//! Properties of the throughput analyzer over several cycles, for all counters and curves: figures are to_finite, memory stays
+//! Properties of the throughput analyzer over several cycles, for all counters and curves: figures are finite, memory stays
 //! small, and a wrong curve does not keep a saturated fleet from growing for long.
 
 use std::time::Duration;
