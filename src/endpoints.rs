@@ -22,7 +22,7 @@ use wva_runtime::server::{self, Limits};
 
 pub(crate) use debug::debug_router;
 
-/// Over HTTPS if `tls` is set.
+/// Serves HTTPS if `tls` is set.
 pub(crate) async fn serve(
     limits: Limits,
     listener: TcpListener,

@@ -47,7 +47,7 @@ pub(crate) fn init(log: &Log) -> LogLevel {
     level
 }
 
-/// Until the guard is dropped, for the time before all settings are known.
+/// Lasts until the guard is dropped, for the time before all settings are known.
 pub(crate) fn init_for_thread(log: &Log) -> tracing::subscriber::DefaultGuard {
     subscriber(log).0.set_default()
 }

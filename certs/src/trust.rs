@@ -13,7 +13,7 @@ use tokio::time::Instant;
 #[derive(Clone, Debug)]
 struct ReportedBundle {
     certs: Vec<CertificateDer<'static>>,
-    /// Since when every report had these certificates.
+    /// Time since which every report had these certificates.
     since: Instant,
     reported: Instant,
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Between two lines about a condition that lasts.
+/// Time between two lines about a condition that lasts.
 const REMINDER: Duration = Duration::from_hours(1);
 
 /// The log line that is due.

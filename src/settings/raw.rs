@@ -160,7 +160,7 @@ impl RawSettings {
         }
     }
 
-    /// Without secrets.
+    /// Hides secrets.
     pub(super) fn display_value(&self, setting: &Setting) -> Option<String> {
         let entry = self.values.get(setting.key)?;
         Some(if entry.text.is_empty() { String::new() } else { setting.redact(&entry.text) })

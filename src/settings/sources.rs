@@ -77,7 +77,7 @@ impl Sources {
         MapName { namespace: read("POD_NAMESPACE"), name: read("CONFIG_MAP_NAME") }
     }
 
-    /// Until all sources are read. Invalid values count as not set.
+    /// Used until all sources are read. Invalid values count as not set.
     pub(crate) fn first_log(&self) -> Log {
         let (raw, invalid) = RawSettings::read(self, &MapText::default());
         SettingsReader { raw: &raw, invalid }.log()

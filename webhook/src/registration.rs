@@ -169,12 +169,12 @@ struct Registrar {
     service: ServiceRef,
     probe: Probe,
     published: PublishedBundles,
-    /// Without a watch event.
+    /// Interval of checks without a watch event.
     check_interval: Duration,
 }
 
 impl Registrar {
-    /// Until the certificate task ends.
+    /// Runs until the certificate task ends.
     async fn keep_registered(
         &self,
         configuration: &Configuration,

@@ -34,7 +34,7 @@ struct Context {
     small_maps: Arc<Semaphore>,
 }
 
-/// On drop, when the caller no longer waits.
+/// Cancels on drop, when the caller no longer waits.
 #[derive(Default)]
 struct CancelOnDrop(Arc<AtomicBool>);
 

@@ -60,7 +60,7 @@ impl<'a> VariantState<'a> {
         }
     }
 
-    /// Without terminating and finished pods.
+    /// Excludes terminating and finished pods.
     pub(super) fn pods(&self) -> Vec<&'a Value> {
         let Some(WorkloadLookup::Found(workload)) = self.workload() else { return Vec::new() };
         let Some(selector) = pod_selector(workload) else { return Vec::new() };

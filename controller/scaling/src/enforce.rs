@@ -59,7 +59,7 @@ pub(crate) fn is_idle(model: &ModelView) -> bool {
         })
 }
 
-/// Until it reports.
+/// Holds a woken model until it reports.
 fn hold_woken(model: &ModelView, drafts: &mut [Draft]) {
     for (variant, draft) in model.variants.iter().zip(drafts) {
         if let Some(woken_seconds) = variant.wake_hold_seconds(model.config)

@@ -135,7 +135,7 @@ pub(crate) fn limit(
     refused
 }
 
-/// Without those of earlier cycles.
+/// Excludes those of earlier cycles.
 pub(crate) fn added_replicas(draft: &Draft) -> u32 {
     draft.target().saturating_sub(committed_target(draft).max(draft.current))
 }

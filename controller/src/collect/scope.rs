@@ -70,7 +70,7 @@ impl Scope {
     }
 }
 
-/// Until larger parts are tried again: an hour by default. A failed try costs a round.
+/// Rounds until larger parts are tried again: an hour by default. A failed try costs a round.
 const RETRY_AFTER: u32 = 120;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +90,7 @@ pub(crate) struct ScopeSplitter {
     scopes: Vec<Scope>,
     /// Namespace with which the next round begins, so that no scope always runs out of time.
     first: Option<Box<str>>,
-    /// Since the last incomplete one.
+    /// Rounds since the last incomplete one.
     complete_rounds: u32,
 }
 

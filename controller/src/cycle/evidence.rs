@@ -19,7 +19,7 @@ pub(crate) struct Evidence(BTreeMap<ModelKey, ModelEvidence>);
 #[derive(Clone, Copy, Debug)]
 struct ModelEvidence {
     tracked_since: Instant,
-    /// Since when no sample has shown activity.
+    /// Time since which no sample has shown activity.
     idle_since: Instant,
     /// The newest that showed activity or idleness.
     last_sample: Instant,

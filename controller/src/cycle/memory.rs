@@ -47,7 +47,7 @@ pub(crate) struct VariantMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastTarget {
     pub(crate) target: u32,
-    /// Without progress towards the target.
+    /// Time without progress towards the target.
     pub(crate) age: GoDuration,
 }
 

@@ -15,7 +15,7 @@ const MAX_PENDING: usize = 1000;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PendingTracker {
-    /// Since when replicas have had no pod, oldest first.
+    /// Times since which replicas have had no pod, oldest first.
     podless: Vec<Instant>,
     /// When the number of ready replicas last rose.
     last_ready: Option<Timestamp>,

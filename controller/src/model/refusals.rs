@@ -44,7 +44,7 @@ impl Refusals {
         self.0.remove(&DirectionKey::new(key, up));
     }
 
-    /// Since the first refused scale-up, until the next attempt is due.
+    /// Time since the first refused scale-up, until the next attempt is due.
     pub(crate) fn since(&self, key: &VariantKey, now: Instant) -> Option<Duration> {
         let refusal = self.0.get(&DirectionKey::new(key, true)).filter(|refusal| now < refusal.until)?;
         Some(now.saturating_duration_since(refusal.since))

@@ -24,7 +24,7 @@ use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECIS
 use crate::model::reported::{Problem, ReportedState};
 use crate::observe::variants::OwnershipView;
 
-/// Per publication. Statuses show changes beyond that.
+/// Events per publication. Statuses show changes beyond that.
 const MAX_EVENTS: usize = 100;
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONCURRENCY: usize = 8;

@@ -36,7 +36,7 @@ pub struct Election {
     pub lease_duration: Duration,
     /// Time after which a leader that cannot renew stops acting; below `lease_duration`.
     pub renew_deadline: Duration,
-    /// Between two renewals or reads; below `renew_deadline`.
+    /// Time between two renewals or reads; below `renew_deadline`.
     pub retry_period: Duration,
     /// Time from the start of a term until its series are published.
     pub takeover_delay: Duration,
@@ -340,7 +340,7 @@ impl ElectionTask {
         }
     }
 
-    /// Without repeats.
+    /// Skips repeats.
     fn log_failure(&mut self, error: &CallError) {
         if let Some(stage) = self.failures.record(true, Instant::now().into_std()) {
             let (lease, count) = (&self.election.name, stage.count());

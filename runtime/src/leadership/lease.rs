@@ -43,7 +43,7 @@ pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
     spec.holder_identity.as_deref().filter(|name| !name.is_empty())
 }
 
-/// Without a renewal; zero if not set.
+/// Time that the Lease is valid without a renewal; zero if not set.
 fn duration(spec: &LeaseSpec) -> Duration {
     Duration::from_secs(spec.lease_duration_seconds.and_then(|s| u64::try_from(s).ok()).unwrap_or_default())
 }

@@ -73,7 +73,7 @@ pub fn variant_policy(instance: PolicyInstance<'_>) -> Value {
     })
 }
 
-/// Without the instance label, or of its instance before or after the update.
+/// True without the instance label, or with that of its instance before or after the update.
 fn is_of_controller(instance: &str) -> String {
     let instance = literal(instance);
     let CelEntry { is_present: is_now, value: now } = entry("object", "labels", INSTANCE_LABEL);

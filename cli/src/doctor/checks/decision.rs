@@ -41,7 +41,7 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     Finding::fine(message)
 }
 
-/// Without an answer of a leader.
+/// Used if no leader answers.
 fn by_status(variant: &VariantState<'_>) -> Finding {
     let Some(condition) = variant.condition("OptimizationReady") else {
         return Finding::unknown("no leader answered, and the status has no condition OptimizationReady");

@@ -43,7 +43,7 @@ figures! {
 /// The values of [`FIGURES`]; NaN if there is no value.
 pub type Figures = Vec<f64>;
 
-/// Between a change and its reversal.
+/// Longest time between a change and its reversal.
 const FLAP_SECONDS: f64 = 600.0;
 
 impl Tally {

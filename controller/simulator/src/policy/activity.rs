@@ -57,7 +57,7 @@ impl Activity {
         }
     }
 
-    /// Within the retention period.
+    /// Requests within the retention period.
     pub(super) fn completed(&self) -> u64 {
         self.completed.iter().map(|(_, n)| n).sum()
     }

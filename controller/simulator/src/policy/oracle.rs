@@ -116,7 +116,7 @@ fn replicas_for(setting: &Setting, demand: Demand, share: f64, at: f64) -> Vec<u
     counts
 }
 
-/// Until the role can serve `requests` per second.
+/// Adds replicas until the role can serve `requests` per second.
 fn add_replicas(
     variants: &[Variant],
     role: Option<Role>,

@@ -65,7 +65,7 @@ impl spec::Traffic {
                     .ok_or_else(|| ScenarioError::new("traffic.trace", "the trace was not read"));
             }
             _ => {
-                let problem = "has to be valid once: as segments (at least one), diurnal or trace";
+                let problem = "has to be given once: as segments (at least one), diurnal or trace";
                 return Err(ScenarioError::new("traffic", problem));
             }
         };

@@ -18,7 +18,7 @@ const NAMESPACE_RATE: f64 = 1_048_576.0;
 /// Seconds of bytes that a namespace can save up.
 const BURST_SECONDS: f64 = 4.0;
 
-/// Until the next request to a useless pod while a model is at zero.
+/// Wait until the next request to a useless pod while a model is at zero.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 /// After an invalid answer, or while no model is at zero.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);

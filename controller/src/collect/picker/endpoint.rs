@@ -24,7 +24,7 @@ use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::page::{PORTS, PageError};
 
-/// Without a named port.
+/// Used if no port is named.
 const DEFAULT_PORT: u16 = 9090;
 /// A picker has one or a few replicas.
 const MAX_PODS: usize = 16;
@@ -34,7 +34,7 @@ const REREAD: Duration = Duration::from_secs(30);
 const RETRY: Duration = Duration::from_secs(2);
 /// Retries inside kube take longer.
 const READ_TIMEOUT: Duration = Duration::from_secs(5);
-/// Between two warnings about the same pod.
+/// Least time between two warnings about the same pod.
 const WARN_INTERVAL: Duration = Duration::from_mins(10);
 
 #[derive(Clone, Debug, Default)]

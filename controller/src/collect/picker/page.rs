@@ -22,7 +22,7 @@ pub(super) struct PickerPage {
 
 pub(super) struct QueueReader<'a> {
     query: &'a PickerQuery,
-    /// Under the earlier and the later metric name.
+    /// Totals under the earlier and the later metric name.
     totals: BTreeMap<String, [QueueTotals; 2]>,
     /// Models with an invalid value: more requests may wait.
     invalid: BTreeSet<String>,

@@ -18,7 +18,7 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
-    /// Without a recent answer from some pod.
+    /// Models without a recent answer from some pod.
     partial: BTreeSet<ModelKey>,
     pickers: BTreeMap<PickerKey, FlowControl>,
 }

@@ -31,7 +31,7 @@ impl PickerQuery {
     }
 }
 
-/// Per namespace and in total. Models at zero have precedence.
+/// Pickers per namespace and in total. Models at zero have precedence.
 const MAX_IN_NAMESPACE: usize = 32;
 const MAX_PICKERS: usize = 512;
 

@@ -39,7 +39,7 @@ pub(super) struct ReportingPod<'a> {
     cache: Option<TimedValue<CacheConfig>>,
 }
 
-/// Between the clocks of the API server and of this process.
+/// Assumed difference between the clocks of the API server and of this process.
 const SKEW: Duration = Duration::from_secs(5);
 
 /// Measured by the clock of samples. A StatefulSet reuses pod names, and older samples belong to an earlier pod.

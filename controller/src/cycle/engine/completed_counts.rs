@@ -21,7 +21,7 @@ use crate::observe::workloads;
 
 /// How long a cycle waits for counts.
 pub(super) const COUNT_WAIT: Duration = Duration::from_secs(1);
-/// Per namespace. With more retention periods, windows are rounded up.
+/// Windows per namespace. With more retention periods, windows are rounded up.
 const MAX_EXACT_WINDOWS: usize = 4;
 
 pub(super) type Windows = BTreeMap<Retention, BTreeSet<String>>;

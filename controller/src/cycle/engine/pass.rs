@@ -92,7 +92,7 @@ impl Engine {
         Pass { at, managed, assembled }
     }
 
-    /// On all variants, or on some of those published `before`.
+    /// Publishes on all variants, or on some of those published `before`.
     pub(super) fn publish(
         &self,
         state: &mut State,

@@ -41,7 +41,7 @@ type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;
 
 #[derive(Debug, Default)]
 pub(super) struct StepTracker {
-    /// Since when the signal has been 0, for steps to zero that are not carried out yet.
+    /// Time since which the signal has been 0, for steps to zero that are not carried out yet.
     zero_since: BTreeMap<VariantKey, Instant>,
     /// Models on their way to zero whose pickers did not answer in time.
     picker_timeouts: BTreeSet<ModelKey>,

@@ -233,7 +233,7 @@ fn add_equation(curve: &mut Curve, equation: &Equation, fitted: Times) {
     curve.samples = amount(curve.samples.get() + 1.0);
 }
 
-/// Within their bounds.
+/// Every time is within its bounds.
 pub(super) fn fitted_times(curve: &Curve) -> Times {
     let prior = prior(curve);
     let mut solution = [1.0; 3];

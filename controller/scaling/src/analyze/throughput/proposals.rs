@@ -26,7 +26,7 @@ struct Spare {
 
 #[derive(Clone, Copy)]
 struct Removal {
-    /// Without the hold of earlier peaks.
+    /// Replicas without the hold of earlier peaks.
     without_hold: u32,
     /// The step that is taken.
     with_hold: u32,

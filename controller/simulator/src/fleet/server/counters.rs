@@ -3,7 +3,7 @@
 use crate::fleet::batch::Batch;
 use crate::fleet::engine::to_f64;
 
-/// Since the start of the server.
+/// Counts since the start of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Requests served in full.
@@ -20,7 +20,7 @@ pub struct Counters {
     pub generated: u64,
     /// Seconds from admission to the first token, of finished requests.
     pub prefill_seconds: f64,
-    /// Between two outputs of a sequence, of one or several tokens.
+    /// Gaps between two outputs of a sequence, of one or several tokens.
     pub gaps: u64,
     /// Their sum in seconds.
     pub gap_seconds: f64,

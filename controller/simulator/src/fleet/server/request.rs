@@ -33,7 +33,7 @@ pub struct ServedRequest {
     pub ended: f64,
 }
 
-/// Since the last collection.
+/// Requests since the last collection.
 #[derive(Clone, Debug, Default)]
 pub struct FinishedRequests {
     /// Served in full.

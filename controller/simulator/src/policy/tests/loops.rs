@@ -194,7 +194,7 @@ fn ours_knows_how_long_the_replicas_have_been_what_they_are() {
     assert_eq!(current_for(&world, &policy), None, "it began so");
     world.fleet.scale(0, 2, world.now, &mut Events::default());
     world.run(&mut policy, 3);
-    assert_eq!(current_for(&world, &policy), Some(GoDuration::from_secs(30)), "view 15 s after the change");
+    assert_eq!(current_for(&world, &policy), Some(GoDuration::from_secs(30)), "seen 15 s after the change");
 }
 
 fn throughput() -> wva::Settings {
