@@ -10,14 +10,13 @@ use anyhow::{Context as _, ensure};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
-pub(crate) use wva_testbed::fixtures::saturation_map;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
+pub(crate) use wva_testbed::fixtures::{invalid_variant, saturation_map, valid_spec, variant};
 use wva_testbed::install::{Install, InstallOptions, SERVICE, SYSTEM, get};
 use wva_testbed::{CommandOutput, FleetConfig, NodeGroup, Options, Testbed, eventually, within};
 
 pub(crate) use self::objects::{
-    ApiAnswer, await_answer, controller_pod, dry_run_create, invalid_variant, next_random, valid_spec,
-    variant, variants_request,
+    ApiAnswer, await_answer, controller_pod, dry_run_create, next_random, variants_request,
 };
 pub(crate) use self::program::{Outcome, ProgramOutput, is_full_run, program_path, run_wva};
 

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::pair;
-use crate::support::Outcome;
+use crate::support::{Outcome, valid_spec, variant};
 use wva_testbed::install::{API_SERVICE, InstallOptions, manifests};
 use wva_testbed::replicas::Replicas;
 use wva_testbed::{Testbed, eventually};
@@ -31,12 +31,9 @@ pub(crate) async fn all_dead(
     testbed.kubectl(&["delete", "apiservice", API_SERVICE, "--ignore-not-found"]).await?.success()?;
     let mut replicas = pair(testbed, options, "dead").await?;
     let namespace = replicas.namespace().to_owned();
-    let held = json!({
-        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {"name": "held", "finalizers": ["example.com/held"]},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": "held"}, "modelID": "m"},
-    })
-    .to_string();
+    let mut held = variant("held", &valid_spec("held"));
+    held["metadata"]["finalizers"] = json!(["example.com/held"]);
+    let held = held.to_string();
     create(testbed, &namespace, &held).await?;
     replicas.kill_all();
     let refused = create(testbed, &namespace, &held.replace("\"held\"", "\"new\"")).await;

@@ -1,5 +1,4 @@
-//! `VariantAutoscaling`s as raw JSON, since typed clients cannot express most violations, and the answers of the API
-//! server.
+//! Requests with `VariantAutoscaling`s as raw JSON, and the answers of the API server.
 
 use std::time::Duration;
 
@@ -14,23 +13,6 @@ const CALL: Duration = Duration::from_mins(1);
 
 /// Answer of the API server: the object that it would store, or the denial.
 pub(crate) type ApiAnswer = Result<Value, Box<Status>>;
-
-/// A variant with this spec.
-pub(crate) fn variant(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name}, "spec": spec})
-}
-
-/// A variant with a violation that the CRD does not detect: WVA-VA-017.
-pub(crate) fn invalid_variant(name: &str) -> Value {
-    let mut object = variant(name, &valid_spec(name));
-    object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
-    object
-}
-
-/// A valid spec with this target.
-pub(crate) fn valid_spec(target: &str) -> Value {
-    json!({"scaleTargetRef": {"name": target}, "modelID": "meta-llama/Llama-3.1-8B"})
-}
 
 /// Creates the object in a dry run.
 pub(crate) async fn dry_run_create(

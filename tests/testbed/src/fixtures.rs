@@ -33,6 +33,23 @@ pub fn scale_to_zero_entry(retention: Duration) -> String {
     format!("enable_scale_to_zero: true\nretention_period: {}s\n", retention.as_secs())
 }
 
+/// A variant with this spec, as JSON: typed clients cannot express most violations.
+pub fn variant(name: &str, spec: &Value) -> Value {
+    json!({"apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling", "metadata": {"name": name}, "spec": spec})
+}
+
+/// A variant with a violation that the CRD does not detect: WVA-VA-017.
+pub fn invalid_variant(name: &str) -> Value {
+    let mut object = variant(name, &valid_spec(name));
+    object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "sometimes"});
+    object
+}
+
+/// A valid spec with this target.
+pub fn valid_spec(target: &str) -> Value {
+    json!({"scaleTargetRef": {"name": target}, "modelID": "meta-llama/Llama-3.1-8B"})
+}
+
 /// One variant of a model: a Deployment on one type of GPU, its VariantAutoscaling and its HPA.
 #[derive(Clone, Debug)]
 pub struct VariantFixture {

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
+use crate::fixtures::{invalid_variant, valid_spec, variant};
 use crate::{Testbed, eventually};
 
 /// Limit of pending reviews: five seconds' worth, when kube-apiserver gives up on a webhook. More are skipped.
@@ -124,7 +125,6 @@ struct Target {
     client: reqwest::Client,
     url: String,
     token: String,
-    namespace: String,
 }
 
 /// Running reviews. Drop to stop.
@@ -214,13 +214,14 @@ impl Target {
             "https://127.0.0.1:{}/apis/llmd.ai/v1alpha1/namespaces/{namespace}/variantautoscalings?dryRun=All",
             testbed.apiserver_port()?
         );
-        let (token, namespace) = (testbed.admin_token().to_owned(), namespace.to_owned());
-        Ok(Self { client, url, token, namespace })
+        Ok(Self { client, url, token: testbed.admin_token().to_owned() })
     }
 
     async fn review(&self, is_invalid: bool) -> Verdict {
         let request = self.client.post(&self.url).bearer_auth(&self.token);
-        let answer = match request.json(&variant(&self.namespace, is_invalid)).send().await {
+        let object =
+            if is_invalid { invalid_variant("wrong") } else { variant("right", &valid_spec("right")) };
+        let answer = match request.json(&object).send().await {
             Ok(answer) => answer,
             Err(error) => return Verdict::Failed(format!("{:#}", anyhow::Error::from(error))),
         };
@@ -243,18 +244,6 @@ fn judge(status: u16, text: &str, is_invalid: bool) -> Verdict {
             Verdict::Failed(format!("{status}: {}", message.chars().take(600).collect::<String>()))
         }
     }
-}
-
-fn variant(namespace: &str, is_invalid: bool) -> Value {
-    let name = if is_invalid { "wrong" } else { "right" };
-    json!({
-        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {
-            "name": name, "namespace": namespace,
-            "annotations": {"wva.llmd.ai/mode": if is_invalid { "sometimes" } else { "auto" }},
-        },
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": name}, "modelID": "m"},
-    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::{API_SERVICE, InstallOptions, RELEASE, SERVICE, SYSTEM, WEBHOOKS};
 use crate::Testbed;
+use crate::fixtures::invalid_variant;
 
 /// Name of the invalid variant that shows whether webhooks are called. It is never stored.
 pub const PROBE: &str = "testbed-probe";
@@ -100,11 +101,10 @@ pub async fn check_webhooks_called(testbed: &Testbed, options: &InstallOptions) 
     }
     let namespace = options.judges.as_deref().unwrap_or("default");
     let labels = instance.map(|instance| json!({"wva.llmd.ai/controller-instance": instance}));
-    let object = json!({
-        "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-        "metadata": {"name": PROBE, "labels": labels, "annotations": {"wva.llmd.ai/mode": "sometimes"}},
-        "spec": {"scaleTargetRef": {"kind": "Deployment", "name": PROBE}, "modelID": PROBE},
-    });
+    let mut object = invalid_variant(PROBE);
+    object["metadata"]["labels"] = json!(labels);
+    // The CRD of llm-d WVA has no default.
+    object["spec"]["scaleTargetRef"]["kind"] = json!("Deployment");
     let create = ["create", "--dry-run=server", "-n", namespace, "-f", "-"];
     let ran = testbed.kubectl_with(&create, &object.to_string()).await?;
     ensure!(ran.stderr.contains("[WVA-VA-017]"), "an invalid variant was not denied: {ran:?}");
