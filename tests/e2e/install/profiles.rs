@@ -43,11 +43,11 @@ impl Profile {
 }
 
 const PROFILES: [Profile; 5] = [
-    Profile::new("values-kube-prometheus-stack.yaml", (2, STACK), ("throughput", "0/240")),
-    Profile::new("values-openshift.yaml", (2, THANOS), ("throughput", "0/240")),
+    Profile::new("values-kube-prometheus-stack.yaml", (2, STACK), ("throughput", "0/60")),
+    Profile::new("values-openshift.yaml", (2, THANOS), ("throughput", "0/60")),
     Profile::new("values-llm-d-wva.yaml", (2, THANOS), ("\"\"", "240/240")),
     Profile::without_prometheus("values-dev.yaml", 2, "0/30"),
-    Profile::without_prometheus("values-ha.yaml", 3, "0/240"),
+    Profile::without_prometheus("values-ha.yaml", 3, "0/60"),
 ];
 
 /// Path of a values file of the chart.
