@@ -66,7 +66,7 @@ struct LeaderState {
 
 struct Metrics {
     registry: Registry,
-    /// Only the leader exports them.
+    /// Series of variants, which only the leader exports.
     series: Option<Series>,
 }
 
@@ -75,7 +75,7 @@ struct Caches {
     /// Notified of changes of objects that the engine reads.
     changed: Arc<Notify>,
     variants: Cache<Arc<Variant>>,
-    /// By the keys that reviews look up.
+    /// Variants by the keys that reviews look up.
     variant_index: Index<OtherVariant>,
     /// `None` if only one namespace is watched.
     namespaces: Option<Cache<NamespaceFacts>>,

@@ -65,7 +65,7 @@ pub(crate) enum Certificates {
     Off,
 }
 
-/// In cert-manager's layout, with the CA in `ca.crt`.
+/// Files in a directory in cert-manager's layout, with the CA in `ca.crt`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFiles {
     pub(crate) folder: String,

@@ -7,8 +7,8 @@ use wva_crds::settings::map::MapText;
 use crate::settings::{self, LiveSettings, MainMap, MapName, RetryLimit, Settings, Sources};
 use crate::telemetry;
 
-/// Also returns the state for changes of the main ConfigMap. With invalid flags or environment the map is read only
-/// once, to report its errors too.
+/// Loads the settings, and the state for changes of the main ConfigMap. With invalid flags or environment the start
+/// fails anyway, so the map is read only once, to report its errors too.
 pub(crate) async fn load_settings(arguments: &ArgMatches) -> anyhow::Result<(Settings, LiveSettings)> {
     let sources = Sources::collect(arguments, |key| std::env::var(key).ok());
     let without_map = sources.read(&MapText::default());

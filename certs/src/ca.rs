@@ -73,7 +73,7 @@ impl CaCert {
         Ok(cert)
     }
 
-    /// Like `parse`, without a check of the dates.
+    /// Parses `entry`, which must be one CA certificate. Its dates are not checked.
     pub(crate) fn parse_ignoring_dates(entry: &'static str, pem: &[u8]) -> Result<Self, CaFault> {
         let mut certs = CertificateDer::pem_slice_iter(pem);
         let (Some(Ok(der)), None) = (certs.next(), certs.next()) else {
@@ -131,7 +131,7 @@ impl CaCert {
         self.not_after.duration_since(self.issued())
     }
 
-    /// Time of creation. A CA that lived shorter than wva backdates comes from another issuer.
+    /// Time of creation. wva backdates its CAs; a CA with a shorter lifetime than that comes from another issuer.
     fn issued(&self) -> Timestamp {
         let issued = self.not_before.checked_add(BACKDATED).unwrap_or(self.not_before);
         if issued < self.not_after { issued } else { self.not_before }
@@ -252,7 +252,7 @@ impl Ca {
     /// Like [`Ca::sign_serving`], as PEM for files.
     ///
     /// # Errors
-    /// Signs like [`Ca::sign_serving`]; returns PEM texts.
+    /// [`SignError`].
     pub fn sign_serving_pem(
         &self,
         names: &[String],

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rustls::pki_types::{DnsName, IpAddr};
 
-/// Minimum lifetime of a certificate.
+/// Minimum lifetime of a certificate. A shorter one would be renewed all the time.
 const MIN_LIFETIME: Duration = Duration::from_mins(1);
 
 /// Settings of the CA and the serving certificates.

@@ -29,8 +29,8 @@ pub(crate) enum Role<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplicaView<'a> {
     pub(crate) known: Option<&'a CaSet>,
-    /// Whether it has known a CA for the settle time. A replica that has just started adopts the CA of the Secret
-    /// instead.
+    /// Whether it has known a CA for the settle time, so that others trust it. A replica that has just started may have
+    /// one that no other replica knows, and adopts the CA of the Secret instead.
     pub(crate) trusted_ca_established: bool,
     pub(crate) role: Role<'a>,
 }
@@ -242,7 +242,8 @@ impl<'a> SecretView<'a> {
         is_at_once && self.now < cert.not_after() && !knows && (gave_way || !announced)
     }
 
-    /// After the known CA was written back: the valid CA that was found, else the announced one. Never a previous one.
+    /// The next CA after the known one was written back: the valid one that was found, else the one announced before.
+    /// Never a previous one.
     fn next_after_restore(self, known: &CaSet) -> Option<Arc<Ca>> {
         let found = self.found.and_then(|found| found.current.as_ref().ok());
         let candidates = found.into_iter().chain(self.successor()).chain(&known.next);

@@ -29,7 +29,7 @@ const WRONG_USAGE: u8 = 2;
 
 type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
 
-/// In the order of `wva --help`.
+/// The subcommands, in the order of `wva --help`.
 static COMMANDS: [(fn() -> Command, Run); 11] = [
     (validate::command, validate::validate),
     (decide::command, decide::decide),

@@ -24,7 +24,7 @@ pub(crate) fn write(text: &str) -> io::Result<bool> {
     }
 }
 
-/// Without the leading `---`.
+/// An object as a YAML document, without the leading `---`.
 pub(crate) fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_saphyr::to_string(object)?.trim_end()))
 }

@@ -86,7 +86,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Without schema defaults.
+/// An object of a file or a cluster, without schema defaults.
 pub(super) struct SourceObject {
     /// File and line, or kind and name in the cluster.
     pub(super) place: String,

@@ -151,7 +151,7 @@ fn failure_policy(value: Option<&str>) -> FailurePolicy {
     if value == Some("Ignore") { FailurePolicy::Ignore } else { FailurePolicy::Fail }
 }
 
-/// In the order of the chart.
+/// Names of the ConfigMaps with entries in the controller's namespace, in the order of the chart.
 fn entry_maps<'a>(saturation: Option<&'a str>, service_classes: Option<&'a str>) -> Vec<&'a str> {
     let defaults =
         SATURATION_MAP_NAMES.into_iter().chain(SCALE_TO_ZERO_MAP_NAMES).chain([SERVICE_CLASS_MAP_NAME]);

@@ -83,7 +83,7 @@ pub(super) fn spec_replicas(workload: &Value) -> u64 {
     number(workload, "/spec/replicas").unwrap_or(1)
 }
 
-/// At most `spec.replicas`.
+/// Ready replicas, at most `spec.replicas`.
 pub(super) fn ready_replicas(workload: &Value) -> u64 {
     number(workload, "/status/readyReplicas").unwrap_or(0).min(spec_replicas(workload))
 }

@@ -32,7 +32,7 @@ pub(crate) struct Answer {
     pub(crate) rows: Result<Rows, QueryError>,
 }
 
-/// In any order.
+/// Answers of one round, in any order.
 pub(crate) type Answers = Vec<Answer>;
 
 const CONCURRENCY: usize = 4;

@@ -1,4 +1,5 @@
-//! The CRD as YAML, for `crds/*.yaml` and `wva crd`.
+//! The CRD as YAML, for `crds/*.yaml` and `wva crd`. `make generate` writes the file; `tests/program/generated.rs` fails if
+//! it is out of date.
 
 use kube::CustomResourceExt;
 

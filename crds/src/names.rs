@@ -39,7 +39,7 @@ pub const MAIN_MAP_NAME: &str = "wva-variantautoscaling-config";
 /// Names after the configured one. Only the first existing map is read.
 pub const SATURATION_MAP_NAMES: [&str; 3] =
     [LOCAL_SATURATION_MAP_NAME, "saturation-scaling-config", "capacity-scaling-config"];
-/// Only the first existing map is read.
+/// Names of the global scale-to-zero map. Only the first existing map is read.
 pub const SCALE_TO_ZERO_MAP_NAMES: [&str; 2] = [LOCAL_SCALE_TO_ZERO_MAP_NAME, "model-scale-to-zero-config"];
 /// Read in addition to `SERVICE_CLASS_CONFIG_MAP_NAME`.
 pub const SERVICE_CLASS_MAP_NAME: &str = "serviceclass";

@@ -12,10 +12,10 @@ pub fn describe_yaml_error(error: &Error) -> String {
 
 /// Message about a null where text is expected.
 const NULL_TEXT: &str = "found null, expected text in quotes";
-/// Also inside errors of typed readers.
+/// The parser's own message for a null. It also appears inside errors of typed readers.
 const NULL_INTO_STRING: &str = "cannot deserialize null into string; use Option<String>";
 
-/// Also inside errors of typed readers.
+/// The parser's advice to programmers. It also appears inside errors of typed readers.
 const DUPLICATE_KEY_ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
 struct UserFormatter;

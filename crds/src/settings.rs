@@ -46,7 +46,7 @@ pub enum Alias {
 }
 
 impl Setting {
-    /// Without flag and default, in the map, with a restart.
+    /// A setting without flag or default that can be in the map and needs a restart.
     const fn new(key: &'static str, kind: Kind, help: &'static str) -> Self {
         Self {
             key,

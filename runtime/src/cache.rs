@@ -1,4 +1,5 @@
-//! Watch cache: one small value for each object of a watch. The watch task is the only writer. An optional index finds
+//! Watch cache: one small value for each object of a watch. The object itself is dropped with its event: a cluster has
+//! thousands, and most of their fields are unused. The watch task is the only writer. An optional index finds
 //! objects by keys.
 
 use std::collections::BTreeMap;

@@ -16,9 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::Limits;
 
-/// Of an unproven connection. A handshake and a review take up to tens of milliseconds.
+/// Minimum lifetime of an unproven connection. A handshake and a review take up to tens of milliseconds.
 const MIN_LIFETIME: Duration = Duration::from_millis(100);
-/// Such a kept connection is not closed: its client may use it next. Longer than any request takes.
+/// A kept connection that was used within this time is not closed for another, because its client may use it next.
+/// Longer than any request takes.
 const RECENT_USE: Duration = Duration::from_secs(10);
 /// A flood closes thousands of connections a second.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
@@ -85,7 +86,7 @@ struct Slots {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Also the key of the next connection.
+    /// Connections so far; the number of a connection is its key.
     count: u64,
     unproven: BTreeMap<u64, Connection>,
     kept: BTreeMap<u64, Connection>,

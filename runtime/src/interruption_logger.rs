@@ -31,7 +31,7 @@ impl InterruptionLogger {
         }
     }
 
-    /// For watches of one object. `None` ends the interruption.
+    /// Logs an error of the watch, or its end (`None`). For watches of one object, which have no events.
     pub fn log_error(&mut self, error: Option<&Error>) {
         let stage = self.counter.record(error.is_some(), Instant::now());
         let (task, failure) = (self.task, error.map(|error| self.failure(error)));

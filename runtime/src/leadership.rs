@@ -27,13 +27,13 @@ const TERM_END_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Leadership {
     state: watch::Receiver<State>,
     validity: Validity,
-    /// From the start of a term until its series are published.
+    /// Time from the start of a term until its series are published.
     takeover_delay: Duration,
 }
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    /// When the Lease was last read.
+    /// Holder of the Lease when it was last read.
     holder: Option<String>,
     term: Option<Term>,
 }

@@ -97,7 +97,7 @@ impl<V> OptionalCache<V> {
 
 /// A watch of an optional kind.
 pub struct OptionalWatch<K> {
-    /// Such as `watch of Nodes`.
+    /// Name of the task, such as `watch of Nodes`.
     pub task: &'static str,
     /// Kind as in `kubectl get`.
     pub name: &'static str,

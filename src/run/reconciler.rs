@@ -184,7 +184,7 @@ impl Process {
         );
     }
 
-    /// Also keeps the APIService registered if it names wva's Service.
+    /// Serves `external.metrics.k8s.io`, and keeps its APIService registered if that names wva's Service.
     fn serve_external_metrics(
         &mut self,
         address: SocketAddr,

@@ -8,11 +8,12 @@ use wva_runtime::auth::DelegatedAuth;
 use wva_runtime::server::ShutdownSignals;
 use wva_runtime::{EndSignal, Signals, TaskExit, Tasks};
 
-/// After SIGTERM. By its end, every proxy has removed this replica from its endpoints.
+/// Time between the two shutdown signals after SIGTERM. By its end, every proxy of the cluster has removed this replica
+/// from its endpoints.
 const STOPPING_TIME: Duration = Duration::from_secs(5);
 /// The kubelet's default grace period for both is 30 s.
 const TASK_TIMEOUT: Duration = Duration::from_secs(20);
-/// After a failure the process must end within 5 s.
+/// The same two times after a failure: the process must end within 5 s.
 const FAILED_STOPPING_TIME: Duration = Duration::from_secs(1);
 const FAILED_TASK_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -106,7 +107,7 @@ pub(super) fn delegated_auth(client: kube::Client) -> DelegatedAuth {
     DelegatedAuth::new(client)
 }
 
-/// For tests.
+/// Logs the names of all tasks, for tests.
 pub(super) fn log_task_names(tasks: &Tasks) {
     if cfg!(debug_assertions) && std::env::var("WVA_FAULT").is_ok_and(|text| text == "list") {
         let tasks = tasks.names().collect::<Vec<_>>().join(",");

@@ -68,7 +68,7 @@ impl Sources {
         self.environment.get(name).cloned()
     }
 
-    /// Only the environment sets these.
+    /// Namespace and name of the main map. Only the environment sets these.
     pub(crate) fn main_map(&self) -> MapName {
         let read = |key: &str| {
             let default = || Some(Setting::by_key(key)?.default?.to_owned());

@@ -77,6 +77,7 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(hostile_pickers_wake_no_model(&cluster)).await?;
     Box::pin(cheapest_variant_is_woken_and_held(&cluster)).await?;
     Box::pin(next_variant_is_woken_when_one_is_stuck(&cluster)).await?;
+    Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
     cluster.install.stop().await?;
     let options = options().with(&[("POOL_GROUP", "inference.networking.x-k8s.io")]);
     cluster.install = Install::start(&cluster.testbed, &options).await?;
@@ -254,6 +255,17 @@ async fn next_variant_is_woken_when_one_is_stuck(cluster: &Cluster) -> anyhow::R
         .wait_for(&ns, "cheap", "be stuck", |va| has_condition(va, "Ready", ("False", "Stuck")))
         .await
         .map(drop)
+}
+
+/// A request for an adapter, which no variant serves, waits in the queue of a pool with one model.
+async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("adapter").await?;
+    let picker = picker(cluster, &ns, 11).await?;
+    picker.set_behavior(PickerBehavior::Later);
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    at_zero(cluster, &[&model]).await?;
+    picker.queue("adapter", 7.0);
+    cluster.wait_for_replicas(&ns, "model", 1).await
 }
 
 async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result<()> {

@@ -1,4 +1,5 @@
-//! CA of the API server's client certificate. If set, only its callers get reviews answered.
+//! CA of the API server's client certificate. If set, only callers with a certificate of this CA get reviews answered. The
+//! file is reloaded when it changes.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

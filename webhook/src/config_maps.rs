@@ -108,7 +108,7 @@ pub(crate) fn validate_config_map(state: &State, operation: Operation, request: 
     verdict
 }
 
-/// Only the first map of each kind is read.
+/// Name of the global map that takes precedence over this one. Only the first map of each kind is read.
 fn preceding_map(state: &State, role: MapRole, name: &str) -> Option<String> {
     let first = state.cluster.is_synced().then(|| state.cluster.global_map(role)).flatten()?;
     let first = first.pointer("/metadata/name")?.as_str()?;

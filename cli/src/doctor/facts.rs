@@ -120,7 +120,7 @@ impl Facts {
     }
 }
 
-/// On failure notes the reason and returns no object. A kind that is not installed is not a failure.
+/// Lists a kind. On failure notes the reason and returns nothing; a kind that is not installed is not a failure.
 async fn list_or_note(
     cluster: &Cluster,
     resource: &Resource,

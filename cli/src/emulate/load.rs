@@ -28,7 +28,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
 
 #[derive(Default)]
 struct Window {
-    /// In seconds.
+    /// Latencies of answered requests, in seconds.
     latencies: Vec<f64>,
     failed: u64,
     dropped: u64,

@@ -16,6 +16,7 @@ const LINE: &str = "analyzerName: percentage";
 
 pub(super) fn is_saturation(object: &Value) -> bool {
     let name = text(object, "/metadata/name");
+    // The chart of llm-d WVA puts the release before the name.
     text(object, "/kind") == "ConfigMap"
         && MapNames::default().global_names(MapRole::Saturation).iter().any(|known| name.ends_with(known))
 }

@@ -1,4 +1,5 @@
-//! Expands paths to files. Directories are walked like kubectl does; a quoted pattern in a CI file reaches no shell.
+//! Expands paths to files. Directories are walked like kubectl does; patterns are expanded here,
+//! because a quoted pattern in a CI file reaches no shell.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -18,7 +18,7 @@ pub(super) struct Source {
     pub(super) text: String,
     /// The text is not valid UTF-8.
     pub(super) problem: Option<Problem>,
-    /// In bytes.
+    /// Start of each line, in bytes.
     lines: Vec<usize>,
     /// Saves counting characters in JSON of many megabytes on one line.
     is_ascii: bool,

@@ -9,7 +9,7 @@ use crate::cluster::{entry, items, text};
 use crate::workloads::env_value;
 
 const CHART: &str = "workload-variant-autoscaler";
-/// After the release name.
+/// Suffixes of the chart's ConfigMaps, after the release name.
 const CHART_SUFFIXES: [(&str, MapRole); 3] = [
     ("-variantautoscaling-config", MapRole::Main),
     ("-wva-saturation-scaling-config", MapRole::Saturation),

@@ -21,12 +21,12 @@ pub(super) struct Report<'a> {
 pub(super) struct Finding<'a> {
     pub(super) source: &'a Source,
     pub(super) offset: usize,
-    /// In bytes, within one line.
+    /// Length in bytes, within one line.
     pub(super) length: usize,
     pub(super) line: usize,
     /// From 1, in characters.
     pub(super) column: usize,
-    /// After the last character.
+    /// The column after the last character.
     pub(super) end_column: usize,
     /// `None` for findings about a file.
     pub(super) object: Option<&'a Object>,

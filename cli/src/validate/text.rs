@@ -6,7 +6,7 @@ use super::input::printable;
 use super::report::{Finding, Report};
 use super::secrets;
 
-/// Longer lines, such as JSON, get only a position.
+/// Longest line that is printed, in bytes. Longer ones, such as JSON on one line, get only a position.
 const MAX_LINE: usize = 2_000;
 
 pub(super) fn render(report: &Report<'_>, coloured: bool) -> String {

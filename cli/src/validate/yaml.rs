@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 const MAX_DEPTH: usize = 128;
 /// Includes repetitions by aliases and merge keys. A file of 16 MiB has fewer.
 const MAX_VALUES: u64 = 1 << 21;
-/// In bytes, including repetitions.
+/// Most bytes of text in a document, including repetitions.
 const MAX_TEXT: u64 = 64 << 20;
 
 #[derive(Debug)]
@@ -307,7 +307,7 @@ fn merge_sources(node: &Rc<Node>, at: &Range<usize>) -> Result<Vec<Rc<Node>>, Pr
     }
 }
 
-/// As in kubectl the later entry wins, even over one before a merge key.
+/// Adds or replaces an entry. As in kubectl the later entry wins, even over one before a merge key.
 fn put(entries: &mut Vec<Entry>, indices: &mut HashMap<Rc<str>, usize>, mut entry: Entry) {
     if let Some(&index) = indices.get(&entry.key) {
         let previous = &entries[index];
@@ -346,7 +346,7 @@ impl Node {
         }
     }
 
-    /// At any depth.
+    /// Entries of this value, at any depth, whose key appears more than once in its mapping.
     pub(super) fn repeated_keys(&self) -> Vec<&Entry> {
         let mut found = Vec::new();
         let mut left: Vec<&Node> = vec![self];

@@ -43,7 +43,7 @@ pub(crate) trait Verdict {
 pub(crate) struct AnalyzerState {
     /// Capacity of a replica of each variant in tokens. Empty for other analyzers than `token`.
     pub(crate) capacities: Vec<Option<f64>>,
-    /// In order of variant and pod.
+    /// Compute bounds observed in this cycle, in order of variant and pod.
     pub(crate) observed: Vec<Observation>,
     pub(crate) learned: Option<Box<ThroughputMemory>>,
 }

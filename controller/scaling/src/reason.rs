@@ -160,7 +160,7 @@ pub enum Reason {
         #[serde(flatten)]
         flow: Box<Flow>,
     },
-    /// Kept warm while arrivals rise steeply.
+    /// One spare replica is kept warm while arrivals rise steeply.
     WarmSpare {
         /// Counted requests.
         #[serde(flatten)]

@@ -162,7 +162,7 @@ fn floor(figure: f64) -> f64 {
     if whole > figure { whole - 1.0 } else { whole }
 }
 
-/// At most nine digits before the point.
+/// Nearest whole number of a figure with at most nine digits before the point.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates")]
 fn nearest(figure: f64) -> f64 {
     f64::from((figure + 0.5) as u32)

@@ -9,7 +9,7 @@ use crate::reason::Reason;
 use crate::resolve::{Saturation, ScaleToZero};
 use crate::snapshot::{ComputeBounds, Config, Mode, Model, PendingState, Replica, ThroughputMemory, Variant};
 
-/// Such a replica is not just slow.
+/// Time after which an unschedulable or crash-looping replica counts as stuck. It is short: such a replica is not just slow.
 const FAILING_GRACE: Duration = Duration::from_mins(1);
 
 pub(crate) struct ModelView<'a> {
@@ -173,7 +173,7 @@ impl<'a> VariantView<'a> {
         self.variant.mode == Mode::Auto
     }
 
-    /// After the mode, if the pipeline decides `decided`.
+    /// Replicas that the workload will have after the mode, if the pipeline decides `decided`.
     pub(crate) fn replicas_after(&self, decided: u32) -> u32 {
         match self.variant.mode {
             Mode::Auto => decided,

@@ -28,7 +28,7 @@ pub struct Setting {
     pub duration: f64,
 }
 
-/// Seconds before the next sync: half a scrape interval, the mean age of a sample.
+/// Time from a scrape to the next sync of the policy, seconds: half a scrape interval, the mean age of a sample.
 const SCRAPE_LEAD: f64 = SYNC / 2.0;
 
 /// Reports the progress each minute, 0 to 1.

@@ -86,7 +86,8 @@ impl Traffic {
         }
     }
 
-    /// Seconds at which the rate jumps by more than a fifth. Empty for a trace.
+    /// Times at which the rate jumps up by more than a fifth, seconds: a policy has to react to these. Empty for a
+    /// trace.
     #[must_use]
     pub fn steps_up(&self) -> Vec<f64> {
         let Self::Generated { profile, .. } = self else { return Vec::new() };

@@ -1,4 +1,5 @@
-//! Failed steps that wait for their next attempt. Only the same step is paused.
+//! Failed steps that wait for their next attempt. Only the same step is paused: requests may wait for another step of
+//! its variant.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -23,7 +23,7 @@ pub use files::ClientError;
 pub struct PrometheusConfig {
     /// `http` or `https` URL, with or without a path.
     pub base_url: String,
-    /// Only for tests.
+    /// Trust any certificate; only for tests.
     pub insecure_skip_verify: bool,
     /// CA file, in addition to the system's.
     pub ca_path: Option<String>,
@@ -139,7 +139,7 @@ pub enum QueryError {
 #[derive(Debug)]
 pub struct Prometheus {
     connection: Connection,
-    /// Without the password.
+    /// The base URL without its password.
     shown_url: String,
     extra_matchers: String,
     timeout: Duration,

@@ -61,7 +61,7 @@ pub(crate) struct Samples {
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
     /// Windows whose newest answer may lack series.
     partial_windows: BTreeMap<Retention, (Scope, String)>,
-    /// Only the throughput analyzer needs it.
+    /// Work counters, if an entry selects the throughput analyzer.
     counters: CounterHistory,
     /// Start of the newest full round with an answer about loads.
     last_round: Option<Instant>,

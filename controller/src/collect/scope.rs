@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// At most three series per pod of up to 700 bytes: 42 MB, well below the limit.
+/// Most pods in one query. An answer has at most three series per pod of up to 700 bytes: 42 MB, well below the limit.
 const MAX_PODS: usize = 20_000;
+const PER_POD: usize = 3;
 /// Bytes of a namespace matcher. Proxies accept a few tens of kilobytes.
 const LONGEST_MATCHER: usize = 8 << 10;
 
@@ -31,12 +32,14 @@ impl Scope {
     }
 
     /// These namespaces in one scope if they have few enough pods, else in as many as needed.
-    pub(crate) fn for_pods(pods: &BTreeMap<String, usize>) -> Vec<Self> {
+    /// `series`: series for each pod in the answer, at most.
+    pub(crate) fn for_pods(pods: &BTreeMap<String, usize>, series: usize) -> Vec<Self> {
+        let most = MAX_PODS * PER_POD / series.max(PER_POD);
         let all = pods.values().fold(0_usize, |sum, n| sum.saturating_add(*n));
-        if all <= MAX_PODS {
+        if all <= most {
             vec![Self::for_namespaces(pods.keys().map(String::as_str))]
         } else {
-            split_by_pods(pods, MAX_PODS)
+            split_by_pods(pods, most)
         }
     }
 
@@ -86,7 +89,7 @@ pub(crate) struct ScopeSplitter {
     max_pods: usize,
     /// Foreign namespaces make the answer for all too long.
     only_ours: bool,
-    /// In query order.
+    /// Scopes of the current round, in query order.
     scopes: Vec<Scope>,
     /// Namespace with which the next round begins, so that no scope always runs out of time.
     first: Option<Box<str>>,
@@ -116,7 +119,7 @@ impl ScopeSplitter {
         self.scopes.clone()
     }
 
-    /// After an answer that was too long, the next scopes are smaller.
+    /// Ends the round. After an answer that was too long, the next round has smaller scopes.
     pub(crate) fn finish_round(&mut self, outcome: impl Fn(&Scope) -> QueryOutcome) {
         let outcomes: Vec<QueryOutcome> = self.scopes.iter().map(outcome).collect();
         // The first scope moves back even if it failed: it may take all the time in every round.
@@ -283,8 +286,9 @@ mod tests {
         let parts = Scope::split(&many);
         assert_eq!((parts.len(), parts.iter().flat_map(self::names).collect::<Vec<_>>()), (2, many));
         assert_eq!(Scope::split(&["a", "a\""]), [Scope::one("a")]);
-        assert_eq!(Scope::for_pods(&namespaces(2, 10_000)).len(), 1);
-        assert_eq!(Scope::for_pods(&namespaces(3, 10_000)).len(), 2);
-        assert_eq!(Scope::for_pods(&namespaces(1000, 4)), [Scope::All]);
+        assert_eq!(Scope::for_pods(&namespaces(2, 10_000), 1).len(), 1);
+        assert_eq!(Scope::for_pods(&namespaces(3, 10_000), 3).len(), 2);
+        assert_eq!(Scope::for_pods(&namespaces(1000, 4), 3), [Scope::All]);
+        assert_eq!(Scope::for_pods(&namespaces(2, 10_000), 30).len(), 2, "ten times the series");
     }
 }

@@ -174,8 +174,8 @@ impl Scrapes {
     }
 }
 
-/// At the scrape times of the engine with the newest scrape, each with its last scrape until then. Times before the
-/// first scrape of an engine are skipped.
+/// Sums several engines at the scrape times of the engine with the newest scrape, each with its last scrape until
+/// then. Times before the first scrape of an engine are skipped.
 fn sum_engines(engines: &[&Scrapes]) -> Vec<(Instant, WorkSample)> {
     let each: Vec<_> = engines.iter().map(|scrapes| scrapes.without_resets()).collect();
     let Some(last) = each.iter().max_by_key(|scrapes| scrapes.last().map(|(at, _)| *at)) else {

@@ -22,7 +22,7 @@ use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
 
-/// In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
+/// Analyzer of a model without a saturation map. In a map, an entry without an analyzer means `percentage`, as in llm-d WVA.
 const ANALYZER_WITHOUT_MAP: AnalyzerName = AnalyzerName::Throughput;
 
 #[derive(Debug, Default)]

@@ -259,7 +259,7 @@ fn uses_token_analyzer(entries: &Entries, namespace: &str, model_id: &str) -> bo
     entries.saturation(namespace, model_id).0.analyzer == AnalyzerName::Token
 }
 
-/// From the object and its autoscalers.
+/// A variant with what the object and its autoscalers declare.
 fn declared_variant(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&Limits>) -> Variant {
     let ParsedSpec { min, max, .. } = *declared;
     // The narrower of two bounds applies.

@@ -95,9 +95,9 @@ impl AttainmentTracker {
         models.map(|(key, _)| key.namespace.as_str())
     }
 
-    /// Adds an answer to a latency query made at `now`. A failed query changes nothing.
+    /// Adds an answer to a latency query made at `now`. A failed query changes nothing, nor does a partial answer: the pods that it lacks may be the late ones.
     pub(crate) fn add(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
-        let Ok(rows) = rows else { return };
+        let Some(rows) = rows.ok().filter(|rows| rows.partial.is_none()) else { return };
         let mut buckets: HashMap<_, Vec<Bucket>> = HashMap::new();
         for BucketRow { namespace, model, bucket } in rows.buckets {
             buckets.entry((namespace, model)).or_default().push(bucket);

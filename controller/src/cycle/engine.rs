@@ -196,7 +196,7 @@ impl Engine {
         *self.config.borrow()
     }
 
-    /// Without those whose kind of workload has unknown availability.
+    /// `ManagedVariant` variants. Those whose kind of workload has unknown availability are left out.
     fn managed(&self) -> Vec<ManagedVariant> {
         let mut managed = observed::managed_variants(&self.sources.watches, &self.sources.ownership);
         // Their status must stay unchanged, because it holds the target.

@@ -28,7 +28,7 @@ impl Gpus {
         Self(VENDORS.map(|v| resources.get(v.resource).and_then(whole_number).unwrap_or(0)))
     }
 
-    /// As in Kubernetes, missing requests default to the limits.
+    /// GPUs that a container requests. As in Kubernetes, missing requests default to the limits.
     fn requested(resources: Option<&ResourceRequirements>) -> Self {
         let list = |of: fn(&ResourceRequirements) -> Option<&BTreeMap<String, Quantity>>| {
             resources.and_then(of).map(Self::from_resources).unwrap_or_default()
@@ -82,7 +82,8 @@ impl Add for Gpus {
     }
 }
 
-/// For extended resources the API server accepts no fractions and abbreviates thousands as `k`.
+/// Reads a whole quantity. For extended resources the API server accepts no fractions and abbreviates thousands as
+/// `k`.
 fn whole_number(quantity: &Quantity) -> Option<u16> {
     let text = quantity.0.as_str();
     let count = match text.strip_suffix('k') {

@@ -72,7 +72,7 @@ pub(crate) struct Replicas {
     pub ready: u32,
 }
 
-/// As kubectl writes it: with its group unless that is `apps`, the default.
+/// Qualified kind, as kubectl writes it: with its group unless that is `apps`. Without a version the group is `apps`.
 pub(crate) fn qualified_kind(api_version: Option<&str>, kind: &str) -> String {
     match api_version.map(|v| v.split_once('/').map_or("core", |(group, _)| group)) {
         None | Some("apps") => kind.to_owned(),

@@ -75,7 +75,7 @@ impl Limits {
     }
 }
 
-/// Such as `0.05` or `50m`. Other suffixes make no sense for a share.
+/// A tolerance such as `0.05` or `50m`. Other suffixes make no sense for a share; the default replaces them.
 fn share(quantity: &Quantity) -> Option<Amount> {
     let text = quantity.0.as_str();
     let value = match text.strip_suffix('m') {

@@ -92,7 +92,7 @@ fn own_schema() -> Value {
     serde_json::to_value(schema).unwrap_or_default()
 }
 
-/// Without those below a missing one.
+/// Paths of the fields that `installed` lacks, without those below a missing one.
 fn missing_paths(own: &Value, installed: &Value) -> Vec<String> {
     let mut missing = Vec::new();
     for part in ["spec", "status"] {

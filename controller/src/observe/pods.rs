@@ -107,7 +107,7 @@ fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Optio
     }
 }
 
-/// Without a pod of that name, KServe's rank suffix is dropped.
+/// Finds the pod that a metric label names. Without a pod of that name, KServe's rank suffix is dropped.
 #[must_use]
 pub(crate) fn find_pod<'a>(
     pods: &'a BTreeMap<PodKey, WorkloadPod>,
@@ -158,7 +158,7 @@ pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&Work
     all
 }
 
-/// After a longer time the pod was ready before, and its server restarted.
+/// Longest plausible start. After a longer time the pod was ready before, and its server restarted.
 const LONGEST_START: Duration = Duration::from_hours(1);
 
 /// Times from creation to readiness, by workload.
@@ -188,7 +188,7 @@ struct Group<'a> {
     since: Option<Timestamp>,
 }
 
-/// By workload, at a wall-clock time.
+/// Readiness of the replicas of every workload with pods, at a wall-clock time.
 #[must_use]
 pub(crate) fn unready_pods(
     pods: &BTreeMap<PodKey, WorkloadPod>,

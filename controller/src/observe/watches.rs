@@ -53,7 +53,7 @@ pub struct AutoscalerObservers {
 /// All watch caches.
 #[derive(Clone)]
 pub struct Watches {
-    /// In all watched namespaces.
+    /// VariantAutoscalings in all watched namespaces.
     pub(crate) variants: Cache<Arc<Variant>>,
     pub(crate) deployments: Cache<Workload>,
     pub(crate) stateful_sets: Cache<Workload>,

@@ -154,7 +154,7 @@ pub struct EventReporter {
 }
 
 impl EventReporter {
-    /// On failure, the event is logged and dropped.
+    /// Writes an event now. If that fails, the event is logged and dropped.
     pub(crate) async fn report(&self, key: &VariantKey, uid: &str, pending: &PendingEvent) {
         pending.log(key);
         let event = build_event(key, uid, pending, self.pod_name.as_deref(), Timestamp::now());

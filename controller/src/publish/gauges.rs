@@ -18,7 +18,7 @@ pub struct VariantSeries {
     published: Reader,
     /// A scrape may come before the cycle that notices a change of ownership.
     ownership_view: OwnershipView,
-    /// Also the names of the first releases.
+    /// Whether to export the names of the first releases too.
     legacy: bool,
     /// An outdated publication is not exported.
     progress: CycleProgress,

@@ -15,7 +15,7 @@ use wva_crds::events::set_name_from_digest;
 use wva_runtime::age;
 use wva_runtime::api_call::ApiCall;
 
-/// Such facts are rare, and every replica logs them.
+/// Maximum number of queued events. Such facts are rare, and every replica logs them.
 const MAX_QUEUED: usize = 16;
 /// API servers keep events for an hour. Older facts could be reported again.
 const MAX_AGE: SignedDuration = SignedDuration::from_hours(1);

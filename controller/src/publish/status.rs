@@ -45,7 +45,7 @@ pub struct StatusWriter {
 struct WrittenStatus {
     uid: String,
     fingerprint: StatusFingerprint,
-    /// After the write; `None` if unknown.
+    /// Revision of the object after the write; `None` if unknown.
     revision: Option<u64>,
 }
 
@@ -237,7 +237,7 @@ enum WriteError {
     NoAnswer(String),
 }
 
-/// At most one line about new failures, and one about ended ones.
+/// Log lines of one round of writes: at most one about new failures, and one about ended ones.
 #[derive(Default)]
 struct FailureLog {
     has_failed: bool,

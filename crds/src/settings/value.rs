@@ -9,7 +9,7 @@ use crate::GoDuration;
 /// Kind of values of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// In Go's spellings (`1`, `t`, `TRUE` ...).
+    /// `true` or `false`, in Go's spellings (`1`, `t`, `TRUE` ...).
     Bool,
     /// A whole number.
     Int {

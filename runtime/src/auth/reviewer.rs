@@ -15,9 +15,9 @@ use super::{Action, User};
 
 /// An HPA gives up after 30 seconds, the aggregator's check after 6.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(4);
-/// For a review that an earlier answer can replace. Prometheus gives up a scrape after 10 seconds.
+/// Limit of a review that an earlier answer can replace. Prometheus gives up a scrape after 10 seconds.
 pub(super) const KNOWN_REVIEW_TIMEOUT: Duration = Duration::from_secs(2);
-/// Of one kind. Another one waits for a slot.
+/// Concurrent reviews of one kind. Another one waits for a slot within its time limit.
 pub(super) const MAX_REVIEWS: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

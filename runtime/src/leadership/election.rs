@@ -76,8 +76,8 @@ struct ElectionTask {
     state: watch::Sender<State>,
     validity: Validity,
     observation: LeaseObservation,
-    /// Last attempt to acquire the Lease. With the name it identifies the process's own Lease, even if the answer was
-    /// lost.
+    /// Last attempt of this process to acquire the Lease. With the name it identifies its own Lease, even if the answer
+    /// was lost. The name alone does not: another process may have the same.
     acquired: Option<MicroTime>,
     failures: RepeatCounter,
 }

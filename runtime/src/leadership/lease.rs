@@ -80,7 +80,7 @@ pub(super) fn renewed(mut lease: Lease, now: Timestamp) -> Lease {
     lease
 }
 
-/// Like client-go: without a holder, valid for one second.
+/// The Lease after its release, as in client-go: without a holder, valid for one second.
 pub(super) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(String::new());

@@ -39,7 +39,7 @@ pub(super) enum WriteError {
     Call(CallError),
 }
 
-/// After each possible change. The stream retries and never ends.
+/// Holder of the Lease after each possible change; `None` without one. The stream retries by itself and never ends.
 pub(super) type HolderChanges = BoxStream<'static, Option<String>>;
 
 impl LeaseStore {

@@ -59,7 +59,7 @@ pub struct Facts<'a> {
     pub operation: Operation,
     /// The new object.
     pub object: &'a Value,
-    /// Only on an update.
+    /// The stored object; only on an update.
     pub old: Option<&'a Value>,
     /// `CONTROLLER_INSTANCE`.
     pub instance: Option<&'a str>,
@@ -157,7 +157,7 @@ impl<'a> Facts<'a> {
         is_true(self.annotation(ALLOW_INSTANCE_CHANGE_ANNOTATION)) && !is_true(stored)
     }
 
-    /// In the namespace of the object.
+    /// Whether this policy applies to the namespace of the object.
     pub(crate) fn has_policy(&self, policy: InstancePolicy) -> bool {
         self.instance.is_some() && self.policy == policy && self.is_namespace_owned
     }

@@ -1,5 +1,6 @@
 //! Rules without context as CEL for `ValidatingAdmissionPolicy` objects, which apply while no webhook answers. Texts
-//! come from the table of rules; only conditions are duplicated. If CEL cannot decide, it admits.
+//! come from the table of rules; only conditions are duplicated. A policy denies nothing that the rules admit: if CEL
+//! cannot decide, it admits.
 
 use serde_json::{Value, json};
 use wva_crds::names::{
@@ -284,8 +285,8 @@ fn effective_values() -> String {
     )
 }
 
-/// As parsed values: `60s` equals `1m`. Values that CEL might fail to parse are compared as text, IPv6 addresses by
-/// port only.
+/// Whether the values before and now differ as parsed values: `60s` equals `1m`. Values that CEL might fail to parse are
+/// compared as text. IPv6 addresses are compared by port only.
 fn is_changed() -> String {
     const INT: &str = "^[+-]?0*[0-9]{1,18}$";
     // Few digits, so that eight parts stay below the maximum duration.

@@ -12,7 +12,7 @@ use wva_runtime::watch::Observer;
 /// Key by which reviews find objects of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// Without the version: versions of a group share objects.
+    /// Objects that target this workload. The version is not part of the key: versions of a group share objects.
     Target {
         /// API group of the workload.
         group: Box<str>,

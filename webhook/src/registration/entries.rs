@@ -18,7 +18,7 @@ pub enum Phase {
 pub enum Subject {
     /// Variants of the instance; without an instance, those without an instance label.
     Variants,
-    /// Without an instance label, in namespaces of the instance.
+    /// Variants without an instance label in namespaces of the instance.
     UnlabelledVariants,
     /// The main ConfigMap.
     MainConfigMap,

@@ -43,7 +43,7 @@ pub enum ProbeError {
         /// The name.
         name: String,
     },
-    /// Also if the certificate does not match the CA bundle.
+    /// The connection or the TLS handshake failed; the certificate may not match the CA bundle.
     #[error("connection or TLS handshake failed; the certificate must verify against the CA bundle")]
     Connection(#[source] io::Error),
     /// The answer took too long.

@@ -17,7 +17,7 @@ pub struct ServiceRef {
 }
 
 impl ServiceRef {
-    /// An `ExternalName` Service has no endpoints.
+    /// Succeeds for an `ExternalName` Service too: it has no endpoints.
     pub(super) async fn check_endpoint(&self, client: &Client) -> Result<(), Error> {
         let services: Api<Service> = Api::namespaced(client.clone(), &self.namespace);
         let service = call("read", "Service", &self.name, services.get(&self.name)).await?;

@@ -7,7 +7,7 @@ use crate::limit::Ledger;
 use crate::view::{Draft, ModelView};
 
 pub(super) struct RoleVerdict {
-    /// In the view of the model.
+    /// Indices of its variants in the view of the model.
     pub(super) variants: Vec<usize>,
     pub(super) verdict: Box<dyn Verdict>,
 }

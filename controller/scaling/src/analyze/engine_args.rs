@@ -134,7 +134,7 @@ impl EngineArgs {
         })
     }
 
-    /// From `--num-gpu-blocks-override`.
+    /// KV cache size in tokens, if `--num-gpu-blocks-override` sets it.
     pub(super) fn kv_tokens(&self) -> Option<f64> {
         self.blocks_override.map(|blocks| blocks * self.block_size)
     }

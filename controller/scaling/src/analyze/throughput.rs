@@ -36,7 +36,7 @@ use crate::view::{ModelView, Sample, VariantView};
 const DEFAULT_COLD_START: f64 = 120.0;
 /// Delay of a decision in addition to the cold start, seconds.
 const REACTION: f64 = 45.0;
-/// From this cold start on, `warmSpare: auto` keeps a spare replica, seconds.
+/// Cold start from which `warmSpare: auto` keeps a spare replica, seconds.
 const LONG_COLD_START: f64 = 180.0;
 /// A replica is saturated from either on: waiting requests, or share of KV cache in use.
 const SATURATED_WAITING: f64 = 3.0;
@@ -68,7 +68,7 @@ pub(super) struct ThroughputVerdict {
     backlog: f64,
     /// Throughput for recurring bursts; 0: none.
     bursts: f64,
-    /// Seconds at the end of the horizon with the current replicas.
+    /// Waiting time of a request at the end of the horizon with the current replicas, seconds.
     waiting_time: f64,
     /// Milliseconds.
     ttft_slo: Option<f64>,

@@ -12,7 +12,7 @@ use crate::snapshot::{OutputBucket, SchedulerQueue};
 use crate::units::{at_least, mean, to_finite};
 use crate::view::{Draft, ModelView, Sample, VariantView};
 
-/// Kept observations of each kind.
+/// Observations of each kind that count.
 pub(crate) const OBSERVATIONS: usize = 10;
 
 pub(super) struct TokenVerdict {

@@ -47,7 +47,7 @@ pub struct Server {
     /// Fraction of a request that is not counted yet.
     uncounted: f64,
     waiting: VecDeque<Sequence>,
-    /// With the prompt tokens still to compute, in order of admission.
+    /// Admitted sequences with the prompt tokens that are still to be computed, in order of admission.
     prefilling: VecDeque<(Sequence, u64)>,
     decoding: Vec<DecodingSequence>,
     /// Tokens of all generating sequences.

@@ -77,8 +77,8 @@ impl ReplicaProposer for PodMetrics {
     }
 }
 
-/// As Kubernetes: pods without a value count as idle for a scale-up, and as at the target for a scale-down. No change
-/// if that reverses the direction.
+/// The replicas that a metric of the pods asks for. Pods without a value count as using nothing where there is too much
+/// use, and as using just their target where there is too little; what turns around by that is not acted on.
 fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
     let measured = to_f64(values.len() as u64);
     if values.is_empty() {

@@ -47,7 +47,7 @@ impl<'a> FleetView<'a> {
         self.fleet.ready_replicas(variant)
     }
 
-    /// Seconds since creation or readiness, and whether the replica lacks GPUs.
+    /// Replicas of a variant that are not ready: seconds since they were created, and whether they lack GPUs.
     pub fn pending(&self, variant: usize) -> impl Iterator<Item = (f64, bool)> + 'a {
         let now = self.now;
         self.replicas(variant).filter(|r| r.is_wanted() && !r.is_ready()).map(move |r| match r.phase {
@@ -81,7 +81,8 @@ impl<'a> FleetView<'a> {
             .filter_map(move |r| visible_samples(r, now).last().map(|newest| Pod { replica: r, newest, now }))
     }
 
-    /// As an endpoint picker with flow control shows it. `None`: no flow control.
+    /// Requests that wait in front of the fleet, and their prompt tokens, as an endpoint picker with flow control shows
+    /// them. `None`: there is none.
     #[must_use]
     pub fn queue(&self) -> Option<PickerQueue> {
         self.fleet.has_flow_control().then(|| {

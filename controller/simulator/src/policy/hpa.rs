@@ -33,7 +33,7 @@ impl Default for Behavior {
 }
 
 impl Behavior {
-    /// Default of wva's chart: the signal is already steady, so scale-up does not wait.
+    /// HPA for the `percentage` and `token` analyzers: the signal is already steady, so scale-up does not wait.
     #[must_use]
     pub fn wva_default() -> Self {
         let ten = ScalingPolicy { kind: PolicyKind::Pods, value: 10, period_seconds: 150 };

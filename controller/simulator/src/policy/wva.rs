@@ -75,7 +75,7 @@ pub struct Wva {
     learned: Vec<ThroughputMemory>,
     /// Seconds.
     learned_at: f64,
-    /// Only with an objective.
+    /// First tokens against the objective, where there is one.
     first_tokens: Option<TokenTracker>,
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,

@@ -89,7 +89,7 @@ fn oracle_study(section: &Section) -> Option<&Study> {
     section.studies.iter().find(|s| s.policy == oracle.name)
 }
 
-/// On the same axes: the load, then replicas and latency of each policy.
+/// Plots over time on the same axes, one below the other: the load, then the replicas and the latency of each policy.
 fn over_time(section: &Section) -> String {
     let slo = &section.scenario.setting.objectives;
     let minutes = || section.studies.iter().flat_map(|s| &s.first.minutes);

@@ -21,7 +21,7 @@ pub(crate) enum PageError {
     Unreachable(String),
     #[error("the pod did not answer within {} s", TIMEOUT.as_secs())]
     TooSlow,
-    /// Such as a redirect.
+    /// A status other than 200, such as a redirect.
     #[error(
         "the pod answered {0}; it must serve /metrics, and accept the bearer token if the controller sends one"
     )]

@@ -15,12 +15,12 @@ const MAX_NAMESPACE_REQUESTS: usize = 8;
 /// Bytes per second, in total and per namespace.
 const TOTAL_RATE: f64 = 8_388_608.0;
 const NAMESPACE_RATE: f64 = 1_048_576.0;
-/// Seconds of bytes that a namespace can save up.
+/// A namespace can save up the bytes of this many seconds.
 const BURST_SECONDS: f64 = 4.0;
 
 /// Wait until the next request to a useless pod while a model is at zero.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// After an invalid answer, or while no model is at zero.
+/// Longest time to the next request if the answer is invalid or too long, or no model is at zero.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]

@@ -43,7 +43,7 @@ impl<'a> QueueReader<'a> {
         }
     }
 
-    /// Without series a queue is empty; with only invalid values the model is missing.
+    /// Returns the facts. Without series a queue is empty; with only invalid values the model is missing.
     pub(super) fn into_page(mut self) -> PickerPage {
         let Self { query, has_flow_control, .. } = self;
         let waiting = |model: &String| {

@@ -68,7 +68,7 @@ pub(super) fn remove_excess(queries: &mut PickerQueries) -> BTreeSet<PickerKey> 
 pub(super) enum ServingState {
     Serving,
     Stuck,
-    /// At zero replicas or on its way there.
+    /// It is at zero replicas or on its way to zero.
     ToZero,
 }
 

@@ -65,7 +65,7 @@ pub enum ClientError {
         "PROMETHEUS_BASE_URL {url} is not usable: {problem}; use a URL such as https://prometheus.monitoring:9090"
     )]
     Url {
-        /// Without the password.
+        /// The URL without its password.
         url: String,
         /// Cause.
         problem: String,

@@ -26,7 +26,7 @@ impl PodLoad {
         [self.kv, self.queue, self.running].into_iter().flatten().map(|o| o.at).max()
     }
 
-    /// Without values from before `start`.
+    /// Drops values from before `start`.
     #[must_use]
     pub(crate) fn since(self, start: Instant) -> Self {
         let keep = |value: Option<TimedValue>| value.filter(|v| v.at >= start);

@@ -50,7 +50,7 @@ pub(crate) struct CacheConfig {
     pub block_size: u32,
 }
 
-/// In requests or bytes.
+/// A model's queue at an endpoint picker, in requests or bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct QueueRow {
     pub namespace: Arc<str>,

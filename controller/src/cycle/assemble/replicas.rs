@@ -18,7 +18,7 @@ pub(super) type Loads<'a> = BTreeMap<&'a str, PodSeries<'a>>;
 
 #[derive(Default)]
 pub(super) struct PodSeries<'a> {
-    /// By `model_name`. A vector: most pods have one, and a map reserves room for eleven.
+    /// Loads by `model_name`. A vector, because most pods have one; a map reserves room for eleven.
     by_model: Vec<(&'a str, ServerSeries<'a>)>,
     cache: Option<TimedValue<CacheConfig>>,
 }
@@ -49,8 +49,8 @@ fn pod_start(pod: &WorkloadPod, at: Moment) -> Option<Instant> {
     at.now.checked_sub(age.saturating_add(SKEW))
 }
 
-/// Also counts pods of no known workload. Leaves out old samples: a former model name of a server must not count next
-/// to the present one.
+/// Joins loads and caches with their pods, and counts pods of no known workload. Samples that are too old are left
+/// out: a former model name of a server must not count next to the present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
     pods: &'a BTreeMap<PodKey, WorkloadPod>,
@@ -116,7 +116,7 @@ pub(super) struct ReplicaReader<'a> {
     pub(super) namespace: &'a str,
     pub(super) ages: MetricsAge,
     pub(super) now: Instant,
-    /// Without token means and cache sizes the token analyzer would misjudge capacity.
+    /// Whether the token analyzer decides. Without token means and cache sizes it would misjudge capacity.
     pub(super) uses_tokens: bool,
     pub(super) is_queue_late: bool,
 }

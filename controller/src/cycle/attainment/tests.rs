@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use wva_scaling::snapshot::Lateness;
 
 use super::*;
-use crate::collect::sample::tests::{answer, failed, no_series};
+use crate::collect::sample::tests::{answer, failed, no_series, partial};
 use crate::collect::scope::Scope;
 
 const FIRST: Query = Query::TimeToFirstToken;
@@ -103,6 +103,7 @@ fn failed_and_foreign_answers_change_nothing() {
     tracker.add(now, answer(FIRST, &series("m", 100.0, 50.0)));
     let before = shown(&tracker, now);
     tracker.add(now + minutes(1), failed(FIRST));
+    tracker.add(now + minutes(6), partial(answer(FIRST, &series("m", 100.0, 0.0))));
     let other_latency = answer(Query::InterTokenLatency, &series("m", 100.0, 0.0));
     tracker.add(now + minutes(1), other_latency);
     let elsewhere = Answer { scope: Scope::one("elsewhere"), ..no_series(FIRST) };

@@ -41,8 +41,9 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
+    /// Time limit of a round. Rounds never overlap, so it may exceed the interval.
     pub(super) fn longest_round(&self) -> Duration {
-        self.fetch_interval.max(Duration::from_secs(15))
+        self.fetch_interval.max(Duration::from_secs(30))
     }
 
     /// Maximum between two cycles. A due cycle waits for the current round.

@@ -21,6 +21,9 @@ use crate::observe::variants::ManagedVariant;
 /// pod and latency.
 const INTERVAL: Duration = Duration::from_mins(1);
 
+/// Series of a model in an answer: vLLM has 23 buckets. A model has at least one pod.
+const BUCKETS: usize = 24;
+
 /// Answers of one round.
 pub(super) struct LatencyRound {
     began: Instant,
@@ -81,7 +84,7 @@ impl Engine {
             pods.retain(|namespace, _| names.contains(namespace.as_str()));
             // The variants may be gone since the last cycle.
             if !pods.is_empty() {
-                requests.extend(Scope::for_pods(&pods).into_iter().map(|scope| (query, scope)));
+                requests.extend(Scope::for_pods(&pods, BUCKETS).into_iter().map(|scope| (query, scope)));
             }
         }
         if requests.is_empty() {

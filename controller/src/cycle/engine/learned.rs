@@ -69,7 +69,7 @@ fn has_moved(old: &LearnedCurves, new: &LearnedCurves) -> bool {
     [(old.a, new.a), (old.b, new.b), (old.c, new.c)].into_iter().any(is_far)
 }
 
-/// Also as the shadow analyzer.
+/// Whether the throughput analyzer decides on any model, or is its shadow analyzer.
 pub(super) fn uses_throughput(config: &Config) -> bool {
     let is_throughput = |name: Option<AnalyzerName>| name == Some(AnalyzerName::Throughput);
     config

@@ -81,7 +81,7 @@ impl Engine {
         self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), None)
     }
 
-    /// Only the queries that steps to zero wait for.
+    /// Starts a round of only the queries that steps to zero wait for.
     pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Round> {
         state.sampling.counts.request(DueCounts::ScalingToZero);
         let scope = Scope::for_namespaces(state.steps.namespaces());

@@ -33,8 +33,8 @@ pub enum Actuation {
 
 /// How long a second check counts.
 const CHECK_VALIDITY: Duration = Duration::from_secs(2);
-/// For an empty queue of an endpoint picker. Then the idle period of the model restarts, because autoscalers already
-/// follow the signal.
+/// How long a step to zero waits for an endpoint picker to report an empty queue. Then the idle period of its model
+/// restarts, because autoscalers already follow the signal.
 const PICKER_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Variants = BTreeMap<VariantKey, Arc<PublishedVariant>>;

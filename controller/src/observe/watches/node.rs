@@ -11,7 +11,7 @@ use wva_scaling::normalize_accelerator;
 use super::pod::Condition;
 use crate::model::gpus::{Gpus, VENDORS};
 
-/// Without the list of images.
+/// The deserialized fields of a node, without the list of images.
 #[derive(Clone, Debug, Deserialize, Resource)]
 #[resource(inherit = "Node")]
 pub(crate) struct WatchedNode {

@@ -12,12 +12,12 @@ use wva_runtime::cache::Projection;
 use super::objects::Owner;
 use crate::model::gpus::Gpus;
 
-/// Such containers do not start without a change.
+/// Waiting reasons of containers that do not start without a change.
 const PERMANENT_REASONS: [&str; 9] = [
     "CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName",
     "ImageInspectError", "CreateContainerConfigError", "CreateContainerError", "RunContainerError",
 ];
-/// After such a run the kubelet also resets its backoff.
+/// A container that ran this long did not fail to start. The kubelet also resets its backoff then.
 const GOOD_RUN: Duration = Duration::from_mins(10);
 /// Restarts that make a crash loop.
 const MIN_RESTARTS: i32 = 2;
@@ -105,7 +105,7 @@ struct ContainerRun {
     finished_at: Option<Time>,
 }
 
-/// In order from ready to finished.
+/// Phase of a pod, in order from ready to finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Ready,
@@ -120,7 +120,7 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     phase: Phase,
-    /// After this time the container has run longer than its last failed run.
+    /// End of the crash loop: after this time the container has run longer than its last failed run.
     recovers_at: Option<Timestamp>,
 }
 

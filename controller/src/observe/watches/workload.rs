@@ -19,11 +19,11 @@ pub(crate) struct Workload {
     /// Counts as deleted.
     pub(crate) is_terminating: bool,
     pub(crate) replicas: Replicas,
-    /// In a LeaderWorkerSet that of the leader, with the GPUs of the whole group.
+    /// Pod template. For a LeaderWorkerSet the template of the leader, with the GPUs of the whole group.
     pub(crate) template: Option<Template>,
     /// InferencePool selectors match these.
     pub(crate) pod_labels: Labels,
-    /// Such as a LeaderWorkerSet.
+    /// Owner of a StatefulSet, such as a LeaderWorkerSet.
     pub(crate) owner: Option<Box<Owner>>,
 }
 
@@ -49,7 +49,7 @@ impl Workload {
     }
 
     /// Only creation and deletion start a cycle; replicas change too often.
-    fn has_same_spec(&self, other: &Self) -> bool {
+    fn is_same_object(&self, other: &Self) -> bool {
         (&self.uid, self.is_terminating) == (&other.uid, other.is_terminating)
     }
 
@@ -59,7 +59,7 @@ impl Workload {
             let (requested, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
             Self::new(&d.metadata, requested, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
         };
-        Projection { read, is_same: Some(Self::has_same_spec) }
+        Projection { read, is_same: Some(Self::is_same_object) }
     }
 
     pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
@@ -70,7 +70,7 @@ impl Workload {
             let workload = Self::new(&set.metadata, requested, ready, template);
             Self { owner: Owner::from_meta(&set.metadata).map(Box::new), ..workload }
         };
-        Projection { read, is_same: Some(Self::has_same_spec) }
+        Projection { read, is_same: Some(Self::is_same_object) }
     }
 
     pub(crate) fn leader_worker_sets() -> Projection<DynamicObject, Self> {
@@ -81,7 +81,7 @@ impl Workload {
             let (requested, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
             Self::new(&set.metadata, requested, ready, group.and_then(group_template).unwrap_or_default())
         };
-        Projection { read, is_same: Some(Self::has_same_spec) }
+        Projection { read, is_same: Some(Self::is_same_object) }
     }
 }
 

@@ -23,7 +23,8 @@ const FIELD_MANAGER: &str = "wva";
 /// A watch can fail silently.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// After a failed write. Also the minimum interval of writes, in case of two competing writers.
+/// First and maximum delay after a failed write. Also the minimum interval of writes, in case of two competing
+/// writers.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 

@@ -61,7 +61,7 @@ pub struct MapFacts<'a> {
     pub operation: Operation,
     /// The new map.
     pub object: &'a Value,
-    /// Only on an update.
+    /// The stored map; only on an update.
     pub old: Option<&'a Value>,
     /// Namespace of the map.
     pub namespace: &'a str,

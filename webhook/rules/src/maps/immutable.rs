@@ -17,7 +17,7 @@ use crate::text::{quote, shell_quote};
 /// Its denial also creates an event.
 pub const IMMUTABLE: &str = "WVA-CM-001";
 
-/// Only the running process knows the value, which must not be revealed.
+/// Stands for a value that only the running process knows, which must not be revealed to the caller.
 const RUNNING_VALUE: &str = "another value in the running process";
 
 /// Longest value in a command.

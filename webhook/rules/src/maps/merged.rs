@@ -201,7 +201,7 @@ fn index_layers<'l, 'f>(layers: &'l [Layer<'f>]) -> EntryIndex<'l, Layer<'f>> {
     EntryIndex::new(layers.iter().map(|layer| (&layer.entry.key, layer)))
 }
 
-/// After the entries from which it inherits.
+/// An entry after the entries of the same map from which it inherits.
 fn inheritance_chain<'l, 'f>(
     index: &EntryIndex<'l, Layer<'f>>,
     own: &'l Layer<'f>,

@@ -14,7 +14,7 @@ pub(crate) struct Entry {
     pub(crate) parsed: ParsedEntry,
 }
 
-/// After these no further entry is parsed.
+/// Faults of a map after which no further entry is parsed.
 pub(crate) const MAX_FAULTS: usize = 64;
 
 #[derive(Clone, Debug, Default)]

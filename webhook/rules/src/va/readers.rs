@@ -58,7 +58,7 @@ struct Label<'a> {
     values: Vec<Option<&'a str>>,
 }
 
-/// Without labels of unknown values: any selector could match those.
+/// Known labels of the variant's series. Labels with unknown values are omitted, because any selector could match.
 fn series_labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
     let mut all = Vec::new();
     // Not `generateName`.

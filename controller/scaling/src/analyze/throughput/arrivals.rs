@@ -10,9 +10,9 @@ use crate::view::ModelView;
 pub(super) const STEP: f64 = 15.0;
 /// Five minutes.
 const STEPS: usize = 20;
-/// Seconds without a cycle, or without a scrape of a pod, after which its history is dropped.
+/// Time without a cycle, or without a scrape of a pod, after which its history is dropped, seconds.
 const MAX_PAUSE: f64 = 300.0;
-/// Seconds after the last scrape of a pod for which its arrivals are assumed.
+/// Time after the last scrape of a pod for which its arrivals are assumed to continue, seconds.
 const MAX_ASSUMED: f64 = 45.0;
 /// Steps until a server is warm.
 const WARM_UP_STEPS: usize = 4;
@@ -114,7 +114,7 @@ pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
     Some(to_finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
-/// At least 1.
+/// Engines of a replica, at least 1.
 pub(super) fn engines(replica: &Replica) -> f64 {
     f64::from(replica.ranks.unwrap_or(1).max(1))
 }
@@ -209,7 +209,7 @@ fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
 /// Ages are relative to the end of the newest step.
 struct StepCounter {
     steps: u32,
-    /// Seconds since the end of the newest step.
+    /// Time since the end of the newest step, seconds.
     rest: f64,
     /// Arrivals of a usual pod per step. `None`: no earlier step, so counters of pods have an unknown age.
     usual: Option<f64>,

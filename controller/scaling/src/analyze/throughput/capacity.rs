@@ -28,7 +28,7 @@ pub(super) struct ConcurrencyLimits {
     pub(super) itl: Option<f64>,
 }
 
-/// At least 1: the smallest limit by KV cache, arguments and objective.
+/// Planned concurrent sequences, at least 1: the smallest of the limits by KV cache, arguments and objective.
 pub(super) fn concurrency(times: Times, shape: RequestShape, limits: ConcurrencyLimits) -> f64 {
     let kv = limits
         .kv_tokens
@@ -39,7 +39,7 @@ pub(super) fn concurrency(times: Times, shape: RequestShape, limits: Concurrency
     kv.min(limits.max_seqs).min(itl).max(1.0)
 }
 
-/// At least 1. `batch`: prompt tokens of a step.
+/// Prompts that a step of a prefill pod computes at once, at least 1. `batch` is the number of prompt tokens of a step.
 pub(super) fn prompts_at_once(shape: RequestShape, limits: ConcurrencyLimits, batch: f64) -> f64 {
     let input = shape.input.max(1.0);
     let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / input);
@@ -51,17 +51,19 @@ pub(super) fn prompt_work(times: Times, shape: RequestShape, at_once: f64) -> f6
     to_finite(shape.input * times.c + times.b + times.a / at_once)
 }
 
-/// Seconds with `running` sequences: `I * c + O * (b + a / running)`.
+/// Engine time of a request with `running` concurrent sequences, seconds: `I * c + O * (b + a / running)`.
 pub(super) fn work(times: Times, shape: RequestShape, running: f64) -> f64 {
     to_finite(shape.input * times.c + shape.output * (times.b + times.a / running))
 }
 
-/// Seconds without queueing: half of the present step, then the step that computes the prompt.
+/// Time to first token of a request without queueing, seconds: half of the present step, then the step that computes its
+/// prompt.
 pub(super) fn time_to_first_token(times: Times, shape: RequestShape, running: f64) -> f64 {
     to_finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
 }
 
-/// Seconds with `running` sequences and their prompts: `a + running * (b + c * I / O)`.
+/// Mean inter-token gap with `running` concurrent sequences and the prompts that they bring, seconds:
+/// `a + running * (b + c * I / O)`.
 pub(super) fn token_gap(times: Times, shape: RequestShape, running: f64) -> f64 {
     to_finite(times.a + running * (times.b + times.c * shape.input / shape.output))
 }

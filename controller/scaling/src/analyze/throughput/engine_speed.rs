@@ -20,7 +20,7 @@ pub(super) struct EngineSpeed {
     pub(super) work: f64,
     /// Seconds.
     pub(super) token_gap: f64,
-    /// Without queueing, seconds.
+    /// Time to first token without queueing, seconds.
     pub(super) time_to_first_token: f64,
 }
 
@@ -75,7 +75,7 @@ fn concurrency(view: &VariantView, times: Times, shape: RequestShape, itl: Optio
     }
 }
 
-/// Seconds for the part of a request that a variant serves.
+/// Engine time of the part of a request that a variant serves, seconds.
 fn work(view: &VariantView, times: Times, shape: RequestShape, running: f64) -> f64 {
     match view.variant.role {
         Some(Role::Prefill) => capacity::prompt_work(times, shape, running),

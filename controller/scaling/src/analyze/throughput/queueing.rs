@@ -42,7 +42,7 @@ pub(super) fn slack(objective: f64, steps: f64) -> f64 {
 }
 
 impl RequestPart {
-    /// At least 1. `rate`: requests per second.
+    /// Fewest engines for so many requests a second, at least 1.
     pub(super) fn engines(&self, rate: f64) -> f64 {
         let mut engines = (rate / self.max_rate(1.0)).floor().clamp(1.0, MAX_ENGINES);
         while engines < MAX_ENGINES && !self.can_serve(rate, engines) {

@@ -54,7 +54,8 @@ pub(super) fn pod_backlog_rate(
     to_finite(sum)
 }
 
-/// Seconds at the end of the horizon: the present queues, plus arrivals beyond `full` throughput.
+/// Waiting time of a request at the end of the horizon, seconds: the present queues, plus arrivals beyond the full
+/// throughput `full` until then.
 pub(super) fn waiting_time(model: &ModelView, forecast: ArrivalForecast, full: f64) -> f64 {
     let at_pods = model.variants.iter().flat_map(|v| &v.counted).map(waiting_requests).sum::<f64>();
     let queue = at_pods + picker_queue(model) + (forecast.expected - full) * forecast.horizon;

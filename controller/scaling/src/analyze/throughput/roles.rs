@@ -223,7 +223,7 @@ impl<'a> RoleView<'a> {
 }
 
 impl ThroughputVerdict {
-    /// At most the forecast.
+    /// Adds the throughput that drains a backlog: at most the forecast.
     fn add_backlog(&mut self, rate: f64) {
         self.backlog = rate.min(self.forecast.expected);
         self.demand = to_finite(self.demand + self.backlog).max(self.bursts);

@@ -5,7 +5,7 @@ use crate::fleet::engine::StepTokens;
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request {
-    /// Seconds since the beginning.
+    /// When it arrived, in seconds since the beginning.
     pub arrived: f64,
     /// Prompt tokens.
     pub input: u32,
