@@ -15,6 +15,9 @@ use wva_simulator::scenario::engines::ENGINES;
 
 use crate::arguments::{flag, option};
 
+pub use metrics::Metrics;
+pub use timeline::{Reading, Rejection, Timeline};
+
 const HELP: &str = "\
 docs/getting-started/quickstart.md shows how to use both in a cluster.
 

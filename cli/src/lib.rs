@@ -5,7 +5,7 @@ mod certs;
 mod cluster;
 mod decide;
 mod doctor;
-mod emulate;
+pub mod emulate;
 mod explain;
 mod input;
 mod leader;

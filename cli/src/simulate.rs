@@ -3,18 +3,15 @@
 mod replay;
 mod sweep;
 
-use std::io::{BufReader, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
-use wva_simulator::fleet::server::Request;
 use wva_simulator::report::{self, Section};
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::run_study;
-use wva_simulator::traffic::trace;
 
 use self::sweep::Sweep;
 use crate::arguments::{file_option, format_option, option, path_value, value};
@@ -109,7 +106,7 @@ fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(Str
     let text = read_text(file)?;
     let tree = scenario::parse_tree(&text)?;
     let base = Spec::read(&tree)?;
-    let trace = base.traffic.trace.as_ref().map(|t| read_trace(file, t)).transpose()?;
+    let trace = base.read_trace(file, std::fs::File::open)?;
     let Some(sweep) = sweep else {
         return Ok(vec![(base.name.clone(), base.build(trace)?)]);
     };
@@ -130,15 +127,6 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
     anyhow::ensure!(text.len() as u64 <= LIMIT, "the file is longer than {LIMIT} bytes");
     anyhow::ensure!(!text.trim().is_empty(), "the file is empty");
     Ok(text)
-}
-
-/// The path is relative to the scenario.
-fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<Arc<[Request]>> {
-    let file = scenario.parent().unwrap_or(Path::new(".")).join(&trace.file);
-    let context = || format!("traffic.trace.file: {}", file.display());
-    let opened = std::fs::File::open(&file).with_context(context)?;
-    let requests = trace::read(BufReader::new(opened), trace.layout, trace.model.as_deref());
-    Ok(requests.with_context(context)?.into())
 }
 
 fn run(title: String, scenario: Scenario, seeds: u64) -> Section {
