@@ -78,7 +78,7 @@ bench-decide: ## Measure the decisions of a cycle for 100 to 10,000 variants, an
 bench-simulate: ## Simulate a week of 6 million requests on one core within its bounds of time and memory
 	@$(CARGO) bench --quiet --package wva-simulator --bench week
 
-bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), and write tables and plot of docs/policy.md and docs/simulate.md; an hour, with -j2 half
+bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), and write tables and plot of docs/guides/choose-an-analyzer.md and docs/guides/simulate-and-replay.md; an hour, with -j2 half
 	$(CARGO) build --release --bin wva
 	@$(MAKE) --no-print-directory $(POLICY_RESULTS)
 	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- policies $(RESULTS) docs
@@ -88,7 +88,7 @@ $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
 	@mv $@.part $@
 
-bench-traces: ## Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/traffic.md; two minutes once it is built
+bench-traces: ## Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/development/evidence/traffic.md; two minutes once it is built
 	$(CARGO) build --release --bin wva
 	@$(MAKE) --no-print-directory $(TRACE_RESULTS)
 	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- traffic $(RESULTS)/traces docs

@@ -1,6 +1,7 @@
 //! Writes the tables of pages from the results that make keeps, so that no figure is copied by hand. `policies` writes
-//! those of docs/policy.md and docs/simulate.md, with the plot (`make bench-policies`). `traffic` writes that of
-//! docs/traffic.md (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+//! those of docs/guides/choose-an-analyzer.md and docs/guides/simulate-and-replay.md, with the plot (`make
+//! bench-policies`). `traffic` writes that of docs/development/evidence/traffic.md (`make bench-traces`). A table stands
+//! between `<!-- table NAME -->` and `<!-- end -->`.
 
 #![expect(clippy::print_stdout, reason = "prints the tables that it writes")]
 
@@ -82,7 +83,8 @@ fn traffic(results: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
     let recorded = Vec::from_iter(&recorded);
     let table = attainment(&recorded, &TRAFFIC);
     println!("{table}");
-    write(&docs.join("traffic.md"), &BTreeMap::from([("traffic", seeds(&recorded) + &table)]))
+    let page = docs.join("development/evidence/traffic.md");
+    write(&page, &BTreeMap::from([("traffic", seeds(&recorded) + &table)]))
 }
 
 fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
@@ -95,14 +97,14 @@ fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
         ("attacks", seeds(&attacks) + &attainment(&attacks, &COLUMNS)),
         ("losses", losses(&all, THROUGHPUT, &OTHERS)),
     ]);
-    write(&docs.join("policy.md"), &page)?;
+    write(&docs.join("guides/choose-an-analyzer.md"), &page)?;
     let page = BTreeMap::from([
         ("ladder", seeds(&traces[..1]) + &figures(traces[0], &FIGURES)),
         ("others", seeds(&traces[1..7]) + &attainment(&traces[1..7], &[&COLUMNS[..3], &BEFORE].concat())),
         ("week", seeds(&traces[7..]) + &figures(traces[7], &FIGURES)),
     ]);
-    write(&docs.join("simulate.md"), &page)?;
-    let drawing = docs.join("policy.svg");
+    write(&docs.join("guides/simulate-and-replay.md"), &page)?;
+    let drawing = docs.join("guides/policy.svg");
     fs::write(&drawing, plot(&all, &COLUMNS, GOAL))?;
     println!("{} is written", drawing.display());
     Ok(())
