@@ -26,7 +26,8 @@ The first of these that is set determines the value:
 wva run --print-config
 ```
 
-prints every setting with its value and source. Secrets and passwords are masked. It reads the main ConfigMap once; if
+prints every setting with its value and source. With an invalid or missing setting it prints the error below instead.
+Secrets and passwords are masked. It reads the main ConfigMap once; if
 that fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /wva run --print-config`. At the
 start, the controller logs the same values in one line, `Settings in force`.
 
