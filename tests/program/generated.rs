@@ -43,9 +43,9 @@ fn schemas_of_entries() {
 fn rule_reference() {
     let pages = rule_pages::pages();
     for (name, text) in &pages {
-        check(&format!("docs/rules/{name}"), text);
+        check(&format!("docs/reference/rules/{name}"), text);
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/rules");
     let found =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
@@ -54,7 +54,7 @@ fn rule_reference() {
 /// Page of settings, with the program's real message about invalid ones.
 #[test]
 fn settings() {
-    check("docs/configuration.md", &configuration_page::page(&invalid_settings::message()));
+    check("docs/reference/configuration.md", &configuration_page::page(&invalid_settings::message()));
 }
 
 /// Webhook configurations of an install without an instance, without rules; the program adds these.
@@ -119,10 +119,10 @@ fn documents(head: &str, list: &serde_json::Value) -> String {
     yaml
 }
 
-/// `docs/reasons.md` describes every reason.
+/// `docs/reference/events-conditions-reasons.md` describes every reason.
 #[test]
 fn every_reason_is_documented() {
-    let page = include_str!("../../docs/reasons.md");
+    let page = include_str!("../../docs/reference/events-conditions-reasons.md");
     let sources = [
         include_str!("../../controller/scaling/src/reason/code.rs"),
         include_str!("../../controller/src/cycle/conditions.rs"),
@@ -138,5 +138,5 @@ fn every_reason_is_documented() {
     let reasons: BTreeSet<&str> = literals.filter(is_reason).collect();
     assert!(reasons.contains("SpareBelowTarget") && reasons.contains("TargetConflict"), "{reasons:?}");
     let missing: Vec<_> = reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
-    assert!(missing.is_empty(), "docs/reasons.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/events-conditions-reasons.md lacks {missing:?}");
 }
