@@ -22,7 +22,7 @@ const LIMIT: u64 = 1 << 20;
 const HELP: &str = "\
 A scenario describes a fleet, its load, the objectives of requests, and policies:
 wva with any saturation entry, llm-d WVA, an HPA, KEDA, fixed replicas, and the
-oracle, which knows all requests in advance. docs/simulate.md explains all
+oracle, which knows all requests in advance. docs/guides/simulate-and-replay.md explains all
 fields and the model of the fleet.
 
 Examples:

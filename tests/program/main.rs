@@ -5,6 +5,8 @@
 mod certs;
 mod cli;
 mod configuration_page;
+mod dashboard_page;
+mod docs;
 #[path = "../../webhook/rules/tests/examples/example.rs"]
 mod example;
 mod fuzz_targets;
@@ -13,6 +15,7 @@ mod invalid_settings;
 mod layout;
 mod release;
 mod rule_pages;
+mod schema_pages;
 mod simulate;
 mod validate;
 

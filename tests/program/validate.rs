@@ -94,7 +94,7 @@ fn json_has_summary_and_findings() {
             "file": "five-faults.yaml", "line": 14, "column": 16,
             "kind": "VariantAutoscaling", "namespace": "prod", "name": "llama-h100",
             "severity": "deny", "code": "WVA-VA-003", "field": "spec.variantCost",
-            "message": message, "docs": "docs/rules/WVA-VA-003.md",
+            "message": message, "docs": "docs/reference/rules/WVA-VA-003.md",
         })
     );
 }

@@ -142,7 +142,7 @@ impl<'a> Finding<'a> {
 
 /// Path from the root of the repository.
 pub(super) fn docs(code: &str) -> String {
-    format!("docs/rules/{code}.md")
+    format!("docs/reference/rules/{code}.md")
 }
 
 fn file_finding<'a>(

@@ -1,5 +1,5 @@
-//! Prints the table of docs/traffic.md on cycles and windows: means over scenarios of the throughput analyzer with other
-//! intervals, holds and scale-down windows. `windows SEEDS SCENARIO...`; `make bench-windows` runs it.
+//! Prints the table of docs/development/evidence/traffic.md on cycles and windows: means over scenarios of the throughput
+//! analyzer with other intervals, holds and scale-down windows. `windows SEEDS SCENARIO...`; `make bench-windows` runs it.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 
