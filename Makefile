@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate bench-traces bench-windows compare-decisions test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ chart: build ## Check renders of the Helm chart: names, permissions, webhooks, r
 
 docs: ## Build the site of docs/ into target/docs (installs mdBook into target/tools, once)
 	@tests/docs.sh
+
+test-docs: ## Open the site of docs/ in headless Chromium: index, search, a narrow screen, diagrams (needs chromium and Python 3)
+	@tests/docs-browser.sh
 
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
@@ -105,8 +108,11 @@ replay: tools ## Replay an hour of Azure code and of Mooncake in real time on a 
 	$(CARGO) build --release --workspace --bins
 	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS))
 
+bench-curves: ## Attainment and cost of the throughput analyzer by utilization, for recorded traffic, ladder and roles; a minute once it is built
+	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- curves 10 $(wildcard tests/scenarios/traces/*.yaml) tests/scenarios/ladder.yaml tests/scenarios/attacks/roles.yaml
+
 bench-windows: ## Means of the throughput analyzer over all scenarios of hours, with other cycles, holds and scale-down windows; a minute once it is built
-	@$(CARGO) run --quiet --release --package wva-simulator --example windows -- 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))
+	@$(CARGO) run --quiet --release --package wva-simulator --example settings -- windows 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))
 
 test-bad-input: tools ## Send bad input of every kind to the release binary during valid reviews; some five minutes
 	$(CARGO) build --release --workspace --bins

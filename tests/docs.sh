@@ -1,14 +1,19 @@
 #!/usr/bin/env bash
-# Builds the site of docs/ with mdBook, pinned and installed once, into target/docs. Fails on a link without a target.
+# Builds the site of docs/ with mdBook and its preprocessor for diagrams, both pinned and installed once, into
+# target/docs. Fails on a link without a target.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-version=0.5.4
 target=${CARGO_TARGET_DIR:-target}
 mkdir -p "$target"
 target=$(cd "$target" && pwd)
-mdbook=$target/tools/bin/mdbook
-[ "$("$mdbook" --version 2> /dev/null)" = "mdbook v$version" ] ||
-  cargo install --quiet --locked --root "$target/tools" --version "$version" --no-default-features --features search mdbook
+export PATH=$target/tools/bin:$PATH
+# install CRATE VERSION FLAG...
+install() {
+  [[ $("$1" --version 2> /dev/null) == *"$2" ]] ||
+    cargo install --quiet --locked --root "$target/tools" --version "$2" "${@:3}" "$1"
+}
+install mdbook 0.5.4 --no-default-features --features search
+install mdbook-mermaid 0.17.0
 
 # A copy of the pages for the site. Files outside docs/ are only in the repository, so links to them name its URL.
 # mdBook calls the page of a folder index.html.
@@ -23,7 +28,9 @@ while IFS= read -r page; do
   sed -i -E "s#\]\(${root//./\\.}/#]($home/blob/main/#g; s#\]\(([^):]*)README\.md#](\1index.md#g" "$page"
 done < <(find docs -name '*.md')
 find docs -name README.md -execdir mv {} index.md \;
-"$mdbook" build --dest-dir "$target/docs"
+# Adds the preprocessor and its script to the copy of book.toml.
+mdbook-mermaid install .
+mdbook build --dest-dir "$target/docs"
 
 cd "$target/docs"
 dead=0

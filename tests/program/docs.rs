@@ -202,7 +202,7 @@ fn finds_links_anchors_and_code_spans() {
     assert!(is_setting("LOG_LEVEL") && !is_setting("H100") && !is_setting("A_b"));
 }
 
-fn root() -> &'static Path {
+pub(super) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
@@ -223,7 +223,7 @@ fn read_folder(folder: &Path, prefix: &str, files: &mut Files) {
 }
 
 /// Pages of the site.
-fn pages() -> impl Iterator<Item = (&'static String, &'static String)> {
+pub(super) fn pages() -> impl Iterator<Item = (&'static String, &'static String)> {
     FILES.iter().filter(|(path, _)| {
         path.starts_with("docs/") && extension(path) == "md" && *path != "docs/SUMMARY.md"
     })

@@ -7,6 +7,7 @@ mod cli;
 mod configuration_page;
 mod dashboard_page;
 mod docs;
+mod docs_blocks;
 #[path = "../../webhook/rules/tests/examples/example.rs"]
 mod example;
 mod fuzz_targets;

@@ -11,8 +11,8 @@ use wva_crds::GoDuration;
 use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
-    AnalyzerName, ComputeBounds, Config, Curve, GpuCount, HpaTolerance, Inventory, Mode, Model, NeedPeak,
-    OutputBucket, Pending, PendingState, PodHistory, QueueFigures, Replica, Role, SaturationEntry,
+    AnalyzerName, ComputeBounds, Config, Curve, GpuCount, HpaTolerance, Inventory, Lateness, Mode, Model,
+    NeedPeak, OutputBucket, Pending, PendingState, PodHistory, QueueFigures, Replica, Role, SaturationEntry,
     SchedulerQueue, Snapshot, StepTimes, ThroughputMemory, Variant, WakeObstacle, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
@@ -259,8 +259,9 @@ fn model() -> impl Strategy<Value = Model> {
     let kind = prop_oneof![6 => Just(LoadKind::Busy), 1 => Just(LoadKind::Idle), 1 => Just(LoadKind::AtZero)];
     let ages = (of(age()), of(age()), of(age()));
     let has_roles = prop::bool::weighted(0.2);
-    (vec(variant(), 1..4), kind, of(amount(&[0, 5])), (queue(), obstacle(), has_roles), ages).prop_map(
-        |(mut variants, kind, requests, (queue, obstacle, has_roles), ages)| {
+    let states = (queue(), obstacle(), has_roles, of(lateness()));
+    (vec(variant(), 1..4), kind, of(amount(&[0, 5])), states, ages).prop_map(
+        |(mut variants, kind, requests, (queue, obstacle, has_roles, lateness), ages)| {
             if has_roles {
                 assign_roles(&mut variants);
             }
@@ -279,11 +280,18 @@ fn model() -> impl Strategy<Value = Model> {
                 tracked_for: ages.0.filter(|_| !idle),
                 since_activity: ages.1.filter(|_| !idle),
                 since_pod_start: ages.2.filter(|_| !idle),
+                lateness,
                 variants,
                 ..Model::default()
             }
         },
     )
+}
+
+/// Too few requests; none late; late ones below, between and above the limits of the floor for bursts.
+fn lateness() -> impl Strategy<Value = Lateness> {
+    let counts = prop::sample::select(&[(50.0, 9.0), (1e3, 0.0), (1e3, 2.0), (1e3, 5.0), (1e3, 500.0)][..]);
+    counts.prop_map(|(requests, late)| Lateness { requests: figure(requests), late: figure(late) })
 }
 
 /// Makes variants prefill and decode by turns. Their pods have names of their own: only pods seen before have arrivals.
