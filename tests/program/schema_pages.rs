@@ -104,7 +104,7 @@ pub(crate) fn entries() -> String {
         let schema = schema(kind);
         let _ = write!(
             out,
-            "\n## {}\n\n{} [JSON Schema](../../crds/schemas/{})\n\n{FIELDS}",
+            "\n## {}\n\n{}\n[JSON Schema](../../crds/schemas/{})\n\n{FIELDS}",
             schema["title"].as_str().unwrap(),
             description(&schema),
             kind.file_name(),
@@ -159,13 +159,18 @@ fn limits(schema: &Value) -> String {
         let shown = words.iter().filter_map(Value::as_str).filter(|word| !word.is_empty());
         shown.map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
     });
+    let length = (number("minLength"), number("maxLength"));
     // The pattern of durations is too long to help; the description has their format.
     let pattern = schema["pattern"].as_str().filter(|pattern| pattern.len() < 40);
     let parts = [
         words,
         number("exclusiveMinimum").map(|least| format!("above {least}")),
         range(number("minimum"), number("maximum"), ""),
-        range(number("minLength"), number("maxLength"), " characters"),
+        if length == (Some(1.0), None) {
+            Some("not empty".to_owned())
+        } else {
+            range(length.0, length.1, " characters")
+        },
         range(number("minItems"), number("maxItems"), " items"),
         pattern.map(|pattern| format!("`{}`", pattern.replace('|', "\\|"))),
     ];
