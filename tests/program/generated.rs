@@ -60,11 +60,11 @@ fn summary_of_rules() {
     let others: String =
         summary.split_inclusive('\n').filter(|line| !line.starts_with("  - [WVA-")).collect();
     let codes = rule_pages::pages().into_keys().filter_map(|name| Some(name.strip_suffix(".md")?.to_owned()));
-    let rules: String = codes
+    let rules: Vec<String> = codes
         .filter(|code| code != "README")
         .map(|code| format!("  - [{code}](reference/rules/{code}.md)\n"))
         .collect();
-    check(path, &others.replace(INDEX, &format!("{INDEX}{rules}")));
+    check(path, &others.replace(INDEX, &format!("{INDEX}{}", rules.concat())));
 }
 
 /// Pages of the CRD and of the entries of ConfigMaps.
