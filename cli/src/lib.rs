@@ -7,6 +7,7 @@ mod decide;
 mod doctor;
 pub mod emulate;
 mod explain;
+mod generate;
 mod input;
 mod leader;
 mod migrate;
@@ -30,12 +31,13 @@ const WRONG_USAGE: u8 = 2;
 type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.
-static COMMANDS: [(fn() -> Command, Run); 11] = [
+static COMMANDS: [(fn() -> Command, Run); 12] = [
     (validate::command, validate::validate),
     (decide::command, decide::decide),
     (explain::command, explain::explain),
     (status::command, status::status),
     (doctor::command, doctor::doctor),
+    (generate::command, generate::generate),
     (migrate::command, migrate::migrate),
     (simulate::command, simulate::simulate),
     (emulate::command, emulate::emulate),

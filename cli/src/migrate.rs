@@ -1,8 +1,8 @@
 //! `wva migrate`: converts objects of llm-d WVA and prints the manifests to apply. It changes nothing.
 
-mod autoscaler;
+pub(super) mod autoscaler;
 mod maps;
-mod objects;
+pub(super) mod objects;
 mod plan;
 mod variant;
 

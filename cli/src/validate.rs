@@ -103,8 +103,20 @@ pub(super) fn read_objects(
     paths: &[PathBuf],
     namespace: &str,
 ) -> anyhow::Result<(Vec<SourceObject>, Vec<String>)> {
+    read_kinds(paths, namespace, evaluate::is_relevant)
+}
+
+/// Like [`read_objects`], for the kinds for whose API version and name `is_wanted` is true.
+///
+/// # Errors
+/// As [`read_objects`].
+pub(super) fn read_kinds(
+    paths: &[PathBuf],
+    namespace: &str,
+    is_wanted: fn(&str, &str) -> bool,
+) -> anyhow::Result<(Vec<SourceObject>, Vec<String>)> {
     let sources = input::read(paths)?;
-    let collected = objects::collect(&sources, namespace);
+    let collected = objects::collect_kinds(&sources, namespace, is_wanted);
     let place = |source: usize, offset: usize| {
         let source = &sources[source];
         format!("{}:{}", source.name, source.position(offset).line)
@@ -118,6 +130,15 @@ pub(super) fn read_objects(
         object: object.node.to_value(),
     });
     Ok((objects.collect(), problems.collect()))
+}
+
+/// Findings on a text, for tests of other commands.
+#[cfg(test)]
+pub(super) fn findings(text: &str) -> String {
+    let sources = [input::Source::new("output".to_owned(), text.as_bytes().to_vec())];
+    let collected = objects::collect(&sources, "default");
+    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[]));
+    text::render(&report, false)
 }
 
 fn use_colours() -> bool {

@@ -163,8 +163,8 @@ fn start_logs_that_it_waits_for_the_main_map() {
 #[test]
 fn every_command_has_an_example_and_rejects_unknown_flags() {
     for command in [
-        "run", "validate", "decide", "explain", "status", "doctor", "migrate", "simulate", "certs", "crd",
-        "webhook-config",
+        "run", "validate", "decide", "explain", "status", "doctor", "generate", "migrate", "simulate",
+        "certs", "crd", "webhook-config",
     ] {
         run(&[command, "--help"], "").ends(0).prints(&["Example"]);
         run(&[command, "--no-such-flag"], "").ends(2);
@@ -209,6 +209,22 @@ fn webhook_config_rejects_invalid_names() {
         let out = run(&["webhook-config", option, value], "").ends(2).reports(&[option]);
         assert_eq!(out.stdout, "", "{option} {value:?}");
     }
+}
+
+#[test]
+fn generate_prints_what_its_page_shows() {
+    let page = include_str!("../../docs/guides/generate.md");
+    let out = run(&["generate", "-n", "prod", "-f", "tests/fixtures/generate/vllm-args.yaml"], "").ends(0);
+    assert_eq!(between(page, "```yaml\n", "```"), out.stdout);
+    assert_eq!(between(page, "```text\n", "```"), out.stderr);
+    run(&["validate", "--strict", "-"], out.stdout).ends(0).prints(&["2 objects: 0 denied, 0 warnings"]);
+    let pod = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{image: vllm}]}}}\n";
+    run(&["generate", "-f", "-"], pod).ends(1).reports(&["<stdin>:1: Deployment default/a: no model found"]);
+    run(&["generate", "-f", "-", "--model-id", "m", "-o", "json"], pod)
+        .ends(0)
+        .prints(&["\"kind\": \"List\""]);
+    run(&["generate"], "").ends(2);
+    run(&["generate", "-f", "/no/such/file"], "").ends(2);
 }
 
 #[test]

@@ -53,6 +53,22 @@ pub(super) fn convert(autoscaler: &Value, namespace: &str) -> AutoscalerConversi
     conversion
 }
 
+/// Metric of an HPA that follows the target of one variant.
+pub(crate) fn signal_metric(variant: &str, namespace: &str) -> Value {
+    json!({"type": "External", "external": {
+        "metric": {"name": DESIRED_REPLICAS_METRIC, "selector": {"matchLabels": {
+            "variant_name": variant, "exported_namespace": namespace,
+        }}},
+        "target": {"type": "AverageValue", "averageValue": "1"},
+    }})
+}
+
+/// Query of a ScaledObject that follows the target of one variant. Another namespace may have a variant with the same
+/// name.
+pub(crate) fn signal_query(variant: &str, namespace: &str) -> String {
+    format!("max({DESIRED_REPLICAS_METRIC}{{variant_name=\"{variant}\",exported_namespace=\"{namespace}\"}})")
+}
+
 /// How an autoscaler selects series of the signal.
 #[derive(Default)]
 struct MetricSelection {
@@ -167,12 +183,7 @@ fn select_variant(hpa: &Value, name: &str, namespace: &str) -> Option<Conversion
     }
     if !selection.reads_signal {
         let metrics = spec.as_object_mut()?.entry("metrics").or_insert_with(|| json!([])).as_array_mut()?;
-        metrics.push(json!({"type": "External", "external": {
-            "metric": {"name": DESIRED_REPLICAS_METRIC, "selector": {"matchLabels": Map::from_iter(
-                labels.map(|(key, value)| (key.to_owned(), json!(value)))
-            )}},
-            "target": {"type": "AverageValue", "averageValue": "1"},
-        }}));
+        metrics.push(signal_metric(name, namespace));
         changes.push(format!(
             "spec.metrics: added {DESIRED_REPLICAS_METRIC}; an HPA uses the highest of its metrics, so remove the others \
              unless they should scale too"
@@ -189,10 +200,7 @@ fn query_to_fix(
     namespace: &str,
     selection: &MetricSelection,
 ) -> Option<String> {
-    // Another namespace may have a variant with the same name.
-    let query = format!(
-        "max({DESIRED_REPLICAS_METRIC}{{variant_name=\"{name}\",exported_namespace=\"{namespace}\"}})"
-    );
+    let query = signal_query(name, namespace);
     let problem = match selection.unrestricted.first() {
         Some(i) => {
             let query = text(scaled_object, &format!("/spec/triggers/{i}/metadata/query"));

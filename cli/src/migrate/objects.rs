@@ -7,7 +7,7 @@ const USER_FIELDS: [&str; 4] = ["name", "namespace", "labels", "annotations"];
 /// `kubectl apply` writes it again.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-pub(super) fn user_metadata(object: &Value) -> Map<String, Value> {
+pub(crate) fn user_metadata(object: &Value) -> Map<String, Value> {
     let field = |key: &str| Some((key.to_owned(), object.pointer("/metadata")?.get(key)?.clone()));
     let mut metadata: Map<String, Value> = USER_FIELDS.into_iter().filter_map(field).collect();
     if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -17,13 +17,13 @@ pub(super) fn user_metadata(object: &Value) -> Map<String, Value> {
     metadata
 }
 
-pub(super) fn set(metadata: &mut Map<String, Value>, map: &str, key: &str, value: &str) {
+pub(crate) fn set(metadata: &mut Map<String, Value>, map: &str, key: &str, value: &str) {
     let map = metadata.entry(map).or_insert_with(|| json!({}));
     if let Some(map) = map.as_object_mut() {
         map.insert(key.to_owned(), json!(value));
     }
 }
 
-pub(super) fn object(api_version: &str, kind: &str, metadata: &Map<String, Value>, spec: &Value) -> Value {
+pub(crate) fn object(api_version: &str, kind: &str, metadata: &Map<String, Value>, spec: &Value) -> Value {
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
 }

@@ -37,6 +37,15 @@ pub(super) struct SourceProblem {
 }
 
 pub(super) fn collect(sources: &[Source], namespace: &str) -> ObjectSet {
+    collect_kinds(sources, namespace, evaluate::is_relevant)
+}
+
+/// Objects of the kinds for whose API version and name `is_wanted` is true.
+pub(super) fn collect_kinds(
+    sources: &[Source],
+    namespace: &str,
+    is_wanted: fn(&str, &str) -> bool,
+) -> ObjectSet {
     let mut out = ObjectSet::default();
     for (index, source) in sources.iter().enumerate() {
         if let Some(problem) = &source.problem {
@@ -53,7 +62,7 @@ pub(super) fn collect(sources: &[Source], namespace: &str) -> ObjectSet {
                     let problem = Problem { message, at: node.span.clone() };
                     out.problems.push(SourceProblem { source: index, problem });
                 }
-                Ok(node) => add_objects(index, &node, None, namespace, &mut out),
+                Ok(node) => add_objects(index, &node, None, (namespace, is_wanted), &mut out),
                 Err(problem) => out.problems.push(SourceProblem { source: index, problem }),
             }
         }
@@ -66,7 +75,7 @@ fn add_objects(
     source: usize,
     node: &Rc<Node>,
     list: Option<(&str, &str)>,
-    namespace: &str,
+    (namespace, is_wanted): (&str, fn(&str, &str) -> bool),
     out: &mut ObjectSet,
 ) {
     let (list_version, list_kind) = list.unwrap_or_default();
@@ -76,12 +85,12 @@ fn add_objects(
     if let Some(Content::List(items)) = items {
         let item_kind = kind.strip_suffix("List").filter(|k| !k.is_empty()).map(|k| (api_version, k));
         for item in items {
-            add_objects(source, &item.node, item_kind, namespace, out);
+            add_objects(source, &item.node, item_kind, (namespace, is_wanted), out);
         }
         return;
     }
     out.count += 1;
-    if !evaluate::is_relevant(api_version, kind) {
+    if !is_wanted(api_version, kind) {
         return;
     }
     let metadata = node.entry("metadata").map(|m| &m.node);

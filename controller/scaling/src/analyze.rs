@@ -11,6 +11,7 @@ mod throughput;
 mod token;
 
 pub use self::engine_args::engine_arguments;
+pub use self::shell_words::split_shell_words;
 pub(crate) use self::throughput::speed_estimate;
 pub(crate) use self::token::OBSERVATIONS;
 use crate::limit::Ledger;

@@ -22,7 +22,7 @@ mod view;
 mod tests;
 
 pub use accelerator::{ACCELERATOR_NODE_LABELS, NodeRequirement, derive_accelerator};
-pub use analyze::engine_arguments;
+pub use analyze::{engine_arguments, split_shell_words};
 pub use decision::{
     Action, Bounds, Decision, MainSignal, NextState, Outcome, Shadow, SignalGaps, Stage, Step, VariantKey,
     VariantState, Warning,

@@ -169,7 +169,7 @@ pub(crate) fn book_committed(ledger: &mut Ledger, variant: &VariantView, draft: 
 /// `Intel-Gaudi-2-96GB` is `Gaudi-2`. A MIG slice is a part of a card, so it keeps its profile.
 #[must_use]
 pub fn normalize_accelerator(label: &str) -> String {
-    const VENDORS: [&str; 5] = ["nvidia", "amd", "intel", "habana", "tesla"];
+    const VENDORS: [&str; 6] = ["nvidia", "amd", "instinct", "intel", "habana", "tesla"];
     let mut parts: Vec<&str> = label.split(['-', '_', ' ']).filter(|p| !p.is_empty()).collect();
     while parts.len() > 1 && VENDORS.iter().any(|v| parts[0].eq_ignore_ascii_case(v)) {
         parts.remove(0);

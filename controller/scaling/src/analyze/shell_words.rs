@@ -1,7 +1,8 @@
 //! Words and numbers of a vLLM command line. An argument may be a script for `sh -c`. Variables are not expanded.
 
 /// Splits at whitespace and shell operators; removes quotes and comments.
-pub(super) fn split_shell_words(argument: &str) -> Vec<String> {
+#[must_use]
+pub fn split_shell_words(argument: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

@@ -86,6 +86,7 @@ fn normalizes_accelerator_names() {
     for (label, name) in [
         ("NVIDIA-H100-80GB-HBM3", "H100"),
         ("AMD-MI300X-192GB", "MI300X"),
+        ("AMD_Instinct_MI300X_OAM", "MI300X"),
         ("Intel-Gaudi-2-96GB", "Gaudi-2"),
         ("NVIDIA-A100-SXM4-80GB", "A100"),
         ("nvidia-l4", "l4"),

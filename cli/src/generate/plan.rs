@@ -1,0 +1,282 @@
+//! The objects for one workload.
+
+use serde_json::{Value, json};
+use wva_crds::names::{
+    ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
+};
+use wva_crds::text::quote;
+use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
+
+use super::accelerator::{check_parallelism, find_accelerator, gpus_per_replica};
+use super::autoscaler::{AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, find_bounds, find_prometheus};
+use super::guess::Guess;
+use super::inputs::Inputs;
+use super::model::find_model;
+use super::options::Options;
+use super::render::{Document, Field, Plan};
+use super::server::Server;
+use super::workload::Workload;
+use crate::cluster::{entry, text};
+use crate::migrate::objects::{object, set, user_metadata};
+use crate::validate::SourceObject;
+
+/// Cost of one GPU, in the unit of the default cost of a replica.
+const COST_PER_GPU: u64 = 10;
+
+/// # Errors
+/// A value is missing or wrong; the text names the flag that sets it.
+pub(super) fn plan(workload: &Workload, inputs: &Inputs, options: &Options) -> Result<Plan, String> {
+    let mut notes = Vec::new();
+    let variant = plan_variant(workload, inputs, options, &mut notes)?;
+    let name = text(&variant.object, "/metadata/name").to_owned();
+    let autoscaler = plan_autoscaler(workload, inputs, options, &name, &mut notes)?;
+    notes.extend(workload.notes.iter().cloned());
+    Ok(Plan { title: workload.title(), documents: vec![variant, autoscaler], notes })
+}
+
+fn plan_variant(
+    workload: &Workload,
+    inputs: &Inputs,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<Document, String> {
+    let server = Server::find(&workload.server);
+    if server.is_none() && workload.declared_model.is_none() && options.model_id.is_none() {
+        return Err(no_server(workload));
+    }
+    let mut variants = inputs.variants.iter();
+    let existing = variants.find(|source| workload.is_target_of(&source.namespace, &source.object));
+    let existing = existing.map(|source| &source.object);
+    check_new_name(existing, options)?;
+    let model = choose_model(workload, server.as_ref(), existing, options, notes)?;
+    let accelerator = choose_accelerator(workload, existing, options, notes);
+    let gpus = gpus_per_replica(workload);
+    let cost = choose_cost(gpus, existing, options);
+    if gpus == 0 {
+        notes.push("the pods request no GPUs: the limiter cannot count them".to_owned());
+    }
+    if let Some(server) = &server {
+        notes.extend(check_parallelism(&server.words, gpus));
+        if !server.others.is_empty() {
+            let (chosen, others) = (&server.container.name, server.others.join(", "));
+            notes.push(format!("several containers may serve the model: wva reads {chosen}, not {others}"));
+        }
+    }
+    let mut fields = vec![Field::new("modelID", &model)];
+    fields.extend(accelerator.as_ref().map(|guess| Field::new(ACCELERATOR_LABEL, guess)));
+    fields.push(Field::new("variantCost", &cost));
+    let object = variant_object(workload, existing, options, (&model, accelerator.as_ref(), &cost));
+    check_name(workload, inputs, text(&object, "/metadata/name"))?;
+    check_rules(workload, inputs, &object)?;
+    let heading = match existing {
+        Some(_) => format!("VariantAutoscaling that {} has", workload.title()),
+        None => format!("VariantAutoscaling for {}", workload.title()),
+    };
+    Ok(Document { heading, object, fields })
+}
+
+fn no_server(workload: &Workload) -> String {
+    let names: Vec<&str> =
+        workload.server.containers.iter().map(|container| container.name.as_str()).collect();
+    let containers = if names.is_empty() { "no container".to_owned() } else { names.join(", ") };
+    format!("no container runs vLLM or names a model ({containers}); if one does, set --model-id")
+}
+
+fn choose_model(
+    workload: &Workload,
+    server: Option<&Server<'_>>,
+    existing: Option<&Value>,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Result<Guess, String> {
+    let found = find_model(workload, server);
+    if let Some(model) = &options.model_id {
+        return Ok(Guess::from_flag(model.clone()));
+    }
+    if let Some(model) =
+        existing.map(|variant| text(variant, "/spec/modelID")).filter(|model| !model.is_empty())
+    {
+        if let Ok((guess, _)) = &found
+            && guess.value != model
+        {
+            notes.push(format!(
+                "the workload seems to serve {}, {}",
+                guess.value,
+                guess.source.as_deref().unwrap_or_default()
+            ));
+        }
+        return Ok(Guess::new(model.to_owned(), "from the VariantAutoscaling"));
+    }
+    let (guess, about) = found?;
+    notes.extend(about);
+    Ok(guess)
+}
+
+fn choose_accelerator(
+    workload: &Workload,
+    existing: Option<&Value>,
+    options: &Options,
+    notes: &mut Vec<String>,
+) -> Option<Guess> {
+    if let Some(name) = &options.accelerator {
+        return Some(Guess::from_flag(name.clone()));
+    }
+    let label = existing.and_then(|variant| entry(variant, "/metadata/labels", ACCELERATOR_LABEL));
+    if let Some(name) = label.filter(|name| !name.is_empty()) {
+        return Some(Guess::new(name.to_owned(), "from the VariantAutoscaling"));
+    }
+    let (guess, about) = find_accelerator(workload);
+    notes.extend(about);
+    guess
+}
+
+fn choose_cost(gpus: u64, existing: Option<&Value>, options: &Options) -> Guess {
+    if let Some(cost) = &options.cost {
+        return Guess::from_flag(cost.clone());
+    }
+    if let Some(cost) =
+        existing.map(|variant| text(variant, "/spec/variantCost")).filter(|cost| !cost.is_empty())
+    {
+        return Guess::new(cost.to_owned(), "from the VariantAutoscaling");
+    }
+    let source = format!("guess: {COST_PER_GPU} per GPU, and a replica has {gpus}; --cost sets it");
+    Guess::new(gpus.max(1).saturating_mul(COST_PER_GPU).to_string(), source)
+}
+
+/// The rest of an existing variant stays.
+fn variant_object(
+    workload: &Workload,
+    existing: Option<&Value>,
+    options: &Options,
+    (model, accelerator, cost): (&Guess, Option<&Guess>, &Guess),
+) -> Value {
+    let mut metadata = existing.map(user_metadata).unwrap_or_default();
+    let found = existing.map_or(workload.target.name.as_str(), |variant| text(variant, "/metadata/name"));
+    let name = options.name.as_deref().filter(|_| existing.is_none()).unwrap_or(found);
+    metadata.insert("name".to_owned(), json!(name));
+    metadata.insert("namespace".to_owned(), json!(workload.namespace));
+    if let Some(accelerator) = accelerator {
+        set(&mut metadata, "labels", ACCELERATOR_LABEL, &accelerator.value);
+    }
+    let Target { api_version, kind, name } = &workload.target;
+    let spec = existing.and_then(|variant| variant.get("spec")?.as_object());
+    let mut spec = spec.cloned().unwrap_or_default();
+    spec.insert("scaleTargetRef".to_owned(), json!({"apiVersion": api_version, "kind": kind, "name": name}));
+    spec.insert("modelID".to_owned(), json!(model.value));
+    spec.insert("variantCost".to_owned(), json!(cost.value));
+    object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &Value::Object(spec))
+}
+
+/// A second variant of the workload would be denied.
+fn check_new_name(existing: Option<&Value>, options: &Options) -> Result<(), String> {
+    let existing = existing.map(|variant| text(variant, "/metadata/name"));
+    match (existing, options.name.as_deref()) {
+        (Some(existing), Some(name)) if existing != name => {
+            Err(format!("VariantAutoscaling {existing} has this target; delete it first, or omit --name"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Two workloads need two names.
+fn check_name(workload: &Workload, inputs: &Inputs, name: &str) -> Result<(), String> {
+    let is_taken = |source: &&SourceObject| {
+        source.namespace == workload.namespace
+            && text(&source.object, "/metadata/name") == name
+            && !workload.is_target_of(&source.namespace, &source.object)
+    };
+    match inputs.variants.iter().find(is_taken) {
+        Some(_) => Err(format!("VariantAutoscaling {} has another target; set --name", quote(name))),
+        None => Ok(()),
+    }
+}
+
+/// The rules of the admission webhook.
+fn check_rules(workload: &Workload, inputs: &Inputs, variant: &Value) -> Result<(), String> {
+    let mut with_defaults = variant.clone();
+    apply_defaults(&mut with_defaults);
+    let others = inputs.variants.iter().filter(|source| source.namespace == workload.namespace);
+    let others: Vec<OtherVariant> =
+        others.filter_map(|source| OtherVariant::from_object(&source.object)).collect();
+    let verdict = validate(&Facts { other_variants: &others, ..Facts::new(&with_defaults) });
+    let denied = verdict.violations.iter().filter(|violation| violation.severity == Severity::Deny);
+    let denied: Vec<String> = denied.map(|v| format!("{}: {} [{}]", v.field, v.message, v.code)).collect();
+    if denied.is_empty() { Ok(()) } else { Err(denied.join("; ")) }
+}
+
+fn plan_autoscaler(
+    workload: &Workload,
+    inputs: &Inputs,
+    options: &Options,
+    variant: &str,
+    notes: &mut Vec<String>,
+) -> Result<Document, String> {
+    let all = ExistingAutoscaler::find(&inputs.autoscalers, workload);
+    let first = all.iter().find(|it| options.autoscaler.is_none_or(|kind| kind == it.kind)).or(all.first());
+    let kind = options.autoscaler.or(first.map(|it| it.kind)).unwrap_or(AutoscalerKind::Hpa);
+    let existing = first.copied().filter(|it| it.kind == kind);
+    let [min, max] = find_bounds(kind, first, workload, [options.min, options.max])?;
+    let prometheus = options.prometheus.clone().map_or_else(|| find_prometheus(first), Guess::from_flag);
+    let plan = AutoscalerPlan {
+        kind,
+        existing,
+        namespace: &workload.namespace,
+        variant,
+        target: &workload.target,
+        bounds: [min.value, max.value],
+        prometheus: &prometheus.value,
+    };
+    check_autoscaler_name(workload, inputs, &plan)?;
+    let heading = describe_change(&all, &plan, notes);
+    let [min_field, max_field] = kind.fields();
+    let mut fields = vec![Field::new(min_field, &min), Field::new(max_field, &max)];
+    if kind == AutoscalerKind::ScaledObject {
+        fields.push(Field::new("serverAddress", &prometheus));
+    }
+    Ok(Document { heading, object: plan.build(), fields })
+}
+
+/// Heading of the autoscaler, and notes on the autoscalers that the workload has.
+fn describe_change(
+    all: &[ExistingAutoscaler<'_>],
+    plan: &AutoscalerPlan<'_>,
+    notes: &mut Vec<String>,
+) -> String {
+    let is_kept =
+        |it: &ExistingAutoscaler<'_>| plan.existing.is_some_and(|kept| std::ptr::eq(kept.object, it.object));
+    for other in all.iter().filter(|it| !is_kept(it)) {
+        notes.push(format!(
+            "{} scales the workload, too: delete it before you apply the output",
+            other.title()
+        ));
+    }
+    let Some(existing) = &plan.existing else {
+        return format!("{} that follows the target of the variant", plan.kind.name());
+    };
+    let (title, field, metrics) = (existing.title(), plan.kind.metrics_field(), existing.metrics());
+    if !metrics.is_empty() && metrics.iter().all(|metric| is_desired_replicas(metric)) {
+        return format!("{title} of the workload, which follows {DESIRED_REPLICAS_METRIC} already");
+    }
+    let metrics = if metrics.is_empty() { "no metric".to_owned() } else { metrics.join(", ") };
+    notes.push(format!(
+        "{title} scales the workload now by {metrics}: the output replaces its {field} and windows"
+    ));
+    format!("{title} of the workload; it follows the variant instead of {metrics}")
+}
+
+/// Applying the output must not change the autoscaler of another workload.
+fn check_autoscaler_name(
+    workload: &Workload,
+    inputs: &Inputs,
+    plan: &AutoscalerPlan<'_>,
+) -> Result<(), String> {
+    let is_taken = |source: &SourceObject| {
+        source.namespace == workload.namespace
+            && text(&source.object, "/kind") == plan.kind.name()
+            && text(&source.object, "/metadata/name") == plan.name()
+    };
+    if plan.existing.is_none() && inputs.autoscalers.iter().any(is_taken) {
+        return Err(format!("{} {} has another target; set --name", plan.kind.name(), quote(plan.name())));
+    }
+    Ok(())
+}
