@@ -4,6 +4,8 @@
 
 mod certs;
 mod cli;
+mod cli_page;
+mod command_table;
 mod configuration_page;
 #[path = "../../webhook/rules/tests/examples/example.rs"]
 mod example;

@@ -58,7 +58,7 @@ fn controller(facts: &Facts) -> Finding {
         [] => Finding::fine("no Deployment, but a controller answers"),
         [one] if one.is_llm_d_wva => Finding::broken(
             format!("only llm-d WVA is installed: {list}"),
-            "see docs/migration.md; if wva is installed, choose it with --controller-namespace and --selector",
+            "see docs/migration.md; if wva is installed, choose it with --controller-namespace and --controller-selector",
         ),
         _ => Finding::fine(list),
     }

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut scenarios = 0.0;
     for path in arguments {
         eprintln!("{path}");
-        let studies = run_study(&read(Path::new(&path))?, seeds, |_, _, _| {});
+        let studies = run_study(&read(Path::new(&path))?, seeds, |_| {});
         for (sum, study) in sums.iter_mut().zip(&studies) {
             sum.0 += study.mean(0).mean;
             sum.1 += study.ratio().map_or(f64::NAN, |ratio| ratio.mean);
