@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart generate demo bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate bench-traces bench-windows compare-decisions test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate bench-traces bench-windows compare-decisions test-bad-input test-consumers test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -48,7 +48,10 @@ lint-files: ## Run shellcheck, hadolint and actionlint (needs Python 3 and Go, o
 chart: build ## Check renders of the Helm chart: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
 
-generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, page of settings
+docs: ## Build the site of docs/ into target/docs (installs mdBook into target/tools, once)
+	@tests/docs.sh
+
+generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
@@ -78,25 +81,29 @@ bench-decide: ## Measure the decisions of a cycle for 100 to 10,000 variants, an
 bench-simulate: ## Simulate a week of 6 million requests on one core within its bounds of time and memory
 	@$(CARGO) bench --quiet --package wva-simulator --bench week
 
-bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), and write tables and plot of docs/policy.md and docs/simulate.md; an hour, with -j2 half
+bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), and write tables and plot of docs/development/evidence/policies.md; an hour, with -j2 half
 	$(CARGO) build --release --bin wva
 	@$(MAKE) --no-print-directory $(POLICY_RESULTS)
-	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- policies $(RESULTS) docs
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- policies $(RESULTS) docs/development/evidence
 
 $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 	@mkdir -p $(@D)
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) -o json > $@.part
 	@mv $@.part $@
 
-bench-traces: ## Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/traffic.md; two minutes once it is built
+bench-traces: ## Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/development/evidence/traffic.md; two minutes once it is built
 	$(CARGO) build --release --bin wva
 	@$(MAKE) --no-print-directory $(TRACE_RESULTS)
-	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- traffic $(RESULTS)/traces docs
+	@$(CARGO) run --quiet --package wva-simulator --example policy_pages -- traffic $(RESULTS)/traces docs/development/evidence
 
 $(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wildcard tests/traces/*.gz) $(TARGET)/release/wva
 	@mkdir -p $(@D)
 	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) -o json > $@.part
 	@mv $@.part $@
+
+replay: tools ## Replay an hour of Azure code and of Mooncake in real time on a real control plane, and compare with the simulator
+	$(CARGO) build --release --workspace --bins
+	@$(TARGET)/release/wva-experiments replay $(or $(ONLY),tests/scenarios/traces/azure-code.yaml tests/scenarios/traces/mooncake-conv.yaml) $(if $(LASTS),--lasts $(LASTS))
 
 bench-windows: ## Means of the throughput analyzer over all scenarios of hours, with other cycles, holds and scale-down windows; a minute once it is built
 	@$(CARGO) run --quiet --release --package wva-simulator --example windows -- 3 $(filter-out %/diurnal-week.yaml,$(wildcard tests/scenarios/*.yaml tests/scenarios/*/*.yaml))

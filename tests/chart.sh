@@ -273,10 +273,10 @@ holds "$(cat $out/digest.yaml)" 'image: "localhost/wva@sha256:0123"' digest
 rules=$(grep -cE '^ *expr: ' $out/with-operator.yaml)
 [ "$(grep -cE "^ *expr: .*\{namespace=\"$system\",job=" $out/with-operator.yaml)" = "$rules" ] && [ "$rules" -gt 0 ] || fault "an alert asks for the series of other namespaces too"
 
-echo "== docs/migration.md: next to llm-d WVA nothing of this release is in the namespaces of models"
-flags=$(sed -n '/helm install wva/,/```/p' docs/migration.md | grep -oE -- '--set [^ ]+')
+echo "== docs/guides/migrate-from-llm-d.md: next to llm-d WVA nothing of this release is in the namespaces of models"
+flags=$(sed -n '/helm install wva/,/```/p' docs/guides/migrate-from-llm-d.md | grep -oE -- '--set [^ ]+')
 # shellcheck disable=SC2086 # flags are separate words
-render -f $chart/values-llm-d-wva.yaml $flags > $out/aside.yaml || fault "the command of docs/migration.md does not render"
+render -f $chart/values-llm-d-wva.yaml $flags > $out/aside.yaml || fault "the command of docs/guides/migrate-from-llm-d.md does not render"
 lacks "$(json $out/aside.yaml)" '"namespace":"llm-d-autoscaler"' aside
 lacks "$(json $out/aside.yaml)" '"nodePort"' aside
 
@@ -288,7 +288,7 @@ while IFS= read -r command; do
   case $command in *reuse-values* | *your-values.yaml*) given=(-f "$prometheus") ;; esac
   read -ra chosen <<< "$(grep -oE -- '(--set|--set-string|--set-file|-f) [^ ]+' <<< "$command" | grep -v your-values | sed 's/prometheus-ca.crt/tests\/chart\/ca.crt/' | tr '\n' ' ')"
   "$helm" template $release $chart --namespace $system "${given[@]}" "${chosen[@]}" > $out/command.yaml 2> $out/command.err || fault "does not render: $command: $(cat $out/command.err)"
-done < <(cat README.md docs/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
+done < <(cat README.md docs/*/*.md $chart/README.md | sed -e ':a' -e '/\\$/N; s/\\\n *//; ta' | grep -E '^ *helm (upgrade|install) .*charts/workload-variant-autoscaler')
 [ $commands -gt 5 ] || fault "the documents have only $commands Helm commands"
 
 echo "== notes after an install"

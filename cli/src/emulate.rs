@@ -15,6 +15,9 @@ use wva_simulator::scenario::engines::ENGINES;
 
 use crate::arguments::{flag, option};
 
+pub use metrics::Metrics;
+pub use timeline::{Reading, Rejection, Timeline};
+
 const SERVER: &str = "\
 Example: wva emulate server --model demo/llama --address 127.0.0.1:8000
 

@@ -6,7 +6,7 @@ mod cluster;
 mod completion;
 mod decide;
 mod doctor;
-mod emulate;
+pub mod emulate;
 mod explain;
 mod input;
 mod leader;

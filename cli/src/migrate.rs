@@ -33,7 +33,7 @@ ConfigMaps with `wva validate`.
 
 To run this controller next to llm-d WVA, pass --recommend: it adds the annotation
 wva.llmd.ai/mode: recommend to every variant. The controller then decides and
-explains, but publishes nothing. docs/migration.md has the whole procedure.
+explains, but publishes nothing. docs/guides/migrate-from-llm-d.md has the whole procedure.
 
 Examples:
   wva migrate manifests/ > migrated.yaml && wva validate migrated.yaml

@@ -1,4 +1,4 @@
-//! `wva rule CODE`: the page of an admission rule. The pages are generated with `docs/rules`.
+//! `wva rule CODE`: the page of an admission rule. The pages are generated with `docs/reference/rules`.
 
 use std::io::Read as _;
 use std::process::ExitCode;

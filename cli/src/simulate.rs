@@ -5,18 +5,14 @@ mod progress;
 mod replay;
 mod sweep;
 
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
-use wva_simulator::fleet::server::Request;
 use wva_simulator::report::{self, Section};
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::{count_runs, run_study};
-use wva_simulator::traffic::trace;
 
 use self::progress::Progress;
 use self::sweep::Sweep;
@@ -28,7 +24,7 @@ const LIMIT: u64 = 1 << 20;
 const HELP: &str = "\
 A scenario describes a fleet, its load, the objectives of requests, and policies:
 wva with any saturation entry, llm-d WVA, an HPA, KEDA, fixed replicas, and the
-oracle, which knows all requests in advance. docs/simulate.md explains all
+oracle, which knows all requests in advance. docs/guides/simulate-and-replay.md explains all
 fields and the model of the fleet. Some scenarios are included: --list names
 them, and --print ladder prints one to start from.
 
@@ -144,7 +140,7 @@ fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(Str
     };
     let tree = scenario::parse_tree(&text)?;
     let base = Spec::read(&tree)?;
-    let trace = base.traffic.trace.as_ref().map(|t| read_trace(file, t)).transpose()?;
+    let trace = base.read_trace(file, std::fs::File::open)?;
     let Some(sweep) = sweep else {
         return Ok(vec![(base.name.clone(), base.build(trace)?)]);
     };
@@ -165,15 +161,6 @@ fn read_text(file: &Path) -> anyhow::Result<String> {
     anyhow::ensure!(text.len() as u64 <= LIMIT, "the file is longer than {LIMIT} bytes");
     anyhow::ensure!(!text.trim().is_empty(), "the file is empty");
     Ok(text)
-}
-
-/// The path is relative to the scenario.
-fn read_trace(scenario: &Path, trace: &scenario::spec::Trace) -> anyhow::Result<Arc<[Request]>> {
-    let file = scenario.parent().unwrap_or(Path::new(".")).join(&trace.file);
-    let context = || format!("traffic.trace.file: {}", file.display());
-    let opened = std::fs::File::open(&file).with_context(context)?;
-    let requests = trace::read(BufReader::new(opened), trace.layout, trace.model.as_deref());
-    Ok(requests.with_context(context)?.into())
 }
 
 /// One progress bar for all runs of all scenarios.

@@ -72,7 +72,8 @@ pub(crate) async fn fetch(
                 anyhow::bail!(
                     "{}: the service account needs get, list and watch on this ConfigMap. Add it to \
                      resourceNames of the Role and to the matchCondition is-main-map of the webhook \
-                     main.configmap.llmd.ai, or use the installed CONFIG_MAP_NAME (docs/install.md, Other names)",
+                     main.configmap.llmd.ai, or use the installed CONFIG_MAP_NAME \
+                     (docs/getting-started/install.md, Other names)",
                     status.message
                 )
             }

@@ -1,5 +1,5 @@
-//! Migration from llm-d WVA on a real control plane, with the commands of docs/migration.md: migrate, validate, status,
-//! doctor. llm-d WVA is a fake: its objects, and a page with its series. The test prints a transcript.
+//! Migration from llm-d WVA on a real control plane, with the commands of docs/guides/migrate-from-llm-d.md: migrate,
+//! validate, status, doctor. llm-d WVA is a fake: its objects, and a page with its series. The test prints a transcript.
 //! Why a control plane of its own: it starts with the CRD of llm-d WVA.
 #![expect(clippy::print_stdout, reason = "the transcript is for the person who runs the test")]
 

@@ -1,5 +1,5 @@
 //! Certificates, leadership and supervision on a real control plane, a few turns of each experiment; all turns with
-//! `FULL=1` (`make test-faults`). `docs/operations-tests.md` has the figures.
+//! `FULL=1` (`make test-faults`). `docs/development/evidence/operations-tests.md` has the figures.
 //! Why a control plane of its own: the audit log is read, and releases are killed. It has no Prometheus: nothing is
 //! decided by load.
 #![expect(clippy::print_stdout, reason = "the figures are for the person who runs the tests")]

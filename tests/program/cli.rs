@@ -45,7 +45,7 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
 
 #[test]
 fn example_in_scaling_page_equals_output_of_decide() {
-    let page = include_str!("../../docs/scaling.md");
+    let page = include_str!("../../docs/concepts/analyzers.md");
     let shown = between(between(page, "<<'END'", "## "), "```text\n", "```");
     assert_eq!(decide(between(page, "<<'END'\n", "END\n")).stdout, shown);
 }

@@ -21,7 +21,7 @@ the completion script of your shell. With a link `kubectl-wva` to `wva` on your 
 
 `wva` without a command prints its help. Started under the name `manager`, as in the image, it runs `wva run`. Outside a
 pod, `wva run` needs `--leader-elect`, or `--standalone` if no other controller is installed. Its other options are the
-[settings](../configuration.md).
+[settings](configuration.md).
 
 Colours appear only on a terminal, and never if `NO_COLOR` is set.
 ";

@@ -1,4 +1,4 @@
-//! Page of settings, `docs/configuration.md`: the table of settings, and the precedence of their sources.
+//! Page of settings, `docs/reference/configuration.md`: the table of settings, and the precedence of their sources.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ const HEAD: &str = "# Settings: list, precedence of sources, changes at run time
      around it in tests/program/configuration_page.rs. -->
 
 Reference of all settings of the controller. Thresholds of models have their own ConfigMaps:
-[configuration-maps.md](configuration-maps.md).
+[thresholds](../guides/thresholds.md).
 
 ## Precedence of sources
 
@@ -26,12 +26,13 @@ The first of these that is set determines the value:
 wva run --print-config
 ```
 
-prints every setting with its value and source. Secrets and passwords are masked. It reads the main ConfigMap once; if that
-fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /wva run --print-config`. At the start, the
-controller logs the same values in one line, `Settings in force`.
+prints every setting with its value and source. With an invalid or missing setting it prints the error below instead.
+Secrets and passwords are masked. It reads the main ConfigMap once; if
+that fails, the first line says so. To run it in a pod: `kubectl exec deploy/... -- /wva run --print-config`. At the
+start, the controller logs the same values in one line, `Settings in force`.
 
-If a setting is invalid or missing, the start fails with status 1. One message names every invalid setting, the source of
-its value, the value, and what is expected:
+If a setting is invalid or missing, the start fails with status 1. One message names every invalid setting, the source
+of its value, the value, and what is expected:
 
 ```text
 ";
@@ -55,12 +56,12 @@ Updated configuration key=WVA_DECISION_HOLD old=10m new=7m source=\"ConfigMap ke
 | a setting that takes effect `at a restart` | the value of the start | each replica logs `Attempted to change immutable parameters`. The leader, or the next one, writes a Warning event `ImmutableConfigChangeRejected` on the ConfigMap, once for each change. If the annotation `wva.llmd.ai/restart-revision` changes too, there is only one log line and no event |
 | the map is deleted | config file and defaults | log lines of the changes |
 
-Admission rejects most invalid changes: [admission.md](admission.md).
+Admission rejects most invalid changes: [admission](../concepts/admission.md).
 
 ## All settings
 
-Key: the environment variable and the key of the main ConfigMap. Durations use Go's format (`1h30m`, `500ms`), booleans are
-`true` or `false` (`--x` means `--x=true`). ¹: not a key of the map, because it determines where the map is or which
+Key: the environment variable and the key of the main ConfigMap. Durations use Go's format (`1h30m`, `500ms`), booleans
+are `true` or `false` (`--x` means `--x=true`). ¹: not a key of the map, because it determines where the map is or which
 process reads it.
 
 | key | flag | value | default | takes effect | purpose |

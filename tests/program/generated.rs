@@ -15,7 +15,7 @@ use wva_webhook::registration::{
     variant_policy_spec,
 };
 
-use crate::{cli_page, configuration_page, invalid_settings, rule_pages};
+use crate::{cli_page, configuration_page, dashboard_page, invalid_settings, rule_pages, schema_pages};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {
@@ -47,9 +47,9 @@ fn schemas_of_entries() {
 fn rule_reference() {
     let pages = rule_pages::pages();
     for (name, text) in &pages {
-        check(&format!("docs/rules/{name}"), text);
+        check(&format!("docs/reference/rules/{name}"), text);
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/rules");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/rules");
     let found =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
@@ -89,10 +89,39 @@ fn schema_of_doctor() {
     check("docs/reference/doctor.schema.json", &text);
 }
 
+/// The site lists each rule below the index of rules.
+#[test]
+fn summary_of_rules() {
+    const INDEX: &str = "- [Admission rules](reference/rules/README.md)\n";
+    let path = "docs/SUMMARY.md";
+    let summary = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let others: String =
+        summary.split_inclusive('\n').filter(|line| !line.starts_with("  - [WVA-")).collect();
+    let codes = rule_pages::pages().into_keys().filter_map(|name| Some(name.strip_suffix(".md")?.to_owned()));
+    let rules: String = codes
+        .filter(|code| code != "README")
+        .map(|code| format!("  - [{code}](reference/rules/{code}.md)\n"))
+        .collect();
+    check(path, &others.replace(INDEX, &format!("{INDEX}{rules}")));
+}
+
+/// Pages of the CRD and of the entries of ConfigMaps.
+#[test]
+fn schema_reference() {
+    check("docs/reference/api-variantautoscaling.md", &schema_pages::variant());
+    check("docs/reference/configmap-entries.md", &schema_pages::entries());
+}
+
+/// Page of the chart's dashboards.
+#[test]
+fn dashboards() {
+    check("docs/operations/dashboards.md", &dashboard_page::page());
+}
+
 /// Page of settings, with the program's real message about invalid ones.
 #[test]
 fn settings() {
-    check("docs/configuration.md", &configuration_page::page(&invalid_settings::message()));
+    check("docs/reference/configuration.md", &configuration_page::page(&invalid_settings::message()));
 }
 
 /// Webhook configurations of an install without an instance, without rules; the program adds these.
@@ -157,10 +186,10 @@ fn documents(head: &str, list: &serde_json::Value) -> String {
     yaml
 }
 
-/// `docs/reasons.md` describes every reason.
+/// `docs/reference/events-conditions-reasons.md` describes every reason.
 #[test]
 fn every_reason_is_documented() {
-    let page = include_str!("../../docs/reasons.md");
+    let page = include_str!("../../docs/reference/events-conditions-reasons.md");
     let sources = [
         include_str!("../../controller/scaling/src/reason/code.rs"),
         include_str!("../../controller/src/cycle/conditions.rs"),
@@ -176,5 +205,5 @@ fn every_reason_is_documented() {
     let reasons: BTreeSet<&str> = literals.filter(is_reason).collect();
     assert!(reasons.contains("SpareBelowTarget") && reasons.contains("TargetConflict"), "{reasons:?}");
     let missing: Vec<_> = reasons.iter().filter(|reason| !page.contains(&format!("`{reason}`"))).collect();
-    assert!(missing.is_empty(), "docs/reasons.md lacks {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/events-conditions-reasons.md lacks {missing:?}");
 }

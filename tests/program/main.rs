@@ -7,6 +7,8 @@ mod cli;
 mod cli_page;
 mod command_table;
 mod configuration_page;
+mod dashboard_page;
+mod docs;
 #[path = "../../webhook/rules/tests/examples/example.rs"]
 mod example;
 mod fuzz_targets;
@@ -15,6 +17,7 @@ mod invalid_settings;
 mod layout;
 mod release;
 mod rule_pages;
+mod schema_pages;
 mod simulate;
 mod validate;
 

@@ -26,8 +26,8 @@ pub(crate) fn pages() -> BTreeMap<String, String> {
 fn index() -> String {
     let mut out = format!(
         "# Admission rules\n\n{NOTE}\nEach denial and each warning starts with the code of its rule. Each page describes a \
-         rule, with an example that\nviolates it and one that is accepted. [Admission](../admission.md) describes when \
-         the rules apply.\n[wva validate](../validate.md) applies them to files.\n",
+         rule, with an example that\nviolates it and one that is accepted. \
+         [Admission](../../concepts/admission.md)\ndescribes when the rules apply. [wva validate](../../guides/ci-gitops.md) applies them to files.\n",
     );
     let rows_of = |prefix: &'static str| RULES.iter().filter(move |r| r.code.starts_with(prefix)).map(row);
     section(&mut out, "VariantAutoscaling", rows_of("WVA-VA-"));
@@ -64,7 +64,7 @@ fn page(rule: &Rule) -> String {
     let only_in_files = example.only_in_files || matches!(rule.check, Check::Autoscaler(_));
     let kind = match rule.check {
         Check::Variant(_) => "VariantAutoscaling",
-        Check::ConfigMap(_) => "[ConfigMap](../admission.md#which-configmaps)",
+        Check::ConfigMap(_) => "[ConfigMap](../../concepts/admission.md#which-configmaps)",
         Check::Autoscaler(_) => "HorizontalPodAutoscaler or ScaledObject that reads the metric",
     };
     let when = if is_update { "on update" } else { "on creation and update" };
@@ -183,7 +183,7 @@ fn file_page() -> String {
         rules.iter().find(|r| r["id"] == FILE_CODE).unwrap()["shortDescription"]["text"].as_str().unwrap();
     let mut out = format!(
         "# {FILE_CODE}: {}\n\n{NOTE}\n{docs}\n\n- Checks: a file or the standard input of [wva validate]\
-         (../validate.md)\n- Effect: the file is denied, and no other rule checks the unreadable part\n\n\
+         (../../guides/ci-gitops.md)\n- Effect: the file is denied, and no other rule checks the unreadable part\n\n\
          ## Denied\n\n{}Output:\n\n```text\n{denied}```\n\n## Accepted\n\n{}",
         example.title,
         yaml(example.violation().1, ""),

@@ -95,7 +95,7 @@ fn json_has_summary_and_findings() {
             "file": "five-faults.yaml", "line": 14, "column": 16,
             "kind": "VariantAutoscaling", "namespace": "prod", "name": "llama-h100",
             "severity": "deny", "code": "WVA-VA-003", "field": "spec.variantCost",
-            "message": message, "docs": format!("{REPOSITORY}/blob/main/docs/rules/WVA-VA-003.md"),
+            "message": message, "docs": format!("{REPOSITORY}/blob/main/docs/reference/rules/WVA-VA-003.md"),
         })
     );
 }
@@ -127,7 +127,7 @@ fn sarif_satisfies_its_schema() {
         }
         assert_eq!(run["tool"]["driver"]["informationUri"], REPOSITORY);
         for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
-            let page = format!("/docs/rules/{}.md", rule["id"].as_str().unwrap());
+            let page = format!("/docs/reference/rules/{}.md", rule["id"].as_str().unwrap());
             assert!(rule["helpUri"].as_str().unwrap().ends_with(&page), "{rule}");
         }
     }

@@ -20,7 +20,7 @@ unknown keys.
 {{- with lookup "apps/v1" "Deployment" .Release.Namespace $name }}
 {{- $selector := include "wva.selectorLabels" $ | fromYaml }}
 {{- if ne (toJson .spec.selector.matchLabels) (toJson $selector) }}
-{{- $wrong = append $wrong (printf "Deployment %s/%s is not from this chart: it selects its pods by %s, this chart by %s, and a selector never changes. It may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release with `helm uninstall %s -n %s`, then install this chart. See docs/migration.md." $.Release.Namespace $name (toJson .spec.selector.matchLabels) (toJson $selector) $name $.Release.Namespace (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
+{{- $wrong = append $wrong (printf "Deployment %s/%s is not from this chart: it selects its pods by %s, this chart by %s, and a selector never changes. It may be the release of llm-d WVA. To keep the release with its VariantAutoscaling and HPA, run `kubectl delete deployment %s -n %s` and `kubectl apply --server-side --force-conflicts -f %s/crds`, then this command again. Or remove the release with `helm uninstall %s -n %s`, then install this chart. See docs/guides/migrate-from-llm-d.md." $.Release.Namespace $name (toJson .spec.selector.matchLabels) (toJson $selector) $name $.Release.Namespace (printf "charts/%s" $.Chart.Name) $.Release.Name $.Release.Namespace) }}
 {{- end }}
 {{- end }}
 {{- if and $wva.namespaceScoped $wva.externalMetrics.enabled }}

@@ -40,7 +40,8 @@ fn controller(facts: &Facts) -> Finding {
     if all.iter().any(|c| c.is_llm_d_wva) && all.iter().any(|c| !c.is_llm_d_wva) {
         return Finding::warning(
             format!("installed next to llm-d WVA: {list}"),
-            "keep variants that both manage in mode recommend until llm-d WVA is stopped (docs/migration.md)",
+            "keep variants that both manage in mode recommend until llm-d WVA is stopped \
+             (docs/guides/migrate-from-llm-d.md)",
         );
     }
     let has_leader = !facts.leaders.received.is_empty();
@@ -58,7 +59,8 @@ fn controller(facts: &Facts) -> Finding {
         [] => Finding::fine("no Deployment, but a controller answers"),
         [one] if one.is_llm_d_wva => Finding::broken(
             format!("only llm-d WVA is installed: {list}"),
-            "see docs/migration.md; if wva is installed, choose it with --controller-namespace and --controller-selector",
+            "see docs/guides/migrate-from-llm-d.md; if wva is installed, choose it with --controller-namespace and \
+             --controller-selector",
         ),
         _ => Finding::fine(list),
     }
@@ -86,7 +88,7 @@ fn unreviewed_controllers(facts: &Facts) -> impl Iterator<Item = Finding> {
     facts.controllers.iter().flatten().filter(is_unreviewed).map(|c| {
         Finding::warning(
             format!("{} is in {UNREVIEWED}, where admission review is off", c.describe()),
-            "install the release in its own namespace (docs/install.md)",
+            "install the release in its own namespace (docs/getting-started/install.md)",
         )
     })
 }

@@ -19,7 +19,9 @@ const REQUEST_BUCKETS: [f64; 21] = [
     960.0, 1920.0, 7680.0,
 ];
 
-pub(super) struct Metrics {
+/// Metrics page of an emulated server.
+#[derive(Debug)]
+pub struct Metrics {
     model: String,
     /// `vllm:cache_config_info` has no model name.
     cache_labels: String,
@@ -29,7 +31,11 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(model: &str, engine: &Engine) -> anyhow::Result<Self> {
+    /// A page whose series have this `model_name`.
+    ///
+    /// # Errors
+    /// The registry refuses a histogram.
+    pub fn new(model: &str, engine: &Engine) -> anyhow::Result<Self> {
         let registry = Registry::new();
         let histogram = |name: &str, help: &str, buckets: &[f64]| {
             let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
@@ -54,12 +60,17 @@ impl Metrics {
         })
     }
 
-    pub(super) fn observe(&self, served: &ServedRequest) {
+    /// Counts the latencies of a request.
+    pub fn observe(&self, served: &ServedRequest) {
         self.first_token.observe(served.first_token - served.request.arrived);
         self.request.observe(served.ended - served.request.arrived);
     }
 
-    pub(super) fn page(&self, reading: &Reading) -> anyhow::Result<String> {
+    /// The page in the text format 0.0.4.
+    ///
+    /// # Errors
+    /// A histogram cannot be written.
+    pub fn page(&self, reading: &Reading) -> anyhow::Result<String> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
         let mut page = String::from_utf8(text)?;

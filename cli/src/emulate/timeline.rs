@@ -14,30 +14,38 @@ use super::gaps::GapHistogram;
 /// Most requests in the server, like vLLM's own limit.
 const MAX_REQUESTS: usize = 4096;
 
+/// Why a server does not take a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rejection {
+pub enum Rejection {
     /// The request exceeds the KV cache of this capacity in tokens.
     TooLong(u64),
+    /// The server has too many requests.
     Full,
 }
 
+/// State of a server at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub struct Reading {
     pub(super) counters: Counters,
     pub(super) gaps: GapHistogram,
-    pub(super) running: usize,
-    pub(super) waiting: usize,
+    /// Requests in the batch.
+    pub running: usize,
+    /// Requests that wait for a place.
+    pub waiting: usize,
     /// Share of KV cache in use, 0 to 1.
-    pub(super) kv_usage: f64,
+    pub kv_usage: f64,
 }
 
-pub(super) struct Timeline {
+/// The simulator's server in real time.
+#[derive(Debug)]
+pub struct Timeline {
     engine: Engine,
     started: Instant,
     state: Mutex<State>,
     changed: Notify,
 }
 
+#[derive(Debug)]
 struct State {
     server: Server,
     gaps: GapHistogram,
@@ -48,7 +56,9 @@ struct State {
 }
 
 impl Timeline {
-    pub(super) fn new(engine: Engine) -> Self {
+    /// An idle server.
+    #[must_use]
+    pub fn new(engine: Engine) -> Self {
         let state = State {
             server: Server::new(engine, f64::INFINITY),
             gaps: GapHistogram::default(),
@@ -58,11 +68,11 @@ impl Timeline {
         Self { engine, started: Instant::now(), state: Mutex::new(state), changed: Notify::new() }
     }
 
-    pub(super) fn push(
-        &self,
-        input: u32,
-        output: u32,
-    ) -> Result<oneshot::Receiver<ServedRequest>, Rejection> {
+    /// Adds a request of these tokens. The receiver gets its times, in seconds of this server.
+    ///
+    /// # Errors
+    /// The server does not take the request.
+    pub fn push(&self, input: u32, output: u32) -> Result<oneshot::Receiver<ServedRequest>, Rejection> {
         if !self.engine.can_hold(u64::from(input) + u64::from(output)) {
             return Err(Rejection::TooLong(self.engine.kv_tokens()));
         }
@@ -84,7 +94,8 @@ impl Timeline {
         Ok(receiver)
     }
 
-    pub(super) fn read(&self) -> Reading {
+    /// The present state.
+    pub fn read(&self) -> Reading {
         let now = self.now();
         let mut state = self.state();
         state.catch_up(now);
@@ -101,7 +112,7 @@ impl Timeline {
     }
 
     /// Advances the server as time passes. Never returns.
-    pub(super) async fn run(&self) {
+    pub async fn run(&self) {
         loop {
             let next = self.state().server.next_event();
             // An Instant cannot hold infinity; a request wakes an idle server.

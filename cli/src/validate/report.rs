@@ -144,7 +144,7 @@ impl<'a> Finding<'a> {
 
 /// Page of a rule on the web.
 pub(super) fn docs(code: &str) -> String {
-    format!("{REPOSITORY}/blob/main/docs/rules/{code}.md")
+    format!("{REPOSITORY}/blob/main/docs/reference/rules/{code}.md")
 }
 
 /// Command that prints the page of a rule.

@@ -139,27 +139,31 @@ pub(crate) fn to_finite(figure: f64) -> f64 {
 /// Rounds to nine digits, so that a snapshot file reproduces the figure. NaN and negative figures become 0.
 pub(crate) fn amount(figure: f64) -> Amount {
     let figure = figure.clamp(0.0, f64::MAX);
-    let digits = 8.0 - floor(figure.log10());
+    let digits = 8 - decimal_exponent(figure);
     // Beyond -22..=22 powers of ten are not exact; no measured figure is that large.
-    let rounded = if digits > 22.0 {
-        0.0
-    } else if digits >= 0.0 {
-        let scale = power_of_ten(digits);
-        nearest(figure * scale) / scale
-    } else if digits >= -22.0 {
-        let scale = power_of_ten(-digits);
-        nearest(figure / scale) * scale
-    } else {
-        figure
+    let rounded = match power_of_ten(digits.unsigned_abs()) {
+        _ if figure >= 1e22 => figure,
+        Some(scale) if digits >= 0 => nearest(figure * scale) / scale,
+        Some(scale) => nearest(figure / scale) * scale,
+        None => 0.0,
     };
     Amount::try_from(rounded).unwrap_or_default()
 }
 
-/// Fits 32 bits. Avoids the C library: a cycle calls it tens of thousands of times.
-#[expect(clippy::cast_possible_truncation, reason = "`as` saturates")]
-fn floor(figure: f64) -> f64 {
-    let whole = f64::from(figure as i32);
-    if whole > figure { whole - 1.0 } else { whole }
+/// Largest `n` with `10^n` at most `figure`, from 1e-22 to 1e22. Without a logarithm, because a cycle calls it hundreds
+/// of thousands of times.
+fn decimal_exponent(figure: f64) -> i32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a double has 11 bits")]
+    let binary = (figure.to_bits() >> 52) as i32 - 1023;
+    // log10(2) is 1233 / 4096; rounded down, the estimate is exact or 1 too small.
+    let estimate = (binary * 1233) >> 12;
+    let next = estimate + 1;
+    let is_reached = match power_of_ten(next.unsigned_abs()) {
+        Some(power) if next >= 0 => figure >= power,
+        Some(power) => figure >= 1.0 / power,
+        None => false,
+    };
+    if is_reached { next } else { estimate }
 }
 
 /// Nearest whole number of a figure with at most nine digits before the point.
@@ -174,9 +178,9 @@ const POWERS: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// 0 to 22.
-fn power_of_ten(exponent: f64) -> f64 {
-    POWERS.get(to_u32(exponent) as usize).copied().unwrap_or(1e22)
+/// `None`: not exact.
+fn power_of_ten(exponent: u32) -> Option<f64> {
+    POWERS.get(exponent as usize).copied()
 }
 
 /// Rounded to milliseconds for readable snapshot files.
@@ -224,4 +228,39 @@ pub(crate) fn to_u32(figure: f64) -> u32 {
     )]
     let replicas = figure as u32;
     replicas
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_exponent_is_exact_at_powers_of_ten() {
+        for n in -22_i32..=21 {
+            let power: f64 = format!("1e{n}").parse().unwrap_or_default();
+            assert_eq!(decimal_exponent(power), n, "{power:e}");
+            assert_eq!(decimal_exponent(power.next_down()), n - 1, "below {power:e}");
+            assert_eq!(decimal_exponent(9.99 * power), n, "{power:e}");
+        }
+    }
+
+    #[test]
+    fn amounts_have_nine_digits() {
+        let rounded = [
+            (0.0, 0.0),
+            (-0.0, 0.0),
+            (f64::NAN, 0.0),
+            (-3.0, 0.0),
+            (123_456.789_49, 123_456.789),
+            (999_999_999.9, 1e9),
+            (9_876_543_216.0, 9_876_543_220.0),
+            (1.0 / 3.0, 0.333_333_333),
+            (1e-15, 0.0),
+            (1.234_567_890_12e21, 1.234_567_89e21),
+            (1.234_567_890_12e25, 1.234_567_890_12e25),
+        ];
+        for (figure, expected) in rounded {
+            assert!((amount(figure).get() - expected).abs() <= 1e-15 * expected, "{figure:e}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 //! Time on one core and peak memory of a week of diurnal traffic: 6 million requests on four variants, under our
-//! default policy. `make bench-simulate` runs it; it fails beyond the bounds of docs/simulate.md.
+//! default policy. `make bench-simulate` runs it; it fails beyond the bounds of docs/development/evidence/simulator.md.
 
 #![expect(clippy::print_stdout, reason = "the figures are what this is run for")]
 

@@ -1,6 +1,6 @@
 //! Writes the tables of pages from the results that make keeps, so that no figure is copied by hand. `policies` writes
-//! those of docs/policy.md and docs/simulate.md, with the plot (`make bench-policies`). `traffic` writes that of
-//! docs/traffic.md (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
+//! those of docs/development/evidence/policies.md with the plot (`make bench-policies`), `traffic` that of traffic.md next
+//! to it (`make bench-traces`). A table stands between `<!-- table NAME -->` and `<!-- end -->`.
 
 #![expect(clippy::print_stdout, reason = "prints the tables that it writes")]
 
@@ -71,21 +71,21 @@ const GOAL: f64 = 99.0;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     match arguments.as_slice() {
-        [pages, results, docs] if pages == "policies" => policies(results, docs),
-        [pages, results, docs] if pages == "traffic" => traffic(results, docs),
+        [table, results, pages] if table == "policies" => policies(results, pages),
+        [table, results, pages] if table == "traffic" => traffic(results, pages),
         _ => Err("give policies or traffic, the folder of the results and that of the pages".into()),
     }
 }
 
-fn traffic(results: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
+fn traffic(results: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
     let recorded = read(results, &RECORDED, "make bench-traces")?;
     let recorded = Vec::from_iter(&recorded);
     let table = attainment(&recorded, &TRAFFIC);
     println!("{table}");
-    write(&docs.join("traffic.md"), &BTreeMap::from([("traffic", seeds(&recorded) + &table)]))
+    write(&pages.join("traffic.md"), &BTreeMap::from([("traffic", seeds(&recorded) + &table)]))
 }
 
-fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
+fn policies(folder: &Path, pages: &Path) -> Result<(), Box<dyn Error>> {
     let read = |names| read(folder, names, "make bench-policies");
     let (traces, attacks) = (read(&TRACES)?, read(&ATTACKS)?);
     let (traces, attacks) = (Vec::from_iter(&traces), Vec::from_iter(&attacks));
@@ -94,15 +94,12 @@ fn policies(folder: &Path, docs: &Path) -> Result<(), Box<dyn Error>> {
         ("traces", seeds(&traces) + &attainment(&traces, &COLUMNS)),
         ("attacks", seeds(&attacks) + &attainment(&attacks, &COLUMNS)),
         ("losses", losses(&all, THROUGHPUT, &OTHERS)),
-    ]);
-    write(&docs.join("policy.md"), &page)?;
-    let page = BTreeMap::from([
         ("ladder", seeds(&traces[..1]) + &figures(traces[0], &FIGURES)),
         ("others", seeds(&traces[1..7]) + &attainment(&traces[1..7], &[&COLUMNS[..3], &BEFORE].concat())),
         ("week", seeds(&traces[7..]) + &figures(traces[7], &FIGURES)),
     ]);
-    write(&docs.join("simulate.md"), &page)?;
-    let drawing = docs.join("policy.svg");
+    write(&pages.join("policies.md"), &page)?;
+    let drawing = pages.join("policy.svg");
     fs::write(&drawing, plot(&all, &COLUMNS, GOAL))?;
     println!("{} is written", drawing.display());
     Ok(())

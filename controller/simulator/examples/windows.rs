@@ -1,17 +1,15 @@
-//! Prints the table of docs/traffic.md on cycles and windows: means over scenarios of the throughput analyzer with other
-//! intervals, holds and scale-down windows. `windows SEEDS SCENARIO...`; `make bench-windows` runs it.
+//! Prints the table of docs/development/evidence/traffic.md on cycles and windows: means over scenarios of the throughput
+//! analyzer with other intervals, holds and scale-down windows. `windows SEEDS SCENARIO...`; `make bench-windows` runs it.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program that prints a table")]
 
 use std::error::Error;
 use std::fs::File;
-use std::io::BufReader;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use wva_simulator::scenario::{self, Scenario, Spec};
 use wva_simulator::study::run_study;
-use wva_simulator::traffic::trace;
 
 /// Interval of cycles and of queries, `hold`, scale-down window in seconds.
 const ROWS: [(&str, &str, &str, u32); 7] = [
@@ -70,9 +68,5 @@ fn read(path: &Path) -> Result<Scenario, Box<dyn Error>> {
     policies.push(json!({"name": "oracle", "oracle": {}}));
     tree["policies"] = policies.into();
     let spec = Spec::read(&tree)?;
-    let recorded = spec.traffic.trace.as_ref().map(|recorded| -> Result<_, Box<dyn Error>> {
-        let file = File::open(path.with_file_name(&recorded.file))?;
-        Ok(trace::read(BufReader::new(file), recorded.layout, recorded.model.as_deref())?.into())
-    });
-    Ok(spec.build(recorded.transpose()?)?)
+    Ok(spec.build(spec.read_trace(path, File::open)?)?)
 }

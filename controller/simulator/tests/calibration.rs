@@ -1,7 +1,7 @@
 //! The engine `qwen3-32b-h100` against published figures: benchmarks of `Qwen/Qwen3-32B` on H100s in the pull requests
-//! of llm-d-autoscaling. Prints the table of docs/simulate.md: `cargo test -p wva-simulator --test calibration --
-//! --nocapture`. The page lists which figures were fitted. A change of the server model that makes any figure worse
-//! fails.
+//! of llm-d-autoscaling. Prints the table of docs/development/evidence/simulator.md: `cargo test -p wva-simulator --test
+//! calibration -- --nocapture`. The page lists which figures were fitted. A change of the server model that makes any
+//! figure worse fails.
 
 #![expect(
     clippy::unwrap_used,

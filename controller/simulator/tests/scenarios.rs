@@ -4,26 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test's own input")]
 
 use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use wva_simulator::fleet::server::Request;
-use wva_simulator::scenario::spec::Trace;
 use wva_simulator::scenario::{Spec, parse_tree};
 use wva_simulator::study::run_study;
-use wva_simulator::traffic::trace;
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scenarios");
     let within = |folder: &Path| std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path());
     let all = ["", "attacks", "traces"].map(|part| within(&folder.join(part))).into_iter().flatten();
     all.filter(|f| f.extension().is_some_and(|e| e == "yaml")).collect()
-}
-
-fn requests(scenario: &Path, trace: &Trace) -> Arc<[Request]> {
-    let file = File::open(scenario.parent().unwrap().join(&trace.file)).unwrap();
-    trace::read(BufReader::new(file), trace.layout, trace.model.as_deref()).unwrap().into()
 }
 
 #[test]
@@ -33,8 +23,7 @@ fn every_scenario_runs() {
     for file in files {
         let mut tree = parse_tree(&std::fs::read_to_string(&file).unwrap()).unwrap();
         tree["duration"] = "12m".into();
-        let scenario = Spec::read(&tree)
-            .and_then(|spec| spec.build(spec.traffic.trace.as_ref().map(|trace| requests(&file, trace))));
+        let scenario = Spec::read(&tree).and_then(|spec| spec.build(spec.read_trace(&file, File::open)?));
         let scenario = scenario.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
         for study in run_study(&scenario, 1, |_| {}) {
             assert!(study.first.arrived() > 0, "{}: {}", file.display(), study.policy);

@@ -1,5 +1,5 @@
 //! The throughput analyzer on traffic for which the mean of the arrivals is not enough. Each bound is below the figure
-//! in docs/policy.md, and above the figure without the method under test.
+//! in docs/development/evidence/policies.md, and above the figure without the method under test.
 
 #![expect(clippy::unwrap_used, reason = "a test's own input")]
 

@@ -24,7 +24,7 @@ pub(super) struct LeaseStore {
 pub(super) enum CallError {
     #[error(
         "cannot {verb} Lease {namespace}/{name}: {}; check that the namespace exists and that the Role allows create, \
-         and get, list, watch and update for this name (resourceNames; docs/install.md, Other names)",
+         and get, list, watch and update for this name (resourceNames; docs/getting-started/install.md, Other names)",
         root_cause(.source)
     )]
     Api { verb: &'static str, namespace: String, name: String, source: Box<kube::Error> },

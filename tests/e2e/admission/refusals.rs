@@ -65,11 +65,11 @@ async fn guide_quotes_the_output_of_kubectl() -> anyhow::Result<()> {
     spec["modelID"] = json!(" ");
     spec["variantCost"] = json!("$40/h");
     let ran = create(testbed, &namespace, &variant("llama-8b-h100", &spec)).await?;
-    let quoted = include_str!("../../../docs/admission.md");
+    let quoted = include_str!("../../../docs/concepts/admission.md");
     let printed: Vec<_> = ran.stderr.lines().filter(|line| !line.starts_with("Warning: ")).collect();
     assert_eq!(printed.len(), 3, "{}", ran.stderr);
     for line in printed {
-        ensure!(quoted.contains(line.trim_end()), "docs/admission.md does not quote: {line}");
+        ensure!(quoted.contains(line.trim_end()), "docs/concepts/admission.md does not quote: {line}");
     }
     Ok(())
 }

@@ -109,7 +109,7 @@ async fn script_uninstalls(site: &Site, helm: &Helm) -> anyhow::Result<String> {
     Ok("nothing left but CRD, Lease and CA".to_owned())
 }
 
-/// Writes an overlay as in `docs/install.md`, with components of `config`.
+/// Writes an overlay as in `docs/getting-started/install.md`, with components of `config`.
 fn overlay(site: &Site, components: &[&str]) -> anyhow::Result<PathBuf> {
     let folder = site.testbed.data().join("overlay");
     std::fs::create_dir_all(&folder)?;
@@ -213,7 +213,8 @@ async fn other_names_forbidden(site: &Site) -> anyhow::Result<String> {
         eventually("a log to name the remedy", SOON, async || {
             let logs: Vec<String> = site.pods().await?.iter().map(|pod| site.log(pod)).collect();
             let mut lines = logs.iter().flat_map(|log| log.lines());
-            let named = lines.any(|l| l.contains(line) && l.contains("docs/install.md, Other names"));
+            let page = "docs/getting-started/install.md, Other names";
+            let named = lines.any(|l| l.contains(line) && l.contains(page));
             ensure!(named, "no log has {line:?} with the page");
             Ok(())
         })

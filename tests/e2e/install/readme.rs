@@ -1,5 +1,5 @@
 //! The README of the chart of llm-d WVA, command by command, as far as they concern this program and can run here:
-//! `docs/install.md` lists the rest.
+//! `docs/getting-started/install.md` lists the rest.
 
 use anyhow::ensure;
 

@@ -110,7 +110,7 @@ async fn metrics_match_the_documented_list() -> anyhow::Result<()> {
         Ok(page)
     })
     .await?;
-    let documented = include_str!("../../../docs/reasons.md");
+    let documented = include_str!("../../../docs/reference/metrics.md");
     for (name, labels) in &page.labels {
         ensure!(
             name.starts_with("process_") || documented.contains(&format!("`{name}`")),

@@ -36,7 +36,7 @@ enum Fault {
 
 impl Fault {
     /// Whether late writes are faults. Requests sent during the lease cannot be recalled when a network delays them:
-    /// they are measured only. `docs/operations-tests.md` has the consequences.
+    /// they are measured only. `docs/development/evidence/operations-tests.md` has the consequences.
     fn judged(self) -> bool {
         self != Self::CutOffLate
     }

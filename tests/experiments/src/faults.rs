@@ -1,6 +1,6 @@
 //! Sends invalid input of every kind to the admission port of the real program on a real control plane, first one
-//! kind at a time and then all at once, while vegeta sends valid reviews. `docs/robustness.md` lists what must hold:
-//! no panic, bounded memory, and timely answers to valid reviews.
+//! kind at a time and then all at once, while vegeta sends valid reviews. `docs/development/evidence/robustness.md`
+//! lists what must hold: no panic, bounded memory, and timely answers to valid reviews.
 
 mod abuse;
 mod client;

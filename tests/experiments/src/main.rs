@@ -8,6 +8,7 @@ mod faults;
 mod from_zero;
 mod history;
 mod outages;
+mod replay;
 mod report;
 mod side_by_side;
 mod throughput;
@@ -105,6 +106,15 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Replays recorded traffic in real time, and compares it with the simulator
+    Replay {
+        /// Scenarios with a trace, one variant and a policy `throughput`
+        #[arg(required = true)]
+        scenarios: Vec<PathBuf>,
+        /// Only this much of each trace
+        #[arg(long, default_value = "1h", value_parser = duration)]
+        lasts: Duration,
+    },
     /// Three controllers, two of them with an instance, while variants move between them
     SideBySide {
         /// Duration of the moves
@@ -169,6 +179,7 @@ impl Task {
             Self::BenchCycle { folder } => Box::pin(bench::cycle::run(wva, folder)),
             Self::Faults { only } => Box::pin(faults::run(wva, only.as_deref())),
             Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only.as_deref())),
+            Self::Replay { scenarios, lasts } => Box::pin(replay::run(wva, scenarios, *lasts)),
             Self::SideBySide { lasts } => Box::pin(side_by_side::run(wva, *lasts)),
             Self::Zero(plan) => Box::pin(zero::run(wva, plan)),
             Self::FromZero => Box::pin(from_zero::run(wva)),

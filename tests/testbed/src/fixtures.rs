@@ -159,6 +159,15 @@ spec:
 
     /// HPA that follows the variant's target, in the form that users of llm-d WVA write.
     pub fn autoscaler(&self) -> String {
+        let rules = json!({
+            "stabilizationWindowSeconds": 0,
+            "policies": [{"type": "Pods", "value": 10, "periodSeconds": 15}],
+        });
+        self.autoscaler_with(&json!({"scaleUp": rules, "scaleDown": rules}))
+    }
+
+    /// The same HPA with this `behavior`.
+    pub fn autoscaler_with(&self, behavior: &Value) -> String {
         let Self { name, namespace, max, .. } = self;
         format!(
             "apiVersion: autoscaling/v2
@@ -168,9 +177,7 @@ spec:
   scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {name}}}
   minReplicas: 1
   maxReplicas: {max}
-  behavior:
-    scaleUp: {{stabilizationWindowSeconds: 0, policies: [{{type: Pods, value: 10, periodSeconds: 15}}]}}
-    scaleDown: {{stabilizationWindowSeconds: 0, policies: [{{type: Pods, value: 10, periodSeconds: 15}}]}}
+  behavior: {behavior}
   metrics:
   - type: External
     external:

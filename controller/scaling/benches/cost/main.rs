@@ -1,5 +1,5 @@
 //! Cost of the choice of variants: decisions of the token analyzer for 1,000 random models, compared with the least
-//! possible cost. `make bench-decide` prints the tables of docs/performance.md.
+//! possible cost. `make bench-decide` prints the tables of docs/development/evidence/performance.md.
 
 #![expect(
     clippy::unwrap_used,

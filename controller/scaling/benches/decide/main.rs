@@ -1,5 +1,5 @@
 //! Time of the decisions of one cycle, from 100 to 10,000 variants. `make bench-decide` runs it and prints the table of
-//! docs/performance.md, which has the bounds, too.
+//! docs/development/evidence/performance.md, which has the bounds, too.
 
 #![expect(clippy::unwrap_used, reason = "a bench with its own input")]
 

@@ -1,5 +1,7 @@
 //! Builds a scenario from the fields of a file: defaults, seconds, resolved names.
 
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wva_crds::GoDuration;
@@ -14,12 +16,32 @@ use crate::fleet::variant::{Gateway, GpuSupply, Saturation, ScrapeFaults, SlowSt
 use crate::measure::Objectives;
 use crate::random::RandomQuantity;
 use crate::run::Setting;
-use crate::traffic::{Traffic, build_profile, diurnal_profile};
+use crate::traffic::{Traffic, build_profile, diurnal_profile, trace};
 
 /// A working week and a calmer weekend.
 const WEEK: [f64; 7] = [1.0, 1.0, 1.0, 1.0, 1.0, 0.6, 0.5];
 
 impl Spec {
+    /// Requests of the trace, if the scenario names one. `open` opens it; its path is relative to `scenario`, the file of
+    /// the scenario.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a line is invalid.
+    pub fn read_trace<R: Read>(
+        &self,
+        scenario: &Path,
+        open: impl FnOnce(PathBuf) -> std::io::Result<R>,
+    ) -> Result<Option<Arc<[Request]>>, ScenarioError> {
+        let Some(recorded) = &self.traffic.trace else { return Ok(None) };
+        let file = scenario.with_file_name(&recorded.file);
+        let invalid = |problem: &dyn std::fmt::Display| {
+            ScenarioError::new("traffic.trace.file", format!("{}: {problem}", file.display()))
+        };
+        let opened = open(file.clone()).map_err(|error| invalid(&error))?;
+        let requests = trace::read(BufReader::new(opened), recorded.layout, recorded.model.as_deref());
+        Ok(Some(requests.map_err(|error| invalid(&error))?.into()))
+    }
+
     /// `trace`: the requests of the trace, if the scenario names one.
     ///
     /// # Errors

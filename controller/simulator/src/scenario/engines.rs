@@ -1,4 +1,4 @@
-//! Engines that a scenario can name. docs/simulate.md lists the published figures and errors, which
+//! Engines that a scenario can name. docs/development/evidence/simulator.md lists the published figures and errors, which
 //! `tests/calibration.rs` computes.
 
 use crate::fleet::engine::{Engine, StepTokens};

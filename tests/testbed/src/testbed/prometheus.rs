@@ -64,8 +64,12 @@ impl Testbed {
         let mut labels = labels.clone();
         labels.insert("job".to_owned(), name.to_owned());
         labels.insert("__metrics_path__".to_owned(), path.to_owned());
-        let target = json!([{ "targets": [address], "labels": labels }]);
-        write_targets(&self.data.path, &format!("extra-{name}"), &target)
+        self.scrape_targets(name, &json!([{ "targets": [address], "labels": labels }]))
+    }
+
+    /// Replaces the scrape targets of this name, in the form of Prometheus' `file_sd_configs`.
+    pub fn scrape_targets(&self, name: &str, targets: &Value) -> anyhow::Result<()> {
+        write_targets(&self.data.path, &format!("extra-{name}"), targets)
     }
 
     /// The same for pages that show many pods: series keep their own labels (`honor_labels`).

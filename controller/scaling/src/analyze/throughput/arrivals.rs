@@ -68,6 +68,7 @@ pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, 
         arrived: [0.0; STEPS],
         completed: [0.0; WARM_UP_STEPS],
         intervals: Vec::new(),
+        ages: Vec::new(),
     };
     let had_pods = !memory.pods.is_empty();
     count_pods(model, memory, passed, &mut counter);
@@ -220,6 +221,8 @@ struct StepCounter {
     /// Newest step first.
     completed: [f64; WARM_UP_STEPS],
     intervals: Vec<EngineInterval>,
+    /// Ages of a pod's samples at the end of the newest step, seconds. Kept for its allocation.
+    ages: Vec<f64>,
 }
 
 impl StepCounter {
@@ -232,8 +235,13 @@ impl StepCounter {
         let mut known = known;
         // Without earlier steps, counting starts with the scrapes before the first step.
         let moments = self.steps + u32::from(self.usual.is_none());
+        let mut ages = std::mem::take(&mut self.ages);
+        ages.clear();
+        ages.extend(replica.work.iter().map(|sample| seconds(sample.age) - self.rest));
         for ago in (0..moments).rev() {
-            let Some((sample, age)) = self.newest(&replica.work, f64::from(ago) * STEP) else { continue };
+            let existed = |age: &f64| *age >= f64::from(ago) * STEP - SAME_SCRAPE;
+            let samples = replica.work.iter().zip(ages.iter().copied()).filter(|(_, age)| existed(age));
+            let Some((sample, age)) = samples.min_by(|a, b| a.1.total_cmp(&b.1)) else { continue };
             match &mut known {
                 None => known = Some(self.first_sample(&replica.pod, sample, age, variant)),
                 Some(pod) if age <= seconds(pod.last.age) - SAME_SCRAPE => {
@@ -243,13 +251,8 @@ impl StepCounter {
                 Some(_) => {}
             }
         }
+        self.ages = ages;
         known
-    }
-
-    /// Newest sample that existed `ago` seconds before the end of the newest step, with its age at that end.
-    fn newest<'a>(&self, work: &'a [WorkSample], ago: f64) -> Option<(&'a WorkSample, f64)> {
-        let ages = work.iter().map(|s| (s, seconds(s.age) - self.rest));
-        ages.filter(|(_, age)| *age >= ago - SAME_SCRAPE).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// Starts the history of a pod. Its arrivals since the start of its server count in one step.
