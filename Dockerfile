@@ -41,4 +41,5 @@ LABEL org.opencontainers.image.title="workload-variant-autoscaler" \
 COPY --from=build /image /
 # By number: a kubelet cannot verify from a name that the user is not root.
 USER 65532:65532
-ENTRYPOINT ["/wva"]
+# Under this name it runs the controller without a subcommand, as the manifests of llm-d WVA expect.
+ENTRYPOINT ["/manager"]

@@ -91,7 +91,7 @@ bench-policies: ## Run every scenario with all policies and SEEDS seeds (30), an
 
 $(POLICY_RESULTS): $(RESULTS)/%.json: %.yaml $(TARGET)/release/wva
 	@mkdir -p $(@D)
-	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
+	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) -o json > $@.part
 	@mv $@.part $@
 
 bench-traces: ## Recorded traffic of production services, all policies, SEEDS seeds each (30), and the table of docs/development/evidence/traffic.md; two minutes once it is built
@@ -101,7 +101,7 @@ bench-traces: ## Recorded traffic of production services, all policies, SEEDS se
 
 $(TRACE_RESULTS): $(RESULTS)/traces/%.json: tests/scenarios/traces/%.yaml $(wildcard tests/traces/*.gz) $(TARGET)/release/wva
 	@mkdir -p $(@D)
-	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) --format json > $@.part
+	$(TARGET)/release/wva simulate $< --seeds $(SEEDS) -o json > $@.part
 	@mv $@.part $@
 
 replay: tools ## Replay an hour of Azure code and of Mooncake in real time on a real control plane, and compare with the simulator

@@ -39,3 +39,17 @@ pub(crate) async fn read_main_map(sources: &Sources, retry_limit: RetryLimit) ->
     let _log = telemetry::init_for_thread(&sources.first_log());
     settings::fetch(&wva_runtime::client::client(None).await?, &sources.main_map(), retry_limit).await
 }
+
+/// Outside a pod, a controller without leader election would act next to the one that is installed.
+///
+/// # Errors
+/// That case, without `--standalone`.
+pub(crate) fn ensure_leading_is_safe(arguments: &ArgMatches, settings: &Settings) -> anyhow::Result<()> {
+    let is_in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    anyhow::ensure!(
+        is_in_pod || settings.election.is_some() || arguments.get_flag("standalone"),
+        "refusing to lead outside a pod without leader election, because another controller can be installed: pass \
+         --leader-elect, or --standalone if there is no other"
+    );
+    Ok(())
+}

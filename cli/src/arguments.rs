@@ -2,7 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use wva_runtime::client::KubeOptions;
+
+/// Heading of the options that all commands with a cluster share.
+const CLUSTER: &str = "Cluster";
 
 pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(value).help(help)
@@ -21,17 +25,68 @@ pub(crate) fn paths(min: usize, help: &'static str) -> Arg {
     paths.num_args(min..).required(min > 0)
 }
 
-pub(crate) fn name_argument() -> Arg {
-    Arg::new("name").value_name("NAME").help("One VariantAutoscaling; default: all")
+/// VariantAutoscalings by name, as in kubectl.
+pub(crate) fn names_argument() -> Arg {
+    Arg::new("name").value_name("NAME").num_args(0..).help("VariantAutoscalings; default: all")
 }
 
 pub(crate) fn namespace_option(help: &'static str) -> Arg {
     option("namespace", "NAMESPACE", help).short('n')
 }
 
-/// `--format`; the first format is the default.
-pub(crate) fn format_option(formats: &'static [&'static str]) -> Arg {
-    option("format", "FORMAT", "Output format").value_parser(formats.to_vec()).default_value(formats[0])
+/// Options of kubectl that choose the cluster, for every command that reaches one.
+pub(crate) fn cluster_options(command: Command) -> Command {
+    command
+        .arg(
+            file_option("kubeconfig", "Path of the kubeconfig; default: KUBECONFIG, then ~/.kube/config")
+                .help_heading(CLUSTER),
+        )
+        .arg(option("context", "CONTEXT", "Context of the kubeconfig").help_heading(CLUSTER))
+        .arg(option("as", "USER", "User to impersonate").help_heading(CLUSTER))
+}
+
+/// [`cluster_options`], and those that choose VariantAutoscalings.
+pub(crate) fn object_options(command: Command) -> Command {
+    let namespace = "Namespace of the VariantAutoscalings; default: that of the kubeconfig's context";
+    cluster_options(
+        command
+            .arg(namespace_option(namespace).help_heading(CLUSTER).conflicts_with("all-namespaces"))
+            .arg(
+                flag("all-namespaces", "VariantAutoscalings of all namespaces")
+                    .short('A')
+                    .help_heading(CLUSTER),
+            )
+            .arg(
+                option("selector", "SELECTOR", "Label selector of the VariantAutoscalings")
+                    .short('l')
+                    .help_heading(CLUSTER),
+            ),
+    )
+}
+
+pub(crate) fn kube_options(arguments: &ArgMatches) -> KubeOptions {
+    KubeOptions {
+        kubeconfig: path_value(arguments, "kubeconfig").map(Path::to_owned),
+        context: value(arguments, "context").map(str::to_owned),
+        impersonate: value(arguments, "as").map(str::to_owned),
+    }
+}
+
+/// `-o`, with its old name `--format`; the first format is the default.
+pub(crate) fn output_option(formats: &'static [&'static str]) -> Arg {
+    option("output", "FORMAT", "Output format")
+        .short('o')
+        .alias("format")
+        .value_parser(formats.to_vec())
+        .default_value(formats[0])
+}
+
+pub(crate) fn output_format(arguments: &ArgMatches) -> &str {
+    value(arguments, "output").unwrap_or_default()
+}
+
+pub(crate) fn values<'a>(arguments: &'a ArgMatches, name: &str) -> Vec<&'a str> {
+    arguments.get_many::<String>(name).into_iter().flatten().map(String::as_str).collect()
 }
 
 pub(crate) fn value<'a>(arguments: &'a ArgMatches, name: &str) -> Option<&'a str> {

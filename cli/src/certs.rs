@@ -31,7 +31,9 @@ Examples:
 --out writes tls.crt, tls.key and ca.crt with the names of cert-manager, for
 WVA_CERT_MODE=files. The CA's key is not stored, so to renew them you create all
 of them again. --secret prints the Secret of WVA_CERT_MODE=self. You rarely need
-it: in that mode the controller creates a missing Secret itself.";
+it: in that mode the controller creates a missing Secret itself.
+
+Exit code: 0 created, 1 a file exists or cannot be written, 2 wrong usage.";
 
 pub(crate) fn command() -> Command {
     Command::new("certs")

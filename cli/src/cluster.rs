@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::ArgMatches;
 use hyper::Request;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -9,6 +10,8 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
+
+use crate::arguments::{kube_options, value, values};
 
 const TIMEOUT: Duration = Duration::from_secs(15);
 const PAGE_SIZE: u32 = 500;
@@ -88,9 +91,45 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) async fn connect(namespace: Option<String>) -> anyhow::Result<Self> {
-        let (client, server) = wva_runtime::client::client_with_url(TIMEOUT).await?;
-        Ok(Self { client, server: without_password(&server), namespace })
+    /// Connects to the cluster and the namespace that the options choose.
+    pub(super) async fn connect(arguments: &ArgMatches) -> anyhow::Result<Self> {
+        let mut cluster = Self::connect_everywhere(arguments).await?;
+        if !arguments.get_flag("all-namespaces") {
+            let namespace = value(arguments, "namespace").unwrap_or(cluster.client.default_namespace());
+            cluster.namespace = Some(namespace.to_owned());
+        }
+        Ok(cluster)
+    }
+
+    /// Connects to all namespaces of the cluster that the options choose.
+    pub(super) async fn connect_everywhere(arguments: &ArgMatches) -> anyhow::Result<Self> {
+        let (client, server) =
+            wva_runtime::client::client_with_url(&kube_options(arguments), TIMEOUT).await?;
+        Ok(Self { client, server: without_password(&server), namespace: None })
+    }
+
+    /// The VariantAutoscalings that `-l` and the names choose.
+    pub(super) async fn list_variants(&self, arguments: &ArgMatches) -> anyhow::Result<Vec<Value>> {
+        let selector = value(arguments, "selector").unwrap_or_default();
+        let mut variants = self.list_labelled(&VARIANTS, selector).await?;
+        let names = values(arguments, "name");
+        if let Some(missing) = names.iter().find(|name| !variants.iter().any(|v| id(v).name == **name)) {
+            anyhow::bail!(
+                "no such VariantAutoscaling {}: {missing}; list them with `kubectl get va -A`",
+                self.scope()
+            );
+        }
+        variants.retain(|variant| names.is_empty() || names.contains(&id(variant).name.as_str()));
+        variants.sort_by_key(id);
+        Ok(variants)
+    }
+
+    /// `in namespace prod`.
+    pub(super) fn scope(&self) -> String {
+        self.namespace.as_ref().map_or_else(
+            || "in any namespace".to_owned(),
+            |namespace| format!("in namespace {namespace} (-A shows all)"),
+        )
     }
 
     pub(super) async fn list(&self, resource: &Resource) -> Result<Vec<Value>, ListError> {

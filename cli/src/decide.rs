@@ -8,40 +8,43 @@ use anyhow::Context;
 use clap::{ArgMatches, Command};
 use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
 
-use crate::arguments::{file_option, format_option, path_value, value};
+use crate::arguments::{file_option, output_format, output_option, path_value};
 use crate::input::{self, STDIN, is_stdin};
-use crate::output::print;
+use crate::output::{UnreadableFile, object_name, print, structured};
 
 const LIMIT: u64 = 256 << 20;
 
 pub(crate) fn command() -> Command {
     Command::new("decide")
         .about("Recompute decisions from a snapshot file: targets, and the steps that led to them")
-        .after_help("Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml --format json")
+        .after_help(
+            "Examples:\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  wva decide -f snapshot.yaml -o json\n\n\
+             Exit code: 0 decided, 1 the file is not a snapshot, 2 wrong usage or an unreadable file.",
+        )
         .arg(
             file_option("file", "Snapshot file (YAML or JSON); - reads standard input")
                 .short('f')
                 .value_name("SNAPSHOT")
                 .required(true),
         )
-        .arg(format_option(&["text", "json", "yaml"]))
+        .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
 }
 
 #[expect(clippy::print_stderr, reason = "decisions go to stdout, warnings to stderr")]
 pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let file = path_value(arguments, "file").context("no snapshot file")?;
-    let format = value(arguments, "format");
+    let format = output_format(arguments);
     let text = read(file)?;
     let snapshot = Snapshot::parse(&text).with_context(|| format!("{} is not a snapshot", display(file)))?;
     let outcome = decide_snapshot(&snapshot);
     let text = match format {
-        Some("json") => serde_json::to_string(&outcome)?,
-        Some("yaml") => serde_saphyr::to_string(&outcome)?,
+        "json" | "yaml" => structured(&outcome, format)?,
+        "name" => outcome.decisions.iter().map(|decision| object_name(&decision.variant)).collect(),
         _ if outcome.decisions.is_empty() => "the snapshot has no variants; nothing to decide".to_owned(),
         _ => trace::render_with_signals(&snapshot, &outcome),
     };
     print(&format!("{}\n", text.trim_end_matches('\n')))?;
-    if format.is_some_and(|format| format != "text") {
+    if !matches!(format, "text" | "wide") {
         for warning in &outcome.warnings {
             eprintln!("warning: {warning}");
         }
@@ -51,7 +54,7 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 
 fn read(file: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
-    let reader = input::open(file).with_context(|| format!("cannot open {}", display(file)))?;
+    let reader = input::open(file).map_err(|error| UnreadableFile::new(file, error))?;
     let read = reader.take(LIMIT + 1).read_to_string(&mut text);
     read.with_context(|| format!("cannot read {} as UTF-8 text", display(file)))?;
     anyhow::ensure!(text.len() as u64 <= LIMIT, "{} is longer than {LIMIT} bytes", display(file));

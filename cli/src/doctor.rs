@@ -6,6 +6,7 @@ mod cluster_checks;
 mod compare;
 mod controllers;
 mod facts;
+mod json;
 mod text;
 mod variant_state;
 
@@ -14,12 +15,13 @@ use std::process::ExitCode;
 use chain::{State, VariantFindings, check_variant};
 use clap::{ArgMatches, Command};
 use facts::Facts;
-use serde_json::Value;
 use variant_state::VariantState;
 
-use super::cluster::{Cluster, id};
+pub(crate) use json::schema;
+
+use super::cluster::Cluster;
 use super::{leader, output, prometheus};
-use crate::arguments::{flag, name_argument, namespace_option, value};
+use crate::arguments::{flag, names_argument, object_options, output_format, output_option};
 
 const HELP: &str = "\
 Checks for each variant: the object, its workload, its pods, the scrape of their
@@ -38,8 +40,12 @@ To reach Prometheus:
 decisions of this controller's leader. Use it while llm-d WVA scales and this
 controller runs in mode recommend.
 
+-o json and -o yaml print a report for programs; its schema is
+docs/reference/doctor.schema.json. -o wide shows every check of every variant.
+
 Examples:
   wva doctor
+  wva doctor -A -o json
   wva doctor -n prod llama-h100 --prometheus http://localhost:9090
   wva doctor --compare --prometheus http://localhost:9090
 
@@ -50,42 +56,31 @@ pub(crate) fn command() -> Command {
     let command = Command::new("doctor")
         .about("Check the chain from each variant to its replicas, and show where it is broken")
         .after_help(HELP)
-        .args([name_argument(), namespace_option("Only variants of this namespace")])
-        .arg(flag("verbose", "Show every check of every variant"))
+        .arg(names_argument())
+        .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
+        .arg(flag("verbose", "Show every check of every variant, as -o wide").short('v'))
         .arg(
             flag("compare", "Compare the targets of another controller with the decisions of this one")
-                .requires("prometheus"),
+                .requires("prometheus")
+                .conflicts_with("output"),
         );
-    prometheus::options(leader::options(command))
+    object_options(leader::options(prometheus::options(command)))
 }
 
 pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
-        let (namespace, name) = (value(arguments, "namespace"), value(arguments, "name"));
-        let cluster = Cluster::connect(namespace.map(str::to_owned)).await?;
+        let cluster = Cluster::connect(arguments).await?;
         let facts = Facts::read(&cluster, arguments).await?;
-        let objects = select_variants(&facts, name);
-        anyhow::ensure!(
-            !objects.is_empty() || name.is_none(),
-            "no such VariantAutoscaling: list them with `kubectl get va -A`"
-        );
         let variants: Vec<VariantState<'_>> =
-            objects.into_iter().map(|object| VariantState::new(&facts, object)).collect();
+            facts.variants.iter().map(|object| VariantState::new(&facts, object)).collect();
         let report = if arguments.get_flag("compare") {
             compare::compare(&facts, &variants)?
         } else {
-            examine(&facts, &variants, arguments)
+            examine(&facts, &variants, arguments)?
         };
         output::print(&report.text)?;
         Ok(if report.is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
-}
-
-fn select_variants<'a>(facts: &'a Facts, name: Option<&str>) -> Vec<&'a Value> {
-    let mut all: Vec<&Value> = facts.variants.iter().collect();
-    all.sort_by_key(|variant| id(variant));
-    all.retain(|variant| name.is_none_or(|name| id(variant).name == name));
-    all
 }
 
 struct Report {
@@ -94,13 +89,21 @@ struct Report {
     is_fine: bool,
 }
 
-fn examine(facts: &Facts, variants: &[VariantState<'_>], arguments: &ArgMatches) -> Report {
+fn examine(facts: &Facts, variants: &[VariantState<'_>], arguments: &ArgMatches) -> anyhow::Result<Report> {
     let cluster = cluster_checks::check_cluster(facts);
     let all: Vec<VariantFindings> = variants.iter().map(check_variant).collect();
     let states =
         cluster.iter().map(|(_, finding)| finding.state).chain(all.iter().map(VariantFindings::state));
     let is_fine = states.max().is_none_or(|worst| worst < State::Broken);
-    Report { text: text::render(&cluster, &all, arguments.get_flag("verbose")), is_fine }
+    let text = match output_format(arguments) {
+        format @ ("json" | "yaml") => output::structured(&json::DoctorReport::new(&cluster, &all), format)?,
+        "name" => variants.iter().map(|variant| output::object_name(&variant.name)).collect(),
+        format => {
+            let is_verbose = format == "wide" || arguments.get_flag("verbose");
+            text::render(&cluster, &all, text::Style { is_verbose, is_coloured: output::use_colours() })
+        }
+    };
+    Ok(Report { text, is_fine })
 }
 
 #[cfg(test)]

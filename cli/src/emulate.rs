@@ -18,17 +18,20 @@ use crate::arguments::{flag, option};
 pub use metrics::Metrics;
 pub use timeline::{Reading, Rejection, Timeline};
 
-const HELP: &str = "\
-docs/getting-started/quickstart.md shows how to use both in a cluster.
+const SERVER: &str = "\
+Example: wva emulate server --model demo/llama --address 127.0.0.1:8000
 
-Examples:
-  wva emulate server --model demo/llama --address 127.0.0.1:8000
-  wva emulate load --model demo/llama --url http://127.0.0.1:8000 --rates 1,6,1 --step 3m";
+Exit code: 0 ended by a signal, 1 it cannot serve, 2 wrong usage.";
+
+const LOAD: &str = "\
+Example: wva emulate load --model demo/llama --url http://127.0.0.1:8000 --rates 1,6,1 --step 3m
+
+Exit code: 0 all steps were sent, 1 the load cannot be sent, 2 wrong usage.";
 
 pub(crate) fn command() -> Command {
     Command::new("emulate")
         .about("Emulate a vLLM server, or send load to one, to try the autoscaler without GPUs")
-        .after_help(HELP)
+        .after_help("docs/getting-started/quickstart.md shows how to use both in a cluster.")
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(server_command())
@@ -43,6 +46,7 @@ fn server_command() -> Command {
     let engines = ENGINES.iter().map(|(name, _)| *name);
     Command::new("server")
         .about("Serve the OpenAI API and vLLM's metrics with the timing of a GPU")
+        .after_help(SERVER)
         .arg(model())
         .arg(
             option("engine", "ENGINE", "Engine whose speed and KV cache are emulated")
@@ -64,6 +68,7 @@ fn server_command() -> Command {
 fn load_command() -> Command {
     Command::new("load")
         .about("Send completion requests at given rates, and print their latency")
+        .after_help(LOAD)
         .arg(model())
         .arg(option("url", "URL", "Server or Service, such as http://llama:8000").required(true))
         .arg(

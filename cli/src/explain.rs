@@ -7,10 +7,14 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
+use serde_json::Value;
 
+use super::cluster::{Cluster, ObjectId, id};
 use super::leader::{self, Answers, ControllerAnswer, DebugEndpoint, DebugResponse};
-use super::output::print;
-use crate::arguments::{file_option, format_option, name_argument, namespace_option, path_value, value};
+use super::output::{self, print};
+use crate::arguments::{
+    file_option, names_argument, object_options, output_format, output_option, path_value, value, values,
+};
 
 const ATTEMPTS: u32 = 5;
 
@@ -18,25 +22,29 @@ pub(crate) fn command() -> Command {
     let command = Command::new("explain")
         .about("Show why each variant has its target, step by step, from the running controller")
         .after_help(
-            "Examples:\n  wva explain -n prod llama-h100\n  wva explain --snapshot cycle.json && wva decide -f cycle.json\n  \
+            "Examples:\n  wva explain -n prod llama-h100\n  wva explain -A --snapshot cycle.json && wva decide -f cycle.json\n  \
              wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n\n\
              Without --address it finds the controller's pods with your kubeconfig and forwards a port to them. You need\n\
-             `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.",
+             `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.\n\
+             With --address and without -n it explains all namespaces.\n\n\
+             Exit code: 0 explained, 1 no controller answered or a variant has no decision, 2 wrong usage.",
         )
-        .args([name_argument(), namespace_option("Only variants of this namespace")])
-        .arg(format_option(&["text", "json"]))
+        .arg(names_argument())
+        .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
         .arg(file_option("snapshot", "Write the snapshot of the last cycle to a file, for `wva decide`"))
         .args(record::arguments());
-    leader::options(command)
+    object_options(leader::options(command))
 }
 
 struct ExplainRequest {
-    path: String,
+    /// One for each chosen variant, or one for all.
+    paths: Vec<String>,
     with_snapshot: bool,
 }
 
 struct Explanation {
-    text: String,
+    /// One for each path.
+    texts: Vec<String>,
     snapshot: Option<String>,
 }
 
@@ -45,15 +53,21 @@ pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         return super::block_on(recording.run());
     }
     let file = path_value(arguments, "snapshot");
-    let request = ExplainRequest { path: explain_path(arguments)?, with_snapshot: file.is_some() };
-    let answers = super::block_on(fetch_explanations(arguments, &request))?;
-    if file.is_some() || value(arguments, "format") == Some("json") {
+    let answers = super::block_on(async {
+        let request =
+            ExplainRequest { paths: explain_paths(arguments).await?, with_snapshot: file.is_some() };
+        fetch_explanations(arguments, &request).await
+    })?;
+    if file.is_some() || !is_text(arguments) {
         answers.ensure_one()?;
     }
     let several = answers.received.len() > 1;
     for ControllerAnswer { controller, answer: explanation } in &answers.received {
         let heading = if several { format!("# {controller}\n") } else { String::new() };
-        print(&format!("{heading}{}\n", explanation.text))?;
+        print(&format!(
+            "{heading}{}\n",
+            render(&explanation.texts, output_format(arguments))?.trim_end_matches('\n')
+        ))?;
         if let (Some(file), Some(snapshot)) = (file, &explanation.snapshot) {
             std::fs::write(file, snapshot).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -61,10 +75,56 @@ pub(crate) fn explain(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn explain_path(arguments: &ArgMatches) -> anyhow::Result<String> {
-    let mut path = format!("/explain?format={}", value(arguments, "format").unwrap_or("text"));
-    for key in ["namespace", "name"] {
-        let Some(value) = value(arguments, key) else { continue };
+fn is_text(arguments: &ArgMatches) -> bool {
+    matches!(output_format(arguments), "text" | "wide")
+}
+
+fn render(texts: &[String], format: &str) -> anyhow::Result<String> {
+    match (texts, format) {
+        (_, "text" | "wide") => return Ok(texts.join("\n")),
+        ([one], "json") => return Ok(one.clone()),
+        _ => {}
+    }
+    let mut decisions = Vec::new();
+    for text in texts {
+        let mut explanation: Value =
+            serde_json::from_str(text).context("the controller's answer is not JSON")?;
+        if let Some(Value::Array(found)) = explanation.get_mut("decisions").map(Value::take) {
+            decisions.extend(found);
+        }
+    }
+    Ok(match format {
+        "name" => decisions.iter().filter_map(|d| d["variant"].as_str()).map(output::object_name).collect(),
+        format => output::structured(&serde_json::json!({ "decisions": decisions }), format)?,
+    })
+}
+
+/// Without a cluster, which `--address` does not need, the default is all namespaces.
+async fn explain_paths(arguments: &ArgMatches) -> anyhow::Result<Vec<String>> {
+    let format = if is_text(arguments) { "text" } else { "json" };
+    let (namespace, names) = (value(arguments, "namespace"), values(arguments, "name"));
+    if value(arguments, "selector").is_some() {
+        let variants = Cluster::connect(arguments).await?.list_variants(arguments).await?;
+        anyhow::ensure!(!variants.is_empty(), "no VariantAutoscaling has these labels");
+        let ids = variants.iter().map(id);
+        return ids.map(|ObjectId { namespace, name }| path(format, Some(&namespace), Some(&name))).collect();
+    }
+    let default = if namespace.is_some() || value(arguments, "address").is_some() {
+        None
+    } else {
+        Cluster::connect(arguments).await?.namespace
+    };
+    let namespace = namespace.or(default.as_deref());
+    if names.is_empty() {
+        return Ok(vec![path(format, namespace, None)?]);
+    }
+    names.into_iter().map(|name| path(format, namespace, Some(name))).collect()
+}
+
+fn path(format: &str, namespace: Option<&str>, name: Option<&str>) -> anyhow::Result<String> {
+    let mut path = format!("/explain?format={format}");
+    for (key, value) in [("namespace", namespace), ("name", name)] {
+        let Some(value) = value else { continue };
         // Valid Kubernetes names need no escapes in a URL.
         let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
         anyhow::ensure!(
@@ -100,7 +160,7 @@ async fn fetch_explanations(
     Ok(answers)
 }
 
-/// Fetches snapshot and explanation of the same cycle. The inner error is the controller's own, such as "not the
+/// Fetches snapshot and explanations of the same cycle. The inner error is the controller's own, such as "not the
 /// leader".
 async fn fetch_explanation(
     endpoint: &DebugEndpoint,
@@ -111,20 +171,24 @@ async fn fetch_explanation(
             Some(path) => Some(endpoint.get(path).await?),
             None => None,
         };
-        let explanation = endpoint.get(&request.path).await?;
-        if let Some(error) = snapshot.iter().chain([&explanation]).find_map(response_error) {
+        let mut explanations = Vec::new();
+        for path in &request.paths {
+            explanations.push(endpoint.get(path).await?);
+        }
+        let all = || snapshot.iter().chain(&explanations);
+        if let Some(error) = all().find_map(response_error) {
             return Ok(Err(error));
         }
         anyhow::ensure!(
-            explanation.cycle.is_some(),
+            explanations.iter().all(|explanation| explanation.cycle.is_some()),
             "the answer names no cycle, so it is not from a controller's debug address"
         );
-        if snapshot.as_ref().is_none_or(|s: &DebugResponse| s.cycle == explanation.cycle) {
-            let snapshot = snapshot.map(|s| s.text);
-            return Ok(Ok(Explanation { text: explanation.text, snapshot }));
+        if all().all(|response: &DebugResponse| response.cycle == explanations[0].cycle) {
+            let texts = explanations.into_iter().map(|explanation| explanation.text).collect();
+            return Ok(Ok(Explanation { texts, snapshot: snapshot.map(|s| s.text) }));
         }
     }
-    anyhow::bail!("a cycle ran between snapshot and explanation {ATTEMPTS} times in a row: try again")
+    anyhow::bail!("a cycle ran between the requests {ATTEMPTS} times in a row: try again")
 }
 
 fn response_error(response: &DebugResponse) -> Option<anyhow::Error> {

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 
-use crate::arguments::value;
+use crate::arguments::{output_format, value};
 use crate::cluster::text;
 use crate::output::{self, printable, wrong_usage};
 use inputs::Inputs;
@@ -38,9 +38,7 @@ pub(super) fn generate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let paths: Vec<PathBuf> = arguments.get_many("filename").into_iter().flatten().cloned().collect();
     let namespace = value(arguments, "namespace");
     let mut inputs = match &reference {
-        Some(reference) if paths.is_empty() => {
-            super::block_on(inputs::read_cluster(namespace.map(str::to_owned), reference))?
-        }
+        Some(reference) if paths.is_empty() => super::block_on(inputs::read_cluster(arguments, reference))?,
         _ => match inputs::read_files(&paths, namespace.unwrap_or("default"), reference.as_ref()) {
             Ok(inputs) => inputs,
             Err(error) => return Ok(wrong_usage(error)),
@@ -54,7 +52,7 @@ pub(super) fn generate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         return Ok(wrong_usage(error));
     }
     let (plans, problems) = plan_all(&inputs, &options);
-    print_plans(&plans, &problems, value(arguments, "output") == Some("json"))
+    print_plans(&plans, &problems, output_format(arguments) == "json")
 }
 
 /// Drops the workloads of files that serve no model.

@@ -3,29 +3,32 @@
 mod endpoint;
 mod search;
 
-use clap::{ArgMatches, Command};
+use clap::{Arg, ArgMatches, Command};
 use wva_scaling::Snapshot;
 
 pub(super) use endpoint::{DebugEndpoint, DebugResponse};
 
 use crate::arguments::{option, value};
 
+/// Labels of the controller's pods and its Deployment.
+pub(super) const CONTROLLER_PODS: &str = "app.kubernetes.io/name=workload-variant-autoscaler";
+
 pub(super) fn options(command: Command) -> Command {
     let address_help =
         "Debug address of a controller outside the cluster, or of your own port-forward to a controller";
     let namespace_help = "Namespace of the controller; default: search all namespaces";
+    let heading = |arg: Arg| arg.help_heading("Controller");
     command
-        .arg(
+        .arg(heading(
             option("address", "HOST:PORT", address_help)
                 .value_parser(parse_address)
-                .conflicts_with_all(["controller-namespace", "selector"]),
-        )
-        .arg(option("controller-namespace", "NAMESPACE", namespace_help))
-        .arg(
-            option("selector", "SELECTOR", "Label selector of the controller's pods")
-                .short('l')
-                .default_value("app.kubernetes.io/name=workload-variant-autoscaler"),
-        )
+                .conflicts_with_all(["controller-namespace", "controller-selector"]),
+        ))
+        .arg(heading(option("controller-namespace", "NAMESPACE", namespace_help)))
+        .arg(heading(
+            option("controller-selector", "SELECTOR", "Label selector of the controller's pods")
+                .default_value(CONTROLLER_PODS),
+        ))
 }
 
 /// Accepts no URL, which would be looked up in DNS.
@@ -40,8 +43,7 @@ pub(super) async fn endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<Debu
     if let Some(address) = value(arguments, "address") {
         return Ok(vec![DebugEndpoint::Address(address.to_owned())]);
     }
-    let namespace = value(arguments, "controller-namespace");
-    search::find_endpoints(namespace, value(arguments, "selector").unwrap_or_default()).await
+    search::find_endpoints(arguments).await
 }
 
 pub(super) struct Answers<T> {
@@ -74,7 +76,7 @@ impl<T> Answers<T> {
         let names: Vec<&str> = self.received.iter().map(|answer| answer.controller.as_str()).collect();
         anyhow::ensure!(
             names.len() < 2,
-            "several controllers answered ({}): choose one with --controller-namespace or --selector",
+            "several controllers answered ({}): choose one with --controller-namespace or --controller-selector",
             names.join(", ")
         );
         Ok(())

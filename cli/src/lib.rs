@@ -3,6 +3,7 @@
 mod arguments;
 mod certs;
 mod cluster;
+mod completion;
 mod decide;
 mod doctor;
 pub mod emulate;
@@ -13,9 +14,11 @@ mod leader;
 mod migrate;
 mod output;
 mod prometheus;
+mod rule;
 mod simulate;
 mod status;
 mod validate;
+mod version;
 mod webhook_config;
 mod workloads;
 
@@ -23,27 +26,48 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{ArgMatches, Command};
+use serde::Serialize;
 
-pub use output::{print, print_error};
+use arguments::{output_format, output_option};
+
+pub use output::{fail, print, wrong_usage};
 
 const WRONG_USAGE: u8 = 2;
 
-type Run = fn(&ArgMatches) -> anyhow::Result<ExitCode>;
+/// The program that the commands belong to.
+#[derive(Debug, Serialize)]
+pub struct Program {
+    /// Release, such as `0.1.0`.
+    pub version: &'static str,
+    /// Commit of the build.
+    pub revision: &'static str,
+    /// Release of the compiler.
+    pub rustc: &'static str,
+    /// The whole command line.
+    #[serde(skip)]
+    pub command: Command,
+}
+
+type Run = fn(&ArgMatches, &Program) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.
-static COMMANDS: [(fn() -> Command, Run); 12] = [
-    (validate::command, validate::validate),
-    (decide::command, decide::decide),
-    (explain::command, explain::explain),
-    (status::command, status::status),
-    (doctor::command, doctor::doctor),
-    (generate::command, generate::generate),
-    (migrate::command, migrate::migrate),
-    (simulate::command, simulate::simulate),
-    (emulate::command, emulate::emulate),
-    (certs::command, certs::certs),
-    (crd_command, crd),
-    (webhook_config::command, webhook_config::webhook_config),
+static COMMANDS: [(fn() -> Command, Run); 16] = [
+    (validate::command, |arguments, _| validate::validate(arguments)),
+    (rule::command, |arguments, _| rule::rule(arguments)),
+    (decide::command, |arguments, _| decide::decide(arguments)),
+    (explain::command, |arguments, _| explain::explain(arguments)),
+    (status::command, |arguments, _| status::status(arguments)),
+    (doctor::command, |arguments, _| doctor::doctor(arguments)),
+    (generate::command, |arguments, _| generate::generate(arguments)),
+    (migrate::command, |arguments, _| migrate::migrate(arguments)),
+    (simulate::command, |arguments, _| simulate::simulate(arguments)),
+    (emulate::command, |arguments, _| emulate::emulate(arguments)),
+    (certs::command, |arguments, _| certs::certs(arguments)),
+    (crd_command, |arguments, _| crd(arguments)),
+    (webhook_config::command, |arguments, _| webhook_config::webhook_config(arguments)),
+    (version::command, version::version),
+    (completion::command, |arguments, program| completion::completion(arguments, &program.command)),
+    (completion::man_command, |arguments, program| completion::man(arguments, &program.command)),
 ];
 
 /// Command lines of all subcommands, in the order of `wva --help`.
@@ -52,24 +76,37 @@ pub fn commands() -> Vec<Command> {
     COMMANDS.iter().map(|(command, _)| command()).collect()
 }
 
+/// JSON schema of `wva doctor -o json`.
+#[must_use]
+pub fn doctor_schema() -> serde_json::Value {
+    doctor::schema()
+}
+
 /// Runs a subcommand; `None` if the name is not one of [`commands`].
 ///
 /// # Errors
 /// The failure of the command.
 #[must_use]
-pub fn run(name: &str, arguments: &ArgMatches) -> Option<anyhow::Result<ExitCode>> {
+pub fn run(name: &str, arguments: &ArgMatches, program: &Program) -> Option<anyhow::Result<ExitCode>> {
     let (_, run) = COMMANDS.iter().find(|(command, _)| command().get_name() == name)?;
-    Some(run(arguments))
+    Some(run(arguments, program))
 }
 
 fn crd_command() -> Command {
     Command::new("crd")
-        .about("Print the VariantAutoscaling CustomResourceDefinition as YAML")
-        .after_help("Example: wva crd | kubectl apply --server-side -f -")
+        .about("Print the VariantAutoscaling CustomResourceDefinition")
+        .after_help(
+            "Example: wva crd | kubectl apply --server-side -f -\n\nExit code: 0 printed, 2 wrong usage.",
+        )
+        .arg(output_option(&["yaml", "json"]))
 }
 
-fn crd(_: &ArgMatches) -> anyhow::Result<ExitCode> {
-    print(&wva_crds::manifest::crd_yaml()?)?;
+fn crd(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let yaml = wva_crds::manifest::crd_yaml()?;
+    print(&match output_format(arguments) {
+        "json" => output::structured(&serde_saphyr::from_str::<serde_json::Value>(&yaml)?, "json")?,
+        _ => yaml,
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

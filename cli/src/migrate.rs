@@ -13,17 +13,18 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 use plan::{Plan, PlanOptions, plan};
 use serde_json::{Value, json};
-use wva_rules::{MapNames, MapRole};
+use wva_rules::{MapNames, MapRole, api_group};
 
 use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, SCALED_OBJECTS, VARIANTS, id, text};
-use super::output::{self, count, printable};
 use super::validate::{SourceObject, read_objects};
 use super::workloads::Workloads;
-use crate::arguments::{flag, namespace_option, paths, value};
+use crate::arguments::{flag, object_options, output_format, output_option, paths, value};
+use crate::output::{self, count, printable};
 
 const HELP: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
-pattern or - for standard input. Without a PATH it reads the cluster. It converts
+pattern or - for standard input. In files, -n is the namespace of objects without
+one (default: default). Without a PATH it reads the cluster. It converts
 VariantAutoscalings of v0.8 and older, and HPAs and ScaledObjects with the
 annotations of v0.9 (llm-d.ai/managed, llm-d.ai/model-id, llm-d.ai/variant-cost).
 Saturation ConfigMaps without an analyzer get analyzerName: percentage, which is
@@ -43,15 +44,16 @@ Exit code: 0 the output is complete, 1 some objects need a manual change first
 (see standard error), 2 wrong usage or an unreadable path.";
 
 pub(crate) fn command() -> Command {
-    Command::new("migrate")
+    let command = Command::new("migrate")
         .about("Convert objects of llm-d WVA: prints the manifests to apply, changes nothing")
         .after_help(HELP)
         .arg(paths(0, "Manifests of llm-d WVA; default: read the cluster"))
-        .arg(namespace_option("Cluster: only this namespace; files: namespace of objects without one"))
         .arg(flag(
             "recommend",
             "Set wva.llmd.ai/mode: recommend on every variant, even if it needs no other change",
         ))
+        .arg(output_option(&["yaml", "json", "name"]));
+    object_options(command)
 }
 
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -59,14 +61,14 @@ pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let namespace = value(arguments, "namespace");
     let options = PlanOptions { recommend: arguments.get_flag("recommend"), from_cluster: paths.is_empty() };
     if paths.is_empty() {
-        let (objects, workloads) = super::block_on(read_cluster(namespace.map(str::to_owned)))?;
-        return print_plan(&plan(&objects, &workloads, options));
+        let (objects, workloads) = super::block_on(read_cluster(arguments))?;
+        return print_plan(&plan(&objects, &workloads, options), output_format(arguments));
     }
     match read_objects(&paths, namespace.unwrap_or("default")) {
         Ok((objects, problems)) => {
             let mut plan = plan(&objects, &workloads_among(&objects), options);
             plan.unresolved.extend(problems);
-            print_plan(&plan)
+            print_plan(&plan, output_format(arguments))
         }
         Err(error) => Ok(output::wrong_usage(error)),
     }
@@ -86,11 +88,12 @@ fn workloads_among(objects: &[SourceObject]) -> Workloads {
 
 /// Warns about an old CRD.
 #[expect(clippy::print_stderr, reason = "notes are not part of the manifests")]
-async fn read_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<SourceObject>, Workloads)> {
-    let cluster = Cluster::connect(namespace).await?;
+async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObject>, Workloads)> {
+    let cluster = Cluster::connect(arguments).await?;
+    let selector = value(arguments, "selector").unwrap_or_default();
     let mut objects = Vec::new();
     for kind in [&VARIANTS, &AUTOSCALERS, &SCALED_OBJECTS] {
-        match cluster.list(kind).await {
+        match cluster.list_labelled(kind, selector).await {
             Err(error) if error.is_kind_missing() => {}
             list => objects.extend(list?),
         }
@@ -120,10 +123,26 @@ async fn read_cluster(namespace: Option<String>) -> anyhow::Result<(Vec<SourceOb
 
 /// Prints manifests to standard output and the summary to standard error.
 #[expect(clippy::print_stderr, reason = "the summary is not part of the manifests")]
-fn print_plan(plan: &Plan) -> anyhow::Result<ExitCode> {
-    output::print(&manifests(plan)?)?;
+fn print_plan(plan: &Plan, format: &str) -> anyhow::Result<ExitCode> {
+    let objects = plan.steps.iter().map(|step| &step.object);
+    output::print(&match format {
+        "json" => output::structured(
+            &json!({"apiVersion": "v1", "kind": "List", "items": objects.collect::<Vec<_>>()}),
+            format,
+        )?,
+        "name" => objects.map(|object| qualified_name(object) + "\n").collect(),
+        _ => manifests(plan)?,
+    })?;
     eprint!("{}", summary(plan));
     Ok(if plan.unresolved.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `deployment.apps/llama`, as kubectl prints it.
+fn qualified_name(object: &Value) -> String {
+    let kind = text(object, "/kind").to_lowercase();
+    let group = api_group(text(object, "/apiVersion"));
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{kind}{dot}{group}/{}", text(object, "/metadata/name"))
 }
 
 /// Objects to apply; origin and changes are comments.

@@ -1,11 +1,13 @@
 //! Output of commands: text, YAML, tables and errors.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use serde::Serialize;
+use wva_crds::names::GROUP;
 
 /// Prints to standard output. Returns false if the reader closed the pipe.
 ///
@@ -27,6 +29,24 @@ pub(crate) fn write(text: &str) -> io::Result<bool> {
 /// An object as a YAML document, without the leading `---`.
 pub(crate) fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
     Ok(format!("{}\n", serde_saphyr::to_string(object)?.trim_end()))
+}
+
+/// One line of JSON, or YAML.
+pub(crate) fn structured(value: &impl Serialize, format: &str) -> anyhow::Result<String> {
+    if format == "yaml" { yaml(value) } else { Ok(serde_json::to_string(value)? + "\n") }
+}
+
+/// A VariantAutoscaling as `kubectl -o name` prints it.
+pub(crate) fn object_name(name: &str) -> String {
+    format!("variantautoscaling.{GROUP}/{name}\n")
+}
+
+/// Whether standard output is a terminal that shows colours, and `NO_COLOR` is not set.
+pub(crate) fn use_colours() -> bool {
+    let is_set = |key| std::env::var_os(key).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal()
+        && !is_set("NO_COLOR")
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Each column is as wide as its widest cell.
@@ -63,14 +83,38 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-pub(crate) fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
+/// Prints the error; the exit code is 2.
+#[must_use]
+pub fn wrong_usage(error: impl Into<anyhow::Error>) -> ExitCode {
     print_error(&error.into());
     ExitCode::from(crate::WRONG_USAGE)
 }
 
+/// A file of the command line that cannot be read; the exit code is 2.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {path}")]
+pub(crate) struct UnreadableFile {
+    path: String,
+    source: io::Error,
+}
+
+impl UnreadableFile {
+    pub(crate) fn new(path: &Path, source: io::Error) -> Self {
+        Self { path: path.display().to_string(), source }
+    }
+}
+
+/// Prints the error of a command. The exit code is 2 for an unreadable file, otherwise 1.
+#[must_use]
+pub fn fail(error: &anyhow::Error) -> ExitCode {
+    print_error(error);
+    let is_usage = error.chain().any(<dyn std::error::Error>::is::<UnreadableFile>);
+    if is_usage { ExitCode::from(crate::WRONG_USAGE) } else { ExitCode::FAILURE }
+}
+
 /// Prints an error with its causes on one line.
 #[expect(clippy::print_stderr, reason = "the process ends here, perhaps before a logger exists")]
-pub fn print_error(error: &anyhow::Error) {
+fn print_error(error: &anyhow::Error) {
     eprintln!("wva: {error:#}");
 }
 

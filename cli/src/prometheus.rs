@@ -10,6 +10,7 @@ use wva_controller::{ClientError, PrometheusConfig, QueryError};
 use wva_crds::settings::Kind;
 
 use crate::arguments::{file_option, option, path_value, value};
+use crate::output::UnreadableFile;
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -36,8 +37,8 @@ impl Prometheus {
         Kind::Url.parse(url).context("--prometheus")?;
         let read = |name: &str| {
             let Some(path) = path_value(arguments, name) else { return Ok(None) };
-            let read = std::fs::read(path).map(Some);
-            read.with_context(|| format!("--{name} {}: cannot read the file", path.display()))
+            let read = std::fs::read(path).map(Some).map_err(|error| UnreadableFile::new(path, error));
+            read.with_context(|| format!("--{name}"))
         };
         // The client accepts a CA file that does not exist yet.
         read("prometheus-ca-file")?;
@@ -119,9 +120,9 @@ mod tests {
         };
         let own = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         let unreadable = error("--prometheus-ca-file", "/absent");
-        assert!(unreadable.starts_with("--prometheus-ca-file /absent: cannot read"), "{unreadable}");
+        assert!(unreadable.starts_with("--prometheus-ca-file: cannot read /absent: "), "{unreadable}");
         let unreadable = error("--prometheus-token-file", "/absent");
-        assert!(unreadable.starts_with("--prometheus-token-file /absent: cannot read"), "{unreadable}");
+        assert!(unreadable.starts_with("--prometheus-token-file: cannot read /absent: "), "{unreadable}");
         let no_certificate = error("--prometheus-ca-file", own);
         assert!(no_certificate.starts_with("--prometheus-ca-file: no PEM"), "{no_certificate}");
     }

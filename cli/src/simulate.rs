@@ -1,9 +1,10 @@
 //! `wva simulate`: compares policies on a simulated fleet, or decides recorded cycles again.
 
+mod included;
+mod progress;
 mod replay;
 mod sweep;
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,11 +12,12 @@ use anyhow::Context;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use wva_simulator::report::{self, Section};
 use wva_simulator::scenario::{self, Scenario, Spec};
-use wva_simulator::study::run_study;
+use wva_simulator::study::{count_runs, run_study};
 
+use self::progress::Progress;
 use self::sweep::Sweep;
-use crate::arguments::{file_option, format_option, option, path_value, value};
-use crate::output::print;
+use crate::arguments::{file_option, flag, option, output_format, output_option, path_value, value};
+use crate::output::{UnreadableFile, print, structured, wrong_usage};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -23,17 +25,24 @@ const HELP: &str = "\
 A scenario describes a fleet, its load, the objectives of requests, and policies:
 wva with any saturation entry, llm-d WVA, an HPA, KEDA, fixed replicas, and the
 oracle, which knows all requests in advance. docs/guides/simulate-and-replay.md explains all
-fields and the model of the fleet.
+fields and the model of the fleet. Some scenarios are included: --list names
+them, and --print ladder prints one to start from.
+
+The table has at most 100 columns; -o wide has all figures.
 
 Examples:
-  wva simulate tests/scenarios/ladder.yaml --seeds 30 --report report.html
+  wva simulate --list
+  wva simulate ladder --seeds 30 --report report.html
   wva simulate ladder.yaml --sweep kvSpareTrigger=0.05..0.3
   wva simulate ladder.yaml --sweep policies.0.wva.saturation.kvSpareTrigger=0.1..0.4/7
-  wva simulate --compare before.yaml after.yaml --format json
+  wva simulate --compare before.yaml after.yaml -o json
   wva explain --record day.jsonl --for 24h
   wva simulate --replay day.jsonl --config changed.yaml
 
-The same scenario and seeds give the same output.";
+The same scenario and seeds give the same output.
+
+Exit code: 0 simulated, 1 an invalid scenario or an unwritable report, 2 wrong
+usage or an unreadable file.";
 
 pub(crate) fn command() -> Command {
     Command::new("simulate")
@@ -42,10 +51,17 @@ pub(crate) fn command() -> Command {
         .arg(
             Arg::new("scenario")
                 .value_name("SCENARIO")
-                .required_unless_present_any(["compare", "replay"])
+                .required_unless_present_any(["compare", "replay", "list", "print"])
                 .conflicts_with("replay")
                 .value_parser(value_parser!(PathBuf))
-                .help("Scenario file, YAML or JSON"),
+                .help("Scenario file, YAML or JSON, or the name of an included scenario"),
+        )
+        .arg(
+            flag("list", "List the included scenarios").conflicts_with_all(["scenario", "compare", "replay"]),
+        )
+        .arg(
+            option("print", "NAME", "Print an included scenario")
+                .conflicts_with_all(["scenario", "compare", "replay"]),
         )
         .arg(
             file_option("compare", "Run two scenarios and print one table for each")
@@ -72,12 +88,27 @@ pub(crate) fn command() -> Command {
         )
         .arg(file_option("report", "Write a self-contained HTML page with plots"))
         .args(replay::arguments())
-        .arg(format_option(&["text", "json"]))
+        .arg(output_option(&["text", "wide", "json", "yaml"]))
 }
 
 pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     if let Some(recorded) = path_value(arguments, "replay") {
         return replay::replay(recorded, arguments);
+    }
+    if arguments.get_flag("list") {
+        print(&included::list())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(name) = value(arguments, "print") {
+        return Ok(match included::find(name) {
+            Some(text) => {
+                print(text)?;
+                ExitCode::SUCCESS
+            }
+            None => {
+                wrong_usage(anyhow::anyhow!("no included scenario {name}: `wva simulate --list` lists them"))
+            }
+        });
     }
     let seeds = arguments.get_one::<u64>("seeds").copied().unwrap_or(1);
     let files = arguments.get_one::<PathBuf>("scenario").into_iter();
@@ -89,10 +120,10 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
                 .with_context(|| format!("cannot simulate {}", file.display()))?,
         );
     }
-    let sections: Vec<Section> = scenarios.into_iter().map(|(title, s)| run(title, s, seeds)).collect();
-    print(&match value(arguments, "format") {
-        Some("json") => format!("{}\n", report::json(&sections)),
-        _ => report::table(&sections),
+    let sections = run(scenarios, seeds);
+    print(&match output_format(arguments) {
+        format @ ("json" | "yaml") => structured(&report::json(&sections), format)?,
+        format => report::table(&sections, format == "wide"),
     })?;
     // Written last, so that a failure does not lose the printed results.
     if let Some(file) = path_value(arguments, "report") {
@@ -103,7 +134,10 @@ pub(crate) fn simulate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
 }
 
 fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(String, Scenario)>> {
-    let text = read_text(file)?;
+    let text = match included::find_unless_file(file) {
+        Some(text) => text.to_owned(),
+        None => read_text(file)?,
+    };
     let tree = scenario::parse_tree(&text)?;
     let base = Spec::read(&tree)?;
     let trace = base.read_trace(file, std::fs::File::open)?;
@@ -122,48 +156,19 @@ fn read_scenarios(file: &Path, sweep: Option<&Sweep>) -> anyhow::Result<Vec<(Str
 fn read_text(file: &Path) -> anyhow::Result<String> {
     use std::io::Read;
     let mut text = String::new();
-    let opened = std::fs::File::open(file)?;
+    let opened = std::fs::File::open(file).map_err(|error| UnreadableFile::new(file, error))?;
     opened.take(LIMIT + 1).read_to_string(&mut text).context("not a UTF-8 text file")?;
     anyhow::ensure!(text.len() as u64 <= LIMIT, "the file is longer than {LIMIT} bytes");
     anyhow::ensure!(!text.trim().is_empty(), "the file is empty");
     Ok(text)
 }
 
-fn run(title: String, scenario: Scenario, seeds: u64) -> Section {
-    let mut progress = Progress::new();
-    let studies =
-        run_study(&scenario, seeds, |policy, seed, share| progress.show(&title, policy, seed, share));
-    progress.clear();
-    Section { title, seeds, scenario, studies }
-}
-
-struct Progress {
-    is_terminal: bool,
-    percent: u32,
-}
-
-impl Progress {
-    fn new() -> Self {
-        Self { is_terminal: std::io::stderr().is_terminal(), percent: u32::MAX }
-    }
-
-    fn show(&mut self, title: &str, policy: &str, seed: u64, share: f64) {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 100")]
-        let percent = (100.0 * share) as u32;
-        if self.is_terminal && percent != self.percent {
-            self.percent = percent;
-            Self::write(&format!("\r\x1b[K{percent:>3} %  {title}: {policy}, seed {seed}"));
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_terminal {
-            Self::write("\r\x1b[K");
-        }
-    }
-
-    fn write(text: &str) {
-        // A closed terminal must not stop the runs.
-        let _ = std::io::stderr().write_all(text.as_bytes());
-    }
+/// One progress bar for all runs of all scenarios.
+fn run(scenarios: Vec<(String, Scenario)>, seeds: u64) -> Vec<Section> {
+    let progress = Progress::new(scenarios.iter().map(|(_, scenario)| count_runs(scenario, seeds)).sum());
+    let run_one = |(title, scenario): (String, Scenario)| {
+        let studies = run_study(&scenario, seeds, |policy| progress.count(&title, policy));
+        Section { title, seeds, scenario, studies }
+    };
+    scenarios.into_iter().map(run_one).collect()
 }

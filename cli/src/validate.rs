@@ -14,7 +14,6 @@ mod secrets;
 mod text;
 mod yaml;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -24,8 +23,10 @@ use input::Position;
 use objects::SourceProblem;
 use report::Report;
 
-use crate::arguments::{file_option, flag, format_option, namespace_option, path_value, paths, value};
-use crate::output::{write, wrong_usage};
+use crate::arguments::{
+    file_option, flag, namespace_option, output_format, output_option, path_value, paths, value,
+};
+use crate::output::{use_colours, write, wrong_usage, yaml};
 
 const EXAMPLES: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
@@ -35,7 +36,7 @@ Examples:
   wva validate manifests/
   helm template my-release ./chart | wva validate -
   kustomize build overlays/prod | wva validate --namespace prod -
-  wva validate --strict --format github manifests/
+  wva validate --strict -o github manifests/
   git worktree add /tmp/main origin/main && wva validate --against /tmp/main/manifests manifests/
 
 Exit code: 0 no object is denied, 1 an object is denied (with --strict also: has
@@ -47,7 +48,7 @@ pub(crate) fn command() -> Command {
         .after_help(EXAMPLES)
         .arg(paths(1, "Manifests to validate; objects of other kinds are ignored"))
         .arg(
-            format_option(&["text", "json", "sarif", "github"])
+            output_option(&["text", "json", "yaml", "sarif", "github"])
                 .help("Output format; sarif is SARIF 2.1.0, github is annotations of GitHub Actions"),
         )
         .arg(flag("strict", "Fail on warnings too"))
@@ -75,10 +76,11 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     print_problems(&old_sources, &old.problems);
 
     let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &old.objects));
-    let text = match value(arguments, "format") {
-        Some("json") => json::render(&report),
-        Some("sarif") => sarif::render(&report),
-        Some("github") => github::render(&report),
+    let text = match output_format(arguments) {
+        "json" => report::json_line(&json::output(&report)),
+        "yaml" => yaml(&json::output(&report))?,
+        "sarif" => sarif::render(&report),
+        "github" => github::render(&report),
         _ => text::render(&report, use_colours()),
     };
     write(&text).context("cannot write the findings")?;
@@ -139,13 +141,6 @@ pub(super) fn findings(text: &str) -> String {
     let collected = objects::collect(&sources, "default");
     let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[]));
     text::render(&report, false)
-}
-
-fn use_colours() -> bool {
-    let is_set = |key| std::env::var_os(key).is_some_and(|value| !value.is_empty());
-    std::io::stdout().is_terminal()
-        && !is_set("NO_COLOR")
-        && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
 }
 
 /// Problems of `--against` are not findings.

@@ -16,7 +16,7 @@ use wva_webhook::registration::{
 };
 
 use super::output::{self, yaml};
-use crate::arguments::{file_option, flag, option, path_value, value};
+use crate::arguments::{file_option, flag, option, output_format, output_option, path_value, value};
 
 const MAX_BUNDLE: u64 = 1 << 20;
 
@@ -37,11 +37,13 @@ Configure your GitOps tool to ignore the fields of the field manager wva-webhook
 Examples:
   wva webhook-config > webhooks.yaml
   wva webhook-config --namespace wva --webhook-service wva-webhook-service --controller-instance blue
-  wva webhook-config --ca-file ca.crt --external-metrics | kubectl apply --server-side -f -";
+  wva webhook-config --ca-file ca.crt --external-metrics | kubectl apply --server-side -f -
+
+Exit code: 0 printed, 1 an invalid CA file, 2 wrong usage or an unreadable file.";
 
 pub(crate) fn command() -> Command {
     let command = Command::new("webhook-config")
-        .about("Print the webhook configurations, and on request the APIService, as YAML")
+        .about("Print the webhook configurations, and on request the APIService")
         .after_help(HELP);
     install_options(command)
         .arg(policy("failure-policy", "Fail", "Failure policy for VariantAutoscalings"))
@@ -55,6 +57,7 @@ pub(crate) fn command() -> Command {
             "external-metrics",
             "Add the APIService of external.metrics.k8s.io; a cluster has only one",
         ))
+        .arg(output_option(&["yaml", "json"]))
 }
 
 fn install_options(command: Command) -> Command {
@@ -137,8 +140,13 @@ pub(super) fn webhook_config(arguments: &ArgMatches) -> anyhow::Result<ExitCode>
     if arguments.get_flag("external-metrics") {
         objects.push(api_service(namespace, service, bundle.as_deref()));
     }
-    let documents = objects.iter().map(|object| Ok(format!("---\n{}", yaml(object)?)));
-    output::print(&documents.collect::<anyhow::Result<String>>()?)?;
+    let text = if output_format(arguments) == "json" {
+        output::structured(&json!({"apiVersion": "v1", "kind": "List", "items": objects}), "json")?
+    } else {
+        let documents = objects.iter().map(|object| Ok(format!("---\n{}", yaml(object)?)));
+        documents.collect::<anyhow::Result<String>>()?
+    };
+    output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -182,13 +190,13 @@ fn api_service(namespace: &str, service: &str, bundle: Option<&[u8]>) -> Value {
 
 fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     let file = path.display();
-    let length =
-        std::fs::metadata(path).with_context(|| format!("--ca-file {file}: cannot read the file"))?.len();
+    let unreadable = |error| output::UnreadableFile::new(path, error);
+    let length = std::fs::metadata(path).map_err(unreadable).context("--ca-file")?.len();
     anyhow::ensure!(
         length <= MAX_BUNDLE,
         "--ca-file {file}: too large for a CA bundle ({length} bytes, at most {MAX_BUNDLE})"
     );
-    let pem = std::fs::read(path).with_context(|| format!("--ca-file {file}: cannot read the file"))?;
+    let pem = std::fs::read(path).map_err(unreadable).context("--ca-file")?;
     let certificates = reqwest::Certificate::from_pem_bundle(&pem);
     let is_bundle = certificates.is_ok_and(|certificates| !certificates.is_empty());
     anyhow::ensure!(is_bundle, "--ca-file {file}: no certificate found; name a PEM file such as ca.crt");

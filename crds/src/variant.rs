@@ -29,7 +29,14 @@ use crate::names::DEFAULT_VARIANT_COST;
     printcolumn = r#"{"name":"CurrentReplicas","type":"integer","jsonPath":".status.currentReplicas"}"#,
     printcolumn = r#"{"name":"Optimized","type":"integer","jsonPath":".status.desiredOptimizedAlloc.numReplicas"}"#,
     printcolumn = r#"{"name":"MetricsReady","type":"string","jsonPath":".status.conditions[?(@.type=='MetricsAvailable')].status"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"Reason","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Cost","type":"string","jsonPath":".spec.variantCost","priority":1}"#,
+    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".metadata.annotations.wva\\.llmd\\.ai/mode","priority":1}"#,
+    printcolumn = r#"{"name":"Min","type":"integer","jsonPath":".spec.minReplicas","priority":1}"#,
+    printcolumn = r#"{"name":"Max","type":"integer","jsonPath":".spec.maxReplicas","priority":1}"#,
+    printcolumn = r#"{"name":"Desired-By","type":"string","jsonPath":".status.conditions[?(@.type=='OptimizationReady')].reason","priority":1}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")

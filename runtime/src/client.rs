@@ -1,10 +1,12 @@
 //! Clients for the API server. Every request has a time limit with its retries; of a watch only the start.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::http::{Request, Response, StatusCode, Uri};
 use kube::Client;
 use kube::client::Body;
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tower::BoxError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,6 +19,9 @@ pub enum ClientError {
     /// Neither a service account nor a kubeconfig is usable.
     #[error("no API server configured: run in a pod with a service account, or set KUBECONFIG")]
     NotConfigured(#[source] InferError),
+    /// The kubeconfig or the context of the command line is not usable.
+    #[error("cannot use the kubeconfig")]
+    Kubeconfig(#[source] InferError),
     /// The configuration is not usable.
     #[error("cannot create the client for the API server")]
     Unusable(#[source] kube::Error),
@@ -35,12 +40,45 @@ pub async fn client(limit: Option<Duration>) -> Result<Client, ClientError> {
     new_client(infer_config().await?, limit)
 }
 
-/// Like [`client`], with the URL of the API server, which can contain a password.
+/// Choices of a command line, as kubectl's options of the same names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KubeOptions {
+    /// Path of the kubeconfig; default: `KUBECONFIG`, then `~/.kube/config`, then the service account of the pod.
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; default: its current context.
+    pub context: Option<String>,
+    /// User to impersonate.
+    pub impersonate: Option<String>,
+}
+
+impl KubeOptions {
+    async fn config(&self) -> Result<kube::Config, ClientError> {
+        let choice = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
+        let invalid = |error: KubeconfigError| ClientError::Kubeconfig(InferError(error.to_string()));
+        let mut config = match (&self.kubeconfig, &self.context) {
+            (Some(path), _) => {
+                let file = Kubeconfig::read_from(path).map_err(invalid)?;
+                kube::Config::from_custom_kubeconfig(file, &choice).await.map_err(invalid)?
+            }
+            (None, Some(_)) => kube::Config::from_kubeconfig(&choice).await.map_err(invalid)?,
+            (None, None) => infer_config().await?,
+        };
+        if self.impersonate.is_some() {
+            config.auth_info.impersonate.clone_from(&self.impersonate);
+        }
+        Ok(config)
+    }
+}
+
+/// Like [`client`], for a command line, with the URL of the API server, which can contain a password.
 ///
 /// # Errors
-/// As [`client`].
-pub async fn client_with_url(limit: Duration) -> Result<(Client, String), ClientError> {
-    let config = infer_config().await?;
+/// As [`client`], or the chosen kubeconfig or context is not usable.
+pub async fn client_with_url(
+    options: &KubeOptions,
+    limit: Duration,
+) -> Result<(Client, String), ClientError> {
+    let config = options.config().await?;
     let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
     Ok((new_client(config, Some(limit))?, url))
 }

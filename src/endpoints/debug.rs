@@ -43,7 +43,7 @@ const NO_CYCLE: (StatusCode, &str) =
     (StatusCode::SERVICE_UNAVAILABLE, "no cycle has run yet; see /readyz?verbose on the health address");
 const UNKNOWN_VARIANT: (StatusCode, &str) = (
     StatusCode::NOT_FOUND,
-    "this controller does not manage that VariantAutoscaling: check name, namespace and the controller-instance label",
+    "this controller does not manage that VariantAutoscaling: check name, namespace (-n, -A) and the controller-instance label",
 );
 
 type Parameters = Query<Vec<(String, String)>>;
@@ -84,7 +84,7 @@ fn json_response(value: &impl Serialize) -> Response {
     }
 }
 
-/// Same JSON as `wva decide --format json`. Variants without a decision appear only in the text format.
+/// Same JSON as `wva decide -o json`. Variants without a decision appear only in the text format.
 #[derive(Serialize)]
 struct Explanation<'a> {
     decisions: Vec<&'a Decision>,
@@ -102,7 +102,8 @@ impl<'a> Explanation<'a> {
 }
 
 fn trace_text(published: &Arc<Published>, variants: &[(&VariantKey, &PublishedVariant)]) -> String {
-    let mut text = format!("cycle of {}\n", published.at);
+    // Whole seconds; the header names the exact cycle.
+    let mut text = format!("cycle of {:.0}\n", published.at);
     let facts = trace::variants_by_name(&published.snapshot);
     for (key, variant) in variants {
         let signals = facts.get(&(key.namespace.as_str(), key.name.as_str())).map(|v| Signals(v));

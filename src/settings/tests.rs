@@ -8,7 +8,7 @@ use super::*;
 
 fn read(args: &[&str], env: &[(&str, &str)]) -> Result<Settings, SettingsError> {
     let args = std::iter::once("wva").chain(args.iter().copied());
-    let matches = crate::cli::command().try_get_matches_from(args).unwrap();
+    let matches = crate::cli::command(crate::cli::ProgramName::Manager).try_get_matches_from(args).unwrap();
     let environment = |k: &str| env.iter().find(|(n, _)| *n == k).map(|(_, v)| (*v).to_owned());
     Sources::collect(&matches, environment).read(&MapText::default())
 }
@@ -36,7 +36,8 @@ fn environment_overrides_map_and_map_overrides_file() {
         "POD_NAMESPACE": "elsewhere",
     }));
     let file = text(&serde_json::json!({"REST_CLIENT_TIMEOUT": "12s", "WVA_DECISION_HOLD": "13m"}));
-    let matches = crate::cli::command().try_get_matches_from(["wva"]).unwrap();
+    let matches =
+        crate::cli::command(crate::cli::ProgramName::Manager).try_get_matches_from(["wva"]).unwrap();
     let environment = |k: &str| match k {
         "GLOBAL_OPT_INTERVAL" => Some("9s".to_owned()),
         "PROMETHEUS_BASE_URL" => Some(URL.1.to_owned()),
@@ -317,7 +318,8 @@ fn distinguishes_errors_that_the_map_can_override() {
 fn reports_unreadable_files_with_other_errors() {
     let error = |args: &[&str], map: &serde_json::Value| {
         let args = std::iter::once("wva").chain(args.iter().copied());
-        let matches = crate::cli::command().try_get_matches_from(args).unwrap();
+        let matches =
+            crate::cli::command(crate::cli::ProgramName::Manager).try_get_matches_from(args).unwrap();
         let environment = |k: &str| (k == URL.0).then(|| URL.1.to_owned());
         Sources::collect(&matches, environment).read(&text(map)).unwrap_err().to_string()
     };

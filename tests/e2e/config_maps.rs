@@ -314,7 +314,7 @@ async fn chart_roles_suffice_for_one_namespace() -> anyhow::Result<()> {
     ];
     let program = Path::new(env!("CARGO_BIN_EXE_wva"));
     let log = testbed.logs().join("wva.log");
-    let process = Process::spawn("wva", program, &["run", "--webhook=false"], &env, &log)?;
+    let process = Process::spawn("wva", program, &["run", "--standalone", "--webhook=false"], &env, &log)?;
     // In reverse order of precedence, so that each of them takes effect.
     for map_name in SATURATION_MAP_NAMES.into_iter().rev().chain([saturation]) {
         testbed.apply(&config_map(&system, map_name, &json!({"default": "kvCacheThreshold: 0.7"}))).await?;

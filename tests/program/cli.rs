@@ -54,7 +54,7 @@ fn example_in_scaling_page_equals_output_of_decide() {
 fn invalid_snapshot_is_refused_with_its_path() {
     let invalid = TWO_SATURATED.replace("kv: 0.75", "kw: 0.75");
     decide(&invalid).ends(1).reports(&["models[0].variants[0].replicas[0]", "kw"]);
-    run(&["decide", "-f", "/no/such/file"], "").ends(1);
+    run(&["decide", "-f", "/no/such/file"], "").ends(2).reports(&["cannot read /no/such/file"]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn print_config_works_without_a_cluster() {
     let printed = finish(valid.env("PROMETHEUS_BASE_URL", "http://p"), "").ends(0).stdout;
     assert!(printed.lines().next().unwrap().contains("not read, so its keys are missing here"), "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("V=4 ") && line.ends_with("# flag -v")), "{printed}");
-    let out = finish(&mut without_cluster(&["--print-config"]), "").ends(1);
+    let out = finish(&mut without_cluster(&["run", "--print-config"]), "").ends(1);
     assert_eq!(out.reports(&["PROMETHEUS_BASE_URL (default): is required"]).stdout, "");
 }
 
@@ -144,7 +144,7 @@ fn start_logs_that_it_waits_for_the_main_map() {
     let scratch = Scratch::new("cli-waits");
     let server = format!("http://{}", listener.local_addr().unwrap());
     let kubeconfig = scratch.file("config", &kubeconfig_of(&server));
-    let mut child = wva(&["--log-format=json"])
+    let mut child = wva(&["run", "--standalone", "--log-format=json"])
         .env("KUBECONFIG", &kubeconfig)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -161,15 +161,30 @@ fn start_logs_that_it_waits_for_the_main_map() {
 }
 
 #[test]
-fn every_command_has_an_example_and_rejects_unknown_flags() {
-    for command in [
-        "run", "validate", "decide", "explain", "status", "doctor", "generate", "migrate", "simulate",
-        "certs", "crd", "webhook-config",
-    ] {
-        run(&[command, "--help"], "").ends(0).prints(&["Example"]);
-        run(&[command, "--no-such-flag"], "").ends(2);
-    }
+fn compare_needs_prometheus() {
     run(&["doctor", "--compare"], "").ends(2).reports(&["--prometheus"]);
+    run(&["doctor", "--compare", "--prometheus=http://p", "-o", "json"], "").ends(2).reports(&["--output"]);
+}
+
+#[test]
+fn leading_outside_a_pod_needs_election_or_standalone() {
+    let scratch = Scratch::new("cli-standalone");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = std::io::Read::read(&mut stream, &mut [0; 4096]);
+            let body =
+                r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}"#;
+            let head = "HTTP/1.1 404 Not Found\r\nconnection: close\r\ncontent-type: application/json";
+            let _ = write!(stream, "{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        }
+    });
+    let kubeconfig = scratch.file("config", &kubeconfig_of(&server));
+    let mut run = wva(&["run"]);
+    run.env("KUBECONFIG", &kubeconfig).env("PROMETHEUS_BASE_URL", "http://127.0.0.1:9");
+    run.env_remove("KUBERNETES_SERVICE_HOST");
+    finish(&mut run, "").ends(2).reports(&["--leader-elect", "--standalone"]);
 }
 
 #[test]

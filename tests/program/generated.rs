@@ -1,8 +1,12 @@
 //! Generated files. `make generate` writes them (`WVA_GENERATE=1`); otherwise each test fails if its file is outdated.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use wva_crds::entries::{Kind, schema_text};
 use wva_crds::names;
 use wva_rules::{InstancePolicy, PolicyInstance};
@@ -11,7 +15,7 @@ use wva_webhook::registration::{
     variant_policy_spec,
 };
 
-use crate::{configuration_page, dashboard_page, invalid_settings, rule_pages, schema_pages};
+use crate::{cli_page, configuration_page, dashboard_page, invalid_settings, rule_pages, schema_pages};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {
@@ -49,6 +53,40 @@ fn rule_reference() {
     let found =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(found.collect::<BTreeSet<_>>(), pages.into_keys().collect());
+}
+
+/// The same pages for `wva rule`. Compared unpacked: another compressor may write other bytes.
+#[test]
+fn rule_pages_of_the_program() {
+    let pages = rule_pages::pages().into_iter().filter(|(name, _)| name != "README.md");
+    let wanted = pages.map(|(_, text)| text).collect::<Vec<_>>().join("\0");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("cli/src/rule/pages.gz");
+    let unpack = || {
+        let mut text = String::new();
+        GzDecoder::new(std::fs::File::open(&file).unwrap()).read_to_string(&mut text).unwrap();
+        text
+    };
+    if std::env::var_os("WVA_GENERATE").is_some() && unpack() != wanted {
+        let mut packed = GzEncoder::new(std::fs::File::create(&file).unwrap(), Compression::best());
+        packed.write_all(wanted.as_bytes()).unwrap();
+        packed.finish().unwrap();
+    }
+    assert!(
+        unpack() == wanted,
+        "cli/src/rule/pages.gz is outdated: run `make generate` and commit the result"
+    );
+}
+
+/// Command line reference.
+#[test]
+fn command_line() {
+    check("docs/reference/cli.md", &cli_page::page());
+}
+
+#[test]
+fn schema_of_doctor() {
+    let text = serde_json::to_string_pretty(&wva_cli::doctor_schema()).unwrap() + "\n";
+    check("docs/reference/doctor.schema.json", &text);
 }
 
 /// The site lists each rule below the index of rules.

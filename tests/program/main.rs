@@ -4,6 +4,8 @@
 
 mod certs;
 mod cli;
+mod cli_page;
+mod command_table;
 mod configuration_page;
 mod dashboard_page;
 mod docs;

@@ -18,7 +18,23 @@ fn included_scenarios_run_and_are_deterministic() {
         let (first, second) = (run().ends(0), run());
         assert_eq!(first.stdout, second.stdout, "{name}");
         assert!(first.stdout.lines().any(|l| l.starts_with("oracle ")), "{name}");
+        assert!(first.stdout.lines().all(|line| line.chars().count() <= 100), "{}", first.stdout);
     }
+}
+
+#[test]
+fn included_scenarios_are_found_by_name() {
+    let listed = simulate(&["--list"]).ends(0).stdout;
+    assert!(listed.lines().any(|line| line.starts_with("ladder ")), "{listed}");
+    let file = scenario("cold-morning.yaml");
+    assert_eq!(
+        simulate(&["--print", "cold-morning"]).ends(0).stdout,
+        std::fs::read_to_string(&file).unwrap()
+    );
+    assert_eq!(simulate(&["cold-morning"]).ends(0).stdout, simulate(&[&file]).stdout);
+    simulate(&["cold-morning", "-o", "wide"]).ends(0).prints(&["TTFT p50 s", "recovery s"]);
+    simulate(&["--print", "no-such"]).ends(2).reports(&["--list"]);
+    simulate(&["no-such"]).ends(2).reports(&["cannot read no-such"]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::{RunResult, Scratch, finish, wva};
 
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/validate");
 
 /// Runs `wva validate` among the fixtures.
@@ -94,7 +95,7 @@ fn json_has_summary_and_findings() {
             "file": "five-faults.yaml", "line": 14, "column": 16,
             "kind": "VariantAutoscaling", "namespace": "prod", "name": "llama-h100",
             "severity": "deny", "code": "WVA-VA-003", "field": "spec.variantCost",
-            "message": message, "docs": "docs/reference/rules/WVA-VA-003.md",
+            "message": message, "docs": format!("{REPOSITORY}/blob/main/docs/reference/rules/WVA-VA-003.md"),
         })
     );
 }
@@ -123,6 +124,11 @@ fn sarif_satisfies_its_schema() {
         for result in run["results"].as_array().unwrap() {
             let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
             assert_eq!(run["tool"]["driver"]["rules"][index]["id"], result["ruleId"]);
+        }
+        assert_eq!(run["tool"]["driver"]["informationUri"], REPOSITORY);
+        for rule in run["tool"]["driver"]["rules"].as_array().unwrap() {
+            let page = format!("/docs/reference/rules/{}.md", rule["id"].as_str().unwrap());
+            assert!(rule["helpUri"].as_str().unwrap().ends_with(&page), "{rule}");
         }
     }
     let sarif = validate(&["five-faults.yaml", "--format", "sarif"], "").json();

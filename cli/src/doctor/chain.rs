@@ -1,13 +1,20 @@
 //! Chain of checks from a variant to its replicas. Some checks end it, because later ones would only report
 //! consequences.
 
+use schemars::JsonSchema;
+use serde::Serialize;
+
 use super::checks;
 use super::variant_state::VariantState;
 
 /// Result of a check, from best to worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum State {
+    /// Nothing to do.
+    #[serde(rename = "ok")]
     Fine,
+    /// Not readable with the given rights or options.
     Unknown,
     /// A person should look at it.
     Warning,

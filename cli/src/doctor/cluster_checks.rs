@@ -60,7 +60,7 @@ fn controller(facts: &Facts) -> Finding {
         [one] if one.is_llm_d_wva => Finding::broken(
             format!("only llm-d WVA is installed: {list}"),
             "see docs/guides/migrate-from-llm-d.md; if wva is installed, choose it with --controller-namespace and \
-             --selector",
+             --controller-selector",
         ),
         _ => Finding::fine(list),
     }

@@ -14,7 +14,7 @@ use wva_scaling::{Decision, Outcome, decide};
 use super::controllers::{Controller, list_controllers};
 use crate::cluster::{
     AUTOSCALERS, ApiError, Cluster, NAMESPACES, ObjectId, POD_MONITORS, PODS, Resource, SCALED_OBJECTS,
-    SERVICE_MONITORS, SERVICES, VARIANTS, condition, id, items, text,
+    SERVICE_MONITORS, SERVICES, condition, id, items, text,
 };
 use crate::leader::Leaders;
 use crate::prometheus::{Prometheus, Series};
@@ -80,7 +80,7 @@ impl Facts {
     /// The Prometheus options are wrong, or variants cannot be listed.
     pub(super) async fn read(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<Self> {
         let prometheus = Prometheus::from_options(arguments)?;
-        let variants = cluster.list(&VARIANTS).await?;
+        let variants = cluster.list_variants(arguments).await?;
         let mut unreadable = Vec::new();
         let autoscalers = list_or_note(cluster, &AUTOSCALERS, &mut unreadable).await;
         let leaders = Leaders::fetch_snapshots(arguments).await;

@@ -15,7 +15,8 @@ fn check(want: &str, parts: &[&str], change: impl FnOnce(&mut World)) {
     change(&mut world);
     let facts = world.facts();
     let result = check_variant(&VariantState::new(&facts, &facts.variants[0]));
-    let report = text::render(&[], std::slice::from_ref(&result), true);
+    let style = text::Style { is_verbose: true, is_coloured: false };
+    let report = text::render(&[], std::slice::from_ref(&result), style);
     let warning = result.findings.iter().find(|(_, f)| f.state == State::Warning).map(|(name, _)| *name);
     let first = result.broken_at().map(str::to_owned).or_else(|| warning.map(|name| format!("?{name}")));
     assert_eq!(first.unwrap_or_default(), want, "{report}");
@@ -262,7 +263,7 @@ fn checks_the_cluster() {
         let mut world = World::new();
         change(&mut world);
         let facts = world.facts();
-        text::render(&cluster_checks::check_cluster(&facts), &[], false)
+        text::render(&cluster_checks::check_cluster(&facts), &[], text::Style::default())
     };
     let fine = report(|_| {});
     assert!(fine.contains("ok     controller  Deployment wva/wva") && !fine.contains("BROKEN"), "{fine}");

@@ -5,21 +5,45 @@ use std::fmt::Write as _;
 use super::chain::{Finding, State, VariantFindings};
 use crate::output::{count, printable};
 
+/// Choices of the reader.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Style {
+    /// Every check of healthy variants, too.
+    pub(super) is_verbose: bool,
+    pub(super) is_coloured: bool,
+}
+
+impl Style {
+    /// The word in the colour of the state.
+    fn paint(self, state: State, word: &str) -> String {
+        if !self.is_coloured {
+            return word.to_owned();
+        }
+        let colour = match state {
+            State::Fine => "32",
+            State::Unknown => "36",
+            State::Warning => "33",
+            State::Broken => "1;31",
+        };
+        format!("\x1b[{colour}m{word}\x1b[0m")
+    }
+}
+
 const NAME_WIDTH: usize = 11;
 const STATE_WIDTH: usize = 6;
 
 pub(super) fn render(
     cluster: &[(&'static str, Finding)],
     variants: &[VariantFindings],
-    verbose: bool,
+    style: Style,
 ) -> String {
     let mut out = String::from("cluster\n");
-    write_findings(&mut out, cluster);
+    write_findings(&mut out, cluster, style);
     for variant in variants {
-        let (name, verdict) = (printable(&variant.variant), verdict(variant));
+        let (name, verdict) = (printable(&variant.variant), verdict(variant, style));
         let _ = writeln!(out, "\n{name}  {verdict}");
-        if verbose || variant.state() > State::Unknown {
-            write_findings(&mut out, &variant.findings);
+        if style.is_verbose || variant.state() > State::Unknown {
+            write_findings(&mut out, &variant.findings, style);
         }
     }
     let number_with = |state: State| variants.iter().filter(|variant| variant.state() == state).count();
@@ -33,28 +57,29 @@ pub(super) fn render(
     out
 }
 
-fn verdict(variant: &VariantFindings) -> String {
+fn verdict(variant: &VariantFindings, style: Style) -> String {
     match (variant.broken_at(), variant.state()) {
-        (Some(check), _) => format!("BROKEN at {check}"),
-        (None, State::Warning) => "warnings".to_owned(),
+        (Some(check), _) => format!("{} at {check}", style.paint(State::Broken, "BROKEN")),
+        (None, State::Warning) => style.paint(State::Warning, "warnings"),
         _ => {
             let decision = variant.findings.iter().find(|(check, _)| *check == "decision");
             let decision = decision.map(|(_, finding)| printable(&finding.message)).unwrap_or_default();
-            format!("ok  {decision}").trim_end().to_owned()
+            format!("{}  {decision}", style.paint(State::Fine, "ok")).trim_end().to_owned()
         }
     }
 }
 
-fn write_findings(out: &mut String, findings: &[(&'static str, Finding)]) {
+fn write_findings(out: &mut String, findings: &[(&'static str, Finding)], style: Style) {
     for (check, finding) in findings {
-        let state = match finding.state {
+        let word = match finding.state {
             State::Fine => "ok",
             State::Unknown => "?",
             State::Warning => "warn",
             State::Broken => "BROKEN",
         };
+        let state = style.paint(finding.state, &format!("{word:<STATE_WIDTH$}"));
         let message = printable(&finding.message);
-        let _ = writeln!(out, "  {state:<STATE_WIDTH$} {check:<NAME_WIDTH$} {message}");
+        let _ = writeln!(out, "  {state} {check:<NAME_WIDTH$} {message}");
         if let Some(remedy) = &finding.remedy {
             let indent = " ".repeat(2 + STATE_WIDTH + 1 + NAME_WIDTH + 1);
             let _ = writeln!(out, "{indent}-> {}", printable(remedy));
@@ -79,7 +104,7 @@ mod tests {
                 ("scrape", Finding::broken("no metrics\n", "do this")),
             ],
         };
-        let text = render(&[("crd", Finding::fine("up to date"))], &[healthy, broken], false);
+        let text = render(&[("crd", Finding::fine("up to date"))], &[healthy, broken], Style::default());
         let want = "cluster
   ok     crd         up to date
 

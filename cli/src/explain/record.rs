@@ -21,7 +21,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn arguments() -> [Arg; 2] {
     let record = "Append the snapshot of every cycle to a file, one per line, for `wva simulate --replay`";
-    let record = file_option("record", record).conflicts_with_all(["name", "namespace", "snapshot"]);
+    let record = file_option("record", record)
+        .conflicts_with_all(["name", "namespace", "all-namespaces", "selector", "snapshot"]);
     let time =
         option("for", "DURATION", "How long to record; Ctrl-C ends the recording earlier without loss");
     [record, time.value_parser(value_parser!(GoDuration)).default_value("1h").requires("record")]

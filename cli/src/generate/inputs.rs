@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use clap::ArgMatches;
 use serde_json::Value;
 use wva_crds::names::KIND;
 use wva_crds::text::{nearest, quote};
@@ -11,6 +12,7 @@ use super::accelerator::is_in_template;
 use super::kserve;
 use super::options::WorkloadReference;
 use super::workload::{Workload, is_workload};
+use crate::arguments::value;
 use crate::cluster::{
     AUTOSCALERS, ApiError, Cluster, LEADER_WORKER_SETS, ListError, ObjectId, PODS, SCALED_OBJECTS, VARIANTS,
     id, text,
@@ -76,12 +78,13 @@ pub(super) fn read_files(
 /// # Errors
 /// The workload does not exist, or a kind cannot be listed.
 pub(super) async fn read_cluster(
-    namespace: Option<String>,
+    arguments: &ArgMatches,
     wanted: &WorkloadReference,
 ) -> anyhow::Result<Inputs> {
-    let mut cluster = Cluster::connect(namespace).await?;
-    let default = cluster.client.default_namespace().to_owned();
-    let namespace = cluster.namespace.get_or_insert(default).clone();
+    let mut cluster = Cluster::connect_everywhere(arguments).await?;
+    let default = cluster.client.default_namespace();
+    let namespace = value(arguments, "namespace").unwrap_or(default).to_owned();
+    cluster.namespace = Some(namespace.clone());
     let workloads = cluster.list(wanted.resource).await?;
     let Some(object) = workloads.iter().find(|object| id(object).name == wanted.name) else {
         anyhow::bail!(not_found(wanted, &namespace, &workloads));

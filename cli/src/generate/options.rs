@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::autoscaler::AutoscalerKind;
-use crate::arguments::{namespace_option, option, value};
+use crate::arguments::{cluster_options, namespace_option, option, output_option, value};
 use crate::cluster::{DEPLOYMENTS, LEADER_WORKER_SETS, Resource, STATEFUL_SETS};
 
 const HELP: &str = "\
@@ -48,7 +48,7 @@ pub(super) struct WorkloadReference {
 
 pub(crate) fn command() -> Command {
     let count = |name, help| option(name, "REPLICAS", help).value_parser(value_parser!(u32));
-    Command::new("generate")
+    let command = Command::new("generate")
         .about("Print a VariantAutoscaling and its HPA or ScaledObject for a model server")
         .after_help(HELP)
         .arg(
@@ -70,14 +70,15 @@ pub(crate) fn command() -> Command {
             option("autoscaler", "KIND", "Kind of the autoscaler; default: that of the workload, else hpa")
                 .value_parser(["hpa", "keda"]),
         )
-        .arg(option("output", "FORMAT", "Output format").short('o').value_parser(["yaml", "json"]).default_value("yaml"))
+        .arg(output_option(&["yaml", "json"]))
         .arg(option("name", "NAME", "Name of the VariantAutoscaling; default: that of the workload"))
         .arg(option("model-id", "MODEL", "Name of the model, as in the label model_name of vLLM's metrics"))
         .arg(option("accelerator", "NAME", "Accelerator of a replica, such as H100"))
         .arg(option("cost", "COST", "Cost of a replica in your unit, such as 40.0"))
         .arg(count("min", "Least replicas"))
         .arg(count("max", "Most replicas"))
-        .arg(option("prometheus", "URL", "Prometheus that KEDA queries"))
+        .arg(option("prometheus", "URL", "Prometheus that KEDA queries"));
+    cluster_options(command)
 }
 
 impl Options {

@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::ArgMatches;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use wva_crds::settings::{Setting, without_password};
+use wva_crds::settings::Setting;
 
 use super::endpoint::DebugEndpoint;
-use crate::cluster::connection_error;
+use crate::arguments::value;
+use crate::cluster::{Cluster, connection_error};
 
 const MAX_PODS: u32 = 50;
 const TIMEOUT: Duration = Duration::from_secs(15);
@@ -17,13 +19,10 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 const ADDRESS: &str = "WVA_DEBUG_BIND_ADDRESS";
 
 /// The endpoints of all running controllers; fails if there is no pod.
-pub(crate) async fn find_endpoints(
-    namespace: Option<&str>,
-    selector: &str,
-) -> anyhow::Result<Vec<DebugEndpoint>> {
-    let (client, server) = wva_runtime::client::client_with_url(TIMEOUT).await?;
-    let server = without_password(&server);
-    let (pods, scope): (Api<Pod>, _) = match namespace {
+pub(crate) async fn find_endpoints(arguments: &ArgMatches) -> anyhow::Result<Vec<DebugEndpoint>> {
+    let Cluster { client, server, .. } = Cluster::connect_everywhere(arguments).await?;
+    let selector = value(arguments, "controller-selector").unwrap_or_default();
+    let (pods, scope): (Api<Pod>, _) = match value(arguments, "controller-namespace") {
         Some(namespace) => (Api::namespaced(client.clone(), namespace), format!("in namespace {namespace}")),
         None => (Api::all(client.clone()), "in any namespace".to_owned()),
     };
@@ -37,7 +36,7 @@ pub(crate) async fn find_endpoints(
     anyhow::ensure!(
         !list.items.is_empty(),
         "no running pod with the labels {selector} {scope}: choose the controller with --controller-namespace and \
-         --selector, or its debug address with --address"
+         --controller-selector, or its debug address with --address"
     );
     Ok(list.items.iter().filter_map(|pod| endpoint(&client, pod)).collect())
 }

@@ -10,8 +10,8 @@ use clap::{Arg, ArgMatches};
 use wva_scaling::Snapshot;
 use wva_simulator::replay::{Change, Replay};
 
-use crate::arguments::{file_option, path_value, value};
-use crate::output::print;
+use crate::arguments::{file_option, output_format, path_value};
+use crate::output::{UnreadableFile, print, structured};
 
 /// Snapshots of large installs have a few megabytes.
 const MAX_LINE: u64 = 256 << 20;
@@ -32,8 +32,8 @@ pub(super) fn replay(recording: &Path, arguments: &ArgMatches) -> anyhow::Result
     let change = Change::read(&change).with_context(context)?;
     let replay = decide_again(recording, &change)?;
     anyhow::ensure!(replay.cycles > 0, "{}: the recording has no cycles", recording.display());
-    print(&match value(arguments, "format") {
-        Some("json") => format!("{}\n", replay.json()),
+    print(&match output_format(arguments) {
+        format @ ("json" | "yaml") => structured(&replay.json(), format)?,
         _ => replay.text(),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -41,7 +41,7 @@ pub(super) fn replay(recording: &Path, arguments: &ArgMatches) -> anyhow::Result
 
 /// Line by line: a week's recording may not fit into memory.
 fn decide_again(recording: &Path, change: &Change) -> anyhow::Result<Replay> {
-    let opened = File::open(recording).with_context(|| format!("cannot open {}", recording.display()))?;
+    let opened = File::open(recording).map_err(|error| UnreadableFile::new(recording, error))?;
     let mut lines = BufReader::new(opened);
     let (mut replay, mut line) = (Replay::default(), String::new());
     for number in 1_u64.. {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
 use serde_json::Value;
 use wva_controller::{MAX_TARGET_AGE, detect_orphan};
 use wva_rules::Target;
@@ -10,15 +11,20 @@ use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::snapshot::{Attainment, Model, Variant, WindowShares, percent};
 
-use crate::cluster::{self, ObjectId, id, is_excluded, number, target_age, text};
+use crate::cluster::{self, ObjectId, elapsed_since, id, is_excluded, number, target_age, text};
 use crate::leader::LeaderSnapshot;
 use crate::output::{count, table};
 use crate::workloads::{WorkloadLookup, Workloads, ready_replicas, spec_replicas};
 
 const HEADING: [&str; 9] =
-    ["NAMESPACE", "NAME", "TARGET", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION"];
+    ["NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION"];
+const WIDE: [&str; 15] = [
+    "NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION", "MODEL",
+    "ACCELERATOR", "COST", "MIN", "MAX", "AGE",
+];
 
 pub(super) struct ClusterState<'a> {
+    /// Sorted by namespace and name.
     pub(super) variants: Vec<Value>,
     pub(super) workloads: Workloads,
     pub(super) namespaces: Vec<Value>,
@@ -26,16 +32,46 @@ pub(super) struct ClusterState<'a> {
     pub(super) now: Timestamp,
 }
 
-/// Sorted by namespace and name, then the variants without a controller.
-pub(super) fn render(state: &ClusterState<'_>) -> String {
-    let mut variants: Vec<&Value> = state.variants.iter().collect();
-    variants.sort_by_key(|variant| id(variant));
-    if variants.is_empty() {
-        return "no VariantAutoscalings found\n".to_owned();
-    }
-    let rows: Vec<_> = variants.iter().map(|variant| row(state, variant)).collect();
-    let mut out = table(HEADING, &rows);
-    let orphans: Vec<String> = variants.iter().filter_map(|variant| orphan_line(state, variant)).collect();
+/// State of a variant. Unknown values are absent.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Row {
+    namespace: String,
+    name: String,
+    /// Decided replicas.
+    desired: Option<u64>,
+    /// `spec.replicas` of the workload.
+    current: Option<u64>,
+    ready: Option<u64>,
+    /// Mean load in percent of the thresholds.
+    saturation_percent: Option<f64>,
+    /// Percent of the last hour within the objective.
+    ttft_percent: Option<f64>,
+    itl_percent: Option<f64>,
+    condition: String,
+    #[serde(rename = "modelID")]
+    model_id: String,
+    accelerator: String,
+    cost: String,
+    min_replicas: Option<u64>,
+    max_replicas: Option<u64>,
+    created: String,
+    /// Seconds since the creation.
+    #[serde(skip)]
+    age: Option<SignedDuration>,
+    /// Why no controller manages it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_managed: Option<String>,
+}
+
+/// Table, and then the variants without a controller.
+pub(super) fn render(rows: &[Row], wide: bool) -> String {
+    let mut out = if wide {
+        table(WIDE, &rows.iter().map(Row::wide_cells).collect::<Vec<_>>())
+    } else {
+        table(HEADING, &rows.iter().map(Row::cells).collect::<Vec<_>>())
+    };
+    let orphans: Vec<String> = rows.iter().filter_map(Row::orphan_line).collect();
     if !orphans.is_empty() {
         let _ =
             write!(out, "\n{} without a controller:\n{}", count(orphans.len(), "variant"), orphans.concat());
@@ -43,7 +79,13 @@ pub(super) fn render(state: &ClusterState<'_>) -> String {
     out
 }
 
-fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 9] {
+impl ClusterState<'_> {
+    pub(super) fn rows(&self) -> Vec<Row> {
+        self.variants.iter().map(|variant| row(self, variant)).collect()
+    }
+}
+
+fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
     let ObjectId { namespace, name } = id(variant);
     let workload = Target::from_object(variant).map(|target| state.workloads.find(&namespace, &target));
     let (current, ready) = match workload {
@@ -53,29 +95,96 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> [String; 9] {
         Some(WorkloadLookup::NotFound) => (None, None),
         _ => (number(variant, "/status/currentReplicas"), None),
     };
-    let target = number(variant, "/status/desiredOptimizedAlloc/numReplicas");
     let mut snapshots = state.leader_snapshots.iter();
     let found = snapshots.find_map(|leader| {
         let (model, variant) = find(&leader.answer, &namespace, &name)?;
         Some((saturation(&leader.answer, model, variant), model.attainment))
     });
     let (saturation, Attainment { ttft, itl }) = found.unwrap_or_default();
-    let in_time = |shares: WindowShares| {
-        shares.hour.map_or_else(|| "-".to_owned(), |share| format!("{:.1}%", percent(share)))
-    };
-    let cell = |n: Option<u64>| n.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let saturation = saturation.map_or_else(|| "-".to_owned(), |share| format!("{:.0}%", share * 100.0));
-    [
+    let in_time = |shares: WindowShares| shares.hour.map(|share| round(percent(share)));
+    let owned = |pointer| text(variant, pointer).to_owned();
+    Row {
+        desired: number(variant, "/status/desiredOptimizedAlloc/numReplicas"),
+        current,
+        ready,
+        saturation_percent: saturation.map(|share| round(share * 100.0)),
+        ttft_percent: in_time(ttft),
+        itl_percent: in_time(itl),
+        condition: condition(state, variant),
+        model_id: owned("/spec/modelID"),
+        accelerator: owned("/status/desiredOptimizedAlloc/accelerator"),
+        cost: owned("/spec/variantCost"),
+        min_replicas: number(variant, "/spec/minReplicas"),
+        max_replicas: number(variant, "/spec/maxReplicas"),
+        age: elapsed_since(text(variant, "/metadata/creationTimestamp"), state.now),
+        created: owned("/metadata/creationTimestamp"),
+        not_managed: orphan_evidence(state, variant),
         namespace,
         name,
-        cell(target),
-        cell(current),
-        cell(ready),
-        saturation,
-        in_time(ttft),
-        in_time(itl),
-        condition(state, variant),
-    ]
+    }
+}
+
+/// At most three decimals.
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+impl Row {
+    fn cells(&self) -> [String; 9] {
+        [
+            self.namespace.clone(),
+            self.name.clone(),
+            cell(self.desired),
+            cell(self.current),
+            cell(self.ready),
+            cell(self.saturation_percent.map(|percent| format!("{percent:.0}%"))),
+            cell(self.ttft_percent.map(|percent| format!("{percent:.1}%"))),
+            cell(self.itl_percent.map(|percent| format!("{percent:.1}%"))),
+            self.condition.clone(),
+        ]
+    }
+
+    fn wide_cells(&self) -> [String; 15] {
+        let [namespace, name, desired, current, ready, saturation, ttft, itl, condition] = self.cells();
+        let text = |text: &String| cell(Some(text).filter(|text| !text.is_empty()));
+        [
+            namespace,
+            name,
+            desired,
+            current,
+            ready,
+            saturation,
+            ttft,
+            itl,
+            condition,
+            text(&self.model_id),
+            text(&self.accelerator),
+            text(&self.cost),
+            cell(self.min_replicas),
+            cell(self.max_replicas),
+            cell(self.age.map(format_age)),
+        ]
+    }
+
+    /// `None` unless the variant's instance has no controller.
+    fn orphan_line(&self) -> Option<String> {
+        let evidence = self.not_managed.as_ref()?;
+        Some(format!("  {}/{}: {evidence}\n", self.namespace, self.name))
+    }
+}
+
+fn cell(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// `12s`, `5m`, `7h` or `3d`, as kubectl rounds.
+fn format_age(age: SignedDuration) -> String {
+    match age.as_secs() {
+        seconds @ ..120 => format!("{seconds}s"),
+        seconds @ ..7200 => format!("{}m", seconds / 60),
+        seconds @ ..172_800 => format!("{}h", seconds / 3600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
 }
 
 /// A variant with its model.
@@ -114,7 +223,7 @@ fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
     if is_excluded(&state.namespaces, text(variant, "/metadata/namespace")) {
         return "Excluded".to_owned();
     }
-    if orphan_line(state, variant).is_some() {
+    if orphan_evidence(state, variant).is_some() {
         return "NotManaged".to_owned();
     }
     let Some(ready) = cluster::condition(variant, "Ready") else { return "no status yet".to_owned() };
@@ -127,123 +236,12 @@ fn condition(state: &ClusterState<'_>, variant: &Value) -> String {
 }
 
 /// `None` unless the variant's instance has no controller.
-fn orphan_line(state: &ClusterState<'_>, variant: &Value) -> Option<String> {
-    let ObjectId { namespace, name } = id(variant);
+fn orphan_evidence(state: &ClusterState<'_>, variant: &Value) -> Option<String> {
     let object = serde_json::from_value(variant.clone()).ok()?;
-    let evidence =
-        detect_orphan(&object, state.now).filter(|_| !is_excluded(&state.namespaces, &namespace))?;
-    Some(format!("  {namespace}/{name}: {evidence}\n"))
+    let is_included = !is_excluded(&state.namespaces, text(variant, "/metadata/namespace"));
+    let evidence = detect_orphan(&object, state.now).filter(|_| is_included)?;
+    Some(evidence.to_string())
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const NOW: &str = "2026-01-01T01:00:00Z";
-
-    fn variant(name: &str, change: impl FnOnce(&mut Value)) -> Value {
-        let mut variant = json!({
-            "apiVersion": "llmd.ai/v1alpha1", "kind": "VariantAutoscaling",
-            "metadata": {"name": name, "namespace": "prod", "creationTimestamp": "2026-01-01T00:00:00Z"},
-            "spec": {"scaleTargetRef": {"name": name}, "modelID": "m"},
-            "status": {
-                "currentReplicas": 7,
-                "desiredOptimizedAlloc": {"numReplicas": 3, "lastRunTime": "2026-01-01T00:59:00Z"},
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Ready"}],
-            },
-        });
-        change(&mut variant);
-        variant
-    }
-
-    fn table_of(variants: Vec<Value>, leader_snapshots: &[LeaderSnapshot]) -> String {
-        let mut workloads = Workloads::default();
-        workloads.add(json!({"apiVersion": "apps/v1", "kind": "Deployment",
-            "metadata": {"name": "a", "namespace": "prod"},
-            "spec": {"replicas": 2}, "status": {"readyReplicas": 3}}));
-        let namespaces =
-            vec![json!({"metadata": {"name": "out", "annotations": {"wva.llmd.ai/exclude": "true"}}})];
-        let now = NOW.parse().unwrap();
-        render(&ClusterState { variants, workloads, namespaces, leader_snapshots, now })
-    }
-
-    fn leader_snapshot(kv: f64, queue: f64) -> LeaderSnapshot {
-        let snapshot = format!(
-            "models: [{{modelID: m, namespace: prod, attainment: {{ttft: {{5m: 0.5, 1h: 0.99995}}, itl: {{1d: 1}}}}, variants: [{{name: a, current: 2, replicas: [{{pod: p, kv: {kv}, \
-             queue: {queue}}}, {{pod: q, kv: {kv}, queue: {queue}}}, {{pod: without-metrics}}]}}]}}]"
-        );
-        LeaderSnapshot { controller: "pod wva/wva-0".to_owned(), answer: Snapshot::parse(&snapshot).unwrap() }
-    }
-
-    #[track_caller]
-    fn check(variant: Value, leaders: &[LeaderSnapshot], want: &str) {
-        let table = table_of(vec![variant], leaders);
-        let row: Vec<&str> = table.lines().nth(1).unwrap().split("   ").map(str::trim).collect();
-        let row: Vec<&str> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
-        assert_eq!(row.join(" | "), want, "{table}");
-    }
-
-    #[test]
-    fn combines_cluster_and_leader_in_one_row() {
-        check(variant("a", |_| {}), &[], "prod | a | 3 | 2 | 2 | - | - | - | Ready");
-        check(
-            variant("a", |_| {}),
-            &[leader_snapshot(0.4, 0.0)],
-            "prod | a | 3 | 2 | 2 | 50% | 99.9% | - | Ready",
-        );
-        check(
-            variant("a", |_| {}),
-            &[leader_snapshot(0.4, 5.0)],
-            "prod | a | 3 | 2 | 2 | 100% | 99.9% | - | Ready",
-        );
-    }
-
-    #[test]
-    fn shows_unknown_values_as_dashes() {
-        check(variant("gone", |_| {}), &[], "prod | gone | 3 | - | - | - | - | - | Ready");
-        let other = |v: &mut Value| {
-            v["spec"]["scaleTargetRef"] = json!({"name": "x", "kind": "Own", "apiVersion": "own/v1"});
-        };
-        check(variant("b", other), &[], "prod | b | 3 | 7 | - | - | - | - | Ready");
-        check(
-            variant("a", |v| v["status"] = json!({})),
-            &[],
-            "prod | a | - | 2 | 2 | - | - | - | no status yet",
-        );
-    }
-
-    #[test]
-    fn shows_why_a_variant_is_not_ready() {
-        let ready =
-            |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
-        let conditions = ready("False", "DeploymentNotFound");
-        check(
-            variant("a", |v| v["status"]["conditions"] = conditions),
-            &[],
-            "prod | a | 3 | 2 | 2 | - | - | - | not ready: DeploymentNotFound",
-        );
-        let old = |v: &mut Value| {
-            v["status"]["desiredOptimizedAlloc"]["lastRunTime"] = json!("2026-01-01T00:40:00Z");
-        };
-        check(variant("a", old), &[], "prod | a | 3 | 2 | 2 | - | - | - | Ready (20 min ago)");
-        let excluded = |v: &mut Value| v["metadata"]["namespace"] = json!("out");
-        check(variant("a", excluded), &[], "out | a | 3 | - | - | - | - | - | Excluded");
-    }
-
-    #[test]
-    fn lists_orphans_with_the_missing_instance() {
-        let label = |v: &mut Value| {
-            v["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "blue"});
-            v["status"] = json!({});
-        };
-        let table = table_of(vec![variant("b", |_| {}), variant("a", label)], &[]);
-        assert!(
-            table.contains("NotManaged") && table.contains("\n1 variant without a controller:\n  prod/a: "),
-            "{table}"
-        );
-        assert!(table.contains("CONTROLLER_INSTANCE=blue"), "{table}");
-        assert!(table.find("prod        a") < table.find("prod        b"), "not sorted: {table}");
-    }
-}
+mod tests;

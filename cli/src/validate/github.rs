@@ -1,6 +1,6 @@
 //! Workflow commands of GitHub Actions, which annotate the changed lines.
 
-use super::report::{Finding, Report};
+use super::report::{self, Finding, Report};
 
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut out: String = report.findings.iter().map(command).collect();
@@ -14,7 +14,7 @@ fn command(finding: &Finding<'_>) -> String {
     let file = escape_property(&finding.source.name);
     let Finding { line, column, code, .. } = finding;
     let end = finding.end_column.max(column + 1) - 1;
-    let message = escape_data(&format!("{} ({})", finding.sentence(), finding.docs()));
+    let message = escape_data(&format!("{} ({})", finding.sentence(), report::command(code)));
     format!("::{level} file={file},line={line},col={column},endColumn={end},title={code}::{message}\n")
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::report::{Finding, Report};
 
 #[derive(Serialize)]
-struct Output<'a> {
+pub(super) struct Output<'a> {
     findings: Vec<Row<'a>>,
     summary: Summary,
 }
@@ -32,10 +32,10 @@ struct Summary {
     warn: usize,
 }
 
-pub(super) fn render(report: &Report<'_>) -> String {
+pub(super) fn output<'a>(report: &'a Report<'_>) -> Output<'a> {
     let findings = report.findings.iter().map(row).collect();
     let summary = Summary { objects: report.objects, deny: report.deny_count(), warn: report.warn_count() };
-    super::report::json_line(&Output { findings, summary })
+    Output { findings, summary }
 }
 
 fn row<'a>(finding: &'a Finding<'a>) -> Row<'a> {

@@ -8,6 +8,8 @@ use super::objects::{Object, ObjectSet, SourceProblem};
 use super::position::{self, Part};
 use crate::output::count;
 
+pub(super) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
+
 #[derive(Debug)]
 pub(super) struct Report<'a> {
     /// Sorted by file, line, column and code.
@@ -140,9 +142,14 @@ impl<'a> Finding<'a> {
     }
 }
 
-/// Path from the root of the repository.
+/// Page of a rule on the web.
 pub(super) fn docs(code: &str) -> String {
-    format!("docs/reference/rules/{code}.md")
+    format!("{REPOSITORY}/blob/main/docs/reference/rules/{code}.md")
+}
+
+/// Command that prints the page of a rule.
+pub(super) fn command(code: &str) -> String {
+    format!("wva rule {code}")
 }
 
 fn file_finding<'a>(

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::evaluate::{RuleText, rules};
-use super::report::{Finding, Report, docs};
+use super::report::{Finding, REPOSITORY, Report, command, docs};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -16,6 +16,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         "runs": [{
             "tool": { "driver": {
                 "name": "wva",
+                "informationUri": REPOSITORY,
                 "semanticVersion": env!("CARGO_PKG_VERSION"),
                 "rules": rules.iter().map(rule).collect::<Vec<_>>(),
             }},
@@ -29,7 +30,8 @@ fn rule(rule: &RuleText) -> Value {
     json!({
         "id": rule.code,
         "shortDescription": { "text": rule.docs },
-        "help": { "text": docs(rule.code) },
+        "help": { "text": command(rule.code) },
+        "helpUri": docs(rule.code),
         "defaultConfiguration": { "level": level(rule.denies) },
     })
 }

@@ -9,7 +9,12 @@ fn outputs(files: &[(&str, &str)], namespace: &str) -> [String; 4] {
         files.iter().map(|(name, text)| Source::new((*name).to_owned(), text.as_bytes().to_vec())).collect();
     let collected = objects::collect(&sources, namespace);
     let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[]));
-    [text::render(&report, false), json::render(&report), sarif::render(&report), github::render(&report)]
+    [
+        text::render(&report, false),
+        report::json_line(&json::output(&report)),
+        sarif::render(&report),
+        github::render(&report),
+    ]
 }
 
 fn places(files: &[(&str, &str)]) -> Vec<String> {

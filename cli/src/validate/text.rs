@@ -3,7 +3,7 @@
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
 use super::input::printable;
-use super::report::{Finding, Report};
+use super::report::{Finding, Report, command};
 use super::secrets;
 
 /// Longest line that is printed, in bytes. Longer ones, such as JSON on one line, get only a position.
@@ -40,5 +40,5 @@ fn render_finding(renderer: &Renderer, finding: &Finding<'_>) -> String {
         Some(name) => group.element(Level::NOTE.message(name)),
         None => group,
     };
-    renderer.render(&[group.element(Level::HELP.message(finding.docs()))])
+    renderer.render(&[group.element(Level::HELP.message(command(finding.code)))])
 }

@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use wva_crds::GoDuration;
 
-use crate::reason::{FallbackSource, Reason};
+use crate::reason::{Activity, FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
 use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
@@ -124,6 +124,8 @@ pub struct Decision {
     pub scale_to_zero: bool,
     /// Keeps the model from scaling to zero, or from waking up, although scale to zero is on.
     pub wake_obstacle: Option<WakeObstacle>,
+    /// Keeps the model, which has replicas, from zero although scale to zero is on.
+    pub activity: Option<Activity>,
     /// Replicas whose sample counts.
     pub reporting: u32,
     /// Replicas whose sample is too old to count, but not missing.
@@ -240,7 +242,7 @@ impl Decision {
 }
 
 impl Serialize for Decision {
-    /// Output of `wva decide --format json`.
+    /// Output of `wva decide -o json`.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("namespace", &self.namespace)?;
@@ -272,7 +274,7 @@ pub struct VariantKey {
     pub name: String,
 }
 
-/// Result of one cycle. Its JSON is the output of `wva decide --format json`.
+/// Result of one cycle. Its JSON is the output of `wva decide -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// Ordered by namespace, model and variant.

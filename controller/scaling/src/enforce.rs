@@ -1,9 +1,11 @@
 //! Rules for the result of every analyzer: scale to 0 only on full evidence, wake-up when requests wait, one replica if
 //! zero is not allowed, and the bounds.
 
+mod activity;
+
 use std::time::Duration;
 
-use wva_crds::GoDuration;
+pub(crate) use activity::find_activity;
 
 use crate::decision::{Stage, wants_more};
 use crate::reason::Reason;
@@ -35,28 +37,7 @@ pub(crate) fn enforce(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]
 /// Scale to zero is on, requests would wake the model again, and none was seen for the retention period. Every unknown
 /// fact counts as activity.
 pub(crate) fn is_idle(model: &ModelView) -> bool {
-    let retention = model.to_zero.retention;
-    let long_ago = |age: Option<GoDuration>| age.is_none_or(|age| age >= retention);
-    let evidence = model.model;
-    model.to_zero.enabled
-        && retention.get() > Duration::ZERO
-        && evidence.requests_in_retention.is_some_and(|n| n.get() <= 0.0)
-        && evidence.scheduler_queue.is_empty()
-        && evidence.effective_wake_obstacle().is_none()
-        && long_ago(evidence.tracked_for)
-        && long_ago(evidence.since_activity)
-        && long_ago(evidence.since_pod_start)
-        && model.metrics_gap().is_none()
-        && model.variants.iter().all(|v| {
-            long_ago(v.variant.woken_ago)
-                && v.wake_hold_seconds(model.config).is_none()
-                && match v.variant.running {
-                    Some(running) => running.get() <= 0.0,
-                    // Without replicas no request can run.
-                    None => v.current == 0,
-                }
-                && v.counted.iter().all(|sample| sample.queue <= 0.0)
-        })
+    model.to_zero.enabled && model.to_zero.retention.get() > Duration::ZERO && find_activity(model).is_none()
 }
 
 /// Holds a woken model until it reports.

@@ -3,7 +3,7 @@
 
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
-use crate::enforce::enforce;
+use crate::enforce::{enforce, find_activity};
 use crate::limit::{AcceleratorIndex, Ledger, added_replicas, book_committed, fits_all, is_limited, limit};
 use crate::memory::{BoundsMemory, MemoryIndex};
 use crate::publish::publish;
@@ -291,6 +291,9 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
             .model
             .effective_wake_obstacle()
             .filter(|obstacle| model.to_zero.enabled && obstacle.is_fault()),
+        activity: Some(model)
+            .filter(|model| model.to_zero.enabled && !model.is_at_zero())
+            .and_then(find_activity),
         reporting: variant.reporting(),
         stale: variant.stale,
         signal_gaps: variant.signal_gaps,

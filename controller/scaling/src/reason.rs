@@ -1,6 +1,7 @@
 //! Reasons of steps with their figures: `code` for events, conditions and metrics, `Display` for the full sentence,
 //! `gist` for the sentence without changing figures.
 
+mod activity;
 mod code;
 mod figures;
 mod flow;
@@ -10,6 +11,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub use self::activity::Activity;
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
 pub use self::flow::{Flow, MissingSignal};

@@ -33,6 +33,8 @@ impl fmt::Display for Trace<'_> {
         write_steps(f, &d.steps, "  ")?;
         if let Some(obstacle) = d.wake_obstacle {
             writeln!(f, "  scale to zero is on, but {obstacle}")?;
+        } else if let Some(activity) = &d.activity {
+            writeln!(f, "  not at zero: {activity}")?;
         }
         write_attainment(f, d.attainment)?;
         let Some(shadow) = &d.shadow else { return Ok(()) };

@@ -153,7 +153,6 @@ pub(crate) fn amount(figure: f64) -> Amount {
 /// Largest `n` with `10^n` at most `figure`, from 1e-22 to 1e22. Without a logarithm, because a cycle calls it hundreds
 /// of thousands of times.
 fn decimal_exponent(figure: f64) -> i32 {
-    #[expect(clippy::cast_possible_truncation, reason = "the exponent of a double has 11 bits")]
     let binary = (figure.to_bits() >> 52) as i32 - 1023;
     // log10(2) is 1233 / 4096; rounded down, the estimate is exact or 1 too small.
     let estimate = (binary * 1233) >> 12;

@@ -82,11 +82,14 @@ fn print_curves(seeds: u64, scenarios: &[String]) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-/// Name of the scenario, and attainment in percent and cost by the oracle's for each row.
-fn run(path: &str, seeds: u64, rows: &[Settings]) -> Result<(String, Vec<(f64, f64)>), Box<dyn Error>> {
+/// Attainment in percent, and cost by the oracle's.
+type Figures = (f64, f64);
+
+/// Name of the scenario, and the figures of each row.
+fn run(path: &str, seeds: u64, rows: &[Settings]) -> Result<(String, Vec<Figures>), Box<dyn Error>> {
     eprintln!("{path}");
     let scenario = read(Path::new(path), rows)?;
-    let studies = run_study(&scenario, seeds, |_, _, _| {});
+    let studies = run_study(&scenario, seeds, |_| {});
     let figures = studies.iter().take(rows.len()).map(|study| {
         let cost = study.ratio().map_or(f64::NAN, |ratio| ratio.mean);
         (study.mean(0).mean, cost)

@@ -29,13 +29,23 @@ pub struct Section {
 }
 
 const RATIO: &str = "cost/oracle";
+const GAP: &str = "  ";
 
-/// All sections as text.
+/// Width of a table that is not wide, characters.
+const MAX_WIDTH: usize = 100;
+/// Columns of a table that is not wide, the most important first.
+const PRIORITY: [&str; 15] = [
+    "in SLO %", "cost", "TTFT p99 s", "ITL p99 ms", RATIO, "moves", "errors %", "GPU h", "TTFT %", "ITL %",
+    "min. over", "flaps", "recovery s", "TTFT p50 s", "ITL p50 ms",
+];
+
+/// All sections as text: with all figures if `wide`, otherwise those that fit into 100 columns.
 #[must_use]
-pub fn table(sections: &[Section]) -> String {
+pub fn table(sections: &[Section], wide: bool) -> String {
+    let fitted = |rows: Vec<Vec<String>>| if wide { rows } else { fit(&rows) };
     sections
         .iter()
-        .map(|s| format!("{} ({})\n\n{}", s.title, describe_seeds(s.seeds), format_table(&rows(s))))
+        .map(|s| format!("{} ({})\n\n{}", s.title, describe_seeds(s.seeds), format_table(&fitted(rows(s)))))
         .collect::<Vec<_>>()
         .join("\n")
 }
@@ -75,15 +85,35 @@ fn format_cell(value: Mean, digits: usize) -> String {
     }
 }
 
+/// The first column, and the others by priority as long as they fit. Their order stays.
+fn fit(rows: &[Vec<String>]) -> Vec<Vec<String>> {
+    let header = rows.first().map_or(&[][..], Vec::as_slice);
+    let mut kept = vec![0];
+    let mut width = column_width(rows, 0);
+    for title in PRIORITY {
+        let Some(column) = header.iter().position(|cell| cell == title) else { continue };
+        let more = GAP.len() + column_width(rows, column);
+        if width + more <= MAX_WIDTH {
+            width += more;
+            kept.push(column);
+        }
+    }
+    kept.sort_unstable();
+    rows.iter().map(|row| kept.iter().filter_map(|column| row.get(*column).cloned()).collect()).collect()
+}
+
+fn column_width(rows: &[Vec<String>], column: usize) -> usize {
+    rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+}
+
 /// Figures to the right.
 pub(crate) fn format_table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
-    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths: Vec<usize> = (0..columns).map(|column| column_width(rows, column)).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).enumerate();
         let cells = cells.map(|(c, (t, w))| if c == 0 { format!("{t:<w$}") } else { format!("{t:>w$}") });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+        cells.collect::<Vec<_>>().join(GAP).trim_end().to_owned() + "\n"
     };
     rows.iter().map(line).collect()
 }

@@ -1,5 +1,7 @@
 //! All policies of a scenario on the same requests, over several seeds, with confidence intervals.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use rand_distr::{Distribution, StandardUniform};
 
 use crate::measure::{FIGURES, Figures, Tally};
@@ -34,46 +36,79 @@ pub struct Mean {
     pub to: f64,
 }
 
-/// Runs every policy on the seeds 1 to `seeds`. Reports policy, seed, and share of all runs, 0 to 1.
-pub fn run_study(scenario: &Scenario, seeds: u64, mut progress: impl FnMut(&str, u64, f64)) -> Vec<Study> {
+/// Number of runs of [`run_study`].
+#[must_use]
+pub fn count_runs(scenario: &Scenario, seeds: u64) -> usize {
+    scenario.policies.len() * usize::try_from(seeds).unwrap_or(usize::MAX)
+}
+
+/// Runs every policy on the seeds 1 to `seeds`, on all cores. Calls `finished` with the policy of each finished run.
+///
+/// # Panics
+/// A run panics.
+pub fn run_study(scenario: &Scenario, seeds: u64, finished: impl Fn(&str) + Sync) -> Vec<Study> {
     let steps = scenario.setting.traffic.steps_up();
-    let policies = crate::fleet::engine::to_f64(scenario.policies.len() as u64);
-    let total = policies * crate::fleet::engine::to_f64(seeds);
-    let mut done = 0.0;
+    // One size serves all seeds: you do not buy a fleet again for each.
+    let best_sizes: Vec<Option<u32>> = scenario
+        .policies
+        .iter()
+        .map(|policy| policy.fixed_best.map(|_| hindsight::best_size(&scenario.setting, 1)))
+        .collect();
+    let runs: Vec<(usize, u64)> =
+        (0..scenario.policies.len()).flat_map(|policy| (1..=seeds).map(move |seed| (policy, seed))).collect();
+    let tallies = run_on_all_cores(&runs, |&(policy, seed)| {
+        let tally = run_policy(scenario, &scenario.policies[policy], best_sizes[policy], seed);
+        finished(&scenario.policies[policy].name);
+        // Only the first seed is plotted; the tallies of all would need much memory.
+        (tally.figures(&steps), (seed == 1).then_some(tally))
+    });
+    let mut tallies = tallies.into_iter();
     let mut studies = Vec::new();
-    for policy in &scenario.policies {
+    for (policy, best_size) in scenario.policies.iter().zip(best_sizes) {
         let mut figures = Vec::new();
         let mut first = None;
-        progress(&policy.name, 1, done / total);
-        // One size serves all seeds: you do not buy a fleet again for each.
-        let best_size = policy.fixed_best.map(|_| hindsight::best_size(&scenario.setting, 1));
-        for seed in 1..=seeds {
-            progress(&policy.name, seed, done / total);
-            let tally = run_policy(scenario, policy, best_size, seed, |share| {
-                progress(&policy.name, seed, (done + share) / total);
-            });
-            figures.push(tally.figures(&steps));
-            first.get_or_insert(tally);
-            done += 1.0;
+        for (own, tally) in tallies.by_ref().take(usize::try_from(seeds).unwrap_or(usize::MAX)) {
+            figures.push(own);
+            first = first.or(tally);
         }
         let first = first.unwrap_or_else(|| Tally::new(scenario.setting.objectives));
-        let policy = policy.name.clone();
-        studies.push(Study { policy, best_size, figures, ratios: Vec::new(), first });
+        studies.push(Study { policy: policy.name.clone(), best_size, figures, ratios: Vec::new(), first });
     }
     compare_with_oracle(scenario, &mut studies);
     studies
 }
 
-fn run_policy(
-    scenario: &Scenario,
-    policy: &spec::Policy,
-    best_size: Option<u32>,
-    seed: u64,
-    progress: impl FnMut(f64),
-) -> Tally {
+/// Results in the order of `inputs`.
+fn run_on_all_cores<I: Sync, R: Send>(inputs: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut results = Vec::new();
+        while let Some((index, input)) = next_input(&next, inputs) {
+            results.push((index, work(input)));
+        }
+        results
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(inputs.len());
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(worker)).collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        joined.flatten().collect()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+fn next_input<'a, I>(next: &AtomicUsize, inputs: &'a [I]) -> Option<(usize, &'a I)> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    inputs.get(index).map(|input| (index, input))
+}
+
+fn run_policy(scenario: &Scenario, policy: &spec::Policy, best_size: Option<u32>, seed: u64) -> Tally {
     let setting = &scenario.setting;
     match (policy.build(setting), best_size) {
-        (Some(mut built), _) => run(setting, &mut *built, seed, progress),
+        (Some(mut built), _) => run(setting, &mut *built, seed, |_| {}),
         (None, Some(size)) => hindsight::run_fixed(setting, size, seed),
         (None, None) => oracle::plan(setting, seed).1,
     }

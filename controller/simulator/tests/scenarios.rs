@@ -25,7 +25,7 @@ fn every_scenario_runs() {
         tree["duration"] = "12m".into();
         let scenario = Spec::read(&tree).and_then(|spec| spec.build(spec.read_trace(&file, File::open)?));
         let scenario = scenario.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        for study in run_study(&scenario, 1, |_, _, _| {}) {
+        for study in run_study(&scenario, 1, |_| {}) {
             assert!(study.first.arrived() > 0, "{}: {}", file.display(), study.policy);
             assert!(study.first.cost > 0.0, "{}: {}", file.display(), study.policy);
         }

@@ -14,7 +14,7 @@ fn attainment(scenario: &str, policy: &str) -> f64 {
     let text = std::fs::read_to_string(folder.join(scenario).with_extension("yaml")).unwrap();
     let mut scenario = Spec::read(&parse_tree(&text).unwrap()).unwrap().build(None).unwrap();
     scenario.policies.retain(|p| p.name == policy);
-    let studies = run_study(&scenario, 2, |_, _, _| {});
+    let studies = run_study(&scenario, 2, |_| {});
     studies[0].mean(0).mean
 }
 

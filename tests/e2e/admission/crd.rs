@@ -55,20 +55,32 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     // Another instance owns it, so no controller writes its status.
     let mut object = variant("llama", &valid_spec("llama-8b"));
     object["metadata"]["labels"] = json!({"wva.llmd.ai/controller-instance": "other"});
+    object["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "paused"});
+    object["spec"]["minReplicas"] = json!(1);
+    object["spec"]["maxReplicas"] = json!(5);
     create(testbed, &namespace, &object).await?.success()?;
+    let condition = |type_: &str, status: &str, reason: &str| {
+        json!({"type": type_, "status": status, "reason": reason, "message": "",
+            "lastTransitionTime": "2026-01-02T03:04:05Z"})
+    };
     let status = json!({
         "desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 7}, "currentReplicas": 5,
-        "conditions": [{"type": "MetricsAvailable", "status": "True", "reason": "MetricsFound", "message": "",
-            "lastTransitionTime": "2026-01-02T03:04:05Z"}],
+        "conditions": [condition("MetricsAvailable", "True", "MetricsFound"), condition("Ready", "False", "Stuck"),
+            condition("OptimizationReady", "True", "SafetyNet")],
     });
     patch_status(testbed, &namespace, "llama", &status).await?;
     let shown = testbed.kubectl(&["get", "va", "-n", &namespace]).await?.success()?;
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    let header =
-        ["NAME", "TARGET", "MODEL", "ACCELERATOR", "CURRENTREPLICAS", "OPTIMIZED", "METRICSREADY", "AGE"];
-    assert_eq!(rows[0], header, "{shown}");
+    let documented =
+        ["NAME", "TARGET", "MODEL", "ACCELERATOR", "CURRENTREPLICAS", "OPTIMIZED", "METRICSREADY"];
+    assert_eq!(rows[0], [&documented[..], &["READY", "REASON", "AGE"]].concat(), "{shown}");
     let row = ["llama", "llama-8b", "meta-llama/Llama-3.1-8B", "H100", "5", "7", "True"];
     assert_eq!(rows[1][..7], row, "{shown}");
+    assert_eq!(rows[1][7..9], ["False", "Stuck"], "{shown}");
+    let wide = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "wide"]).await?.success()?;
+    let rows: Vec<Vec<&str>> = wide.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(rows[0][10..], ["COST", "MODE", "MIN", "MAX", "DESIRED-BY"], "{wide}");
+    assert_eq!(rows[1][10..], ["10.0", "paused", "1", "5", "SafetyNet"], "{wide}");
     Ok(())
 }
 

@@ -89,7 +89,7 @@ async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<(
     std::fs::write(&config, "saturation: {default: {kvCacheThreshold: 0.99, kvSpareTrigger: 0.01}}")?;
     let config = config.to_str().context("the path is not UTF-8")?;
     let replayed =
-        stdout_of(cluster, &["simulate", "--replay", path, "--config", config, "--format", "json"]).await?;
+        stdout_of(cluster, &["simulate", "--replay", path, "--config", config, "-o", "json"]).await?;
     let replayed: Value = serde_json::from_str(&replayed)?;
     ensure!(replayed["cycles"].as_u64() >= Some(2), "{replayed}");
     ensure!(replayed["variants"].as_array().is_some_and(|v| v.len() >= 2), "{replayed}");
@@ -100,11 +100,11 @@ async fn cycles_are_recorded_and_replayed(cluster: &Cluster) -> anyhow::Result<(
 async fn snapshot_leads_to_the_same_decisions(cluster: &Cluster) -> anyhow::Result<()> {
     let file = cluster.testbed.data().join("cycle.json");
     let path = file.to_str().context("the path is not UTF-8")?;
-    let explained = stdout_of(cluster, &["explain", "--format", "json", "--snapshot", path]).await?;
+    let explained = stdout_of(cluster, &["explain", "-A", "-o", "json", "--snapshot", path]).await?;
     let decisions: Value = serde_json::from_str(&explained)?;
     ensure!(decisions["decisions"].as_array().is_some_and(|d| d.len() >= 2), "{explained}");
     ensure!(Path::new(path).exists(), "no snapshot was written");
-    let decided = stdout_of(cluster, &["decide", "-f", path, "--format", "json"]).await?;
+    let decided = stdout_of(cluster, &["decide", "-f", path, "-o", "json"]).await?;
     ensure!(decided == explained, "explained\n{explained}\ndecided again\n{decided}");
     Ok(())
 }

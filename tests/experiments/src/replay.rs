@@ -54,7 +54,7 @@ pub(crate) async fn run(wva: &Path, scenarios: &[PathBuf], lasts: Duration) -> a
     for (recording, replay) in recordings.into_iter().zip(&replays) {
         let scenario = recording.scenario;
         let name = scenario.name.clone();
-        let studies = tokio::task::spawn_blocking(move || run_study(&scenario, SEEDS, |_, _, _| {})).await?;
+        let studies = tokio::task::spawn_blocking(move || run_study(&scenario, SEEDS, |_| {})).await?;
         compare(&name, replay, &studies[0], &mut report)?;
     }
     report.end()

@@ -123,9 +123,9 @@ pub enum AnalysisError {
     },
 }
 
-/// At most 4 decimals, without trailing zeros.
+/// At most 3 decimals, without trailing zeros.
 pub(crate) fn format_figure(value: f64) -> String {
-    let text = format!("{value:.4}");
+    let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 

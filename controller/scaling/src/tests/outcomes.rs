@@ -54,6 +54,30 @@ fn the_shadow_decision_is_in_the_trace_and_in_json() {
 }
 
 #[test]
+fn the_trace_names_the_fact_that_keeps_a_model_from_zero() {
+    for (state, fact) in [
+        (
+            "model requestsInRetention: 3, schedulerQueue: {}; a: 1 running=0 kv=0",
+            "3 request(s) completed in the last 10m0s",
+        ),
+        ("idle; a: 1 running=1.23456 kv=0", "1.235 request(s) run on a"),
+        ("idle; model sinceActivity: 2m; a: 1 running=0 kv=0", "its last request was 2m0s ago"),
+        ("idle; a: 2 running=0 kv=0 pods=1", "the metrics of ready replicas are missing or old"),
+        (
+            "idle; model wakeObstacle: notRead; a: 1 running=0 kv=0",
+            "the controller has not read its endpoint picker yet",
+        ),
+    ] {
+        let text = crate::trace::render(&outcome(&format!("zero; {state}")));
+        assert!(text.contains(&format!("  not at zero: {fact}")), "{fact}:\n{text}");
+    }
+    for state in ["zero; idle; a: 1 running=0 kv=0", "idle; a: 1 running=1 kv=0", "zero; idle; a: 0"] {
+        let text = crate::trace::render(&outcome(state));
+        assert!(!text.contains("not at zero"), "{text}");
+    }
+}
+
+#[test]
 fn a_gist_has_no_figures_that_change_with_every_sample() {
     let busy = "throughput; each blocks=15625 in=1000 out=500 kv=.3 wait=0;";
     for (state, code, gist) in [

@@ -1,4 +1,4 @@
-//! Overview of many scenarios for the pages in docs/, from `wva simulate --format json`: Markdown tables and one plot
+//! Overview of many scenarios for the pages in docs/, from `wva simulate -o json`: Markdown tables and one plot
 //! for light and dark pages.
 
 use std::collections::BTreeMap;

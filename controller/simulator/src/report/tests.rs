@@ -21,14 +21,14 @@ policies:
 - {name: oracle, oracle: {}}
 ";
     let scenario = Spec::read(&parse_tree(text).unwrap()).unwrap().build(None).unwrap();
-    let studies = run_study(&scenario, 2, |_, _, _| {});
+    let studies = run_study(&scenario, 2, |_| {});
     vec![Section { title: scenario.name.clone(), seeds: 2, scenario, studies }]
 }
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
     let (a, b) = (sections(), sections());
-    assert_eq!(table(&a), table(&b));
+    assert_eq!(table(&a, true), table(&b, true));
     assert_eq!(json(&a).to_string(), json(&b).to_string());
     assert_eq!(html(&a), html(&b));
 }
@@ -36,7 +36,7 @@ fn the_same_seed_gives_the_same_bytes() {
 #[test]
 fn table_json_and_page_tell_of_every_policy() {
     let sections = sections();
-    let (table, json, page) = (table(&sections), json(&sections), html(&sections));
+    let (table, json, page) = (table(&sections, true), json(&sections), html(&sections));
     for name in ["ours", "original", "hpa", "keda", "blueprint", "two", "best", "oracle"] {
         assert!(table.lines().any(|l| l.starts_with(name)), "{name}:\n{table}");
         let shown = if name == "best" { "best, 1" } else { name };
@@ -50,6 +50,19 @@ fn table_json_and_page_tell_of_every_policy() {
     }
     let oracle = json.pointer("/scenarios/0/policies/7/costByOracle/mean").and_then(Value::as_f64).unwrap();
     assert!((oracle - 1.0).abs() < 1e-12);
+}
+
+#[test]
+fn table_fits_into_100_columns_unless_it_is_wide() {
+    let sections = sections();
+    let (narrow, wide) = (table(&sections, false), table(&sections, true));
+    assert!(narrow.lines().all(|line| line.chars().count() <= 100), "{narrow}");
+    for title in ["policy", "in SLO %", "cost", "TTFT p99 s", RATIO] {
+        assert!(narrow.contains(title), "{title}: {narrow}");
+    }
+    let titles: Vec<&str> = FIGURES.iter().map(|f| f.title).chain([RATIO]).collect();
+    assert!(titles.iter().all(|title| wide.contains(title)), "{wide}");
+    assert!(titles.iter().all(|title| PRIORITY.contains(title)), "a figure has no priority");
 }
 
 /// The oracle and the best fixed size keep the objectives, and two fixed replicas are charged for the whole run.

@@ -42,7 +42,7 @@ impl Program {
         let env = environment(testbed, options, pod, kubeconfig)?;
         let env: Vec<(&str, &str)> = env.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
         let file = testbed.logs().join(format!("{log}.log"));
-        let process = Process::spawn(log, &options.wva, &["run"], &env, &file)?;
+        let process = Process::spawn(log, &options.wva, &["run", "--standalone"], &env, &file)?;
         let addresses = eventually("wva to log its addresses", UP, async || {
             // Read before the log: a program that ends after this may still have logged its addresses.
             let exited = process.exited();

@@ -17,7 +17,7 @@ use crate::ports::PortReservation;
 /// User of the image, as in the Dockerfile.
 const USER: &str = "65532";
 /// Entry point of the image.
-const ENTRY_POINT: &str = "/wva";
+const ENTRY_POINT: &str = "/manager";
 
 const SCRIPT: &str = include_str!("container.sh");
 

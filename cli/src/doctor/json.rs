@@ -1,0 +1,117 @@
+//! Report of `wva doctor -o json`. Its schema is published: fields are added, but never renamed or removed.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::chain::{Finding, State, VariantFindings};
+
+/// Report of `wva doctor -o json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct DoctorReport {
+    /// Checks of the cluster: CRD, controllers, leader, namespaces, external metrics API.
+    cluster: Vec<CheckResult>,
+    /// Chosen variants, by namespace and name.
+    variants: Vec<VariantReport>,
+    summary: Summary,
+}
+
+/// Checks of one variant, from the object to its replicas.
+#[derive(Debug, Serialize, JsonSchema)]
+struct VariantReport {
+    /// Namespace of the VariantAutoscaling.
+    namespace: String,
+    /// Name of the VariantAutoscaling.
+    name: String,
+    /// The worst state of its checks.
+    state: State,
+    /// In the order of the chain. A broken check can end it.
+    checks: Vec<CheckResult>,
+}
+
+/// Result of one check.
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckResult {
+    /// Name of the check, such as `scrape`.
+    check: String,
+    state: State,
+    /// What was found.
+    message: String,
+    /// What to do. Present if the state is `warning` or `broken`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+/// Numbers of variants by their worst state.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct Summary {
+    /// The target of the variant does not take effect.
+    broken: usize,
+    /// A person should look at it.
+    warnings: usize,
+    /// Neither of both.
+    ok: usize,
+}
+
+impl DoctorReport {
+    pub(super) fn new(cluster: &[(&'static str, Finding)], variants: &[VariantFindings]) -> Self {
+        let mut summary = Summary::default();
+        for variant in variants {
+            match variant.state() {
+                State::Broken => summary.broken += 1,
+                State::Warning => summary.warnings += 1,
+                State::Fine | State::Unknown => summary.ok += 1,
+            }
+        }
+        let variants = variants.iter().map(VariantReport::new).collect();
+        Self { cluster: cluster.iter().map(CheckResult::new).collect(), variants, summary }
+    }
+}
+
+impl VariantReport {
+    fn new(variant: &VariantFindings) -> Self {
+        let (namespace, name) = variant.variant.split_once('/').unwrap_or(("", &variant.variant));
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            state: variant.state(),
+            checks: variant.findings.iter().map(CheckResult::new).collect(),
+        }
+    }
+}
+
+impl CheckResult {
+    fn new((check, finding): &(&'static str, Finding)) -> Self {
+        let Finding { state, message, remedy } = finding.clone();
+        Self { check: (*check).to_owned(), state, message, remedy }
+    }
+}
+
+/// JSON schema of the report.
+pub(crate) fn schema() -> Value {
+    schemars::schema_for!(DoctorReport).to_value()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn report_has_states_and_remedies() {
+        let findings =
+            vec![("variant", Finding::fine("accepted")), ("scrape", Finding::broken("none", "do this"))];
+        let variant = VariantFindings { variant: "prod/a".to_owned(), findings };
+        let report = DoctorReport::new(&[("crd", Finding::unknown("forbidden"))], &[variant]);
+        let want = json!({
+            "cluster": [{"check": "crd", "state": "unknown", "message": "forbidden"}],
+            "variants": [{"namespace": "prod", "name": "a", "state": "broken", "checks": [
+                {"check": "variant", "state": "ok", "message": "accepted"},
+                {"check": "scrape", "state": "broken", "message": "none", "remedy": "do this"},
+            ]}],
+            "summary": {"broken": 1, "warnings": 0, "ok": 0},
+        });
+        assert_eq!(serde_json::to_value(report).unwrap(), want);
+    }
+}

@@ -1,0 +1,114 @@
+//! `wva rule CODE`: the page of an admission rule. The pages are generated with `docs/reference/rules`.
+
+use std::io::Read as _;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Arg, ArgMatches, Command};
+use flate2::read::GzDecoder;
+
+use crate::arguments::values;
+use crate::output::{print, wrong_usage};
+
+/// All pages, separated by NUL; `make generate` writes them.
+static PAGES: &[u8] = include_bytes!("rule/pages.gz");
+const PREFIX: &str = "WVA-";
+/// Most differing characters of a code that is suggested.
+const MAX_DISTANCE: usize = 2;
+
+pub(crate) fn command() -> Command {
+    Command::new("rule")
+        .about("Print the page of an admission rule: what it checks, why, and how to fix a violation")
+        .after_help(
+            "Examples:\n  wva rule WVA-VA-003\n  wva rule va-003\n  wva rule        # all codes\n\n\
+             Exit code: 0 printed, 2 unknown code.",
+        )
+        .arg(Arg::new("code").value_name("CODE").num_args(0..).help("Code of a rule; default: list all"))
+}
+
+pub(crate) fn rule(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
+    let pages = pages()?;
+    let codes = values(arguments, "code");
+    if codes.is_empty() {
+        let titles: Vec<&str> = pages.iter().map(|page| title(page)).collect();
+        print(&(titles.join("\n") + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut chosen = Vec::new();
+    for code in codes {
+        let code = complete(code);
+        match pages.iter().find(|page| code_of(page) == code) {
+            Some(page) => chosen.push(page.as_str()),
+            None => return Ok(wrong_usage(unknown(&code, &pages))),
+        }
+    }
+    print(&chosen.join("\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn pages() -> anyhow::Result<Vec<String>> {
+    let mut text = String::new();
+    GzDecoder::new(PAGES).read_to_string(&mut text).context("cannot unpack the pages")?;
+    // The note for editors is not for readers.
+    let page = |page: &str| {
+        page.split("\n\n").filter(|part| !part.starts_with("<!--")).collect::<Vec<_>>().join("\n\n")
+    };
+    Ok(text.split('\0').map(page).collect())
+}
+
+/// `WVA-VA-003: the cost is not a number`.
+fn title(page: &str) -> &str {
+    page.lines().next().unwrap_or_default().trim_start_matches("# ")
+}
+
+fn code_of(page: &str) -> &str {
+    title(page).split(':').next().unwrap_or_default()
+}
+
+/// Accepts lower case, and codes without their common prefix.
+fn complete(code: &str) -> String {
+    let code = code.to_uppercase();
+    if code.starts_with(PREFIX) { code } else { format!("{PREFIX}{code}") }
+}
+
+fn unknown(code: &str, pages: &[String]) -> anyhow::Error {
+    let mut near: Vec<(usize, &str)> =
+        pages.iter().map(|page| (strsim::osa_distance(code, code_of(page)), code_of(page))).collect();
+    near.sort_unstable();
+    let near = near.iter().take_while(|(distance, _)| *distance <= MAX_DISTANCE).take(3);
+    let near: Vec<&str> = near.map(|(_, code)| *code).collect();
+    if near.is_empty() {
+        anyhow::anyhow!("no rule {code}: `wva rule` lists all codes")
+    } else {
+        anyhow::anyhow!("no rule {code}; similar: {}. `wva rule` lists all codes", near.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wva_rules::RULES;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_page() {
+        let pages = pages().unwrap();
+        for rule in RULES {
+            let page = pages.iter().find(|page| code_of(page) == rule.code);
+            assert!(page.is_some_and(|page| page.contains(rule.docs)), "{}", rule.code);
+        }
+        assert!(pages.iter().all(|page| !page.contains("<!--") && page.starts_with("# WVA-")));
+    }
+
+    #[test]
+    fn completes_codes_and_suggests_similar_ones() {
+        assert_eq!(
+            (complete("va-003").as_str(), complete("WVA-CM-001").as_str()),
+            ("WVA-VA-003", "WVA-CM-001")
+        );
+        let pages = pages().unwrap();
+        let error = unknown("WVA-VA-0003", &pages).to_string();
+        assert!(error.contains("no rule WVA-VA-0003; similar: WVA-VA-003"), "{error}");
+        assert!(unknown("WVA-NONSENSE", &pages).to_string().ends_with("`wva rule` lists all codes"));
+    }
+}

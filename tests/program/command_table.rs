@@ -1,0 +1,143 @@
+//! Conventions of all commands: flags, output formats, exit codes and completion, checked on clap's tree.
+
+use crate::cli_page::{Leaf, leaves};
+use crate::{Scratch, assert_contains, finish, run, wva};
+
+/// Commands that reach a cluster; those with `true` choose VariantAutoscalings.
+const CLUSTER: [(&str, bool); 5] =
+    [("explain", true), ("status", true), ("doctor", true), ("migrate", true), ("version", false)];
+
+#[test]
+fn commands_with_a_cluster_share_kubectls_options() {
+    for leaf in leaves() {
+        let expected = CLUSTER.iter().find(|(name, _)| *name == leaf.path);
+        for id in ["kubeconfig", "context", "as"] {
+            assert_eq!(leaf.option(id).is_some(), expected.is_some(), "{}: --{id}", leaf.path);
+        }
+        for (id, short) in [("namespace", 'n'), ("all-namespaces", 'A'), ("selector", 'l')] {
+            let has = leaf.option(id).is_some_and(|arg| arg.get_help_heading() == Some("Cluster"));
+            assert_eq!(has, expected.is_some_and(|(_, objects)| *objects), "{}: --{id}", leaf.path);
+            if has {
+                assert_eq!(leaf.option(id).unwrap().get_short(), Some(short), "{}", leaf.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn output_option_is_the_same_everywhere() {
+    for leaf in leaves() {
+        let Some(output) = leaf.option("output") else {
+            assert!(leaf.option("format").is_none(), "{}", leaf.path);
+            continue;
+        };
+        assert_eq!((output.get_short(), output.get_long()), (Some('o'), Some("output")), "{}", leaf.path);
+        assert_eq!(output.get_all_aliases(), Some(vec!["format"]), "{}", leaf.path);
+        assert!(leaf.formats().contains(&"json".to_owned()), "{}: {:?}", leaf.path, leaf.formats());
+        assert!(leaf.formats().contains(&"yaml".to_owned()), "{}: {:?}", leaf.path, leaf.formats());
+        let known = ["text", "wide", "json", "yaml", "name"];
+        let extra = |format: &String| !known.contains(&format.as_str());
+        let extra: Vec<String> = leaf.formats().into_iter().filter(extra).collect();
+        let allowed: &[&str] = if leaf.path == "validate" { &["sarif", "github"] } else { &[] };
+        assert_eq!(extra, allowed, "{}", leaf.path);
+    }
+}
+
+#[test]
+fn commands_have_examples_and_exit_codes_and_refuse_flags() {
+    for Leaf { path, command } in leaves() {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert!(help.contains("Example"), "{path} has no example");
+        assert!(help.contains("Exit code: 0 "), "{path} has no exit codes");
+        let words: Vec<&str> = path.split(' ').chain(["--no-such-flag"]).collect();
+        run(&words, "").ends(2);
+    }
+    run(&["run", "--help"], "").ends(0).prints(&["Example"]);
+    run(&["run", "--no-such-flag"], "").ends(2);
+}
+
+#[test]
+fn completion_and_man_pages_know_every_flag() {
+    let bash = run(&["completion", "bash"], "").ends(0).stdout;
+    let man = Scratch::new("cli-man");
+    let folder = man.path("");
+    run(&["man", &folder], "").ends(0);
+    for Leaf { path, command } in leaves() {
+        let page = man.path(&format!("wva-{}.1", path.replace(' ', "-")));
+        let page = std::fs::read_to_string(&page).unwrap_or_else(|e| panic!("{page}: {e}"));
+        for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
+            assert!(bash.contains(&format!("--{flag}")), "{path}: --{flag} is not completed");
+            assert!(page.contains(&flag.replace('-', "\\-")), "{path}: --{flag} is not in its man page");
+        }
+    }
+    for shell in ["zsh", "fish", "powershell", "elvish"] {
+        run(&["completion", shell], "").ends(0).prints(&["doctor", "all-namespaces"]);
+    }
+    run(&["completion", "tcsh"], "").ends(2);
+    run(&["man", "/no/such/folder"], "").ends(1);
+}
+
+#[test]
+fn program_without_a_command_prints_help() {
+    for args in [&[][..], &["--help"]] {
+        run(args, "").ends(0).prints(&["Usage: wva [COMMAND]", "doctor"]);
+    }
+    // Flags of `run` need `run`.
+    run(&["--leader-elect"], "").ends(2);
+}
+
+#[cfg(unix)]
+#[test]
+fn name_of_the_program_decides_what_it_does() {
+    let scratch = Scratch::new("cli-names");
+    let link = |name: &str| {
+        let path = scratch.path(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_wva"), &path).unwrap();
+        path
+    };
+    let plugin =
+        |args: &[&str]| finish(std::process::Command::new(scratch.path("kubectl-wva")).args(args), "");
+    link("kubectl-wva");
+    plugin(&["status", "--help"]).ends(0).prints(&["Usage: kubectl wva status"]);
+    let mut manager = std::process::Command::new(link("manager"));
+    // It starts like `wva run`.
+    manager.args(["--print-config", "-v=4"]).env("KUBECONFIG", "/no/such/file");
+    let printed = finish(manager.env("PROMETHEUS_BASE_URL", "http://p"), "").ends(0);
+    printed.prints(&["V=4 "]);
+}
+
+#[test]
+fn colours_need_a_terminal() {
+    let mut validate = wva(&["validate", "-"]);
+    validate.env("TERM", "xterm").env_remove("NO_COLOR");
+    let out =
+        finish(&mut validate, "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: {}\n").ends(1);
+    assert!(!out.stdout.contains('\u{1b}'), "{}", out.stdout);
+    assert_contains(&out.stdout, &["= help: wva rule WVA-VA-"]);
+}
+
+#[test]
+fn rule_prints_its_page_and_suggests_codes() {
+    run(&["rule", "va-003"], "").ends(0).prints(&["# WVA-VA-003: ", "spec.variantCost"]);
+    run(&["rule"], "").ends(0).prints(&["WVA-CM-001: ", "WVA-FILE-001: "]);
+    run(&["rule", "WVA-VA-0003"], "").ends(2).reports(&["similar: WVA-VA-003"]);
+}
+
+#[test]
+fn version_of_the_client_needs_no_cluster() {
+    run(&["version", "--client"], "").ends(0).prints(&["Client: wva ", "revision "]);
+    let json = run(&["version", "--client", "-o", "json"], "").ends(0).json();
+    assert_eq!(json["client"]["version"], env!("CARGO_PKG_VERSION"));
+    // Without a cluster it still prints its own release.
+    let mut command = wva(&["version"]);
+    command.env("KUBECONFIG", "/no/such/file").env_remove("KUBERNETES_SERVICE_HOST");
+    finish(&mut command, "").ends(1).prints(&["Client: wva "]);
+}
+
+#[test]
+fn context_and_kubeconfig_are_named_if_they_are_unusable() {
+    let scratch = Scratch::new("cli-context");
+    let kubeconfig = scratch.file("config", "apiVersion: v1\nkind: Config\n");
+    run(&["status", "--kubeconfig", &kubeconfig, "--context", "other"], "").ends(1).reports(&["other"]);
+    run(&["status", "--kubeconfig", "/no/such/kubeconfig"], "").ends(1).reports(&["/no/such/kubeconfig"]);
+}
