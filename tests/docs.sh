@@ -29,7 +29,7 @@ while IFS= read -r page; do
 done < <(find docs -name '*.md')
 find docs -name README.md -execdir mv {} index.md \;
 # Adds the preprocessor and its script to the copy of book.toml.
-mdbook-mermaid install .
+mdbook-mermaid install . > /dev/null
 mdbook build --dest-dir "$target/docs"
 
 cd "$target/docs"

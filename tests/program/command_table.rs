@@ -4,8 +4,14 @@ use crate::cli_page::{Leaf, leaves};
 use crate::{Scratch, assert_contains, finish, run, wva};
 
 /// Commands that reach a cluster; those with `true` choose VariantAutoscalings.
-const CLUSTER: [(&str, bool); 5] =
-    [("explain", true), ("status", true), ("doctor", true), ("migrate", true), ("version", false)];
+const CLUSTER: [(&str, bool); 6] = [
+    ("explain", true),
+    ("status", true),
+    ("doctor", true),
+    ("migrate", true),
+    ("generate", false),
+    ("version", false),
+];
 
 #[test]
 fn commands_with_a_cluster_share_kubectls_options() {

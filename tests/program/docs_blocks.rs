@@ -44,8 +44,11 @@ fn shell_blocks_use_commands_that_exist() {
 
 #[test]
 fn yaml_blocks_are_valid() {
-    let schema = std::fs::read(root().join("charts/workload-variant-autoscaler/values.schema.json"));
-    let schema: Value = serde_json::from_slice(&schema.unwrap()).unwrap();
+    let chart = root().join("charts/workload-variant-autoscaler");
+    let schema = std::fs::read(chart.join("values.schema.json")).unwrap();
+    let schema: Value = serde_json::from_slice(&schema).unwrap();
+    let defaults = std::fs::read_to_string(chart.join("values.yaml")).unwrap();
+    let defaults: Value = serde_saphyr::from_str(&defaults).unwrap();
     let values = jsonschema::validator_for(&schema).unwrap();
     let mut invalid = Vec::new();
     let mut counts = BTreeMap::<&str, u32>::new();
@@ -62,7 +65,10 @@ fn yaml_blocks_are_valid() {
         let problem = match kind {
             "manifests" => validate(&block),
             "entries" => validate(&entries_map(&documents[0])),
-            "values" => values.iter_errors(&documents[0]).map(|error| error.to_string()).next(),
+            "values" => {
+                let merged = merge(defaults.clone(), &documents[0]);
+                values.iter_errors(&merged).map(|error| format!("{}: {error}", error.instance_path())).next()
+            }
             _ => None,
         };
         invalid.extend(problem.map(|problem| format!("{path}: {kind}: {problem}\n{block}")));
@@ -77,15 +83,20 @@ fn blocks_of(language: &str) -> Vec<(&'static str, String)> {
     let mut blocks = Vec::new();
     for (path, text) in pages().filter(|(path, _)| !path.starts_with("docs/reference/rules/")) {
         let mut open: Option<(String, bool)> = None;
+        // A block in a list is indented.
+        let mut indent = 0;
         for line in text.lines() {
             match (&mut open, line.trim_start().strip_prefix("```")) {
-                (None, Some(info)) => open = Some((String::new(), info == language)),
+                (None, Some(info)) => {
+                    indent = line.len() - line.trim_start().len();
+                    open = Some((String::new(), info == language));
+                }
                 (Some(_), Some(_)) => {
                     let closed = open.take().filter(|(_, wanted)| *wanted);
                     blocks.extend(closed.map(|(block, _)| (path.as_str(), block)));
                 }
                 (Some((block, _)), None) => {
-                    block.push_str(line);
+                    block.push_str(line.get(indent..).unwrap_or_default());
                     block.push('\n');
                 }
                 (None, None) => {}
@@ -125,8 +136,8 @@ fn classify(documents: &[Value], schema: &Value) -> &'static str {
         return "manifests";
     }
     let Some(map) = documents[0].as_object() else { return "parsed only" };
-    let is_foreign = |key: &&str| map.contains_key(**key) || map.values().any(|value| !value[**key].is_null());
-    if FOREIGN_KEYS.iter().any(|key| is_foreign(&key)) {
+    let has = |key: &str| map.contains_key(key) || map.values().any(|value| !value[key].is_null());
+    if FOREIGN_KEYS.into_iter().any(has) {
         "parsed only"
     } else if map.values().all(Value::is_string) {
         "entries"
@@ -134,6 +145,20 @@ fn classify(documents: &[Value], schema: &Value) -> &'static str {
         "values"
     } else {
         "parsed only"
+    }
+}
+
+/// Values over the defaults, as Helm merges them.
+fn merge(mut under: Value, over: &Value) -> Value {
+    match (&mut under, over) {
+        (Value::Object(under_map), Value::Object(over_map)) => {
+            for (key, value) in over_map {
+                let merged = merge(under_map.remove(key).unwrap_or_default(), value);
+                under_map.insert(key.clone(), merged);
+            }
+            under
+        }
+        _ => over.clone(),
     }
 }
 
