@@ -180,6 +180,18 @@ fn every_make_target_and_file_in_the_pages_exists() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// The page of queries has every value of the label `query`.
+#[test]
+fn every_query_is_documented() {
+    let names = FILES["controller/src/collect/signals.rs"].split_once("fn name(self)").unwrap().1;
+    let names = names.split_once("fn expression").unwrap().0.split('"').skip(1).step_by(2);
+    let queries: Vec<&str> = names.chain(["completed"]).collect();
+    assert!(queries.contains(&"kv_usage") && queries.len() > 10, "{queries:?}");
+    let page = &FILES["docs/reference/queries.md"];
+    let missing: Vec<_> = queries.iter().filter(|query| !page.contains(&format!("`{query}`"))).collect();
+    assert!(missing.is_empty(), "docs/reference/queries.md lacks {missing:?}");
+}
+
 /// `-o wide` shows more only if the CRD has columns of a lower priority.
 #[test]
 fn wide_output_is_advised_only_with_wide_columns() {
