@@ -30,10 +30,11 @@ url=http://127.0.0.1:${port:?the server of the site did not start}
 browse() {
   timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars \
     --disable-background-networking --disable-component-update --disable-sync --user-data-dir="$work/profile" \
-    "$@" 2> "$work/browser.log" || { cat "$work/browser.log" >&2; return 1; }
+    --enable-logging=stderr "$@" 2> "$work/browser.log" || { cat "$work/browser.log" >&2; return 1; }
 }
 
 browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/page.html"
+! grep 'Uncaught' "$work/browser.log" || { echo "FAILED no script error" >&2; exit 1; }
 python3 - "$work/page.html" << 'PYTHON'
 import html, json, re, sys
 

@@ -99,7 +99,7 @@ fn render(texts: &[String], format: &str) -> anyhow::Result<String> {
     })
 }
 
-/// Without a cluster, which `--address` does not need, the default is all namespaces.
+/// Without a cluster, which `--address` does not need, and for a snapshot the default is all namespaces.
 async fn explain_paths(arguments: &ArgMatches) -> anyhow::Result<Vec<String>> {
     let format = if is_text(arguments) { "text" } else { "json" };
     let (namespace, names) = (value(arguments, "namespace"), values(arguments, "name"));
@@ -109,11 +109,11 @@ async fn explain_paths(arguments: &ArgMatches) -> anyhow::Result<Vec<String>> {
         let ids = variants.iter().map(id);
         return ids.map(|ObjectId { namespace, name }| path(format, Some(&namespace), Some(&name))).collect();
     }
-    let default = if namespace.is_some() || value(arguments, "address").is_some() {
-        None
-    } else {
-        Cluster::connect(arguments).await?.namespace
-    };
+    // A snapshot has all variants, whatever the namespace.
+    let has_no_default = namespace.is_some()
+        || value(arguments, "address").is_some()
+        || names.is_empty() && path_value(arguments, "snapshot").is_some();
+    let default = if has_no_default { None } else { Cluster::connect(arguments).await?.namespace };
     let namespace = namespace.or(default.as_deref());
     if names.is_empty() {
         return Ok(vec![path(format, namespace, None)?]);

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ArgMatches;
+use wva_crds::settings::is_name;
 
 use crate::arguments::{output_format, value};
 use crate::cluster::text;
@@ -31,6 +32,12 @@ pub(super) use options::command;
 
 pub(super) fn generate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let options = Options::new(arguments);
+    if let Some(name) = options.name.as_ref().filter(|name| !is_name(name, true)) {
+        let error = anyhow::anyhow!(
+            "--name {name:?} is not a Kubernetes name: use lower-case letters, digits, - and ."
+        );
+        return Ok(wrong_usage(error));
+    }
     let reference = match value(arguments, "workload").map(WorkloadReference::parse).transpose() {
         Ok(reference) => reference,
         Err(error) => return Ok(wrong_usage(error)),

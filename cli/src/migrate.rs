@@ -6,6 +6,7 @@ pub(super) mod objects;
 mod plan;
 mod variant;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,7 +54,9 @@ pub(crate) fn command() -> Command {
             "Set wva.llmd.ai/mode: recommend on every variant, even if it needs no other change",
         ))
         .arg(output_option(&["yaml", "json", "name"]));
-    object_options(command)
+    ["selector", "all-namespaces", "kubeconfig", "context", "as"]
+        .into_iter()
+        .fold(object_options(command), |command, id| command.mut_arg(id, |arg| arg.conflicts_with("path")))
 }
 
 pub(super) fn migrate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -92,10 +95,20 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObjec
     let cluster = Cluster::connect(arguments).await?;
     let selector = value(arguments, "selector").unwrap_or_default();
     let mut objects = Vec::new();
-    for kind in [&VARIANTS, &AUTOSCALERS, &SCALED_OBJECTS] {
-        match cluster.list_labelled(kind, selector).await {
+    match cluster.list_labelled(&VARIANTS, selector).await {
+        Err(error) if error.is_kind_missing() => {}
+        list => objects.extend(list?),
+    }
+    // The selector chooses variants, and with them the autoscalers of their workloads.
+    let target =
+        |object: &Value| (id(object).namespace, text(object, "/spec/scaleTargetRef/name").to_owned());
+    let targets: BTreeSet<(String, String)> = objects.iter().map(target).collect();
+    for kind in [&AUTOSCALERS, &SCALED_OBJECTS] {
+        match cluster.list(kind).await {
             Err(error) if error.is_kind_missing() => {}
-            list => objects.extend(list?),
+            list => objects.extend(
+                list?.into_iter().filter(|object| selector.is_empty() || targets.contains(&target(object))),
+            ),
         }
     }
     for name in MapNames::default().global_names(MapRole::Saturation) {

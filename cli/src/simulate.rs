@@ -57,7 +57,8 @@ pub(crate) fn command() -> Command {
                 .help("Scenario file, YAML or JSON, or the name of an included scenario"),
         )
         .arg(
-            flag("list", "List the included scenarios").conflicts_with_all(["scenario", "compare", "replay"]),
+            flag("list", "List the included scenarios")
+                .conflicts_with_all(["scenario", "compare", "replay", "output"]),
         )
         .arg(
             option("print", "NAME", "Print an included scenario")

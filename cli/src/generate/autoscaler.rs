@@ -250,6 +250,10 @@ impl AutoscalerPlan<'_> {
         set_windows(&mut behavior);
         set(&mut spec, &["advanced", "horizontalPodAutoscalerConfig", "behavior"], behavior);
         set(&mut spec, &["triggers"], json!([self.trigger()]));
+        // A formula names the triggers that this one replaces.
+        if let Some(advanced) = spec.pointer_mut("/advanced").and_then(Value::as_object_mut) {
+            advanced.remove("scalingModifiers");
+        }
         spec
     }
 

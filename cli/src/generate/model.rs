@@ -29,6 +29,12 @@ pub(super) fn find_model(
     server: Option<&Server<'_>>,
 ) -> Result<(Guess, Vec<String>), String> {
     let mut candidates = server.map(flag_candidates).unwrap_or_default();
+    // vLLM reports this name and no other one, so no later place can replace it.
+    if let Some(Candidate { value, source, .. }) = candidates.first()
+        && value.as_deref().is_none_or(has_variable)
+    {
+        return Err(not_found(server, std::slice::from_ref(source)));
+    }
     if let Some((name, field)) = &workload.declared_model {
         candidates.push(Candidate::new(name, field.clone()));
     }

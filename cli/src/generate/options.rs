@@ -78,7 +78,9 @@ pub(crate) fn command() -> Command {
         .arg(count("min", "Least replicas"))
         .arg(count("max", "Most replicas"))
         .arg(option("prometheus", "URL", "Prometheus that KEDA queries"));
-    cluster_options(command)
+    ["kubeconfig", "context", "as"].into_iter().fold(cluster_options(command), |command, id| {
+        command.mut_arg(id, |arg| arg.conflicts_with("filename"))
+    })
 }
 
 impl Options {

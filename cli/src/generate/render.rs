@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
+use wva_crds::settings::without_password;
+
 use super::guess::Guess;
 use crate::output::{self, printable};
 
@@ -47,13 +49,22 @@ pub(super) fn yaml(plans: &[Plan]) -> anyhow::Result<String> {
         let _ = writeln!(out, "---\n# {}", printable(&document.heading));
         let text = output::yaml(&document.object)?;
         let mut left: Vec<&Field> = document.fields.iter().collect();
+        // Indentation of the key of the block scalar around a line: a comment in it would be part of its text.
+        let mut scalar: Option<usize> = None;
         for line in text.lines() {
+            let indent = line.len() - line.trim_start().len();
+            if scalar.is_some_and(|key| indent > key || line.is_empty()) {
+                out.push_str(line);
+                out.push('\n');
+                continue;
+            }
+            let begins_scalar = line.rsplit(' ').next().is_some_and(|word| word.starts_with(['|', '>']));
+            scalar = begins_scalar.then_some(indent);
             let key = line.trim_start().trim_start_matches("- ");
             let is_named =
                 |field: &&Field| key.strip_prefix(field.key).is_some_and(|rest| rest.starts_with(':'));
             if let Some(at) = left.iter().position(is_named) {
                 let field = left.remove(at);
-                let indent = line.len() - line.trim_start().len();
                 if let Some(source) = &field.source {
                     let _ = writeln!(out, "{:indent$}# {}: {}", "", field.short_key(), printable(source));
                 }
@@ -84,7 +95,8 @@ pub(super) fn summary(plan: &Plan) -> String {
     let keys = fields.iter().map(|field| field.short_key().len()).max().unwrap_or(0);
     let values = fields.iter().map(|field| field.value.chars().count()).max().unwrap_or(0);
     for field in fields {
-        let (key, value) = (field.short_key(), printable(&field.value));
+        // The address of Prometheus may have a password.
+        let (key, value) = (field.short_key(), printable(&without_password(&field.value)));
         let source = printable(field.source.as_deref().unwrap_or("set by you"));
         let _ = writeln!(out, "  {key:<keys$}   {value:<values$}   {source}");
     }

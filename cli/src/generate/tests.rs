@@ -162,6 +162,12 @@ fn missing_values_name_their_flag() {
             "no model found: container \"s\" has no --served-model-name, --model or `vllm serve MODEL`, and no variable SERVED_MODEL_NAME, MODEL, MODEL_ID, VLLM_MODEL, HF_MODEL_ID, MODEL_NAME; the template does not have the value from `vllm serve` in container s, nor from the environment variable MODEL of container s; the pods have no label llm-d.ai/model or model; set --model-id",
         ],
     );
+    // vLLM reports the served name, which the template does not have, and never the model.
+    check_notes(
+        "{containers: [{name: s, image: vllm, args: [--model, m, --served-model-name, $(NAME)], env: [{name: NAME, valueFrom: {configMapKeyRef: {name: c, key: k}}}]}]}",
+        &none,
+        &["the template does not have the value from --served-model-name of container s"],
+    );
     check_notes(
         "{containers: [{name: chat, image: chat, env: [{name: MODEL, value: m}]}]}",
         &none,
@@ -182,6 +188,20 @@ fn missing_values_name_their_flag() {
         &["at least 5 replicas and at most 2: set --min and --max"],
     );
     check_notes(unnamed, &Options { max: Some(0), ..named }, &["set --min and --max"]);
+}
+
+#[test]
+fn comments_stay_out_of_block_scalars() {
+    let object = serde_json::json!({
+        "metadata": {"annotations": {"note": "first\nmin: 5\n\nmin: 6\n"}},
+        "spec": {"min": 1},
+    });
+    let field = render::Field { key: "min", value: "1".to_owned(), source: Some("a guess".to_owned()) };
+    let document = render::Document { heading: "a".to_owned(), object, fields: vec![field] };
+    let plan = Plan { title: String::new(), documents: vec![document], notes: Vec::new() };
+    let text = render::yaml(&[plan]).unwrap();
+    assert!(text.contains("|\n      first\n      min: 5\n      \n      min: 6\n"), "{text}");
+    assert!(text.contains("  # min: a guess\n  min: 1\n"), "{text}");
 }
 
 #[test]
