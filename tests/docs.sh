@@ -30,6 +30,11 @@ done < <(find docs -name '*.md')
 find docs -name README.md -execdir mv {} index.md \;
 # Adds the preprocessor and its script to the copy of book.toml.
 mdbook-mermaid install . > /dev/null
+# Its own script looks for the buttons of mdBook 0.4.
+cat > mermaid-init.js << 'SCRIPT'
+const dark = ["ayu", "navy", "coal"].some((theme) => document.documentElement.classList.contains(theme));
+mermaid.initialize({ startOnLoad: true, theme: dark ? "dark" : "default" });
+SCRIPT
 mdbook build --dest-dir "$target/docs"
 
 cd "$target/docs"
