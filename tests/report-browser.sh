@@ -62,10 +62,10 @@ browse() {
 
 dark=--blink-settings=preferredColorScheme=0
 browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/light.html"
-browse --virtual-time-budget=60000 $dark --dump-dom "$url/check.html" > "$work/dark.html"
+browse --virtual-time-budget=60000 "$dark" --dump-dom "$url/check.html" > "$work/dark.html"
 for width in 1280 390; do
   browse --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/light-$width.png" "$url/report.html"
-  browse $dark --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/dark-$width.png" "$url/report.html"
+  browse "$dark" --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/dark-$width.png" "$url/report.html"
 done
 python3 - "$work" << 'PYTHON'
 import html
