@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-simulate bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-faults test-from-zero test-image test-long test-quick test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-faults test-from-zero test-image test-long test-quick test-report test-install test-outages test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -54,6 +54,9 @@ docs: ## Build the site of docs/ into target/docs (installs mdBook into target/t
 test-docs: ## Open the site of docs/ in headless Chromium: index, search, a narrow screen, diagrams (needs chromium and Python 3)
 	@tests/docs-browser.sh
 
+test-report: build ## Open a report of recorded cycles in headless Chromium: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
+	@WVA_PROGRAM=$(TARGET)/debug/wva tests/report-browser.sh
+
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
@@ -80,6 +83,9 @@ bench-cycle: tools ## Measure rounds of queries and cycles of the release binary
 bench-decide: ## Measure the decisions of a cycle for 100 to 10,000 variants, and the choice by cost against the least cost (3 minutes)
 	$(CARGO) bench --quiet --package wva-scaling --bench decide
 	@$(CARGO) bench --quiet --package wva-scaling --bench cost
+
+bench-report: ## Report 10,000 variants over a day and one variant over 30 days within bounds of time, size and memory; a few minutes
+	@$(CARGO) bench --quiet --package wva-simulator --bench report
 
 bench-simulate: ## Simulate a week of 6 million requests on one core within its bounds of time and memory
 	@$(CARGO) bench --quiet --package wva-simulator --bench week

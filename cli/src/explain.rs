@@ -23,7 +23,8 @@ pub(crate) fn command() -> Command {
         .about("Show why each variant has its target, step by step, from the running controller")
         .after_help(
             "Examples:\n  wva explain -n prod llama-h100\n  wva explain -A --snapshot cycle.json && wva decide -f cycle.json\n  \
-             wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n\n\
+             wva explain --record week.jsonl --for 168h && wva simulate --replay week.jsonl --config changed.yaml\n  \
+             wva explain --record day.jsonl --for 24h && wva report day.jsonl\n\n\
              Without --address it finds the controller's pods with your kubeconfig and forwards a port to them. You need\n\
              `list` on pods and `create` on pods/portforward in the controller's namespace. Only the leader answers.\n\
              With --address and without -n it explains all namespaces.\n\n\

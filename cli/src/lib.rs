@@ -14,6 +14,8 @@ mod leader;
 mod migrate;
 mod output;
 mod prometheus;
+mod recording;
+mod report;
 mod rule;
 mod simulate;
 mod status;
@@ -51,7 +53,7 @@ pub struct Program {
 type Run = fn(&ArgMatches, &Program) -> anyhow::Result<ExitCode>;
 
 /// The subcommands, in the order of `wva --help`.
-static COMMANDS: [(fn() -> Command, Run); 16] = [
+static COMMANDS: [(fn() -> Command, Run); 17] = [
     (validate::command, |arguments, _| validate::validate(arguments)),
     (rule::command, |arguments, _| rule::rule(arguments)),
     (decide::command, |arguments, _| decide::decide(arguments)),
@@ -61,6 +63,7 @@ static COMMANDS: [(fn() -> Command, Run); 16] = [
     (generate::command, |arguments, _| generate::generate(arguments)),
     (migrate::command, |arguments, _| migrate::migrate(arguments)),
     (simulate::command, |arguments, _| simulate::simulate(arguments)),
+    (report::command, |arguments, _| report::report(arguments)),
     (emulate::command, |arguments, _| emulate::emulate(arguments)),
     (certs::command, |arguments, _| certs::certs(arguments)),
     (crd_command, |arguments, _| crd(arguments)),

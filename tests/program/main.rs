@@ -17,6 +17,7 @@ mod generated;
 mod invalid_settings;
 mod layout;
 mod release;
+mod report;
 mod rule_pages;
 mod schema_pages;
 mod simulate;

@@ -1,5 +1,5 @@
-//! `wva explain --record FILE`: appends the snapshot of each cycle, one per line, for `wva simulate --replay`. It
-//! continues through outages and changes of leader.
+//! `wva explain --record FILE`: appends the snapshot of each cycle, one per line, for `wva report` and
+//! `wva simulate --replay`. It continues through outages and changes of leader.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::leader::{Answers, DebugEndpoint, DebugResponse};
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) fn arguments() -> [Arg; 2] {
-    let record = "Append the snapshot of every cycle to a file, one per line, for `wva simulate --replay`";
+    let record = "Append the snapshot of every cycle to a file, one per line, for `wva report` and `wva simulate --replay`";
     let record = file_option("record", record)
         .conflicts_with_all(["name", "namespace", "all-namespaces", "selector", "snapshot"]);
     let time =

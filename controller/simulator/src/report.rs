@@ -1,9 +1,12 @@
-//! Reports of studies: a table, JSON, and one HTML page that needs no network.
+//! Reports: of studies as a table, JSON, and one HTML page that needs no network; of recorded cycles as such a page.
 
 mod html;
 pub mod overview;
+mod page;
 mod plot;
+pub mod recording;
 mod scale;
+mod series;
 
 #[cfg(test)]
 mod tests;

@@ -2,25 +2,16 @@
 
 use std::fmt::Write;
 
+use super::page::{escape, render_page, render_table};
 use super::plot::{Line, Plot};
 use super::scale::Scale;
+use super::series::thin;
 use super::{Section, describe_seeds, rows};
 use crate::measure::{FIGURES, Minute};
 use crate::study::Study;
 
-const STYLE: &str = "body{font:15px/1.45 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#222;background:#fff}\
-h2{margin-top:2em}h3{margin:1.4em 0 .2em}h4{margin:1em 0 0;font-weight:600}h4 span{font-weight:400;color:#555}\
-table{border-collapse:collapse;font-size:12px;display:block;overflow-x:auto}\
-td,th{padding:3px 6px;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
-td:first-child,th:first-child{text-align:left;position:sticky;left:0;background:#fff}\
-svg{width:100%;font:11px sans-serif;display:block}text{paint-order:stroke;stroke:#fff;stroke-width:3px}.pair{display:flex;flex-wrap:wrap;gap:0 20px}.pair>svg{flex:1 1 420px}\
-polyline{fill:none;stroke-width:1.5;stroke-linejoin:round}.one{stroke:#0072b2;fill:#0072b2}polyline.one{fill:none}\
-.plan{stroke:#b8b8b8}.load{stroke:#444}.grid{stroke:#e8e8e8}.mark{stroke:#c00;stroke-dasharray:5 4}\
-dt{font-weight:600}dd{margin:0 0 .3em 1.5em}";
-
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
+/// Groups of minutes of a line, each drawn by first, last and extremes.
+const GROUPS: usize = 400;
 
 /// All sections as one page.
 #[must_use]
@@ -30,11 +21,8 @@ pub fn html(sections: &[Section]) -> String {
         .iter()
         .map(|f| ["<dt>", &escape(f.title), "</dt><dd>", &escape(f.help), "</dd>"].concat())
         .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>wva simulate</title>\
-         <meta name=\"viewport\" content=\"width=device-width\"><style>{STYLE}</style></head><body>\
-         <h1>wva simulate</h1>{body}<h2>What the figures mean</h2><dl>{meanings}</dl></body></html>\n"
-    )
+    let body = format!("{body}<h2>What the figures mean</h2><dl>{meanings}</dl>");
+    render_page("wva simulate", &body, None)
 }
 
 fn section(section: &Section) -> String {
@@ -55,13 +43,7 @@ fn section(section: &Section) -> String {
 }
 
 fn table(section: &Section) -> String {
-    let line = |(i, cells): (usize, Vec<String>)| {
-        let tag = if i == 0 { "th" } else { "td" };
-        let cells: String =
-            cells.iter().map(|c| ["<", tag, ">", &escape(c), "</", tag, ">"].concat()).collect();
-        format!("<tr>{cells}</tr>")
-    };
-    format!("<table>{}</table>", rows(section).into_iter().enumerate().map(line).collect::<String>())
+    render_table(rows(section).into_iter().map(|row| row.iter().map(|cell| escape(cell)).collect()))
 }
 
 fn figure_index(key: &str) -> usize {
@@ -81,7 +63,7 @@ fn frontier(section: &Section) -> String {
         y: Scale::linear(named.iter().map(|(_, p)| p.1).chain([goal, 100.0])),
         mark: Some(goal),
     };
-    plot.points(&named)
+    ["<div class=\"wide\">", &plot.points(&named), "</div>"].concat()
 }
 
 fn oracle_study(section: &Section) -> Option<&Study> {
@@ -97,7 +79,7 @@ fn over_time(section: &Section) -> String {
     // Long runs are shown in days.
     let (unit, title) = if length > 3000 { (1440.0, "days") } else { (1.0, "minutes") };
     let line = |study: &Study, value: &dyn Fn(&Minute) -> f64| -> Vec<(f64, f64)> {
-        (0_u32..).zip(&study.first.minutes).map(|(i, m)| (f64::from(i) / unit, value(m))).collect()
+        thin((0_u32..).zip(&study.first.minutes).map(|(i, m)| (f64::from(i) / unit, value(m))), GROUPS)
     };
     let x = Scale::tight((0_u32..).take(length).map(|i| f64::from(i) / unit));
     let plot = |height: f64, y_title: &'static str, y: Scale, mark: Option<f64>| Plot {
@@ -121,7 +103,7 @@ fn over_time(section: &Section) -> String {
     if let Some(first) = section.studies.first() {
         let points = line(first, &arrived);
         page += "<h4>the load</h4><div class=\"pair\">";
-        page += &load.lines(&[Line { class: "load", points: &points }]);
+        page += &load.lines(&[Line { class: "load", points: &points }], "");
         page += "</div>";
     }
     let (cost, kept) = (figure_index("cost"), figure_index("attainment"));
@@ -133,8 +115,11 @@ fn over_time(section: &Section) -> String {
             escape(&study.policy),
             study.mean(kept).mean,
             study.mean(cost).mean,
-            ready.lines(&[Line { class: "plan", points: &oracle_line }, Line { class: "one", points: &had }]),
-            wait.lines(&[Line { class: "one", points: &waited }]),
+            ready.lines(
+                &[Line { class: "plan", points: &oracle_line }, Line { class: "one", points: &had }],
+                ""
+            ),
+            wait.lines(&[Line { class: "one", points: &waited }], ""),
         );
     }
     page

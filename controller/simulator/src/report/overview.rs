@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::html::escape;
+use super::page::escape;
 use super::plot::Plot;
 use super::scale::Scale;
 

@@ -2,26 +2,25 @@
 
 use std::fmt::Write;
 
-use super::html::escape;
+use super::page::escape;
 use super::scale::{Scale, label};
 
-const LEFT: f64 = 46.0;
-const RIGHT: f64 = 10.0;
+/// Margins, for scripts that find a value at a place.
+pub(super) const LEFT: f64 = 46.0;
+pub(super) const RIGHT: f64 = 10.0;
 const BOTTOM: f64 = 32.0;
 const TOP: f64 = 10.0;
-/// Each is drawn by its least and greatest value.
-const PIECES: usize = 400;
 /// Pixels.
 const LINE: f64 = 13.0;
 /// Pixels.
 const LETTER: f64 = 6.2;
 
 /// A plot without its content.
-pub(super) struct Plot {
+pub(super) struct Plot<'a> {
     pub(super) width: f64,
     pub(super) height: f64,
     /// Titles of the x and the y axis.
-    pub(super) titles: (&'static str, &'static str),
+    pub(super) titles: (&'a str, &'a str),
     pub(super) x: Scale,
     pub(super) y: Scale,
     /// Value of a horizontal line to compare with.
@@ -34,37 +33,27 @@ pub(super) struct Line<'a> {
     pub(super) points: &'a [(f64, f64)],
 }
 
-impl Plot {
+impl Plot<'_> {
     pub(super) fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
         let across = self.x.share(x) * (self.width - LEFT - RIGHT);
         let up = self.y.share(y) * (self.height - BOTTOM - TOP);
         (LEFT + across, self.height - BOTTOM - up)
     }
 
-    /// Lines over time.
-    pub(super) fn lines(&self, lines: &[Line<'_>]) -> String {
+    /// Lines over time, and elements above them.
+    pub(super) fn lines(&self, lines: &[Line<'_>], marks: &str) -> String {
         let mut svg = self.open();
         self.frame(&mut svg);
         for line in lines {
             let _ = write!(svg, "<polyline class=\"{}\" points=\"{}\"/>", line.class, self.path(line.points));
         }
-        svg + "</svg>"
+        svg + marks + "</svg>"
     }
 
     fn path(&self, points: &[(f64, f64)]) -> String {
-        let piece = points.len().div_ceil(PIECES).max(1);
         let mut path = String::new();
-        for piece in points.chunks(piece) {
-            let finite = || piece.iter().copied().filter(|p| p.1.is_finite());
-            let ends =
-                [finite().min_by(|a, b| a.1.total_cmp(&b.1)), finite().max_by(|a, b| a.1.total_cmp(&b.1))];
-            // So that a step stays a step.
-            let mut ends: Vec<_> = ends.into_iter().flatten().collect();
-            ends.sort_by(|a, b| a.0.total_cmp(&b.0));
-            ends.dedup();
-            for (x, y) in ends.into_iter().map(|p| self.place(p)) {
-                let _ = write!(path, "{x:.1},{y:.1} ");
-            }
+        for (x, y) in points.iter().map(|point| self.place(*point)) {
+            let _ = write!(path, "{x:.1},{y:.1} ");
         }
         path.trim_end().to_owned()
     }
@@ -111,7 +100,10 @@ impl Plot {
 
     fn open(&self) -> String {
         let (width, height) = (self.width, self.height);
-        format!("<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px\" role=\"img\">")
+        let name = escape(self.titles.1);
+        format!(
+            "<svg viewBox=\"0 0 {width} {height}\" style=\"max-width:{width}px\" role=\"img\" aria-label=\"{name}\">"
+        )
     }
 
     /// Axes, their titles, and the line to compare with.
@@ -145,8 +137,8 @@ impl Plot {
              <text x=\"10\" y=\"{middle}\" transform=\"rotate(-90 10 {middle})\" text-anchor=\"middle\">{}</text>",
             f64::midpoint(left, right),
             height - 4.0,
-            self.titles.0,
-            self.titles.1
+            escape(self.titles.0),
+            escape(self.titles.1)
         );
         if let Some(mark) = self.mark {
             *svg += &across("mark", self.place((0.0, mark)).1);

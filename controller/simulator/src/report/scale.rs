@@ -2,6 +2,8 @@
 
 /// Seconds; smaller values are drawn here.
 const LEAST: f64 = 1e-3;
+/// A highest value this many times the 95th percentile would flatten a line.
+const OUTLIER: f64 = 10.0;
 
 /// Range and kind of an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -10,12 +12,27 @@ pub(super) enum Scale {
     Linear { low: f64, high: f64 },
     /// The ends are exponents of ten.
     Logarithmic { low: i32, high: i32 },
+    /// From 0 to a power of ten, by the logarithm of 1 + value.
+    Compressed { high: i32 },
 }
 
 impl Scale {
     /// Scale from 0 to a round number.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         Self::linear(values.chain([0.0]))
+    }
+
+    /// Scale from 0, compressed if a few values are far above the others.
+    pub(super) fn with_outliers(values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
+        values.sort_by(f64::total_cmp);
+        let usual = values.get(values.len() * 95 / 100).copied().unwrap_or_default();
+        match values.last() {
+            Some(highest) if *highest > OUTLIER * usual.max(1.0) => {
+                Self::Compressed { high: to_i32(highest.log10().ceil()).max(1) }
+            }
+            _ => Self::from_zero(values.into_iter()),
+        }
     }
 
     /// Scale from a round number to a round number.
@@ -37,6 +54,15 @@ impl Scale {
         Self::Logarithmic { low: to_i32(low.floor()), high: to_i32(high.ceil()).max(to_i32(low.floor()) + 1) }
     }
 
+    /// Values at the low and at the high end.
+    pub(super) fn ends(self) -> (f64, f64) {
+        match self {
+            Self::Linear { low, high } => (low, high),
+            Self::Logarithmic { low, high } => (10_f64.powi(low), 10_f64.powi(high)),
+            Self::Compressed { high } => (0.0, 10_f64.powi(high)),
+        }
+    }
+
     /// Position of a value: 0 at the low end, 1 at the high end.
     pub(super) fn share(self, value: f64) -> f64 {
         let share = match self {
@@ -44,6 +70,7 @@ impl Scale {
             Self::Logarithmic { low, high } => {
                 (value.max(LEAST).log10() - f64::from(low)) / f64::from(high - low)
             }
+            Self::Compressed { high } => value.max(0.0).ln_1p() / 10_f64.powi(high).ln_1p(),
         };
         share.clamp(0.0, 1.0)
     }
@@ -60,6 +87,9 @@ impl Scale {
                     .collect()
             }
             Self::Logarithmic { low, high } => (low..=high).map(|e| 10_f64.powi(e)).collect(),
+            Self::Compressed { high } => {
+                std::iter::once(0.0).chain((0..=high).map(|e| 10_f64.powi(e))).collect()
+            }
         }
     }
 }
@@ -127,6 +157,16 @@ mod tests {
         let scale = Scale::Logarithmic { low: -1, high: 1 };
         assert!((scale.share(1.0) - 0.5).abs() < 1e-12);
         assert!(scale.share(0.0) <= 0.0);
+    }
+
+    #[test]
+    fn an_outlier_does_not_flatten_the_others() {
+        let usual = || (0..99).map(|i| f64::from(i % 9));
+        assert_eq!(Scale::with_outliers(usual()), Scale::from_zero(usual()));
+        let scale = Scale::with_outliers(usual().chain([4000.0]));
+        assert_eq!(scale, Scale::Compressed { high: 4 });
+        assert!(scale.share(8.0) > 0.2 && scale.share(4000.0) < 1.0 && scale.share(0.0) <= 0.0);
+        assert_eq!(scale.ticks(), [0.0, 1.0, 10.0, 100.0, 1000.0, 10_000.0]);
     }
 
     #[test]
