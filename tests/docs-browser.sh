@@ -4,37 +4,15 @@
 # go to target/docs-screenshots. CHROMIUM names the browser.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-chromium=${CHROMIUM:-chromium}
-command -v "$chromium" > /dev/null ||
-  { echo "$chromium is missing: install it (apt-get install chromium), or name a browser in CHROMIUM" >&2; exit 1; }
+. tests/browser.sh
 tests/docs.sh
-target=${CARGO_TARGET_DIR:-target}
 site=$(cd "$target/docs" && pwd)
-shots=$target/docs-screenshots
-mkdir -p "$shots"
-shots=$(cd "$shots" && pwd)
-work=$(mktemp -d)
+shots=$(shots docs)
 cp tests/docs-browser.html "$site/check.html"
-python3 -u -m http.server --bind 127.0.0.1 --directory "$site" 0 > "$work/server.log" 2>&1 &
-server=$!
-trap 'kill $server; rm -rf "$work" "$site/check.html"' EXIT
-port=
-for _ in $(seq 50); do
-  port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$work/server.log" | head -n 1)
-  [ -z "$port" ] || break
-  sleep 0.1
-done
-url=http://127.0.0.1:${port:?the server of the site did not start}
-
-# browse ARGUMENT...: one run of the browser with a new profile and without connections of its own.
-browse() {
-  timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars \
-    --disable-background-networking --disable-component-update --disable-sync --user-data-dir="$work/profile" \
-    --enable-logging=stderr "$@" 2> "$work/browser.log" || { cat "$work/browser.log" >&2; return 1; }
-}
+serve "$site" "rm '$site/check.html'"
 
 browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/page.html"
-! grep 'Uncaught' "$work/browser.log" || { echo "FAILED no script error" >&2; exit 1; }
+! grep . "$work/console.log" || { echo "FAILED no message of a script" >&2; exit 1; }
 python3 - "$work/page.html" << 'PYTHON'
 import html, json, re, sys
 

@@ -4,15 +4,9 @@
 # target/report-screenshots. CHROMIUM names the browser.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-chromium=${CHROMIUM:-chromium}
-command -v "$chromium" > /dev/null ||
-  { echo "$chromium is missing: install it (apt-get install chromium), or name a browser in CHROMIUM" >&2; exit 1; }
-target=${CARGO_TARGET_DIR:-target}
+. tests/browser.sh
 wva=${WVA_PROGRAM:-$target/debug/wva}
-shots=$target/report-screenshots
-mkdir -p "$shots"
-shots=$(cd "$shots" && pwd)
-work=$(mktemp -d)
+shots=$(shots report)
 site=$work/site
 mkdir "$site"
 cp tests/report-browser.html "$site/check.html"
@@ -40,26 +34,7 @@ PYTHON
 # What the middle of the day must show.
 sed -n 241p "$work/day.jsonl" | "$wva" decide -f - -o json > "$work/noon.json"
 
-python3 -u -m http.server --bind 127.0.0.1 --directory "$site" 0 > "$work/server.log" 2>&1 &
-server=$!
-trap 'kill $server; rm -rf "$work"' EXIT
-port=
-for _ in $(seq 50); do
-  port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$work/server.log" | head -n 1)
-  [ -z "$port" ] || break
-  sleep 0.1
-done
-url=http://127.0.0.1:${port:?the server of the page did not start}
-
-# browse ARGUMENT...: one run of the browser with a new profile and without connections of its own. Messages of scripts
-# go to its log.
-browse() {
-  timeout 120 "$chromium" --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars \
-    --disable-background-networking --disable-component-update --disable-sync --user-data-dir="$work/profile" \
-    --enable-logging=stderr "$@" 2> "$work/browser.log" || { cat "$work/browser.log" >&2; return 1; }
-  grep CONSOLE "$work/browser.log" >> "$work/console.log" || true
-}
-
+serve "$site"
 dark=--blink-settings=preferredColorScheme=0
 browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/light.html"
 browse --virtual-time-budget=60000 "$dark" --dump-dom "$url/check.html" > "$work/dark.html"
@@ -97,7 +72,7 @@ def contrast(colours):
 work = pathlib.Path(sys.argv[1])
 light, dark = read(work / "light.html"), read(work / "dark.html")
 noon = next(d for d in json.loads((work / "noon.json").read_text())["decisions"] if d["variant"] == "a100")
-console = [line for line in (work / "console.log").read_text().splitlines() if "favicon" not in line]
+console = (work / "console.log").read_text().splitlines()
 wide, narrow, colours = (light.get(name, {}) for name in ("wide", "narrow", "colours"))
 texts = wide.get("texts", [""] * 5)
 expected = f"2026-01-01T12:00:00Z: {noon['current']} -> {noon['target']}\n{noon['reason']}: "

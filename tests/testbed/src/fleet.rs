@@ -25,6 +25,7 @@ use crate::testbed::prometheus::write_targets;
 use crate::wait::eventually;
 
 pub use self::requests::Request;
+pub use self::serve::serving_name;
 
 /// Path of the emulated endpoint picker's metrics page.
 const GATEWAY: &str = "/gateway/metrics";

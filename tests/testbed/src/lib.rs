@@ -36,7 +36,7 @@ mod wait;
 
 pub use components::Component;
 pub use fault_proxy::{FaultProxy, ProxyMode};
-pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request};
+pub use fleet::{Engine, ExportFault, Fleet, FleetConfig, PodLoad, Request, serving_name};
 pub use helm::Helm;
 pub use kubelet::{Kubelet, NetworkProxy, Pods};
 pub use nodes::NodeGroup;

@@ -18,7 +18,7 @@ use wva_simulator::measure::Tally;
 use wva_simulator::scenario::Scenario;
 use wva_simulator::traffic::Traffic;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
-use wva_testbed::{Testbed, within};
+use wva_testbed::{Testbed, serving_name, within};
 
 use super::servers::{Server, Servers};
 use crate::command::print_line;
@@ -144,7 +144,7 @@ impl<'a> ReplayedModel<'a> {
         let Ok(listed) = listed else { return Ok(()) };
         let has_node = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
         self.scheduled = listed.items.iter().filter(has_node).count();
-        let ready: Vec<String> = listed.items.iter().filter_map(ready_name).collect();
+        let ready: Vec<String> = listed.items.iter().filter_map(serving_name).map(str::to_owned).collect();
         let mut changed = false;
         {
             let mut by_pod = self.servers.by_pod.lock();
@@ -233,13 +233,6 @@ impl<'a> ReplayedModel<'a> {
     fn now(&self) -> f64 {
         self.began.elapsed().as_secs_f64()
     }
-}
-
-/// Name of a pod that takes requests.
-fn ready_name(pod: &Pod) -> Option<String> {
-    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
-    let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    pod.metadata.name.clone().filter(|_| ready && pod.metadata.deletion_timestamp.is_none())
 }
 
 fn to_f64(count: usize) -> f64 {

@@ -80,14 +80,18 @@ async fn refresh_pods(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Resul
     }
 }
 
-/// Name of a serving pod, and its address if that is a loopback address.
-fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
-    let status = pod.status.as_ref()?;
-    let mut conditions = status.conditions.iter().flatten();
+/// Name of a pod that takes requests.
+pub fn serving_name(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.as_ref()?.conditions.iter().flatten();
     let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    let address = status.pod_ip.as_ref().and_then(|ip| ip.parse().ok()).filter(IpAddr::is_loopback);
-    let stays = ready && pod.metadata.deletion_timestamp.is_none();
-    pod.metadata.name.clone().filter(|_| stays).map(|name| (name, address))
+    pod.metadata.name.as_deref().filter(|_| ready && pod.metadata.deletion_timestamp.is_none())
+}
+
+/// Name of a pod that takes requests, and its address if that is a loopback address.
+fn serving(pod: &Pod) -> Option<(String, Option<IpAddr>)> {
+    let name = serving_name(pod)?.to_owned();
+    let address = pod.status.as_ref()?.pod_ip.as_ref().and_then(|ip| ip.parse().ok());
+    Some((name, address.filter(IpAddr::is_loopback)))
 }
 
 /// Serves the page of a pod at its own address until the guard is dropped.
