@@ -59,6 +59,14 @@ fn server_command() -> Command {
                 .default_value("0.0.0.0:8000"),
         )
         .arg(
+            option(
+                "max-num-seqs",
+                "N",
+                "Most requests that run at once, as of vLLM; default: that of the engine",
+            )
+            .value_parser(value_parser!(u32).range(1..=4096)),
+        )
+        .arg(
             option("load-time", "DURATION", "Time to load the model; until then /health answers 503")
                 .value_parser(value_parser!(GoDuration))
                 .default_value("20s"),

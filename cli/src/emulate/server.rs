@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use wva_crds::duration::GoDuration;
 use wva_runtime::Signals;
 use wva_runtime::server::{Limits, bind, serve};
+use wva_simulator::fleet::engine::Engine;
 use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
 
 use super::metrics::Metrics;
@@ -39,8 +40,8 @@ struct Emulator {
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let mut signals = Signals::listen()?;
     let text = |key| arguments.get_one::<String>(key).cloned().unwrap_or_default();
-    let (model, engine) = (text("model"), text("engine"));
-    let engine = ENGINES.iter().find(|(name, _)| *name == engine).map_or(GUIDE_A100, |(_, engine)| *engine);
+    let model = text("model");
+    let engine = engine(arguments);
     let load_time =
         arguments.get_one::<GoDuration>("load-time").copied().map_or(Duration::ZERO, Duration::from);
     let address = arguments.get_one::<SocketAddr>("address").copied().context("--address is missing")?;
@@ -66,6 +67,14 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
         ended = serving => ended.context("cannot serve"),
         () = emulator.timeline.run() => Ok(()),
     }
+}
+
+fn engine(arguments: &ArgMatches) -> Engine {
+    let name = arguments.get_one::<String>("engine");
+    let found = ENGINES.iter().find(|(known, _)| name.is_some_and(|name| name == known));
+    let engine = found.map_or(GUIDE_A100, |(_, engine)| *engine);
+    let max_seqs = arguments.get_one::<u32>("max-num-seqs").map_or(engine.max_seqs, |n| *n as usize);
+    Engine { max_seqs, ..engine }
 }
 
 fn router(emulator: Arc<Emulator>) -> Router {
@@ -235,6 +244,23 @@ mod tests {
             timeline: Timeline::new(GUIDE_A100),
             metrics: Metrics::new("m", &GUIDE_A100).unwrap(),
         })
+    }
+
+    /// The controller reads the number from the arguments of the pod.
+    #[test]
+    fn example_names_the_limit_of_its_engine() {
+        let example = include_str!("../../../deploy/examples/demo.yaml");
+        let documents: Vec<Value> = serde_saphyr::from_multiple(example).unwrap();
+        let deployment = documents.iter().find(|document| document["kind"] == "Deployment").unwrap();
+        let arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"].as_array().unwrap();
+        let arguments: Vec<&str> = arguments.iter().skip(1).map(|word| word.as_str().unwrap()).collect();
+        assert!(arguments.contains(&"--max-num-seqs=4"), "{arguments:?}");
+        let parse = |arguments: &[&str]| {
+            engine(&super::super::server_command().try_get_matches_from(arguments).unwrap()).max_seqs
+        };
+        assert_eq!(parse(&arguments), GUIDE_A100.max_seqs);
+        assert_eq!(parse(&["server", "--model=m"]), GUIDE_A100.max_seqs);
+        assert_eq!(parse(&["server", "--model=m", "--engine=qwen3-32b-h100", "--max-num-seqs", "8"]), 8);
     }
 
     #[tokio::test(start_paused = true)]
