@@ -147,6 +147,32 @@ fn every_chart_value_in_the_pages_exists() {
     assert!(missing.is_empty(), "not in values.schema.json: {missing:#?}");
 }
 
+/// The chart's README says that any other key fails the install.
+#[test]
+fn every_chart_value_is_in_its_table() {
+    let schema: Value = serde_json::from_str(&FILES[&format!("{CHART}/values.schema.json")]).unwrap();
+    let mut undocumented = Vec::new();
+    collect_undocumented("", &schema, &FILES[&format!("{CHART}/README.md")], &mut undocumented);
+    // Without effect, as the README says.
+    assert_eq!(undocumented, ["global", "wva.capacityScaling.default.optimizer"]);
+}
+
+/// Keys of the schema that are neither in the table nor old names.
+fn collect_undocumented(path: &str, schema: &Value, readme: &str, undocumented: &mut Vec<String>) {
+    let is_old = schema["description"].as_str().is_some_and(|text| text.contains("older values files"));
+    if is_old || (!path.is_empty() && readme.contains(&format!("\n| {path} |"))) {
+        return;
+    }
+    let Some(properties) = schema["properties"].as_object() else {
+        undocumented.push(path.to_owned());
+        return;
+    };
+    for (key, inner) in properties {
+        let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        collect_undocumented(&path, inner, readme, undocumented);
+    }
+}
+
 #[test]
 fn every_make_target_and_file_in_the_pages_exists() {
     let before = |text: &'static str, end| text.split_once(end).map(|(start, _)| start);
