@@ -243,7 +243,8 @@ impl CaTask {
         match serving.renew(&set.current, &self.config.dns_names, self.config.cert_lifetime, now) {
             Ok(()) => {
                 self.signed_by = Some(ca.clone());
-                tracing::info!(not_after = ?serving.not_after(), "Serving a new certificate");
+                let not_after = serving.not_after().map(tracing::field::display);
+                tracing::info!(not_after, "Serving a new certificate");
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;

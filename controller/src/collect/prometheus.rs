@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use wva_crds::settings::without_password;
-use wva_crds::text::causes;
+use wva_crds::text::{causes, without_code};
 
 pub use answer::Series;
 use answer::{Body, Sink};
@@ -279,6 +279,7 @@ impl Prometheus {
         let json: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
         let error = json.as_ref().and_then(|json| json.get("error")?.as_str());
         let message = first_line(error.map_or(&*body, str::as_bytes));
+        let message = without_code(status, &message).to_owned();
         Ok(QueryError::Refused { url: self.shown_url.clone(), status, message })
     }
 }

@@ -82,7 +82,8 @@ async fn try_write(client: &Client, event: &Event) -> bool {
         Ok(Ok(_)) => true,
         // Another replica has created it.
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => true,
-        Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 429 => {
+        // 408 and 429 are temporary.
+        Ok(Err(kube::Error::Api(status))) if status.code < 500 && !matches!(status.code, 408 | 429) => {
             tracing::warn!(error = status.message, reason, "API server refused an event; dropping it");
             true
         }

@@ -265,8 +265,10 @@ async fn masters_need_no_review() {
 #[tokio::test(start_paused = true)]
 async fn failure_of_api_server_is_not_cached() {
     let (fake, auth) = auth(&["alice"]);
-    fake.reply_to_all(Reply::Failure(500));
-    assert_eq!(check_request(&auth, "alice").await, Err(AuthError::Unavailable));
+    for code in [500, 429, 408] {
+        fake.reply_to_all(Reply::Failure(code));
+        assert_eq!(check_request(&auth, "alice").await, Err(AuthError::Unavailable), "{code}");
+    }
     fake.set_rule(|request| review(request, &["alice"], &[]));
     assert_eq!(check_request(&auth, "alice").await, Ok("alice".to_owned()));
 }

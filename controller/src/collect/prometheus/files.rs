@@ -70,6 +70,17 @@ pub enum ClientError {
         /// Cause.
         problem: String,
     },
+    /// The URL has a user, and there is a token.
+    #[error(
+        "PROMETHEUS_BASE_URL {url} has a user, and {setting} a token: a request has only one of them; remove the user, or set \
+         {setting} to \"\""
+    )]
+    Credentials {
+        /// The URL without its password.
+        url: String,
+        /// The setting with the token.
+        setting: &'static str,
+    },
     /// The HTTP client could not be created.
     #[error("cannot create the HTTP client for Prometheus: {problem}")]
     Http {
@@ -99,7 +110,8 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn read(config: PrometheusConfig) -> Result<Self, ClientError> {
         let contents = read_contents(&config, None)?;
-        if let (Some(path), None) = (&config.ca_path, &contents.ca) {
+        let uses_tls = config.base_url.starts_with("https:");
+        if let (Some(path), None, true) = (&config.ca_path, &contents.ca, uses_tls) {
             tracing::warn!(
                 path,
                 "The CA file for Prometheus does not exist; using the system roots and the service account CA"

@@ -301,6 +301,18 @@ fn debug_output_has_no_password() {
     assert!(!format!("{config:?}").contains("hunter2"), "{config:?}");
 }
 
+#[test]
+fn refuses_a_user_together_with_a_token() {
+    let config = PrometheusConfig { base_url: "https://u:hunter2@p".into(), ..PrometheusConfig::default() };
+    let token = PrometheusConfig { bearer_token: Some("t".into()), ..config.clone() };
+    let file = PrometheusConfig { token_path: Some("/token".into()), ..config.clone() };
+    for (config, setting) in [(token, "PROMETHEUS_BEARER_TOKEN"), (file, "PROMETHEUS_TOKEN_PATH")] {
+        let error = Prometheus::new(config).unwrap_err().to_string();
+        assert!(error.contains(setting) && error.contains("https://u:***@p has a user"), "{error}");
+    }
+    Prometheus::new(config).unwrap();
+}
+
 #[tokio::test]
 async fn sends_the_token_and_reads_a_rotated_one() {
     let fake = FakePrometheus::start(FakeReply::no_series()).await;

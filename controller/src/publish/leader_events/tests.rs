@@ -77,6 +77,7 @@ async fn unanswered_writes_are_retried_and_refused_ones_are_not() {
             &[Some(Reply::Hang), Some(Reply::Failure(503)), None][..],
             &["first", "first", "first", "second"][..],
         ),
+        (&[Some(Reply::Failure(408)), None], &["first", "first", "second"]),
         (&[Some(Reply::Failure(403)), None], &["first", "second"]),
         (&[Some(Reply::Failure(409)), None], &["first", "second"]),
     ] {
