@@ -173,6 +173,12 @@ impl Spec {
                 let problem = format!("no variant is called {name:?}: name one of `variants`");
                 return Err(ScenarioError::new(format!("policies[{i}].fixed"), problem));
             }
+            // As of a Deployment's replicas.
+            let excessive = policy.fixed.iter().flatten().find(|(_, n)| i32::try_from(**n).is_err());
+            if let Some((name, n)) = excessive {
+                let problem = format!("found {n}: give 0 to {}", i32::MAX);
+                return Err(ScenarioError::new(format!("policies[{i}].fixed.{name}"), problem));
+            }
             if policy.keda.as_ref().is_some_and(|object| object.resolve().is_none()) {
                 let problem =
                     "found no trigger: give one at least of like, waiting, running, prefill, kv and latency";

@@ -13,6 +13,7 @@ mod order;
 mod replay;
 mod shadow;
 mod stability;
+mod texts;
 
 use proptest::prelude::*;
 

@@ -43,6 +43,7 @@ fn a_text_that_is_no_scenario_is_told_in_one_line() {
 fn faults_name_field_value_and_remedy() {
     let faults = r#"
 fixed: {a: 2} | fixed: {c: 2} | policies[1].fixed: no variant is called "c": name one of `variants`
+fixed: {a: 2} | fixed: {a: 2147483648} | policies[1].fixed.a: found 2147483648: give 0 to 2147483647
 fixed: {a: 2} | fixed: {a: 2}, hpa: {} | policies[1]: "two" has to be of one kind: give one of wva, original, hpa, keda, fixed, fixedBest and oracle
 fixed: {a: 2} | keda: {} | policies[1].keda: found no trigger: give one at least of like, waiting, running, prefill, kv and latency
 fixed: {a: 2} | fixedBest: {} | policies[1].fixedBest: found 2 variants: the best size in hindsight is known of one; use fixed
