@@ -14,11 +14,11 @@ use std::process::ExitCode;
 use clap::{ArgMatches, Command};
 use plan::{Plan, PlanOptions, plan};
 use serde_json::{Value, json};
-use wva_rules::{MapNames, MapRole, api_group};
+use wva_rules::{MapNames, MapRole, Target, api_group};
 
 use super::cluster::{AUTOSCALERS, CONFIG_MAPS, Cluster, ObjectId, SCALED_OBJECTS, VARIANTS, id, text};
 use super::validate::{SourceObject, read_objects};
-use super::workloads::Workloads;
+use super::workloads::{WorkloadKey, Workloads};
 use crate::arguments::{flag, object_options, output_format, output_option, paths, value};
 use crate::output::{self, count, printable};
 
@@ -100,15 +100,13 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObjec
         list => objects.extend(list?),
     }
     // The selector chooses variants, and with them the autoscalers of their workloads.
-    let target =
-        |object: &Value| (id(object).namespace, text(object, "/spec/scaleTargetRef/name").to_owned());
-    let targets: BTreeSet<(String, String)> = objects.iter().map(target).collect();
+    let targets = targets(&objects);
     for kind in [&AUTOSCALERS, &SCALED_OBJECTS] {
         match cluster.list(kind).await {
             Err(error) if error.is_kind_missing() => {}
-            list => objects.extend(
-                list?.into_iter().filter(|object| selector.is_empty() || targets.contains(&target(object))),
-            ),
+            list => objects.extend(list?.into_iter().filter(|object| {
+                selector.is_empty() || workload_key(object).is_some_and(|key| targets.contains(&key))
+            })),
         }
     }
     for name in MapNames::default().global_names(MapRole::Saturation) {
@@ -132,6 +130,17 @@ async fn read_cluster(arguments: &ArgMatches) -> anyhow::Result<(Vec<SourceObjec
     }
     let workloads = Workloads::read(&cluster).await;
     Ok((objects, workloads))
+}
+
+fn targets(variants: &[Value]) -> BTreeSet<WorkloadKey> {
+    // Variants of the first releases do not name their workload.
+    variants.iter().filter_map(|variant| workload_key(&variant::convert(variant).object)).collect()
+}
+
+/// The workload that a variant or an autoscaler scales.
+fn workload_key(object: &Value) -> Option<WorkloadKey> {
+    let target = Target::from_object(object)?;
+    Some(WorkloadKey::new(&id(object).namespace, &target))
 }
 
 /// Prints manifests to standard output and the summary to standard error.

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use serde::Serialize;
 use wva_crds::names::GROUP;
+use wva_runtime::client::ClientError;
 
 /// Prints to standard output. Returns false if the reader closed the pipe.
 ///
@@ -104,11 +105,11 @@ impl UnreadableFile {
     }
 }
 
-/// Prints the error of a command. The exit code is 2 for an unreadable file, otherwise 1.
+/// Prints the error of a command. The exit code is 2 for an unreadable file or kubeconfig, otherwise 1.
 #[must_use]
 pub fn fail(error: &anyhow::Error) -> ExitCode {
     print_error(error);
-    let is_usage = error.chain().any(<dyn std::error::Error>::is::<UnreadableFile>);
+    let is_usage = error.chain().any(|cause| cause.is::<UnreadableFile>() || cause.is::<ClientError>());
     if is_usage { ExitCode::from(crate::WRONG_USAGE) } else { ExitCode::FAILURE }
 }
 

@@ -57,6 +57,9 @@ impl Prometheus {
             ClientError::Ca { problem, .. } => anyhow::anyhow!(
                 "--prometheus-ca-file: no PEM certificates found; name a file such as ca.crt: {problem}"
             ),
+            ClientError::Credentials { url, .. } => anyhow::anyhow!(
+                "--prometheus {url} has a user, and --prometheus-token-file names a token: use one of them"
+            ),
             other => anyhow::Error::new(other).context("cannot create the Prometheus client"),
         })?;
         Ok(Some(Self(client.with_timeout(TIMEOUT))))
@@ -123,6 +126,13 @@ mod tests {
         assert!(unreadable.starts_with("--prometheus-ca-file: cannot read /absent: "), "{unreadable}");
         let unreadable = error("--prometheus-token-file", "/absent");
         assert!(unreadable.starts_with("--prometheus-token-file: cannot read /absent: "), "{unreadable}");
+        let command = options(Command::new("doctor"));
+        let both = ["doctor", "--prometheus", "http://u:hunter2@p", "--prometheus-token-file", own];
+        let both = Prometheus::from_options(&command.get_matches_from(both)).err().unwrap().to_string();
+        assert_eq!(
+            both,
+            "--prometheus http://u:***@p has a user, and --prometheus-token-file names a token: use one of them"
+        );
         let no_certificate = error("--prometheus-ca-file", own);
         assert!(no_certificate.starts_with("--prometheus-ca-file: no PEM"), "{no_certificate}");
     }

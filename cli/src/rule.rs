@@ -1,11 +1,14 @@
 //! `wva rule CODE`: the page of an admission rule. The pages are generated with `docs/reference/rules`.
 
+use std::ffi::OsStr;
 use std::io::Read as _;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgMatches, Command};
 use flate2::read::GzDecoder;
+use wva_rules::RULES;
 
 use crate::arguments::values;
 use crate::output::{print, wrong_usage};
@@ -23,7 +26,30 @@ pub(crate) fn command() -> Command {
             "Examples:\n  wva rule WVA-VA-003\n  wva rule va-003\n  wva rule        # all codes\n\n\
              Exit code: 0 printed, 2 unknown code.",
         )
-        .arg(Arg::new("code").value_name("CODE").num_args(0..).help("Code of a rule; default: list all"))
+        .arg(
+            Arg::new("code")
+                .value_name("CODE")
+                .num_args(0..)
+                .value_parser(CodeParser)
+                .hide_possible_values(true)
+                .help("Code of a rule; default: list all"),
+        )
+}
+
+/// Takes any text; shells complete the codes.
+#[derive(Clone)]
+struct CodeParser;
+
+impl TypedValueParser for CodeParser {
+    type Value = String;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(RULES.iter().map(|rule| PossibleValue::new(rule.code))))
+    }
 }
 
 pub(crate) fn rule(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -86,8 +112,6 @@ fn unknown(code: &str, pages: &[String]) -> anyhow::Error {
 
 #[cfg(test)]
 mod tests {
-    use wva_rules::RULES;
-
     use super::*;
 
     #[test]

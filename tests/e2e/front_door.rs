@@ -119,6 +119,17 @@ impl Reader {
         .with_context(|| self.kubelet.evidence())
     }
 
+    /// Nothing is broken, also with `--prometheus`: the HPA reads the target from wva, which nothing scrapes.
+    async fn doctor(&self) -> anyhow::Result<()> {
+        let url = self.testbed.prometheus_url()?;
+        let mut command = tokio::process::Command::new(program_path());
+        command.args(["doctor", "-n", DEMO, "-o", "wide", "--prometheus", &url]);
+        command.env("KUBECONFIG", self.testbed.admin_kubeconfig());
+        let ran = run("wva doctor", command, "", LONGEST).await?;
+        println!("\n$ wva doctor -n {DEMO} -o wide --prometheus {url}\n{}{}", ran.stdout, ran.stderr);
+        ran.success().map(drop)
+    }
+
     async fn ready(&self) -> anyhow::Result<u64> {
         let deployment = get_object(&self.testbed, &["deployment", "llama-a100", "-n", DEMO]).await?;
         Ok(deployment["status"]["readyReplicas"].as_u64().unwrap_or(0))
@@ -176,6 +187,7 @@ async fn printed_commands_install_and_scale() -> anyhow::Result<()> {
         began.elapsed().as_secs()
     );
     reader.run_commands(QUICK_START, "5. Watch").await?;
+    reader.doctor().await?;
     reader.run_commands(QUICK_START, "Remove it").await?;
     eventually("nothing of both to be left", DEADLINE, async || {
         let all = reader.testbed.kubectl(&["get", "all", "-A", "-o", "name"]).await?.success()?;

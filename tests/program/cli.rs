@@ -92,7 +92,7 @@ fn wrong_usage_ends_with_2() {
 
 #[test]
 fn missing_kubeconfig_is_named_once() {
-    let error = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(1).stderr;
+    let error = finish(wva(&["status"]).env("KUBECONFIG", "/no/such/kubeconfig"), "").ends(2).stderr;
     assert!(error.starts_with("wva: no API server configured"), "{error}");
     assert_eq!(error.matches("/no/such/kubeconfig").count(), 1, "{error}");
 }

@@ -122,7 +122,7 @@ fn value(arg: &Arg) -> String {
     }
     let values: Vec<String> =
         arg.get_possible_values().iter().map(|value| format!("`{}`", value.get_name())).collect();
-    if !values.is_empty() {
+    if !values.is_empty() && !arg.is_hide_possible_values_set() {
         return values.join(", ");
     }
     let names = arg.get_value_names().unwrap_or_default();

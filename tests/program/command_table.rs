@@ -76,6 +76,7 @@ fn completion_and_man_pages_know_every_flag() {
             assert!(page.contains(&flag.replace('-', "\\-")), "{path}: --{flag} is not in its man page");
         }
     }
+    assert!(bash.contains("WVA-VA-003"), "codes of `wva rule` are not completed");
     for shell in ["zsh", "fish", "powershell", "elvish"] {
         run(&["completion", shell], "").ends(0).prints(&["doctor", "all-namespaces"]);
     }
@@ -137,13 +138,15 @@ fn version_of_the_client_needs_no_cluster() {
     // Without a cluster it still prints its own release.
     let mut command = wva(&["version"]);
     command.env("KUBECONFIG", "/no/such/file").env_remove("KUBERNETES_SERVICE_HOST");
-    finish(&mut command, "").ends(1).prints(&["Client: wva "]);
+    finish(&mut command, "").ends(2).prints(&["Client: wva "]);
 }
 
 #[test]
 fn context_and_kubeconfig_are_named_if_they_are_unusable() {
     let scratch = Scratch::new("cli-context");
     let kubeconfig = scratch.file("config", "apiVersion: v1\nkind: Config\n");
-    run(&["status", "--kubeconfig", &kubeconfig, "--context", "other"], "").ends(1).reports(&["other"]);
-    run(&["status", "--kubeconfig", "/no/such/kubeconfig"], "").ends(1).reports(&["/no/such/kubeconfig"]);
+    for command in ["status", "explain", "doctor", "migrate", "version"] {
+        run(&[command, "--kubeconfig", &kubeconfig, "--context", "other"], "").ends(2).reports(&["other"]);
+        run(&[command, "--kubeconfig", "/no/such/file"], "").ends(2).reports(&["/no/such/file"]);
+    }
 }

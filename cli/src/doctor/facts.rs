@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
+use wva_crds::text::without_code;
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::controllers::{Controller, list_controllers};
@@ -221,7 +222,7 @@ async fn query_external_metric(cluster: &Cluster, namespace: &str, metric: &Valu
     let values = match cluster.get_labelled(&path, &labels).await {
         Ok(list) => Ok(items(&list, "/items").cloned().collect()),
         Err(ApiError { code: 0, message }) => Err(message),
-        Err(ApiError { code, message }) => Err(format!("{code} {message}")),
+        Err(ApiError { code, message }) => Err(format!("{code} {}", without_code(code, &message))),
     };
     ExternalMetric { metric: name, values }
 }

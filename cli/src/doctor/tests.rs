@@ -186,7 +186,11 @@ fn checks_decision_and_signal() {
     });
     check("", &[], |w| scale_to_zero(w, "{modelID: m, schedulerQueue: {size: 0},"));
     check("", &[], |w| scale_to_zero(w, "{modelID: m, schedulerQueue: null,"));
-    check("signal", &["it does not scrape the controller's metrics"], |w| w.signals.clear());
+    check("signal", &["it does not scrape the controller's metrics"], |w| {
+        w.signals.clear();
+        w.external_values = Ok(Vec::new());
+    });
+    check("", &["1 published, according to the status", "HPA h gets 1"], |w| w.signals.clear());
     check("?signal", &["status.actuation.applied is not true"], |w| {
         w.has_prometheus = false;
         w.variant["status"]["actuation"] = json!({"applied": false});

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
 };
+use wva_crds::settings::without_password;
 use wva_crds::text::quote;
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
@@ -216,6 +217,13 @@ fn plan_autoscaler(
     let kind = options.autoscaler.or(first.map(|it| it.kind)).unwrap_or(AutoscalerKind::Hpa);
     let existing = first.copied().filter(|it| it.kind == kind);
     let [min, max] = find_bounds(kind, first, workload, [options.min, options.max])?;
+    if kind == AutoscalerKind::Hpa && min.value == 0 {
+        notes.push(
+            "an HPA with minReplicas 0 needs the feature gate HPAScaleToZero; without it set --min 1, and wva scales to and \
+             from 0 itself"
+                .to_owned(),
+        );
+    }
     let prometheus = options.prometheus.clone().map_or_else(|| find_prometheus(first), Guess::from_flag);
     let plan = AutoscalerPlan {
         kind,
@@ -231,7 +239,8 @@ fn plan_autoscaler(
     let [min_field, max_field] = kind.fields();
     let mut fields = vec![Field::new(min_field, &min), Field::new(max_field, &max)];
     if kind == AutoscalerKind::ScaledObject {
-        fields.push(Field::new("serverAddress", &prometheus));
+        let shown = Guess { value: without_password(&prometheus.value), source: prometheus.source.clone() };
+        fields.push(Field::new("serverAddress", &shown));
     }
     Ok(Document { heading, object: plan.build(), fields })
 }

@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use wva_crds::settings::without_password;
-
 use super::guess::Guess;
 use crate::output::{self, printable};
 
@@ -95,8 +93,7 @@ pub(super) fn summary(plan: &Plan) -> String {
     let keys = fields.iter().map(|field| field.short_key().len()).max().unwrap_or(0);
     let values = fields.iter().map(|field| field.value.chars().count()).max().unwrap_or(0);
     for field in fields {
-        // The address of Prometheus may have a password.
-        let (key, value) = (field.short_key(), printable(&without_password(&field.value)));
+        let (key, value) = (field.short_key(), printable(&field.value));
         let source = printable(field.source.as_deref().unwrap_or("set by you"));
         let _ = writeln!(out, "  {key:<keys$}   {value:<values$}   {source}");
     }

@@ -98,6 +98,21 @@ fn flags_replace_every_value() {
 }
 
 #[test]
+fn summary_masks_only_the_password_of_prometheus() {
+    let text = |value: &str| Some(value.to_owned());
+    let options = Options {
+        model_id: text("m@v1"),
+        autoscaler: Some(AutoscalerKind::ScaledObject),
+        prometheus: text("http://u:hunter2@p"),
+        ..Options::default()
+    };
+    let (plans, _) = plans("vllm-args", &options);
+    let summary = render::summary(&plans[0]);
+    assert!(summary.contains(" m@v1 ") && summary.contains(" http://u:***@p "), "{summary}");
+    assert!(render::yaml(&plans).unwrap().contains("serverAddress: http://u:hunter2@p"));
+}
+
+#[test]
 fn summary_lists_values_with_their_sources() {
     let (plans, _) = plans("existing-hpa", &Options::default());
     let summary = render::summary(&plans[0]);
@@ -184,10 +199,40 @@ fn missing_values_name_their_flag() {
     );
     check_notes(
         unnamed,
+        &Options { min: Some(0), ..named.clone() },
+        &["an HPA with minReplicas 0 needs the feature gate HPAScaleToZero; without it set --min 1"],
+    );
+    check_notes(
+        unnamed,
         &Options { min: Some(5), max: Some(2), ..named.clone() },
         &["at least 5 replicas and at most 2: set --min and --max"],
     );
     check_notes(unnamed, &Options { max: Some(0), ..named }, &["set --min and --max"]);
+}
+
+#[test]
+fn counts_the_accelerators_of_every_vendor() {
+    for (resource, label) in [
+        ("habana.ai/gaudi", "habana.ai/product.name"),
+        ("gpu.intel.com/i915", "gpu.intel.com/product"),
+        ("gpu.intel.com/xe", "intel.com/gpu.product"),
+        ("google.com/tpu", "cloud.google.com/gke-tpu-accelerator"),
+        ("nvidia.com/gpu", "cloud.google.com/gke-accelerator"),
+    ] {
+        let mut inputs = read("vllm-args", None).unwrap();
+        let workload = &mut inputs.workloads[0];
+        workload.server = serde_json::from_value(serde_json::json!({
+            "nodeSelector": {label: "card-1"},
+            "containers": [{"name": "vllm", "image": "vllm", "args": ["--model=m"], "resources": {"limits": {resource: "2"}}}],
+        }))
+        .unwrap();
+        assert_eq!(accelerator::gpus_per_replica(workload), 2, "{resource}");
+        assert_eq!(
+            accelerator::find_accelerator(workload).0.unwrap().value.to_lowercase(),
+            "card-1",
+            "{label}"
+        );
+    }
 }
 
 #[test]

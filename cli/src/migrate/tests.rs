@@ -265,3 +265,20 @@ fn leaves_maps_whose_analyzer_is_named_or_inherited() {
     assert_eq!(plan_for_maps(&[throughput, unnamed]), []);
     assert_eq!(plan_for_maps(&[json!({"default": "not an entry"})]), []);
 }
+
+#[test]
+fn selector_chooses_autoscalers_by_kind_of_workload() {
+    let metadata = json!({"namespace": "prod", "name": "a"});
+    let reference = |kind| json!({"apiVersion": "apps/v1", "kind": kind, "name": "a"});
+    let object = |kind| json!({"metadata": metadata, "spec": {"scaleTargetRef": reference(kind)}});
+    let first_release = json!({"metadata": metadata, "spec": {"modelID": "m"}});
+    for (variant, same, other) in [
+        (object("StatefulSet"), "StatefulSet", "Deployment"),
+        (object("Deployment"), "Deployment", "StatefulSet"),
+        (first_release, "Deployment", "StatefulSet"),
+    ] {
+        let targets = targets(&[variant]);
+        let is_chosen = |kind| targets.contains(&workload_key(&object(kind)).unwrap());
+        assert!(is_chosen(same) && !is_chosen(other), "{targets:?}");
+    }
+}

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use wva_crds::names::DESIRED_REPLICAS_METRIC;
 
+use crate::cluster::id;
 use crate::doctor::chain::Finding;
+use crate::doctor::facts::ExternalMetric;
 use crate::doctor::variant_state::VariantState;
 use crate::prometheus::Series;
 
@@ -80,6 +82,14 @@ fn in_prometheus(variant: &VariantState<'_>, all: &[Series]) -> Finding {
         );
     }
     let Some(one) = published.first() else {
+        // wva itself serves external metrics, so Prometheus need not scrape it.
+        let has_value =
+            |answer: &ExternalMetric| answer.values.as_ref().is_ok_and(|values| !values.is_empty());
+        let answers =
+            variant.autoscalers.iter().filter_map(|hpa| variant.facts.external_metrics.get(&id(hpa)));
+        if answers.flatten().any(has_value) {
+            return by_status(variant);
+        }
         return Finding::broken(
             format!(
                 "Prometheus has no {DESIRED_REPLICAS_METRIC} of this variant: it does not scrape the controller's metrics"
