@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use axum::http::StatusCode;
 use k8s_openapi::ByteString;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use prometheus::Registry;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -27,6 +28,9 @@ pub const MUTATE_PATH: &str = "/mutate-llmd-ai-v1alpha1-variantautoscaling";
 pub const VALIDATE_PATH: &str = "/validate-llmd-ai-v1alpha1-variantautoscaling";
 /// Path of the reviews of ConfigMaps.
 pub const CONFIG_MAP_PATH: &str = "/validate-v1-configmap";
+
+/// Age of a variant up to which its autoscaler may follow in the same apply.
+const APPLY_TIME: SignedDuration = SignedDuration::from_mins(2);
 
 /// Settings that verdicts depend on.
 #[derive(Clone, Debug)]
@@ -287,7 +291,7 @@ fn judge_variant(state: &State, phase: Phase, operation: Operation, request: &Re
         other_variants: &other_variants,
         variant_with_own_cost: variant_with_own_cost.as_deref(),
         readers: &readers.readers,
-        has_all_readers: readers.is_complete,
+        has_all_readers: readers.is_complete && !is_being_applied(operation, request.object),
         target_exists: target_state.map(|state| state != TargetState::Absent),
         is_accelerator_known: target_state.and_then(|state| match state {
             TargetState::Present { is_accelerator_known } => Some(is_accelerator_known),
@@ -299,6 +303,14 @@ fn judge_variant(state: &State, phase: Phase, operation: Operation, request: &Re
         Phase::Mutate => mutate(&facts),
         _ => validate(&facts),
     }
+}
+
+/// Whether autoscalers of the same apply may follow.
+fn is_being_applied(operation: Operation, object: &Value) -> bool {
+    let created = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
+    let created = created.and_then(|text| text.parse::<Timestamp>().ok());
+    operation == Operation::Create
+        || created.is_some_and(|created| Timestamp::now().duration_since(created) < APPLY_TIME)
 }
 
 fn admission_review(uid: &str, verdict: &Verdict) -> Value {

@@ -78,6 +78,28 @@ async fn judges_a_local_map_with_the_global_map() {
 }
 
 #[tokio::test]
+async fn variant_is_not_unread_while_its_apply_may_go_on() {
+    let server = Server::start(Limits::default());
+    let now = k8s_openapi::jiff::Timestamp::now();
+    for (operation, minutes, is_warned) in
+        [("CREATE", 0, false), ("UPDATE", 1, false), ("UPDATE", 3, true), ("UPDATE", -1, false)]
+    {
+        let mut review: serde_json::Value = serde_json::from_slice(&accepted()).unwrap();
+        let request = &mut review["request"];
+        request["operation"] = json!(operation);
+        request["namespace"] = json!("unread");
+        request["object"]["metadata"]["namespace"] = json!("unread");
+        let created = now - k8s_openapi::jiff::SignedDuration::from_mins(minutes);
+        request["object"]["metadata"]["creationTimestamp"] = json!(created.to_string());
+        if operation == "UPDATE" {
+            request["oldObject"] = request["object"].clone();
+        }
+        let (_, answer) = server.post(VALIDATE_PATH, review.to_string().as_bytes()).await;
+        assert_eq!(answer.contains("WVA-VA-063"), is_warned, "{operation} after {minutes} min: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn refusals_name_their_rules() {
     let server = Server::start(Limits::default());
     for path in [MUTATE_PATH, VALIDATE_PATH] {

@@ -113,8 +113,16 @@ async fn warns_until_a_scaled_object_reads_the_metric() -> anyhow::Result<()> {
     let namespace = testbed.namespace("unread").await?;
     let (unread, read) = (VariantFixture::new(&namespace, "unread"), VariantFixture::new(&namespace, "read"));
     testbed.apply(&[unread.deployment(), read.deployment()].join("---\n")).await?;
+    // An HPA may follow in the same apply.
+    create_with_warnings(testbed, &namespace, &variant_for("unread"), &[], SOON).await?;
     // The kind is not installed, so no ScaledObject reads the metric.
-    create_with_warnings(testbed, &namespace, &variant_for("unread"), &["WVA-VA-063"], SOON).await?;
+    let label = ["label", "va", "unread", "-n", &namespace, "a=b", "--overwrite", "--dry-run=server"];
+    eventually("the warning of a variant that is two minutes old", APPEARS, async || {
+        let ran = testbed.kubectl(&label).await?;
+        ensure!(ran.ok && codes(&warnings(&ran)) == ["WVA-VA-063"].into(), "kubectl printed: {}", ran.stderr);
+        Ok(())
+    })
+    .await?;
     apply_stand_in(testbed, "scaledobjects").await?;
     let scaled = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
         "metadata": {"name": "read", "namespace": namespace},

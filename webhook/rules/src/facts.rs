@@ -81,7 +81,7 @@ pub struct Facts<'a> {
     pub variant_with_own_cost: Option<&'a str>,
     /// Autoscalers that scale the target by wva's metric.
     pub readers: &'a [MetricReader],
-    /// Whether `readers` is complete.
+    /// Whether `readers` is complete, and no more follow in the same apply.
     pub has_all_readers: bool,
     /// `None` if unknown.
     pub target_exists: Option<bool>,

@@ -16,13 +16,13 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use wva_rules::{InstancePolicy, MapRole, OtherVariant, Target};
 use wva_webhook::{
-    ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetState, VALIDATE_PATH, serve,
+    ClusterFacts, Limits, Settings, ShutdownSignals, State, TargetReaders, TargetState, VALIDATE_PATH, serve,
 };
 
 pub const NAME: &str = "wva-webhook.wva.svc";
 
 /// Fake cluster. Namespace `ns` belongs to instance `a`, variant `other` targets `taken`, and target `absent` does not
-/// exist. The global saturation map sets `kvSpareTrigger`.
+/// exist. The global saturation map sets `kvSpareTrigger`. No autoscaler reads the metric in namespace `unread`.
 #[derive(Clone, Default)]
 pub struct Cluster {
     /// Namespaces whose ConfigMaps were judged.
@@ -61,6 +61,10 @@ impl ClusterFacts for Cluster {
             drop(self.slow.blocking_lock());
         }
         None
+    }
+
+    fn metric_readers(&self, namespace: &str, _: &Target) -> TargetReaders {
+        TargetReaders { readers: Vec::new(), is_complete: namespace == "unread" }
     }
 
     fn is_namespace_owned(&self, namespace: &str) -> bool {

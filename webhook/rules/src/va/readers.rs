@@ -19,7 +19,8 @@ pub(crate) const NONE: Rule = Rule {
     message: "no HPA or ScaledObject of the workload reads wva_desired_replicas yet",
     docs: "No HPA of the target has an external metric `wva_desired_replicas` (or `inferno_desired_replicas`), and no \
            ScaledObject has a Prometheus trigger with this metric. So nothing scales the workload. The warning is omitted \
-           if HPAs are not watched, if the controller may not see all ScaledObjects, or in mode `recommend`.",
+           if HPAs are not watched, if the controller may not see all ScaledObjects, or in mode `recommend`. It is also \
+           omitted in the first two minutes of a variant, because its HPA may follow in the same apply.",
     check: Check::Variant(|facts, out| {
         let recommends = facts.annotation(MODE_ANNOTATION).and_then(Value::as_str) == Some("recommend");
         if facts.has_all_readers && facts.readers.is_empty() && !recommends {
