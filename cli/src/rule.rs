@@ -1,5 +1,6 @@
 //! `wva rule CODE`: the page of an admission rule. The pages are generated with `docs/reference/rules`.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -48,7 +49,8 @@ impl TypedValueParser for CodeParser {
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(RULES.iter().map(|rule| PossibleValue::new(rule.code))))
+        let codes: BTreeSet<&str> = RULES.iter().map(|rule| rule.code).collect();
+        Some(Box::new(codes.into_iter().map(PossibleValue::new)))
     }
 }
 
