@@ -25,7 +25,7 @@ serve() {
     [ -z "$port" ] || break
     sleep 0.1
   done
-  url=http://127.0.0.1:${port:?the server of the pages did not start}
+  export url=http://127.0.0.1:${port:?the server of the pages did not start}
 }
 
 # browse ARGUMENT...: one run of the browser with a new profile and without connections of its own. Messages of scripts

@@ -104,10 +104,7 @@ impl FallbackSource {
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "cause")]
 pub enum AnalysisError {
     /// No replica has a sample that counts.
-    #[error(
-        "no replica reports current metrics ({ready} ready): check that Prometheus answers and that a ServiceMonitor \
-         selects the model's Service"
-    )]
+    #[error("{}", no_metrics(*.ready))]
     NoMetrics {
         /// Ready replicas of the model.
         ready: u32,
@@ -121,6 +118,17 @@ pub enum AnalysisError {
         /// Name of the pod.
         pod: String,
     },
+}
+
+/// A model without ready replicas is starting, or its replicas are stuck: Prometheus is not the cause.
+fn no_metrics(ready: u32) -> String {
+    match ready {
+        0 => "no replica is ready yet".to_owned(),
+        _ => format!(
+            "no replica reports current metrics ({ready} ready): check that Prometheus answers and that a ServiceMonitor \
+             selects the model's Service"
+        ),
+    }
 }
 
 /// At most 3 decimals, without trailing zeros.
