@@ -60,8 +60,8 @@ test-report: build ## Open a report of recorded cycles in headless Chromium: poi
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
-demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
-	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva $(if $(KEEP),--keep)
+demo: tools build ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
+	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva --folder $(TARGET)/demo $(if $(KEEP),--keep)
 
 bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
 	$(CARGO) build --release --bin wva

@@ -158,7 +158,9 @@ fn timeline_has_load_targets_and_ready_replicas() {
     let history = history(chosen("a100"), (0..TIMES).map(growing));
     let text = history.timeline(100, TimelineStyle::Digits);
     let lines: Vec<&str> = text.lines().collect();
-    let levels = |line: usize| lines[line].split("  ").map(str::trim).filter(|part| part.len() > 30).collect::<String>();
+    let levels = |line: usize| {
+        lines[line].split("  ").map(str::trim).filter(|part| part.len() > 30).collect::<String>()
+    };
     assert_eq!(lines.len(), 4, "{text}");
     assert_eq!(levels(0), ["1".repeat(20), "5".repeat(20), "9".repeat(20)].concat(), "{text}");
     assert_eq!(levels(1), ["1".repeat(30), "2".repeat(30)].concat(), "{text}");

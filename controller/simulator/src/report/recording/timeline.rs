@@ -56,7 +56,8 @@ pub(super) fn timeline(history: &History, columns: usize, style: TimelineStyle) 
     let axis = Axis::new(history);
     let (_, end) = axis.scale.ends();
     let end = format!("{} {}", format_figure(end.round()), axis.unit_name);
-    let _ = writeln!(text, "{:indent$}0{end:>rest$}", "", indent = name + kind + 2 * GAP.len(), rest = width - 1);
+    let _ =
+        writeln!(text, "{:indent$}0{end:>rest$}", "", indent = name + kind + 2 * GAP.len(), rest = width - 1);
     text
 }
 
@@ -137,7 +138,8 @@ impl TextRow {
             let to = ((column + 1) * self.values.len() / width).max(from + 1);
             self.values.get(from..to).unwrap_or_default().iter().flatten().copied().reduce(f64::max)
         });
-        let levels: String = columns.map(|value| value.map_or(' ', |value| self.level(value, style))).collect();
+        let levels: String =
+            columns.map(|value| value.map_or(' ', |value| self.level(value, style))).collect();
         if style == TimelineStyle::Coloured && !self.colour.is_empty() {
             format!("{}{levels}\x1b[0m", self.colour)
         } else {
@@ -153,10 +155,6 @@ impl TextRow {
         let level = if value > 0.0 { scaled.round().max(1.0) } else { 0.0 };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 9")]
         let level = level.min(steps) as u8;
-        if style == TimelineStyle::Digits {
-            char::from(b'0' + level)
-        } else {
-            BLOCKS[usize::from(level)]
-        }
+        if style == TimelineStyle::Digits { char::from(b'0' + level) } else { BLOCKS[usize::from(level)] }
     }
 }
