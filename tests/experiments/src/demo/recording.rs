@@ -1,0 +1,151 @@
+//! The demo's own recording: the leader's cycles, a timeline of them in the terminal, and their report.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use wva_simulator::report::recording::{Selection, TimelineStyle};
+
+use super::stage::Stage;
+use crate::command::{SOON, print_line};
+
+/// Columns of the timeline; a narrower terminal has fewer.
+const COLUMNS: usize = 100;
+
+/// A recording that runs until the demo ends.
+pub(super) struct Recording {
+    file: PathBuf,
+    page: PathBuf,
+    end: oneshot::Sender<()>,
+    /// The one task; it ends with the demo.
+    task: JoinSet<anyhow::Result<u64>>,
+}
+
+impl Recording {
+    /// Records the controller at this debug address into a folder, from its first cycle on.
+    pub(super) fn start(address: &str, folder: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let (file, page) = (folder.join("cycles.jsonl"), folder.join("report.html"));
+        // Recordings are appended to; this one begins now.
+        std::fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))?;
+        let (end, ended) = oneshot::channel();
+        let mut task = JoinSet::new();
+        task.spawn(record(address.to_owned(), file.clone(), ended));
+        Ok(Self { file, page, end, task })
+    }
+
+    /// Ends the recording, prints its timeline and writes its report. `decision` is a text that the report must have.
+    pub(super) async fn report(mut self, stage: &mut Stage, decision: &str) -> anyhow::Result<()> {
+        stage.step("The recording becomes a report", "Since the two variants exist, the demo has recorded the leader's cycles, as `wva explain --record` does. `wva report`\ndraws them.")?;
+        // The task may have failed already; its error follows.
+        let _ = self.end.send(());
+        let cycles = self.task.join_next().await.context("the recording has no task")???;
+        let history = wva_cli::read_recording(&self.file, Selection::default())?;
+        let html = history.html("demo");
+        std::fs::write(&self.page, &html).with_context(|| format!("cannot write {}", self.page.display()))?;
+        Stage::print(&history.timeline(columns(), style()))?;
+        let recorded = std::fs::read_to_string(&self.file)?;
+        let points = check(&html, &recorded, decision)?;
+        ensure!(
+            cycles == u64::from(history.cycles()),
+            "{cycles} cycles were recorded, not {}",
+            history.cycles()
+        );
+        print_line(&format!(
+            "{cycles} cycles were recorded; the report has {points} points in each line of a variant."
+        ))?;
+        print_line(&format!("Open it in a browser: {} ({} KiB)", self.page.display(), html.len() / 1024))
+    }
+}
+
+/// The controller has no cycle to record until its first one.
+async fn record(address: String, file: PathBuf, ended: oneshot::Receiver<()>) -> anyhow::Result<u64> {
+    let begin = tokio::time::Instant::now();
+    let mut ended = Box::pin(async {
+        // Also ends when the demo fails.
+        let _ = ended.await;
+    });
+    loop {
+        match wva_cli::record_cycles(&address, &file, &mut ended).await {
+            Err(error) if begin.elapsed() > SOON => return Err(error.context("the demo was not recorded")),
+            Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            recorded => return recorded,
+        }
+    }
+}
+
+fn columns() -> usize {
+    wva_cli::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns).clamp(70, COLUMNS))
+}
+
+fn style() -> TimelineStyle {
+    if wva_cli::use_colours() {
+        TimelineStyle::Coloured
+    } else if std::io::stdout().is_terminal() {
+        TimelineStyle::Blocks
+    } else {
+        TimelineStyle::Digits
+    }
+}
+
+/// Checks that each variant of the report has a point and a decision for each of its cycles. Returns their number, that
+/// of the variant with the fewest.
+fn check(html: &str, recorded: &str, decision: &str) -> anyhow::Result<usize> {
+    let data = html.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>"));
+    let data: Value = serde_json::from_str(data.context("the report has no decisions")?.0)?;
+    let texts: Vec<&str> = data["rows"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .flat_map(|row| row["s"].as_array())
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    ensure!(texts.iter().any(|text| text.contains(decision)), "no decision of the report has {decision:?}");
+    let mut fewest = usize::MAX;
+    for row in html.split("<h3 id=\"").skip(1) {
+        let (id, row) = row.split_once('"').context("a row without an id")?;
+        let name = id.rsplit('/').next().unwrap_or_default();
+        let wanted = recorded.lines().filter(|line| line.contains(&format!("\"name\":\"{name}\""))).count();
+        let drawn = points(row, "three");
+        ensure!(drawn == wanted, "{name} has {drawn} points of ready replicas in {wanted} cycles");
+        fewest = fewest.min(drawn);
+    }
+    ensure!(fewest < usize::MAX, "the report has no variant");
+    Ok(fewest)
+}
+
+/// Points of all lines of a class.
+fn points(html: &str, class: &str) -> usize {
+    let start = format!("<polyline class=\"{class}\" points=\"");
+    let lines = html.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next());
+    lines.map(|line| line.split(' ').count()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"name":"a"}"#;
+
+    fn page(points: &str) -> String {
+        format!(
+            "<h3 id=\"demo/a\"><polyline class=\"three\" points=\"{points}\"/>\
+             <script id=\"data\">{{\"rows\":[{{\"s\":[\"1 -> 2\\nUp: because\"]}}]}}</script>"
+        )
+    }
+
+    #[test]
+    fn report_needs_a_point_for_each_cycle_and_the_decision() -> anyhow::Result<()> {
+        let two = format!("{LINE}\n{LINE}\n");
+        assert_eq!(check(&page("1,1 2,2"), &two, "1 -> 2\nUp: ")?, 2);
+        assert!(check(&page("1,1"), &two, "1 -> 2\nUp: ").is_err(), "a point is missing");
+        assert!(check(&page("1,1 2,2"), &two, "2 -> 3").is_err(), "the decision is missing");
+        assert!(check("", &two, "").is_err());
+        Ok(())
+    }
+}
