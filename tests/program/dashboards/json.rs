@@ -182,15 +182,17 @@ fn timeseries(panel: &Panel) -> Value {
 
 fn stat(panel: &Panel) -> Value {
     let mut defaults = defaults(panel);
-    let (mode, color) = if panel.thresholds.is_empty() { ("fixed", "text") } else { ("thresholds", "") };
-    defaults.insert("color".to_owned(), json!({"mode": mode}));
-    if !color.is_empty() {
-        defaults["color"]["fixedColor"] = color.into();
-    }
+    let has_colors = !panel.thresholds.is_empty();
+    let color = if has_colors {
+        json!({"mode": "thresholds"})
+    } else {
+        json!({"mode": "fixed", "fixedColor": "text"})
+    };
+    defaults.insert("color".to_owned(), color);
     json!({
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": {
-            "colorMode": if panel.thresholds.is_empty() { "none" } else { "background" },
+            "colorMode": if has_colors { "background" } else { "none" },
             "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "auto",
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": false},
         },

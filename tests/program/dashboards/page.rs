@@ -51,17 +51,30 @@ pub(crate) fn page() -> String {
     for board in &source.dashboards {
         let _ = write!(out, "\n## {}\n\n{}\n", board.title, source.expand(&board.about));
         for row in &board.rows {
-            let _ = write!(out, "\n### {}: {}\n\n| panel | meaning | queries |\n|---|---|---|\n", title(&board.file), row.title);
+            let _ = write!(
+                out,
+                "\n### {}: {}\n\n| panel | meaning | queries |\n|---|---|---|\n",
+                title(&board.file),
+                row.title
+            );
             for panel in &row.panels {
                 let about = cell(&source.expand(&panel.about));
-                let queries = panel.queries.iter().map(|query| {
-                    format!("`{}`", cell(&source.abbreviate(&query.expr)))
-                });
-                let _ = writeln!(out, "| {} | {about} | {} |", panel.title, queries.collect::<Vec<_>>().join("<br>"));
+                let queries =
+                    panel.queries.iter().map(|query| format!("`{}`", cell(&source.abbreviate(&query.expr))));
+                let _ = writeln!(
+                    out,
+                    "| {} | {about} | {} |",
+                    panel.title,
+                    queries.collect::<Vec<_>>().join("<br>")
+                );
             }
         }
         if !board.annotations.is_empty() {
-            let _ = write!(out, "\n### {}: annotations\n\n| annotation | query |\n|---|---|\n", title(&board.file));
+            let _ = write!(
+                out,
+                "\n### {}: annotations\n\n| annotation | query |\n|---|---|\n",
+                title(&board.file)
+            );
             for annotation in &board.annotations {
                 let expr = cell(&source.abbreviate(&annotation.expr));
                 let _ = writeln!(out, "| {} | `{expr}` |", annotation.name);

@@ -57,10 +57,9 @@ pub(super) struct Dashboard {
 
 /// A variable as a dashboard shows it.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub(super) enum VariableUse {
     Plain(String),
-    #[serde(deny_unknown_fields)]
     Changed {
         name: String,
         #[serde(default)]

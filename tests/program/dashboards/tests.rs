@@ -93,7 +93,8 @@ fn variables_are_defined_before_they_are_used() {
         let mut known = BTreeSet::from(["__range".to_owned(), "__rate_interval".to_owned()]);
         let check = |query: &str, known: &BTreeSet<String>| {
             for after in query.split('$').skip(1) {
-                let name: String = after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let name: String =
+                    after.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
                 assert!(known.contains(&name), "{file}: ${name} in {query}");
             }
         };
