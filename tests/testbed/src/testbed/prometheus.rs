@@ -72,11 +72,15 @@ impl Testbed {
         write_targets(&self.data.path, &format!("extra-{name}"), targets)
     }
 
-    /// The same for pages that show many pods: series keep their own labels (`honor_labels`).
+    /// The same with `honor_labels`: series keep their own labels.
+    pub fn scrape_targets_honoring_labels(&self, name: &str, targets: &Value) -> anyhow::Result<()> {
+        write_targets(&self.data.path, &format!("{PAGES}/{name}"), targets)
+    }
+
+    /// The same for pages that show many pods.
     pub fn scrape_pages(&self, address: &str, paths: &[String]) -> anyhow::Result<()> {
         let target = |path: &String| json!({ "targets": [address], "labels": { "__metrics_path__": path } });
-        let targets: Value = paths.iter().map(target).collect();
-        write_targets(&self.data.path, &format!("{PAGES}/all"), &targets)
+        self.scrape_targets_honoring_labels("all", &paths.iter().map(target).collect())
     }
 }
 
