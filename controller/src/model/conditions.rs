@@ -14,6 +14,13 @@ pub struct ConditionDraft {
     pub message: String,
 }
 
+impl ConditionDraft {
+    /// Status in the API.
+    pub(crate) const fn status(&self) -> &'static str {
+        if self.is_true { "True" } else { "False" }
+    }
+}
+
 /// The conditions of one variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conditions {
@@ -25,6 +32,13 @@ pub struct Conditions {
     pub metrics_available: ConditionDraft,
     /// `OptimizationReady`.
     pub optimization_ready: ConditionDraft,
+}
+
+impl Conditions {
+    /// In the order of [`TYPES`].
+    pub(crate) const fn drafts(&self) -> [&ConditionDraft; TYPES.len()] {
+        [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready]
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

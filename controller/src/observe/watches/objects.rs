@@ -53,9 +53,18 @@ pub(crate) struct Autoscaler {
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) limits: Limits,
+    /// Replicas that an HPA asks for; `None` before its first status, and for a ScaledObject.
+    pub(crate) desired: Option<u32>,
+    /// Whether KEDA created the HPA.
+    pub(crate) is_from_keda: bool,
 }
 
 impl Autoscaler {
+    /// Kind that the user wrote.
+    pub(crate) const fn user_kind(&self) -> &'static str {
+        if self.is_from_keda { "ScaledObject" } else { "HorizontalPodAutoscaler" }
+    }
+
     pub(crate) fn hpas() -> Projection<HorizontalPodAutoscaler, Self> {
         let read = |hpa: &HorizontalPodAutoscaler| {
             let target = &hpa.spec.scale_target_ref;
@@ -63,6 +72,8 @@ impl Autoscaler {
                 kind: qualified_kind(target.api_version.as_deref(), &target.kind).into(),
                 name: target.name.as_str().into(),
                 limits: Limits::from_hpa(hpa),
+                desired: hpa.status.as_ref().and_then(|s| u32::try_from(s.desired_replicas).ok()),
+                is_from_keda: hpa.owner_references().iter().any(|owner| owner.kind == "ScaledObject"),
             }
         };
         Projection { read, is_same: None }
@@ -79,6 +90,8 @@ impl Autoscaler {
                 kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
                 name: target("name").unwrap_or_default().into(),
                 limits: Limits::from_scaled_object(spec),
+                desired: None,
+                is_from_keda: false,
             }
         };
         Projection { read, is_same: None }
