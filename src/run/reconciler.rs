@@ -75,13 +75,7 @@ impl Process {
     }
 
     /// While this replica leads.
-    fn export_series(
-        &mut self,
-        reader: &Reader,
-        ownership: &OwnershipView,
-        watches: Watches,
-        legacy: bool,
-    ) {
+    fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, watches: Watches, legacy: bool) {
         let (reader, ownership) = (reader.clone(), ownership.clone());
         let series = VariantSeries::new(reader, ownership, watches, legacy, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();

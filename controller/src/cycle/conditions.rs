@@ -335,10 +335,12 @@ impl Conditions {
         generation: Option<i64>,
         now: Timestamp,
     ) -> Vec<Condition> {
+        let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
         let with_time = |(type_, draft): (&str, &ConditionDraft)| {
+            let status = if draft.is_true { "True" } else { "False" };
             Condition {
                 type_: type_.to_owned(),
-                status: draft.status().to_owned(),
+                status: status.to_owned(),
                 reason: draft.reason.to_owned(),
                 // Maximum length in the Kubernetes API.
                 message: draft.message.chars().take(32_768).collect(),
@@ -346,7 +348,7 @@ impl Conditions {
                 last_transition_time: Time(before.since(type_, draft.is_true).unwrap_or(now)),
             }
         };
-        TYPES.into_iter().zip(self.drafts()).map(with_time).collect()
+        TYPES.into_iter().zip(drafts).map(with_time).collect()
     }
 }
 

@@ -14,13 +14,6 @@ pub struct ConditionDraft {
     pub message: String,
 }
 
-impl ConditionDraft {
-    /// Status in the API.
-    pub(crate) const fn status(&self) -> &'static str {
-        if self.is_true { "True" } else { "False" }
-    }
-}
-
 /// The conditions of one variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conditions {
@@ -35,9 +28,10 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// In the order of [`TYPES`].
-    pub(crate) const fn drafts(&self) -> [&ConditionDraft; TYPES.len()] {
-        [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready]
+    /// With their types, in the order of [`TYPES`].
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
+        let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
+        TYPES.into_iter().zip(drafts)
     }
 }
 

@@ -69,12 +69,10 @@ impl Exported<'_> {
 /// KV cache use and queue length of the replicas that a decision counts. A missing signal counts as 0.
 fn counted_replicas<'a>(variant: &'a Variant, config: &Config) -> impl Iterator<Item = (f64, f64)> + use<'a> {
     let limit = config.metrics_age.stale.min(config.metrics_age.unavailable);
-    let counts = move |replica: &&Replica| {
-        replica.age <= limit && (replica.kv.is_some() || replica.queue.is_some())
-    };
-    let signals = |replica: &Replica| {
-        (replica.kv.unwrap_or_default().get(), replica.queue.unwrap_or_default().get())
-    };
+    let counts =
+        move |replica: &&Replica| replica.age <= limit && (replica.kv.is_some() || replica.queue.is_some());
+    let signals =
+        |replica: &Replica| (replica.kv.unwrap_or_default().get(), replica.queue.unwrap_or_default().get());
     variant.replicas.iter().filter(counts).map(signals)
 }
 

@@ -66,10 +66,7 @@ impl VariantSeries {
         family("wva_gpus", help, MetricType::GAUGE, metrics)
     }
 
-    pub(super) fn state_gauges<'a>(
-        &self,
-        ours: impl Iterator<Item = &'a PublishedVariant>,
-    ) -> MetricFamily {
+    pub(super) fn state_gauges<'a>(&self, ours: impl Iterator<Item = &'a PublishedVariant>) -> MetricFamily {
         let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for variant in ours {
             *counts.entry(variant.conditions.ready.reason).or_default() += 1;

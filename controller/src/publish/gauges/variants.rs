@@ -7,7 +7,7 @@ use wva_scaling::snapshot::{Mode, Variant};
 use wva_scaling::{Decision, Reason};
 
 use super::{Exported, ExportedVariants, VariantSeries, family};
-use crate::model::conditions::{ConditionDraft, TYPES};
+use crate::model::conditions::ConditionDraft;
 use crate::observe::workloads;
 
 impl VariantSeries {
@@ -25,7 +25,8 @@ impl VariantSeries {
             take(family(name, help, MetricType::GAUGE, exported.values().filter_map(one)));
         }
         let kv = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.mean_kv()?)));
-        let help = "Mean share of the KV cache in use, 0 to 1, of the replicas that the last decision counted.";
+        let help =
+            "Mean share of the KV cache in use, 0 to 1, of the replicas that the last decision counted.";
         take(family("wva_variant_kv_cache_usage", help, MetricType::GAUGE, kv));
         let queue = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.queue()?)));
         let help = "Requests that wait in the replicas that the last decision counted.";
@@ -72,30 +73,30 @@ impl VariantSeries {
             *of_kind = replicas.max(*of_kind);
         });
         let autoscalers = targets.flat_map(|e| {
-            let workload =
-                e.workload().map(|w| (w.namespace.clone(), (*w.kind).into(), (*w.name).into()));
+            let workload = e.workload().map(|w| (w.namespace.clone(), (*w.kind).into(), (*w.name).into()));
             let found = workload.and_then(|workload| desired.get(&workload));
-            found.into_iter().flatten().map(|(kind, replicas)| {
-                self.variant_gauge(e, &[("autoscaler", kind)], f64::from(*replicas))
-            })
+            found
+                .into_iter()
+                .flatten()
+                .map(|(kind, replicas)| self.variant_gauge(e, &[("autoscaler", kind)], f64::from(*replicas)))
         });
-        let help = "status.desiredReplicas of the HPA that scales the variant's workload, by the kind that made it.";
+        let help =
+            "status.desiredReplicas of the HPA that scales the variant's workload, by the kind that made it.";
         take(family("wva_variant_autoscaler_replicas", help, MetricType::GAUGE, autoscalers));
     }
 
     fn conditions(&self, exported: &Exported<'_>) -> Vec<Metric> {
-        let conditions = exported.variant.conditions.drafts();
         let one = |(type_, draft): (&str, &ConditionDraft)| {
             let labels = [
                 ("namespace", &*exported.key.namespace),
                 ("reason", draft.reason),
-                ("status", draft.status()),
+                ("status", if draft.is_true { "True" } else { "False" }),
                 ("type", type_),
                 ("variant_name", &exported.key.name),
             ];
             self.gauge_metric(&labels, 1.0)
         };
-        TYPES.into_iter().zip(conditions).map(one).collect()
+        exported.variant.conditions.all().map(one).collect()
     }
 
     fn limits(&self, exported: &Exported<'_>) -> Vec<Metric> {
@@ -107,11 +108,8 @@ impl VariantSeries {
             ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
         ];
         let one = |(by, _)| {
-            let labels = [
-                ("by", by),
-                ("namespace", &*exported.key.namespace),
-                ("variant_name", &exported.key.name),
-            ];
+            let labels =
+                [("by", by), ("namespace", &*exported.key.namespace), ("variant_name", &exported.key.name)];
             self.gauge_metric(&labels, 1.0)
         };
         limits.into_iter().filter(|(_, holds)| *holds).map(one).collect()
