@@ -131,7 +131,8 @@ async fn metrics_match_the_documented_list() -> anyhow::Result<()> {
     let fixture = VariantFixture::new(&ns, "counted");
     let _load = Fleet::start(&cluster.testbed, fixture.fleet())?;
     // A replica more than the maximum, so that the limit has a series.
-    let bounded = VariantFixture { max: 1, model: "bounded".to_owned(), ..VariantFixture::new(&ns, "bounded") };
+    let bounded =
+        VariantFixture { max: 1, model: "bounded".to_owned(), ..VariantFixture::new(&ns, "bounded") };
     let all = [fixture.all(), bounded.deployment(), bounded.variant(), bounded.autoscaler()];
     cluster.testbed.apply(&all.join("---\n")).await?;
     wait_until_published(cluster, &ns, "counted", 1).await?;

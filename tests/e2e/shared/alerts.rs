@@ -7,9 +7,8 @@ use crate::support::{Cluster, DEADLINE, fleet_config, merge_patch};
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 use wva_testbed::fixtures::VariantFixture;
-use wva_testbed::helm::Helm;
 use wva_testbed::install::SYSTEM;
-use wva_testbed::{Fleet, eventually};
+use wva_testbed::{Fleet, Helm, eventually};
 
 /// Label `job` of the program's series: the Service of the chart's release.
 const JOB: &str = "workload-variant-autoscaler-controller-manager-metrics-service";

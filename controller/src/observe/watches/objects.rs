@@ -10,7 +10,7 @@ use serde_json::Value;
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_runtime::cache::Projection;
 
-use crate::model::keys::qualified_kind;
+use crate::model::keys::{WorkloadKey, qualified_kind};
 use crate::model::limits::Limits;
 
 #[derive(Clone, Debug)]
@@ -63,6 +63,12 @@ impl Autoscaler {
     /// Kind that the user wrote.
     pub(crate) const fn user_kind(&self) -> &'static str {
         if self.is_from_keda { "ScaledObject" } else { "HorizontalPodAutoscaler" }
+    }
+
+    /// Key of the workload that it scales.
+    pub(crate) fn workload(&self, namespace: &str) -> WorkloadKey {
+        let (kind, name) = (self.kind.to_string(), self.name.to_string());
+        WorkloadKey { namespace: namespace.to_owned(), kind, name }
     }
 
     pub(crate) fn hpas() -> Projection<HorizontalPodAutoscaler, Self> {

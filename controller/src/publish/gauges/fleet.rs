@@ -59,7 +59,8 @@ impl VariantSeries {
             let free = gpus.limit.saturating_sub(gpus.used);
             [("capacity", gpus.limit), ("used", gpus.used), ("free", free)].map(|(state, count)| {
                 #[expect(clippy::cast_precision_loss, reason = "GPUs of a cluster, far below 2^52")]
-                self.gauge_metric(&[("accelerator_type", accelerator), ("state", state)], count as f64)
+                let count = count as f64;
+                self.gauge_metric(&[("accelerator_type", accelerator), ("state", state)], count)
             })
         });
         let help = "GPUs of the cluster's nodes; used are those that pods on them request.";

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use prometheus::proto::{Counter, Metric, MetricFamily, MetricType};
-use wva_scaling::Decision;
 use wva_scaling::reason::Flow;
 use wva_scaling::snapshot::{AnalyzerName, Mode};
+use wva_scaling::{Decision, VariantKey};
 
 use super::{Exported, ExportedVariants, VariantSeries, family};
 use crate::model::published::{Published, PublishedVariant, ScalingKey};
@@ -63,7 +63,7 @@ impl VariantSeries {
                 counts.entry((*key, direction, reason)).or_default();
             }
         }
-        let counter = |((variant, direction, reason), count)| {
+        let counter = |((variant, direction, reason), count): ((&VariantKey, &str, &str), u64)| {
             let mut metric = self.metric(&[
                 ("direction", direction),
                 ("namespace", &variant.namespace),

@@ -8,6 +8,7 @@ use wva_scaling::{Decision, Reason};
 
 use super::{Exported, ExportedVariants, VariantSeries, family};
 use crate::model::conditions::ConditionDraft;
+use crate::model::keys::WorkloadKey;
 use crate::observe::workloads;
 
 impl VariantSeries {
@@ -64,25 +65,24 @@ impl VariantSeries {
         });
         let help = "spec.replicas of the variant's workload.";
         take(family("wva_variant_scale_target_replicas", help, MetricType::GAUGE, replicas));
-        // By namespace, kind and name of the workload, and kind of the autoscaler.
-        let mut desired: BTreeMap<(String, Box<str>, Box<str>), BTreeMap<&str, u32>> = BTreeMap::new();
+        // By workload and kind of the autoscaler. Of several, the greatest counts.
+        let mut desired: BTreeMap<WorkloadKey, BTreeMap<&str, u32>> = BTreeMap::new();
         self.watches.autoscalers.for_each(|namespace, _, autoscaler| {
             let Some(replicas) = autoscaler.desired else { return };
-            let workload = (namespace.to_owned(), autoscaler.kind.clone(), autoscaler.name.clone());
+            let workload = autoscaler.workload(namespace);
             let of_kind = desired.entry(workload).or_default().entry(autoscaler.user_kind()).or_default();
             *of_kind = replicas.max(*of_kind);
         });
-        let autoscalers = targets.flat_map(|e| {
-            let workload = e.workload().map(|w| (w.namespace.clone(), (*w.kind).into(), (*w.name).into()));
-            let found = workload.and_then(|workload| desired.get(&workload));
-            found
-                .into_iter()
-                .flatten()
-                .map(|(kind, replicas)| self.variant_gauge(e, &[("autoscaler", kind)], f64::from(*replicas)))
-        });
+        let mut autoscalers = Vec::new();
+        for e in targets {
+            let found = e.workload().and_then(|workload| desired.get(workload));
+            autoscalers.extend(found.into_iter().flatten().map(|(kind, replicas)| {
+                self.variant_gauge(e, &[("autoscaler", *kind)], f64::from(*replicas))
+            }));
+        }
         let help =
             "status.desiredReplicas of the HPA that scales the variant's workload, by the kind that made it.";
-        take(family("wva_variant_autoscaler_replicas", help, MetricType::GAUGE, autoscalers));
+        take(family("wva_variant_autoscaler_replicas", help, MetricType::GAUGE, autoscalers.into_iter()));
     }
 
     fn conditions(&self, exported: &Exported<'_>) -> Vec<Metric> {
