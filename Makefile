@@ -47,6 +47,7 @@ lint-files: ## Run shellcheck, hadolint and actionlint (needs Python 3 and Go, o
 
 chart: build ## Check renders of the Helm chart: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
+	@tests/alerts.sh
 
 docs: ## Build the site of docs/ into target/docs (installs mdBook into target/tools, once)
 	@tests/docs.sh
