@@ -58,7 +58,7 @@ test-docs: ## Open the site of docs/ in headless Chromium: index, search, a narr
 test-report: build ## Open a report of recorded cycles in headless Chromium: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
 	@WVA_PROGRAM=$(TARGET)/debug/wva tests/report-browser.sh
 
-generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
+generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, dashboards, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
 demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
