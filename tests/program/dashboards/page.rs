@@ -19,8 +19,8 @@ This page explains the three Grafana dashboards of the chart and lists their pan
 dashboards show any release. You can also import the files from
 [the chart](../../charts/workload-variant-autoscaler/dashboards). They need Grafana 10 or later.
 
-This page has no pictures of them, since Grafana cannot run in our tests. An end-to-end test instead sends every query
-to a real Prometheus and checks that it returns data. `wva report` draws [similar figures](../reference/cli.md#wva-report)
+This page has no pictures of them, because no Grafana runs in our tests. Instead, an end-to-end test sends every query to
+a real Prometheus, and checks that it returns data. `wva report` draws [similar figures](../reference/cli.md#wva-report)
 from recorded cycles.
 
 ## Choose what you see
@@ -38,8 +38,8 @@ Prometheus renames the label `namespace` of a variant to `exported_namespace`, u
 true` or no `namespace` of its own. A hidden variable finds out which of the two your Prometheus has, so the dashboards
 work with both.
 
-The panels about model servers read vLLM's series from the same Prometheus. They need the labels `namespace` and `pod`,
-and a `model_name` that equals `spec.modelID`.
+The panels about model servers read the series of vLLM, SGLang and TensorRT-LLM from the same Prometheus. These need the
+labels `namespace` and `pod`, and a `model_name` that equals `spec.modelID`.
 
 The tables below show queries without those matchers: `{...}` stands for release, namespace, model and variant, and
 `namespace` for either of the two labels.
