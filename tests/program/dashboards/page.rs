@@ -42,7 +42,7 @@ The panels about model servers read the series of vLLM, SGLang and TensorRT-LLM 
 labels `namespace` and `pod`, and a `model_name` that equals `spec.modelID`.
 
 The tables below show queries without those matchers: `{...}` stands for release, namespace, model and variant, and
-`namespace` for either of the two labels.
+`namespace` for either of the two labels. A word such as `@cost` stands for a [shared part](#shared-parts-of-queries).
 ";
 
 pub(crate) fn page() -> String {
@@ -80,6 +80,10 @@ pub(crate) fn page() -> String {
                 let _ = writeln!(out, "| {} | `{expr}` |", annotation.name);
             }
         }
+    }
+    out += "\n## Shared parts of queries\n\n| word | stands for |\n|---|---|\n";
+    for (word, meaning) in source.parts() {
+        let _ = writeln!(out, "| `{word}` | `{}` |", cell(&meaning));
     }
     out
 }

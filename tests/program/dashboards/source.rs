@@ -150,33 +150,27 @@ impl Source {
 
     /// The text with all words replaced.
     pub(super) fn expand(&self, text: &str) -> String {
-        self.replace(text, &|_| None)
+        replace(text, &|word| match self.words.get(word) {
+            Some(meaning) => self.expand(meaning),
+            None if word == "@docs" => concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs").to_owned(),
+            None => panic!("charts/dashboards.yaml has no word {word}: {text}"),
+        })
     }
 
-    /// The text as the page shows it: `{...}` in place of the usual matchers.
+    /// The text as the page shows it: `{...}` in place of the usual matchers, and parts by their words.
     pub(super) fn abbreviate(&self, text: &str) -> String {
-        let short = |word: &str| match word {
-            "@key" => Some("namespace, variant_name"),
-            "@release" | "@fleet" | "@model" | "@variant" | "@server" => Some("..."),
-            _ => None,
+        let short = |word: &str| match self.words.get(word) {
+            _ if word == "@key" => "namespace, variant_name".to_owned(),
+            Some(meaning) if !is_part(meaning) => "...".to_owned(),
+            _ => word.to_owned(),
         };
-        self.replace(text, &short).replace("$namespace_label", "namespace")
+        replace(text, &short).replace("$namespace_label", "namespace")
     }
 
-    fn replace(&self, text: &str, special: &dyn Fn(&str) -> Option<&'static str>) -> String {
-        let Some((before, rest)) = text.split_once('@') else { return text.to_owned() };
-        let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(rest.len());
-        let (word, rest) = rest.split_at(end);
-        let word = format!("@{word}");
-        let meaning = match (special(&word), self.words.get(&word)) {
-            (Some(meaning), _) => meaning.to_owned(),
-            (None, Some(meaning)) => self.replace(meaning, special),
-            (None, None) if word == "@docs" => {
-                concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/docs").to_owned()
-            }
-            (None, None) => panic!("charts/dashboards.yaml has no word {word}: {text}"),
-        };
-        format!("{before}{meaning}{}", self.replace(rest, special))
+    /// Parts of queries by their words, as the page shows them.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&str, String)> {
+        let parts = self.words.iter().filter(|(_, meaning)| is_part(meaning));
+        parts.map(|(word, meaning)| (word.as_str(), self.abbreviate(meaning)))
     }
 
     /// A variable as this dashboard shows it, with its name.
@@ -190,6 +184,19 @@ impl Source {
         variable.all |= all;
         (name, variable)
     }
+}
+
+/// Replaces words such as `@release`.
+fn replace(text: &str, meaning: &dyn Fn(&str) -> String) -> String {
+    let Some((before, rest)) = text.split_once('@') else { return text.to_owned() };
+    let end = rest.find(|c: char| !c.is_ascii_lowercase() && c != '_').unwrap_or(rest.len());
+    let (word, rest) = rest.split_at(end);
+    format!("{before}{}{}", meaning(&format!("@{word}")), replace(rest, meaning))
+}
+
+/// Whether the text for a word is an expression, not only matchers, labels or a legend.
+fn is_part(meaning: &str) -> bool {
+    meaning.contains('(') || meaning.contains("{__name__")
 }
 
 impl Row {
