@@ -52,7 +52,7 @@ fn template_variable(source: &Source, name: &str, variable: &Variable) -> Value 
     let mut out = json!({"name": name, "label": variable.label, "hide": hide});
     let more = match variable.kind {
         VariableKind::Datasource => json!({"type": "datasource", "query": variable.query, "regex": ""}),
-        VariableKind::Adhoc => json!({"type": "adhoc", "datasource": datasource(), "filters": []}),
+        VariableKind::Adhoc => json!({"type": "adhoc", "datasource": datasource()}),
         VariableKind::Query => {
             let query = source.expand(&variable.query);
             let mut query = json!({
@@ -193,7 +193,8 @@ fn stat(panel: &Panel) -> Value {
         "fieldConfig": {"defaults": defaults, "overrides": []},
         "options": {
             "colorMode": if has_colors { "background" } else { "none" },
-            "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "auto",
+            "graphMode": "none", "justifyMode": "auto", "orientation": "auto", "textMode": "auto", "wideLayout": true,
+            "showPercentChange": false, "percentChangeColorMode": "standard",
             "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": false},
         },
     })
@@ -223,10 +224,10 @@ fn table(source: &Source, panel: &Panel) -> Value {
         .map(|field| (field, true.into()))
         .collect();
     let mut defaults = defaults(panel);
-    defaults.insert("custom".to_owned(), json!({"filterable": true}));
+    defaults.insert("custom".to_owned(), json!({"align": "auto", "filterable": true, "inspect": false}));
     json!({
         "fieldConfig": {"defaults": defaults, "overrides": overrides},
-        "options": {"showHeader": true, "cellHeight": "sm"},
+        "options": {"showHeader": true, "cellHeight": "sm", "frameIndex": 0},
         "transformations": [
             {"id": "merge", "options": {}},
             {"id": "organize", "options": {"excludeByName": hidden, "indexByName": order, "renameByName": titles}},
