@@ -1,5 +1,7 @@
-//! Models in every state that the dashboards show: one under load with a shadow analyzer and objectives, one at its
-//! maximum, and a variant without a workload.
+//! A model in every state that the dashboards show: under load with a shadow analyzer and objectives, then with all
+//! variants at their maxima, then idle again. A third variant has no workload.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, ensure};
 use serde_json::json;
@@ -10,18 +12,17 @@ use wva_testbed::{Fleet, Options, Testbed, eventually};
 use super::{HONORED, RENAMED};
 use crate::support::{DEADLINE, get_object, target};
 
-/// Requests per second of a quiet and a busy hour, as in the demo.
+/// Requests per second: a quarter of what two replicas complete, and nine tenths of what three do.
 const QUIET: f64 = 5.0;
-const BUSY: f64 = 17.5;
+const BUSY: f64 = 27.0;
 
 /// The throughput analyzer gives load and forecast.
 const ENTRY: &str = "{analyzerName: percentage, shadowAnalyzer: throughput, ttftSlo: 90, itlSlo: 17.5}";
 
 pub(super) struct Scenario {
     // Dropped in this order: each ends before the one that it depends on.
-    chat: Fleet,
-    _full: Fleet,
-    _install: Install,
+    fleet: Fleet,
+    install: Install,
     pub(super) testbed: Testbed,
 }
 
@@ -32,39 +33,44 @@ impl Scenario {
         let options = InstallOptions::quick(env!("CARGO_BIN_EXE_wva")).with(&[("WVA_LIMITED_MODE", "true")]);
         let install = Install::start(&testbed, &options).await?;
         scrape_in_both_layouts(&testbed, &install)?;
-        for namespace in ["chat", "full"] {
-            let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            testbed.apply(&object.to_string()).await?;
-        }
-        let cheap = VariantFixture::new("chat", "llama-a100").on_a100().cost("40.0");
-        let expensive = VariantFixture::new("chat", "llama-h100").cost("80.0");
-        let small = VariantFixture { max: 1, ..VariantFixture::new("full", "small") };
-        let lost = VariantFixture::new("full", "lost");
+        testbed.apply("{apiVersion: v1, kind: Namespace, metadata: {name: chat}}").await?;
+        let cheap =
+            VariantFixture { max: 2, ..VariantFixture::new("chat", "llama-a100").on_a100().cost("40.0") };
+        let expensive = VariantFixture { max: 1, ..VariantFixture::new("chat", "llama-h100").cost("80.0") };
+        let lost = VariantFixture::new("chat", "llama-lost");
         testbed.apply(&saturation_map("chat", ENTRY)).await?;
-        let objects = [cheap.all(), expensive.all(), small.all(), lost.variant()];
-        testbed.apply(&objects.join("---\n")).await?;
-        let (chat, full) = (Fleet::start(&testbed, cheap.fleet())?, Fleet::start(&testbed, small.fleet())?);
-        full.set_fixed_all(0.95, 20.0);
-        chat.set_rate(QUIET);
-        chat.wait_ready(2, DEADLINE).await?;
-        Ok(Self { chat, _full: full, _install: install, testbed })
+        testbed.apply(&[cheap.all(), expensive.all(), lost.variant()].join("---\n")).await?;
+        let fleet = Fleet::start(&testbed, cheap.fleet())?;
+        fleet.set_rate(QUIET);
+        fleet.wait_ready(2, DEADLINE).await?;
+        Ok(Self { fleet, install, testbed })
     }
 
-    /// Load rises until the HPA has scaled the cheaper variant, and falls until it is back at one replica.
+    /// Load rises until both variants are at their maxima, and falls until the HPA has scaled the first one down.
     pub(super) async fn scale_up_and_down(&self) -> anyhow::Result<()> {
-        self.chat.set_rate(BUSY);
-        self.wait_for_replicas("a second replica", |target, replicas| target >= 2 && replicas >= 2).await?;
-        self.chat.set_rate(QUIET);
-        self.wait_for_replicas("one replica again", |target, replicas| target == 1 && replicas == 1).await
+        self.fleet.set_rate(BUSY);
+        self.wait_for_replicas(2).await?;
+        eventually("both variants to be limited by their maxima", DEADLINE, async || {
+            for variant in ["llama-a100", "llama-h100"] {
+                let labels = [("variant_name", variant), ("by", "maximum")];
+                let limited = self.install.series("wva_variant_limited", &labels).await?;
+                ensure!(limited == Some(1.0), "{variant}: {limited:?}");
+            }
+            Ok(())
+        })
+        .await?;
+        self.fleet.set_rate(QUIET);
+        self.wait_for_replicas(1).await
     }
 
-    async fn wait_for_replicas(&self, what: &str, holds: fn(u64, u64) -> bool) -> anyhow::Result<()> {
-        eventually(&format!("llama-a100 to have {what}"), DEADLINE, async || {
+    /// Waits until target and Deployment of the cheaper variant have this many replicas.
+    async fn wait_for_replicas(&self, wanted: u64) -> anyhow::Result<()> {
+        eventually(&format!("llama-a100 to have {wanted} replicas"), DEADLINE, async || {
             let va = get_object(&self.testbed, &["va", "llama-a100", "-n", "chat"]).await?;
             let deployment = get_object(&self.testbed, &["deployment", "llama-a100", "-n", "chat"]).await?;
             let replicas = deployment["spec"]["replicas"].as_u64().context("no replicas")?;
             let target = target(&va).context("no target")?;
-            ensure!(holds(target, replicas), "target {target}, replicas {replicas}");
+            ensure!(target == wanted && replicas == wanted, "target {target}, replicas {replicas}");
             Ok(())
         })
         .await
@@ -72,14 +78,11 @@ impl Scenario {
 
     /// Changes a ConfigMap and an object, which a review judges.
     pub(super) async fn keep_busy(&self) -> anyhow::Result<()> {
-        let now = self.testbed.namespace("changes").await?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
         let note = format!("note={now}");
-        self.testbed
-            .kubectl(&["annotate", "va", "llama-a100", "-n", "chat", "--overwrite", &note])
-            .await?
-            .success()?;
-        let map = saturation_map("chat", &format!("{ENTRY} # {now}"));
-        self.testbed.apply(&map).await
+        let annotate = ["annotate", "va", "llama-a100", "-n", "chat", "--overwrite", &note];
+        self.testbed.kubectl(&annotate).await?.success()?;
+        self.testbed.apply(&saturation_map("chat", &format!("{ENTRY} # {now}"))).await
     }
 }
 
