@@ -23,7 +23,7 @@ struct Scope {
 impl Scope {
     fn new(label: Option<&str>, instance: Option<&str>) -> Self {
         let mut cluster = Cluster::new();
-        let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
+        let labels = label.map(|label| json!({"wva.llmd.ai/controller-instance": label}));
         cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
         Self { cluster, instance: instance.map(str::to_owned) }
     }
