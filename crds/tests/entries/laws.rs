@@ -40,7 +40,7 @@ const SATURATION: &[&str] = &[
     "modelID", "kvcachethreshold",
 ];
 const SCALE_TO_ZERO: &[&str] =
-    &["model_id", "namespace", "enable_scale_to_zero", "retention_period", "modelId", "enableScaleToZero"];
+    &["model_id", "namespace", "enable_scale_to_zero", "allow_failed_requests", "retention_period", "modelId", "enableScaleToZero"];
 const ROW: &[&str] = &["slo-itl", "slo-ttw", "slo-tpot", "priority", "name"];
 const MODEL: &[&str] = &["slo-tpot", "slo-ttft", "slo-itl", "model"];
 
