@@ -7,6 +7,7 @@ use wva_scaling::snapshot::{QueueFigures, SchedulerQueue, WakeObstacle};
 use wva_scaling::units::Amount;
 
 use super::endpoint::{Answers, PodAnswer};
+use super::refused::RecentRefusals;
 use super::{PERIOD, PickerKey};
 use crate::collect::totals::QueueTotals;
 use crate::model::keys::ModelKey;
@@ -18,6 +19,7 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
+    refused: BTreeMap<ModelKey, RecentRefusals>,
     /// Models without a recent answer from some pod.
     partial: BTreeSet<ModelKey>,
     pickers: BTreeMap<PickerKey, FlowControl>,
@@ -27,6 +29,8 @@ pub(crate) struct Queues {
 struct FlowControl {
     /// Why requests would not wake any model.
     obstacle: Option<WakeObstacle>,
+    /// All pages count refused requests.
+    counts_refused: bool,
     /// Models whose requests may be reported under another name.
     unnamed: BTreeSet<String>,
 }
@@ -53,6 +57,9 @@ impl Queues {
             if answers.is_empty() || samples.len() < answers.len() {
                 self.partial.insert(key.clone());
             }
+            let refused = answers.values().filter_map(|answer| answer.refused.recent(model, now));
+            let refused = refused.chain(self.refused.remove(&key)).reduce(RecentRefusals::plus);
+            self.refused.extend(refused.map(|refused| (key.clone(), refused)));
             let sum = samples.into_iter().chain(self.samples.remove(&key)).reduce(QueueSample::plus);
             self.samples.extend(sum.map(|sample| (key, sample)));
         }
@@ -79,26 +86,29 @@ impl Queues {
             Some(WakeObstacle::NotRead)
         };
         let unnamed = pages().flat_map(|page| &page.unnamed).cloned().collect();
-        self.pickers.insert(picker, FlowControl { obstacle, unnamed });
+        let counts_refused = pages().all(|page| page.is_picker);
+        self.pickers.insert(picker, FlowControl { obstacle, counts_refused, unnamed });
     }
 
     /// The picker is not polled because there are too many.
     pub(super) fn mark_excess(&mut self, picker: PickerKey) {
-        let obstacle = Some(WakeObstacle::Unreadable);
-        self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
+        self.pickers.insert(picker, FlowControl::with(Some(WakeObstacle::Unreadable)));
     }
 
-    /// Why requests would not wake a model.
-    pub(super) fn obstacle(&self, picker: &PickerKey, model: &str) -> Option<WakeObstacle> {
+    /// Why requests would not wake a model. With `may_fail`, a request that fails is enough.
+    pub(super) fn obstacle(&self, picker: &PickerKey, model: &str, may_fail: bool) -> Option<WakeObstacle> {
         let Some(known) = self.pickers.get(picker) else { return Some(WakeObstacle::NotRead) };
-        known.obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
+        let is_accepted =
+            |o: &WakeObstacle| may_fail && known.counts_refused && *o == WakeObstacle::NoFlowControl;
+        let obstacle = known.obstacle.filter(|obstacle| !is_accepted(obstacle));
+        obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
     }
 
     /// Queues of the picker `epp` of a namespace.
     #[cfg(test)]
     pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
         let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };
-        self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
+        self.pickers.insert(picker, FlowControl { counts_refused: true, ..FlowControl::with(obstacle) });
         self
     }
 
@@ -111,9 +121,18 @@ impl Queues {
         Self { samples, ..Self::default() }.with_flow_control(namespace, None)
     }
 
+    /// A request was refused, and none waits.
+    #[cfg(test)]
+    pub(crate) fn with_refused(mut self, namespace: &str, model: &str, requests: f64) -> Self {
+        let refused = RecentRefusals { requests, at: Instant::now() };
+        self.refused.insert(ModelKey::new(namespace, model), refused);
+        self
+    }
+
+    /// Models with waiting or refused requests.
     pub(crate) fn waiting(&self) -> BTreeSet<ModelKey> {
         let waiting = self.samples.iter().filter(|(_, sample)| sample.waiting.has_requests());
-        waiting.map(|(key, _)| key.clone()).collect()
+        waiting.map(|(key, _)| key).chain(self.refused.keys()).cloned().collect()
     }
 
     /// All pods of all pickers have shown the queue recently.
@@ -121,25 +140,35 @@ impl Queues {
         !self.partial.contains(key) && self.samples.get(key).is_some_and(|sample| is_recent(sample.at, now))
     }
 
-    /// Maximum of the polled queue and that of Prometheus.
+    /// Maximum of the polled queue and that of Prometheus, with the refused requests.
     pub(crate) fn max_with(
         &self,
         key: &ModelKey,
         prometheus: SchedulerQueue,
         now: Instant,
     ) -> SchedulerQueue {
-        let Some(sample) = self.samples.get(key).filter(|sample| is_recent(sample.at, now)) else {
+        let refused = self.refused.get(key).filter(|refused| refused.is_recent(now));
+        let sample = self.samples.get(key).filter(|sample| is_recent(sample.at, now));
+        if refused.is_none() && sample.is_none() {
             return prometheus;
-        };
+        }
+        let waiting = sample.map(|sample| sample.waiting).unwrap_or_default();
         let other = match prometheus {
             SchedulerQueue::Known(figures) => figures,
             SchedulerQueue::Absent | SchedulerQueue::Unknown => QueueFigures::default(),
         };
         let greater = |a: f64, b: Amount| Amount::try_from(a.max(b.get())).unwrap_or(b);
         SchedulerQueue::Known(QueueFigures {
-            size: greater(sample.waiting.size, other.size),
-            bytes: greater(sample.waiting.bytes, other.bytes),
+            size: greater(waiting.size, other.size),
+            bytes: greater(waiting.bytes, other.bytes),
+            refused: greater(refused.map_or(0.0, |refused| refused.requests), Amount::default()),
         })
+    }
+}
+
+impl FlowControl {
+    fn with(obstacle: Option<WakeObstacle>) -> Self {
+        Self { obstacle, counts_refused: false, unnamed: BTreeSet::new() }
     }
 }
 
@@ -177,7 +206,7 @@ mod tests {
     }
 
     fn answered(at: Instant, page: PickerPage) -> PodAnswer {
-        PodAnswer { page: Some((at, page)), has_failed: false }
+        PodAnswer { page: Some((at, page)), ..PodAnswer::default() }
     }
 
     #[test]
@@ -188,7 +217,7 @@ mod tests {
             let pods = answers.iter().enumerate().map(|(i, a)| (i.to_string().into(), a.clone())).collect();
             let mut queues = Queues::default();
             queues.set_flow_control(key.clone(), &pods, then, then + Duration::from_secs(after));
-            queues.obstacle(&key, "m")
+            queues.obstacle(&key, "m", false)
         };
         let shows =
             |has_flow_control| answered(then, PickerPage { has_flow_control, ..PickerPage::default() });
@@ -207,7 +236,7 @@ mod tests {
             "it was seen before"
         );
         assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
-        let unknown = Queues::default().obstacle(&key, "m");
+        let unknown = Queues::default().obstacle(&key, "m", false);
         assert_eq!(unknown, Some(WakeObstacle::NotRead), "the picker is not polled");
     }
 
@@ -217,7 +246,7 @@ mod tests {
 
     fn known(size: f64, bytes: f64) -> SchedulerQueue {
         let amount = |value: f64| Amount::try_from(value).unwrap();
-        SchedulerQueue::Known(QueueFigures { size: amount(size), bytes: amount(bytes) })
+        SchedulerQueue::Known(QueueFigures { size: amount(size), bytes: amount(bytes), ..QueueFigures::default() })
     }
 
     fn key(namespace: &str, model: &str) -> ModelKey {
