@@ -360,6 +360,7 @@ pub(crate) fn without_target() -> PublishedVariant {
         decision: None,
         last_target: None,
         learned: None,
+        refused: Vec::new(),
         conditions: conditions(source),
         inherited: ReportedState::default(),
     }

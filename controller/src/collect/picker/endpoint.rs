@@ -20,7 +20,7 @@ use wva_runtime::cache::{Cache, Projection, Writer};
 use super::budget::{AnswerKind, Budget, Schedule};
 use super::fetch::PageFetcher;
 use super::page::PickerPage;
-use super::refused::RefusedRequests;
+use super::refused::{self, RefusedCounts, RefusedRequests};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::page::{PORTS, PageError};
@@ -44,12 +44,17 @@ pub(super) struct PodAnswer {
     pub(super) has_failed: bool,
     pub(super) refused: RefusedRequests,
     /// The pod appeared after the picker was first polled.
-    is_new: bool,
+    pub(super) is_new: bool,
 }
 
 impl PodAnswer {
-    fn record(&mut self, page: PickerPage, now: Instant) {
-        self.refused.add(page.refused.clone(), self.is_new, now);
+    fn record(&mut self, pod: &str, page: PickerPage, query: &PickerQuery, now: Instant) {
+        let is_new = self.is_new;
+        let first = |model: &str, counts: &RefusedCounts| {
+            let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
+            refused::first_count(is_new, last_leader, pod, counts)
+        };
+        self.refused.add(page.refused.clone(), first, now);
         self.page = Some((now, page));
         self.has_failed = false;
     }
@@ -201,7 +206,10 @@ impl Endpoint {
         match reply {
             Ok(page) => {
                 let now = Instant::now();
-                self.answers.send_modify(|answers| answers.entry(pod).or_default().record(page, now));
+                let query = self.query.borrow().clone();
+                self.answers.send_modify(|answers| {
+                    answers.entry(pod.clone()).or_default().record(&pod, page, &query, now);
+                });
                 self.answered.notify_one();
             }
             Err(error) => {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use wva_crds::RefusedCount;
 use wva_scaling::snapshot::{QueueFigures, SchedulerQueue, WakeObstacle};
 use wva_scaling::units::Amount;
 
@@ -14,12 +15,16 @@ use crate::model::keys::ModelKey;
 
 /// Six polling periods.
 const MAX_AGE: Duration = PERIOD.saturating_mul(6);
+/// Limit of the status field.
+const MAX_REFUSED_COUNTS: usize = 32;
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
     refused: BTreeMap<ModelKey, RecentRefusals>,
+    /// By pod, for the next leader.
+    refused_counts: BTreeMap<ModelKey, Vec<RefusedCount>>,
     /// Models without a recent answer from some pod.
     partial: BTreeSet<ModelKey>,
     pickers: BTreeMap<PickerKey, FlowControl>,
@@ -57,6 +62,10 @@ impl Queues {
             if answers.is_empty() || samples.len() < answers.len() {
                 self.partial.insert(key.clone());
             }
+            let counts = answers.iter().filter_map(|(pod, answer)| answer.refused.count(pod, model));
+            let known = self.refused_counts.entry(key.clone()).or_default();
+            known.extend(counts);
+            known.truncate(MAX_REFUSED_COUNTS);
             let refused = answers.values().filter_map(|answer| answer.refused.recent(model, now));
             let refused = refused.chain(self.refused.remove(&key)).reduce(RecentRefusals::plus);
             self.refused.extend(refused.map(|refused| (key.clone(), refused)));
@@ -133,6 +142,11 @@ impl Queues {
     pub(crate) fn waiting(&self) -> BTreeSet<ModelKey> {
         let waiting = self.samples.iter().filter(|(_, sample)| sample.waiting.has_requests());
         waiting.map(|(key, _)| key).chain(self.refused.keys()).cloned().collect()
+    }
+
+    /// Counters of the pickers of a model at zero, by pod.
+    pub(crate) fn refused_counts(&self, key: &ModelKey) -> &[RefusedCount] {
+        self.refused_counts.get(key).map_or(&[], Vec::as_slice)
     }
 
     /// All pods of all pickers have shown the queue recently.

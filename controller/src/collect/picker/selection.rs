@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use wva_crds::RefusedCount;
 use wva_runtime::Cache;
 use wva_scaling::snapshot::{Mode, Role};
 use wva_scaling::{Decision, VariantKey};
@@ -23,6 +24,8 @@ pub(super) struct PickerQuery {
     pub(super) candidates: BTreeSet<String>,
     /// The only model of the picker's pools. `None`: several, or other workloads.
     pub(super) sole_model: Option<String>,
+    /// Refused requests of a model at zero as the last leader read them.
+    pub(super) last_leader: BTreeMap<String, Vec<RefusedCount>>,
 }
 
 impl PickerQuery {
@@ -95,6 +98,7 @@ pub(super) fn select_pickers(
 ) -> PickerQueries {
     let mut models: BTreeMap<ModelKey, Vec<ModelVariant<'_>>> = BTreeMap::new();
     let mut queries = PickerQueries::new();
+    let mut last_leader: BTreeMap<ModelKey, &[RefusedCount]> = BTreeMap::new();
     for m in managed {
         let Ok(spec) = m.spec() else { continue };
         let Some(current) = workloads::current_replicas(watches, &spec.workload) else { continue };
@@ -106,11 +110,18 @@ pub(super) fn select_pickers(
                 queries.entry(key).or_default().candidates.insert(spec.model_id.clone());
             }
         }
+        if !m.status.refused.is_empty() {
+            last_leader.insert(model.clone(), &m.status.refused);
+        }
         models.entry(model).or_default().push((role, state, &spec.workload));
     }
-    for (ModelKey { model_id, .. }, variants) in &models {
+    for (model, variants) in &models {
+        let model_id = &model.model_id;
         for key in unserved(variants).flat_map(|workload| pickers(watches, pools, workload)) {
-            queries.entry(key).or_default().models.insert(model_id.clone());
+            let query = queries.entry(key).or_default();
+            query.models.insert(model_id.clone());
+            let counts = last_leader.get(model).map(|counts| (model_id.clone(), counts.to_vec()));
+            query.last_leader.extend(counts);
         }
     }
     queries

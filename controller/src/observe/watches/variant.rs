@@ -56,6 +56,8 @@ pub(crate) struct VariantStatus {
     pub(crate) reported: ReportedState,
     /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
+    /// Read by an earlier leader.
+    pub(crate) refused: Vec<RefusedCount>,
     /// Compared at the next status write.
     pub(crate) fingerprint: StatusFingerprint,
 }
@@ -123,6 +125,7 @@ impl VariantStatus {
             reported: ReportedState::from_status(status, &state),
             fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
+            refused: state.refused,
             alloc,
         }
     }
