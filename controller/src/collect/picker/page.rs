@@ -180,6 +180,8 @@ impl PageReader for QueueReader<'_> {
 }
 
 #[cfg(test)]
+mod releases;
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::collect::page::{InvalidPage, Page};

@@ -12,7 +12,7 @@ use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{ConditionSource, conditions};
-use crate::model::keys::WorkloadKey;
+use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;
