@@ -80,7 +80,11 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
     Box::pin(a_request_between_two_polls_wakes_its_model(&cluster)).await?;
     Box::pin(a_refused_request_wakes_a_model_without_flow_control(&cluster)).await?;
-    Box::pin(a_request_refused_without_a_leader_wakes_its_model(&mut cluster)).await?;
+    let (picker, asked) = Box::pin(models_with_counted_requests(&cluster)).await?;
+    cluster.install.stop().await?;
+    picker.refuse(&asked.model, 1);
+    cluster.install = Install::start(&cluster.testbed, &options().with(&[TOKEN])).await?;
+    Box::pin(next_leader_wakes_only_the_asked_model(&cluster, &picker, &asked)).await?;
     cluster.install.stop().await?;
     let options = options().with(&[("POOL_GROUP", "inference.networking.x-k8s.io")]);
     cluster.install = Install::start(&cluster.testbed, &options).await?;
@@ -305,13 +309,13 @@ async fn a_refused_request_wakes_a_model_without_flow_control(cluster: &Cluster)
     woken_by_refused_requests(cluster, &ns, 2).await
 }
 
-/// Two models at 0; a request for one of them fails while no leader polls. The next leader reads the earlier count in
-/// the status.
-async fn a_request_refused_without_a_leader_wakes_its_model(cluster: &mut Cluster) -> anyhow::Result<()> {
+/// Two models at 0, whose earlier failed requests are in their status.
+async fn models_with_counted_requests(cluster: &Cluster) -> anyhow::Result<(FakePicker, VariantFixture)> {
     let ns = cluster.testbed.namespace("handover").await?;
     let picker = picker(cluster, &ns, 14).await?;
-    let (asked, quiet) = (VariantFixture::new(&ns, "asked").replicas(0), VariantFixture::new(&ns, "quiet"));
-    let quiet = VariantFixture { model: "quiet/model".to_owned(), ..quiet }.replicas(0);
+    let asked = VariantFixture::new(&ns, "asked").replicas(0);
+    let quiet = VariantFixture { model: "quiet/model".to_owned(), ..VariantFixture::new(&ns, "quiet") };
+    let quiet = quiet.replicas(0);
     picker.refuse(&asked.model, 7);
     picker.refuse(&quiet.model, 7);
     at_zero(cluster, &[&asked, &quiet]).await?;
@@ -319,17 +323,20 @@ async fn a_request_refused_without_a_leader_wakes_its_model(cluster: &mut Cluste
     for name in ["asked", "quiet"] {
         cluster.wait_for(&ns, name, "have the count in its status", is_stored).await?;
     }
-    let options = options().with(&[TOKEN]);
-    let next = async {
-        picker.refuse(&asked.model, 1);
-        Install::start(&cluster.testbed, &options).await
-    };
-    cluster.install.stop().await?;
-    cluster.install = next.await?;
-    cluster.wait_for_replicas(&ns, "asked", 1).await?;
-    woken_by_refused_requests(cluster, &ns, 1).await?;
-    wait_for_queries(&picker, 4).await?;
-    ensure!(cluster.replicas(&ns, "quiet").await? == 0, "an old count woke it");
+    Ok((picker, asked))
+}
+
+/// A request failed while no leader polled. The next leader has the earlier count from the status.
+async fn next_leader_wakes_only_the_asked_model(
+    cluster: &Cluster,
+    picker: &FakePicker,
+    asked: &VariantFixture,
+) -> anyhow::Result<()> {
+    let ns = &asked.namespace;
+    cluster.wait_for_replicas(ns, "asked", 1).await?;
+    woken_by_refused_requests(cluster, ns, 1).await?;
+    wait_for_queries(picker, 4).await?;
+    ensure!(cluster.replicas(ns, "quiet").await? == 0, "an old count woke it");
     Ok(())
 }
 
