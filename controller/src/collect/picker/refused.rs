@@ -161,7 +161,7 @@ mod tests {
         let last_leader = [known("other", 1000, 3), known("epp-0", 1000, 5)];
         let first = |is_new, pod| first_count(is_new, &last_leader, pod, &counts(7.0));
         assert_eq!(first(false, "epp-0"), Some(5.0));
-        assert_eq!(first(false, "epp-1"), None, "nobody has read it");
+        assert_eq!(first(false, "epp-1"), None, "it was not read before");
         assert_eq!(first(true, "epp-1"), Some(0.0), "it started later");
         let restarted = [known("epp-0", 2000, 5)];
         assert_eq!(first_count(false, &restarted, "epp-0", &counts(7.0)), Some(0.0));
