@@ -242,11 +242,8 @@ enum LoadKind {
 }
 
 fn queue() -> impl Strategy<Value = SchedulerQueue> {
-    let waiting = |size: Amount| QueueFigures {
-        size,
-        bytes: figure(size.get() * 1000.0),
-        ..QueueFigures::default()
-    };
+    let waiting =
+        |size: Amount| QueueFigures { size, bytes: figure(size.get() * 1000.0), ..QueueFigures::default() };
     let refused = QueueFigures { refused: figure(2.0), ..QueueFigures::default() };
     prop_oneof![
         3 => Just(SchedulerQueue::Absent),

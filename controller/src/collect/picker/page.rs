@@ -17,9 +17,7 @@ const PREFIXES: [(&str, usize); 5] = [
 ];
 /// Metrics that exist only with flow control. A picker without it also has `flow_control_stale_endpoints`.
 const EVIDENCE: [&str; 4] = [
-    "pool_saturation",
-    "dispatch_cycle_duration_seconds_count",
-    "request_queue_duration_seconds_count",
+    "pool_saturation", "dispatch_cycle_duration_seconds_count", "request_queue_duration_seconds_count",
     "requests_total",
 ];
 /// Values of `error_code` for requests that a replica might have answered: none was there, the queue was full, or the

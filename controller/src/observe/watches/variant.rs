@@ -9,7 +9,9 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_crds::parse_error::replace_rust_types;
-use wva_crds::{LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_crds::{
+    LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus,
+};
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Mode, SpeedEstimate, StepTimes};

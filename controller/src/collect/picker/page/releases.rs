@@ -62,6 +62,9 @@ fn a_page_of_another_program_is_no_picker() {
     assert!(!page.is_picker);
     for start in ["NaN", "+Inf"] {
         let page = read(&format!("process_start_time_seconds {start}\n"), &["m"], None);
-        assert_eq!(page.refused.started, None, "a start that differs from itself would be a restart at each poll");
+        assert_eq!(
+            page.refused.started, None,
+            "a start that differs from itself would be a restart at each poll"
+        );
     }
 }

@@ -11,8 +11,7 @@ fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
         let waiting = QueueTotals { size, bytes: 10.0 * size };
         [("m".to_owned(), waiting), ("other".to_owned(), QueueTotals::default())].into()
     };
-    let answer =
-        |size| PickerPage { waiting: page(size), has_flow_control: true, ..PickerPage::default() };
+    let answer = |size| PickerPage { waiting: page(size), has_flow_control: true, ..PickerPage::default() };
     pods.iter().map(|(pod, size)| ((*pod).into(), answered(at, answer(*size)))).collect()
 }
 
@@ -30,8 +29,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
         queues.set_flow_control(key.clone(), &pods, then, then + Duration::from_secs(after));
         queues.obstacle(&key, "m", false)
     };
-    let shows =
-        |has_flow_control| answered(then, PickerPage { has_flow_control, ..PickerPage::default() });
+    let shows = |has_flow_control| answered(then, PickerPage { has_flow_control, ..PickerPage::default() });
     let unnamed =
         PickerPage { has_flow_control: true, unnamed: ["m".to_owned()].into(), ..PickerPage::default() };
     let failed = PodAnswer { has_failed: true, ..PodAnswer::default() };
@@ -41,11 +39,7 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     assert_eq!(obstacle(slice::from_ref(&failed), 0), Some(WakeObstacle::Unreadable));
     assert_eq!(obstacle(&[shows(false)], 0), Some(WakeObstacle::NoFlowControl));
     assert_eq!(obstacle(&[shows(true), shows(false), failed], 100), None);
-    assert_eq!(
-        obstacle(&[PodAnswer { has_failed: true, ..shows(true) }], 3600),
-        None,
-        "it was seen before"
-    );
+    assert_eq!(obstacle(&[PodAnswer { has_failed: true, ..shows(true) }], 3600), None, "it was seen before");
     assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
     let unknown = Queues::default().obstacle(&key, "m", false);
     assert_eq!(unknown, Some(WakeObstacle::NotRead), "the picker is not polled");
@@ -57,7 +51,11 @@ fn models() -> BTreeSet<String> {
 
 fn known(size: f64, bytes: f64) -> SchedulerQueue {
     let amount = |value: f64| Amount::try_from(value).unwrap();
-    SchedulerQueue::Known(QueueFigures { size: amount(size), bytes: amount(bytes), ..QueueFigures::default() })
+    SchedulerQueue::Known(QueueFigures {
+        size: amount(size),
+        bytes: amount(bytes),
+        ..QueueFigures::default()
+    })
 }
 
 fn key(namespace: &str, model: &str) -> ModelKey {
@@ -73,10 +71,7 @@ fn sums_the_queue_over_the_replicas_of_a_picker() {
     assert_eq!(queues.max_with(&key("ns", "other"), SchedulerQueue::Unknown, now), known(0.0, 0.0));
     assert_eq!(queues.waiting(), [key("ns", "m")].into());
     // A model of the same name in another namespace is a different model.
-    assert_eq!(
-        queues.max_with(&key("theirs", "m"), SchedulerQueue::Unknown, now),
-        SchedulerQueue::Unknown
-    );
+    assert_eq!(queues.max_with(&key("theirs", "m"), SchedulerQueue::Unknown, now), SchedulerQueue::Unknown);
 }
 
 #[test]

@@ -58,8 +58,7 @@ fn selects_pickers_of_models_that_may_scale_to_zero() {
     let pools = pools(&[("p", "a", "epp-a"), ("q", "b", "epp-b")]);
     let watches = cluster(&[("a", "m", 1), ("b", "n", 1)]).watches();
     let managed = variants::managed_variants(&watches, &Ownership::default());
-    let found =
-        select_pickers(&watches, &pools, &managed, |_| ServingState::Serving, |key| key.name == "a");
+    let found = select_pickers(&watches, &pools, &managed, |_| ServingState::Serving, |key| key.name == "a");
     let query = &found[&PickerKey { namespace: "ns".into(), service: "epp-a".into() }];
     assert_eq!((found.len(), query.models.len(), query.candidates.len()), (1, 0, 1));
 }
@@ -86,10 +85,8 @@ fn finds_the_sole_model_of_a_picker() {
 
 #[test]
 fn limits_are_fair_between_namespaces() {
-    let key = |ns: usize, i: usize| PickerKey {
-        namespace: format!("ns{ns:03}"),
-        service: format!("epp{i:03}"),
-    };
+    let key =
+        |ns: usize, i: usize| PickerKey { namespace: format!("ns{ns:03}"), service: format!("epp{i:03}") };
     let query = |at_zero: bool| PickerQuery {
         models: at_zero.then(|| "m".to_owned()).into_iter().collect(),
         ..PickerQuery::default()
@@ -134,8 +131,7 @@ fn selects_model_to_zero_if_no_variant_remains() {
     let pools = pools(&[("p", "a", "epp"), ("q", "b", "epp")]);
     let (to_zero, want) = (("a", ServingState::ToZero), json!({"epp": ["m"]}));
     check(&cluster(&[("a", "m", 2)]), &pools, &[to_zero], &want);
-    for (replicas, state) in
-        [(0, ServingState::Serving), (1, ServingState::ToZero), (1, ServingState::Stuck)]
+    for (replicas, state) in [(0, ServingState::Serving), (1, ServingState::ToZero), (1, ServingState::Stuck)]
     {
         check(&cluster(&[("a", "m", 1), ("b", "m", replicas)]), &pools, &[to_zero, ("b", state)], &want);
     }

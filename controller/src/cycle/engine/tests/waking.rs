@@ -94,7 +94,10 @@ async fn a_refused_request_wakes_a_model_with_an_empty_queue() {
         let cheap = published.variants.values().nth(1).unwrap();
         let reason = cheap.decision.as_ref().unwrap().reason();
         assert_eq!(reason.code(), "RequestsRefused");
-        assert!(reason.to_string().starts_with("woken: 2 request(s) failed at the endpoint picker"), "{reason}");
+        assert!(
+            reason.to_string().starts_with("woken: 2 request(s) failed at the endpoint picker"),
+            "{reason}"
+        );
     }
 }
 
