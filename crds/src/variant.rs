@@ -187,7 +187,7 @@ pub struct ControllerState {
     #[schemars(length(max = 253))]
     pub limited_by: Option<String>,
     /// Requests refused by the pods of the endpoint picker, as last read while the model had no replicas.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     #[schemars(length(max = 32))]
     pub refused: Vec<RefusedCount>,
 }
