@@ -378,6 +378,7 @@ pub(crate) fn without_target() -> PublishedVariant {
         decision: None,
         last_target: None,
         learned: None,
+        refused: Vec::new(),
         conditions: conditions(source),
         inherited: ReportedState::default(),
     }

@@ -181,7 +181,7 @@ fn deciding_reason(steps: &[Step]) -> &Reason {
 /// the HPA off, and is not overruled.
 pub(crate) fn wants_more(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step.reason {
-        Reason::RequestsWaiting { .. } | Reason::WakeHold { .. } => true,
+        Reason::RequestsWaiting { .. } | Reason::RequestsRefused { .. } | Reason::WakeHold { .. } => true,
         Reason::AtMinimum { .. }
         | Reason::MinimumKept {}
         | Reason::KeptDecision { .. }
@@ -223,8 +223,12 @@ impl Decision {
     /// True while the variant is woken from 0, or held since.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        let woken =
-            |reason: &Reason| matches!(reason, Reason::RequestsWaiting { .. } | Reason::WakeHold { .. });
+        let woken = |reason: &Reason| {
+            matches!(
+                reason,
+                Reason::RequestsWaiting { .. } | Reason::RequestsRefused { .. } | Reason::WakeHold { .. }
+            )
+        };
         self.steps.iter().any(|step| woken(&step.reason))
     }
 

@@ -208,6 +208,11 @@ pub enum Reason {
         /// Bytes of these requests.
         bytes: f64,
     },
+    /// The cheapest variant wakes up: the endpoint picker answered requests with an error.
+    RequestsRefused {
+        /// Requests of the last 30 s.
+        refused: f64,
+    },
     /// The woken variant does not report yet.
     WakeHold {
         /// Seconds since the wake-up.

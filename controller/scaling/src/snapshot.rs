@@ -132,6 +132,13 @@ pub struct QueueFigures {
     pub size: Amount,
     /// Bytes of the waiting requests.
     pub bytes: Amount,
+    /// Requests of the last 30 s that the picker answered with an error because the model has no replica.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refused: Amount,
+}
+
+fn is_zero(amount: &Amount) -> bool {
+    amount.get() <= 0.0
 }
 
 impl SchedulerQueue {
@@ -139,19 +146,20 @@ impl SchedulerQueue {
         *self == Self::Absent
     }
 
-    /// False if unknown.
+    /// Whether requests wait or were refused; false if unknown.
     #[must_use]
     pub fn holds_requests(self) -> bool {
-        matches!(self, Self::Known(q) if q.size.get() > 0.0 || q.bytes.get() > 0.0)
+        matches!(self, Self::Known(q) if [q.size, q.bytes, q.refused].iter().any(|figure| figure.get() > 0.0))
     }
 
-    /// Figures of at least `least`.
+    /// Figures of at least `least`, with the refused requests of `self`.
     #[must_use]
     pub fn raised_to(self, least: QueueFigures) -> Self {
         match self {
             Self::Known(q) => Self::Known(QueueFigures {
                 size: if q.size < least.size { least.size } else { q.size },
                 bytes: if q.bytes < least.bytes { least.bytes } else { q.bytes },
+                refused: q.refused,
             }),
             Self::Absent | Self::Unknown => Self::Known(least),
         }

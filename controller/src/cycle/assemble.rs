@@ -209,7 +209,7 @@ impl<'a> CycleInputs<'a> {
         let ModelInputs { mut model, workloads } = model_inputs;
         let to_zero = self.entries.scale_to_zero(&model.namespace, &model.model_id);
         if to_zero.enabled {
-            self.check_wake(&mut model, &workloads);
+            self.check_wake(&mut model, &workloads, to_zero.allow_failed_requests);
         }
         let created = workloads.into_iter().filter_map(|key| self.newest_pod_created.get(key)).max();
         evidence.complete(&mut model, to_zero, created.copied(), self.samples, (&self.ages, self.at));
@@ -217,12 +217,12 @@ impl<'a> CycleInputs<'a> {
     }
 
     /// Sets the wake obstacle. All queues of an InferencePool that serves only this model count as the model's.
-    fn check_wake(&self, model: &mut Model, workloads: &[&WorkloadKey]) {
+    fn check_wake(&self, model: &mut Model, workloads: &[&WorkloadKey], may_fail: bool) {
         let Self { watches, samples, pickers, ages, at, .. } = self;
         let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
         let queue = |model_id: &str| samples.scheduler_queue(&namespace, model_id, ages, at.now).queue;
         let is_shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
-        let pools = pickers.pools_of(watches, workloads, &model_id);
+        let pools = pickers.pools_of(watches, workloads, &model_id, may_fail);
         if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
             // An unknown queue already keeps the model from 0.
             return;

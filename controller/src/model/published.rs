@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use wva_crds::LearnedCurves;
+use wva_crds::{LearnedCurves, RefusedCount};
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::model::conditions::Conditions;
@@ -72,6 +72,8 @@ pub struct PublishedVariant {
     pub inherited: ReportedState,
     /// Step times learned by the throughput analyzer, for the status.
     pub learned: Option<LearnedCurves>,
+    /// Counters of its endpoint pickers, for the status, while the model has no replicas.
+    pub refused: Vec<RefusedCount>,
 }
 
 impl PublishedVariant {

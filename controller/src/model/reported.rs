@@ -88,6 +88,7 @@ pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
         waking: variant.conditions.metrics_available.reason == "ScaleFromZero",
         problems: reported.problems.iter().map(|problem| problem.reason().to_owned()).collect(),
         limited_by: reported.limited_by,
+        refused: variant.refused.clone(),
     }
 }
 

@@ -59,7 +59,7 @@ fn accepts_typical_entries() {
     }
     for text in [
         "enable_scale_to_zero: false",
-        "model_id: m\nnamespace: n\nenable_scale_to_zero: true\nretention_period: 10m",
+        "model_id: m\nnamespace: n\nenable_scale_to_zero: true\nallow_failed_requests: true\nretention_period: 10m",
     ] {
         check(Kind::ScaleToZero, text, true);
     }

@@ -173,7 +173,11 @@ fn missing_queue_is_unknown_until_it_expires() {
     let older = series("inference_extension_flow_control_queue_size", "3");
     s.add_round(t0, vec![answer(Query::SchedulerQueue, &[series(size, "3"), series(bytes, "2048"), older])]);
     let figure = |n: f64| Amount::try_from(n).unwrap();
-    let known = SchedulerQueue::Known(QueueFigures { size: figure(3.0), bytes: figure(2048.0) });
+    let known = SchedulerQueue::Known(QueueFigures {
+        size: figure(3.0),
+        bytes: figure(2048.0),
+        ..QueueFigures::default()
+    });
     assert_eq!(now(&s, seconds(0)), known);
     assert_eq!(s.scheduler_queue("elsewhere", "m", &ages, t0).queue, SchedulerQueue::Absent);
     for answer in [failed(Query::SchedulerQueue), no_series(Query::SchedulerQueue)] {

@@ -12,7 +12,7 @@ use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{ConditionSource, conditions};
-use crate::model::keys::WorkloadKey;
+use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;
@@ -76,6 +76,10 @@ impl Engine {
         let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
+        if let (Some(0), Ok(spec)) = (variant.current, m.spec()) {
+            let model = ModelKey::new(&m.key.namespace, &spec.model_id);
+            variant.refused = self.sources.pickers.queues().borrow().refused_counts(&model).to_vec();
+        }
         if let Some(decision) = &variant.decision {
             if let Some(obstacle) = decision.wake_obstacle {
                 variant.conditions.note_wake_obstacle(obstacle);
@@ -129,5 +133,6 @@ fn publish_variant(
         last_target: None,
         inherited: inherited.clone(),
         learned: None,
+        refused: Vec::new(),
     }
 }

@@ -9,7 +9,9 @@ use kube::api::DynamicObject;
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
 use wva_crds::parse_error::replace_rust_types;
-use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_crds::{
+    LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus,
+};
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Mode, SpeedEstimate, StepTimes};
@@ -56,6 +58,8 @@ pub(crate) struct VariantStatus {
     pub(crate) reported: ReportedState,
     /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
+    /// Read by an earlier leader.
+    pub(crate) refused: Vec<RefusedCount>,
     /// Compared at the next status write.
     pub(crate) fingerprint: StatusFingerprint,
 }
@@ -123,6 +127,7 @@ impl VariantStatus {
             reported: ReportedState::from_status(status, &state),
             fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
+            refused: state.refused,
             alloc,
         }
     }

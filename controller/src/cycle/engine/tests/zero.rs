@@ -1,6 +1,7 @@
 //! Scale to zero: the signal, the second check of newer samples, and the step; and which other steps the program
 //! takes.
 
+use wva_crds::RefusedCount;
 use wva_scaling::snapshot::WakeObstacle;
 
 use super::*;
@@ -64,12 +65,15 @@ impl Bench {
     /// Variant `a` with 2 replicas that may scale to zero after [`RETENTION`].
     async fn idle(extra: Value) -> Self {
         let mut bench = Self::new(cluster(extra), IDLE.answers()).await.with_pool("a");
-        let mut feed = Feed::new();
-        let entry = "enable_scale_to_zero: true\nretention_period: 1h";
-        feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
-        bench.engine.sources.maps = feed.maps();
+        bench.set_entry(ENTRY);
         bench.show_waiting("ns", "m", 0.0);
         bench
+    }
+
+    fn set_entry(&mut self, entry: &str) {
+        let mut feed = Feed::new();
+        feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
+        self.engine.sources.maps = feed.maps();
     }
 
     /// The same variant with signal 0, two rounds later.
@@ -124,6 +128,8 @@ impl Bench {
         self.fake.set_reply(activity.answers());
     }
 }
+
+const ENTRY: &str = "enable_scale_to_zero: true\nretention_period: 1h";
 
 /// Longer than any test runs.
 const RETENTION: Duration = Duration::from_hours(1);
@@ -199,6 +205,43 @@ async fn requests_at_a_picker_cancel_a_step_to_zero_at_once() {
     bench.show_waiting("ns", "m", 0.0);
     bench.turn().await;
     bench.check_stays("the retention period starts again");
+}
+
+#[tokio::test]
+async fn a_refused_request_cancels_a_step_to_zero() {
+    let mut bench = Bench::at_signal_zero_with_picker().await;
+    bench.show(Queues::testing("ns", "m", 0.0).with_refused("ns", "m", 1.0));
+    bench.engine.wake_models(&mut bench.state);
+    bench.check_stays("a request was refused");
+    bench.show_waiting("ns", "m", 0.0);
+    bench.turn().await;
+    bench.check_stays("the retention period starts again");
+}
+
+#[tokio::test]
+async fn requests_may_fail_at_zero_only_if_an_entry_says_so() {
+    use WakeObstacle::{NoFlowControl, Unreadable};
+    for (allowed, obstacle, want) in
+        [(false, NoFlowControl, false), (true, NoFlowControl, true), (true, Unreadable, false)]
+    {
+        let mut bench = Bench::idle(json!({})).await;
+        bench.set_entry(&format!("{ENTRY}\nallow_failed_requests: {allowed}"));
+        bench.show(Queues::testing("ns", "m", 0.0).with_flow_control("ns", Some(obstacle)));
+        bench.after_retention().await;
+        assert_eq!(bench.round().await.0 == Some(0), want, "{allowed} {obstacle:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_has_the_counters_of_pickers_only_at_zero() {
+    let counts = vec![RefusedCount { pod: "epp-0".into(), started: 1, count: 7 }];
+    let mut bench = Bench::idle(json!({})).await;
+    bench.show(Queues::testing("ns", "m", 0.0).with_refused_counts("ns", "m", counts.clone()));
+    bench.turn().await;
+    assert_eq!(bench.variant().refused, []);
+    bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
+    bench.turn().await;
+    assert_eq!(bench.variant().refused, counts);
 }
 
 #[tokio::test]
