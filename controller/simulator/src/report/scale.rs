@@ -100,6 +100,8 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) = finite.fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(v), h.max(v)));
     match (low.is_finite(), high > low) {
         (false, _) => (0.0, 1.0),
+        // Counts have no values below 0.
+        (true, false) if low == 0.0 => (0.0, 1.0),
         (true, false) => (low - 0.5, high + 0.5),
         (true, true) => (low, high),
     }
@@ -145,6 +147,7 @@ mod tests {
         assert_eq!(ticks(&[0.0, 12.0]), "0 2 4 6 8 10 12");
         assert_eq!(ticks(&[3.0]), "2.4 2.6 2.8 3 3.2 3.4 3.6");
         assert_eq!(ticks(&[]), "0 0.2 0.4 0.6 0.8 1");
+        assert_eq!(ticks(&[0.0, 0.0]), "0 0.2 0.4 0.6 0.8 1");
         assert_eq!(written(Scale::logarithmic([0.13, 300.0].into_iter())), "0.1 1 10 100 1000");
         assert_eq!(written(Scale::logarithmic([0.0, 0.0].into_iter())), "0.0001 0.001 0.01");
         assert_eq!(written(Scale::tight([0.0, 99.0].into_iter())), "0 20 40 60 80");
