@@ -53,8 +53,8 @@ impl VariantSeries {
     /// The usual reasons of each variant exist from its first cycle on with 0, so that `increase()` sees its first
     /// change.
     fn scaling_counters(&self, published: &Published, exported: &ExportedVariants<'_>) -> MetricFamily {
-        let counted = published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant));
-        let mut counts: BTreeMap<_, u64> = counted
+        let ours = published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant));
+        let mut counts: BTreeMap<_, u64> = ours
             .map(|(ScalingKey { variant, direction, reason }, n)| ((variant, *direction, *reason), *n))
             .collect();
         for (key, e) in exported {

@@ -23,7 +23,7 @@ struct Scope {
 impl Scope {
     fn new(label: Option<&str>, instance: Option<&str>) -> Self {
         let mut cluster = Cluster::new();
-        let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
+        let labels = label.map(|label| json!({"wva.llmd.ai/controller-instance": label}));
         cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
         Self { cluster, instance: instance.map(str::to_owned) }
     }
@@ -50,7 +50,8 @@ impl Scope {
 /// Lines of `/metrics` without those for charts only.
 fn exported_lines(published: Published, scope: &Scope, legacy: bool) -> Vec<String> {
     let mut lines = scope.lines(published, legacy);
-    lines.retain(|l| !l.starts_with("wva_variant_") && !(l.contains("_scaling_total{") && l.ends_with(" 0")));
+    let is_uncounted = |line: &str| line.contains("_scaling_total{") && line.ends_with(" 0");
+    lines.retain(|line| !line.starts_with("wva_variant_") && !is_uncounted(line));
     lines
 }
 

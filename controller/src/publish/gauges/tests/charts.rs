@@ -64,10 +64,8 @@ fn a_variant_without_a_decision_has_conditions_only() {
     let names: Vec<_> = lines.iter().filter_map(|line| line.split('{').next()).collect();
     assert_eq!(names[..4], ["wva_variant_condition"; 4], "{lines:#?}");
     assert_eq!(names[4..], ["wva_variants"], "{lines:#?}");
-    assert_eq!(
-        values(&lines, "wva_variant_condition")[1],
-        r#"{reason="DeploymentNotFound",status="False",type="Ready"} 1"#
-    );
+    let ready = r#"{reason="DeploymentNotFound",status="False",type="Ready"} 1"#.to_owned();
+    assert!(values(&lines, "wva_variant_condition").contains(&ready), "{lines:#?}");
 }
 
 #[test]
@@ -140,7 +138,7 @@ fn limits_exist_while_they_hold() {
         (busy(json!({})), scarce, Some("gpus")),
         (busy(json!({"refusedAgo": "1m"})), json!({}), Some("refused")),
     ] {
-        let wanted: Vec<_> = by.iter().map(|by| format!("{{by=\"{by}\",}} 1")).collect();
+        let wanted: Vec<_> = by.iter().map(|by| format!("{{by=\"{by}\"}} 1")).collect();
         assert_eq!(values(&lines(cycle(variant, config)), "wva_variant_limited"), wanted);
     }
 }
@@ -156,11 +154,11 @@ fn the_answer_of_the_autoscaler_is_next_to_the_replicas() {
     assert_eq!(answers(&scope), [""; 0], "it has no status yet");
     scope.cluster.answered_autoscaler("h", "a", 3, None);
     scope.cluster.answered_autoscaler("other", "b", 9, None);
-    assert_eq!(answers(&scope), [r#"{autoscaler="HorizontalPodAutoscaler",} 3"#]);
+    assert_eq!(answers(&scope), [r#"{autoscaler="HorizontalPodAutoscaler"} 3"#]);
     let lines = scope.lines(published(), false);
     assert_eq!(values(&lines, "wva_variant_scale_target_replicas"), ["{} 5"], "as of the scrape");
     scope.cluster.answered_autoscaler("h", "a", 4, Some("ScaledObject"));
-    assert_eq!(answers(&scope), [r#"{autoscaler="ScaledObject",} 4"#]);
+    assert_eq!(answers(&scope), [r#"{autoscaler="ScaledObject"} 4"#]);
 }
 
 #[test]
