@@ -2,7 +2,6 @@
 //! read one controller, in both layouts: the label `namespace` of a variant renamed to `exported_namespace`, and kept. An
 //! emulated Grafana chooses the values of the variables. Prints a table of queries and samples.
 //! Why a control plane of its own: no other controller may be in its Prometheus.
-#![expect(clippy::print_stdout, reason = "the table is for the person who runs the test")]
 
 mod fake_grafana;
 mod scenario;

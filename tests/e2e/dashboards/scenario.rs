@@ -82,7 +82,10 @@ impl Scenario {
         let note = format!("note={now}");
         let annotate = ["annotate", "va", "llama-a100", "-n", "chat", "--overwrite", &note];
         self.testbed.kubectl(&annotate).await?.success()?;
-        self.testbed.apply(&saturation_map("chat", &format!("{ENTRY} # {now}"))).await
+        // Another value each time, and no reason to scale at this load.
+        let threshold = format!("kvCacheThreshold: 0.7{:02}, ", now % 100);
+        let entry = ENTRY.replacen('{', &format!("{{{threshold}"), 1);
+        self.testbed.apply(&saturation_map("chat", &entry)).await
     }
 }
 

@@ -1,5 +1,7 @@
 //! A dashboard in Grafana's JSON, for Grafana 10 and later.
 
+use std::fmt::Write as _;
+
 use serde_json::{Map, Value, json};
 
 use super::source::{Dashboard, Panel, PanelKind, Source, Variable, VariableKind};
@@ -271,7 +273,7 @@ pub(super) fn text(dashboard: &Value) -> String {
             (_, value) => value.to_string(),
         };
         let comma = if i + 1 < fields.len() { "," } else { "" };
-        out += &format!("  \"{name}\": {value}{comma}\n");
+        let _ = writeln!(out, "  \"{name}\": {value}{comma}");
     }
     out + "}\n"
 }

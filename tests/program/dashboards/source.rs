@@ -89,7 +89,6 @@ pub(super) struct Row {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of a graph")]
 pub(super) struct Panel {
     pub(super) title: String,
     pub(super) kind: PanelKind,
