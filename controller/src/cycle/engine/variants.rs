@@ -75,6 +75,7 @@ impl Engine {
         let inherited = remembered.inherited();
         let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
+        variant.conditions.signal_followed = self.signal_condition(state, m, (&variant, assembled), *at);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
         if let Some(decision) = &variant.decision {
             if let Some(obstacle) = decision.wake_obstacle {
