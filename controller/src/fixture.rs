@@ -283,7 +283,7 @@ pub(crate) fn gpu_pod(gpus: u32) -> Value {
 }
 
 /// Replaces fields of `base` by those of `over`, at any depth.
-fn merge(base: &mut Value, over: Value) {
+pub(crate) fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
             for (key, value) in over {
