@@ -106,8 +106,8 @@ fn without_autoscaler(facts: &SignalFacts<'_>) -> SignalVerdict {
     }
     let workload = facts.workload.to_owned();
     let reads = |a: &&&Autoscaler| {
-        let selectors = a.signal.iter().flat_map(|signal| &signal.selectors);
-        selectors.into_iter().any(|s| s.names_variant() && s.contradiction(&facts.labels).is_none())
+        let mut selectors = a.signal.iter().flat_map(|signal| signal.selectors.iter());
+        selectors.any(|s| s.names_variant() && s.contradiction(&facts.labels).is_none())
     };
     if let Some(astray) = facts.others.iter().find(reads) {
         let (autoscaler, other) = (astray.own_name.to_string(), format!("{} {}", astray.kind, astray.name));

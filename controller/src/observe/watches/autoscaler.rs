@@ -322,9 +322,10 @@ fn milli(quantity: &str) -> Option<i64> {
         return milli.parse().ok();
     }
     let (number, factor) = quantity.strip_suffix('k').map_or((quantity, 1000.0), |n| (n, 1_000_000.0));
-    let value = number.parse::<f64>().ok()? * factor;
+    let value = number.parse::<f64>().ok().filter(|value| value.is_finite())? * factor;
     #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
-    value.is_finite().then(|| value.round() as i64)
+    let milli = value.round() as i64;
+    Some(milli)
 }
 
 #[cfg(test)]
