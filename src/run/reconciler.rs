@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, MetricsApi, ModelServers, Ownership,
-    OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
+    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, MetricsApi, ModelServers,
+    Ownership, OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
     ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, events,
     watch_metrics_api, watch_service_monitor,
 };

@@ -7,7 +7,7 @@ mod breaks;
 
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -68,7 +68,9 @@ async fn measure(site: &Site<'_>, row: &Break) -> anyhow::Result<String> {
     let began = Instant::now();
     let named = until_followed(cluster, namespace, ("False", row.reason), NAMED_WITHIN);
     let message = match writer {
-        Some(writer) => tokio::select! { named = named => named?, done = writer => { done?; unreachable!() } },
+        Some(writer) => {
+            tokio::select! { named = named => named?, done = writer => { done?; bail!("the writer ended") } }
+        }
         None => named.await?,
     };
     let seconds = began.elapsed().as_secs();
@@ -123,7 +125,8 @@ async fn take_the_metrics_api(control: &Site<'_>) -> anyhow::Result<()> {
     ensure!(events.is_empty(), "the healthy variant was reported: {events:?}");
     let closed = json!({"spec": {"service": {"port": 1}}}).to_string();
     testbed.kubectl(&["patch", "apiservice", API_SERVICE, "--type=merge", "-p", &closed]).await?.success()?;
-    for (name, reason) in [("api-unavailable", "MetricsAPIUnavailable"), ("api-missing", "MetricsAPIMissing")] {
+    for (name, reason) in [("api-unavailable", "MetricsAPIUnavailable"), ("api-missing", "MetricsAPIMissing")]
+    {
         if name == "api-missing" {
             testbed.kubectl(&["delete", "apiservice", API_SERVICE]).await?.success()?;
         }

@@ -195,7 +195,9 @@ fn checks_decision_and_signal() {
 
 #[test]
 fn checks_metric_and_selector() {
-    check("autoscaler", &["No HPA and no ScaledObject scales Deployment a", "[NoAutoscaler]"], |w| w.hpas.clear());
+    check("autoscaler", &["No HPA and no ScaledObject scales Deployment a", "[NoAutoscaler]"], |w| {
+        w.hpas.clear()
+    });
     check("", &["mode recommend: no autoscaler needed yet"], |w| {
         w.hpas.clear();
         w.variant["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "recommend"});
@@ -225,7 +227,10 @@ fn checks_metric_and_selector() {
         }));
     };
     check("autoscaler", &["ScaledObject s does not act: NoQuery: no such query"], |w| {
-        scaled_object(w, json!([{"type": "Ready", "status": "False", "reason": "NoQuery", "message": "no such query"}]));
+        scaled_object(
+            w,
+            json!([{"type": "Ready", "status": "False", "reason": "NoQuery", "message": "no such query"}]),
+        );
     });
     check("autoscaler", &["ScaledObject s is in fallback", "check that KEDA reaches Prometheus"], |w| {
         scaled_object(
@@ -236,7 +241,9 @@ fn checks_metric_and_selector() {
     let selector = |w: &mut World, labels: Value| {
         w.hpas[0]["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"] = labels;
     };
-    check("autoscaler", &["HPA h selects variant_name=b", "variant_name=b; actual: a"], |w| selector(w, json!({"variant_name": "b"})));
+    check("autoscaler", &["HPA h selects variant_name=b", "variant_name=b; actual: a"], |w| {
+        selector(w, json!({"variant_name": "b"}))
+    });
     check("selector", &["WVA-HPA-051"], |w| selector(w, json!({"exported_namespace": "prod"})));
 }
 
@@ -266,7 +273,9 @@ fn checks_the_bounds() {
         w.hpas[0]["status"]["desiredReplicas"] = json!(4);
     };
     let differs = "HPA h received 4 replica(s), but the target is 1";
-    check("", &["HPA h received 4 replica(s), but the target is 1; the condition SignalFollowed"], |w| received(w, "4"));
+    check("", &["HPA h received 4 replica(s), but the target is 1; the condition SignalFollowed"], |w| {
+        received(w, "4")
+    });
     check("autoscaler", &[differs, "[ValueDiffers]"], |w| {
         received(w, "4");
         w.report_not_followed();

@@ -44,9 +44,8 @@ impl FollowState {
 
     /// Targets of the last 90 seconds except `desired`, which counts as published now.
     pub(crate) fn record_target(&mut self, desired: u32, now: Instant) -> Vec<u32> {
-        self.recent.retain(|(target, at)| {
-            *target != desired && now.saturating_duration_since(*at) < BROKEN_AFTER
-        });
+        self.recent
+            .retain(|(target, at)| *target != desired && now.saturating_duration_since(*at) < BROKEN_AFTER);
         let earlier = self.recent.iter().map(|(target, _)| *target).collect();
         self.recent.push_back((desired, now));
         earlier
@@ -106,7 +105,9 @@ fn undisputed(verdict: Option<SignalVerdict>) -> ConditionDraft {
         SignalVerdict::Followed(name) => condition_true("Followed", format!("{name} follows the target")),
         SignalVerdict::AtZero(name) => condition_true(
             "AtZero",
-            format!("The workload is at 0 replicas, where {name} does not act; the controller takes the step from 0"),
+            format!(
+                "The workload is at 0 replicas, where {name} does not act; the controller takes the step from 0"
+            ),
         ),
         SignalVerdict::ScaledDirectly => condition_true(
             "ScaledDirectly",
@@ -116,7 +117,9 @@ fn undisputed(verdict: Option<SignalVerdict>) -> ConditionDraft {
             "NotVisible",
             "No HPA scales the workload, and the controller cannot read ScaledObjects: grant get, list and watch on them",
         ),
-        SignalVerdict::NotFollowed { problem, .. } => condition_unknown(problem.reason(), problem.to_string()),
+        SignalVerdict::NotFollowed { problem, .. } => {
+            condition_unknown(problem.reason(), problem.to_string())
+        }
     }
 }
 

@@ -71,7 +71,9 @@ impl Conditions {
     /// Each with its type, in the order of the status.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
         let Self { ready, target_resolved, metrics_available, optimization_ready, signal_followed } = self;
-        TYPES.into_iter().zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed])
+        TYPES
+            .into_iter()
+            .zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed])
     }
 }
 

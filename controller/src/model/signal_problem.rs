@@ -52,7 +52,9 @@ pub enum SignalProblem {
         actual: String,
     },
     /// The HPA multiplies or divides the target.
-    #[error("{autoscaler} does not take the metric as the number of replicas: its target is not AverageValue 1")]
+    #[error(
+        "{autoscaler} does not take the metric as the number of replicas: its target is not AverageValue 1"
+    )]
     WrongMetricTarget {
         /// Kind and name.
         autoscaler: String,
@@ -130,9 +132,9 @@ pub enum SignalProblem {
 impl SignalProblem {
     /// All reasons.
     pub const REASONS: [&str; 15] = [
-        "NoAutoscaler", "WrongTarget", "SeveralAutoscalers", "AutoscalerPaused", "OtherMetric", "OtherVariant",
-        "WrongMetricTarget", "OutsideBounds", "AutoscalerInactive", "AutoscalerFallback", "MetricsAPIMissing",
-        "MetricsAPIUnavailable", "NoMetricValue", "ValueDiffers", "WorkloadNotScaled",
+        "NoAutoscaler", "WrongTarget", "SeveralAutoscalers", "AutoscalerPaused", "OtherMetric",
+        "OtherVariant", "WrongMetricTarget", "OutsideBounds", "AutoscalerInactive", "AutoscalerFallback",
+        "MetricsAPIMissing", "MetricsAPIUnavailable", "NoMetricValue", "ValueDiffers", "WorkloadNotScaled",
     ];
 
     /// One of [`Self::REASONS`].
@@ -171,10 +173,16 @@ impl SignalProblem {
                 "add the external metric wva_desired_replicas with the selector variant_name and exported_namespace"
             }
             Self::OtherVariant { .. } => "change its selector or query to this variant",
-            Self::WrongMetricTarget { .. } => "set the target of the metric to type AverageValue, averageValue \"1\"",
+            Self::WrongMetricTarget { .. } => {
+                "set the target of the metric to type AverageValue, averageValue \"1\""
+            }
             Self::OutsideBounds { .. } => "change its bounds, or the mode and the bounds of the variant",
-            Self::AutoscalerInactive { .. } => "run kubectl describe for it; check the controller that runs it",
-            Self::AutoscalerFallback { .. } => "check that KEDA reaches Prometheus and that its query returns one series",
+            Self::AutoscalerInactive { .. } => {
+                "run kubectl describe for it; check the controller that runs it"
+            }
+            Self::AutoscalerFallback { .. } => {
+                "check that KEDA reaches Prometheus and that its query returns one series"
+            }
             Self::MetricsApiMissing { .. } => {
                 "install prometheus-adapter or KEDA, or set wva.externalMetrics.enabled=true in the chart"
             }
@@ -193,7 +201,7 @@ impl SignalProblem {
         }
     }
 
-    /// `None` for a text that is no reason.
+    /// `None` for any other text.
     #[must_use]
     pub(crate) fn parse_reason(text: &str) -> Option<&'static str> {
         Self::REASONS.into_iter().find(|reason| *reason == text)

@@ -178,7 +178,8 @@ fn judge_selectors(
 
 fn judge_state(facts: &SignalFacts<'_>, one: &Autoscaler) -> Result<(), SignalProblem> {
     let autoscaler = one.own_name.to_string();
-    let inactive = |cause: String| SignalProblem::AutoscalerInactive { autoscaler: autoscaler.clone(), cause };
+    let inactive =
+        |cause: String| SignalProblem::AutoscalerInactive { autoscaler: autoscaler.clone(), cause };
     Err(match &one.state {
         AutoscalerState::Active | AutoscalerState::AtZero => return Ok(()),
         AutoscalerState::NoStatus => inactive("its controller has written no status".to_owned()),

@@ -58,8 +58,9 @@ pub(super) struct Site<'a> {
 impl Site<'_> {
     pub(super) fn scaled_object(&self) -> String {
         let VariantFixture { name, namespace, .. } = &self.fixture;
-        let query =
-            format!("max(wva_desired_replicas{{variant_name=\"{name}\",exported_namespace=\"{namespace}\"}})");
+        let query = format!(
+            "max(wva_desired_replicas{{variant_name=\"{name}\",exported_namespace=\"{namespace}\"}})"
+        );
         json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
             "metadata": {"name": name, "namespace": namespace},
             "spec": {"scaleTargetRef": {"name": name}, "minReplicaCount": 1,
@@ -69,7 +70,8 @@ impl Site<'_> {
 
     /// Does what KEDA does.
     pub(super) async fn set_scaled_object_status(&self, ready: &str, fallback: &str) -> anyhow::Result<()> {
-        let condition = |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "StandIn"});
+        let condition =
+            |type_: &str, status: &str| json!({"type": type_, "status": status, "reason": "StandIn"});
         let conditions = [condition("Ready", ready), condition("Fallback", fallback)];
         self.patch("scaledobject", json!({"status": {"conditions": conditions}})).await
     }
@@ -127,6 +129,12 @@ impl Site<'_> {
                 self.set_metric(of(json!({"exported_namespace": namespace})), one).await
             }
             "another-writer" => Ok(()),
+            _ => self.break_scaled_object(name).await,
+        }
+    }
+
+    async fn break_scaled_object(&self, name: &str) -> anyhow::Result<()> {
+        match name {
             "paused" => {
                 let annotations = json!({"autoscaling.keda.sh/paused": "true"});
                 self.patch("scaledobject", json!({"metadata": {"annotations": annotations}})).await
@@ -134,8 +142,13 @@ impl Site<'_> {
             "fallback" => self.set_scaled_object_status("True", "True").await,
             "not-ready" => self.set_scaled_object_status("False", "False").await,
             "other-query" => {
-                let metadata = json!({"query": "max(wva_desired_replicas{variant_name=\"mistral\"})", "threshold": "1"});
-                self.patch("scaledobject", json!({"spec": {"triggers": [{"type": "prometheus", "metadata": metadata}]}})).await
+                let metadata =
+                    json!({"query": "max(wva_desired_replicas{variant_name=\"mistral\"})", "threshold": "1"});
+                self.patch(
+                    "scaledobject",
+                    json!({"spec": {"triggers": [{"type": "prometheus", "metadata": metadata}]}}),
+                )
+                .await
             }
             _ => bail!("no such break: {name}"),
         }

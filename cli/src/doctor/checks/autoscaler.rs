@@ -35,7 +35,9 @@ fn finding(variant: &VariantState<'_>, verdict: SignalVerdict) -> Finding {
                 SignalProblem::ValueDiffers { .. } | SignalProblem::WorkloadNotScaled { .. }
             );
             if is_step && reported.is_none() {
-                return Finding::unknown(format!("{problem}; the condition {SIGNAL_FOLLOWED} reports it if it lasts"));
+                return Finding::unknown(format!(
+                    "{problem}; the condition {SIGNAL_FOLLOWED} reports it if it lasts"
+                ));
             }
             Finding::broken(format!("{problem} [{}]", problem.reason()), problem.remedy())
         }
@@ -82,7 +84,8 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
     let count = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     let target = variant.target.as_ref().map(|t| format!("{} {}", t.kind, t.name)).unwrap_or_default();
     let accelerator = text(variant.object, "/status/desiredOptimizedAlloc/accelerator");
-    let instance = entry(variant.object, "/metadata/labels", INSTANCE_LABEL).filter(|label| !label.is_empty());
+    let instance =
+        entry(variant.object, "/metadata/labels", INSTANCE_LABEL).filter(|label| !label.is_empty());
     judge_signal(&SignalFacts {
         labels: SeriesLabels::published(&variant.namespace, &variant.name, accelerator, instance),
         workload: &target,

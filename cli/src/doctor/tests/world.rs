@@ -141,7 +141,8 @@ impl World {
 
     /// The controller has reported a problem of the autoscaler.
     pub(super) fn report_not_followed(&mut self) {
-        let condition = json!({"type": "SignalFollowed", "status": "False", "reason": "ValueDiffers", "message": "why"});
+        let condition =
+            json!({"type": "SignalFollowed", "status": "False", "reason": "ValueDiffers", "message": "why"});
         self.variant["status"]["conditions"].as_array_mut().unwrap().push(condition);
     }
 

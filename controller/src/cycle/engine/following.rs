@@ -45,7 +45,12 @@ impl Engine {
         };
         let (namespace, name) = (&m.key.namespace, &m.key.name);
         Some(judge_signal(&SignalFacts {
-            labels: SeriesLabels::published(namespace, name, &variant.accelerator, variant.instance.as_deref()),
+            labels: SeriesLabels::published(
+                namespace,
+                name,
+                &variant.accelerator,
+                variant.instance.as_deref(),
+            ),
             workload: &format!("{} {}", workload.kind, workload.name),
             desired: variant.signal()?,
             recent,

@@ -50,7 +50,8 @@ fn broken() -> SignalVerdict {
 }
 
 fn inactive(created: Option<Timestamp>) -> SignalVerdict {
-    let problem = SignalProblem::AutoscalerInactive { autoscaler: "HPA h".to_owned(), cause: "no status".to_owned() };
+    let problem =
+        SignalProblem::AutoscalerInactive { autoscaler: "HPA h".to_owned(), cause: "no status".to_owned() };
     SignalVerdict::NotFollowed { problem, created }
 }
 

@@ -33,7 +33,8 @@ fn scaled_object(over: Value) -> Value {
 
 /// The HPA that KEDA creates for [`scaled_object`].
 fn part(over: Value) -> Value {
-    let mut object = hpa(json!({"metadata": {"name": "keda-hpa-s", "ownerReferences": [{"apiVersion": "keda.sh/v1alpha1",
+    let mut object =
+        hpa(json!({"metadata": {"name": "keda-hpa-s", "ownerReferences": [{"apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject", "name": "s", "uid": "u", "controller": true}]}}));
     object["spec"]["metrics"][0]["external"]["metric"] = json!({"name": "s0-prometheus"});
     object["status"]["currentMetrics"][0]["external"]["metric"] = json!({"name": "s0-prometheus"});
@@ -96,56 +97,85 @@ fn check(objects: &[Value], want: &str) -> SignalVerdict {
     verdict
 }
 
+/// Changes the only metric of an HPA.
+fn reads(metric: Value, target: Value) -> Value {
+    json!({"spec": {"metrics": [{"type": "External", "external": {"metric": metric, "target": target}}]}})
+}
+
+fn average(value: &str) -> Value {
+    json!({"type": "AverageValue", "averageValue": value})
+}
+
+fn on(kind: &str, name: &str) -> Value {
+    json!({"spec": {"scaleTargetRef": {"kind": kind, "name": name}}})
+}
+
 #[test]
-fn each_dead_signal_has_a_reason() {
-    let metric = |name: &str| json!({"metric": {"name": name}, "target": {"type": "AverageValue", "averageValue": "1"}});
-    let reads = |external: Value| json!({"spec": {"metrics": [{"type": "External", "external": external}]}});
-    let selects = |labels: Value| {
-        let mut external = metric("wva_desired_replicas");
-        external["metric"]["selector"] = json!({"matchLabels": labels});
-        reads(external)
-    };
-    let on = |kind: &str, name: &str| json!({"spec": {"scaleTargetRef": {"kind": kind, "name": name}}});
-    let query = |query: &str| json!({"spec": {"triggers": [{"type": "prometheus", "metadata": {"query": query}}]}});
-    let keda = |type_: &str, status: &str| json!({"status": {"conditions": [{"type": "Ready", "status": "True"},
-        {"type": type_, "status": status, "reason": "R", "message": "because"}]}});
+fn each_dead_signal_of_an_hpa_has_a_reason() {
+    let signal =
+        |selector: Value| json!({"name": "wva_desired_replicas", "selector": {"matchLabels": selector}});
+    let selects = |labels: Value| reads(signal(labels), average("1"));
+    let own = || json!({"variant_name": "a"});
+    let other_instance = json!({"variant_name": "a", "controller_instance": "blue"});
     let second = json!({"metadata": {"name": "other"}});
-    let doubled = reads(json!({"metric": {"name": "wva_desired_replicas"}, "target": {"type": "Value", "value": "1"}}));
-    let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "R"}]}});
-    let no_status = json!({"status": null});
     for (objects, want) in [
         (vec![], "NoAutoscaler"),
         (vec![hpa(on("Deployment", "other"))], "WrongTarget"),
-        (vec![scaled_object(on("StatefulSet", "other"))], "WrongTarget"),
         (vec![hpa(json!({})), hpa(second)], "SeveralAutoscalers"),
         (vec![hpa(json!({})), scaled_object(json!({}))], "SeveralAutoscalers"),
-        (vec![hpa(reads(metric("queue_length")))], "OtherMetric"),
-        (vec![scaled_object(query("sum(queue_length)"))], "OtherMetric"),
+        (vec![hpa(reads(json!({"name": "queue_length"}), average("1")))], "OtherMetric"),
         (vec![hpa(selects(json!({"variant_name": "b"})))], "OtherVariant"),
-        (vec![hpa(selects(json!({"variant_name": "a", "controller_instance": "blue"})))], "OtherVariant"),
-        (vec![scaled_object(query("wva_desired_replicas{variant_name=\"b\"}"))], "OtherVariant"),
-        (vec![hpa(doubled)], "WrongMetricTarget"),
+        (vec![hpa(selects(other_instance))], "OtherVariant"),
+        (vec![hpa(reads(signal(own()), json!({"type": "Value", "value": "1"})))], "WrongMetricTarget"),
+        (vec![hpa(reads(signal(own()), average("2")))], "WrongMetricTarget"),
         (vec![hpa(json!({"spec": {"maxReplicas": 2}}))], "OutsideBounds"),
         (vec![hpa(json!({"spec": {"minReplicas": 4}}))], "OutsideBounds"),
         (vec![hpa(status("ScalingActive", "InvalidSelector"))], "AutoscalerInactive"),
         (vec![hpa(status("AbleToScale", "FailedGetScale"))], "AutoscalerInactive"),
-        (vec![hpa(no_status)], "AutoscalerInactive"),
+        (vec![hpa(json!({"status": null}))], "AutoscalerInactive"),
         (vec![hpa(status("ScalingActive", "FailedGetExternalMetric"))], "NoMetricValue"),
-        (vec![hpa(received("1000m", 2))], "Followed"),
         (vec![hpa(received("2500m", 5))], "ValueDiffers"),
         (vec![hpa(received("1500m", 4))], "WorkloadNotScaled"),
-        (vec![scaled_object(json!({"metadata": {"annotations": {"autoscaling.keda.sh/paused": "true"}}}))], "AutoscalerPaused"),
-        (vec![scaled_object(keda("Fallback", "True"))], "AutoscalerFallback"),
-        (vec![scaled_object(not_ready)], "AutoscalerInactive"),
-        (vec![scaled_object(json!({})), part(status("ScalingActive", "FailedGetExternalMetric"))], "NoMetricValue"),
-        (vec![scaled_object(json!({})), part(json!({}))], "Followed"),
-        (vec![scaled_object(json!({}))], "Followed"),
-        (vec![part(json!({}))], "Followed"),
         (vec![hpa(status("ScalingActive", "ScalingDisabled"))], "AtZero"),
         (vec![hpa(json!({}))], "Followed"),
     ] {
         check(&objects, want);
     }
+}
+
+#[test]
+fn each_dead_signal_of_keda_has_a_reason() {
+    let query =
+        |query: &str| json!({"spec": {"triggers": [{"type": "prometheus", "metadata": {"query": query}}]}});
+    let conditions = |ready: &str, fallback: &str| {
+        json!({"status": {"conditions": [{"type": "Ready", "status": ready, "reason": "R"},
+            {"type": "Fallback", "status": fallback}]}})
+    };
+    let paused = json!({"metadata": {"annotations": {"autoscaling.keda.sh/paused": "true"}}});
+    let failing = status("ScalingActive", "FailedGetExternalMetric");
+    for (objects, want) in [
+        (vec![scaled_object(on("StatefulSet", "other"))], "WrongTarget"),
+        (vec![scaled_object(query("sum(queue_length)"))], "OtherMetric"),
+        (vec![scaled_object(query("wva_desired_replicas{variant_name=\"b\"}"))], "OtherVariant"),
+        (vec![scaled_object(paused)], "AutoscalerPaused"),
+        (vec![scaled_object(conditions("True", "True"))], "AutoscalerFallback"),
+        (vec![scaled_object(conditions("False", "False"))], "AutoscalerInactive"),
+        (vec![scaled_object(conditions("Unknown", "False"))], "AutoscalerInactive"),
+        (vec![scaled_object(json!({})), part(failing)], "NoMetricValue"),
+        (vec![scaled_object(json!({})), part(json!({}))], "Followed"),
+        (vec![scaled_object(json!({}))], "Followed"),
+        (vec![part(json!({}))], "Followed"),
+    ] {
+        check(&objects, want);
+    }
+}
+
+/// An HPA that lags behind by one step is normal.
+#[test]
+fn an_earlier_target_counts_as_received() {
+    let lagging = [hpa(received("1000m", 2))];
+    assert_eq!(reason(&judge(&lagging, |facts| facts.current = 2)), "Followed");
+    assert_eq!(reason(&judge(&lagging, |facts| (facts.current, facts.recent) = (2, &[]))), "ValueDiffers");
 }
 
 #[test]
@@ -182,7 +212,10 @@ fn messages_name_the_objects() {
     };
     let selector = json!({"spec": {"metrics": [{"type": "External", "external": {"metric": {"name": "wva_desired_replicas",
         "selector": {"matchLabels": {"variant_name": "b"}}}, "target": {"type": "AverageValue", "averageValue": "1"}}}]}});
-    assert_eq!(message(&[hpa(selector)]), "HPA h selects variant_name=b, but the series of this variant has a");
+    assert_eq!(
+        message(&[hpa(selector)]),
+        "HPA h selects variant_name=b, but the series of this variant has a"
+    );
     assert_eq!(message(&[hpa(received("2500m", 5))]), "HPA h received 5 replica(s), but the target is 3");
     assert_eq!(
         message(&[hpa(status("ScalingActive", "InvalidSelector"))]),

@@ -184,7 +184,11 @@ impl Autoscaler {
             state: status.map_or(AutoscalerState::NoStatus, hpa_state),
             desired: status.map(|s| count(s.desired_replicas)),
             current: status.and_then(|s| s.current_replicas).map_or(0, count),
-            received: status.iter().flat_map(|s| s.current_metrics.iter().flatten()).filter_map(received).collect(),
+            received: status
+                .iter()
+                .flat_map(|s| s.current_metrics.iter().flatten())
+                .filter_map(received)
+                .collect(),
         }
     }
 
@@ -313,7 +317,11 @@ fn received(metric: &MetricStatus) -> Option<ReceivedValue> {
         (Some(average), _) => (average, true),
         (None, value) => (value.as_ref()?, false),
     };
-    Some(ReceivedValue { metric: external.metric.name.as_str().into(), milli: milli(&quantity.0)?, is_average })
+    Some(ReceivedValue {
+        metric: external.metric.name.as_str().into(),
+        milli: milli(&quantity.0)?,
+        is_average,
+    })
 }
 
 /// Thousandths of a quantity, such as 1500 for `1500m` or `1.5`. `None` for other suffixes than `m` and `k`.

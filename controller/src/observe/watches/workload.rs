@@ -82,7 +82,12 @@ impl Workload {
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
             let group = set.data.pointer("/spec/leaderWorkerTemplate");
             let counts = (replicas("/status/replicas"), replicas("/status/readyReplicas"));
-            Self::new(&set.metadata, replicas("/spec/replicas"), counts, group.and_then(group_template).unwrap_or_default())
+            Self::new(
+                &set.metadata,
+                replicas("/spec/replicas"),
+                counts,
+                group.and_then(group_template).unwrap_or_default(),
+            )
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }

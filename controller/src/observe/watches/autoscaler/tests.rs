@@ -65,11 +65,10 @@ fn hpa_follows_one_to_one_only_with_average_value_1() {
 
 #[test]
 fn total_is_average_times_pods() {
-    let metric = |value: Value| {
-        json!([{"type": "External", "external": {"metric": {"name": "wva_desired_replicas"}, "current": value}}])
-    };
+    let metric = |value: Value| json!([{"type": "External", "external": {"metric": {"name": "wva_desired_replicas"}, "current": value}}]);
     let total = |value: Value, current: u32, created: u32| {
-        let status = json!({"currentReplicas": current, "desiredReplicas": 1, "currentMetrics": metric(value)});
+        let status =
+            json!({"currentReplicas": current, "desiredReplicas": 1, "currentMetrics": metric(value)});
         let read = hpa(signal(json!({"type": "AverageValue", "averageValue": "1"})), status);
         read.received(read.signal.as_ref().unwrap(), created).unwrap()
     };
@@ -95,7 +94,10 @@ fn reads_state_from_conditions() {
     assert_eq!(hpa_with("True", "False", "ScalingDisabled"), AutoscalerState::AtZero);
     let reason = "FailedGetExternalMetric";
     assert_eq!(hpa_with("True", "False", reason), AutoscalerState::NoMetric(failing(reason)));
-    assert_eq!(hpa_with("False", "True", "FailedGetScale"), AutoscalerState::Failing(failing("FailedGetScale")));
+    assert_eq!(
+        hpa_with("False", "True", "FailedGetScale"),
+        AutoscalerState::Failing(failing("FailedGetScale"))
+    );
     assert_eq!(hpa(json!([]), Value::Null).state, AutoscalerState::NoStatus);
     let keda = |ready: &str, fallback: &str| {
         let conditions = json!([{"type": "Ready", "status": ready, "reason": "R"}, {"type": "Fallback", "status": fallback}]);
