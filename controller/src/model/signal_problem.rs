@@ -22,7 +22,7 @@ pub enum SignalProblem {
         workload: String,
     },
     /// They overwrite each other.
-    #[error("{} scale {workload}, and overwrite each other", autoscalers.join(" and "))]
+    #[error("{} scale {workload}, and overwrite each other", .autoscalers.join(" and "))]
     SeveralAutoscalers {
         /// Kinds and names.
         autoscalers: Vec<String>,

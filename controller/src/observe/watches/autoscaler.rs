@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricSpec, MetricStatus,
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -33,17 +33,6 @@ pub enum AutoscalerKind {
     Hpa,
     /// ScaledObject of KEDA.
     ScaledObject,
-}
-
-impl AutoscalerKind {
-    /// Name for kubectl.
-    #[must_use]
-    pub const fn resource(self) -> &'static str {
-        match self {
-            Self::Hpa => "hpa",
-            Self::ScaledObject => "scaledobject",
-        }
-    }
 }
 
 /// Kind and name, such as `HPA llama`.
@@ -264,7 +253,7 @@ impl ReceivedTotal {
 
 fn hpa_reader(hpa: &HorizontalPodAutoscaler) -> Option<SignalReader> {
     let (_, reader) = MetricReader::from_hpa(hpa)?;
-    let metrics = hpa.spec.metrics.iter().flatten().filter_map(|m: &MetricSpec| m.external.as_ref());
+    let metrics = hpa.spec.metrics.iter().flatten().filter_map(|m| m.external.as_ref());
     let mut signals = metrics.filter(|m| is_desired_replicas(&m.metric.name));
     let first = signals.next()?;
     let is_one = |value: &Quantity| milli(&value.0) == Some(1000);
