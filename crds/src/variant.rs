@@ -112,7 +112,7 @@ pub struct VariantAutoscalingStatus {
     /// State for a new leader. Internal to the controller; see the conditions instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_state: Option<ControllerState>,
-    /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`.
+    /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`, `SignalFollowed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, ModelServers, Ownership,
-    OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
+    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, MetricsApi, ModelServers,
+    Ownership, OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
     ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events,
-    watch_service_monitor,
+    watch_metrics_api, watch_service_monitor,
 };
 
 use super::certificates::ServingCerts;
@@ -43,12 +43,14 @@ impl Process {
         )?;
         self.spawn_picker_poller(poller);
         let (refusals, refused) = watch::channel(Arc::default());
+        let metrics_api = self.spawn_metrics_api_watch();
         let sources = Sources {
             watches: watched.facts.watches,
             maps: watched.facts.maps,
             synced: self.caches.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             pickers,
+            metrics_api,
             refusals: refused,
             ownership,
             namespace: self.settings.watch_namespace.clone(),
@@ -101,6 +103,15 @@ impl Process {
         let (limits, shutdown) = (endpoints::limits("debug"), self.signals.shutdown.clone());
         self.spawn("debug endpoint", endpoints::serve(limits, listener, None, router, shutdown));
         Ok(())
+    }
+
+    fn spawn_metrics_api_watch(&mut self) -> watch::Receiver<MetricsApi> {
+        let (found, metrics_api) = watch::channel(MetricsApi::default());
+        let client = self.clients.client.clone();
+        self.spawn_leading("discovery of external metrics", move |ended| {
+            run_to_end(watch_metrics_api(client.clone(), found.clone(), ended))
+        });
+        metrics_api
     }
 
     fn spawn_picker_poller(&mut self, poller: PickerPoller) {

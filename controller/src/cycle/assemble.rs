@@ -24,6 +24,7 @@ use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
+use crate::observe::signal::AutoscalerIndex;
 use crate::observe::template::Template;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::ParsedSpec;
@@ -44,6 +45,7 @@ pub(crate) struct Assembled {
     /// Why a configured limit does not apply.
     pub(crate) unlimited: Option<NoInventory>,
     pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
+    pub(crate) autoscalers: AutoscalerIndex,
 }
 
 pub(crate) fn assemble(
@@ -56,7 +58,8 @@ pub(crate) fn assemble(
 ) -> Assembled {
     let queues = pickers.queues().borrow().clone();
     let pods = pods::workload_pods(watches);
-    let limits = bounds::autoscaler_limits(watches);
+    let autoscalers = AutoscalerIndex::new(watches);
+    let limits = bounds::autoscaler_limits(&autoscalers);
     let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
@@ -91,7 +94,7 @@ pub(crate) fn assemble(
     let models = models.into_values().map(complete).collect();
     let unlimited = add_inventory(&mut config, watches, &pods, &consumers);
     let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
-    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits }
+    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits, autoscalers }
 }
 
 struct ModelInputs<'a> {

@@ -73,6 +73,7 @@ impl Bench {
                 synced: SyncStatus::default(),
                 prometheus: fake.client(),
                 pickers,
+                metrics_api: watch::channel(MetricsApi::Served).1,
                 refusals: watch::channel(Arc::default()).1,
                 ownership: Ownership::default(),
                 namespace: None,

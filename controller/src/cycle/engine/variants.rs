@@ -75,6 +75,7 @@ impl Engine {
         let inherited = remembered.inherited();
         let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
+        variant.conditions.signal_followed = self.signal_condition(state, m, (&variant, assembled), *at);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
         if let (Some(0), Ok(spec)) = (variant.current, m.spec()) {
             let model = ModelKey::new(&m.key.namespace, &spec.model_id);
