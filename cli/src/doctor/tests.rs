@@ -108,7 +108,7 @@ fn checks_the_workload_and_its_pods() {
 fn checks_scrape_and_series() {
     let without_metrics = |w: &mut World| {
         w.snapshot = w.snapshot.take().map(|s| s.replace("kv: 0.5, queue: 0, ", ""));
-        set_condition(w, 1, "False", "MetricsMissing", "No vLLM metrics");
+        set_condition(w, 1, "False", "MetricsMissing", "No model server metrics");
         w.models.clear();
     };
     check("scrape", &["no Service and no PodMonitor selects its pods"], without_metrics);
@@ -130,10 +130,10 @@ fn checks_scrape_and_series() {
         without_metrics(w);
         set_condition(w, 1, "False", "PrometheusError", "Prometheus at http://p did not answer");
     });
-    check("scrape", &["No vLLM metrics", "BROKEN scrape"], |w| {
+    check("scrape", &["No model server metrics", "BROKEN scrape"], |w| {
         without_metrics(w);
         w.snapshot = None;
-        set_condition(w, 1, "False", "MetricsStale", "No vLLM metrics that count");
+        set_condition(w, 1, "False", "MetricsStale", "No model server metrics that count");
     });
     check("series", &["the labels namespace and pod of its pods"], |w| w.models.clear());
     check("?series", &["report model_name \"base\""], |w| {

@@ -10,6 +10,7 @@ mod sentence;
 use std::sync::Arc;
 
 use serde::Serialize;
+use crate::servers::ServerKind;
 
 pub use self::activity::Activity;
 pub(crate) use self::figures::format_figure;
@@ -193,6 +194,9 @@ pub enum Reason {
     SignalsMissing {
         /// Missing signal.
         missing: MissingSignal,
+        /// Server of the first replica.
+        #[serde(skip_serializing_if = "ServerKind::is_vllm")]
+        server: ServerKind,
     },
     /// No request for the whole retention period.
     NoRequests {

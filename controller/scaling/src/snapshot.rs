@@ -21,6 +21,7 @@ pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, Throughput
 pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
+use crate::servers::ServerKind;
 
 /// Input of one cycle. The order of its lists has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -332,6 +333,9 @@ pub enum PendingState {
 pub struct Replica {
     /// Name of the pod.
     pub pod: String,
+    /// Software that serves the model.
+    #[serde(default, skip_serializing_if = "ServerKind::is_vllm")]
+    pub server: ServerKind,
     /// KV cache use. `None` counts as 0 if `queue` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvUsage>,
