@@ -5,4 +5,5 @@ mod explain;
 mod generate;
 mod groups;
 mod scaling;
+mod servers;
 mod signals;

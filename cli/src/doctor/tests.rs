@@ -172,9 +172,9 @@ fn finds_pods_without_one_of_the_main_signals() {
 
 #[test]
 fn checks_decision_and_signal() {
-    check("decision", &["from the status: No vLLM"], |w| {
+    check("decision", &["from the status: No metrics"], |w| {
         w.snapshot = None;
-        set_condition(w, 2, "False", "MetricsUnavailable", "No vLLM");
+        set_condition(w, 2, "False", "MetricsUnavailable", "No metrics");
     });
     let scale_to_zero = |w: &mut World, model: &str| {
         let with_model = |s: String| s.replace("{modelID: m,", model);

@@ -98,7 +98,8 @@ impl ServerKind {
     pub fn named_in(text: &str) -> Option<Self> {
         let text = text.to_ascii_lowercase();
         let names = |row: &&ModelServer| row.words.iter().any(|word| text.contains(word));
-        MODEL_SERVERS.iter().find(names).map(|row| row.kind)
+        // Triton's images also name TensorRT-LLM.
+        MODEL_SERVERS.iter().rev().find(names).map(|row| row.kind)
     }
 
     /// Whether it is vLLM, which a snapshot does not mention.
