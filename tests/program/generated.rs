@@ -15,7 +15,10 @@ use wva_webhook::registration::{
     variant_policy_spec,
 };
 
-use crate::{cli_page, configuration_page, dashboard_page, invalid_settings, model_servers_page, rule_pages, schema_pages};
+use crate::{
+    cli_page, configuration_page, dashboard_page, invalid_settings, model_servers_page, rule_pages,
+    schema_pages,
+};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {

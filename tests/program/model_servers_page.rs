@@ -104,18 +104,26 @@ pub(crate) fn page() -> String {
         let _ = writeln!(text, "| {} | {} | `{}`, {} |", row.name, row.releases, row.path, row.port);
     }
     text += FEATURES;
-    add_table(&mut text, "feature", USES.iter().map(|(name, needed, optional)| (*name, (*needed, *optional))), |row, uses| {
-        let (needed, optional): (&[ServerSignal], &[ServerSignal]) = uses;
-        let missing = |signals: &[ServerSignal]| {
-            let names = signals.iter().filter(|signal| row.metrics(**signal).is_empty()).map(|signal| title(*signal));
-            names.collect::<Vec<_>>().join(", ")
-        };
-        match (missing(needed), missing(optional)) {
-            (needed, _) if !needed.is_empty() => format!("no: {needed}"),
-            (_, optional) if !optional.is_empty() => format!("yes ({optional})"),
-            _ => "yes".to_owned(),
-        }
-    });
+    add_table(
+        &mut text,
+        "feature",
+        USES.iter().map(|(name, needed, optional)| (*name, (*needed, *optional))),
+        |row, uses| {
+            let (needed, optional): (&[ServerSignal], &[ServerSignal]) = uses;
+            let missing = |signals: &[ServerSignal]| {
+                let names = signals
+                    .iter()
+                    .filter(|signal| row.metrics(**signal).is_empty())
+                    .map(|signal| title(*signal));
+                names.collect::<Vec<_>>().join(", ")
+            };
+            match (missing(needed), missing(optional)) {
+                (needed, _) if !needed.is_empty() => format!("no: {needed}"),
+                (_, optional) if !optional.is_empty() => format!("yes ({optional})"),
+                _ => "yes".to_owned(),
+            }
+        },
+    );
     text += SIGNALS;
     add_table(&mut text, "signal", NAMES.iter().map(|(signal, name)| (*name, *signal)), |row, signal| {
         let names = row.metrics(signal).iter().map(|metric| format!("`{metric}`"));

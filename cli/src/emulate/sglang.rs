@@ -28,7 +28,8 @@ fn line(line: &str) -> Option<String> {
     let (name, rest) = line.strip_prefix("vllm:")?.split_once('{')?;
     let (labels, value) = rest.rsplit_once("} ")?;
     let labels = labels.replace("engine=\"0\"", "engine_type=\"unified\"");
-    let suffix = ["_bucket", "_sum", "_count"].into_iter().find(|suffix| name.ends_with(suffix)).unwrap_or_default();
+    let suffix =
+        ["_bucket", "_sum", "_count"].into_iter().find(|suffix| name.ends_with(suffix)).unwrap_or_default();
     let own = rename(name.strip_suffix(suffix)?)?;
     Some(match own {
         "max_total_num_tokens" => {

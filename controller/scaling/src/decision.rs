@@ -10,8 +10,8 @@ use wva_crds::GoDuration;
 
 use crate::reason::{Activity, FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
-use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 use crate::servers::ServerKind;
+use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
 pub use signal_gaps::{MainSignal, SignalGaps};
 

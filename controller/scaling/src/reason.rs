@@ -10,6 +10,7 @@ mod sentence;
 use std::sync::Arc;
 
 use serde::Serialize;
+
 use crate::servers::ServerKind;
 
 pub use self::activity::Activity;

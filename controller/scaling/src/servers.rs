@@ -10,9 +10,7 @@ use serde::{Deserialize, Serialize};
 pub use table::{MODEL_SERVERS, ModelServer};
 
 /// Software that serves a model.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServerKind {
     /// vLLM, of either engine.

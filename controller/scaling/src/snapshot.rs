@@ -20,8 +20,8 @@ pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
-use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 use crate::servers::ServerKind;
+use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
 /// Input of one cycle. The order of its lists has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -10,7 +10,6 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use kube::api::ListParams;
 use kube::{Api, Client};
-
 use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics};
 
 use crate::collect::page::{self, PORTS, PageError, PageReader};
@@ -282,6 +281,36 @@ mod tests {
         assert_eq!(url(|pod| pod["status"]["phase"] = json!("Pending")), None);
         assert_eq!(url(|pod| pod["status"]["podIP"] = json!(null)), None);
         assert_eq!(url(|pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")), None);
+    }
+
+    /// Pages of the servers' own documentation.
+    #[test]
+    fn reads_the_requests_of_every_server() {
+        for (page, requests) in [
+            (include_str!("../../../tests/fixtures/model-servers/vllm-v1.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.6.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/sglang-0.4.txt"), 2988.0),
+            // The requests of a priority are also in the total.
+            (include_str!("../../../tests/fixtures/model-servers/sglang-0.5.txt"), 20.0),
+            (include_str!("../../../tests/fixtures/model-servers/tensorrt-llm.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/triton-25.03.txt"), 1.0),
+        ] {
+            assert_eq!(in_flight(page), Some(requests), "{}", page.lines().next().unwrap_or_default());
+        }
+    }
+
+    #[test]
+    fn the_port_is_that_of_the_server() {
+        let port = |args: &str, ports: &[i32]| {
+            let ports: Vec<Value> = ports.iter().map(|port| json!({"containerPort": port})).collect();
+            metrics_port(
+                &serde_json::from_value(json!({"name": "s", "args": [args], "ports": ports})).unwrap(),
+            )
+        };
+        assert_eq!(port("python -m sglang.launch_server", &[]), 30000);
+        assert_eq!(port("tritonserver --model-repository=/m", &[8000, 8001, 8002]), 8002);
+        assert_eq!(port("trtllm-serve m", &[9000]), 9000);
+        assert_eq!(port("vllm serve m", &[5557, 8000]), 8000);
     }
 
     #[track_caller]

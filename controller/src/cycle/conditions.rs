@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
-use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
 use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
+use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
 use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps};
 
 use crate::model::conditions::{ConditionDraft, Conditions, TYPES, VariantError};
@@ -202,7 +202,8 @@ fn metrics_unavailable(
 
 /// The KV cache use of every server, since the server is unknown.
 fn kv_usage_names() -> String {
-    let names: Vec<&str> = MODEL_SERVERS.iter().map(|row| row.kind.metric(ServerSignal::KvUsage).name).collect();
+    let names: Vec<&str> =
+        MODEL_SERVERS.iter().map(|row| row.kind.metric(ServerSignal::KvUsage).name).collect();
     names.join(" or ")
 }
 

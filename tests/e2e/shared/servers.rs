@@ -9,19 +9,25 @@ use wva_testbed::{Fleet, FleetConfig, eventually};
 
 /// A release that renames the KV cache use, and exports it under both names.
 fn as_older_vllm(page: &str) -> String {
-    let kv: String = page.lines().filter(|line| line.contains("kv_cache")).fold(String::new(), |text, line| {
-        text + &line.replace("kv_cache_usage_perc", "gpu_cache_usage_perc") + "\n"
-    });
+    let kv: String =
+        page.lines().filter(|line| line.contains("kv_cache")).fold(String::new(), |text, line| {
+            text + &line.replace("kv_cache_usage_perc", "gpu_cache_usage_perc") + "\n"
+        });
     kv + &page.replace("vllm:inter_token_latency_seconds", "vllm:other_seconds")
 }
 
 /// vLLM 0.8, without the current names.
 fn as_oldest_vllm(page: &str) -> String {
-    page.replace("kv_cache_usage_perc", "gpu_cache_usage_perc").replace("vllm:inter_token_latency_seconds", "vllm:other")
+    page.replace("kv_cache_usage_perc", "gpu_cache_usage_perc")
+        .replace("vllm:inter_token_latency_seconds", "vllm:other")
 }
 
-const FLEETS: [(&str, Option<fn(&str) -> String>); 4] =
-    [("vllm", None), ("sglang", Some(as_sglang)), ("older", Some(as_older_vllm)), ("oldest", Some(as_oldest_vllm))];
+const FLEETS: [(&str, Option<fn(&str) -> String>); 4] = [
+    ("vllm", None),
+    ("sglang", Some(as_sglang)),
+    ("older", Some(as_older_vllm)),
+    ("oldest", Some(as_oldest_vllm)),
+];
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_of_one_model_count_alike() -> anyhow::Result<()> {
@@ -57,8 +63,8 @@ async fn servers_of_one_model_count_alike() -> anyhow::Result<()> {
     })
     .await?;
     for query in [
-        "kv_usage", "queue", "sample_age", "running", "cache_config", "tokens", "prefix_hit_rate", "work", "work_before",
-        "time_to_first_token", "inter_token_latency",
+        "kv_usage", "queue", "sample_age", "running", "cache_config", "tokens", "prefix_hit_rate", "work",
+        "work_before", "time_to_first_token", "inter_token_latency",
     ] {
         let errors = cluster.install.series("wva_prometheus_query_errors_total", &[("query", query)]).await?;
         ensure!(errors == Some(0.0), "{query}: {errors:?} queries failed");
@@ -71,15 +77,22 @@ fn has_every_signal(variant: &Value) -> anyhow::Result<()> {
     let replica = &variant["replicas"][0];
     ensure!(variant["running"].as_f64() > Some(0.0), "nothing runs: {variant}");
     ensure!(replica["kv"].as_f64() > Some(0.0) && replica["queue"].is_number(), "{name}: {replica}");
-    ensure!(replica["server"] == if name == "sglang" { "sglang".into() } else { Value::Null }, "{name}: {replica}");
+    ensure!(
+        replica["server"] == if name == "sglang" { "sglang".into() } else { Value::Null },
+        "{name}: {replica}"
+    );
     let capacity = replica["numGpuBlocks"].as_f64().zip(replica["blockSize"].as_f64());
-    ensure!(capacity.is_some_and(|(blocks, size)| (blocks * size - 65536.0).abs() < 1.0), "{name}: {replica}");
+    ensure!(
+        capacity.is_some_and(|(blocks, size)| (blocks * size - 65536.0).abs() < 1.0),
+        "{name}: {replica}"
+    );
     for (key, wanted) in [("meanInput", 512.0), ("meanOutput", 128.0), ("prefixHitRate", 0.25)] {
         let found = replica[key].as_f64().with_context(|| format!("{name} has no {key}: {replica}"))?;
         // SGLang counts prompts by the requests that end.
         ensure!((found - wanted).abs() < 0.2 * wanted, "{name}: {key} is {found}");
     }
-    let work = replica["work"].as_array().and_then(|all| all.first()).with_context(|| format!("{name}: no work"))?;
+    let work =
+        replica["work"].as_array().and_then(|all| all.first()).with_context(|| format!("{name}: no work"))?;
     for key in ["completed", "promptTokens", "generatedTokens"] {
         ensure!(work[key].as_f64() > Some(0.0), "{name}: {key} in {work}");
     }

@@ -109,7 +109,8 @@ fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> F
     let model = text(variant.object, "/spec/modelID");
     let names: BTreeSet<&str> = own.iter().map(|s| s.label("model_name")).collect();
     if own.is_empty() {
-        let examples: Vec<&str> = server_metrics(ServerSignal::KvUsage).map(|(_, metric)| metric.name).collect();
+        let examples: Vec<&str> =
+            server_metrics(ServerSignal::KvUsage).map(|(_, metric)| metric.name).collect();
         return Finding::broken(
             format!(
                 "Prometheus has no series of a model server, such as {}, with the labels namespace and pod of its pods \

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
+
 use crate::servers::{ServerKind, ServerMetric, ServerSignal};
 
 /// Load of a model and the thresholds of the percentage analyzer.

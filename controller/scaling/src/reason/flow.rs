@@ -3,6 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
+
 use crate::servers::{ServerKind, ServerSignal};
 
 /// Arrivals of a model, and throughput of the variant.

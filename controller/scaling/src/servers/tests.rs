@@ -32,7 +32,9 @@ const PAGES: [(ServerKind, &str, &[ServerSignal]); 6] = [
 fn has(page: &str, metric: ServerMetric) -> bool {
     let is_own = |name: &str| {
         name == metric.name
-            || ["_bucket", "_sum", "_count"].iter().all(|suffix| page.contains(&format!("{}{suffix}", metric.name)))
+            || ["_bucket", "_sum", "_count"]
+                .iter()
+                .all(|suffix| page.contains(&format!("{}{suffix}", metric.name)))
                 && name == format!("{}_count", metric.name)
     };
     let label = metric.label.map(|(label, value)| format!("{label}=\"{value}\""));
@@ -74,7 +76,9 @@ fn no_name_belongs_to_two_servers() {
 #[test]
 fn every_server_serves_the_percentage_analyzer_and_the_step_to_zero() {
     for row in &MODEL_SERVERS {
-        for signal in [ServerSignal::KvUsage, ServerSignal::Waiting, ServerSignal::Running, ServerSignal::Completed] {
+        for signal in
+            [ServerSignal::KvUsage, ServerSignal::Waiting, ServerSignal::Running, ServerSignal::Completed]
+        {
             assert!(!row.metrics(signal).is_empty(), "{} {signal:?}", row.name);
         }
     }

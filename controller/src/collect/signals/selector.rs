@@ -94,7 +94,9 @@ impl Selector {
     fn by_name(&self, by: &str, series: &str, counters: &[Counter], offset: &str) -> String {
         let names = named::names(counters).join("|");
         let selected = self.matching(&format!("__name__=~\"{names}\""));
-        format!("sum by (__name__, {STATE}, {by}) (max by (__name__, {STATE}, {series}) ({selected}{offset}))")
+        format!(
+            "sum by (__name__, {STATE}, {by}) (max by (__name__, {STATE}, {series}) ({selected}{offset}))"
+        )
     }
 
     /// Size of the KV cache: of vLLM in labels, of other servers as a number of tokens. The smallest engine counts.
