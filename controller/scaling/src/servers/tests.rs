@@ -74,7 +74,7 @@ fn no_name_belongs_to_two_servers() {
 }
 
 #[test]
-fn every_server_serves_the_percentage_analyzer_and_the_step_to_zero() {
+fn every_server_has_main_signals_and_can_go_to_zero() {
     for row in &MODEL_SERVERS {
         for signal in
             [ServerSignal::KvUsage, ServerSignal::Waiting, ServerSignal::Running, ServerSignal::Completed]

@@ -1,5 +1,5 @@
-//! PromQL over the metrics of all model servers. One query has the names of every server, so a server more is no query
-//! more, and a model may have pods of several.
+//! PromQL over the metrics of all model servers. One query has the names of every server, so another server makes no more
+//! queries, and a model may have pods of several.
 //!
 //! Functions such as `rate` remove the name. If a pod has two of the names, `rate({__name__=~"a|b"})` would fail the query
 //! for all pods, so the names are joined by `or` there. That is cheap, since Prometheus skips a side without series.
