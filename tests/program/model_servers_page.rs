@@ -11,8 +11,8 @@ use wva_scaling::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
 
 const HEAD: &str = "# Model servers
 
-<!-- Written by `make generate` from the table of model servers (controller/scaling/src/servers/table.rs): change it there,
-     or the text around it in tests/program/model_servers_page.rs. -->
+<!-- Written by `make generate` from the table of model servers (controller/scaling/src/servers/table.rs): change it
+     there, or the text around it in tests/program/model_servers_page.rs. -->
 
 This page tells you which metrics wva reads from each model server, and what works with it.
 
@@ -30,14 +30,15 @@ Versions are claimed, not tested with the software itself: tests read pages from
 
 ## What works
 
-A signal in brackets is missing; wva works without it.
+A signal in brackets is missing; wva works without it. Triton needs a label for scale to zero: [notes](#notes).
 
 ";
 
 const SIGNALS: &str = "
 ## Signals by server
 
-Of several names the first that a pod has counts. A histogram is named without `_bucket`, `_sum` and `_count`.
+Of several names the first that a pod has counts. The last three are histograms, named without `_bucket`, `_sum` and
+`_count`.
 
 ";
 
@@ -92,9 +93,9 @@ const NAMES: [(ServerSignal, &str); 19] = [
     (Completed, "requests finished"),
     (PromptTokens, "prompt tokens"),
     (GeneratedTokens, "generated tokens"),
-    (PrefillTime, "time of a prefill, histogram"),
-    (TokenGap, "time between tokens, histogram"),
-    (FirstToken, "time to first token, histogram"),
+    (PrefillTime, "prefill time"),
+    (TokenGap, "time between tokens"),
+    (FirstToken, "time to first token"),
 ];
 
 pub(crate) fn page() -> String {
