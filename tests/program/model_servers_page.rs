@@ -16,8 +16,8 @@ const HEAD: &str = "# Model servers
 
 This page tells you which metrics wva reads from each model server, and what works with it.
 
-wva finds the server of a pod by the names that the pod exports; no setting names it. Pods of one model may run different
-servers. One query has the names of all servers, so another server makes no more queries:
+wva finds the server of a pod by the names that the pod exports; no setting names it. Pods of one model may run
+different servers. One query has the names of all servers, so another server makes no more queries:
 [queries](queries.md#queries).
 
 ## Servers
@@ -48,9 +48,10 @@ const TAIL: &str = "
 - **SGLang** exports metrics only with `--enable-metrics`. It counts tokens when a request ends, so its counters rise in
   larger steps. wva adds up the ranks of `dp_rank`, and takes the maximum over other ranks.
 - **TensorRT-LLM** answers JSON at `/metrics`. Set `path: /prometheus/metrics` in the monitor, and start `trtllm-serve`
-  with `return_perf_metrics: true` and `enable_iter_perf_stats: true`. Its time between tokens is a mean for each request.
-- **Triton** serves metrics at port 8002. Its series have no `model_name`, so the pod must serve one model, and the model
-  never goes to zero. To allow that, let the monitor add the label:
+  with `return_perf_metrics: true` and `enable_iter_perf_stats: true`. Its time between tokens is a mean of each
+  request.
+- **Triton** serves metrics at port 8002. Its series have no `model_name`, so the pod must serve one model, and the
+  model never goes to zero. To allow that, let the monitor add the label:
 
   ```yaml
   metricRelabelings:
@@ -59,7 +60,7 @@ const TAIL: &str = "
   ```
 
 - If a signal is missing, `MetricsAvailable`, `wva explain` and `wva doctor` name the metric of the pod's server.
-- The final check before a [step to zero](../concepts/scale-to-zero.md#the-final-check) reads the same names from the pods.
+- The [final check](../concepts/scale-to-zero.md#the-final-check) before a step to zero reads the same names.
 ";
 
 /// A feature with the signals that it needs, and those that it can do without.
