@@ -77,10 +77,8 @@ fn has_every_signal(variant: &Value) -> anyhow::Result<()> {
     let replica = &variant["replicas"][0];
     ensure!(variant["running"].as_f64() > Some(0.0), "nothing runs: {variant}");
     ensure!(replica["kv"].as_f64() > Some(0.0) && replica["queue"].is_number(), "{name}: {replica}");
-    ensure!(
-        replica["server"] == if name == "sglang" { "sglang".into() } else { Value::Null },
-        "{name}: {replica}"
-    );
+    let server = if name == "sglang" { Value::from("sglang") } else { Value::Null };
+    ensure!(replica["server"] == server, "{name}: {replica}");
     let capacity = replica["numGpuBlocks"].as_f64().zip(replica["blockSize"].as_f64());
     ensure!(
         capacity.is_some_and(|(blocks, size)| (blocks * size - 65536.0).abs() < 1.0),
