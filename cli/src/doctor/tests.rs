@@ -108,7 +108,7 @@ fn checks_the_workload_and_its_pods() {
 fn checks_scrape_and_series() {
     let without_metrics = |w: &mut World| {
         w.snapshot = w.snapshot.take().map(|s| s.replace("kv: 0.5, queue: 0, ", ""));
-        set_condition(w, 1, "False", "MetricsMissing", "No vLLM metrics");
+        set_condition(w, 1, "False", "MetricsMissing", "No model server metrics");
         w.models.clear();
     };
     check("scrape", &["no Service and no PodMonitor selects its pods"], without_metrics);
@@ -130,10 +130,10 @@ fn checks_scrape_and_series() {
         without_metrics(w);
         set_condition(w, 1, "False", "PrometheusError", "Prometheus at http://p did not answer");
     });
-    check("scrape", &["No vLLM metrics", "BROKEN scrape"], |w| {
+    check("scrape", &["No model server metrics", "BROKEN scrape"], |w| {
         without_metrics(w);
         w.snapshot = None;
-        set_condition(w, 1, "False", "MetricsStale", "No vLLM metrics that count");
+        set_condition(w, 1, "False", "MetricsStale", "No model server metrics that count");
     });
     check("series", &["the labels namespace and pod of its pods"], |w| w.models.clear());
     check("?series", &["report model_name \"base\""], |w| {
@@ -172,9 +172,9 @@ fn finds_pods_without_one_of_the_main_signals() {
 
 #[test]
 fn checks_decision_and_signal() {
-    check("decision", &["from the status: No vLLM"], |w| {
+    check("decision", &["from the status: No metrics"], |w| {
         w.snapshot = None;
-        set_condition(w, 2, "False", "MetricsUnavailable", "No vLLM");
+        set_condition(w, 2, "False", "MetricsUnavailable", "No metrics");
     });
     let scale_to_zero = |w: &mut World, model: &str| {
         let with_model = |s: String| s.replace("{modelID: m,", model);

@@ -10,6 +10,7 @@ use wva_crds::GoDuration;
 
 use crate::reason::{Activity, FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
+use crate::servers::ServerKind;
 use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
 pub use signal_gaps::{MainSignal, SignalGaps};
@@ -367,7 +368,7 @@ pub enum Warning {
     #[error(
         "variant {namespace}/{variant}: {replicas} replica(s) report no {}, which counts as 0; check that neither the \
          server nor a relabelling rule of its monitor drops the metric",
-        signal.metric()
+        signal.metric(*server)
     )]
     SignalMissing {
         /// Namespace of the variant.
@@ -376,6 +377,8 @@ pub enum Warning {
         variant: String,
         /// Missing signal.
         signal: MainSignal,
+        /// Server of the first of them.
+        server: ServerKind,
         /// Replicas without it.
         replicas: u32,
     },

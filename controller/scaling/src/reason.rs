@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::servers::ServerKind;
+
 pub use self::activity::Activity;
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
@@ -193,6 +195,9 @@ pub enum Reason {
     SignalsMissing {
         /// Missing signal.
         missing: MissingSignal,
+        /// Server of the first replica.
+        #[serde(skip_serializing_if = "ServerKind::is_vllm")]
+        server: ServerKind,
     },
     /// No request for the whole retention period.
     NoRequests {

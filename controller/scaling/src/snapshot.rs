@@ -20,6 +20,7 @@ pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
+use crate::servers::ServerKind;
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
 /// Input of one cycle. The order of its lists has no meaning.
@@ -340,6 +341,9 @@ pub enum PendingState {
 pub struct Replica {
     /// Name of the pod.
     pub pod: String,
+    /// Software that serves the model.
+    #[serde(default, skip_serializing_if = "ServerKind::is_vllm")]
+    pub server: ServerKind,
     /// KV cache use. `None` counts as 0 if `queue` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvUsage>,

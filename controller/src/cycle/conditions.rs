@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
+use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
 use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps};
 
@@ -206,9 +207,17 @@ fn metrics_unavailable(
     condition_false(
         "MetricsMissing",
         format!(
-            "No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"
+            "No model server metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, that the server exports metrics (SGLang: --enable-metrics), and that {} in Prometheus carries the labels namespace and pod",
+            kv_usage_names()
         ),
     )
+}
+
+/// The KV cache use of every server, since the server is unknown.
+fn kv_usage_names() -> String {
+    let names: Vec<&str> =
+        MODEL_SERVERS.iter().map(|row| row.kind.metric(ServerSignal::KvUsage).name).collect();
+    names.join(" or ")
 }
 
 fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
@@ -217,7 +226,8 @@ fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
             MainSignal::KvUsage => "KV cache usage",
             MainSignal::Queue => "queue length",
         };
-        format!("{replicas} of them without {what} ({}), counted as 0", signal.metric())
+        let metric = signal.metric(signal_gaps.server);
+        format!("{replicas} of them without {what} ({metric}), counted as 0")
     };
     let reported = format!("{reporting} replica(s) report metrics");
     std::iter::once(reported).chain(signal_gaps.missing().map(lacks)).collect::<Vec<_>>().join("; ")

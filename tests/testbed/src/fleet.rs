@@ -59,6 +59,8 @@ pub struct FleetConfig {
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
     pub block_size: u64,
+    /// Makes the page of another model server, or of another release, from a page.
+    pub page: Option<fn(&str) -> String>,
 }
 
 impl FleetConfig {
@@ -80,6 +82,7 @@ impl FleetConfig {
             prefix_hit_rate: 0.25,
             num_gpu_blocks: 4096,
             block_size: 16,
+            page: None,
         }
     }
 

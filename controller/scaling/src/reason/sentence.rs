@@ -200,10 +200,11 @@ impl fmt::Display for Reason {
                     "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
                 )
             }
-            Self::SignalsMissing { missing } => {
+            Self::SignalsMissing { missing, server } => {
                 write!(
                     f,
-                    "the percentage analyzer decides until the throughput analyzer has its signals: {missing}"
+                    "the percentage analyzer decides until the throughput analyzer has its signals: {}",
+                    missing.sentence(*server)
                 )
             }
             Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {

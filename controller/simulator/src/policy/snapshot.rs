@@ -112,7 +112,7 @@ fn replica(view: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
         prefix_hit_rate: None,
         age: seconds(pod.age()),
         work: pod.samples(WORK).map(|s| work(view, &s)).collect(),
-        ranks: None,
+        ..Replica::default()
     }
 }
 

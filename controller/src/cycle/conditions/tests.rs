@@ -214,7 +214,7 @@ fn a_newly_ready_pod_may_lack_metrics() {
 #[test]
 fn a_cold_start_is_not_reported_as_a_lack_of_metrics() {
     let waiting = "Waiting for the first replica to start (0 of 2 ready)";
-    for (age, want) in [("1m", waiting), ("11m", "No vLLM metrics for model m in namespace ns")] {
+    for (age, want) in [("1m", waiting), ("11m", "No model server metrics for model m in namespace ns")] {
         let loading = json!({"ready": 0, "pending": [{"age": age}, {"age": age}]});
         let c = decided(&decision(loading, json!({})));
         assert_eq!(c.metrics_available.reason, "MetricsMissing");

@@ -26,7 +26,7 @@ use super::*;
 use crate::collect::picker::Queues;
 use crate::collect::prometheus::tests::{FakePrometheus, FakeReply};
 use crate::collect::sample::Samples;
-use crate::collect::sample::tests::{pod_signal, queue_size};
+use crate::collect::sample::tests::{pod_metric, pod_signal, queue_size};
 use crate::collect::signals::Query;
 use crate::config::ConfigReloads;
 use crate::config::testing::Feed;

@@ -38,7 +38,7 @@ const IDLE: ModelActivity = ModelActivity {
 impl ModelActivity {
     fn answers(self) -> FakeReply {
         FakeReply::by(move |query| match query {
-            q if q.contains("request_success") => {
+            q if q.contains("last_over_time") => {
                 let labels = json!({"namespace": "ns", "model_name": "m"});
                 self.completed.map_or(down(), |value| FakeReply::series([(labels, value)]))
             }
@@ -52,8 +52,13 @@ impl ModelActivity {
                 FakeReply::series(own.into_iter().chain(adapter))
             }
             q if q.contains("running") => {
-                let signals = [("running", self.running), ("waiting", self.waiting), ("age", self.scraped)];
-                let of = |name| signals.map(|(signal, value)| (pod_signal(name, signal), value));
+                let of = |name| {
+                    [
+                        (pod_metric(name, "vllm:num_requests_running"), self.running),
+                        (pod_metric(name, "vllm:num_requests_waiting"), self.waiting),
+                        (pod_signal(name, "age"), self.scraped),
+                    ]
+                };
                 FakeReply::series(["a-0", "a-1"].into_iter().flat_map(of))
             }
             q => both(if q.contains("timestamp") { self.age } else { "0" }),
