@@ -56,7 +56,7 @@ fn later() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_hours(1))
 }
 
-fn servers() -> ModelServers {
+pub(super) fn servers() -> ModelServers {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     ModelServers::new().unwrap()
 }
