@@ -18,9 +18,9 @@ use wva_runtime::api_call::ApiCall;
 use wva_runtime::leadership::NotLeading;
 use wva_scaling::VariantKey;
 
-use self::choice::{Candidate, PodState, choose};
+use self::choice::{Candidate, Load, PodState, choose};
 use self::leftovers::Leftovers;
-use super::servers::{ModelServers, ServerLoad};
+use super::servers::ModelServers;
 use crate::model::keys::WorkloadKey;
 use crate::model::published::{Published, Reader};
 use crate::model::step::ScaleDown;
@@ -126,11 +126,15 @@ impl DeletionCosts {
         &self,
         variant: &VariantKey,
         scale_down: &ScaleDown,
-        sampled: &BTreeMap<&str, ServerLoad>,
+        sampled: &BTreeMap<&str, Load>,
     ) -> Result<(), MarkError> {
         let pods = self.active_pods(&scale_down.workload).await?;
-        let loads = self.servers.query_loads(&pods, &scale_down.ranks).await;
-        let load = |name: &str| loads.get(name).or_else(|| sampled.get(name)).copied();
+        let requests = self.servers.query_requests(&pods, &scale_down.ranks).await;
+        let load = |name: &str| {
+            let sampled = sampled.get(name).copied();
+            let kv = sampled.map_or(0.0, |load| load.kv);
+            requests.get(name).map(|requests| Load { requests: *requests, kv }).or(sampled)
+        };
         let candidates: Vec<Candidate> = pods.iter().filter_map(|pod| candidate(pod, load)).collect();
         let wanted = usize::try_from(scale_down.to).unwrap_or(usize::MAX);
         let chosen = choose(&candidates, pods.len().saturating_sub(wanted));
@@ -194,9 +198,7 @@ impl DeletionCosts {
         match api.patch_metadata(name, &params, &Patch::Apply(&patch)).await {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(false),
-            Err(error) => {
-                Err(to_error(ApiCall { verb: "patch", resource: "pods", namespace, name }, &error))
-            }
+            Err(error) => Err(to_error(ApiCall { verb: "patch", resource: "pods", namespace, name }, &error)),
         }
     }
 
@@ -222,7 +224,7 @@ impl DeletionCosts {
 }
 
 /// Loads by pod as Prometheus shows them, for servers that do not answer.
-fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap<&'a str, ServerLoad> {
+fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap<&'a str, Load> {
     let snapshot = &published.snapshot;
     let models = snapshot.models.iter().filter(|m| m.namespace == variant.namespace);
     let own = models.flat_map(|m| &m.variants).filter(|v| v.name == variant.name);
@@ -232,13 +234,13 @@ fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap
         // vLLM holds blocks of the KV cache for each running request.
         let running = if kv > 0.0 { 1.0 } else { 0.0 };
         let requests = r.queue.map_or(0.0, |queue| queue.get()) + running;
-        (r.pod.as_str(), ServerLoad { requests, kv })
+        (r.pod.as_str(), Load { requests, kv })
     });
     loads.collect()
 }
 
 /// `None` if another client has set the cost.
-fn candidate(pod: &Pod, load: impl Fn(&str) -> Option<ServerLoad>) -> Option<Candidate<'_>> {
+fn candidate(pod: &Pod, load: impl Fn(&str) -> Option<Load>) -> Option<Candidate<'_>> {
     let own_cost = match DeletionCost::read(&pod.metadata) {
         DeletionCost::Unset => None,
         DeletionCost::Own(cost) => Some(cost),
@@ -248,14 +250,7 @@ fn candidate(pod: &Pod, load: impl Fn(&str) -> Option<ServerLoad>) -> Option<Can
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
     let is_ready = conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
     let created = pod.creation_timestamp().map(|t| t.0);
-    Some(Candidate {
-        name,
-        uid: pod.metadata.uid.as_deref()?,
-        is_ready,
-        load: load(name),
-        created,
-        own_cost,
-    })
+    Some(Candidate { name, uid: pod.metadata.uid.as_deref()?, is_ready, load: load(name), created, own_cost })
 }
 
 fn to_error(call: ApiCall<'_>, error: &kube::Error) -> MarkError {
@@ -266,7 +261,9 @@ fn to_error(call: ApiCall<'_>, error: &kube::Error) -> MarkError {
     }
     let failure = call.describe_failure(error);
     match error {
-        kube::Error::Api(status) if status.code == 403 && call.verb == "patch" => MarkError::Forbidden(failure),
+        kube::Error::Api(status) if status.code == 403 && call.verb == "patch" => {
+            MarkError::Forbidden(failure)
+        }
         _ => MarkError::Failed(failure),
     }
 }

@@ -155,9 +155,8 @@ impl ScaleExecutor {
         // A step to zero may be withdrawn until right before the write.
         let is_current = || *to != 0 || is_current(due, published);
         let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
-        if !due.step.grows()
-            && let Some(newest) = published.borrow().clone()
-        {
+        let newest = published.borrow().clone();
+        if let Some(newest) = newest.filter(|_| !due.step.grows()) {
             self.costs.mark(&due.variant, &newest).await;
         }
         match self.actuator.apply(&due.step, &is_current).await {

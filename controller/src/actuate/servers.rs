@@ -1,7 +1,6 @@
-//! Queries model servers right before a scale-down, since scraped values are seconds old.
-//!
-//! Final check before a step to zero: an answer can only cancel the step, so a forged one gains nothing. A slow server
-//! cancels it too; for servers that cannot be queried, the step relies on Prometheus.
+//! Final check before a step to zero: queries the model servers, since scraped values are seconds old. An answer can
+//! only cancel the step, so a forged one gains nothing. A slow server cancels it too; for servers that cannot be
+//! queried, the step relies on Prometheus.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +18,7 @@ use crate::observe::template;
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// An idle model has few pods.
 const MAX_PODS: u32 = 64;
-/// Pods whose loads are compared.
+/// Pods whose requests are compared before a scale-down.
 const MAX_COMPARED: usize = 256;
 const CONCURRENCY: usize = 16;
 /// vLLM's default.
@@ -36,15 +35,6 @@ pub(super) struct ServerActivity {
     pub(super) slow: Option<String>,
     /// Why other servers are unknown.
     pub(super) unknown: Vec<String>,
-}
-
-/// Load of one pod.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct ServerLoad {
-    /// Running and waiting.
-    pub(super) requests: f64,
-    /// Share of KV cache in use, 0 to 1.
-    pub(super) kv: f64,
 }
 
 impl ModelServers {
@@ -78,30 +68,26 @@ impl ModelServers {
         activity
     }
 
-    /// Loads of the pods, by name. Pods that do not answer in time are missing.
-    pub(super) async fn query_loads(
-        &self,
-        pods: &[Pod],
-        ranks: &BTreeSet<u16>,
-    ) -> BTreeMap<String, ServerLoad> {
+    /// Running and waiting requests by pod. Pods that do not answer in time are missing.
+    pub(super) async fn query_requests(&self, pods: &[Pod], ranks: &BTreeSet<u16>) -> BTreeMap<String, f64> {
         let queries = pods.iter().take(MAX_COMPARED).filter_map(|pod| {
             let (name, pages) = (pod.metadata.name.clone()?, metrics_pages(pod, ranks)?);
-            Some(async move { (name, self.query_load(pages).await) })
+            Some(async move { (name, self.sum_requests(pages).await) })
         });
-        let deadline = tokio::time::sleep(TIMEOUT);
-        let answers = stream::iter(queries).buffer_unordered(CONCURRENCY).take_until(deadline);
-        answers.filter_map(async |(name, load)| Some((name, load?))).collect().await
+        let queries: Vec<_> = queries.collect();
+        let answers = stream::iter(queries).buffer_unordered(CONCURRENCY);
+        let answers = answers.take_until(tokio::time::sleep(TIMEOUT));
+        answers.filter_map(async |(name, requests)| Some((name, requests?))).collect().await
     }
 
-    /// `None` if one of its servers is unknown.
-    async fn query_load(&self, pages: Vec<MetricsPage>) -> Option<ServerLoad> {
-        let mut load: Option<ServerLoad> = None;
+    /// `None` if one of the pages is unknown, or there is none.
+    async fn sum_requests(&self, pages: Vec<MetricsPage>) -> Option<f64> {
+        let mut sum = None;
         for page in pages {
-            let InFlight { requests, kv } = self.0.read(&page.url, None, InFlight::default()).await.ok()?;
-            let (other, requests) = (load.unwrap_or(ServerLoad { requests: 0.0, kv: 0.0 }), requests?);
-            load = Some(ServerLoad { requests: other.requests + requests, kv: other.kv.max(kv) });
+            let InFlight { requests } = self.0.read(&page.url, None, InFlight::default()).await.ok()?;
+            sum = Some(sum.unwrap_or(0.0) + requests?);
         }
-        load
+        sum
     }
 
     async fn query_pods(
@@ -136,9 +122,9 @@ impl ModelServers {
 impl ServerActivity {
     fn record(&mut self, server: String, answer: Result<InFlight, PageError>) {
         match answer {
-            Ok(InFlight { requests: Some(requests), .. }) if requests > 0.0 => self.busy = Some(server),
-            Ok(InFlight { requests: Some(_), .. }) => self.idle += 1,
-            Ok(InFlight { requests: None, .. }) => {
+            Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
+            Ok(InFlight { requests: Some(_) }) => self.idle += 1,
+            Ok(InFlight { requests: None }) => {
                 self.unknown.push(format!("{server}: no vllm:num_requests_running on its metrics page"));
             }
             Err(PageError::TooSlow) => self.slow = Some(server),
@@ -147,26 +133,19 @@ impl ServerActivity {
     }
 }
 
-/// Over all models of a server.
+/// Sums over all models of a server.
 #[derive(Debug, Default)]
 struct InFlight {
-    /// Sum.
     requests: Option<f64>,
-    /// Greatest share of KV cache in use.
-    kv: f64,
 }
 
 impl PageReader for InFlight {
     fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
-        let is_kv = matches!(name, "vllm:kv_cache_usage_perc" | "vllm:gpu_cache_usage_perc");
-        if !is_kv && !matches!(name, "vllm:num_requests_running" | "vllm:num_requests_waiting") {
+        if !matches!(name, "vllm:num_requests_running" | "vllm:num_requests_waiting") {
             return page::check_number(rest);
         }
         let value = page::parse_value(rest, |_, _| {})?;
-        if !value.is_finite() || value < 0.0 {
-        } else if is_kv {
-            self.kv = self.kv.max(value);
-        } else {
+        if value.is_finite() && value >= 0.0 {
             self.requests = Some(self.requests.unwrap_or_default() + value);
         }
         Some(())

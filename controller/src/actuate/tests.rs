@@ -62,7 +62,7 @@ pub(super) fn servers() -> ModelServers {
 }
 
 /// A pod of a model server with this metrics page.
-async fn server(page: &'static str) -> Value {
+pub(super) async fn server(page: &'static str) -> Value {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let app = axum::Router::new().route("/metrics", axum::routing::get(async move || page));
@@ -143,9 +143,9 @@ async fn an_expired_step_is_not_executed() {
     }
 }
 
-const IDLE: &str =
+pub(super) const IDLE: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
-const RUNNING: &str =
+pub(super) const RUNNING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
 const WAITING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 1\n";

@@ -44,8 +44,10 @@ mod tests {
     #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn check(annotations: Value, managers: &[&str], want: DeletionCost) {
         let fields = json!({"f:metadata": {"f:annotations": {".": {}, format!("f:{ANNOTATION}"): {}}}});
-        let entries: Vec<Value> =
-            managers.iter().map(|m| json!({"manager": m, "operation": "Apply", "fieldsV1": fields})).collect();
+        let entries: Vec<Value> = managers
+            .iter()
+            .map(|m| json!({"manager": m, "operation": "Apply", "fieldsV1": fields}))
+            .collect();
         let meta = json!({"annotations": annotations, "managedFields": entries});
         assert_eq!(DeletionCost::read(&serde_json::from_value(meta).unwrap()), want, "{managers:?}");
     }

@@ -4,7 +4,14 @@ use std::cmp::{Ordering, Reverse};
 
 use jiff::Timestamp;
 
-use crate::actuate::servers::ServerLoad;
+/// Load of a pod.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Load {
+    /// Running and waiting.
+    pub(super) requests: f64,
+    /// Share of KV cache in use, 0 to 1.
+    pub(super) kv: f64,
+}
 
 /// State of a pod, in the order of removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +40,7 @@ pub(super) struct Candidate<'a> {
     pub(super) uid: &'a str,
     pub(super) is_ready: bool,
     /// `None` if unknown. Such a pod is not chosen: it may be busy.
-    pub(super) load: Option<ServerLoad>,
+    pub(super) load: Option<Load>,
     pub(super) created: Option<Timestamp>,
     /// Cost that wva has set.
     pub(super) own_cost: Option<i32>,
@@ -51,7 +58,7 @@ impl Candidate<'_> {
 
     /// Of two pods with the same load, the younger one has the colder cache.
     fn compare(&self, other: &Self) -> Ordering {
-        let load = |c: &Self| c.load.unwrap_or(ServerLoad { requests: 0.0, kv: 0.0 });
+        let load = |c: &Self| c.load.unwrap_or(Load { requests: 0.0, kv: 0.0 });
         let (own, others) = (load(self), load(other));
         self.state()
             .cmp(&other.state())
@@ -79,7 +86,7 @@ mod tests {
 
     /// `created`: second of creation.
     fn pod(name: &'static str, load: Option<(f64, f64)>, created: i64) -> Candidate<'static> {
-        let load = load.map(|(requests, kv)| ServerLoad { requests, kv });
+        let load = load.map(|(requests, kv)| Load { requests, kv });
         let created = Timestamp::from_second(created).ok();
         Candidate { name, uid: "u", is_ready: true, load, created, own_cost: None }
     }
@@ -102,8 +109,14 @@ mod tests {
             pod("young", Some((0.0, 0.0)), 5),
             starting,
         ];
-        let order =
-            [("starting", -300), ("young", -200), ("old", -200), ("warm", -200), ("less-busy", -100), ("busy", -100)];
+        let order = [
+            ("starting", -300),
+            ("young", -200),
+            ("old", -200),
+            ("warm", -200),
+            ("less-busy", -100),
+            ("busy", -100),
+        ];
         for count in 0..=order.len() {
             check(&pods, count, &order[..count]);
         }

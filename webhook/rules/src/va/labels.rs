@@ -59,7 +59,9 @@ pub(crate) const DELETION_COST: Rule = Rule {
     docs: "The annotation for pod deletion costs, if present, must be `\"true\"` (mark the pods that a scale-down should \
            remove first) or `\"false\"` (do not).",
     check: Check::Variant(|facts, out| match facts.annotation(POD_DELETION_COST_ANNOTATION) {
-        Some(value @ Value::String(text)) if !matches!(text.as_str(), "true" | "false") => out.add_value(value),
+        Some(value @ Value::String(text)) if !matches!(text.as_str(), "true" | "false") => {
+            out.add_value(value)
+        }
         _ => {}
     }),
     ..DENY
@@ -73,7 +75,8 @@ pub(crate) const DELETION_COST_UNUSED: Rule = Rule {
            for pods of a ReplicaSet. A StatefulSet and a LeaderWorkerSet always remove the replica with the highest \
            index.",
     check: Check::Variant(|facts, out| {
-        let is_wanted = facts.annotation(POD_DELETION_COST_ANNOTATION).and_then(Value::as_str) == Some("true");
+        let is_wanted =
+            facts.annotation(POD_DELETION_COST_ANNOTATION).and_then(Value::as_str) == Some("true");
         if is_wanted && Target::from_object(facts.object).is_some_and(|target| target.kind != "Deployment") {
             out.add("", "");
         }
