@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics, EventReporter, ModelServers, Ownership,
-    OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
+    Actuator, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics, EventReporter, ModelServers,
+    Ownership, OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
     ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events,
     watch_service_monitor,
 };
@@ -125,7 +125,8 @@ impl Process {
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
             let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
             let (changed, refusals) = (changed.clone(), refusals.clone());
-            let costs = DeletionCosts::new(client.clone(), servers.clone(), marking.clone(), reporter.clone());
+            let costs =
+                DeletionCosts::new(client.clone(), servers.clone(), marking.clone(), reporter.clone());
             let costs = Arc::new(costs);
             let actuator = (actuator, costs.clone());
             let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
