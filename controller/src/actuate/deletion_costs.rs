@@ -96,7 +96,7 @@ impl DeletionCosts {
             }
             let Some(newest) = published.borrow_and_update().clone() else { continue };
             let scaled_by_others = newest.scale_downs.iter().filter(|(_, scale_down)| !scale_down.is_step);
-            let marking = scaled_by_others.map(|(variant, _)| self.mark(variant, &newest));
+            let marking: Vec<_> = scaled_by_others.map(|(variant, _)| self.mark(variant, &newest)).collect();
             stream::iter(marking).buffer_unordered(CONCURRENCY).collect::<()>().await;
             let has_leftovers = self.remove_leftovers(&mut leftovers, &newest).await;
             self.report_failures(&newest).await;
@@ -144,10 +144,11 @@ impl DeletionCosts {
         let new = chosen.iter().filter(|(c, state)| c.own_cost != Some(state.cost()));
         let new = new.map(|(c, state)| (*c, Some(*state)));
         let namespace = &scale_down.workload.namespace;
-        let patches = outdated.chain(new).take(MAX_PATCHES).map(async |(c, state): (&Candidate, _)| {
+        let patches = outdated.chain(new).take(MAX_PATCHES).map(|(c, state)| async move {
             let is_set = self.patch(namespace, (c.name, c.uid), state.map(PodState::cost)).await?;
             Ok::<_, MarkError>(state.filter(|_| is_set).map(|state| format!("{} ({state:?})", c.name)))
         });
+        let patches: Vec<_> = patches.collect();
         let marked: Vec<Option<String>> =
             stream::iter(patches).buffer_unordered(CONCURRENCY).try_collect().await?;
         let marked: Vec<String> = marked.into_iter().flatten().collect();

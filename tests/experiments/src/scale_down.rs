@@ -128,9 +128,9 @@ impl<'a> Lane<'a> {
             "  annotations: {{wva.llmd.ai/mode: \"fixed={REPLICAS}\", wva.llmd.ai/pod-deletion-cost: \"{cost}\"}}\n  labels: {{inf"
         );
         let variant = fixture.variant().replace("  labels: {inf", &annotations);
-        let mut all = vec![workload, variant];
-        // Before the variant, or wva would scale it once.
-        all.splice(1..1, (scaler == Scaler::Hpa).then_some(hpa));
+        // The HPA before the variant, or wva would scale it once.
+        let hpa = (scaler == Scaler::Hpa).then_some(hpa);
+        let all: Vec<String> = [Some(workload), hpa, Some(variant)].into_iter().flatten().collect();
         testbed.apply(&all.join("---\n")).await?;
         let random = Pcg64::seed_from_u64(seed);
         Ok(Self { testbed, namespace, fleet, random, figures: Figures::default() })
