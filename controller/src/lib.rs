@@ -11,7 +11,7 @@ mod model;
 mod observe;
 mod publish;
 
-pub use actuate::{Actuator, ModelServers, ScaleExecutor};
+pub use actuate::{Actuator, DeletionCosts, ModelServers, ScaleExecutor};
 pub use collect::picker::{PickerConfig, PickerPoller, PickerToken, Pickers};
 pub use collect::prometheus::{
     ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,

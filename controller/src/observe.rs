@@ -2,6 +2,7 @@
 
 pub(crate) mod bounds;
 pub(crate) mod crd;
+pub(crate) mod deletion_cost;
 pub(crate) mod legacy;
 pub(crate) mod metrics_api;
 pub(crate) mod pods;

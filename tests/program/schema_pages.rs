@@ -32,6 +32,12 @@ const METADATA: [(&str, &str, &str); 9] = [
          `fixed=N` (publish N, within the bounds)",
     ),
     (
+        names::POD_DELETION_COST_ANNOTATION,
+        "annotation of a VariantAutoscaling",
+        "`true`: before a scale-down, wva marks the pods to remove first; `false`: never. Default: only if wva itself \
+         scales the workload down",
+    ),
+    (
         names::ALLOW_SHARED_TARGET_ANNOTATION,
         "annotation of a VariantAutoscaling",
         "`true`: a target that another variant has too is only a warning",

@@ -19,6 +19,8 @@ use crate::observe::template;
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// An idle model has few pods.
 const MAX_PODS: u32 = 64;
+/// Pods whose requests are compared before a scale-down.
+const MAX_COMPARED: usize = 256;
 const CONCURRENCY: usize = 16;
 /// Path that most servers have.
 const METRICS_PATH: &str = "/metrics";
@@ -65,6 +67,28 @@ impl ModelServers {
             activity.slow = Some(format!("no answer within {TIMEOUT:?}"));
         }
         activity
+    }
+
+    /// Running and waiting requests by pod. Pods that do not answer in time are missing.
+    pub(super) async fn query_requests(&self, pods: &[Pod], ranks: &BTreeSet<u16>) -> BTreeMap<String, f64> {
+        let queries = pods.iter().take(MAX_COMPARED).filter_map(|pod| {
+            let (name, pages) = (pod.metadata.name.clone()?, metrics_pages(pod, ranks)?);
+            Some(async move { (name, self.sum_requests(pages).await) })
+        });
+        let queries: Vec<_> = queries.collect();
+        let answers = stream::iter(queries).buffer_unordered(CONCURRENCY);
+        let answers = answers.take_until(tokio::time::sleep(TIMEOUT));
+        answers.filter_map(async |(name, requests)| Some((name, requests?))).collect().await
+    }
+
+    /// `None` if one of the pages is unknown, or there is none.
+    async fn sum_requests(&self, pages: Vec<MetricsPage>) -> Option<f64> {
+        let mut sum = None;
+        for page in pages {
+            let InFlight { requests } = self.0.read(&page.url, None, InFlight::default()).await.ok()?;
+            sum = Some(sum.unwrap_or(0.0) + requests?);
+        }
+        sum
     }
 
     async fn query_pods(

@@ -56,13 +56,13 @@ fn later() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_hours(1))
 }
 
-fn servers() -> ModelServers {
+pub(super) fn servers() -> ModelServers {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     ModelServers::new().unwrap()
 }
 
 /// A pod of a model server with this metrics page.
-async fn server(page: &'static str) -> Value {
+pub(super) async fn server(page: &'static str) -> Value {
     server_with(&[("/metrics", page)]).await
 }
 
@@ -151,9 +151,9 @@ async fn an_expired_step_is_not_executed() {
     }
 }
 
-const IDLE: &str =
+pub(super) const IDLE: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
-const RUNNING: &str =
+pub(super) const RUNNING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
 const WAITING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 1\n";

@@ -150,6 +150,7 @@ fn collect_events(
 }
 
 /// Writes events that do not come from a publication.
+#[derive(Clone)]
 pub struct EventReporter {
     /// Blocks writes when this replica does not lead.
     pub client: Client,

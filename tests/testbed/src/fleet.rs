@@ -272,6 +272,11 @@ impl Fleet {
         requests.send(lasts, queueing.replicas(), Instant::now());
     }
 
+    /// Sends one request of this duration to a ready pod.
+    pub fn send_to(&self, pod: &str, lasts: Duration) {
+        self.shared.state.lock().requests.send_to(pod, lasts, Instant::now());
+    }
+
     /// Ends all running requests early.
     pub fn end_requests(&self) {
         self.shared.state.lock().requests.end_all(Instant::now());

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
-use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
+use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
 use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{
     LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus,
@@ -72,6 +72,8 @@ pub(crate) struct ParsedSpec {
     pub(crate) model_id: String,
     pub(crate) cost: Cost,
     pub(crate) mode: Mode,
+    /// Whether pods get a deletion cost before a scale-down. `None`: if this controller scales the workload.
+    pub(crate) sets_deletion_cost: Option<bool>,
     pub(crate) min: Option<u32>,
     pub(crate) max: Option<u32>,
 }
@@ -194,6 +196,8 @@ fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, VariantError> {
         model_id: spec.model_id,
         cost,
         mode,
+        // The rules allow no other values.
+        sets_deletion_cost: object.annotations().get(POD_DELETION_COST_ANNOTATION).map(|v| v == "true"),
         min: bound(spec.min_replicas),
         max: bound(spec.max_replicas),
     })
