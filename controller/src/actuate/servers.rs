@@ -85,7 +85,7 @@ impl ModelServers {
     async fn sum_requests(&self, pages: Vec<MetricsPage>) -> Option<f64> {
         let mut sum = None;
         for page in pages {
-            let InFlight { requests } = self.0.read(&page.url, None, InFlight::default()).await.ok()?;
+            let InFlight { requests } = self.query_page(&page).await.ok()?;
             sum = Some(sum.unwrap_or(0.0) + requests?);
         }
         sum
