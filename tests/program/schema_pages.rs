@@ -14,7 +14,7 @@ const NOTE: &str =
 const FIELDS: &str = "| field | type | default | limits | meaning |\n|---|---|---|---|---|\n";
 const EXAMPLE: &str = include_str!("../../config/samples/variantautoscaling.yaml");
 /// Labels and annotations: name, where it is, meaning.
-const METADATA: [(&str, &str, &str); 9] = [
+const METADATA: [(&str, &str, &str); 10] = [
     (
         names::ACCELERATOR_LABEL,
         "label of a VariantAutoscaling",
