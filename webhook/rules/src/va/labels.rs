@@ -60,7 +60,7 @@ pub(crate) const DELETION_COST: Rule = Rule {
            remove first) or `\"false\"` (do not).",
     check: Check::Variant(|facts, out| match facts.annotation(POD_DELETION_COST_ANNOTATION) {
         Some(value @ Value::String(text)) if !matches!(text.as_str(), "true" | "false") => {
-            out.add_value(value)
+            out.add_value(value);
         }
         _ => {}
     }),
