@@ -17,7 +17,7 @@ const JOB: &str = "workload-variant-autoscaler-controller-manager-metrics-servic
 async fn load_alerts(cluster: &Cluster) -> anyhow::Result<()> {
     let testbed = &cluster.testbed;
     let labels = BTreeMap::from([("namespace".to_owned(), SYSTEM.to_owned())]);
-    testbed.scrape(JOB, &cluster.install.address("metrics")?, "/metrics", &labels)?;
+    testbed.scrape(JOB, cluster.install.address("metrics")?, "/metrics", &labels)?;
     let helm = Helm::new(testbed, "helm").await?;
     let chart = Helm::chart();
     let chart = chart.to_str().context("a path that is not UTF-8")?;

@@ -19,8 +19,8 @@ This page explains the three Grafana dashboards of the chart and lists their pan
 dashboards show any release. You can also import the files from
 [the chart](../../charts/workload-variant-autoscaler/dashboards). They need Grafana 10 or later.
 
-This page has no pictures of them, because no Grafana runs in our tests. Instead, an end-to-end test sends every query to
-a real Prometheus, and checks that it returns data. `wva report` draws [similar figures](../reference/cli.md#wva-report)
+This page has no pictures of them, because no Grafana runs in our tests. Instead, an end-to-end test sends every query
+to a real Prometheus, and checks that it returns data. `wva report` draws [similar figures](../reference/cli.md#wva-report)
 from recorded cycles.
 
 ## Choose what you see
