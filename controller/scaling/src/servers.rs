@@ -102,7 +102,6 @@ impl ServerKind {
 
     /// Whether it is vLLM, which a snapshot does not mention.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
     pub fn is_vllm(&self) -> bool {
         *self == Self::Vllm
     }
