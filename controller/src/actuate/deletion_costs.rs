@@ -17,6 +17,7 @@ use serde_json::json;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::leadership::NotLeading;
 use wva_scaling::VariantKey;
+use wva_scaling::units::{KvUsage, QueueLength};
 
 use self::choice::{Candidate, Load, PodState, choose};
 use self::leftovers::Leftovers;
@@ -231,10 +232,10 @@ fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap
     let own = models.flat_map(|m| &m.variants).filter(|v| v.name == variant.name);
     let fresh = own.flat_map(|v| &v.replicas).filter(|r| r.age <= snapshot.config.metrics_age.fresh);
     let loads = fresh.map(|r| {
-        let kv = r.kv.map_or(0.0, |kv| kv.get());
+        let kv = r.kv.map_or(0.0, KvUsage::get);
         // vLLM holds blocks of the KV cache for each running request.
         let running = if kv > 0.0 { 1.0 } else { 0.0 };
-        let requests = r.queue.map_or(0.0, |queue| queue.get()) + running;
+        let requests = r.queue.map_or(0.0, QueueLength::get) + running;
         (r.pod.as_str(), Load { requests, kv })
     });
     loads.collect()

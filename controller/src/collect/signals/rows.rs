@@ -140,6 +140,22 @@ impl Rows {
         PodModel { namespace: self.intern(namespace), pod: pod.into(), model_name }
     }
 
+    /// Running or waiting requests, whose names tell the server.
+    fn add_in_flight(&mut self, namespace: &str, pod: &str, labels: &Labels, value: f64) -> Option<()> {
+        let series = named::find(&labels.name, &labels.request_type)?;
+        let signal = match series.counter {
+            Counter::Running => Signal::Running,
+            Counter::Waiting => Signal::Waiting,
+            _ => return None,
+        };
+        let key = self.pod_model(namespace, pod, labels);
+        if series.server != ServerKind::Vllm {
+            self.servers.push((key.clone(), series.server));
+        }
+        self.pods.push((signal, key, value));
+        Some(())
+    }
+
     fn add(&mut self, labels: &Labels, value: f64) -> Option<()> {
         let namespace = present(&labels.namespace)?;
         let pod = || present(&labels.pod).or_else(|| present(&labels.pod_name));
@@ -164,17 +180,7 @@ impl Rows {
                 self.completed.push(CompletedRow { namespace, model, requests: value });
             }
             Query::Running if labels.signal.is_empty() => {
-                let series = named::find(&labels.name, &labels.request_type)?;
-                let signal = match series.counter {
-                    Counter::Running => Signal::Running,
-                    Counter::Waiting => Signal::Waiting,
-                    _ => return None,
-                };
-                let key = self.pod_model(namespace, pod()?, labels);
-                if series.server != ServerKind::Vllm {
-                    self.servers.push((key.clone(), series.server));
-                }
-                self.pods.push((signal, key, value));
+                self.add_in_flight(namespace, pod()?, labels, value)?
             }
             Query::Work | Query::WorkBefore => {
                 let counter = match labels.signal.as_str() {

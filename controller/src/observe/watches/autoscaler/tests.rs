@@ -2,12 +2,14 @@ use serde_json::json;
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write JSON in place")]
 fn scaled_object(metadata: Value, spec: Value, status: Value) -> Autoscaler {
     let object = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": metadata,
         "spec": spec, "status": status});
     Autoscaler::from_scaled_object(&serde_json::from_value(object).unwrap())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write JSON in place")]
 fn hpa(metrics: Value, status: Value) -> Autoscaler {
     let spec = json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}, "maxReplicas": 3,
         "metrics": metrics});
@@ -15,6 +17,7 @@ fn hpa(metrics: Value, status: Value) -> Autoscaler {
     Autoscaler::from_hpa(&serde_json::from_value(object).unwrap())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "callers write JSON in place")]
 fn signal(target: Value) -> Value {
     json!([{"type": "External", "external": {"metric": {"name": "wva_desired_replicas"}, "target": target}}])
 }
