@@ -137,6 +137,7 @@ pub struct QueueFigures {
     pub refused: Amount,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(amount: &Amount) -> bool {
     amount.get() <= 0.0
 }
