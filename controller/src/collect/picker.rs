@@ -333,7 +333,7 @@ impl PickerPoller {
         let now = Instant::now();
         let mut queues = Queues::default();
         for (key, picker) in polled {
-            queues.add(&key.namespace, &picker.query.borrow().models, &picker.answers.borrow(), now);
+            queues.add(&key.namespace, &picker.query.borrow(), &picker.answers.borrow(), now);
             let answers = picker.answers.borrow().clone();
             if answers.values().any(|answer| answer.page.is_some()) {
                 picker.since = now;

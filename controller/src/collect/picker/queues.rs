@@ -9,6 +9,7 @@ use wva_scaling::units::Amount;
 
 use super::endpoint::{Answers, PodAnswer};
 use super::refused::RecentRefusals;
+use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::totals::QueueTotals;
 use crate::model::keys::ModelKey;
@@ -48,23 +49,16 @@ struct QueueSample {
 }
 
 impl Queues {
-    pub(super) fn add(
-        &mut self,
-        namespace: &str,
-        models: &BTreeSet<String>,
-        answers: &Answers,
-        now: Instant,
-    ) {
-        for model in models {
+    pub(super) fn add(&mut self, namespace: &str, query: &PickerQuery, answers: &Answers, now: Instant) {
+        for model in &query.models {
             let key = ModelKey::new(namespace, model);
             let samples: Vec<QueueSample> =
                 answers.values().filter_map(|a| recent_sample(a, model, now)).collect();
             if answers.is_empty() || samples.len() < answers.len() {
                 self.partial.insert(key.clone());
             }
-            let counts = answers.iter().filter_map(|(pod, answer)| answer.refused.count(pod, model));
             let known = self.refused_counts.entry(key.clone()).or_default();
-            known.extend(counts);
+            known.extend(refused_counts(query, model, answers));
             known.truncate(MAX_REFUSED_COUNTS);
             let refused = answers.values().filter_map(|answer| answer.refused.recent(model, now));
             let refused = refused.chain(self.refused.remove(&key)).reduce(RecentRefusals::plus);
@@ -155,9 +149,9 @@ impl Queues {
         waiting.map(|(key, _)| key).chain(self.refused.keys()).cloned().collect()
     }
 
-    /// Counters of the pickers of a model at zero, by pod.
-    pub(crate) fn refused_counts(&self, key: &ModelKey) -> &[RefusedCount] {
-        self.refused_counts.get(key).map_or(&[], Vec::as_slice)
+    /// Counters of the pickers of a model at zero, by pod. `None`: they are not polled.
+    pub(crate) fn refused_counts(&self, key: &ModelKey) -> Option<&[RefusedCount]> {
+        self.refused_counts.get(key).map(Vec::as_slice)
     }
 
     /// All pods of all pickers have shown the queue recently.
@@ -201,6 +195,17 @@ impl QueueSample {
     fn plus(self, other: Self) -> Self {
         Self { waiting: self.waiting.plus(other.waiting), at: self.at.min(other.at) }
     }
+}
+
+/// Of all pods, from the last leader if a pod has not answered this one.
+fn refused_counts(query: &PickerQuery, model: &str, answers: &Answers) -> Vec<RefusedCount> {
+    let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
+    if answers.is_empty() {
+        return last_leader.to_vec();
+    }
+    let earlier = |pod: &str| last_leader.iter().find(|known| known.pod == pod).cloned();
+    let counts = answers.iter();
+    counts.filter_map(|(pod, answer)| answer.refused.count(pod, model).or_else(|| earlier(pod))).collect()
 }
 
 fn recent_sample(answer: &PodAnswer, model: &str, now: Instant) -> Option<QueueSample> {

@@ -77,11 +77,13 @@ impl Engine {
         let mut variant = publish_variant(m, decision, assembled, &inputs);
         variant.conditions.signal_followed = self.signal_condition(state, m, (&variant, assembled), *at);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
-        if let (Some(0), Ok(spec)) = (variant.current, m.spec()) {
-            let model = ModelKey::new(&m.key.namespace, &spec.model_id);
-            variant.refused = self.sources.pickers.queues().borrow().refused_counts(&model).to_vec();
-        }
         if let Some(decision) = &variant.decision {
+            if decision.model_at_zero {
+                let queues = self.sources.pickers.queues().borrow().clone();
+                let counts = queues.refused_counts(&ModelKey::for_decision(decision));
+                // A new leader publishes before it has read the pickers.
+                variant.refused = counts.unwrap_or(&m.status.refused).to_vec();
+            }
             if let Some(obstacle) = decision.wake_obstacle {
                 variant.conditions.note_wake_obstacle(obstacle);
             }

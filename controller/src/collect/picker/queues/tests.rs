@@ -45,8 +45,9 @@ fn picker_can_wake_a_model_once_flow_control_is_seen() {
     assert_eq!(unknown, Some(WakeObstacle::NotRead), "the picker is not polled");
 }
 
-fn models() -> BTreeSet<String> {
-    ["m".to_owned(), "other".to_owned()].into()
+fn query() -> PickerQuery {
+    let models = ["m".to_owned(), "other".to_owned()].into();
+    PickerQuery { models, ..PickerQuery::default() }
 }
 
 fn known(size: f64, bytes: f64) -> SchedulerQueue {
@@ -66,7 +67,7 @@ fn key(namespace: &str, model: &str) -> ModelKey {
 fn sums_the_queue_over_the_replicas_of_a_picker() {
     let now = Instant::now();
     let mut queues = Queues::default();
-    queues.add("ns", &models(), &answers(now, &[("a", 2.0), ("b", 1.0)]), now);
+    queues.add("ns", &query(), &answers(now, &[("a", 2.0), ("b", 1.0)]), now);
     assert_eq!(queues.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), known(3.0, 30.0));
     assert_eq!(queues.max_with(&key("ns", "other"), SchedulerQueue::Unknown, now), known(0.0, 0.0));
     assert_eq!(queues.waiting(), [key("ns", "m")].into());
@@ -78,7 +79,7 @@ fn sums_the_queue_over_the_replicas_of_a_picker() {
 fn takes_the_maximum_of_picker_and_prometheus() {
     let now = Instant::now();
     let mut queues = Queues::default();
-    queues.add("ns", &models(), &answers(now, &[("a", 2.0)]), now);
+    queues.add("ns", &query(), &answers(now, &[("a", 2.0)]), now);
     assert_eq!(queues.max_with(&key("ns", "m"), known(5.0, 1.0), now), known(5.0, 20.0));
 }
 
@@ -87,17 +88,17 @@ fn ignores_expired_answers() {
     let then = Instant::now();
     let now = then + MAX_AGE + Duration::from_millis(1);
     let mut queues = Queues::default();
-    queues.add("ns", &models(), &answers(then, &[("a", 2.0)]), then);
+    queues.add("ns", &query(), &answers(then, &[("a", 2.0)]), then);
     assert_eq!(queues.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
     let mut later = Queues::default();
-    later.add("ns", &models(), &answers(then, &[("a", 2.0)]), now);
+    later.add("ns", &query(), &answers(then, &[("a", 2.0)]), now);
     assert_eq!(later.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
     assert_eq!(later.waiting(), [].into());
     // Of several parts the oldest counts.
     let (mut parts, newest) = (answers(then, &[("a", 2.0)]), then + MAX_AGE);
     parts.extend(answers(newest, &[("b", 1.0)]));
     let mut together = Queues::default();
-    together.add("ns", &models(), &parts, newest);
+    together.add("ns", &query(), &parts, newest);
     assert_eq!(together.max_with(&key("ns", "m"), SchedulerQueue::Absent, newest), known(3.0, 30.0));
     assert_eq!(together.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
 }
@@ -110,7 +111,7 @@ fn queue_is_complete_if_every_pod_answered_recently() {
     let is_complete = |pickers: &[Answers], now: Instant| {
         let mut queues = Queues::default();
         for answers in pickers {
-            queues.add("ns", &models(), answers, now);
+            queues.add("ns", &query(), answers, now);
         }
         queues.is_complete(&m, now)
     };
@@ -138,7 +139,7 @@ fn refused_requests_of_all_pods_count_until_they_expire() {
         answer.refused.add(counts, |_, _| Some(1.0), now);
     }
     let mut queues = Queues::default();
-    queues.add("ns", &models(), &pods, now);
+    queues.add("ns", &query(), &pods, now);
     let refused = |key: &ModelKey, prometheus, now| match queues.max_with(key, prometheus, now) {
         SchedulerQueue::Known(figures) => Some((figures.refused.get(), figures.size.get())),
         _ => None,
@@ -149,7 +150,8 @@ fn refused_requests_of_all_pods_count_until_they_expire() {
     let late = now + refused::MAX_AGE + Duration::from_millis(1);
     assert_eq!(refused(&m, SchedulerQueue::Unknown, late), None);
     assert_eq!(queues.waiting(), [m.clone()].into(), "the other model has none");
-    let counts: Vec<_> = queues.refused_counts(&m).iter().map(|c| (c.pod.as_str(), c.count)).collect();
+    let counts = queues.refused_counts(&m).unwrap();
+    let counts: Vec<_> = counts.iter().map(|c| (c.pod.as_str(), c.count)).collect();
     assert_eq!(counts, [("a", 2), ("b", 3)]);
 }
 
@@ -171,4 +173,25 @@ fn refused_requests_are_enough_if_all_pods_count_them() {
     let unnamed = PickerPage { unnamed: ["m".to_owned()].into(), ..picker };
     assert_eq!(obstacle(&[unnamed], true), Some(WakeObstacle::NameNotReported));
     assert_eq!(obstacle(&[], true), Some(WakeObstacle::NotRead));
+}
+
+#[test]
+fn counts_of_the_last_leader_stay_until_a_pod_answers() {
+    let now = Instant::now();
+    let known = |pod: &str, count| RefusedCount { pod: pod.to_owned(), started: 1000, count };
+    let last_leader = [("m".to_owned(), vec![known("a", 7), known("b", 8)])].into();
+    let query = PickerQuery { last_leader, ..query() };
+    let counts = |answers: &Answers| {
+        let mut queues = Queues::default();
+        queues.add("ns", &query, answers, now);
+        queues.refused_counts(&key("ns", "m")).unwrap().to_vec()
+    };
+    assert_eq!(counts(&Answers::new()), [known("a", 7), known("b", 8)], "the pods are not listed yet");
+    let mut answers = answers(now, &[("a", 0.0), ("c", 0.0)]);
+    assert_eq!(counts(&answers), [known("a", 7)], "the second pod is gone");
+    let by_model = [("m".to_owned(), 9.0)].into();
+    let newer = RefusedCounts { by_model, started: Some(1.0), ..RefusedCounts::default() };
+    answers.get_mut("a").unwrap().refused.add(newer, |_, _| Some(7.0), now);
+    assert_eq!(counts(&answers), [known("a", 9)]);
+    assert_eq!(Queues::default().refused_counts(&key("ns", "m")), None, "no picker is polled");
 }

@@ -250,6 +250,20 @@ async fn the_status_has_the_counters_of_pickers_only_at_zero() {
 }
 
 #[tokio::test]
+async fn a_new_leader_keeps_the_counters_until_it_has_read_the_pickers() {
+    let counts = json!([{"pod": "epp-0", "started": 1, "count": 7}]);
+    let status = json!({"controllerState": {"version": 1, "refused": counts}});
+    let mut bench = Bench::idle(json!({"status": status})).await;
+    bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
+    bench.show(Queues::default());
+    bench.turn().await;
+    assert_eq!(json!(bench.variant().refused), counts);
+    bench.show(Queues::testing("ns", "m", 0.0).with_refused_counts("ns", "m", Vec::new()));
+    bench.turn().await;
+    assert_eq!(bench.variant().refused, []);
+}
+
+#[tokio::test]
 async fn a_model_that_cannot_be_woken_is_not_scaled_to_zero() {
     use WakeObstacle::{NoFlowControl, NotRead, Unreadable};
     for obstacle in [None, Some(NoFlowControl), Some(Unreadable), Some(NotRead)] {
