@@ -54,8 +54,8 @@ docs: ## Build the site of docs/ into target/docs (installs mdBook into target/t
 test-docs: ## Open the site of docs/ in headless Chromium: index, search, a narrow screen, diagrams (needs chromium and Python 3)
 	@tests/docs-browser.sh
 
-test-report: build ## Open a report of recorded cycles in headless Chromium: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
-	@WVA_PROGRAM=$(TARGET)/debug/wva tests/report-browser.sh
+test-report: build ## Open the report of a day in headless Chromium, or that of `make demo` in REPORT=target/demo: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
+	@WVA_PROGRAM=$(TARGET)/debug/wva DOCS=$(DOCS) tests/report-browser.sh $(REPORT)
 
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::

@@ -151,7 +151,7 @@ async fn watch_on_terminal(session: &Session<'_>) -> anyhow::Result<()> {
         run_on_terminal(session.testbed, &watch, |drawn| drawn.matches("\x1b[H").count() >= 3).await?;
     let (frames, left) = drawn.rsplit_once("\x1b[?1049l").context("the screen was not restored")?;
     ensure!(
-        frames.starts_with("\x1b[?1049h") && frames.contains("\x1b[32m██████▏\x1b[0m     62%"),
+        frames.starts_with("\x1b[?1049h") && frames.contains("\x1b[32m██████▎\x1b[0m     62%"),
         "{drawn:?}"
     );
     ensure!(left.contains("NAMESPACE   NAME") && left.contains("62%") && !left.contains('\x1b'), "{left:?}");

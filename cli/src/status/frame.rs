@@ -41,7 +41,7 @@ impl Screen {
         self.draw(None)
     }
 
-    pub(super) fn show_error(&mut self, error: &str, delay: Duration) -> anyhow::Result<bool> {
+    pub(super) fn show_error(&self, error: &str, delay: Duration) -> anyhow::Result<bool> {
         self.draw(Some(&format!("{}; next try in {} s", printable(error), delay.as_secs_f64().ceil())))
     }
 

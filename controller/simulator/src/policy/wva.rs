@@ -119,7 +119,7 @@ impl Wva {
 
     /// The same program, which keeps the snapshot of each cycle, as `wva explain --record` does.
     #[must_use]
-    pub fn recording(self) -> Self {
+    pub fn with_recording(self) -> Self {
         Self { recorded: Some(Vec::new()), ..self }
     }
 

@@ -10,7 +10,7 @@ use crate::scenario::Scenario;
 pub fn picture(scenario: &Scenario) -> Option<String> {
     let setting = &scenario.setting;
     let settings = scenario.policies.iter().find_map(|policy| policy.wva.as_ref())?;
-    let mut wva = Wva::new(settings, &setting.variants).recording();
+    let mut wva = Wva::new(settings, &setting.variants).with_recording();
     let tally = run(setting, &mut wva, 1, |_| {});
     let mut history = History::new(Selection::default());
     wva.recorded().for_each(|cycle| history.add_cycle(cycle));

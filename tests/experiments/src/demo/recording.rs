@@ -107,8 +107,7 @@ fn check(html: &str, recorded: &str, decision: &str) -> anyhow::Result<usize> {
         .collect();
     ensure!(texts.iter().any(|text| text.contains(decision)), "no decision of the report has {decision:?}");
     let mut fewest = usize::MAX;
-    let mut rows = html.split("<h3 id=\"").skip(1);
-    for row in rows.by_ref() {
+    for row in html.split("<h3 id=\"").skip(1) {
         let (id, row) = row.split_once('"').context("a row without an id")?;
         let name = id.rsplit('/').next().unwrap_or_default();
         let wanted = recorded.lines().filter(|line| line.contains(&format!("\"name\":\"{name}\""))).count();
