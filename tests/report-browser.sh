@@ -167,4 +167,11 @@ for name, holds in checks:
 if not all(holds for _, holds in checks):
     sys.exit("\n".join([json.dumps(light, indent=1), json.dumps(dark.get("colours")), json.dumps(facts), json.dumps(middle)[:2000], *console]))
 PYTHON
+if [ -n "${DOCS:-}" ]; then
+  for theme in light dark; do
+    colours=()
+    [ $theme = light ] || colours=("$dark")
+    browse "${colours[@]}" --window-size=1280,860 --virtual-time-budget=5000 --screenshot="$PWD/docs/guides/report-$theme.png" "$url/report.html"
+  done
+fi
 echo "screenshots: $shots"
