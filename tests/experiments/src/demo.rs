@@ -59,11 +59,16 @@ pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool, folder: &Pa
 
     refuse(&mut stage).await?;
     admit(&mut stage).await?;
-    let recording = Recording::start(install.address("debug")?, folder)?;
-    let fleet = serve(&mut stage, &install, pod_start).await?;
-    rise(&mut stage, &install, &fleet, wva).await?;
-    fall(&mut stage, &install, &fleet).await?;
-    recording.report(&mut stage, FIRST_RISE).await?;
+    let recording = Recording::create(folder)?;
+    let steps = async {
+        let fleet = serve(&mut stage, &install, pod_start).await?;
+        rise(&mut stage, &install, &fleet, wva).await?;
+        fall(&mut stage, &install, &fleet).await?;
+        Ok(fleet)
+    };
+    // Its load stays until the end.
+    let _fleet = recording.during(install.address("debug")?, steps).await?;
+    recording.report(&mut stage, FIRST_RISE)?;
     stage.end()?;
     let testbed = &stage.testbed;
     if !keep {
