@@ -124,7 +124,9 @@ impl TextRow {
         let known = || self.values.iter().flatten().copied();
         let Some(low) = known().reduce(f64::min) else { return "unknown".to_owned() };
         let high = known().fold(low, f64::max);
-        format!("{} to {} {}", format_figure(low), format_figure(high), self.unit)
+        let figure =
+            |value: f64| if self.unit == "requests" { format!("{value:.0}") } else { format_figure(value) };
+        format!("{} to {} {}", figure(low), figure(high), self.unit)
     }
 
     /// Whether a digit is the value itself.
