@@ -12,6 +12,9 @@ use crate::report::plot::{LEFT, Line, Plot, RIGHT};
 use crate::report::scale::Scale;
 use crate::report::series::{Groups, Run, Series};
 
+/// A lower axis of replicas would have ticks between whole numbers.
+const LEAST_REPLICAS: f64 = 4.0;
+
 const SCRIPT: &str = include_str!("hover.js");
 
 pub(super) fn page(history: &History, name: &str) -> String {
@@ -228,7 +231,8 @@ fn replicas(axis: &Axis, replicas: &ReplicaSeries, notes: Option<&Groups<Note>>)
         ("two", "current (set by the HPA)", &replicas.current),
         ("one", "target", &replicas.target),
     ];
-    axis.draw("replicas", &lines, None, notes)
+    let values = lines.iter().flat_map(|(_, _, series)| series.points()).map(|point| point.1);
+    axis.draw("replicas", &lines, Some(Scale::with_outliers(values.chain([LEAST_REPLICAS]))), notes)
 }
 
 fn kv(axis: &Axis, row: &Row) -> String {
