@@ -106,7 +106,7 @@ fn check(html: &str, recorded: &str, decision: &str) -> anyhow::Result<usize> {
         .as_array()
         .into_iter()
         .flatten()
-        .flat_map(|row| row["s"].as_array())
+        .filter_map(|row| row["s"].as_array())
         .flatten()
         .filter_map(Value::as_str)
         .collect();
