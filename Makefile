@@ -54,14 +54,14 @@ docs: ## Build the site of docs/ into target/docs (installs mdBook into target/t
 test-docs: ## Open the site of docs/ in headless Chromium: index, search, a narrow screen, diagrams (needs chromium and Python 3)
 	@tests/docs-browser.sh
 
-test-report: build ## Open a report of recorded cycles in headless Chromium: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
-	@WVA_PROGRAM=$(TARGET)/debug/wva tests/report-browser.sh
+test-report: build ## Open the report of a day in headless Chromium, or that of `make demo` in REPORT=target/demo: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
+	@WVA_PROGRAM=$(TARGET)/debug/wva DOCS=$(DOCS) tests/report-browser.sh $(REPORT)
 
 generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
-demo: tools build ## Show the main job on a real control plane (KEEP=1 leaves it running)
-	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva $(if $(KEEP),--keep)
+demo: tools build ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)
+	@$(TARGET)/debug/wva-experiments demo --wva $(TARGET)/debug/wva --folder $(TARGET)/demo $(if $(KEEP),--keep)
 
 bench: tools ## Measure the release binary on a real control plane: idle memory with 10 variants
 	$(CARGO) build --release --bin wva

@@ -1,7 +1,11 @@
 #!/usr/bin/env bash
-# Opens the report of a day in headless Chromium, in light and dark. Fails on a script error, a missing point or decision,
-# text of the recording that runs as a script, or a page wider than a narrow screen. Screenshots go to
-# target/report-screenshots. CHROMIUM names the browser.
+# Opens a report in headless Chromium, in light and dark: that of a generated day, or FOLDER/report.html of the recording
+# FOLDER/cycles.jsonl, as `make demo` leaves them. Fails on a script error, a missing point or decision, text of the
+# recording that runs as a script, or a page wider than a narrow screen. Screenshots go to target/report-screenshots.
+#
+#   tests/report-browser.sh [FOLDER]
+#
+# CHROMIUM names the browser. DOCS=1 writes the pictures of docs/guides/report.md.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/browser.sh
@@ -9,10 +13,15 @@ wva=${WVA_PROGRAM:-$target/debug/wva}
 shots=$(shots report)
 site=$work/site
 mkdir "$site"
-cp tests/report-browser.html "$site/check.html"
 
-# A day at a cycle of three minutes: a daily wave, two models, three variants, and a model that is a script.
-python3 - > "$work/day.jsonl" << 'PYTHON'
+if [ -n "${1:-}" ]; then
+  name=$(basename "$1")
+  cp "$1/cycles.jsonl" "$work/cycles.jsonl"
+  cp "$1/report.html" "$site/report.html"
+else
+  name=day
+  # A day at a cycle of three minutes: a daily wave, two models, three variants, and a model that is a script.
+  python3 - > "$work/cycles.jsonl" << 'PYTHON'
 import json, math
 
 for cycle in range(480):
@@ -30,27 +39,58 @@ for cycle in range(480):
     print(json.dumps({"now": f"2026-01-01T{minute // 60:02}:{minute % 60:02}:00Z",
                       "config": {"saturation": {"default": {"analyzerName": "percentage"}}}, "models": models}))
 PYTHON
-"$wva" report "$work/day.jsonl" --file "$site/report.html"
-# What the middle of the day must show.
-sed -n 241p "$work/day.jsonl" | "$wva" decide -f - -o json > "$work/noon.json"
+  "$wva" report "$work/cycles.jsonl" --file "$site/report.html"
+fi
+# Cycles of the first variant: their number, the times of the first and the last, and what the middle one must show.
+python3 - "$work" << 'PYTHON'
+import json
+import pathlib
+import sys
+from datetime import datetime
+
+work = pathlib.Path(sys.argv[1])
+cycles = [json.loads(line) for line in (work / "cycles.jsonl").read_text().splitlines()]
+
+
+def variants(cycle):
+    return sorted((m["namespace"], m["modelID"], v["name"]) for m in cycle["models"] for v in m["variants"])
+
+
+def seconds(cycle):
+    return datetime.fromisoformat(cycle["now"]).timestamp()
+
+
+everyone = sorted({variant for cycle in cycles for variant in variants(cycle)})
+mine = [cycle for cycle in cycles if everyone[0] in variants(cycle)]
+# Early decisions have the time of their cycle; a box shows the first of them.
+times = [cycle["now"] for cycle in mine]
+middle = next(cycle for cycle in mine[len(mine) // 2 :] if times.count(cycle["now"]) == 1)
+begin, end = seconds(cycles[0]), seconds(cycles[-1])
+facts = {
+    "rows": len(everyone), "variant": everyone[0][2], "cycles": len(mine), "share": (seconds(middle) - begin) / (end - begin),
+    "times": [cycle["now"].split(".")[0].removesuffix("Z") for cycle in (mine[0], middle, mine[-1])],
+}
+(work / "facts.json").write_text(json.dumps(facts))
+(work / "middle.json").write_text(json.dumps(middle))
+PYTHON
+"$wva" decide -f "$work/middle.json" -o json > "$work/decided.json"
+share=$(sed 's/.*"share": \([0-9.]*\).*/\1/' "$work/facts.json")
+sed "s/MIDDLE = 0.5/MIDDLE = $share/" tests/report-browser.html > "$site/check.html"
 
 serve "$site"
 dark=--blink-settings=preferredColorScheme=0
 browse --virtual-time-budget=60000 --dump-dom "$url/check.html" > "$work/light.html"
 browse --virtual-time-budget=60000 "$dark" --dump-dom "$url/check.html" > "$work/dark.html"
 for width in 1280 390; do
-  browse --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/light-$width.png" "$url/report.html"
-  browse "$dark" --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/dark-$width.png" "$url/report.html"
+  browse --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/$name-light-$width.png" "$url/report.html"
+  browse "$dark" --window-size="$width,1600" --virtual-time-budget=5000 --screenshot="$shots/$name-dark-$width.png" "$url/report.html"
 done
-python3 - "$work" << 'PYTHON'
+python3 - "$work" "$name" << 'PYTHON'
 import html
 import json
 import pathlib
 import re
 import sys
-
-CYCLES = 480
-
 
 def read(page):
     found = re.search(r'<pre id="result">(.*?)</pre>', page.read_text(), re.S)
@@ -71,22 +111,26 @@ def contrast(colours):
 
 work = pathlib.Path(sys.argv[1])
 light, dark = read(work / "light.html"), read(work / "dark.html")
-noon = next(d for d in json.loads((work / "noon.json").read_text())["decisions"] if d["variant"] == "a100")
+facts = json.loads((work / "facts.json").read_text())
+first, at, last = facts["times"]
+middle = next(d for d in json.loads((work / "decided.json").read_text())["decisions"] if d["variant"] == facts["variant"])
 console = (work / "console.log").read_text().splitlines()
 wide, narrow, colours = (light.get(name, {}) for name in ("wide", "narrow", "colours"))
 texts = wide.get("texts", [""] * 5)
-expected = f"2026-01-01T12:00:00Z: {noon['current']} -> {noon['target']}\n{noon['reason']}: "
+expected = f"{at}Z: {middle['current']} -> {middle['target']}\n{middle['reason']}: "
+cycles = facts["cycles"]
+# Ready, current, target; of the day also two of the KV cache, queue, cost.
+lines = [cycles] * 3 if sys.argv[2] != "day" else [cycles] * 7
 checks = [
     ("every frame was opened", set(light) == set(dark) == {"wide", "narrow", "colours"}),
     ("no script error", not console and not any(r["errors"] for r in [*light.values(), *dark.values()])),
     ("no text of the recording runs", wide.get("alerts") == 0),
-    ("every variant has a row of four plots", (wide.get("rows"), wide.get("figures")) == (3, 4)),
-    # Ready, current, target, two of the KV cache, queue, cost.
-    ("as many points as cycles", wide.get("points") == [CYCLES] * 7),
+    ("every variant has a row of four plots", (wide.get("rows"), wide.get("figures")) == (facts["rows"], 4)),
+    ("as many points as cycles", wide.get("points", [])[: len(lines)] == lines),
     ("new targets are marked", wide.get("steps", 0) > 0),
-    ("the box has the decision at noon", texts[2].startswith(expected)),
-    ("the box has its sentence", len(texts[2].split("\n")[1]) > len(noon["reason"]) + 20),
-    ("first and last decision are shown", "T00:00:00Z: " in texts[0] and "T23:57:00Z: " in texts[4]),
+    ("the box has the decision of the middle", texts[2].startswith(expected)),
+    ("the box has its sentence", len(texts[2].split("\n")[1]) > len(middle["reason"]) + 20),
+    ("first and last decision are shown", texts[0].startswith(f"{first}Z: ") and texts[4].startswith(f"{last}Z: ")),
     ("each plot of the row has a line at the time", wide.get("cursors") == 4),
     ("Escape hides the box", wide.get("hidden") is True),
     ("the box follows the pointer within 20 ms", wide.get("milliseconds", 1e9) < 5 * 20),
@@ -98,6 +142,13 @@ checks = [
 for name, holds in checks:
     print(f"{'ok    ' if holds else 'FAILED'} {name}")
 if not all(holds for _, holds in checks):
-    sys.exit("\n".join([json.dumps(light, indent=1), json.dumps(dark.get("colours")), json.dumps(noon)[:2000], *console]))
+    sys.exit("\n".join([json.dumps(light, indent=1), json.dumps(dark.get("colours")), json.dumps(facts), json.dumps(middle)[:2000], *console]))
 PYTHON
+if [ -n "${DOCS:-}" ]; then
+  for theme in light dark; do
+    colours=()
+    [ $theme = light ] || colours=("$dark")
+    browse "${colours[@]}" --window-size=1280,1140 --virtual-time-budget=5000 --screenshot="$PWD/docs/guides/report-$theme.png" "$url/report.html"
+  done
+fi
 echo "screenshots: $shots"

@@ -16,6 +16,8 @@ use crate::arguments::{
     file_option, names_argument, object_options, output_format, output_option, path_value, value, values,
 };
 
+pub use record::record_cycles;
+
 const ATTEMPTS: u32 = 5;
 
 pub(crate) fn command() -> Command {

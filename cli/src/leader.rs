@@ -62,14 +62,21 @@ impl<T> Answers<T> {
         arguments: &ArgMatches,
         query: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
     ) -> anyhow::Result<Self> {
+        Ok(Self::fetch_from(endpoints(arguments).await?, query).await)
+    }
+
+    pub(super) async fn fetch_from(
+        endpoints: Vec<DebugEndpoint>,
+        query: impl AsyncFn(&DebugEndpoint) -> anyhow::Result<T>,
+    ) -> Self {
         let (mut received, mut failures) = (Vec::new(), Vec::new());
-        for endpoint in endpoints(arguments).await? {
+        for endpoint in endpoints {
             match query(&endpoint).await {
                 Ok(answer) => received.push(ControllerAnswer { controller: endpoint.to_string(), answer }),
                 Err(error) => failures.push(format!("{endpoint}: {error:#}")),
             }
         }
-        Ok(Self { received, failures })
+        Self { received, failures }
     }
 
     pub(super) fn ensure_one(&self) -> anyhow::Result<()> {

@@ -32,7 +32,9 @@ use serde::Serialize;
 
 use arguments::{output_format, output_option};
 
-pub use output::{fail, print, wrong_usage};
+pub use explain::record_cycles;
+pub use output::{TerminalSize, fail, print, terminal_size, use_colours, wrong_usage};
+pub use report::read_recording;
 
 const WRONG_USAGE: u8 = 2;
 

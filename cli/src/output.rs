@@ -43,11 +43,32 @@ pub(crate) fn object_name(name: &str) -> String {
 }
 
 /// Whether standard output is a terminal that shows colours, and `NO_COLOR` is not set.
-pub(crate) fn use_colours() -> bool {
+#[must_use]
+pub fn use_colours() -> bool {
     let is_set = |key| std::env::var_os(key).is_some_and(|value| !value.is_empty());
-    io::stdout().is_terminal()
-        && !is_set("NO_COLOR")
-        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+    can_redraw() && !is_set("NO_COLOR")
+}
+
+/// Whether standard output is a terminal that understands cursor movements.
+pub(crate) fn can_redraw() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Size of a terminal, in characters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TerminalSize {
+    /// Characters of a line, at least 1.
+    pub columns: u16,
+    /// Lines, at least 1.
+    pub rows: u16,
+}
+
+/// Size of the terminal on standard output; `None` without one, or if it does not know its size.
+#[must_use]
+pub fn terminal_size() -> Option<TerminalSize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let size = TerminalSize { columns: size.ws_col, rows: size.ws_row };
+    (size.columns > 0 && size.rows > 0).then_some(size)
 }
 
 /// Each column is as wide as its widest cell.

@@ -79,11 +79,20 @@ pub(crate) fn report(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Decides the cycles of a recording again, for a page or a timeline.
+///
+/// # Errors
+/// The file cannot be read, a line is not a snapshot (with its number), or the recording is empty.
+pub fn read_recording(recording: &Path, selection: Selection) -> anyhow::Result<History> {
+    let mut history = History::new(selection);
+    read_cycles(recording, |cycle| history.add_cycle(&cycle))?;
+    Ok(history)
+}
+
 fn read(recording: &Path, arguments: &ArgMatches) -> anyhow::Result<History> {
     let namespace = value(arguments, "namespace");
     let names = values(arguments, "name").into_iter().map(str::to_owned).collect();
-    let mut history = History::new(Selection { namespace: namespace.map(str::to_owned), names });
-    read_cycles(recording, |cycle| history.add_cycle(&cycle))?;
+    let history = read_recording(recording, Selection { namespace: namespace.map(str::to_owned), names })?;
     let place = namespace.map(|namespace| format!(" in namespace {namespace}")).unwrap_or_default();
     let missing = history.missing_names();
     anyhow::ensure!(

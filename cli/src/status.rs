@@ -1,23 +1,27 @@
 //! `wva status`: a table of all variants.
 
+mod changes;
+mod frame;
 mod rows;
+mod watch;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
+use wva_crds::GoDuration;
 
 use super::cluster::{Cluster, NAMESPACES, id};
 use super::leader::{self, Leaders};
 use super::output::{self, object_name};
 use super::workloads::Workloads;
-use crate::arguments::{flag, names_argument, object_options, output_format, output_option};
+use crate::arguments::{flag, names_argument, object_options, option, output_format, output_option};
+use rows::Row;
 
-const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
-const CLEAR: &str = "\x1b[2J\x1b[H";
+/// Shorter intervals would only load the API server.
+const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
 const HELP: &str = "\
 DESIRED     decided replicas (status.desiredOptimizedAlloc.numReplicas)
@@ -34,10 +38,15 @@ CONDITION   reason of the condition Ready; NotManaged if no controller runs with
 
 -o wide adds model, accelerator, cost of a replica, bounds and age.
 
+--watch redraws the table in a terminal, with a bar for the load, until Ctrl-C.
+Elsewhere it prints the table once and then each row that changes. After a failed
+read it tries again, at the latest after 30 seconds.
+
 Examples:
   wva status
   wva status -A -o wide
   wva status -n prod llama-h100 --watch
+  wva status -A -w --interval 10s
 
 Exit code: 0 listed, 1 the cluster cannot be read or a named variant does not
 exist, 2 wrong usage.
@@ -53,51 +62,103 @@ pub(crate) fn command() -> Command {
         .after_help(HELP)
         .arg(names_argument())
         .arg(output_option(&["text", "wide", "json", "yaml", "name"]))
-        .arg(flag("watch", "Print again every 5 seconds").short('w'));
+        .arg(flag("watch", "Redraw on a terminal, elsewhere print rows that change").short('w'))
+        .arg(
+            option("interval", "DURATION", "Time between two reads of --watch, at least 500ms")
+                .value_parser(parse_interval)
+                .default_value("2s")
+                .requires("watch"),
+        );
     object_options(leader::options(command))
+}
+
+fn parse_interval(text: &str) -> Result<GoDuration, String> {
+    let interval: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if interval.get() < MIN_INTERVAL {
+        return Err(format!(
+            "the API server would be read too often: use {} ms or more",
+            MIN_INTERVAL.as_millis()
+        ));
+    }
+    Ok(interval)
 }
 
 pub(super) fn status(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     super::block_on(async {
         let cluster = Cluster::connect(arguments).await?;
-        while print_variants(&cluster, arguments).await? && arguments.get_flag("watch") {
-            tokio::select! {
-                () = tokio::time::sleep(REFRESH_INTERVAL) => {}
-                _ = tokio::signal::ctrl_c() => break,
-            }
+        if arguments.get_flag("watch") {
+            let interval = arguments.get_one::<GoDuration>("interval").map_or(MIN_INTERVAL, |it| it.get());
+            watch::watch(output_format(arguments), interval, async || read(&cluster, arguments).await)
+                .await?;
+        } else {
+            print_once(&cluster, arguments).await?;
         }
         Ok(ExitCode::SUCCESS)
     })
 }
 
-#[expect(clippy::print_stderr, reason = "notes on empty columns are not part of the table")]
-async fn print_variants(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<bool> {
-    let variants = cluster.list_variants(arguments).await?;
+async fn print_once(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<()> {
     let format = output_format(arguments);
     if format == "name" {
-        return output::print(
-            &variants.iter().map(|variant| object_name(&id(variant).name)).collect::<String>(),
-        );
+        // Names need nothing else of the cluster.
+        let variants = cluster.list_variants(arguments).await?;
+        output::print(&variants.iter().map(|variant| object_name(&id(variant).name)).collect::<String>())?;
+        return Ok(());
     }
+    let reading = read(cluster, arguments).await?;
+    output::print(&reading.render(format)?)?;
+    print_notes(&reading.notes);
+    Ok(())
+}
+
+#[expect(clippy::print_stderr, reason = "notes on empty columns are not part of the table")]
+fn print_notes(notes: &[String]) {
+    for note in notes {
+        eprintln!("wva: {note}");
+    }
+}
+
+/// State of the variants at one time.
+struct Reading {
+    rows: Vec<Row>,
+    /// Why columns are empty.
+    notes: Vec<String>,
+    /// `in namespace prod`.
+    scope: String,
+    now: Timestamp,
+}
+
+impl Reading {
+    fn render(&self, format: &str) -> anyhow::Result<String> {
+        let Self { rows, scope, .. } = self;
+        Ok(match format {
+            "json" | "yaml" => output::structured(&json!({ "variants": rows }), format)?,
+            "name" => rows.iter().map(|row| object_name(row.name())).collect(),
+            _ if rows.is_empty() => format!("no VariantAutoscalings {scope}\n"),
+            _ => rows::render(rows, format == "wide"),
+        })
+    }
+}
+
+async fn read(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<Reading> {
+    let variants = cluster.list_variants(arguments).await?;
     let (workloads, leaders) = tokio::join!(Workloads::read(cluster), Leaders::fetch_snapshots(arguments));
     // Without the right to list namespaces, excluded variants look like any other.
     let namespaces = cluster.list(&NAMESPACES).await.unwrap_or_default();
-    let leader_snapshots = &leaders.received;
-    let state =
-        rows::ClusterState { variants, workloads, namespaces, leader_snapshots, now: Timestamp::now() };
-    let rows = state.rows();
-    let text = match format {
-        "json" | "yaml" => output::structured(&json!({ "variants": rows }), format)?,
-        _ if rows.is_empty() => format!("no VariantAutoscalings {}\n", cluster.scope()),
-        _ => rows::render(&rows, format == "wide"),
-    };
-    let clear = arguments.get_flag("watch") && std::io::stdout().is_terminal();
-    let is_open = output::print(&format!("{}{text}", if clear { CLEAR } else { "" }))?;
-    if let Some(reason) = leaders.missing_reason() {
-        eprintln!("wva: SATURATION, TTFT and ITL unavailable: no snapshot from a leader: {reason}");
-    }
-    for (kind, error) in &state.workloads.unreadable {
-        eprintln!("wva: READY unavailable for kind {kind}: {error}");
-    }
-    Ok(is_open)
+    let (leader_snapshots, now) = (&leaders.received, Timestamp::now());
+    let state = rows::ClusterState { variants, workloads, namespaces, leader_snapshots, now };
+    let missing = leaders.missing_reason();
+    let missing = missing
+        .map(|reason| format!("SATURATION, TTFT and ITL unavailable: no snapshot from a leader: {reason}"));
+    let unreadable = state.workloads.unreadable.iter();
+    let unreadable = unreadable.map(|(kind, error)| format!("READY unavailable for kind {kind}: {error}"));
+    Ok(Reading {
+        rows: state.rows(),
+        notes: missing.into_iter().chain(unreadable).collect(),
+        scope: cluster.scope(),
+        now,
+    })
 }
+
+#[cfg(test)]
+mod tests;

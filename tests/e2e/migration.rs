@@ -6,6 +6,7 @@
 mod doctor;
 mod llm_d_wva;
 mod session;
+mod terminal;
 
 use std::collections::BTreeMap;
 
@@ -21,6 +22,7 @@ use crate::support::{
 };
 use llm_d_wva::LlmdWva;
 use session::{Session, step};
+use terminal::run_on_terminal;
 
 const OBJECTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/migrate/cluster.yaml");
 
@@ -116,7 +118,7 @@ async fn run_side_by_side(session: &Session<'_>, llm_d_wva: &LlmdWva) -> anyhow:
                 && run.stderr.is_empty()
         })
         .await?;
-    session.wait_for_repetition(&["status", "-n", &session.namespace, "--watch"], "NAMESPACE   NAME").await?;
+    watch_on_terminal(session).await?;
     session
         .until("nothing to be broken", &["doctor", "-n", &session.namespace], |run| {
             run.code == 0 && run.stdout.contains("next to llm-d WVA")
@@ -140,6 +142,20 @@ async fn run_side_by_side(session: &Session<'_>, llm_d_wva: &LlmdWva) -> anyhow:
         "a recommendation is published"
     );
     Ok(install)
+}
+
+/// `wva status --watch` draws its table in place, and leaves it behind after Ctrl-C.
+async fn watch_on_terminal(session: &Session<'_>) -> anyhow::Result<()> {
+    let watch = ["status", "-n", &session.namespace, "--watch", "--interval", "500ms"];
+    let drawn =
+        run_on_terminal(session.testbed, &watch, |drawn| drawn.matches("\x1b[H").count() >= 3).await?;
+    let (frames, left) = drawn.rsplit_once("\x1b[?1049l").context("the screen was not restored")?;
+    ensure!(
+        frames.starts_with("\x1b[?1049h") && frames.contains("\x1b[32m██████▎\x1b[0m     62%"),
+        "{drawn:?}"
+    );
+    ensure!(left.contains("NAMESPACE   NAME") && left.contains("62%") && !left.contains('\x1b'), "{left:?}");
+    Ok(())
 }
 
 /// Installs the program with webhook configurations that lack only the CA, as in Git.

@@ -3,18 +3,18 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Arg, ArgMatches, value_parser};
 use hyper::StatusCode;
-use tokio::time::Instant;
 use wva_crds::GoDuration;
 use wva_runtime::Signals;
 
 use crate::arguments::{file_option, option, path_value};
-use crate::leader::{Answers, DebugEndpoint, DebugResponse};
+use crate::leader::{self, Answers, DebugEndpoint, DebugResponse};
 
 /// If two cycles come within this time, the first may be missed.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -45,47 +45,70 @@ impl<'a> Recording<'a> {
     #[expect(clippy::print_stderr, reason = "progress for the terminal; the output is the file")]
     pub(super) async fn run(&self) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::listen()?;
-        let opened = std::fs::OpenOptions::new().create(true).append(true).open(&self.file);
-        let mut file = opened.with_context(|| format!("cannot write {}", self.file.display()))?;
-        let end = Instant::now() + self.time;
-        let mut progress = Progress::default();
-        loop {
+        let end = async {
             tokio::select! {
-                answer = self.fetch_cycle(progress.cycle.as_deref()) => {
-                    if let Some(snapshot) = progress.record(answer)? {
-                        append(&mut file, &self.file, &snapshot)?;
-                    }
-                }
-                _ = signals.recv() => break,
+                () = tokio::time::sleep(self.time) => {}
+                _ = signals.recv() => {}
             }
-            tokio::select! {
-                () = tokio::time::sleep_until(end.min(Instant::now() + POLL_INTERVAL)) => {}
-                _ = signals.recv() => break,
-            }
-            if Instant::now() >= end {
-                break;
-            }
-        }
-        eprintln!("{} cycles recorded to {}", progress.count, self.file.display());
+        };
+        let count = record(&self.file, async || leader::endpoints(self.arguments).await, end).await?;
+        eprintln!("{count} cycles recorded to {}", self.file.display());
         Ok(ExitCode::SUCCESS)
     }
+}
 
-    /// `None` if the last cycle is still `previous`.
-    async fn fetch_cycle(&self, previous: Option<&str>) -> anyhow::Result<Option<Cycle>> {
-        let path = match previous {
-            Some(previous) => format!("/snapshot?after={previous}"),
-            None => "/snapshot".to_owned(),
-        };
-        let query = async |endpoint: &DebugEndpoint| {
-            new_cycle(endpoint.get(&path).await?.ensure_success()?, previous)
-        };
-        let mut answers = Answers::fetch(self.arguments, query).await?;
-        answers.ensure_one()?;
-        let answer = answers.received.pop();
-        let answer =
-            answer.with_context(|| format!("no controller answered: {}", answers.failures.join("; ")))?;
-        Ok(answer.answer)
+/// Appends the cycles of the controller at a debug address to a file, until `end`, as `wva explain --record` does.
+/// Returns their number.
+///
+/// # Errors
+/// The controller does not answer the first time, or the file cannot be written.
+pub async fn record_cycles(address: &str, file: &Path, end: impl Future<Output = ()>) -> anyhow::Result<u64> {
+    record(file, async || Ok(vec![DebugEndpoint::Address(address.to_owned())]), end).await
+}
+
+async fn record(
+    path: &Path,
+    endpoints: impl AsyncFn() -> anyhow::Result<Vec<DebugEndpoint>>,
+    end: impl Future<Output = ()>,
+) -> anyhow::Result<u64> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    let mut file = opened.with_context(|| format!("cannot write {}", path.display()))?;
+    let mut progress = Progress::default();
+    let mut end = pin!(end);
+    loop {
+        tokio::select! {
+            answer = fetch_cycle(&endpoints, progress.cycle.as_deref()) => {
+                if let Some(snapshot) = progress.record(answer)? {
+                    append(&mut file, path, &snapshot)?;
+                }
+            }
+            () = &mut end => break,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            () = &mut end => break,
+        }
     }
+    Ok(progress.count)
+}
+
+/// `None` if the last cycle is still `previous`.
+async fn fetch_cycle(
+    endpoints: impl AsyncFn() -> anyhow::Result<Vec<DebugEndpoint>>,
+    previous: Option<&str>,
+) -> anyhow::Result<Option<Cycle>> {
+    let path = match previous {
+        Some(previous) => format!("/snapshot?after={previous}"),
+        None => "/snapshot".to_owned(),
+    };
+    let query =
+        async |endpoint: &DebugEndpoint| new_cycle(endpoint.get(&path).await?.ensure_success()?, previous);
+    let mut answers = Answers::fetch_from(endpoints().await?, query).await;
+    answers.ensure_one()?;
+    let answer = answers.received.pop();
+    let answer =
+        answer.with_context(|| format!("no controller answered: {}", answers.failures.join("; ")))?;
+    Ok(answer.answer)
 }
 
 struct Cycle {

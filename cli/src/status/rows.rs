@@ -33,7 +33,7 @@ pub(super) struct ClusterState<'a> {
 }
 
 /// State of a variant. Unknown values are absent.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Row {
     namespace: String,
@@ -66,17 +66,22 @@ pub(super) struct Row {
 
 /// Table, and then the variants without a controller.
 pub(super) fn render(rows: &[Row], wide: bool) -> String {
-    let mut out = if wide {
-        table(WIDE, &rows.iter().map(Row::wide_cells).collect::<Vec<_>>())
-    } else {
-        table(HEADING, &rows.iter().map(Row::cells).collect::<Vec<_>>())
-    };
+    let mut out = render_table(rows, wide, Row::saturation_text);
     let orphans: Vec<String> = rows.iter().filter_map(Row::orphan_line).collect();
     if !orphans.is_empty() {
         let _ =
             write!(out, "\n{} without a controller:\n{}", count(orphans.len(), "variant"), orphans.concat());
     }
     out
+}
+
+/// The table alone. `saturation` writes the cell of the load.
+pub(super) fn render_table(rows: &[Row], wide: bool, saturation: impl Fn(&Row) -> String) -> String {
+    if wide {
+        table(WIDE, &rows.iter().map(|row| row.wide_cells(saturation(row))).collect::<Vec<_>>())
+    } else {
+        table(HEADING, &rows.iter().map(|row| row.cells(saturation(row))).collect::<Vec<_>>())
+    }
 }
 
 impl ClusterState<'_> {
@@ -130,22 +135,56 @@ fn round(value: f64) -> f64 {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 9] {
+    pub(super) fn is_same_variant(&self, other: &Self) -> bool {
+        (&self.namespace, &self.name) == (&other.namespace, &other.name)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Row of a variant that is gone.
+    pub(super) fn deleted(&self) -> Self {
+        let Self { namespace, name, .. } = self.clone();
+        Self { namespace, name, condition: "Deleted".to_owned(), ..Self::default() }
+    }
+
+    /// Whether the table shows the same, apart from the age.
+    pub(super) fn looks_like(&self, other: &Self, wide: bool) -> bool {
+        let ageless = |row: &Self| Self { age: None, ..row.clone() };
+        if wide {
+            ageless(self).wide_cells(self.saturation_text())
+                == ageless(other).wide_cells(other.saturation_text())
+        } else {
+            self.cells(self.saturation_text()) == other.cells(other.saturation_text())
+        }
+    }
+
+    pub(super) fn saturation_percent(&self) -> Option<f64> {
+        self.saturation_percent
+    }
+
+    pub(super) fn saturation_text(&self) -> String {
+        cell(self.saturation_percent.map(|percent| format!("{percent:.0}%")))
+    }
+
+    fn cells(&self, saturation: String) -> [String; 9] {
         [
             self.namespace.clone(),
             self.name.clone(),
             cell(self.desired),
             cell(self.current),
             cell(self.ready),
-            cell(self.saturation_percent.map(|percent| format!("{percent:.0}%"))),
+            saturation,
             cell(self.ttft_percent.map(|percent| format!("{percent:.1}%"))),
             cell(self.itl_percent.map(|percent| format!("{percent:.1}%"))),
             self.condition.clone(),
         ]
     }
 
-    fn wide_cells(&self) -> [String; 15] {
-        let [namespace, name, desired, current, ready, saturation, ttft, itl, condition] = self.cells();
+    fn wide_cells(&self, saturation: String) -> [String; 15] {
+        let [namespace, name, desired, current, ready, saturation, ttft, itl, condition] =
+            self.cells(saturation);
         let text = |text: &String| cell(Some(text).filter(|text| !text.is_empty()));
         [
             namespace,
@@ -167,7 +206,7 @@ impl Row {
     }
 
     /// `None` unless the variant's instance has no controller.
-    fn orphan_line(&self) -> Option<String> {
+    pub(super) fn orphan_line(&self) -> Option<String> {
         let evidence = self.not_managed.as_ref()?;
         Some(format!("  {}/{}: {evidence}\n", self.namespace, self.name))
     }

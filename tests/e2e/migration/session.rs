@@ -1,10 +1,7 @@
 //! A terminal session: commands with their output, printed as a transcript.
 
-use std::process::Stdio;
-
-use anyhow::{Context as _, ensure};
-use tokio::io::AsyncBufReadExt as _;
-use wva_testbed::{Testbed, eventually, within};
+use anyhow::ensure;
+use wva_testbed::{Testbed, eventually};
 
 use crate::support::{DEADLINE, ProgramOutput, run_wva};
 
@@ -25,27 +22,6 @@ impl Session<'_> {
         let run = run_wva(self.testbed, args, input).await?;
         show(args, &run);
         Ok(run)
-    }
-
-    /// Runs a command that prints repeatedly, until a line has come twice.
-    pub(crate) async fn wait_for_repetition(&self, args: &[&str], line: &str) -> anyhow::Result<()> {
-        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_wva"));
-        let mut child = command
-            .args(args)
-            .env("KUBECONFIG", self.testbed.admin_kubeconfig())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut lines = tokio::io::BufReader::new(child.stdout.take().context("no output")?).lines();
-        within(&format!("wva {} to print twice", args.join(" ")), DEADLINE, async {
-            let mut seen = 0;
-            while seen < 2 {
-                let next = lines.next_line().await?.context("it ended")?;
-                seen += usize::from(next.starts_with(line));
-            }
-            anyhow::Ok(())
-        })
-        .await
     }
 
     /// Runs a command until its outcome is `wanted`, and prints that outcome.

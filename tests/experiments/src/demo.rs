@@ -1,6 +1,7 @@
 //! The demo: the main use case on a real control plane, step by step, with explanations. It checks what it shows, and
 //! fails at the step that did not happen.
 
+mod recording;
 mod stage;
 
 use std::path::Path;
@@ -13,6 +14,7 @@ use wva_testbed::{Fleet, Options};
 
 use crate::command::print_line;
 use crate::variants::VariantState;
+use recording::Recording;
 use stage::{Stage, WAIT_LIMIT};
 
 /// Base load, requests per second: two replicas are a quarter full.
@@ -35,8 +37,11 @@ const ANALYZER: &str = "analyzerName: percentage";
 /// All objects that the demo shows.
 const OBJECTS: [&str; 4] = ["get", "va,hpa,deploy", "-n", "demo"];
 
-/// Runs all steps; with `keep`, everything stays until a signal.
-pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::Result<()> {
+/// What the report says of the first new target.
+const FIRST_RISE: &str = "1 -> 2\nSpareBelowTarget: too little spare";
+
+/// Runs all steps, and writes the report of their cycles to a folder; with `keep`, everything stays until a signal.
+pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool, folder: &Path) -> anyhow::Result<()> {
     let about = "etcd, kube-apiserver, kube-controller-manager (with the HPA), kube-scheduler and Prometheus are the real\nprograms. kwok simulates nodes and pods, and vLLM is emulated: neither can run here.";
     let options = Options { name: "demo".to_owned(), pod_start, ..Options::default() };
     let mut stage = Stage::start(about, options).await?;
@@ -53,9 +58,17 @@ pub(crate) async fn run(wva: &Path, pod_start: Duration, keep: bool) -> anyhow::
     stage.testbed.apply("{apiVersion: v1, kind: Namespace, metadata: {name: demo}}").await?;
 
     refuse(&mut stage).await?;
-    let fleet = serve(&mut stage, &install, pod_start).await?;
-    rise(&mut stage, &install, &fleet, wva).await?;
-    fall(&mut stage, &install, &fleet).await?;
+    admit(&mut stage).await?;
+    let recording = Recording::create(folder)?;
+    let steps = async {
+        let fleet = serve(&mut stage, &install, pod_start).await?;
+        rise(&mut stage, &install, &fleet, wva).await?;
+        fall(&mut stage, &install, &fleet).await?;
+        Ok(fleet)
+    };
+    // Its load stays until the end.
+    let _fleet = recording.during(install.address("debug")?, steps).await?;
+    recording.report(&mut stage, FIRST_RISE)?;
     stage.end()?;
     let testbed = &stage.testbed;
     if !keep {
@@ -84,20 +97,27 @@ async fn both_desire_one(install: &Install) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> anyhow::Result<Fleet> {
+/// The cheaper variant of the model.
+fn cheap() -> VariantFixture {
+    VariantFixture::new("demo", "llama-a100").on_a100().cost("40.0")
+}
+
+async fn admit(stage: &mut Stage) -> anyhow::Result<()> {
     stage.step("Two variants of one model are admitted", "The same model on A100s at cost 40 and on H100s at cost 80, one replica each, each with an ordinary HPA that reads\nwva_desired_replicas. A ConfigMap of the namespace selects the percentage analyzer.")?;
-    let cheap = VariantFixture::new("demo", "llama-a100").on_a100().cost("40.0");
-    let costly = VariantFixture::new("demo", "llama-h100").cost("80.0");
     stage.apply(&saturation_map("demo", ANALYZER)).await?;
-    for variant in [&cheap, &costly] {
+    for variant in [cheap(), VariantFixture::new("demo", "llama-h100").cost("80.0")] {
         stage.apply(&variant.all()).await?;
     }
+    Ok(())
+}
+
+async fn serve(stage: &mut Stage, install: &Install, pod_start: Duration) -> anyhow::Result<Fleet> {
     let load_time = pod_start.as_secs();
     let about = format!(
         "Each pod takes {load_time} s to load the model. Then {REST} requests/s arrive: all is quiet."
     );
     stage.step("The model serves", &about)?;
-    let fleet = Fleet::start(&stage.testbed, cheap.fleet())?;
+    let fleet = Fleet::start(&stage.testbed, cheap().fleet())?;
     stage
         .follow("both replicas ready and their metrics seen", async |now| {
             let seen = |v: &VariantState| v.ready == 1 && v.target == Some(1) && v.is_measured();

@@ -67,6 +67,9 @@ enum Task {
         /// Keeps everything running after the last step, until Ctrl-C
         #[arg(long)]
         keep: bool,
+        /// Folder for the recording and its report
+        #[arg(long, default_value = "target/demo")]
+        folder: PathBuf,
     },
     /// Measures the memory of an idle wva with 10 variants.
     Bench,
@@ -170,7 +173,7 @@ impl Task {
                 with_prometheus: !no_prometheus,
                 ..Options::default()
             })),
-            Self::Demo { pod_start, keep } => Box::pin(demo::run(wva, *pod_start, *keep)),
+            Self::Demo { pod_start, keep, folder } => Box::pin(demo::run(wva, *pod_start, *keep, folder)),
             Self::Bench => Box::pin(bench::idle::run(wva)),
             Self::BenchIdle { lasts } => Box::pin(bench::idle_fleet::run(wva, *lasts)),
             Self::BenchAdmission { criterion, folder } => {

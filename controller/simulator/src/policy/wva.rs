@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
 use wva_crds::entries::ScaleToZero;
@@ -80,6 +81,8 @@ pub struct Wva {
     last: Vec<Option<Decision>>,
     hpas: Vec<Hpa>,
     activity: Activity,
+    /// Snapshots of the cycles, if they are recorded.
+    recorded: Option<Vec<Snapshot>>,
 }
 
 impl Wva {
@@ -110,7 +113,19 @@ impl Wva {
             last: vec![None; variants.len()],
             hpas: variants.iter().map(|v| Hpa::new(settings.behavior.clone(), v.min, v.max)).collect(),
             activity: Activity::new(retention.get().as_secs_f64(), variants.len()),
+            recorded: None,
         }
+    }
+
+    /// The same program, which keeps the snapshot of each cycle, as `wva explain --record` does.
+    #[must_use]
+    pub fn with_recording(self) -> Self {
+        Self { recorded: Some(Vec::new()), ..self }
+    }
+
+    /// Snapshots of the cycles so far; empty unless they are recorded.
+    pub fn recorded(&self) -> impl Iterator<Item = &Snapshot> {
+        self.recorded.iter().flatten()
     }
 
     /// The snapshot that the controller would assemble.
@@ -146,9 +161,13 @@ impl Wva {
 
     /// Applies all decisions in a cycle; early, only if a model begins to need more.
     fn cycle(&mut self, view: &FleetView<'_>, early: bool) {
-        let decided = decide(&self.snapshot(view));
+        let snapshot = self.snapshot(view);
+        let decided = decide(&snapshot);
         if early && !self.begins_to_grow(&decided) {
             return;
+        }
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push(Snapshot { now: Some(time(view.now)), ..snapshot });
         }
         for (v, key) in self.keys.iter().enumerate() {
             if let Some(state) = decided.next.variants.get(key) {
@@ -187,6 +206,13 @@ impl Wva {
         let proposed = external_value(hpa, current, f64::from(state.desired), 1.0);
         hpa.sync(view.now, current, proposed)
     }
+}
+
+/// Time of a run as a timestamp.
+fn time(now: f64) -> String {
+    let start = Timestamp::UNIX_EPOCH;
+    let time = Duration::try_from_secs_f64(now).ok().and_then(|elapsed| start.checked_add(elapsed).ok());
+    time.unwrap_or(start).to_string()
 }
 
 /// Histogram of first tokens between two cycles.

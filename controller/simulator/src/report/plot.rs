@@ -45,9 +45,13 @@ impl Plot<'_> {
         let mut svg = self.open();
         self.frame(&mut svg);
         for line in lines {
-            let _ = write!(svg, "<polyline class=\"{}\" points=\"{}\"/>", line.class, self.path(line.points));
+            svg += &self.polyline(line);
         }
         svg + marks + "</svg>"
+    }
+
+    pub(super) fn polyline(&self, line: &Line<'_>) -> String {
+        format!("<polyline class=\"{}\" points=\"{}\"/>", line.class, self.path(line.points))
     }
 
     fn path(&self, points: &[(f64, f64)]) -> String {

@@ -2,7 +2,9 @@
 //! with its sentence. The length of the page is bounded, whatever the length of the recording.
 
 mod draw;
+mod picture;
 mod rows;
+mod timeline;
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +16,10 @@ use wva_scaling::snapshot::{Model, SchedulerQueue, Variant};
 use wva_scaling::trace::variants_by_name;
 use wva_scaling::{Decision, Snapshot, VariantKey, decide};
 
+use draw::Axis;
 use rows::{Facts, Load, ModelRows, Moment, Summary, Totals, total};
+
+pub use timeline::TimelineStyle;
 
 /// Of more variants, the page has only sums and a table.
 pub const MAX_ROWS: usize = 50;
@@ -118,6 +123,18 @@ impl History {
     #[must_use]
     pub fn html(&self, name: &str) -> String {
         draw::page(self, name)
+    }
+
+    /// Load, targets and ready replicas as lines of text, at most `columns` characters long (at least 70).
+    #[must_use]
+    pub fn timeline(&self, columns: usize, style: TimelineStyle) -> String {
+        timeline::timeline(self, columns, style)
+    }
+
+    /// Load, targets and ready replicas as one SVG for light and dark pages.
+    #[must_use]
+    pub fn picture(&self, caption: &str) -> String {
+        picture::picture(self, caption)
     }
 
     /// Time never runs back: the clocks of two leaders may differ.

@@ -17,9 +17,13 @@ pub(super) enum Scale {
 }
 
 impl Scale {
-    /// Scale from 0 to a round number.
+    /// Scale from 0 to a round number; to 1 if all values are 0.
     pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
-        Self::linear(values.chain([0.0]))
+        let values: Vec<f64> = values.filter(|value| value.is_finite()).chain([0.0]).collect();
+        if values.iter().all(|value| value.abs() <= 0.0) {
+            return Self::Linear { low: 0.0, high: 1.0 };
+        }
+        Self::linear(values.into_iter())
     }
 
     /// Scale from 0, compressed if a few values are far above the others.
@@ -157,6 +161,7 @@ mod tests {
     fn values_lie_between_the_ends() {
         let scale = Scale::from_zero([f64::NAN, 8.0].into_iter());
         assert!((scale.share(2.0) - 0.25).abs() < 1e-12 && scale.share(99.0) <= 1.0);
+        assert_eq!(Scale::from_zero([0.0, 0.0].into_iter()).ends(), (0.0, 1.0));
         let scale = Scale::Logarithmic { low: -1, high: 1 };
         assert!((scale.share(1.0) - 0.5).abs() < 1e-12);
         assert!(scale.share(0.0) <= 0.0);

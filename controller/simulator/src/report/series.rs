@@ -101,11 +101,12 @@ impl Series {
     pub(super) fn points(&self) -> Vec<Point> {
         let mut points = Vec::new();
         for extent in self.0.iter() {
-            let mut ends = [extent.first, extent.low, extent.high, extent.last];
+            let mut ends = vec![extent.first, extent.low, extent.high, extent.last];
             ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+            // Two cycles at the same time are two points.
+            ends.dedup();
             points.extend(ends);
         }
-        points.dedup();
         points
     }
 
@@ -150,6 +151,11 @@ mod tests {
         // Two or four points are first, last and extremes of their group.
         assert_eq!(thin(points.clone(), 50), points);
         assert_eq!(thin([], 10), []);
+        assert_eq!(
+            thin([(1.0, 2.0), (1.0, 2.0)], 10).len(),
+            2,
+            "early decisions have the time of their cycle"
+        );
     }
 
     #[test]

@@ -12,6 +12,9 @@ use crate::report::plot::{LEFT, Line, Plot, RIGHT};
 use crate::report::scale::Scale;
 use crate::report::series::{Groups, Run, Series};
 
+/// A lower axis of replicas would have ticks between whole numbers.
+const LEAST_REPLICAS: f64 = 4.0;
+
 const SCRIPT: &str = include_str!("hover.js");
 
 pub(super) fn page(history: &History, name: &str) -> String {
@@ -138,16 +141,17 @@ fn notes(axis: &Axis, notes: &Groups<Note>) -> Value {
 }
 
 /// Time axis of all plots.
-struct Axis {
-    scale: Scale,
+pub(super) struct Axis {
+    pub(super) scale: Scale,
     /// Seconds of a unit.
     unit: f64,
+    pub(super) unit_name: &'static str,
     title: String,
 }
 
 impl Axis {
-    fn new(history: &History) -> Self {
-        let (unit, name) = match history.last {
+    pub(super) fn new(history: &History) -> Self {
+        let (unit, unit_name) = match history.last {
             _ if history.start.is_none() => (1.0, "cycles"),
             length if length > 3.0 * 86_400.0 => (86_400.0, "days"),
             length if length > 3.0 * 3600.0 => (3600.0, "hours"),
@@ -156,7 +160,7 @@ impl Axis {
         };
         let since = history.start.map(|start| format!(" since {start:.0}")).unwrap_or_default();
         let scale = Scale::tight([0.0, history.last / unit].into_iter());
-        Self { scale, unit, title: format!("{name}{since}") }
+        Self { scale, unit, unit_name, title: format!("{unit_name}{since}") }
     }
 
     fn plot<'a>(&'a self, title: &'a str, y: Scale) -> Plot<'a> {
@@ -190,7 +194,7 @@ impl Axis {
         )
     }
 
-    fn runs(&self, series: &Series) -> Vec<Run> {
+    pub(super) fn runs(&self, series: &Series) -> Vec<Run> {
         let scaled = |run: Run| run.into_iter().map(|(at, value)| (at / self.unit, value));
         series.runs().into_iter().map(|run| scaled(run).collect()).collect()
     }
@@ -224,10 +228,11 @@ fn load(axis: &Axis, load: &LoadSeries) -> String {
 fn replicas(axis: &Axis, replicas: &ReplicaSeries, notes: Option<&Groups<Note>>) -> String {
     let lines = [
         ("three", "ready", &replicas.ready),
-        ("two", "current (set by the HPA)", &replicas.current),
+        ("two", "current (HPA)", &replicas.current),
         ("one", "target", &replicas.target),
     ];
-    axis.draw("replicas", &lines, None, notes)
+    let values = lines.iter().flat_map(|(_, _, series)| series.points()).map(|point| point.1);
+    axis.draw("replicas", &lines, Some(Scale::with_outliers(values.chain([LEAST_REPLICAS]))), notes)
 }
 
 fn kv(axis: &Axis, row: &Row) -> String {

@@ -1,4 +1,6 @@
-//! Pages of small and of large recordings.
+//! Pages and timelines of small and of large recordings.
+
+use wva_scaling::units::Amount;
 
 use super::*;
 
@@ -126,16 +128,68 @@ fn a_long_recording_keeps_new_targets_in_a_bounded_page() {
     assert!(step.contains("stands for 8 cycles, 2 with a new target"), "{step}");
 }
 
-#[test]
-fn many_variants_become_sums_and_a_table() {
+/// 1200 variants of one model.
+fn large_fleet() -> Snapshot {
     let variants: Vec<serde_json::Value> = (0..1200)
         .map(|i| serde_json::json!({ "name": format!("v{i}"), "current": 1, "cost": f64::from(i) }))
         .collect();
     let model = serde_json::json!({ "modelID": "m", "namespace": "prod", "variants": variants });
-    let snapshot = Snapshot::parse(&serde_json::json!({ "models": [model] }).to_string()).unwrap();
-    let page = history(Selection::default(), [snapshot.clone(), snapshot]).html("day.jsonl");
+    Snapshot::parse(&serde_json::json!({ "models": [model] }).to_string()).unwrap()
+}
+
+#[test]
+fn many_variants_become_sums_and_a_table() {
+    let page = history(Selection::default(), [large_fleet(), large_fleet()]).html("day.jsonl");
     assert!(page.contains("need a choice of at most 50") && page.contains("1000 variants with the highest"));
     assert_eq!(page.matches("<tr>").count(), 1 + MAX_LISTED);
     assert!(page.contains(">prod/v1199<") && !page.contains(">prod/v199<"));
     assert!(!page.contains("data-row=\"") && page.contains("<h2>All together</h2>"));
+}
+
+/// A minute of a model whose second variant grows, with `running` requests.
+fn growing(minute: u32) -> Snapshot {
+    let mut snapshot = cycle(minute, "m");
+    snapshot.models[0].variants[0].running = Some(Amount::try_from(f64::from(10 * (minute / 40))).unwrap());
+    snapshot
+}
+
+#[test]
+fn timeline_has_load_targets_and_ready_replicas() {
+    let history = history(chosen("a100"), (0..TIMES).map(growing));
+    let text = history.timeline(100, TimelineStyle::Digits);
+    let lines: Vec<&str> = text.lines().collect();
+    let levels = |line: usize| {
+        lines[line].split("  ").map(str::trim).filter(|part| part.len() > 30).collect::<String>()
+    };
+    assert_eq!(lines.len(), 4, "{text}");
+    assert_eq!(levels(0), ["1".repeat(20), "5".repeat(20), "9".repeat(20)].concat(), "{text}");
+    assert_eq!(levels(1), ["1".repeat(30), "2".repeat(30)].concat(), "{text}");
+    assert_eq!(levels(2), "1".repeat(60), "{text}");
+    assert!(lines[1].starts_with("a100  desired") && lines[1].ends_with("1 to 2 replicas"), "{text}");
+    assert!(lines[3].ends_with("119 minutes") && text.is_ascii() && !text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn timeline_fits_its_columns() {
+    for (selection, lines) in [(Selection::default(), 6), (chosen("a100"), 4)] {
+        let history = history(selection, (0..TIMES).map(growing));
+        let text = history.timeline(80, TimelineStyle::Blocks);
+        assert_eq!(text.lines().count(), lines, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains('█') && !text.contains('\x1b'), "{text}");
+        let coloured = history.timeline(80, TimelineStyle::Coloured);
+        assert_eq!(coloured.replace("\x1b[36m", "").replace("\x1b[32m", "").replace("\x1b[0m", ""), text);
+    }
+    let sums = history(Selection::default(), [large_fleet()]).timeline(80, TimelineStyle::Blocks);
+    assert!(sums.lines().count() == 4 && sums.contains("\nreplicas  desired"), "{sums}");
+}
+
+#[test]
+fn picture_has_load_and_replicas_of_each_variant() {
+    let picture = history(Selection::default(), (0..TIMES).map(growing)).picture("an <hour>");
+    assert!(picture.starts_with("<svg xmlns=") && picture.contains("an &lt;hour&gt;"), "{picture}");
+    // The percentage analyzer counts no arrivals.
+    assert_eq!(points(&picture, "one"), [TIMES as usize; 2]);
+    assert!(picture.contains(">a100 replicas<") && picture.contains(">h100 replicas<"), "{picture}");
+    assert!(!picture.contains("NaN"), "{picture}");
 }

@@ -1,0 +1,156 @@
+//! The demo's own recording: the leader's cycles, a timeline of them in the terminal, and their report.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use tokio::sync::oneshot;
+use wva_simulator::report::recording::{Selection, TimelineStyle};
+
+use super::stage::Stage;
+use crate::command::{SOON, print_line};
+
+/// Columns of the timeline with its indent; a narrower terminal has fewer.
+const COLUMNS: usize = 100;
+const INDENT: usize = 4;
+
+/// Recording and report of the demo.
+pub(super) struct Recording {
+    file: PathBuf,
+    page: PathBuf,
+}
+
+impl Recording {
+    /// An empty recording in a folder.
+    pub(super) fn create(folder: &Path) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        let (file, page) = (folder.join("cycles.jsonl"), folder.join("report.html"));
+        // Recordings are appended to; this one begins now.
+        std::fs::write(&file, "").with_context(|| format!("cannot write {}", file.display()))?;
+        Ok(Self { file, page })
+    }
+
+    /// Records the controller at this debug address while `work` runs, and returns the result of `work`.
+    pub(super) async fn during<T>(
+        &self,
+        address: &str,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<T> {
+        let (end, ended) = oneshot::channel::<()>();
+        let work = async {
+            let done = work.await;
+            drop(end);
+            done
+        };
+        let (done, recorded) = tokio::join!(work, self.record(address, ended));
+        let done = done?;
+        recorded.context("the demo was not recorded")?;
+        Ok(done)
+    }
+
+    /// The controller has no cycle to record until its first one.
+    async fn record(&self, address: &str, ended: oneshot::Receiver<()>) -> anyhow::Result<u64> {
+        let begin = tokio::time::Instant::now();
+        let mut ended = pin!(async {
+            // The sender is dropped when the work ends.
+            let _ = ended.await;
+        });
+        loop {
+            match wva_cli::record_cycles(address, &self.file, &mut ended).await {
+                Err(_) if begin.elapsed() < SOON => tokio::time::sleep(Duration::from_millis(500)).await,
+                recorded => return recorded,
+            }
+        }
+    }
+
+    /// Prints the timeline, and writes the report. `decision` is a text that the report must have.
+    pub(super) fn report(&self, stage: &mut Stage, decision: &str) -> anyhow::Result<()> {
+        stage.step("The recording becomes a report", "Since the two variants exist, the demo has recorded the leader's cycles, as `wva explain --record` does. `wva report`\ndraws them.")?;
+        let history = wva_cli::read_recording(&self.file, Selection::default())?;
+        let html = history.html("demo");
+        std::fs::write(&self.page, &html).with_context(|| format!("cannot write {}", self.page.display()))?;
+        Stage::print(&history.timeline(columns(), style()))?;
+        let recorded = std::fs::read_to_string(&self.file)?;
+        let points = check(&html, &recorded, decision)?;
+        let cycles = history.cycles();
+        print_line(&format!(
+            "\n{cycles} cycles were recorded. The report has a point for each cycle of each variant, {points} together."
+        ))?;
+        print_line(&format!("Open it in a browser: {} ({} KiB)", self.page.display(), html.len() / 1024))
+    }
+}
+
+fn columns() -> usize {
+    wva_cli::terminal_size().map_or(COLUMNS, |size| usize::from(size.columns).clamp(70, COLUMNS)) - INDENT
+}
+
+fn style() -> TimelineStyle {
+    if wva_cli::use_colours() {
+        TimelineStyle::Coloured
+    } else if std::io::stdout().is_terminal() {
+        TimelineStyle::Blocks
+    } else {
+        TimelineStyle::Digits
+    }
+}
+
+/// Checks that each variant of the report has a point and a decision for each of its cycles. Returns the
+/// number of all points.
+fn check(html: &str, recorded: &str, decision: &str) -> anyhow::Result<usize> {
+    let data = html.split_once("id=\"data\">").and_then(|(_, rest)| rest.split_once("</script>"));
+    let data: Value = serde_json::from_str(data.context("the report has no decisions")?.0)?;
+    let texts: Vec<&str> = data["rows"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|row| row["s"].as_array())
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    ensure!(texts.iter().any(|text| text.contains(decision)), "no decision of the report has {decision:?}");
+    let mut all = 0;
+    for row in html.split("<h3 id=\"").skip(1) {
+        let (id, row) = row.split_once('"').context("a row without an id")?;
+        let name = id.rsplit('/').next().unwrap_or_default();
+        let wanted = recorded.lines().filter(|line| line.contains(&format!("\"name\":\"{name}\""))).count();
+        let drawn = points(row, "three");
+        ensure!(drawn == wanted, "{name} has {drawn} points of ready replicas in {wanted} cycles");
+        all += drawn;
+    }
+    ensure!(all > 0, "the report has no variant");
+    Ok(all)
+}
+
+/// Points of all lines of a class.
+fn points(html: &str, class: &str) -> usize {
+    let start = format!("<polyline class=\"{class}\" points=\"");
+    let lines = html.split(start.as_str()).skip(1).filter_map(|rest| rest.split('"').next());
+    lines.map(|line| line.split(' ').count()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"{"name":"a"}"#;
+
+    fn page(points: &str) -> String {
+        format!(
+            "<h3 id=\"demo/a\"><polyline class=\"three\" points=\"{points}\"/>\
+             <script id=\"data\">{{\"rows\":[{{\"s\":[\"1 -> 2\\nUp: because\"]}}]}}</script>"
+        )
+    }
+
+    #[test]
+    fn report_needs_a_point_for_each_cycle_and_the_decision() -> anyhow::Result<()> {
+        let two = format!("{LINE}\n{LINE}\n");
+        assert_eq!(check(&page("1,1 2,2"), &two, "1 -> 2\nUp: ")?, 2);
+        assert!(check(&page("1,1"), &two, "1 -> 2\nUp: ").is_err(), "a point is missing");
+        assert!(check(&page("1,1 2,2"), &two, "2 -> 3").is_err(), "the decision is missing");
+        assert!(check("", &two, "").is_err());
+        Ok(())
+    }
+}
