@@ -47,6 +47,7 @@ lint-files: ## Run shellcheck, hadolint and actionlint (needs Python 3 and Go, o
 
 chart: build ## Check renders of the Helm chart: names, permissions, webhooks, refusals, every documented key
 	@tests/chart.sh
+	@tests/alerts.sh
 
 docs: ## Build the site of docs/ into target/docs (installs mdBook into target/tools, once)
 	@tests/docs.sh
@@ -57,7 +58,7 @@ test-docs: ## Open the site of docs/ in headless Chromium: index, search, a narr
 test-report: build ## Open the report of a day in headless Chromium, or that of `make demo` in REPORT=target/demo: points, decisions, a narrow screen, light and dark (needs chromium and Python 3)
 	@WVA_PROGRAM=$(TARGET)/debug/wva DOCS=$(DOCS) tests/report-browser.sh $(REPORT)
 
-generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, pages of settings, CRD and entries
+generate: ## Write generated files: CRD, schemas of ConfigMap entries, webhook configurations, rule reference, dashboards, pages of settings, CRD and entries
 	WVA_GENERATE=1 $(CARGO) test --quiet --workspace --test program generated::
 
 demo: tools build ## Show the main job on a real control plane, and write its report to target/demo (KEEP=1 leaves it running)

@@ -264,6 +264,24 @@ impl Cluster {
         self
     }
 
+    /// Adds an HPA that asks for `desired` replicas. `owner_kind`: what made it.
+    pub(crate) fn answered_autoscaler(
+        &mut self,
+        name: &str,
+        target: &str,
+        desired: u32,
+        owner_kind: Option<&str>,
+    ) -> &mut Self {
+        let owners = owner_kind.map(|kind| owner("keda.sh/v1alpha1", kind, name));
+        let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": target});
+        put(
+            &mut self.autoscalers,
+            json!({"metadata": {"name": name, "namespace": "ns", "ownerReferences": owners},
+                "spec": {"scaleTargetRef": target, "maxReplicas": 10}, "status": {"desiredReplicas": desired}}),
+        );
+        self
+    }
+
     /// Adds a Namespace with these labels and annotations.
     pub(crate) fn namespace(&mut self, name: &str, mut metadata: Value) -> &mut Self {
         merge(&mut metadata, json!({"name": name}));

@@ -9,7 +9,7 @@ use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, ModelServers, Ownership,
     OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
-    ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, events,
+    ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events,
     watch_service_monitor,
 };
 
@@ -30,7 +30,8 @@ impl Process {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
-        self.export_series(&reader, &ownership_view, controller.legacy_metrics);
+        let watches = watched.facts.watches.clone();
+        self.export_series(&reader, &ownership_view, watches, controller.legacy_metrics);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let token = controller.zero.picker_token.clone();
         let (poller, pickers) = PickerPoller::new(
@@ -74,8 +75,9 @@ impl Process {
     }
 
     /// While this replica leads.
-    fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, legacy: bool) {
-        let series = VariantSeries::new(reader.clone(), ownership.clone(), legacy, self.progress.clone());
+    fn export_series(&mut self, reader: &Reader, ownership: &OwnershipView, watches: Watches, legacy: bool) {
+        let (reader, ownership) = (reader.clone(), ownership.clone());
+        let series = VariantSeries::new(reader, ownership, watches, legacy, self.progress.clone());
         let leadership = self.leader_state.leadership.clone();
         self.metrics.series = Some(Arc::new(move |take| {
             if leadership.may_publish_series() {

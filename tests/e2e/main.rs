@@ -5,6 +5,7 @@ mod admission;
 mod chart;
 mod config_maps;
 mod control_plane;
+mod dashboards;
 mod from_zero;
 mod front_door;
 mod install;

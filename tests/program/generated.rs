@@ -17,7 +17,7 @@ use wva_webhook::registration::{
     variant_policy_spec,
 };
 
-use crate::{cli_page, configuration_page, dashboard_page, invalid_settings, rule_pages, schema_pages};
+use crate::{cli_page, configuration_page, dashboards, invalid_settings, rule_pages, schema_pages};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {
@@ -114,10 +114,13 @@ fn schema_reference() {
     check("docs/reference/configmap-entries.md", &schema_pages::entries());
 }
 
-/// Page of the chart's dashboards.
+/// The chart's dashboards, and their page.
 #[test]
-fn dashboards() {
-    check("docs/operations/dashboards.md", &dashboard_page::page());
+fn dashboards_of_the_chart() {
+    for (name, text) in dashboards::files() {
+        check(&format!("charts/workload-variant-autoscaler/dashboards/{name}"), &text);
+    }
+    check("docs/operations/dashboards.md", &dashboards::page());
 }
 
 /// Picture of README.md and of the page about the demo: an hour of the simulator.

@@ -7,7 +7,7 @@ mod cli;
 mod cli_page;
 mod command_table;
 mod configuration_page;
-mod dashboard_page;
+mod dashboards;
 mod docs;
 mod docs_blocks;
 #[path = "../../webhook/rules/tests/examples/example.rs"]

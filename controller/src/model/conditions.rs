@@ -27,6 +27,14 @@ pub struct Conditions {
     pub optimization_ready: ConditionDraft,
 }
 
+impl Conditions {
+    /// With their types, in the order of [`TYPES`].
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
+        let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
+        TYPES.into_iter().zip(drafts)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum VariantError {
     /// The text names all violations.

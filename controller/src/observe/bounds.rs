@@ -12,11 +12,7 @@ pub(crate) fn autoscaler_limits(watches: &Watches) -> BTreeMap<WorkloadKey, Limi
     let mut all: BTreeMap<WorkloadKey, Limits> = BTreeMap::new();
     let mut take = |namespace: &str, _: &str, autoscaler: &Autoscaler| {
         let own = autoscaler.limits;
-        let key = WorkloadKey {
-            namespace: namespace.to_owned(),
-            kind: autoscaler.kind.to_string(),
-            name: autoscaler.name.to_string(),
-        };
+        let key = autoscaler.workload(namespace);
         all.entry(key).and_modify(|limits| *limits = limits.narrowed(own)).or_insert(own);
     };
     watches.autoscalers.for_each(&mut take);

@@ -1,30 +1,80 @@
 //! Per-variant series, built at each scrape, so removed variants leave none. One family at a time: for thousands of
 //! variants they take megabytes, and a `GaugeVec` would store them twice.
 
+mod fleet;
+mod targets;
+mod variants;
+
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
-use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
-use wva_scaling::reason::Flow;
-use wva_scaling::snapshot::Mode;
-use wva_scaling::{Decision, VariantKey};
+use prometheus::proto::{Gauge, LabelPair, Metric, MetricFamily, MetricType};
+use wva_scaling::snapshot::{Config, Replica, Variant};
+use wva_scaling::{Snapshot, VariantKey};
 
 use crate::cycle::engine::CycleProgress;
-use crate::model::published::{Published, PublishedVariant, Reader, ScalingKey};
+use crate::model::keys::WorkloadKey;
+use crate::model::published::{Published, PublishedVariant, Reader};
 use crate::observe::variants::OwnershipView;
+use crate::observe::watches::{self, Watches};
 
 /// Per-variant series.
 pub struct VariantSeries {
     published: Reader,
     /// A scrape may come before the cycle that notices a change of ownership.
     ownership_view: OwnershipView,
+    /// Autoscalers, workloads and nodes as of the scrape.
+    watches: Watches,
     /// Whether to export the names of the first releases too.
     legacy: bool,
     /// An outdated publication is not exported.
     progress: CycleProgress,
 }
 
-type ExportedVariants<'a> = BTreeMap<&'a VariantKey, &'a PublishedVariant>;
+/// A variant whose series are exported.
+struct Exported<'a> {
+    key: &'a VariantKey,
+    variant: &'a PublishedVariant,
+    /// What the last decision used.
+    input: Option<&'a Variant>,
+    /// Settings of that decision.
+    config: &'a Config,
+    object: Option<Arc<watches::Variant>>,
+}
+
+type ExportedVariants<'a> = BTreeMap<&'a VariantKey, Exported<'a>>;
+
+impl Exported<'_> {
+    fn workload(&self) -> Option<&WorkloadKey> {
+        Some(&self.object.as_ref()?.spec.as_ref().ok()?.workload)
+    }
+
+    /// `None` if no replica counts.
+    fn mean_kv(&self) -> Option<f64> {
+        let (mut sum, mut replicas) = (0.0, 0.0);
+        for (kv, _) in counted_replicas(self.input?, self.config) {
+            sum += kv;
+            replicas += 1.0;
+        }
+        (replicas > 0.0).then(|| sum / replicas)
+    }
+
+    /// Sum over the replicas; `None` if no replica counts.
+    fn queue(&self) -> Option<f64> {
+        counted_replicas(self.input?, self.config).map(|(_, queue)| queue).reduce(|sum, queue| sum + queue)
+    }
+}
+
+/// KV cache use and queue length of the replicas that a decision counts. A missing signal counts as 0.
+fn counted_replicas<'a>(variant: &'a Variant, config: &Config) -> impl Iterator<Item = (f64, f64)> + use<'a> {
+    let limit = config.metrics_age.stale.min(config.metrics_age.unavailable);
+    let counts =
+        move |replica: &&Replica| replica.age <= limit && (replica.kv.is_some() || replica.queue.is_some());
+    let signals =
+        |replica: &Replica| (replica.kv.unwrap_or_default().get(), replica.queue.unwrap_or_default().get());
+    variant.replicas.iter().filter(counts).map(signals)
+}
 
 impl VariantSeries {
     /// Creates the series of the variants that this controller manages.
@@ -32,10 +82,11 @@ impl VariantSeries {
     pub fn new(
         published: Reader,
         ownership_view: OwnershipView,
+        watches: Watches,
         legacy: bool,
         progress: CycleProgress,
     ) -> Self {
-        Self { published, ownership_view, legacy, progress }
+        Self { published, ownership_view, watches, legacy, progress }
     }
 
     /// No families before the first cycle, after the last, or if cycles have stopped.
@@ -51,101 +102,43 @@ impl VariantSeries {
     }
 
     fn families(&self, published: &Published, take: &mut dyn FnMut(MetricFamily)) {
-        let ours = published.variants.iter().filter(|(key, v)| self.ownership_view.is_managed(key, &v.uid));
-        let ours: ExportedVariants<'_> = ours.map(|(key, v)| (key, &**v)).collect();
-        let now = Instant::now();
-        let mut exported = ours.clone();
-        exported.retain(|key, _| published.withheld.get(key).is_none_or(|until| now >= *until));
-        for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
-            for (name, help, value) in GAUGES {
-                let metrics = exported.iter().filter_map(|(key, variant)| self.gauge(key, variant, value));
-                take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
-            }
-        }
-        for (name, help, value) in FLOWS {
-            let metrics = exported.iter().filter_map(|(key, variant)| self.flow_gauge(key, variant, value));
-            take(family(name, help, MetricType::GAUGE, metrics));
-        }
-        let policies = exported.iter().flat_map(|(key, variant)| self.policy_gauges(key, variant));
-        let help =
-            "Replicas by policy, where several are compared; running is the workload's current number.";
-        take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
+        let is_ours =
+            |(key, v): &(&VariantKey, &Arc<PublishedVariant>)| self.ownership_view.is_managed(key, &v.uid);
+        let ours: Vec<_> = published.variants.iter().filter(is_ours).collect();
+        let exported = self.exported(published, &ours);
+        self.target_families(published, &exported, take);
+        self.variant_families(&exported, take);
         take(self.attainment_gauges(&exported));
-        take(self.scaling_counters(published, &exported));
-        take(self.state_gauges(&ours));
+        take(self.spare_gauges(&published.snapshot, &exported));
+        take(self.gpu_gauges());
+        take(self.state_gauges(ours.iter().map(|(_, variant)| &***variant)));
     }
 
-    fn gauge(
+    /// Without those withheld.
+    fn exported<'a>(
         &self,
-        key: &VariantKey,
-        variant: &PublishedVariant,
-        value: fn(u32, u32) -> f64,
-    ) -> Option<Metric> {
-        let (now, target) = (variant.current?, variant.signal()?);
-        Some(self.variant_gauge(key, variant, &[], value(now, target)))
-    }
-
-    /// `None` if the throughput analyzer did not run.
-    fn flow_gauge(
-        &self,
-        key: &VariantKey,
-        variant: &PublishedVariant,
-        value: fn(&Flow) -> f64,
-    ) -> Option<Metric> {
-        let decision = variant.decision.as_ref()?;
-        let shadow = decision.shadow.iter().flat_map(|shadow| &shadow.steps);
-        let flow = decision.steps.iter().chain(shadow).find_map(|step| step.reason.flow())?;
-        Some(self.variant_gauge(key, variant, &[], value(flow)))
-    }
-
-    /// Gauges of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
-    fn policy_gauges(&self, key: &VariantKey, variant: &PublishedVariant) -> Vec<Metric> {
-        let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
-        let Some(decision) = variant.decision.as_ref().filter(compared) else { return Vec::new() };
-        let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.label(), shadow.target()));
-        let own = [("running", decision.current), (decision.analyzer.label(), decision.target_before_mode())];
-        let one = |(policy, replicas): (&str, u32)| {
-            self.variant_gauge(key, variant, &[("policy", policy)], f64::from(replicas))
+        published: &'a Published,
+        ours: &[(&'a VariantKey, &'a Arc<PublishedVariant>)],
+    ) -> ExportedVariants<'a> {
+        let now = Instant::now();
+        let inputs = inputs(&published.snapshot);
+        let is_withheld = |key| published.withheld.get(key).is_some_and(|until| now < *until);
+        let one = |(key, variant): &(&'a VariantKey, &'a Arc<PublishedVariant>)| Exported {
+            key,
+            variant,
+            input: inputs.get(&(&*key.namespace, &*key.name)).copied(),
+            config: &published.snapshot.config,
+            object: self.ownership_view.variant(key),
         };
-        own.into_iter().chain(shadow).map(one).collect()
-    }
-
-    /// Measured shares within the objectives of each model, at most six series. A window without requests has none.
-    fn attainment_gauges(&self, exported: &ExportedVariants<'_>) -> MetricFamily {
-        let decisions = exported.values().filter_map(|variant| variant.decision.as_ref());
-        let models: BTreeMap<_, _> =
-            decisions.map(|d| ((&*d.namespace, &*d.model_id), d.attainment)).collect();
-        let mut metrics = Vec::new();
-        for ((namespace, model_name), attainment) in models {
-            for (objective, shares) in attainment.by_objective() {
-                metrics.extend(shares.by_window().map(|(window, share)| {
-                    let labels = [
-                        ("model_name", model_name),
-                        ("namespace", namespace),
-                        ("objective", objective),
-                        ("window", window),
-                    ];
-                    self.gauge_metric(&labels, share.get())
-                }));
-            }
-        }
-        let help = "Share of latencies within the model's objective that this leader has counted in the window: \
-                    ttft (requests) or itl (times between tokens). A new leader begins again.";
-        family("wva_slo_attainment", help, MetricType::GAUGE, metrics.into_iter())
+        ours.iter().filter(|(key, _)| !is_withheld(*key)).map(|entry| (entry.0, one(entry))).collect()
     }
 
     /// A gauge of a variant with additional labels.
-    fn variant_gauge(
-        &self,
-        key: &VariantKey,
-        variant: &PublishedVariant,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) -> Metric {
+    fn variant_gauge(&self, exported: &Exported<'_>, labels: &[(&str, &str)], value: f64) -> Metric {
         let own: [(&str, &str); 3] = [
-            ("accelerator_type", &variant.accelerator),
-            ("namespace", &key.namespace),
-            ("variant_name", &key.name),
+            ("accelerator_type", &exported.variant.accelerator),
+            ("namespace", &exported.key.namespace),
+            ("variant_name", &exported.key.name),
         ];
         self.gauge_metric(&[&own, labels].concat(), value)
     }
@@ -158,37 +151,6 @@ impl VariantSeries {
         metric
     }
 
-    fn scaling_counters(&self, published: &Published, exported: &ExportedVariants<'_>) -> MetricFamily {
-        let counter = |(key, count): (&ScalingKey, &u64)| {
-            let mut metric = self.metric(&[
-                ("direction", key.direction),
-                ("namespace", &key.variant.namespace),
-                ("reason", key.reason),
-                ("variant_name", &key.variant.name),
-            ]);
-            let mut counter = Counter::default();
-            #[expect(clippy::cast_precision_loss, reason = "changes of a target, far below 2^52")]
-            counter.set_value(*count as f64);
-            metric.set_counter(counter);
-            metric
-        };
-        let metrics =
-            published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant)).map(counter);
-        let help = "Number of changes of a variant's target.";
-        family("wva_replica_scaling_total", help, MetricType::COUNTER, metrics)
-    }
-
-    fn state_gauges(&self, ours: &ExportedVariants<'_>) -> MetricFamily {
-        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
-        for variant in ours.values() {
-            *counts.entry(variant.conditions.ready.reason).or_default() += 1;
-        }
-        let metrics =
-            counts.into_iter().map(|(state, count)| self.gauge_metric(&[("state", state)], f64::from(count)));
-        let help = "Number of managed variants by the reason of their Ready condition.";
-        family("wva_variants", help, MetricType::GAUGE, metrics)
-    }
-
     /// Sorted by name as in the exposition format.
     fn metric(&self, labels: &[(&str, &str)]) -> Metric {
         let instance = self.ownership_view.instance().map(|instance| ("controller_instance", instance));
@@ -198,37 +160,14 @@ impl VariantSeries {
     }
 }
 
-type Figure = fn(u32, u32) -> f64;
-
-/// Name, help, and value from current replicas and target.
-const GAUGES: [(&str, &str, Figure); 3] = [
-    ("desired_replicas", "Desired replicas of the variant.", |_, target| f64::from(target)),
-    ("current_replicas", "Current replicas of the variant's workload.", |now, _| f64::from(now)),
-    (
-        "desired_ratio",
-        "Desired divided by current replicas; desired replicas if current is 0.",
-        |now, target| f64::from(target) / f64::from(now.max(1)),
-    ),
-];
-
-type FlowFigure = fn(&Flow) -> f64;
-
-/// Name, help and value. The first two are per model, repeated for each variant.
-const FLOWS: [(&str, &str, FlowFigure); 3] = [
-    ("wva_arrivals_per_second", "Requests per second that arrive for the variant's model.", |flow| {
-        flow.arrivals
-    }),
-    (
-        "wva_forecast_per_second",
-        "Requests per second expected for the variant's model after a cold start.",
-        |flow| flow.forecast,
-    ),
-    (
-        "wva_replica_throughput_per_second",
-        "Requests per second that a replica of the variant completes; 0 until it is learned.",
-        |flow| flow.throughput,
-    ),
-];
+/// Variants of the snapshot by namespace and name.
+fn inputs(snapshot: &Snapshot) -> BTreeMap<(&str, &str), &Variant> {
+    let mut inputs = BTreeMap::new();
+    for model in &snapshot.models {
+        inputs.extend(model.variants.iter().map(|v| ((&*model.namespace, &*v.name), v)));
+    }
+    inputs
+}
 
 fn pair((name, value): (&str, &str)) -> LabelPair {
     let mut pair = LabelPair::default();

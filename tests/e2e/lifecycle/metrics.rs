@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Cluster, SOON, cluster, run, wait_until_published};
 use anyhow::{Context as _, ensure};
-use wva_testbed::eventually;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::install::get;
+use wva_testbed::{Fleet, eventually};
 
 /// Name, type and labels, for a controller without an instance. The library defines the process metrics.
-const METRICS: [(&str, &str, &[&str]); 27] = [
+const METRICS: [(&str, &str, &[&str]); 41] = [
     ("wva_desired_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_desired_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),
@@ -18,6 +18,31 @@ const METRICS: [(&str, &str, &[&str]); 27] = [
     ("inferno_current_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("inferno_desired_ratio", "gauge", &["accelerator_type", "namespace", "variant_name"]),
     ("wva_replica_scaling_total", "counter", &["direction", "namespace", "reason", "variant_name"]),
+    (
+        "wva_variant_info",
+        "gauge",
+        &[
+            "accelerator_type", "analyzer", "mode", "model_name", "namespace", "scale_target_kind",
+            "scale_target_name", "variant_name",
+        ],
+    ),
+    ("wva_variant_cost", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_gpus", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_ready_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_min_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_max_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_scale_target_replicas", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_kv_cache_usage", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    ("wva_variant_queue_length", "gauge", &["accelerator_type", "namespace", "variant_name"]),
+    (
+        "wva_variant_autoscaler_replicas",
+        "gauge",
+        &["accelerator_type", "autoscaler", "namespace", "variant_name"],
+    ),
+    ("wva_variant_condition", "gauge", &["namespace", "reason", "status", "type", "variant_name"]),
+    ("wva_variant_limited", "gauge", &["by", "namespace", "variant_name"]),
+    ("wva_spare_capacity", "gauge", &["model_name", "namespace"]),
+    ("wva_gpus", "gauge", &["accelerator_type", "state"]),
     ("wva_engine_cycle_duration_seconds", "histogram", &[]),
     ("wva_engine_cycles_total", "counter", &["result"]),
     ("wva_prometheus_query_duration_seconds", "histogram", &["query"]),
@@ -40,9 +65,15 @@ const METRICS: [(&str, &str, &[&str]); 27] = [
     ("process_virtual_memory_bytes", "gauge", &[]),
 ];
 /// Allowed values of labels that are not names of objects.
-const CLOSED: [(&str, &[&str]); 5] = [
+const CLOSED: [(&str, &[&str]); 11] = [
     ("direction", &["up", "down"]),
+    ("analyzer", &["percentage", "saturation", "throughput"]),
+    ("autoscaler", &["HorizontalPodAutoscaler", "ScaledObject"]),
+    ("by", &["maximum", "gpus", "refused"]),
+    ("mode", &["auto", "recommend", "paused", "fixed"]),
     ("result", &["ok", "degraded", "invalid"]),
+    ("scale_target_kind", &["Deployment", "StatefulSet", "LeaderWorkerSet"]),
+    ("status", &["True", "False", "Unknown"]),
     ("allowed", &["true", "false"]),
     ("operation", &["CREATE", "UPDATE", "DELETE", "other"]),
     ("resource", &["variantautoscalings", "configmaps", "other"]),
@@ -98,12 +129,20 @@ async fn metrics_match_the_documented_list() -> anyhow::Result<()> {
     let cluster = cluster().await?;
     let ns = cluster.testbed.namespace("metrics").await?;
     let fixture = VariantFixture::new(&ns, "counted");
-    cluster.testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    let _load = Fleet::start(&cluster.testbed, fixture.fleet())?;
+    // A replica more than the maximum, so that the limit has a series.
+    let bounded =
+        VariantFixture { max: 1, model: "bounded".to_owned(), ..VariantFixture::new(&ns, "bounded") };
+    let all = [fixture.all(), bounded.deployment(), bounded.variant(), bounded.autoscaler()];
+    cluster.testbed.apply(&all.join("---\n")).await?;
     wait_until_published(cluster, &ns, "counted", 1).await?;
-    // A change of the target, so that the counter exists.
-    run(cluster, &["annotate", "va", "counted", "-n", &ns, "wva.llmd.ai/mode=fixed=2"]).await?;
-    wait_until_published(cluster, &ns, "counted", 2).await?;
+    run(cluster, &["scale", "deployment", "bounded", "-n", &ns, "--replicas=2"]).await?;
+    let mut replicas = 1;
     let page = eventually("every metric to have a series", SOON, async || {
+        // A change of the target, so that it is counted, and a cycle, for the newest samples.
+        replicas = 5 - replicas.clamp(2, 3);
+        let mode = format!("wva.llmd.ai/mode=fixed={replicas}");
+        run(cluster, &["annotate", "va", "counted", "-n", &ns, "--overwrite", &mode]).await?;
         let page = Page::read(cluster).await?;
         let missing: Vec<_> = METRICS.iter().filter(|(name, ..)| !page.labels.contains_key(*name)).collect();
         ensure!(missing.is_empty(), "{missing:?}");

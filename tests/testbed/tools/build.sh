@@ -20,7 +20,9 @@ programs() {
   echo "etcd|go.etcd.io/etcd/server/v3|||etcd"
   echo "kwok|sigs.k8s.io/kwok/cmd/kwok|||kwok"
   # Without the service discoveries of every cloud the binary and its build are half the size; file discovery stays.
-  echo "prometheus|github.com/prometheus/prometheus/cmd/prometheus|-tags=remove_all_sd||prometheus"
+  for p in prometheus promtool; do
+    echo "prometheus|github.com/prometheus/prometheus/cmd/$p|-tags=remove_all_sd||$p"
+  done
   for p in kube-apiserver kube-controller-manager kube-scheduler kubectl; do
     echo "kubernetes|k8s.io/kubernetes/cmd/$p||$v|$p"
   done

@@ -10,7 +10,7 @@ use serde_json::Value;
 use wva_crds::names::{CONFIG_ENABLED_LABEL, EXCLUDE_ANNOTATION, INSTANCE_LABEL};
 use wva_runtime::cache::Projection;
 
-use crate::model::keys::qualified_kind;
+use crate::model::keys::{WorkloadKey, qualified_kind};
 use crate::model::limits::Limits;
 
 #[derive(Clone, Debug)]
@@ -53,9 +53,24 @@ pub(crate) struct Autoscaler {
     pub(crate) kind: Box<str>,
     pub(crate) name: Box<str>,
     pub(crate) limits: Limits,
+    /// Replicas that an HPA asks for; `None` before its first status, and for a ScaledObject.
+    pub(crate) desired: Option<u32>,
+    /// Whether KEDA created the HPA.
+    pub(crate) is_from_keda: bool,
 }
 
 impl Autoscaler {
+    /// Kind that the user wrote.
+    pub(crate) const fn user_kind(&self) -> &'static str {
+        if self.is_from_keda { "ScaledObject" } else { "HorizontalPodAutoscaler" }
+    }
+
+    /// Key of the workload that it scales.
+    pub(crate) fn workload(&self, namespace: &str) -> WorkloadKey {
+        let (kind, name) = (self.kind.to_string(), self.name.to_string());
+        WorkloadKey { namespace: namespace.to_owned(), kind, name }
+    }
+
     pub(crate) fn hpas() -> Projection<HorizontalPodAutoscaler, Self> {
         let read = |hpa: &HorizontalPodAutoscaler| {
             let target = &hpa.spec.scale_target_ref;
@@ -63,6 +78,8 @@ impl Autoscaler {
                 kind: qualified_kind(target.api_version.as_deref(), &target.kind).into(),
                 name: target.name.as_str().into(),
                 limits: Limits::from_hpa(hpa),
+                desired: hpa.status.as_ref().and_then(|s| u32::try_from(s.desired_replicas).ok()),
+                is_from_keda: hpa.owner_references().iter().any(|owner| owner.kind == "ScaledObject"),
             }
         };
         Projection { read, is_same: None }
@@ -79,6 +96,8 @@ impl Autoscaler {
                 kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
                 name: target("name").unwrap_or_default().into(),
                 limits: Limits::from_scaled_object(spec),
+                desired: None,
+                is_from_keda: false,
             }
         };
         Projection { read, is_same: None }

@@ -1,5 +1,7 @@
 //! The exposition as Prometheus reads it.
 
+mod charts;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,27 +11,47 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::fixture::{self, Cluster, decision, key, published, replicas, without_target};
+use crate::model::published::ScalingKey;
 use crate::observe::variants::Ownership;
 
-/// The scope of a controller with `instance`, with variant `a` that has this instance label.
-fn ownership_view(label: Option<&str>, instance: Option<&str>) -> OwnershipView {
-    let mut cluster = Cluster::new();
-    let labels = json!({"wva.llmd.ai/controller-instance": label.unwrap_or_default()});
-    cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
-    cluster.ownership_view(Ownership { instance: instance.map(str::to_owned), ..Ownership::default() })
+/// A controller with `instance`, and a cluster with variant `a` that has the instance label `label`.
+struct Scope {
+    cluster: Cluster,
+    instance: Option<String>,
 }
 
-/// Lines of `/metrics` without comments.
-fn exported_lines(published: Published, ownership_view: OwnershipView, legacy: bool) -> Vec<String> {
-    let (_sender, reader) = watch::channel(Some(Arc::new(published)));
-    let mut text = String::new();
-    VariantSeries::new(reader, ownership_view, legacy, CycleProgress::default()).for_each_family(
-        &mut |family| {
+impl Scope {
+    fn new(label: Option<&str>, instance: Option<&str>) -> Self {
+        let mut cluster = Cluster::new();
+        let labels = label.map(|label| json!({"wva.llmd.ai/controller-instance": label}));
+        cluster.variant("a", "m", json!({"metadata": {"uid": "u", "labels": labels}}));
+        Self { cluster, instance: instance.map(str::to_owned) }
+    }
+
+    fn series(&self, reader: Reader, legacy: bool, progress: CycleProgress) -> VariantSeries {
+        let ownership = Ownership { instance: self.instance.clone(), ..Ownership::default() };
+        let view = self.cluster.ownership_view(ownership);
+        VariantSeries::new(reader, view, self.cluster.watches(), legacy, progress)
+    }
+
+    /// Lines of `/metrics` without comments, sorted.
+    fn lines(&self, published: Published, legacy: bool) -> Vec<String> {
+        let (_sender, reader) = watch::channel(Some(Arc::new(published)));
+        let mut text = String::new();
+        self.series(reader, legacy, CycleProgress::default()).for_each_family(&mut |family| {
             text += &TextEncoder::new().encode_to_string(&[family]).unwrap();
-        },
-    );
-    let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
-    lines.sort();
+        });
+        let mut lines: Vec<_> = text.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+}
+
+/// Lines of `/metrics` without those for charts only.
+fn exported_lines(published: Published, scope: &Scope, legacy: bool) -> Vec<String> {
+    let mut lines = scope.lines(published, legacy);
+    let is_uncounted = |line: &str| line.contains("_scaling_total{") && line.ends_with(" 0");
+    lines.retain(|line| !line.starts_with("wva_variant_") && !is_uncounted(line));
     lines
 }
 
@@ -40,7 +62,7 @@ fn publication(variants: Vec<(&str, PublishedVariant)>) -> Published {
 }
 
 fn exposed(variants: Vec<(&str, PublishedVariant)>, instance: Option<&str>, legacy: bool) -> Vec<String> {
-    exported_lines(publication(variants), ownership_view(instance, instance), legacy)
+    exported_lines(publication(variants), &Scope::new(instance, instance), legacy)
 }
 
 fn grows(mode: &str) -> PublishedVariant {
@@ -128,15 +150,15 @@ fn the_ratio_from_zero_is_the_target() {
 #[test]
 fn without_a_publication_there_are_no_series() {
     let (_sender, reader) = watch::channel(None);
-    VariantSeries::new(reader, ownership_view(None, None), true, CycleProgress::default())
+    Scope::new(None, None)
+        .series(reader, true, CycleProgress::default())
         .for_each_family(&mut |family| panic!("{family:?}"));
 }
 
 #[test]
 fn variants_of_another_controller_are_not_exported() {
     for (label, instance) in [(Some("x"), None), (None, Some("x")), (Some("y"), Some("x"))] {
-        let lines =
-            exported_lines(publication(vec![("a", grows("auto"))]), ownership_view(label, instance), true);
+        let lines = Scope::new(label, instance).lines(publication(vec![("a", grows("auto"))]), true);
         assert_eq!(lines, Vec::<String>::new(), "{label:?} under {instance:?}");
     }
 }
@@ -148,8 +170,10 @@ fn a_variant_taken_over_is_counted_before_it_is_exported() {
     for (until, wanted) in [(now + hour, 1), (now, 8)] {
         let mut published = publication(vec![("a", grows("auto"))]);
         published.withheld.insert(key("a"), until);
-        let lines = exported_lines(published, ownership_view(None, None), true);
+        let lines = exported_lines(published.clone(), &Scope::new(None, None), true);
         assert_eq!(lines.len(), wanted, "{lines:?}");
+        let of_charts = Scope::new(None, None).lines(published, true).len() - lines.len();
+        assert_eq!(of_charts > 0, wanted > 1, "{of_charts}");
         assert_eq!(lines.last().map(String::as_str), Some(r#"wva_variants{state="Ready"} 1"#));
     }
 }
@@ -181,7 +205,7 @@ async fn series_end_when_cycles_stop() {
     let _run = progress.begin(Duration::from_mins(1));
     let published = Some(Arc::new(publication(vec![("a", grows("auto"))])));
     let (_sender, reader) = watch::channel(published);
-    let series = VariantSeries::new(reader, ownership_view(None, None), false, progress.clone());
+    let series = Scope::new(None, None).series(reader, false, progress.clone());
     let shown = || {
         let mut families = 0;
         series.for_each_family(&mut |_| families += 1);

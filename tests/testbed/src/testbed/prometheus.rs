@@ -13,6 +13,9 @@ use crate::testbed::{Data, Testbed};
 /// Folder of the target files, below the data folder.
 const TARGETS: &str = "targets";
 
+/// Folder of the files with rules, below the data folder.
+const RULES: &str = "rules";
+
 /// Subfolder of targets whose series keep their labels.
 const PAGES: &str = "pages";
 
@@ -52,6 +55,18 @@ impl Testbed {
         body["data"]["result"].as_array().into_iter().flatten().map(sample).collect()
     }
 
+    /// Replaces the rules of this name, in the form of Prometheus' rule files, and has them loaded.
+    pub async fn prometheus_rules(&self, name: &str, groups: &Value) -> anyhow::Result<()> {
+        self.data.write(&format!("{RULES}/{name}.json"), &groups.to_string())?;
+        let url = format!("{}/-/reload", self.prometheus_url()?);
+        let answer = http_client(None)?.post(url).send().await?;
+        let status = answer.status();
+        if !status.is_success() {
+            bail!("Prometheus does not load the rules: {status} {}", answer.text().await?);
+        }
+        Ok(())
+    }
+
     /// Adds the scrape target `http://<address><path>` with these labels. `name` is the label `job`; an earlier
     /// target of that name is replaced.
     pub fn scrape(
@@ -72,11 +87,15 @@ impl Testbed {
         write_targets(&self.data.path, &format!("extra-{name}"), targets)
     }
 
-    /// The same for pages that show many pods: series keep their own labels (`honor_labels`).
+    /// The same with `honor_labels`: series keep their own labels.
+    pub fn scrape_targets_honoring_labels(&self, name: &str, targets: &Value) -> anyhow::Result<()> {
+        write_targets(&self.data.path, &format!("{PAGES}/{name}"), targets)
+    }
+
+    /// The same for pages that show many pods.
     pub fn scrape_pages(&self, address: &str, paths: &[String]) -> anyhow::Result<()> {
         let target = |path: &String| json!({ "targets": [address], "labels": { "__metrics_path__": path } });
-        let targets: Value = paths.iter().map(target).collect();
-        write_targets(&self.data.path, &format!("{PAGES}/all"), &targets)
+        self.scrape_targets_honoring_labels("all", &paths.iter().map(target).collect())
     }
 }
 
@@ -94,9 +113,12 @@ pub(crate) fn write_config(data: &Data, scrape_interval: Duration) -> anyhow::Re
     let targets = data.path.join(TARGETS);
     std::fs::create_dir_all(targets.join(PAGES))
         .with_context(|| format!("cannot create {}", targets.display()))?;
+    let rules = data.path.join(RULES);
+    std::fs::create_dir_all(&rules).with_context(|| format!("cannot create {}", rules.display()))?;
     let every = format!("{}ms", scrape_interval.as_millis());
     let config = json!({
         "global": { "scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every },
+        "rule_files": [rules.join("*.json")],
         "scrape_configs": [{
             "job_name": "vllm",
             "file_sd_configs": [{ "files": [targets.join("*.json")], "refresh_interval": "1s" }],
@@ -117,6 +139,7 @@ pub(crate) fn plan(data: &Data, config: &Path, ports: &[u16]) -> Plan {
         "--storage.tsdb.retention.time=2h".to_owned(),
         // A lock of a killed Prometheus would block the next start.
         "--storage.tsdb.no-lockfile".to_owned(),
+        "--web.enable-lifecycle".to_owned(),
         format!("--web.listen-address=127.0.0.1:{}", ports[0]),
     ];
     let url = format!("http://127.0.0.1:{}/-/ready", ports[0]);

@@ -44,7 +44,7 @@ async fn with_objectives(answers: FakeReply, entry: &str) -> (Bench, Feed) {
 fn attainment_series(bench: &Bench) -> Vec<String> {
     let (reader, mut text) = (bench.engine.published.subscribe(), String::new());
     let scope = bench.cluster.ownership_view(Ownership::default());
-    let series = VariantSeries::new(reader, scope, false, CycleProgress::default());
+    let series = VariantSeries::new(reader, scope, bench.cluster.watches(), false, CycleProgress::default());
     series.for_each_family(&mut |family| text += &TextEncoder::new().encode_to_string(&[family]).unwrap());
     text.lines().filter(|line| line.starts_with("wva_slo_attainment{")).map(str::to_owned).collect()
 }

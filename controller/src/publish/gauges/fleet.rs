@@ -1,0 +1,93 @@
+//! Series of models, and of the whole fleet.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+use wva_scaling::Snapshot;
+use wva_scaling::resolve::{Entries, Saturation};
+use wva_scaling::snapshot::Model;
+
+use super::{ExportedVariants, VariantSeries, counted_replicas, family};
+use crate::cycle::inventory::inventory;
+use crate::model::published::PublishedVariant;
+
+impl VariantSeries {
+    /// Measured shares within the objectives of each model, at most six series. A window without requests has none.
+    pub(super) fn attainment_gauges(&self, exported: &ExportedVariants<'_>) -> MetricFamily {
+        let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
+        let models: BTreeMap<_, _> =
+            decisions.map(|d| ((&*d.namespace, &*d.model_id), d.attainment)).collect();
+        let mut metrics = Vec::new();
+        for ((namespace, model_name), attainment) in models {
+            for (objective, shares) in attainment.by_objective() {
+                metrics.extend(shares.by_window().map(|(window, share)| {
+                    let labels = [
+                        ("model_name", model_name),
+                        ("namespace", namespace),
+                        ("objective", objective),
+                        ("window", window),
+                    ];
+                    self.gauge_metric(&labels, share.get())
+                }));
+            }
+        }
+        let help = "Share of latencies within the model's objective that this leader has counted in the window: \
+                    ttft (requests) or itl (times between tokens). A new leader begins again.";
+        family("wva_slo_attainment", help, MetricType::GAUGE, metrics.into_iter())
+    }
+
+    /// A model without a replica that reports has none.
+    pub(super) fn spare_gauges(&self, snapshot: &Snapshot, exported: &ExportedVariants<'_>) -> MetricFamily {
+        let decisions = exported.values().filter_map(|e| e.variant.decision.as_ref());
+        let models: BTreeSet<_> = decisions.map(|d| (&*d.namespace, &*d.model_id)).collect();
+        let entries = Entries::new(&snapshot.config);
+        let ours = snapshot.models.iter().filter(|m| models.contains(&(&*m.namespace, &*m.model_id)));
+        let metrics = ours.filter_map(|model| {
+            let (settings, _) = entries.saturation(&model.namespace, &model.model_id);
+            let labels = [("model_name", &*model.model_id), ("namespace", &*model.namespace)];
+            Some(self.gauge_metric(&labels, spare_capacity(model, snapshot, &settings)?))
+        });
+        let help = "Unused share of the capacity of the model's replicas that report, 0 to 1: the mean distance of \
+                    KV cache and queue, the closer of the two, to their thresholds.";
+        family("wva_spare_capacity", help, MetricType::GAUGE, metrics)
+    }
+
+    /// GPUs of the nodes, where nodes and pods of all namespaces are watched.
+    pub(super) fn gpu_gauges(&self) -> MetricFamily {
+        let gpus = inventory(&self.watches, []).unwrap_or_default();
+        let metrics = gpus.iter().flat_map(|(accelerator, gpus)| {
+            let free = gpus.limit.saturating_sub(gpus.used);
+            [("capacity", gpus.limit), ("used", gpus.used), ("free", free)].map(|(state, count)| {
+                #[expect(clippy::cast_precision_loss, reason = "GPUs of a cluster, far below 2^52")]
+                let count = count as f64;
+                self.gauge_metric(&[("accelerator_type", accelerator), ("state", state)], count)
+            })
+        });
+        let help = "GPUs of the cluster's nodes; used are those that pods on them request.";
+        family("wva_gpus", help, MetricType::GAUGE, metrics)
+    }
+
+    pub(super) fn state_gauges<'a>(&self, ours: impl Iterator<Item = &'a PublishedVariant>) -> MetricFamily {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        for variant in ours {
+            *counts.entry(variant.conditions.ready.reason).or_default() += 1;
+        }
+        let gauge = |(state, count)| -> Metric { self.gauge_metric(&[("state", state)], f64::from(count)) };
+        let help = "Number of managed variants by the reason of their Ready condition.";
+        family("wva_variants", help, MetricType::GAUGE, counts.into_iter().map(gauge))
+    }
+}
+
+/// A replica at a threshold has none. `None` without a replica that reports.
+fn spare_capacity(model: &Model, snapshot: &Snapshot, settings: &Saturation) -> Option<f64> {
+    let (mut sum, mut replicas) = (0.0, 0.0);
+    for (kv, queue) in model.variants.iter().flat_map(|v| counted_replicas(v, &snapshot.config)) {
+        let left = |value: f64, threshold: f64| 1.0 - value / threshold;
+        let of_kv = left(kv, settings.kv_cache_threshold);
+        let of_queue = left(queue, settings.queue_length_threshold);
+        // A threshold of 0 that nothing has reached gives NaN, which `min` ignores.
+        sum += of_kv.min(of_queue).clamp(0.0, 1.0);
+        replicas += 1.0;
+    }
+    (replicas > 0.0).then(|| sum / replicas)
+}

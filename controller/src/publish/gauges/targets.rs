@@ -1,0 +1,174 @@
+//! Series that autoscalers and charts of targets read, and the counter of changed targets.
+
+use std::collections::BTreeMap;
+
+use prometheus::proto::{Counter, Metric, MetricFamily, MetricType};
+use wva_scaling::reason::Flow;
+use wva_scaling::snapshot::{AnalyzerName, Mode};
+use wva_scaling::{Decision, VariantKey};
+
+use super::{Exported, ExportedVariants, VariantSeries, family};
+use crate::model::published::{Published, PublishedVariant, ScalingKey};
+
+impl VariantSeries {
+    pub(super) fn target_families(
+        &self,
+        published: &Published,
+        exported: &ExportedVariants<'_>,
+        take: &mut dyn FnMut(MetricFamily),
+    ) {
+        for prefix in if self.legacy { &["wva", "inferno"][..] } else { &["wva"][..] } {
+            for (name, help, value) in GAUGES {
+                let gauge = |(now, target)| value(now, target);
+                let one = |e: &Exported<'_>| {
+                    Some(self.variant_gauge(e, &[], gauge((e.variant.current?, e.variant.signal()?))))
+                };
+                let metrics = exported.values().filter_map(one);
+                take(family(&format!("{prefix}_{name}"), help, MetricType::GAUGE, metrics));
+            }
+        }
+        for (name, help, value) in FLOWS {
+            let one = |e: &Exported<'_>| Some(self.variant_gauge(e, &[], value(flow(e.variant)?)));
+            take(family(name, help, MetricType::GAUGE, exported.values().filter_map(one)));
+        }
+        let policies = exported.values().flat_map(|e| self.policy_gauges(e));
+        let help =
+            "Replicas by policy, where several are compared; running is the workload's current number.";
+        take(family("wva_policy_replicas", help, MetricType::GAUGE, policies));
+        take(self.scaling_counters(published, exported));
+    }
+
+    /// Gauges of mode `recommend` or a shadow analyzer. Autoscalers do not read these.
+    fn policy_gauges(&self, exported: &Exported<'_>) -> Vec<Metric> {
+        let compared = |d: &&Decision| d.mode == Mode::Recommend || d.shadow.is_some();
+        let Some(decision) = exported.variant.decision.as_ref().filter(compared) else { return Vec::new() };
+        let shadow = decision.shadow.as_ref().map(|shadow| (shadow.analyzer.label(), shadow.target()));
+        let own = [("running", decision.current), (decision.analyzer.label(), decision.target_before_mode())];
+        let one = |(policy, replicas): (&str, u32)| {
+            self.variant_gauge(exported, &[("policy", policy)], f64::from(replicas))
+        };
+        own.into_iter().chain(shadow).map(one).collect()
+    }
+
+    /// The usual reasons of each variant exist from its first cycle on with 0, so that `increase()` sees its first
+    /// change.
+    fn scaling_counters(&self, published: &Published, exported: &ExportedVariants<'_>) -> MetricFamily {
+        let ours = published.scalings.iter().filter(|(key, _)| exported.contains_key(&key.variant));
+        let mut counts: BTreeMap<_, u64> = ours
+            .map(|(ScalingKey { variant, direction, reason }, n)| ((variant, *direction, *reason), *n))
+            .collect();
+        for (key, e) in exported {
+            let Some(decision) = &e.variant.decision else { continue };
+            for (direction, reason) in usual_changes(decision) {
+                counts.entry((*key, direction, reason)).or_default();
+            }
+        }
+        let counter = |((variant, direction, reason), count): ((&VariantKey, &str, &str), u64)| {
+            let mut metric = self.metric(&[
+                ("direction", direction),
+                ("namespace", &variant.namespace),
+                ("reason", reason),
+                ("variant_name", &variant.name),
+            ]);
+            let mut counter = Counter::default();
+            #[expect(clippy::cast_precision_loss, reason = "changes of a target, far below 2^52")]
+            counter.set_value(count as f64);
+            metric.set_counter(counter);
+            metric
+        };
+        let help = "Number of changes of a variant's target.";
+        family("wva_replica_scaling_total", help, MetricType::COUNTER, counts.into_iter().map(counter))
+    }
+}
+
+/// Figures of the throughput analyzer; `None` if it did not run.
+fn flow(variant: &PublishedVariant) -> Option<&Flow> {
+    let decision = variant.decision.as_ref()?;
+    let shadow = decision.shadow.iter().flat_map(|shadow| &shadow.steps);
+    decision.steps.iter().chain(shadow).find_map(|step| step.reason.flow())
+}
+
+/// Directions and reasons of the changes that the variant's analyzer and scale to zero usually cause. At most five.
+fn usual_changes(decision: &Decision) -> impl Iterator<Item = (&'static str, &'static str)> {
+    const TO_AND_FROM_ZERO: &[(&str, &str)] = &[("down", "NoRequests"), ("up", "RequestsWaiting")];
+    let of_analyzer: &[_] = match decision.analyzer {
+        AnalyzerName::Percentage => {
+            &[("up", "SpareBelowTarget"), ("up", "AllSaturated"), ("down", "ScaleDownSafe")]
+        }
+        AnalyzerName::Token => &[("up", "DemandAboveSupply"), ("down", "SupplyAboveDemand")],
+        AnalyzerName::Throughput => {
+            &[("up", "ArrivalsAboveCapacity"), ("up", "TrendAhead"), ("down", "SupplyAboveDemand")]
+        }
+    };
+    let of_zero = if decision.scale_to_zero { TO_AND_FROM_ZERO } else { &[] };
+    of_analyzer.iter().chain(of_zero).copied()
+}
+
+type Figure = fn(u32, u32) -> f64;
+
+/// Name, help, and value from current replicas and target.
+const GAUGES: [(&str, &str, Figure); 3] = [
+    ("desired_replicas", "Desired replicas of the variant.", |_, target| f64::from(target)),
+    ("current_replicas", "Current replicas of the variant's workload.", |now, _| f64::from(now)),
+    (
+        "desired_ratio",
+        "Desired divided by current replicas; desired replicas if current is 0.",
+        |now, target| f64::from(target) / f64::from(now.max(1)),
+    ),
+];
+
+type FlowFigure = fn(&Flow) -> f64;
+
+/// Name, help and value. The first two are per model, repeated for each variant.
+const FLOWS: [(&str, &str, FlowFigure); 3] = [
+    ("wva_arrivals_per_second", "Requests per second that arrive for the variant's model.", |flow| {
+        flow.arrivals
+    }),
+    (
+        "wva_forecast_per_second",
+        "Requests per second expected for the variant's model after a cold start.",
+        |flow| flow.forecast,
+    ),
+    (
+        "wva_replica_throughput_per_second",
+        "Requests per second that a replica of the variant completes; 0 until it is learned.",
+        |flow| flow.throughput,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::fixture::{decision, replicas};
+
+    #[track_caller]
+    fn check(analyzer: &str, variant: Value, direction: &str) {
+        let entry = json!({"analyzerName": analyzer});
+        let decision = decision(variant, json!({"saturation": {"default": entry}}));
+        let usual: BTreeSet<_> = usual_changes(&decision).collect();
+        let change = (direction, decision.reason().code());
+        assert!(usual.contains(&change), "{analyzer}: {change:?} is not in {usual:?}");
+    }
+
+    #[test]
+    fn usual_reasons_are_those_of_the_analyzer() {
+        let with = |kv| json!({"current": 2, "min": 1, "replicas": replicas(2, kv, "1s")});
+        check("percentage", with(0.78), "up");
+        check("percentage", with(0.95), "up");
+        check("percentage", with(0.05), "down");
+        let tokens = |kv| {
+            let mut replicas = replicas(2, kv, "1s");
+            for replica in replicas.as_array_mut().unwrap() {
+                replica["numGpuBlocks"] = json!(1000);
+                replica["blockSize"] = json!(16);
+            }
+            json!({"current": 2, "min": 1, "replicas": replicas})
+        };
+        check("token", tokens(0.95), "up");
+        check("token", tokens(0.05), "down");
+    }
+}

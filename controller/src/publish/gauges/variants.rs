@@ -1,0 +1,146 @@
+//! What a variant is, what its last decision used, and how far its autoscaler follows: series for charts and alerts.
+
+use std::collections::BTreeMap;
+
+use prometheus::proto::{Metric, MetricFamily, MetricType};
+use wva_scaling::snapshot::{Mode, Variant};
+use wva_scaling::{Decision, Reason};
+
+use super::{Exported, ExportedVariants, VariantSeries, family};
+use crate::model::conditions::ConditionDraft;
+use crate::model::keys::WorkloadKey;
+use crate::observe::workloads;
+
+impl VariantSeries {
+    pub(super) fn variant_families(
+        &self,
+        exported: &ExportedVariants<'_>,
+        take: &mut dyn FnMut(MetricFamily),
+    ) {
+        let info = exported.values().filter_map(|e| self.info(e));
+        take(family("wva_variant_info", "What the variant scales, and how.", MetricType::GAUGE, info));
+        for (name, help, value) in DECIDED {
+            let one = |e: &Exported<'_>| {
+                Some(self.variant_gauge(e, &[], value(e.variant.decision.as_ref()?, e.input?)?))
+            };
+            take(family(name, help, MetricType::GAUGE, exported.values().filter_map(one)));
+        }
+        let kv = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.mean_kv()?)));
+        let help =
+            "Mean share of the KV cache in use, 0 to 1, of the replicas that the last decision counted.";
+        take(family("wva_variant_kv_cache_usage", help, MetricType::GAUGE, kv));
+        let queue = exported.values().filter_map(|e| Some(self.variant_gauge(e, &[], e.queue()?)));
+        let help = "Requests that wait in the replicas that the last decision counted.";
+        take(family("wva_variant_queue_length", help, MetricType::GAUGE, queue));
+        self.follow_families(exported, take);
+        let conditions = exported.values().flat_map(|e| self.conditions(e));
+        let help = "The variant's conditions with their present status and reason.";
+        take(family("wva_variant_condition", help, MetricType::GAUGE, conditions));
+        let limits = exported.values().flat_map(|e| self.limits(e));
+        let help = "What keeps the variant from more replicas in the last decision.";
+        take(family("wva_variant_limited", help, MetricType::GAUGE, limits));
+    }
+
+    fn info(&self, exported: &Exported<'_>) -> Option<Metric> {
+        let decision = exported.variant.decision.as_ref()?;
+        let target = exported.workload()?;
+        // Without the group, as in kube-state-metrics.
+        let kind = target.kind.split('.').next().unwrap_or_default();
+        let labels = [
+            ("analyzer", decision.analyzer.label()),
+            ("mode", mode(decision.mode)),
+            ("model_name", &*decision.model_id),
+            ("scale_target_kind", kind),
+            ("scale_target_name", &target.name),
+        ];
+        Some(self.variant_gauge(exported, &labels, 1.0))
+    }
+
+    /// Both sides from the watch caches as of the scrape, so that they can be compared.
+    fn follow_families(&self, exported: &ExportedVariants<'_>, take: &mut dyn FnMut(MetricFamily)) {
+        let targets = exported.values().filter(|e| e.variant.decision.is_some());
+        let replicas = targets.clone().filter_map(|e| {
+            let replicas = workloads::current_replicas(&self.watches, e.workload()?)?;
+            Some(self.variant_gauge(e, &[], f64::from(replicas)))
+        });
+        let help = "spec.replicas of the variant's workload.";
+        take(family("wva_variant_scale_target_replicas", help, MetricType::GAUGE, replicas));
+        // By workload and kind of the autoscaler. Of several, the greatest counts.
+        let mut desired: BTreeMap<WorkloadKey, BTreeMap<&str, u32>> = BTreeMap::new();
+        self.watches.autoscalers.for_each(|namespace, _, autoscaler| {
+            let Some(replicas) = autoscaler.desired else { return };
+            let workload = autoscaler.workload(namespace);
+            let of_kind = desired.entry(workload).or_default().entry(autoscaler.user_kind()).or_default();
+            *of_kind = replicas.max(*of_kind);
+        });
+        let mut autoscalers = Vec::new();
+        for e in targets {
+            let found = e.workload().and_then(|workload| desired.get(workload));
+            autoscalers.extend(found.into_iter().flatten().map(|(kind, replicas)| {
+                self.variant_gauge(e, &[("autoscaler", *kind)], f64::from(*replicas))
+            }));
+        }
+        let help =
+            "status.desiredReplicas of the HPA that scales the variant's workload, by the kind that made it.";
+        take(family("wva_variant_autoscaler_replicas", help, MetricType::GAUGE, autoscalers.into_iter()));
+    }
+
+    fn conditions(&self, exported: &Exported<'_>) -> Vec<Metric> {
+        let one = |(type_, draft): (&str, &ConditionDraft)| {
+            let labels = [
+                ("namespace", &*exported.key.namespace),
+                ("reason", draft.reason),
+                ("status", if draft.is_true { "True" } else { "False" }),
+                ("type", type_),
+                ("variant_name", &exported.key.name),
+            ];
+            self.gauge_metric(&labels, 1.0)
+        };
+        exported.variant.conditions.all().map(one).collect()
+    }
+
+    fn limits(&self, exported: &Exported<'_>) -> Vec<Metric> {
+        let Some(decision) = &exported.variant.decision else { return Vec::new() };
+        let has = |is_limit: fn(&Reason) -> bool| decision.steps.iter().any(|step| is_limit(&step.reason));
+        let limits = [
+            ("maximum", has(|reason| matches!(reason, Reason::AtMaximum { .. }))),
+            ("gpus", decision.limited_by.is_some()),
+            ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
+        ];
+        let one = |(by, _)| {
+            let labels =
+                [("by", by), ("namespace", &*exported.key.namespace), ("variant_name", &exported.key.name)];
+            self.gauge_metric(&labels, 1.0)
+        };
+        limits.into_iter().filter(|(_, holds)| *holds).map(one).collect()
+    }
+}
+
+/// Without the number of `fixed=N`, which would make a new series of each.
+const fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Auto => "auto",
+        Mode::Recommend => "recommend",
+        Mode::Paused => "paused",
+        Mode::Fixed(_) => "fixed",
+    }
+}
+
+type DecidedFigure = fn(&Decision, &Variant) -> Option<f64>;
+
+/// Name, help and value.
+const DECIDED: [(&str, &str, DecidedFigure); 5] = [
+    ("wva_variant_cost", "Cost of one replica, in the unit of spec.variantCost.", |_, input| {
+        Some(input.cost.get())
+    }),
+    ("wva_variant_gpus", "GPUs of one replica.", |_, input| Some(f64::from(input.gpus_per_replica.0))),
+    ("wva_variant_ready_replicas", "Ready replicas that the last cycle saw.", |decision, _| {
+        Some(f64::from(decision.ready))
+    }),
+    ("wva_variant_min_replicas", "Fewest replicas that the bounds allow.", |decision, _| {
+        Some(f64::from(decision.bounds.min))
+    }),
+    ("wva_variant_max_replicas", "Most replicas that the bounds allow.", |decision, _| {
+        decision.bounds.max.map(f64::from)
+    }),
+];
