@@ -130,13 +130,14 @@ async fn metrics_match_the_documented_list() -> anyhow::Result<()> {
     let ns = cluster.testbed.namespace("metrics").await?;
     let fixture = VariantFixture::new(&ns, "counted");
     let _load = Fleet::start(&cluster.testbed, fixture.fleet())?;
-    // A replica more than the maximum, so that the limit has a series.
-    let bounded =
-        VariantFixture { max: 1, model: "bounded".to_owned(), ..VariantFixture::new(&ns, "bounded") };
-    let all = [fixture.all(), bounded.deployment(), bounded.variant(), bounded.autoscaler()];
+    // A replica more than the maximum, so that the limit has a series. An HPA would remove it.
+    let model = "bounded".to_owned();
+    let bounded = VariantFixture { model, ..VariantFixture::new(&ns, "bounded") }.replicas(2);
+    let all = [fixture.all(), bounded.deployment(), bounded.variant()];
     cluster.testbed.apply(&all.join("---\n")).await?;
+    let maximum = r#"{"spec": {"maxReplicas": 1}}"#;
+    run(cluster, &["patch", "va", "bounded", "-n", &ns, "--type=merge", "-p", maximum]).await?;
     wait_until_published(cluster, &ns, "counted", 1).await?;
-    run(cluster, &["scale", "deployment", "bounded", "-n", &ns, "--replicas=2"]).await?;
     let mut replicas = 1;
     let page = eventually("every metric to have a series", SOON, async || {
         // A change of the target, so that it is counted, and a cycle, for the newest samples.
