@@ -62,7 +62,9 @@ def seconds(cycle):
 
 everyone = sorted({variant for cycle in cycles for variant in variants(cycle)})
 mine = [cycle for cycle in cycles if everyone[0] in variants(cycle)]
-middle = mine[len(mine) // 2]
+# Early decisions have the time of their cycle; a box shows the first of them.
+times = [cycle["now"] for cycle in mine]
+middle = next(cycle for cycle in mine[len(mine) // 2 :] if times.count(cycle["now"]) == 1)
 begin, end = seconds(cycles[0]), seconds(cycles[-1])
 facts = {
     "rows": len(everyone), "variant": everyone[0][2], "cycles": len(mine), "share": (seconds(middle) - begin) / (end - begin),
@@ -146,7 +148,7 @@ if [ -n "${DOCS:-}" ]; then
   for theme in light dark; do
     colours=()
     [ $theme = light ] || colours=("$dark")
-    browse "${colours[@]}" --window-size=1280,860 --virtual-time-budget=5000 --screenshot="$PWD/docs/guides/report-$theme.png" "$url/report.html"
+    browse "${colours[@]}" --window-size=1280,1140 --virtual-time-budget=5000 --screenshot="$PWD/docs/guides/report-$theme.png" "$url/report.html"
   done
 fi
 echo "screenshots: $shots"

@@ -30,8 +30,8 @@ impl Process {
         let (published, reader) = watch::channel(None);
         let ownership = self.ownership(controller);
         let ownership_view = self.ownership_view(&ownership);
-        let watches = watched.facts.watches.clone();
-        self.export_series(&reader, &ownership_view, watches, controller.legacy_metrics);
+        let objects = watched.facts.watches.clone();
+        self.export_series(&reader, &ownership_view, objects, controller.legacy_metrics);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let token = controller.zero.picker_token.clone();
         let (poller, pickers) = PickerPoller::new(

@@ -55,6 +55,16 @@ async fn series(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Resul
     Ok(text.lines().filter(of_it).map(str::to_owned).collect())
 }
 
+/// Lines of `/metrics` with figures of a variant. One without a workload has only its conditions.
+async fn figures(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<Vec<String>> {
+    let (conditions, figures): (Vec<_>, Vec<_>) = series(cluster, namespace, name)
+        .await?
+        .into_iter()
+        .partition(|line| line.starts_with("wva_variant_condition{"));
+    ensure!(!conditions.is_empty(), "{namespace}/{name} has no series of its conditions");
+    Ok(figures)
+}
+
 /// Waits until `/metrics` has no line about a variant.
 async fn wait_until_no_series(cluster: &Cluster, namespace: &str, name: &str) -> anyhow::Result<()> {
     eventually(&format!("the series of {name} to go"), SOON, async || {
@@ -146,7 +156,7 @@ async fn workload_may_be_created_late_deleted_and_recreated() -> anyhow::Result<
     cluster.testbed.apply(&fixture.variant()).await?;
     cluster.wait_for(&ns, "late", "report its missing workload", has_no_workload).await?;
     time.seen("status: Ready=False/DeploymentNotFound");
-    ensure!(series(cluster, &ns, "late").await?.is_empty(), "a series without a workload");
+    ensure!(figures(cluster, &ns, "late").await?.is_empty(), "a series without a workload");
 
     for round in ["created", "re-created"] {
         let time = Timeline::event(&format!("the Deployment is {round}"));
@@ -197,9 +207,9 @@ async fn check_published_workload(cluster: &Cluster, ns: &str, time: &Timeline) 
 async fn check_forgotten_workload(cluster: &Cluster, ns: &str, time: &Timeline) -> anyhow::Result<()> {
     let va = cluster.wait_for(ns, "late", "report its missing workload", has_no_workload).await?;
     // The same cycle removes all series before it writes the status.
-    let left = series(cluster, ns, "late").await?;
+    let left = figures(cluster, ns, "late").await?;
     ensure!(left.is_empty(), "{left:?}");
-    time.seen("status: Ready=False/DeploymentNotFound; no series of any metric");
+    time.seen("status: Ready=False/DeploymentNotFound; no figures");
     for field in ["desiredOptimizedAlloc", "currentReplicas", "actuation"] {
         ensure!(va["status"][field].is_null(), "{}", va["status"]);
     }
@@ -240,7 +250,7 @@ async fn follows_a_changed_scale_target() -> anyhow::Result<()> {
     let change = json!({"spec": {"scaleTargetRef": {"name": "absent"}}});
     merge_patch(&cluster.testbed, &ns, "va/moving", &change).await?.success()?;
     cluster.wait_for(&ns, "moving", "report its missing workload", has_no_workload).await?;
-    ensure!(series(cluster, &ns, "moving").await?.is_empty(), "series of the old target");
+    ensure!(figures(cluster, &ns, "moving").await?.is_empty(), "series of the old target");
     Ok(())
 }
 
@@ -265,7 +275,7 @@ async fn older_of_two_variants_with_one_target_wins() -> anyhow::Result<()> {
     cluster.testbed.apply(&second).await?;
     let has_conflict = |va: &Value| has_condition(va, "Ready", ("False", "TargetConflict"));
     cluster.wait_for(&ns, "a-second", "report the conflict", has_conflict).await?;
-    ensure!(series(cluster, &ns, "a-second").await?.is_empty(), "both are published");
+    ensure!(figures(cluster, &ns, "a-second").await?.is_empty(), "both are published");
     wait_until_published(cluster, &ns, "first", 1).await?;
     run(cluster, &["delete", "va", "first", "-n", &ns]).await?;
     wait_until_published(cluster, &ns, "a-second", 1).await

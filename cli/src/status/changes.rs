@@ -67,9 +67,8 @@ impl ChangedRows {
         }
         if !matches!(self.format.as_str(), "text" | "wide") {
             let begin = if self.format == "yaml" { "---\n" } else { "" };
-            let changes =
-                Reading { rows: changed, notes: Vec::new(), scope: String::new(), now: reading.now };
-            return Ok(format!("{begin}{}", changes.render(&self.format)?));
+            let part = Reading { rows: changed, notes: Vec::new(), scope: String::new(), now: reading.now };
+            return Ok(format!("{begin}{}", part.render(&self.format)?));
         }
         // As wide as the whole table, so that columns stay in line.
         let count = changed.len();

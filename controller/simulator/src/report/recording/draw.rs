@@ -228,7 +228,7 @@ fn load(axis: &Axis, load: &LoadSeries) -> String {
 fn replicas(axis: &Axis, replicas: &ReplicaSeries, notes: Option<&Groups<Note>>) -> String {
     let lines = [
         ("three", "ready", &replicas.ready),
-        ("two", "current (set by the HPA)", &replicas.current),
+        ("two", "current (HPA)", &replicas.current),
         ("one", "target", &replicas.target),
     ];
     let values = lines.iter().flat_map(|(_, _, series)| series.points()).map(|point| point.1);
