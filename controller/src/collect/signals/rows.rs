@@ -180,7 +180,7 @@ impl Rows {
                 self.completed.push(CompletedRow { namespace, model, requests: value });
             }
             Query::Running if labels.signal.is_empty() => {
-                self.add_in_flight(namespace, pod()?, labels, value)?
+                self.add_in_flight(namespace, pod()?, labels, value)?;
             }
             Query::Work | Query::WorkBefore => {
                 let counter = match labels.signal.as_str() {
