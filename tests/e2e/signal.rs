@@ -22,6 +22,8 @@ use crate::support::{
 
 /// From the break to the condition.
 const NAMED_WITHIN: Duration = Duration::from_mins(2);
+/// Younger objects are not judged.
+const SETTLED_AFTER: Duration = Duration::from_mins(2);
 const VARIANT: &str = "llama";
 
 /// Waits for the condition `SignalFollowed`, and returns its message.
@@ -98,6 +100,12 @@ async fn names_each_break_within_two_minutes() -> anyhow::Result<()> {
     let control = deploy(&cluster, &healthy).await?;
     let sites = join_all(BREAKS.iter().map(|row| deploy(&cluster, row))).await;
     let sites: Vec<Site<'_>> = sites.into_iter().collect::<anyhow::Result<_>>()?;
+    let deployed = Instant::now();
+    eventually("the objects to settle", DEADLINE, async || {
+        ensure!(deployed.elapsed() > SETTLED_AFTER, "{:?}", deployed.elapsed());
+        Ok(())
+    })
+    .await?;
     let rows = join_all(BREAKS.iter().zip(&sites).map(|(row, site)| measure(site, row))).await;
     let mut failed = Vec::new();
     for (row, measured) in BREAKS.iter().zip(rows) {

@@ -92,7 +92,8 @@ pub fn judge_signal(facts: &SignalFacts<'_>) -> SignalVerdict {
         [..] => {
             let mut autoscalers: Vec<String> = whole.iter().map(|a| a.own_name.to_string()).collect();
             autoscalers.sort();
-            let created = whole.iter().filter_map(|a| a.created).max();
+            // A second one next to an old one needs no time to settle.
+            let created = whole.iter().filter_map(|a| a.created).min();
             let workload = facts.workload.to_owned();
             let problem = SignalProblem::SeveralAutoscalers { autoscalers, workload };
             SignalVerdict::NotFollowed { problem, created }

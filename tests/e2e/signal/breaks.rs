@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use serde_json::{Value, json};
+use wva_testbed::eventually;
 use wva_testbed::fixtures::{MODEL_LABEL, VariantFixture};
 
-use crate::support::{Cluster, merge_patch};
+use crate::support::{Cluster, DEADLINE, find_condition, get_object, merge_patch};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follower {
@@ -120,7 +121,8 @@ impl Site<'_> {
             "ambiguous" => {
                 let mut same_pods: Value = serde_saphyr::from_str(&other.deployment())?;
                 same_pods["spec"]["selector"]["matchLabels"] = json!({MODEL_LABEL: "served"});
-                testbed.apply(&[same_pods.to_string(), other.autoscaler()].join("\n---\n")).await
+                testbed.apply(&[same_pods.to_string(), other.autoscaler()].join("\n---\n")).await?;
+                self.until_inactive().await
             }
             "sum" => {
                 let mut variant: Value = serde_saphyr::from_str(&other.variant())?;
@@ -131,6 +133,18 @@ impl Site<'_> {
             "another-writer" => Ok(()),
             _ => self.break_scaled_object(name).await,
         }
+    }
+
+    /// Waits until the HPA itself has noticed, which takes some of its syncs.
+    async fn until_inactive(&self) -> anyhow::Result<()> {
+        eventually("the HPA to be inactive", DEADLINE, async || {
+            let hpa = get_object(&self.cluster.testbed, &["hpa", &self.fixture.name, "-n", &self.namespace])
+                .await?;
+            let active = find_condition(&hpa, "ScalingActive")?;
+            ensure!(active["status"] == "False", "{active}");
+            Ok(())
+        })
+        .await
     }
 
     async fn break_scaled_object(&self, name: &str) -> anyhow::Result<()> {

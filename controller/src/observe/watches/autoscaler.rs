@@ -119,8 +119,11 @@ impl PartialEq for Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.message.trim_end_matches('.');
-        write!(f, "{}: {text}", self.reason)
+        f.write_str(&self.reason)?;
+        match self.message.trim_end_matches('.') {
+            "" => Ok(()),
+            text => write!(f, ": {text}"),
+        }
     }
 }
 
