@@ -250,7 +250,7 @@ async fn the_status_has_the_counters_of_pickers_only_at_zero() {
 }
 
 #[tokio::test]
-async fn a_new_leader_keeps_the_counters_until_it_has_read_the_pickers() {
+async fn a_new_leader_keeps_the_counters_until_it_reads_pickers() {
     let counts = json!([{"pod": "epp-0", "started": 1, "count": 7}]);
     let status = json!({"controllerState": {"version": 1, "refused": counts}});
     let mut bench = Bench::idle(json!({"status": status})).await;
