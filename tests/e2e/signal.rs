@@ -3,6 +3,8 @@
 //! Why a control plane of its own: cycles and the sync of HPAs have the usual periods of 15 s, and the last breaks take
 //! the external metrics API from every variant. KEDA is a stand-in: the test writes the status of its ScaledObjects.
 
+#![expect(clippy::print_stdout, reason = "the table is for the person who runs the tests")]
+
 mod breaks;
 
 use std::time::Duration;
@@ -120,7 +122,7 @@ async fn names_each_break_within_two_minutes() -> anyhow::Result<()> {
     ensure!(doctor.stdout.contains("[NoAutoscaler]"), "{}", doctor.stdout);
     let status = run_wva(&cluster.testbed, &["status", "-n", no_autoscaler], "").await?;
     ensure!(status.stdout.contains("not followed: NoAutoscaler"), "{}", status.stdout);
-    let explain = ["explain", "--address", &cluster.install.address("debug")?, "-n", no_autoscaler];
+    let explain = ["explain", "--address", cluster.install.address("debug")?, "-n", no_autoscaler];
     let explain = run_wva(&cluster.testbed, &explain, "").await?;
     ensure!(explain.stdout.contains("autoscaler: NoAutoscaler: "), "{}", explain.stdout);
     take_the_metrics_api(&control).await

@@ -200,7 +200,7 @@ fn checks_decision_and_signal() {
 #[test]
 fn checks_metric_and_selector() {
     check("autoscaler", &["No HPA and no ScaledObject scales Deployment a", "[NoAutoscaler]"], |w| {
-        w.hpas.clear()
+        w.hpas.clear();
     });
     check("", &["mode recommend: no autoscaler needed yet"], |w| {
         w.hpas.clear();
@@ -246,7 +246,7 @@ fn checks_metric_and_selector() {
         w.hpas[0]["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"] = labels;
     };
     check("autoscaler", &["HPA h selects variant_name=b", "variant_name=b; actual: a"], |w| {
-        selector(w, json!({"variant_name": "b"}))
+        selector(w, json!({"variant_name": "b"}));
     });
     check("selector", &["WVA-HPA-051"], |w| selector(w, json!({"exported_namespace": "prod"})));
 }
@@ -278,7 +278,7 @@ fn checks_the_bounds() {
     };
     let differs = "HPA h received 4 replica(s), but the target is 1";
     check("", &["HPA h received 4 replica(s), but the target is 1; the condition SignalFollowed"], |w| {
-        received(w, "4")
+        received(w, "4");
     });
     check("autoscaler", &[differs, "[ValueDiffers]"], |w| {
         received(w, "4");

@@ -7,7 +7,7 @@ use super::command_line::{Variables, base_name, command_line, flag_value, variab
 
 /// Images of model servers whose command line may not name the server.
 const IMAGES: [&str; 4] = ["vllm", "huggingfaceserver", "llm-d-inference-sim", "sglang"];
-/// Flags that name a model: of vLLM, of `SGLang`, of KServe's server and of others.
+/// Flags that name a model: of vLLM, of SGLang, of KServe's server and of others.
 const MODEL_FLAGS: [&str; 5] = ["model", "served-model-name", "model-path", "model-name", "model-id"];
 /// Variables that name a model, the name in requests first. Start scripts read them; vLLM does not.
 pub(super) const MODEL_VARIABLES: [&str; 6] =

@@ -22,7 +22,10 @@ fn as_oldest_vllm(page: &str) -> String {
         .replace("vllm:inter_token_latency_seconds", "vllm:other")
 }
 
-const FLEETS: [(&str, Option<fn(&str) -> String>); 4] = [
+/// Rewrites the metrics page of the emulated server.
+type Rewrite = fn(&str) -> String;
+
+const FLEETS: [(&str, Option<Rewrite>); 4] = [
     ("vllm", None),
     ("sglang", Some(as_sglang)),
     ("older", Some(as_older_vllm)),

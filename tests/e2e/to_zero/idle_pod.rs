@@ -44,7 +44,9 @@ pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
     set_replicas(3).await?;
     let pods = fleet.wait_ready(3, DEADLINE).await?;
     let (kept, busy) = pods.split_last().context("no pod")?;
-    busy.iter().for_each(|pod| fleet.send_to(pod, ENDLESS));
+    for pod in busy {
+        fleet.send_to(pod, ENDLESS);
+    }
     let keep = format!("{COST}=100");
     testbed.kubectl(&["annotate", "pod", kept, "-n", &ns, &keep]).await?.success()?;
     set_replicas(2).await?;
