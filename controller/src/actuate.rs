@@ -12,7 +12,7 @@ use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
-use wva_runtime::api_call::ApiCall;
+use wva_runtime::api_call::{ApiCall, is_temporary};
 use wva_runtime::leadership::NotLeading;
 
 use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
@@ -66,8 +66,7 @@ impl ActuateError {
     fn is_refusal(&self) -> bool {
         match self {
             Self::Forbidden { .. } => true,
-            // 408 and 429 are temporary.
-            Self::Refused { code, .. } => (400..500).contains(code) && !matches!(code, 408 | 429),
+            Self::Refused { code, .. } => *code >= 400 && !is_temporary(*code),
             _ => false,
         }
     }

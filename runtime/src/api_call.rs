@@ -40,6 +40,12 @@ pub fn root_cause(error: &dyn Error) -> String {
     innermost.to_string()
 }
 
+/// Whether a request that failed with this HTTP status may succeed later: the API server is at fault or busy.
+#[must_use]
+pub const fn is_temporary(code: u16) -> bool {
+    matches!(code, 408 | 429 | 500..)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

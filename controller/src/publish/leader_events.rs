@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use wva_crds::digest::digest;
 use wva_crds::events::set_name_from_digest;
 use wva_runtime::age;
-use wva_runtime::api_call::ApiCall;
+use wva_runtime::api_call::{ApiCall, is_temporary};
 
 /// Maximum number of queued events. Such facts are rare, and every replica logs them.
 const MAX_QUEUED: usize = 16;
@@ -82,8 +82,7 @@ async fn try_write(client: &Client, event: &Event) -> bool {
         Ok(Ok(_)) => true,
         // Another replica has created it.
         Ok(Err(kube::Error::Api(status))) if status.code == 409 => true,
-        // 408 and 429 are temporary.
-        Ok(Err(kube::Error::Api(status))) if status.code < 500 && !matches!(status.code, 408 | 429) => {
+        Ok(Err(kube::Error::Api(status))) if !is_temporary(status.code) => {
             tracing::warn!(error = status.message, reason, "API server refused an event; dropping it");
             true
         }

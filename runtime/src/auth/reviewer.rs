@@ -174,8 +174,7 @@ fn warn_review_refused(kind: &'static str, error: &kube::Error) {
 
 fn is_unreachable(error: &kube::Error) -> bool {
     match error {
-        // 408 and 429 are temporary.
-        kube::Error::Api(status) => status.code >= 500 || matches!(status.code, 408 | 429),
+        kube::Error::Api(status) => crate::api_call::is_temporary(status.code),
         kube::Error::Service(_) | kube::Error::HyperError(_) => true,
         _ => false,
     }
