@@ -118,6 +118,11 @@ for name in namespaced namespaced-limited; do
   limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods '
   [ "$wide" = '"resources":["mutatingwebhookconfigurations '"$limited"'"resources":["subjectaccessreviews "resources":["tokenreviews ' ] || fault "$name: a ClusterRole for $wide"
 done
+for set in wva.podDeletionCost=true wva.settings.WVA_ACTUATION=scale wva.podDeletionCost=true,wva.namespaceScoped=true; do
+  render --set $set > $out/costs.yaml || { fault "--set $set does not render"; continue; }
+  json $out/costs.yaml rules | grep -q '"rule": "patch /pods ' || fault "--set $set: no right to patch pods"
+done
+! json $out/defaults.yaml rules | grep -q '"rule": "patch /pods ' || fault "defaults: a right to patch pods"
 render --show-only templates/tests/doctor.yaml > $out/test.yaml
 writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
 [ -z "$writes" ] || fault "helm test may do more than read: $writes"

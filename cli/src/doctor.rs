@@ -26,8 +26,8 @@ use crate::arguments::{flag, names_argument, object_options, output_format, outp
 const HELP: &str = "\
 Checks for each variant: the object, its workload, its pods, the scrape of their
 metrics, the series in Prometheus, the decision, the signal
-(wva_desired_replicas), its path to the HPA (adapter, KEDA or the external
-metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
+(wva_desired_replicas), whether an autoscaler follows it, its path to the HPA
+(adapter, KEDA or the external metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
 CRD, the installed controllers, the leader, instance labels without a
 controller. A healthy variant takes one line. For any other variant you see every
 check, with what was found and, after ->, what to do.

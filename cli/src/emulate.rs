@@ -1,9 +1,10 @@
-//! `wva emulate`: an emulated vLLM server and a load generator, to try the autoscaler without GPUs.
+//! `wva emulate`: an emulated model server and a load generator, to try the autoscaler without GPUs.
 
 mod gaps;
 mod load;
 mod metrics;
 mod server;
+mod sglang;
 mod timeline;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use wva_simulator::scenario::engines::ENGINES;
 use crate::arguments::{flag, option};
 
 pub use metrics::Metrics;
+pub use sglang::as_sglang;
 pub use timeline::{Reading, Rejection, Timeline};
 
 const SERVER: &str = "\
@@ -30,7 +32,7 @@ Exit code: 0 all steps were sent, 1 the load cannot be sent, 2 wrong usage.";
 
 pub(crate) fn command() -> Command {
     Command::new("emulate")
-        .about("Emulate a vLLM server, or send load to one, to try the autoscaler without GPUs")
+        .about("Emulate a model server, or send load to one, to try the autoscaler without GPUs")
         .after_help("docs/getting-started/quickstart.md shows how to use both in a cluster.")
         .subcommand_required(true)
         .arg_required_else_help(true)
@@ -45,7 +47,7 @@ fn model() -> Arg {
 fn server_command() -> Command {
     let engines = ENGINES.iter().map(|(name, _)| *name);
     Command::new("server")
-        .about("Serve the OpenAI API and vLLM's metrics with the timing of a GPU")
+        .about("Serve the OpenAI API and the metrics of vLLM or SGLang with the timing of a GPU")
         .after_help(SERVER)
         .arg(model())
         .arg(
@@ -65,6 +67,11 @@ fn server_command() -> Command {
                 "Most requests that run at once, as of vLLM; default: that of the engine",
             )
             .value_parser(value_parser!(u32).range(1..=4096)),
+        )
+        .arg(
+            option("metrics", "NAMES", "Model server whose metrics are exported")
+                .value_parser(["vllm", "sglang"])
+                .default_value("vllm"),
         )
         .arg(
             option("load-time", "DURATION", "Time to load the model; until then /health answers 503")

@@ -33,7 +33,8 @@ SATURATION  mean load of the replicas in percent of the thresholds: KV cache use
 TTFT, ITL   share of the latencies of the last hour within the objectives of the
             model: times to first token, and times between tokens; - if there is
             no objective, or nothing is counted
-CONDITION   reason of the condition Ready; NotManaged if no controller runs with
+CONDITION   reason of the condition Ready, and that of SignalFollowed if no
+            autoscaler follows the target; NotManaged if no controller runs with
             the instance of the variant's label
 
 -o wide adds model, accelerator, cost of a replica, bounds and age.

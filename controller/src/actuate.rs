@@ -1,6 +1,7 @@
 //! Applies a step through the `/scale` subresource. The write is conditional on uid, replicas and resourceVersion, so
 //! it overwrites no change of another client.
 
+mod deletion_costs;
 mod executor;
 mod pauses;
 mod servers;
@@ -18,6 +19,7 @@ use wva_runtime::leadership::NotLeading;
 use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
 use crate::model::step::Step;
 
+pub use deletion_costs::DeletionCosts;
 pub use executor::ScaleExecutor;
 pub use servers::ModelServers;
 

@@ -35,8 +35,8 @@ pub(crate) struct Cluster {
     replica_sets: Writer<PartialObjectMeta<ReplicaSet>, OwnedSet>,
     leader_worker_sets: Writer<DynamicObject, Workload>,
     pods: Writer<WatchedPod, PodFacts>,
-    autoscalers: Writer<HorizontalPodAutoscaler, Autoscaler>,
-    scaled_objects: Writer<DynamicObject, Autoscaler>,
+    autoscalers: Writer<HorizontalPodAutoscaler, Arc<Autoscaler>>,
+    scaled_objects: Writer<DynamicObject, Arc<Autoscaler>>,
     nodes: Writer<WatchedNode, NodeFacts>,
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
     leader_worker_sets_availability: Availability,
@@ -301,7 +301,7 @@ pub(crate) fn gpu_pod(gpus: u32) -> Value {
 }
 
 /// Replaces fields of `base` by those of `over`, at any depth.
-fn merge(base: &mut Value, over: Value) {
+pub(crate) fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
             for (key, value) in over {
@@ -378,6 +378,7 @@ pub(crate) fn without_target() -> PublishedVariant {
         decision: None,
         last_target: None,
         learned: None,
+        refused: Vec::new(),
         conditions: conditions(source),
         inherited: ReportedState::default(),
     }

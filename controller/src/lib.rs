@@ -11,7 +11,7 @@ mod model;
 mod observe;
 mod publish;
 
-pub use actuate::{Actuator, ModelServers, ScaleExecutor};
+pub use actuate::{Actuator, DeletionCosts, ModelServers, ScaleExecutor};
 pub use collect::picker::{PickerConfig, PickerPoller, PickerToken, Pickers};
 pub use collect::prometheus::{
     ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
@@ -19,18 +19,22 @@ pub use collect::prometheus::{
 pub use collect::telemetry::Telemetry;
 pub use config::{ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
+pub use model::conditions::{ConditionDraft, ConditionStatus, SIGNAL_FOLLOWED};
 pub use model::moment::MAX_TARGET_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
+pub use model::signal_problem::SignalProblem;
 pub use observe::crd::{CrdSchemaError, missing_fields, warn_if_crd_outdated};
+pub use observe::metrics_api::watch_metrics_api;
 pub use observe::pools::InferencePools;
+pub use observe::signal::{MetricsApi, SignalFacts, SignalVerdict, judge_signal};
 pub use observe::template::required_accelerator as template_accelerator;
 pub use observe::validation::validate_stored;
 pub use observe::variants::{Ownership, OwnershipView, detect_orphan, is_excluded as namespace_is_excluded};
 pub use observe::watches::{
-    AutoscalerObservers, GpuWatchConfig, NamespaceFacts, Variant, Watches, watch_all, watch_inference_pools,
-    watch_namespaces, watch_service_monitor, watch_variants,
+    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerObservers, GpuWatchConfig, NamespaceFacts, Variant,
+    Watches, watch_all, watch_inference_pools, watch_namespaces, watch_service_monitor, watch_variants,
 };
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
 pub use publish::events::{self, EventReporter};

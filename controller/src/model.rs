@@ -9,5 +9,6 @@ pub(crate) mod orphan;
 pub(crate) mod published;
 pub(crate) mod refusals;
 pub(crate) mod reported;
+pub(crate) mod signal_problem;
 pub(crate) mod status_fingerprint;
 pub(crate) mod step;

@@ -2,9 +2,12 @@
 
 pub(crate) mod bounds;
 pub(crate) mod crd;
+pub(crate) mod deletion_cost;
 pub(crate) mod legacy;
+pub(crate) mod metrics_api;
 pub(crate) mod pods;
 pub(crate) mod pools;
+pub(crate) mod signal;
 pub(crate) mod template;
 pub(crate) mod validation;
 pub(crate) mod variants;

@@ -15,6 +15,6 @@ pub mod variant;
 
 pub use duration::GoDuration;
 pub use variant::{
-    Actuation, ControllerState, LearnedCurves, OptimizedAlloc, ScaleTargetRef, VariantAutoscaling,
-    VariantAutoscalingSpec, VariantAutoscalingStatus,
+    Actuation, ControllerState, LearnedCurves, OptimizedAlloc, RefusedCount, ScaleTargetRef,
+    VariantAutoscaling, VariantAutoscalingSpec, VariantAutoscalingStatus,
 };

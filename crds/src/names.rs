@@ -25,6 +25,9 @@ pub const MODE_ANNOTATION: &str = "wva.llmd.ai/mode";
 pub const ALLOW_INSTANCE_CHANGE_ANNOTATION: &str = "wva.llmd.ai/allow-instance-change";
 /// VA annotation: `"true"` allows a target that another VA has, with a warning.
 pub const ALLOW_SHARED_TARGET_ANNOTATION: &str = "wva.llmd.ai/allow-shared-target";
+/// VA annotation: `"true"` or `"false"`. Whether the pods with the least load get the lowest deletion cost before a
+/// scale-down. Default: only if wva itself scales the workload down.
+pub const POD_DELETION_COST_ANNOTATION: &str = "wva.llmd.ai/pod-deletion-cost";
 /// Main ConfigMap annotation: its change announces a rollout, and allows a change of immutable keys.
 pub const RESTART_REVISION_ANNOTATION: &str = "wva.llmd.ai/restart-revision";
 

@@ -112,7 +112,7 @@ pub struct VariantAutoscalingStatus {
     /// State for a new leader. Internal to the controller; see the conditions instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_state: Option<ControllerState>,
-    /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`.
+    /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`, `SignalFollowed`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,
@@ -186,6 +186,27 @@ pub struct ControllerState {
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub limited_by: Option<String>,
+    /// Requests refused by the pods of the endpoint picker, as last read while the model had no replicas.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    pub refused: Vec<RefusedCount>,
+}
+
+/// Counter of one pod of an endpoint picker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize, Serialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedCount {
+    /// Name of the pod.
+    #[serde(default)]
+    #[schemars(length(max = 253))]
+    pub pod: String,
+    /// Start of its process, Unix milliseconds; 0 if unknown.
+    #[serde(default)]
+    pub started: i64,
+    /// Refused requests.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub count: i64,
 }
 
 fn default_variant_cost() -> String {

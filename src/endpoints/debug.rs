@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
-use wva_controller::{Published, PublishedVariant, Reader};
+use wva_controller::{ConditionDraft, Published, PublishedVariant, Reader};
 use wva_runtime::leadership::Leadership;
 use wva_scaling::trace::{self, Signals, Trace};
 use wva_scaling::{Decision, VariantKey};
@@ -109,7 +109,9 @@ fn trace_text(published: &Arc<Published>, variants: &[(&VariantKey, &PublishedVa
         let signals = facts.get(&(key.namespace.as_str(), key.name.as_str())).map(|v| Signals(v));
         let _ = match &variant.decision {
             Some(decision) => {
-                write!(text, "\n{}{}", Trace(decision), signals.map(|s| s.to_string()).unwrap_or_default())
+                let signals = signals.map(|s| s.to_string()).unwrap_or_default();
+                let ConditionDraft { reason, message, .. } = &variant.conditions.signal_followed;
+                write!(text, "\n{}{signals}  autoscaler: {reason}: {message}\n", Trace(decision))
             }
             None => writeln!(
                 text,

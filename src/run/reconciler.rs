@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, ConfigReloads, Engine, EngineConfig, EngineMetrics, EventReporter, ModelServers, Ownership,
-    OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor,
-    ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events,
-    watch_service_monitor,
+    Actuator, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics, EventReporter, MetricsApi,
+    ModelServers, Ownership, OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals,
+    ScaleExecutor, ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries,
+    Watches, events, watch_metrics_api, watch_service_monitor,
 };
 
 use super::certificates::ServingCerts;
@@ -43,12 +43,15 @@ impl Process {
         )?;
         self.spawn_picker_poller(poller);
         let (refusals, refused) = watch::channel(Arc::default());
+        let metrics_api = self.spawn_metrics_api_watch();
+        let marking = (watched.facts.watches.clone(), ownership.clone());
         let sources = Sources {
             watches: watched.facts.watches,
             maps: watched.facts.maps,
             synced: self.caches.synced.clone(),
             prometheus: Prometheus::new(controller.prometheus.clone())?,
             pickers,
+            metrics_api,
             refusals: refused,
             ownership,
             namespace: self.settings.watch_namespace.clone(),
@@ -64,7 +67,7 @@ impl Process {
             published,
         });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
-        self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, &refusals, &targets)?;
+        self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, (&refusals, &targets), marking)?;
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
         self.serve_debug(controller.debug_address, reader)?;
@@ -103,6 +106,15 @@ impl Process {
         Ok(())
     }
 
+    fn spawn_metrics_api_watch(&mut self) -> watch::Receiver<MetricsApi> {
+        let (found, metrics_api) = watch::channel(MetricsApi::default());
+        let client = self.clients.client.clone();
+        self.spawn_leading("discovery of external metrics", move |ended| {
+            run_to_end(watch_metrics_api(client.clone(), found.clone(), ended))
+        });
+        metrics_api
+    }
+
     fn spawn_picker_poller(&mut self, poller: PickerPoller) {
         let poller = Arc::new(poller);
         self.spawn_leading("endpoint pickers", move |ended| {
@@ -115,8 +127,8 @@ impl Process {
         &mut self,
         max_concurrent_steps: usize,
         reader: &Reader,
-        refusals: &watch::Sender<Arc<Refusals>>,
-        status_targets: &watch::Receiver<StatusTargets>,
+        (refusals, status_targets): (&watch::Sender<Arc<Refusals>>, &watch::Receiver<StatusTargets>),
+        marking: (Watches, Ownership),
     ) -> anyhow::Result<()> {
         let (client, targets, published) =
             (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
@@ -126,8 +138,15 @@ impl Process {
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
             let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
             let (changed, refusals) = (changed.clone(), refusals.clone());
+            let costs =
+                DeletionCosts::new(client.clone(), servers.clone(), marking.clone(), reporter.clone());
+            let costs = Arc::new(costs);
+            let actuator = (actuator, costs.clone());
             let executor = ScaleExecutor::new(actuator, targets.clone(), changed, refusals, reporter);
-            run_until(ended, executor.run(published.clone()))
+            let published = published.clone();
+            run_until(ended, async move {
+                tokio::join!(executor.run(published.clone()), costs.run(published));
+            })
         });
         Ok(())
     }

@@ -78,6 +78,13 @@ async fn only_waiting_requests_wake_models_at_zero() -> anyhow::Result<()> {
     Box::pin(cheapest_variant_is_woken_and_held(&cluster)).await?;
     Box::pin(next_variant_is_woken_when_one_is_stuck(&cluster)).await?;
     Box::pin(an_adapter_request_wakes_the_only_model_of_its_pool(&cluster)).await?;
+    Box::pin(a_request_between_two_polls_wakes_its_model(&cluster)).await?;
+    Box::pin(a_refused_request_wakes_a_model_without_flow_control(&cluster)).await?;
+    let (picker, asked) = Box::pin(models_with_counted_requests(&cluster)).await?;
+    cluster.install.stop().await?;
+    picker.refuse(&asked.model, 1);
+    cluster.install = Install::start(&cluster.testbed, &options().with(&[TOKEN])).await?;
+    Box::pin(next_leader_wakes_only_the_asked_model(&cluster, &picker, &asked)).await?;
     cluster.install.stop().await?;
     let options = options().with(&[("POOL_GROUP", "inference.networking.x-k8s.io")]);
     cluster.install = Install::start(&cluster.testbed, &options).await?;
@@ -266,6 +273,83 @@ async fn an_adapter_request_wakes_the_only_model_of_its_pool(cluster: &Cluster) 
     at_zero(cluster, &[&model]).await?;
     picker.queue("adapter", 7.0);
     cluster.wait_for_replicas(&ns, "model", 1).await
+}
+
+/// The queue is empty at each poll; the request was evicted from it in between.
+async fn a_request_between_two_polls_wakes_its_model(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("between").await?;
+    let picker = picker(cluster, &ns, 12).await?;
+    picker.set_behavior(PickerBehavior::Later);
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    at_zero(cluster, &[&model]).await?;
+    wait_for_queries(&picker, 2).await?;
+    picker.refuse(&model.model, 1);
+    cluster.wait_for_replicas(&ns, "model", 1).await?;
+    woken_by_refused_requests(cluster, &ns, 1).await
+}
+
+/// Requests that failed before the first poll wake nothing, and one that fails later does. The model was at 0 already:
+/// wva scales no such model to 0.
+async fn a_refused_request_wakes_a_model_without_flow_control(cluster: &Cluster) -> anyhow::Result<()> {
+    let ns = cluster.testbed.namespace("refused").await?;
+    let picker = picker(cluster, &ns, 13).await?;
+    picker.set_behavior(PickerBehavior::NoFlowControl);
+    let model = VariantFixture::new(&ns, "model").replicas(0);
+    picker.refuse(&model.model, 7);
+    at_zero(cluster, &[&model]).await?;
+    let missing = "its endpoint picker has no flow control";
+    let is_named = |va: &Value| {
+        find_condition(va, "OptimizationReady").is_ok_and(|c| c["message"].to_string().contains(missing))
+    };
+    cluster.wait_for(&ns, "model", "name the missing flow control", is_named).await?;
+    wait_for_queries(&picker, 4).await?;
+    ensure!(cluster.replicas(&ns, "model").await? == 0, "an old count woke it");
+    picker.refuse(&model.model, 2);
+    cluster.wait_for_replicas(&ns, "model", 1).await?;
+    woken_by_refused_requests(cluster, &ns, 2).await
+}
+
+/// Two models at 0, whose earlier failed requests are in their status.
+async fn models_with_counted_requests(cluster: &Cluster) -> anyhow::Result<(FakePicker, VariantFixture)> {
+    let ns = cluster.testbed.namespace("handover").await?;
+    let picker = picker(cluster, &ns, 14).await?;
+    let asked = VariantFixture::new(&ns, "asked").replicas(0);
+    let quiet = VariantFixture { model: "quiet/model".to_owned(), ..VariantFixture::new(&ns, "quiet") };
+    let quiet = quiet.replicas(0);
+    picker.refuse(&asked.model, 7);
+    picker.refuse(&quiet.model, 7);
+    at_zero(cluster, &[&asked, &quiet]).await?;
+    let is_stored = |va: &Value| va["status"]["controllerState"]["refused"][0]["count"] == 7;
+    for name in ["asked", "quiet"] {
+        cluster.wait_for(&ns, name, "have the count in its status", is_stored).await?;
+    }
+    Ok((picker, asked))
+}
+
+/// A request failed while no leader polled. The next leader has the earlier count from the status.
+async fn next_leader_wakes_only_the_asked_model(
+    cluster: &Cluster,
+    picker: &FakePicker,
+    asked: &VariantFixture,
+) -> anyhow::Result<()> {
+    let ns = &asked.namespace;
+    cluster.wait_for_replicas(ns, "asked", 1).await?;
+    woken_by_refused_requests(cluster, ns, 1).await?;
+    wait_for_queries(picker, 4).await?;
+    ensure!(cluster.replicas(ns, "quiet").await? == 0, "an old count woke it");
+    Ok(())
+}
+
+/// The decision of the only woken variant names the number of failed requests.
+async fn woken_by_refused_requests(cluster: &Cluster, ns: &str, requests: u32) -> anyhow::Result<()> {
+    eventually("the event", DEADLINE, async || {
+        let events = cluster.events(ns, "ScaledFromZero").await?;
+        let [event] = &events[..] else { anyhow::bail!("{events:?}") };
+        let text = event["message"].to_string();
+        ensure!(text.contains(&format!("{requests} request(s) failed at the endpoint picker")), "{event}");
+        Ok(())
+    })
+    .await
 }
 
 async fn pools_of_the_older_api_group_count(cluster: &Cluster) -> anyhow::Result<()> {

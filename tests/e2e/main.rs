@@ -18,6 +18,7 @@ mod releases;
 mod scaling;
 mod secure_metrics;
 mod shared;
+mod signal;
 mod support;
 mod tenants;
 mod to_zero;

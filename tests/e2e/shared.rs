@@ -6,4 +6,5 @@ mod explain;
 mod generate;
 mod groups;
 mod scaling;
+mod servers;
 mod signals;

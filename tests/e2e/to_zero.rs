@@ -2,6 +2,7 @@
 //! program writes each step through the API server, with the permissions of its service account.
 //! Why a control plane of its own: a feature gate of its API server lets HPAs go to zero.
 
+mod idle_pod;
 mod model;
 mod steps;
 
@@ -138,7 +139,8 @@ async fn idle_models_go_to_zero_with_every_kind_of_scaler() -> anyhow::Result<()
     let options = crate::support::install_options().with(&[("WVA_ACTUATION", "scale")]);
     let install = Install::start(&testbed, &options).await?;
     cluster = Cluster { testbed, install };
-    steps::every_step(&cluster).await
+    steps::every_step(&cluster).await?;
+    idle_pod::idle_pod_goes(&cluster).await
 }
 
 /// Idle models go to zero after their request, and come back when a person scales them.

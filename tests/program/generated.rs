@@ -17,7 +17,9 @@ use wva_webhook::registration::{
     variant_policy_spec,
 };
 
-use crate::{cli_page, configuration_page, dashboards, invalid_settings, rule_pages, schema_pages};
+use crate::{
+    cli_page, configuration_page, dashboards, invalid_settings, model_servers_page, rule_pages, schema_pages,
+};
 
 #[track_caller]
 fn check(path: &str, wanted: &str) {
@@ -77,6 +79,11 @@ fn rule_pages_of_the_program() {
         unpack() == wanted,
         "cli/src/rule/pages.gz is outdated: run `make generate` and commit the result"
     );
+}
+
+#[test]
+fn model_servers() {
+    check("docs/reference/model-servers.md", &model_servers_page::page());
 }
 
 /// Command line reference.

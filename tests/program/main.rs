@@ -16,6 +16,7 @@ mod fuzz_targets;
 mod generated;
 mod invalid_settings;
 mod layout;
+mod model_servers_page;
 mod release;
 mod report;
 mod rule_pages;

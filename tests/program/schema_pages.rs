@@ -14,7 +14,7 @@ const NOTE: &str =
 const FIELDS: &str = "| field | type | default | limits | meaning |\n|---|---|---|---|---|\n";
 const EXAMPLE: &str = include_str!("../../config/samples/variantautoscaling.yaml");
 /// Labels and annotations: name, where it is, meaning.
-const METADATA: [(&str, &str, &str); 9] = [
+const METADATA: [(&str, &str, &str); 10] = [
     (
         names::ACCELERATOR_LABEL,
         "label of a VariantAutoscaling",
@@ -30,6 +30,12 @@ const METADATA: [(&str, &str, &str); 9] = [
         "annotation of a VariantAutoscaling",
         "`auto` (default), `recommend` (decide but do not publish), `paused` (hold the current target) or \
          `fixed=N` (publish N, within the bounds)",
+    ),
+    (
+        names::POD_DELETION_COST_ANNOTATION,
+        "annotation of a VariantAutoscaling",
+        "`true`: before a scale-down, wva marks the pods to remove first; `false`: never. Default: only if wva itself \
+         scales the workload down",
     ),
     (
         names::ALLOW_SHARED_TARGET_ANNOTATION,

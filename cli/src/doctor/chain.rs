@@ -63,6 +63,7 @@ static CHAIN: &[Check] = &[
     Check { name: "series", ends_chain: false, run: checks::series::check },
     Check { name: "decision", ends_chain: false, run: checks::decision::check },
     Check { name: "signal", ends_chain: false, run: checks::signal::check },
+    Check { name: "autoscaler", ends_chain: false, run: checks::autoscaler::check },
     Check { name: "metric", ends_chain: false, run: checks::metric::check },
     Check { name: "selector", ends_chain: false, run: checks::selector::check },
     Check { name: "bounds", ends_chain: false, run: checks::bounds::check },

@@ -1,5 +1,6 @@
 //! Checks of the chain, one file each.
 
+pub(super) mod autoscaler;
 pub(super) mod bounds;
 pub(super) mod decision;
 pub(super) mod metric;

@@ -10,6 +10,7 @@ use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
 use wva_crds::text::without_code;
+use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
 use super::controllers::{Controller, list_controllers};
@@ -22,10 +23,10 @@ use crate::prometheus::{Prometheus, Series};
 use crate::workloads::Workloads;
 
 const CONCURRENCY: usize = 8;
-/// Main signals of all pods, by model name.
-const MODELS: &str = r#"count by (__name__, namespace, pod, pod_name, model_name) ({__name__=~"vllm:(kv_cache_usage_perc|num_requests_waiting)"})"#;
-/// Queues of engines that are scraped more than once.
-const DUPLICATES: &str = "vllm:num_requests_waiting and on (namespace, pod, pod_name, model_name, engine) (count by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting) > 1)";
+/// Labels that tell the queues of one pod apart, of any model server.
+pub(super) const ENGINE_LABELS: [&str; 9] = [
+    "engine", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority", "request_type", "model", "version",
+];
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
 const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
@@ -36,7 +37,7 @@ pub(super) struct ExternalMetric {
 }
 
 pub(super) struct PrometheusSeries {
-    /// vLLM's main signals, by metric, pod and `model_name`.
+    /// Main signals of model servers, by metric, pod and `model_name`.
     pub(super) models: Vec<Series>,
     /// Series of engines that are scraped more than once.
     pub(super) duplicates: Vec<Series>,
@@ -159,10 +160,30 @@ pub(super) fn index_decisions(outcomes: &[Outcome]) -> BTreeMap<ObjectId, Decisi
     all.map(|decision| (id(decision), decision.clone())).collect()
 }
 
+/// Main signals of all pods, by model name.
+fn main_signals() -> String {
+    let names = metric_names(&[ServerSignal::KvUsage, ServerSignal::Waiting]);
+    format!("count by (__name__, namespace, pod, pod_name, model_name) ({names})")
+}
+
+/// Queues of engines that are scraped more than once.
+fn duplicate_queues() -> String {
+    let names = metric_names(&[ServerSignal::Waiting]);
+    let by = format!("namespace, pod, pod_name, model_name, {}", ENGINE_LABELS.join(", "));
+    format!("{names} and on (__name__, {by}) (count by (__name__, {by}) ({names}) > 1)")
+}
+
+/// Selector of these signals over all model servers.
+fn metric_names(signals: &[ServerSignal]) -> String {
+    let metrics = signals.iter().flat_map(|signal| server_metrics(*signal));
+    let names: Vec<&str> = metrics.map(|(_, metric)| metric.name).collect();
+    format!("{{__name__=~\"{}\"}}", names.join("|"))
+}
+
 async fn query_series(prometheus: &Prometheus) -> Result<PrometheusSeries, String> {
     Ok(PrometheusSeries {
-        models: prometheus.series(MODELS).await?,
-        duplicates: prometheus.series(DUPLICATES).await?,
+        models: prometheus.series(&main_signals()).await?,
+        duplicates: prometheus.series(&duplicate_queues()).await?,
         signals: prometheus.series(SIGNALS).await?,
     })
 }

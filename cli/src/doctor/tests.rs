@@ -39,8 +39,8 @@ fn set_condition(world: &mut World, n: usize, status: &str, reason: &str, messag
 #[test]
 fn finds_nothing_wrong_with_a_healthy_variant() {
     let names = [
-        "variant", "workload", "pods", "scrape", "series", "decision", "signal", "metric", "selector",
-        "bounds",
+        "variant", "workload", "pods", "scrape", "series", "decision", "signal", "autoscaler", "metric",
+        "selector", "bounds",
     ];
     check("", &names, |_| {});
     check("", &["series of 1 pod with model_name \"m\""], |_| {});
@@ -108,7 +108,7 @@ fn checks_the_workload_and_its_pods() {
 fn checks_scrape_and_series() {
     let without_metrics = |w: &mut World| {
         w.snapshot = w.snapshot.take().map(|s| s.replace("kv: 0.5, queue: 0, ", ""));
-        set_condition(w, 1, "False", "MetricsMissing", "No vLLM metrics");
+        set_condition(w, 1, "False", "MetricsMissing", "No model server metrics");
         w.models.clear();
     };
     check("scrape", &["no Service and no PodMonitor selects its pods"], without_metrics);
@@ -130,10 +130,10 @@ fn checks_scrape_and_series() {
         without_metrics(w);
         set_condition(w, 1, "False", "PrometheusError", "Prometheus at http://p did not answer");
     });
-    check("scrape", &["No vLLM metrics", "BROKEN scrape"], |w| {
+    check("scrape", &["No model server metrics", "BROKEN scrape"], |w| {
         without_metrics(w);
         w.snapshot = None;
-        set_condition(w, 1, "False", "MetricsStale", "No vLLM metrics that count");
+        set_condition(w, 1, "False", "MetricsStale", "No model server metrics that count");
     });
     check("series", &["the labels namespace and pod of its pods"], |w| w.models.clear());
     check("?series", &["report model_name \"base\""], |w| {
@@ -172,9 +172,9 @@ fn finds_pods_without_one_of_the_main_signals() {
 
 #[test]
 fn checks_decision_and_signal() {
-    check("decision", &["from the status: No vLLM"], |w| {
+    check("decision", &["from the status: No metrics"], |w| {
         w.snapshot = None;
-        set_condition(w, 2, "False", "MetricsUnavailable", "No vLLM");
+        set_condition(w, 2, "False", "MetricsUnavailable", "No metrics");
     });
     let scale_to_zero = |w: &mut World, model: &str| {
         let with_model = |s: String| s.replace("{modelID: m,", model);
@@ -199,7 +199,9 @@ fn checks_decision_and_signal() {
 
 #[test]
 fn checks_metric_and_selector() {
-    check("metric", &["no HPA and no ScaledObject on Deployment a reads"], |w| w.hpas.clear());
+    check("autoscaler", &["No HPA and no ScaledObject scales Deployment a", "[NoAutoscaler]"], |w| {
+        w.hpas.clear();
+    });
     check("", &["mode recommend: no autoscaler needed yet"], |w| {
         w.hpas.clear();
         w.variant["metadata"]["annotations"] = json!({"wva.llmd.ai/mode": "recommend"});
@@ -228,10 +230,13 @@ fn checks_metric_and_selector() {
             "status": {"conditions": conditions},
         }));
     };
-    check("metric", &["ScaledObject s is not ready: no such query"], |w| {
-        scaled_object(w, json!([{"type": "Ready", "status": "False", "message": "no such query"}]));
+    check("autoscaler", &["ScaledObject s does not act: NoQuery: no such query"], |w| {
+        scaled_object(
+            w,
+            json!([{"type": "Ready", "status": "False", "reason": "NoQuery", "message": "no such query"}]),
+        );
     });
-    check("?metric", &["ScaledObject s is in fallback", "check that KEDA reaches Prometheus"], |w| {
+    check("autoscaler", &["ScaledObject s is in fallback", "check that KEDA reaches Prometheus"], |w| {
         scaled_object(
             w,
             json!([{"type": "Ready", "status": "True"}, {"type": "Fallback", "status": "True"}]),
@@ -240,22 +245,46 @@ fn checks_metric_and_selector() {
     let selector = |w: &mut World, labels: Value| {
         w.hpas[0]["spec"]["metrics"][0]["external"]["metric"]["selector"]["matchLabels"] = labels;
     };
-    check("selector", &["variant_name=b; actual: a"], |w| selector(w, json!({"variant_name": "b"})));
+    check("autoscaler", &["HPA h selects variant_name=b", "variant_name=b; actual: a"], |w| {
+        selector(w, json!({"variant_name": "b"}));
+    });
     check("selector", &["WVA-HPA-051"], |w| selector(w, json!({"exported_namespace": "prod"})));
 }
 
 #[test]
 fn checks_the_bounds() {
-    check("?bounds", &["the target 12 is above the maximum 10 of HPA h"], |w| {
+    check("autoscaler", &["[OutsideBounds]", "the target 12 is above the maximum 10 of HPA h"], |w| {
         w.variant["status"]["desiredOptimizedAlloc"]["numReplicas"] = json!(12);
     });
     check("bounds", &["the minimum 12 of the variant is above the maximum 10 of HPA h"], |w| {
         w.variant["spec"]["minReplicas"] = json!(12);
     });
-    check("bounds", &["HPA h does not act: FailedGetExternalMetric: no such metric"], |w| {
-        w.hpas[0]["status"]["conditions"] = json!([
-            {"type": "ScalingActive", "status": "False", "reason": "FailedGetExternalMetric", "message": "no such metric"}]);
+    let inactive = |w: &mut World, reason: &str| {
+        w.hpas[0]["status"]["conditions"] =
+            json!([{"type": "ScalingActive", "status": "False", "reason": reason, "message": "why"}]);
+    };
+    check("autoscaler", &["HPA h does not act: InvalidSelector: why"], |w| inactive(w, "InvalidSelector"));
+    check("autoscaler", &["[MetricsAPIMissing]", "install prometheus-adapter or KEDA"], |w| {
+        inactive(w, "FailedGetExternalMetric");
     });
+    check("autoscaler", &["FailedGetExternalMetric: why [NoMetricValue]"], |w| {
+        inactive(w, "FailedGetExternalMetric");
+        w.unreadable.push(unreadable_api_services());
+    });
+    let received = |w: &mut World, value: &str| {
+        let current = json!({"metric": {"name": "wva_desired_replicas"}, "current": {"averageValue": value}});
+        w.hpas[0]["status"]["currentMetrics"] = json!([{"type": "External", "external": current}]);
+        w.hpas[0]["status"]["desiredReplicas"] = json!(4);
+    };
+    let differs = "HPA h received 4 replica(s), but the target is 1";
+    check("", &["HPA h received 4 replica(s), but the target is 1; the condition SignalFollowed"], |w| {
+        received(w, "4");
+    });
+    check("autoscaler", &[differs, "[ValueDiffers]"], |w| {
+        received(w, "4");
+        w.report_not_followed();
+    });
+    check("?autoscaler", &["fine now, but the last cycle found: why"], World::report_not_followed);
     check("bounds", &["was not carried out"], |w| {
         set_condition(w, 0, "False", "NotCarriedOut", "The target 3 was not carried out");
     });

@@ -21,6 +21,7 @@ use wva_simulator::fleet::engine::Engine;
 use wva_simulator::scenario::engines::{ENGINES, GUIDE_A100};
 
 use super::metrics::Metrics;
+use super::sglang::as_sglang;
 use super::timeline::{Rejection, Timeline};
 
 /// vLLM's default.
@@ -35,6 +36,8 @@ struct Emulator {
     ready_at: Instant,
     timeline: Timeline,
     metrics: Metrics,
+    /// Gives a page the names of the emulated server.
+    names: fn(String) -> String,
 }
 
 pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
@@ -47,6 +50,7 @@ pub(super) async fn run(arguments: &ArgMatches) -> anyhow::Result<()> {
     let address = arguments.get_one::<SocketAddr>("address").copied().context("--address is missing")?;
     let emulator = Arc::new(Emulator {
         metrics: Metrics::new(&model, &engine)?,
+        names: if text("metrics") == "sglang" { |page| as_sglang(&page) } else { |page| page },
         model,
         ready_at: Instant::now() + load_time,
         timeline: Timeline::new(engine),
@@ -107,7 +111,7 @@ async fn metrics(State(emulator): Shared) -> Response {
     if !emulator.is_ready() {
         return loading();
     }
-    match emulator.metrics.page(&emulator.timeline.read()) {
+    match emulator.metrics.page(&emulator.timeline.read()).map(emulator.names) {
         Ok(page) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response(),
         Err(error) => refusal(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
     }
@@ -243,6 +247,7 @@ mod tests {
             ready_at: Instant::now() + load_time,
             timeline: Timeline::new(GUIDE_A100),
             metrics: Metrics::new("m", &GUIDE_A100).unwrap(),
+            names: |page| page,
         })
     }
 

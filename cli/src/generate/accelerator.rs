@@ -10,6 +10,7 @@ use wva_scaling::{ACCELERATOR_NODE_LABELS, accelerator_key, normalize_accelerato
 
 use super::command_line::flag_value;
 use super::guess::Guess;
+use super::server::runs_sglang;
 use super::workload::Workload;
 
 /// Resources that stand for one accelerator each.
@@ -168,7 +169,9 @@ pub(super) fn check_parallelism(words: &[String], gpus: u64) -> Option<String> {
     let pipeline = size(&["pipeline-parallel-size", "pp"])?;
     let data = size(&["data-parallel-size", "dp"])?;
     let used = tensor.saturating_mul(pipeline).saturating_mul(data);
-    (gpus > 0 && !words.is_empty() && used != gpus).then(|| {
+    // SGLang's ranks of data-parallel attention share GPUs.
+    let is_sglang = words.iter().any(|word| runs_sglang(word));
+    (gpus > 0 && !words.is_empty() && !is_sglang && used != gpus).then(|| {
         format!(
             "vLLM uses {used} GPUs (tensor parallel {tensor}, pipeline {pipeline}, data {data}), but a replica requests \
              {gpus}"

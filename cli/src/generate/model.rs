@@ -79,7 +79,7 @@ fn flag_candidates(server: &Server<'_>) -> Vec<Candidate> {
 
 fn model_candidates(server: &Server<'_>) -> Vec<Candidate> {
     let mut candidates = Vec::new();
-    for flag in ["model", "model-id"] {
+    for flag in ["model", "model-path", "model-id"] {
         if let Some(value) = flag_value(&server.words, &[flag]) {
             candidates.push(Candidate::new(value, source_of_flag(server, flag)));
         }
@@ -96,7 +96,7 @@ fn model_candidates(server: &Server<'_>) -> Vec<Candidate> {
     }
     for candidate in &mut candidates {
         if candidate.value.as_deref().is_some_and(|value| value.starts_with(['/', '.'])) {
-            let note = "the model is a path, which vLLM reports as its name; --served-model-name gives it another one";
+            let note = "the model is a path, which the server reports as its name; --served-model-name gives it another one";
             candidate.note = Some(note.to_owned());
         }
     }

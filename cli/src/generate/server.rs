@@ -5,10 +5,10 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use super::accelerator::container_gpus;
 use super::command_line::{Variables, base_name, command_line, flag_value, variables};
 
-/// Images of model servers whose command line may not name vLLM.
-const IMAGES: [&str; 3] = ["vllm", "huggingfaceserver", "llm-d-inference-sim"];
-/// Flags that name a model: of vLLM, of KServe's server and of others.
-const MODEL_FLAGS: [&str; 4] = ["model", "served-model-name", "model-name", "model-id"];
+/// Images of model servers whose command line may not name the server.
+const IMAGES: [&str; 4] = ["vllm", "huggingfaceserver", "llm-d-inference-sim", "sglang"];
+/// Flags that name a model: of vLLM, of SGLang, of KServe's server and of others.
+const MODEL_FLAGS: [&str; 5] = ["model", "served-model-name", "model-path", "model-name", "model-id"];
 /// Variables that name a model, the name in requests first. Start scripts read them; vLLM does not.
 pub(super) const MODEL_VARIABLES: [&str; 6] =
     ["SERVED_MODEL_NAME", "MODEL", "MODEL_ID", "VLLM_MODEL", "HF_MODEL_ID", "MODEL_NAME"];
@@ -45,7 +45,7 @@ impl<'a> Server<'a> {
         let variables = variables(container);
         let words = command_line(container, &variables);
         let image = container.image.as_deref().unwrap_or_default().to_ascii_lowercase();
-        let evidence = if words.iter().any(|word| runs_vllm(word)) {
+        let evidence = if words.iter().any(|word| runs_vllm(word) || runs_sglang(word)) {
             Evidence::Command
         } else if IMAGES.iter().any(|name| image.contains(name)) {
             Evidence::Image
@@ -60,6 +60,10 @@ impl<'a> Server<'a> {
         };
         Some((evidence, Self { container, variables, words, others: Vec::new() }))
     }
+}
+
+pub(super) fn runs_sglang(word: &str) -> bool {
+    base_name(word) == "sglang" || word.starts_with("sglang.launch_server")
 }
 
 /// Not an argument such as `--vllm-port=8200` of a proxy.

@@ -53,6 +53,7 @@ fn prints_objects_that_the_rules_accept() {
         ("inferenceservice", 2),
         ("leaderworkerset", 2),
         ("quantised", 2),
+        ("sglang", 2),
         ("served-names", 2),
         ("mi300x", 2),
         ("pvc", 2),
@@ -261,7 +262,7 @@ fn notes_tell_what_to_check() {
         "{containers: [{name: a, image: own, args: [--model=m]}, {name: b, image: vllm, args: [--model=/models/n, -tp, '2'], resources: {limits: {nvidia.com/gpu: 4}}}]}",
         &none,
         &[
-            "the model is a path, which vLLM reports as its name",
+            "the model is a path, which the server reports as its name",
             "no accelerator found",
             "vLLM uses 2 GPUs (tensor parallel 2, pipeline 1, data 1), but a replica requests 4",
             "several containers may serve the model: wva reads b, not a",

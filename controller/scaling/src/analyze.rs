@@ -70,7 +70,7 @@ pub(crate) fn analyze(model: &ModelView) -> Box<dyn Verdict> {
     };
     let may_recover = matches!(
         fallback,
-        Some(Reason::SignalsMissing { missing: MissingSignal::Counters | MissingSignal::Lengths })
+        Some(Reason::SignalsMissing { missing: MissingSignal::Counters | MissingSignal::Lengths, .. })
     );
     let blocks_scale_down = may_recover && throughput::blocks_fallback_scale_down(model, &learned);
     Box::new(LearningVerdict { verdict, fallback, blocks_scale_down, learned: Box::new(learned) })

@@ -10,6 +10,7 @@ use wva_crds::GoDuration;
 
 use crate::reason::{Activity, FallbackSource, Reason};
 use crate::resolve::DroppedLayer;
+use crate::servers::ServerKind;
 use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
 
 pub use signal_gaps::{MainSignal, SignalGaps};
@@ -181,7 +182,7 @@ fn deciding_reason(steps: &[Step]) -> &Reason {
 /// the HPA off, and is not overruled.
 pub(crate) fn wants_more(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step.reason {
-        Reason::RequestsWaiting { .. } | Reason::WakeHold { .. } => true,
+        Reason::RequestsWaiting { .. } | Reason::RequestsRefused { .. } | Reason::WakeHold { .. } => true,
         Reason::AtMinimum { .. }
         | Reason::MinimumKept {}
         | Reason::KeptDecision { .. }
@@ -223,8 +224,12 @@ impl Decision {
     /// True while the variant is woken from 0, or held since.
     #[must_use]
     pub fn is_woken(&self) -> bool {
-        let woken =
-            |reason: &Reason| matches!(reason, Reason::RequestsWaiting { .. } | Reason::WakeHold { .. });
+        let woken = |reason: &Reason| {
+            matches!(
+                reason,
+                Reason::RequestsWaiting { .. } | Reason::RequestsRefused { .. } | Reason::WakeHold { .. }
+            )
+        };
         self.steps.iter().any(|step| woken(&step.reason))
     }
 
@@ -363,7 +368,7 @@ pub enum Warning {
     #[error(
         "variant {namespace}/{variant}: {replicas} replica(s) report no {}, which counts as 0; check that neither the \
          server nor a relabelling rule of its monitor drops the metric",
-        signal.metric()
+        signal.metric(*server)
     )]
     SignalMissing {
         /// Namespace of the variant.
@@ -372,6 +377,8 @@ pub enum Warning {
         variant: String,
         /// Missing signal.
         signal: MainSignal,
+        /// Server of the first of them.
+        server: ServerKind,
         /// Replicas without it.
         replicas: u32,
     },

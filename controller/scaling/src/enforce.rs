@@ -77,13 +77,21 @@ fn wake_one(
         return;
     }
     let (size, bytes) = (queue.size.get(), queue.bytes.get());
+    let has_waiting = size > 0.0 || bytes > 0.0;
+    let reason = || {
+        if has_waiting {
+            Reason::RequestsWaiting { size, bytes }
+        } else {
+            Reason::RequestsRefused { refused: queue.refused.get() }
+        }
+    };
     for i in wake_candidates(model, group, drafts) {
         let variant = &model.variants[i];
         if variant.headroom() == 0 || excluded[i] {
             continue;
         }
         let after = drafts[i].target().max(1);
-        drafts[i].push(Stage::Enforce, after, Reason::RequestsWaiting { size, bytes });
+        drafts[i].push(Stage::Enforce, after, reason());
         // Outside mode `auto` the variant does not start, so the next one wakes up too.
         if variant.is_auto() {
             return;

@@ -13,6 +13,7 @@ mod publish;
 pub mod decision;
 pub mod reason;
 pub mod resolve;
+pub mod servers;
 pub mod snapshot;
 pub mod trace;
 pub mod units;

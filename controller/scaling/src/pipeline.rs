@@ -124,6 +124,7 @@ fn missing_signals<'a>(model: &'a ModelView) -> impl Iterator<Item = Warning> + 
             namespace: model.model.namespace.clone(),
             variant: v.variant.name.clone(),
             signal,
+            server: v.signal_gaps.server,
             replicas,
         })
     })

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::servers::ServerKind;
+
 pub use self::activity::Activity;
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
@@ -193,6 +195,9 @@ pub enum Reason {
     SignalsMissing {
         /// Missing signal.
         missing: MissingSignal,
+        /// Server of the first replica.
+        #[serde(skip_serializing_if = "ServerKind::is_vllm")]
+        server: ServerKind,
     },
     /// No request for the whole retention period.
     NoRequests {
@@ -207,6 +212,11 @@ pub enum Reason {
         size: f64,
         /// Bytes of these requests.
         bytes: f64,
+    },
+    /// The cheapest variant wakes up: the endpoint picker answered requests with an error.
+    RequestsRefused {
+        /// Requests of the last 30 s.
+        refused: f64,
     },
     /// The woken variant does not report yet.
     WakeHold {

@@ -20,6 +20,7 @@ pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
+use crate::servers::ServerKind;
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
 /// Input of one cycle. The order of its lists has no meaning.
@@ -132,6 +133,14 @@ pub struct QueueFigures {
     pub size: Amount,
     /// Bytes of the waiting requests.
     pub bytes: Amount,
+    /// Requests of the last 30 s that the picker answered with an error because the model has no replica.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub refused: Amount,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(amount: &Amount) -> bool {
+    amount.get() <= 0.0
 }
 
 impl SchedulerQueue {
@@ -139,19 +148,20 @@ impl SchedulerQueue {
         *self == Self::Absent
     }
 
-    /// False if unknown.
+    /// Whether requests wait or were refused; false if unknown.
     #[must_use]
     pub fn holds_requests(self) -> bool {
-        matches!(self, Self::Known(q) if q.size.get() > 0.0 || q.bytes.get() > 0.0)
+        matches!(self, Self::Known(q) if [q.size, q.bytes, q.refused].iter().any(|figure| figure.get() > 0.0))
     }
 
-    /// Figures of at least `least`.
+    /// Figures of at least `least`, with the refused requests of `self`.
     #[must_use]
     pub fn raised_to(self, least: QueueFigures) -> Self {
         match self {
             Self::Known(q) => Self::Known(QueueFigures {
                 size: if q.size < least.size { least.size } else { q.size },
                 bytes: if q.bytes < least.bytes { least.bytes } else { q.bytes },
+                refused: q.refused,
             }),
             Self::Absent | Self::Unknown => Self::Known(least),
         }
@@ -332,6 +342,9 @@ pub enum PendingState {
 pub struct Replica {
     /// Name of the pod.
     pub pod: String,
+    /// Software that serves the model.
+    #[serde(default, skip_serializing_if = "ServerKind::is_vllm")]
+    pub server: ServerKind,
     /// KV cache use. `None` counts as 0 if `queue` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvUsage>,

@@ -133,6 +133,9 @@ impl<'a> VariantView<'a> {
                 stale += 1;
                 continue;
             }
+            if signal_gaps.missing().next().is_none() && (replica.kv.is_none() || replica.queue.is_none()) {
+                signal_gaps.server = replica.server;
+            }
             signal_gaps.kv += u32::from(replica.kv.is_none());
             signal_gaps.queue += u32::from(replica.queue.is_none());
             counted.push(Sample {

@@ -13,7 +13,7 @@ use wva_runtime::spans;
 use wva_scaling::VariantKey;
 
 use super::pauses::Pauses;
-use super::{ActuateError, Actuator, Outcome};
+use super::{ActuateError, Actuator, DeletionCosts, Outcome};
 use crate::model::published::{Published, Reader, StatusTargets};
 use crate::model::refusals::Refusals;
 use crate::model::step::{DueStep, Step};
@@ -28,6 +28,7 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Executes steps.
 pub struct ScaleExecutor {
     actuator: Actuator,
+    costs: Arc<DeletionCosts>,
     status_targets: watch::Receiver<StatusTargets>,
     changed: Arc<Notify>,
     refusals: watch::Sender<Arc<Refusals>>,
@@ -52,13 +53,13 @@ impl ScaleExecutor {
     /// Requests a cycle through `changed` after each step.
     #[must_use]
     pub fn new(
-        actuator: Actuator,
+        (actuator, costs): (Actuator, Arc<DeletionCosts>),
         status_targets: watch::Receiver<StatusTargets>,
         changed: Arc<Notify>,
         refusals: watch::Sender<Arc<Refusals>>,
         reporter: EventReporter,
     ) -> Self {
-        Self { actuator, status_targets, changed, refusals, reporter }
+        Self { actuator, costs, status_targets, changed, refusals, reporter }
     }
 
     /// Executes steps until the engine ends, one per variant. Steps published meanwhile come again.
@@ -154,6 +155,10 @@ impl ScaleExecutor {
         // A step to zero may be withdrawn until right before the write.
         let is_current = || *to != 0 || is_current(due, published);
         let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
+        let newest = published.borrow().clone();
+        if let Some(newest) = newest.filter(|_| !due.step.grows()) {
+            self.costs.mark(&due.variant, &newest).await;
+        }
         match self.actuator.apply(&due.step, &is_current).await {
             Ok(Outcome::Done) => {
                 let (kind, name) = (&workload.kind, &workload.name);

@@ -2,7 +2,7 @@
 //! only cancel the step, so a forged one gains nothing. A slow server cancels it too; for servers that cannot be
 //! queried, the step relies on Prometheus.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::{Container, Pod, Probe};
 use kube::api::ListParams;
 use kube::{Api, Client};
+use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics};
 
 use crate::collect::page::{self, PORTS, PageError, PageReader};
 use crate::observe::template;
@@ -18,9 +19,11 @@ use crate::observe::template;
 const TIMEOUT: Duration = Duration::from_millis(1500);
 /// An idle model has few pods.
 const MAX_PODS: u32 = 64;
+/// Pods whose requests are compared before a scale-down.
+const MAX_COMPARED: usize = 256;
 const CONCURRENCY: usize = 16;
-/// vLLM's default.
-const DEFAULT_PORT: u16 = 8000;
+/// Path that most servers have.
+const METRICS_PATH: &str = "/metrics";
 
 /// Client of model servers. Clones share connections.
 #[derive(Clone, Debug)]
@@ -66,6 +69,28 @@ impl ModelServers {
         activity
     }
 
+    /// Running and waiting requests by pod. Pods that do not answer in time are missing.
+    pub(super) async fn query_requests(&self, pods: &[Pod], ranks: &BTreeSet<u16>) -> BTreeMap<String, f64> {
+        let queries = pods.iter().take(MAX_COMPARED).filter_map(|pod| {
+            let (name, pages) = (pod.metadata.name.clone()?, metrics_pages(pod, ranks)?);
+            Some(async move { (name, self.sum_requests(pages).await) })
+        });
+        let queries: Vec<_> = queries.collect();
+        let answers = stream::iter(queries).buffer_unordered(CONCURRENCY);
+        let answers = answers.take_until(tokio::time::sleep(TIMEOUT));
+        answers.filter_map(async |(name, requests)| Some((name, requests?))).collect().await
+    }
+
+    /// `None` if one of the pages is unknown, or there is none.
+    async fn sum_requests(&self, pages: Vec<MetricsPage>) -> Option<f64> {
+        let mut sum = None;
+        for page in pages {
+            let InFlight { requests } = self.query_page(&page).await.ok()?;
+            sum = Some(sum.unwrap_or(0.0) + requests?);
+        }
+        sum
+    }
+
     async fn query_pods(
         &self,
         client: &Client,
@@ -85,7 +110,7 @@ impl ModelServers {
             pods.items.iter().flat_map(|pod| metrics_pages(pod, ranks).unwrap_or_default()).collect();
         let mut answers = stream::iter(pages)
             .map(|page| async move {
-                let answer = self.0.read(&page.url, None, InFlight::default()).await;
+                let answer = self.query_page(&page).await;
                 (page.server, answer)
             })
             .buffer_unordered(CONCURRENCY);
@@ -95,13 +120,37 @@ impl ModelServers {
     }
 }
 
+impl ModelServers {
+    /// Tries the paths of all servers. The answer of the first path counts if none has requests.
+    async fn query_page(&self, page: &MetricsPage) -> Result<InFlight, PageError> {
+        let mut first = self.0.read(&page.url(METRICS_PATH), None, InFlight::default()).await;
+        let others = MODEL_SERVERS.iter().map(|row| row.path).filter(|path| *path != METRICS_PATH);
+        for path in others {
+            let can_differ = match &first {
+                Ok(read) => read.requests.is_none(),
+                Err(error) => matches!(error, PageError::Refused(_) | PageError::InvalidPage(_)),
+            };
+            if !can_differ {
+                break;
+            }
+            let other = self.0.read(&page.url(path), None, InFlight::default()).await;
+            if other.as_ref().is_ok_and(|read| read.requests.is_some()) {
+                first = other;
+            }
+        }
+        first
+    }
+}
+
 impl ServerActivity {
     fn record(&mut self, server: String, answer: Result<InFlight, PageError>) {
         match answer {
             Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
             Ok(InFlight { requests: Some(_) }) => self.idle += 1,
             Ok(InFlight { requests: None }) => {
-                self.unknown.push(format!("{server}: no vllm:num_requests_running on its metrics page"));
+                let names: BTreeSet<&str> = in_flight_metrics().map(|metric| metric.name).collect();
+                let names = names.into_iter().collect::<Vec<_>>().join(", ");
+                self.unknown.push(format!("{server}: its metrics page has none of {names}"));
             }
             Err(PageError::TooSlow) => self.slow = Some(server),
             Err(error) => self.unknown.push(format!("{server}: {error}")),
@@ -117,21 +166,40 @@ struct InFlight {
 
 impl PageReader for InFlight {
     fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
-        if !matches!(name, "vllm:num_requests_running" | "vllm:num_requests_waiting") {
+        let metrics: Vec<ServerMetric> = in_flight_metrics().filter(|metric| metric.name == name).collect();
+        if metrics.is_empty() {
             return page::check_number(rest);
         }
-        let value = page::parse_value(rest, |_, _| {})?;
-        if value.is_finite() && value >= 0.0 {
+        let mut labels: BTreeMap<String, String> = BTreeMap::new();
+        let value = page::parse_value(rest, |label, value| {
+            labels.insert(label.to_owned(), value);
+        })?;
+        let has = |(label, value): (&str, &str)| labels.get(label).is_some_and(|own| own == value);
+        let counts = metrics.iter().any(|metric| metric.label.is_none_or(has));
+        if counts && value.is_finite() && value >= 0.0 {
             self.requests = Some(self.requests.unwrap_or_default() + value);
         }
         Some(())
     }
 }
 
+/// Running and waiting requests of every server.
+fn in_flight_metrics() -> impl Iterator<Item = ServerMetric> {
+    let signals = [ServerSignal::Running, ServerSignal::Waiting];
+    signals.into_iter().flat_map(server_metrics).map(|(_, metric)| metric)
+}
+
 #[derive(Debug)]
 struct MetricsPage {
-    url: String,
+    /// URL without a path.
+    origin: String,
     server: String,
+}
+
+impl MetricsPage {
+    fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.origin)
+    }
 }
 
 /// `None` if the pod does not run or is terminating.
@@ -141,8 +209,8 @@ fn metrics_pages(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
     let ip: IpAddr = status.pod_ip.as_deref().filter(|_| runs)?.parse().ok()?;
     let page = |(port, tls): (u16, bool)| {
         let scheme = if tls { "https" } else { "http" };
-        let url = format!("{scheme}://{}/metrics", SocketAddr::new(ip, port));
-        MetricsPage { url, server: format!("{name}:{port}") }
+        let origin = format!("{scheme}://{}", SocketAddr::new(ip, port));
+        MetricsPage { origin, server: format!("{name}:{port}") }
     };
     let containers = &pod.spec.as_ref()?.containers;
     Some(server_ports(containers, ranks).into_iter().map(page).collect())
@@ -155,16 +223,18 @@ fn server_ports(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u1
         let tls = uses_tls(first);
         return ranks.iter().map(|port| (*port, tls)).collect();
     }
-    let all = template::vllm_containers(containers).chain([first]);
+    let all = template::server_containers(containers).chain([first]);
     all.map(|server| (metrics_port(server), uses_tls(server))).collect()
 }
 
-/// The port named for metrics, else the first.
+/// The port named for metrics, else the default one of the server if the container has it, else the first.
 fn metrics_port(server: &Container) -> u16 {
+    let default = template::server_kind(server).row().port;
     let ports = || server.ports.iter().flatten();
     let named = PORTS.iter().find_map(|name| ports().find(|port| port.name.as_deref() == Some(name)));
-    let port = named.or_else(|| ports().next());
-    port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(DEFAULT_PORT)
+    let usual = || ports().find(|port| port.container_port == i32::from(default));
+    let port = named.or_else(usual).or_else(|| ports().next());
+    port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(default)
 }
 
 /// Derived from its probes and arguments.
@@ -194,7 +264,7 @@ mod tests {
             "status": {"phase": "Running", "podIP": "10.1.2.3"}});
         change(&mut pod);
         let pages = metrics_pages(&serde_json::from_value(pod).unwrap(), &ranks.iter().copied().collect())?;
-        Some(pages.into_iter().map(|page| page.url).collect())
+        Some(pages.into_iter().map(|page| page.url(METRICS_PATH)).collect())
     }
 
     #[test]
@@ -235,6 +305,36 @@ mod tests {
         assert_eq!(url(|pod| pod["status"]["phase"] = json!("Pending")), None);
         assert_eq!(url(|pod| pod["status"]["podIP"] = json!(null)), None);
         assert_eq!(url(|pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")), None);
+    }
+
+    /// Pages of the servers' own documentation.
+    #[test]
+    fn reads_the_requests_of_every_server() {
+        for (page, requests) in [
+            (include_str!("../../../tests/fixtures/model-servers/vllm-v1.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.6.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/sglang-0.4.txt"), 2988.0),
+            // The requests of a priority are also in the total.
+            (include_str!("../../../tests/fixtures/model-servers/sglang-0.5.txt"), 20.0),
+            (include_str!("../../../tests/fixtures/model-servers/tensorrt-llm.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/triton-25.03.txt"), 1.0),
+        ] {
+            assert_eq!(in_flight(page), Some(requests), "{}", page.lines().next().unwrap_or_default());
+        }
+    }
+
+    #[test]
+    fn the_port_is_that_of_the_server() {
+        let port = |args: &str, ports: &[i32]| {
+            let ports: Vec<Value> = ports.iter().map(|port| json!({"containerPort": port})).collect();
+            metrics_port(
+                &serde_json::from_value(json!({"name": "s", "args": [args], "ports": ports})).unwrap(),
+            )
+        };
+        assert_eq!(port("python -m sglang.launch_server", &[]), 30000);
+        assert_eq!(port("tritonserver --model-repository=/m", &[8000, 8001, 8002]), 8002);
+        assert_eq!(port("trtllm-serve m", &[9000]), 9000);
+        assert_eq!(port("vllm serve m", &[5557, 8000]), 8000);
     }
 
     #[track_caller]

@@ -56,16 +56,24 @@ fn later() -> Option<Instant> {
     Instant::now().checked_add(Duration::from_hours(1))
 }
 
-fn servers() -> ModelServers {
+pub(super) fn servers() -> ModelServers {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     ModelServers::new().unwrap()
 }
 
 /// A pod of a model server with this metrics page.
-async fn server(page: &'static str) -> Value {
+pub(super) async fn server(page: &'static str) -> Value {
+    server_with(&[("/metrics", page)]).await
+}
+
+/// A pod of a model server with a page at each path.
+async fn server_with(pages: &[(&'static str, &'static str)]) -> Value {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let app = axum::Router::new().route("/metrics", axum::routing::get(async move || page));
+    let mut app = axum::Router::new();
+    for (path, page) in pages.iter().copied() {
+        app = app.route(path, axum::routing::get(async move || page));
+    }
     tokio::spawn(async move { axum::serve(listener, app).await });
     pod(port)
 }
@@ -143,9 +151,9 @@ async fn an_expired_step_is_not_executed() {
     }
 }
 
-const IDLE: &str =
+pub(super) const IDLE: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
-const RUNNING: &str =
+pub(super) const RUNNING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 1\nvllm:num_requests_waiting{model_name=\"m\"} 0\n";
 const WAITING: &str =
     "vllm:num_requests_running{model_name=\"m\"} 0\nvllm:num_requests_waiting{model_name=\"m\"} 1\n";
@@ -172,6 +180,26 @@ async fn requests_at_a_server_cancel_a_step_to_zero() {
         put_pods(&fake, pods);
         assert_eq!(apply(&fake, &Step { valid_until, ..step(2, 0) }).await.unwrap(), want, "{text}");
         assert_eq!(replicas(&fake), if want == Outcome::Done { 0 } else { 2 });
+    }
+}
+
+/// `trtllm-serve` answers JSON at `/metrics`.
+#[tokio::test]
+async fn every_model_server_can_cancel_a_step_to_zero() {
+    const JSON: (&str, &str) = ("/metrics", "[{\"iter\": 1}]");
+    let valid_until = later();
+    for (pages, want) in [
+        (&[("/metrics", "sglang:num_running_reqs{model_name=\"m\"} 1\n")][..], Outcome::Busy),
+        (&[("/metrics", "sglang:num_running_reqs{model_name=\"m\"} 0\n")], Outcome::Done),
+        (&[("/metrics", "nv_trt_llm_request_metrics{request_type=\"waiting\"} 1\n")], Outcome::Busy),
+        (&[("/metrics", "nv_trt_llm_request_metrics{request_type=\"max\"} 512\n")], Outcome::Done),
+        (&[JSON, ("/prometheus/metrics", "trtllm_num_requests_running 2\n")], Outcome::Busy),
+        (&[JSON, ("/prometheus/metrics", "trtllm_num_requests_running 0\n")], Outcome::Done),
+        (&[JSON], Outcome::Done),
+    ] {
+        let fake = workload(1);
+        put_pods(&fake, vec![server_with(pages).await]);
+        assert_eq!(apply(&fake, &Step { valid_until, ..step(1, 0) }).await.unwrap(), want, "{pages:?}");
     }
 }
 

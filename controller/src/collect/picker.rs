@@ -7,6 +7,7 @@ mod endpoint;
 mod fetch;
 mod page;
 mod queues;
+mod refused;
 mod selection;
 mod token;
 
@@ -68,12 +69,13 @@ impl Pickers {
         !pools.is_empty() && !selection::pickers(watches, pools, workload).is_empty()
     }
 
-    /// Pools that select pods of these workloads.
+    /// Pools that select pods of these workloads. `may_fail`: requests may fail while the model is at zero.
     pub(crate) fn pools_of(
         &self,
         watches: &Watches,
         workloads: &[&WorkloadKey],
         model: &str,
+        may_fail: bool,
     ) -> Vec<ModelPool> {
         let pools = &self.pools.cache;
         if pools.is_empty() {
@@ -84,7 +86,7 @@ impl Pickers {
             workloads.iter().flat_map(|workload| selection::pool_pickers(watches, pools, workload)).collect();
         let model_pool = |(name, picker): (Box<str>, PickerKey)| ModelPool {
             name,
-            obstacle: queues.obstacle(&picker, model),
+            obstacle: queues.obstacle(&picker, model, may_fail),
             picker,
         };
         names.into_iter().map(model_pool).collect()
@@ -331,7 +333,7 @@ impl PickerPoller {
         let now = Instant::now();
         let mut queues = Queues::default();
         for (key, picker) in polled {
-            queues.add(&key.namespace, &picker.query.borrow().models, &picker.answers.borrow(), now);
+            queues.add(&key.namespace, &picker.query.borrow(), &picker.answers.borrow(), now);
             let answers = picker.answers.borrow().clone();
             if answers.values().any(|answer| answer.page.is_some()) {
                 picker.since = now;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::{MetricsAge, SchedulerQueue};
 
 use super::scope::Scope;
@@ -109,13 +110,15 @@ impl Samples {
 
     fn add_answers(&mut self, mut round: Round, answers: Answers) -> Round {
         let mut ages = HashMap::new();
+        let mut servers = HashMap::new();
         let mut values = Vec::new();
         let mut queues = Vec::new();
         for Answer { query, scope, rows } in answers {
             let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, caches, queues: waiting, work, partial, .. } = rows;
+                    let Rows { pods, servers: others, caches, queues: waiting, work, partial, .. } = rows;
+                    servers.extend(others);
                     self.counters.add(round.began, work);
                     match partial {
                         Some(why) => round.partial.push((query, scope, why)),
@@ -139,7 +142,7 @@ impl Samples {
                 Err(_) => {}
             }
         }
-        self.add_loads(round.began, values, &ages);
+        self.add_loads(round.began, values, &ages, &servers);
         self.add_queues(round.began, &queues);
         round
     }
@@ -149,6 +152,7 @@ impl Samples {
         now: Instant,
         values: Vec<(Signal, PodModel, f64)>,
         ages: &HashMap<(Signal, PodModel), f64>,
+        servers: &HashMap<PodModel, ServerKind>,
     ) {
         // A value of unknown age is as old as the previous one, because the series may have ended, but not older than
         // its window.
@@ -159,7 +163,12 @@ impl Samples {
                 None => Some(&0.0),
             };
             let reported = reported.and_then(|age| Duration::try_from_secs_f64(age.max(0.0)).ok());
-            let Some(slot) = self.loads.entry(key).or_default().field_mut(signal) else { continue };
+            let server = servers.get(&key).copied().unwrap_or_default();
+            let load = self.loads.entry(key).or_default();
+            if signal == Signal::Running {
+                load.server = server;
+            }
+            let Some(slot) = load.field_mut(signal) else { continue };
             let at = match (reported, &slot) {
                 (Some(age), _) => now.checked_sub(age).unwrap_or(now),
                 (None, Some(before)) => before.at.max(oldest),

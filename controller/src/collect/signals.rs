@@ -1,12 +1,16 @@
 //! The Prometheus queries. One query serves all models: one of each per round, and one for each retention period.
 
+mod named;
 mod rows;
+mod selector;
 
 use std::fmt;
 use std::time::Duration;
 
+use wva_scaling::servers::ServerSignal as Server;
+
+use self::selector::{Selector, any_signal};
 use super::scope::Scope;
-use super::work;
 
 pub(crate) use rows::{BucketRow, CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, Rows};
 
@@ -119,42 +123,31 @@ impl Query {
     #[must_use]
     pub(crate) fn expression(self, scope: &Scope, extra: &str) -> String {
         let select = Selector::new(scope, extra);
-        let (kv, queue) = ("vllm:kv_cache_usage_perc", "vllm:num_requests_waiting");
         match self {
-            Self::KvUsage => max_by_pod(&format!("max_over_time({}[1m])", select.metric(kv))),
-            Self::Queue => max_by_pod(&format!("max_over_time({}[1m])", select.metric(queue))),
-            Self::SampleAge => any_signal(&[("kv", select.age(kv)), ("queue", select.age(queue))]),
-            Self::Running => {
-                let running = "vllm:num_requests_running";
-                let [now, waiting] = [running, queue].map(|metric| sum_by_pod(&select.metric(metric)));
-                any_signal(&[("running", now), ("waiting", waiting), ("age", select.age(running))])
+            Self::KvUsage => select.longest(Server::KvUsage),
+            Self::Queue => select.longest(Server::Waiting),
+            Self::SampleAge => {
+                any_signal(&[("kv", select.age(Server::KvUsage)), ("queue", select.age(Server::Waiting))])
             }
-            Self::CacheConfig => {
-                let by = "namespace, pod, pod_name, num_gpu_blocks, block_size";
-                format!("max by ({by}) ({})", select.metric("vllm:cache_config_info"))
-            }
-            Self::Tokens => {
-                let (input, output) = ("vllm:request_prompt_tokens", "vllm:request_generation_tokens");
-                any_signal(&[("input", select.mean(input)), ("output", select.mean(output))])
-            }
-            Self::PrefixHitRate => {
-                let hits = select.rate_of_either("vllm:prefix_cache_hits");
-                format!("{hits} / {}", select.rate_of_either("vllm:prefix_cache_queries"))
-            }
+            Self::Running => select.in_flight(),
+            Self::CacheConfig => select.cache_size(),
+            Self::Tokens => any_signal(&[
+                ("input", select.ratio(Server::InputSum, Server::InputCount)),
+                ("output", select.ratio(Server::OutputSum, Server::OutputCount)),
+            ]),
+            Self::PrefixHitRate => select.ratio(Server::PrefixHits, Server::PrefixLookups),
             Self::SchedulerQueue => {
                 let name = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
                 let by = "__name__, namespace, inference_pool, target_model_name, model_name";
                 let of_picker = format!("{by}, pod, pod_name, fairness_id, priority");
-                format!("sum by ({by}) (max by ({of_picker}) ({}))", select.name_matcher(name))
+                format!("sum by ({by}) (max by ({of_picker}) ({}))", select.matching(name))
             }
-            Self::Completed(within) => select.completed("vllm:request_success_total", within),
-            Self::Work => work::expression(|metric| select.metric(metric)),
+            Self::Completed(within) => select.completed(within),
+            Self::Work => select.work(""),
             // One usual scrape interval ago.
-            Self::WorkBefore => work::expression(|metric| format!("{} offset 15s", select.metric(metric))),
-            Self::TimeToFirstToken => select.histogram(&["vllm:time_to_first_token_seconds"]),
-            Self::InterTokenLatency => {
-                select.histogram(&["vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"])
-            }
+            Self::WorkBefore => select.work(" offset 15s"),
+            Self::TimeToFirstToken => select.histogram(Server::FirstToken),
+            Self::InterTokenLatency => select.histogram(Server::TokenGap),
         }
     }
 
@@ -163,9 +156,8 @@ impl Query {
             Self::KvUsage => &[("", Signal::KvUsage)],
             Self::Queue => &[("", Signal::Queue)],
             Self::SampleAge => &[("kv", Signal::KvAge), ("queue", Signal::QueueAge)],
-            Self::Running => {
-                &[("running", Signal::Running), ("waiting", Signal::Waiting), ("age", Signal::ScrapeAge)]
-            }
+            // Running and waiting requests have their own names.
+            Self::Running => &[("age", Signal::ScrapeAge)],
             Self::Tokens => &[("input", Signal::MeanInput), ("output", Signal::MeanOutput)],
             Self::PrefixHitRate => &[("", Signal::PrefixHitRate)],
             Self::CacheConfig
@@ -221,93 +213,6 @@ impl fmt::Display for Retention {
             write!(f, "{}ms", self.millis)
         }
     }
-}
-
-struct Selector {
-    matcher: String,
-}
-
-impl Selector {
-    fn new(scope: &Scope, extra: &str) -> Self {
-        let both = [scope.matcher(), extra.to_owned()];
-        Self { matcher: both.into_iter().filter(|m| !m.is_empty()).collect::<Vec<_>>().join(", ") }
-    }
-
-    fn metric(&self, metric: &str) -> String {
-        if self.matcher.is_empty() { metric.to_owned() } else { format!("{metric}{{{}}}", self.matcher) }
-    }
-
-    fn name_matcher(&self, name: &str) -> String {
-        let both: Vec<&str> = [name, &self.matcher].into_iter().filter(|m| !m.is_empty()).collect();
-        format!("{{{}}}", both.join(", "))
-    }
-
-    fn rate(&self, metric: &str) -> String {
-        format!("rate({}[5m])", self.metric(metric))
-    }
-
-    /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
-    fn age(&self, metric: &str) -> String {
-        max_by_pod(&format!("min by ({ENGINE}) (time() - timestamp({}))", self.metric(metric)))
-    }
-
-    /// Mean of a histogram over a pod's engines.
-    fn mean(&self, metric: &str) -> String {
-        let [total, count] = ["sum", "count"].map(|part| sum_by_pod(&self.rate(&format!("{metric}_{part}"))));
-        format!("{total} / {count}")
-    }
-
-    /// `increase` starts from the first sample, so for a series younger than the window the value is the increase.
-    fn completed(&self, metric: &str, within: Retention) -> String {
-        let counter = self.metric(metric);
-        let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
-        let increase = format!("({new_series}) or increase({counter}[{within}])");
-        format!("sum by (namespace, model_name) (max by ({ENGINE}, {OUTCOME}) ({increase}))")
-    }
-
-    /// Increase of a histogram within [`LATENCY_WINDOW`] by model and bound, under the first of its names that a pod
-    /// has.
-    ///
-    /// Prometheus computes the increase, because it must be of each series: sums by model fall when a pod goes away.
-    /// `increase` handles restarts, lost scrapes and pods that end within the window, and a pod that comes back after a
-    /// gap does not bring its whole history. The same in memory needs some 20 series of each pod in every answer.
-    ///
-    /// The names are joined by `or`: if a pod has both, a matcher of `__name__` fails the query for all pods, because
-    /// `increase` removes the name.
-    fn histogram(&self, names: &[&str]) -> String {
-        let increase = |name: &&str| format!("increase({}[5m])", self.metric(&format!("{name}_bucket")));
-        let either = names.iter().map(increase).collect::<Vec<_>>().join(" or ");
-        format!("sum by (namespace, model_name, le) (max by ({ENGINE}, le) ({either}))")
-    }
-
-    /// Rate of a counter with or without the suffix `_total`. A single selector would fail the query for all pods if
-    /// one pod has both in the window, after an in-place update.
-    fn rate_of_either(&self, metric: &str) -> String {
-        sum_by_pod(&format!("{} or {}", self.rate(&format!("{metric}_total")), self.rate(metric)))
-    }
-}
-
-/// Grouping by them adds up engines.
-pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
-/// Series with equal labels are duplicates, scraped by two jobs or both servers of an HA pair.
-pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine";
-/// Request counters have one series per outcome.
-pub(super) const OUTCOME: &str = "finished_reason";
-
-fn max_by_pod(expression: &str) -> String {
-    format!("max by ({POD}) ({expression})")
-}
-
-fn sum_by_pod(expression: &str) -> String {
-    format!("sum by ({POD}) (max by ({ENGINE}) ({expression}))")
-}
-
-/// Several signals in one answer, distinguished by a label: functions remove the metric name.
-pub(super) fn any_signal(all: &[(&str, String)]) -> String {
-    let labelled = |(name, expression): &(&str, String)| {
-        format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
-    };
-    all.iter().map(labelled).collect::<Vec<_>>().join(" or ")
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_crds::GoDuration;
+use wva_scaling::servers::ServerSignal;
 use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 
-use super::signals::{ENGINE, OUTCOME, PodModel, any_signal};
+use super::signals::PodModel;
 
 /// Scrapes of an engine: three rounds.
 const MAX_SCRAPES: usize = 6;
@@ -32,31 +33,33 @@ pub(crate) enum Counter {
 }
 
 impl Counter {
-    /// Value of the label `signal`, and metrics with the current name first.
-    pub(crate) const TABLE: [(Self, &str, &[&str]); 10] = [
-        (Self::Completed, "completed", &["vllm:request_success_total"]),
-        (Self::PromptTokens, "prompt_tokens", &["vllm:prompt_tokens_total"]),
-        (Self::GeneratedTokens, "generated_tokens", &["vllm:generation_tokens_total"]),
-        (Self::Prefills, "prefills", &["vllm:request_prefill_time_seconds_count"]),
-        (Self::PrefillSeconds, "prefill_seconds", &["vllm:request_prefill_time_seconds_sum"]),
-        (
-            Self::Gaps,
-            "gaps",
-            &["vllm:inter_token_latency_seconds_count", "vllm:time_per_output_token_seconds_count"],
-        ),
-        (
-            Self::GapSeconds,
-            "gap_seconds",
-            &["vllm:inter_token_latency_seconds_sum", "vllm:time_per_output_token_seconds_sum"],
-        ),
-        (Self::Running, "running", &["vllm:num_requests_running"]),
-        (Self::Waiting, "waiting", &["vllm:num_requests_waiting"]),
-        (Self::Age, "age", &["vllm:generation_tokens_total"]),
+    /// Gauges of an engine.
+    pub(crate) const GAUGES: [Self; 2] = [Self::Running, Self::Waiting];
+
+    /// Counters of an engine.
+    pub(crate) const COUNTERS: [Self; 7] = [
+        Self::Completed,
+        Self::PromptTokens,
+        Self::GeneratedTokens,
+        Self::Prefills,
+        Self::PrefillSeconds,
+        Self::Gaps,
+        Self::GapSeconds,
     ];
 
-    /// Parses the label `signal`.
-    pub(crate) fn from_label(label: &str) -> Option<Self> {
-        Self::TABLE.iter().find(|(_, name, _)| *name == label).map(|(counter, ..)| *counter)
+    /// Signal of the model server, and suffix of the metric's name.
+    pub(crate) const fn source(self) -> (ServerSignal, &'static str) {
+        match self {
+            Self::Completed => (ServerSignal::Completed, ""),
+            Self::PromptTokens => (ServerSignal::PromptTokens, ""),
+            Self::GeneratedTokens | Self::Age => (ServerSignal::GeneratedTokens, ""),
+            Self::Prefills => (ServerSignal::PrefillTime, "_count"),
+            Self::PrefillSeconds => (ServerSignal::PrefillTime, "_sum"),
+            Self::Gaps => (ServerSignal::TokenGap, "_count"),
+            Self::GapSeconds => (ServerSignal::TokenGap, "_sum"),
+            Self::Running => (ServerSignal::Running, ""),
+            Self::Waiting => (ServerSignal::Waiting, ""),
+        }
     }
 }
 
@@ -66,18 +69,6 @@ pub(crate) struct EngineKey {
     pub(crate) pod: PodModel,
     /// Empty if absent.
     pub(crate) engine: Arc<str>,
-}
-
-pub(super) fn expression(select: impl Fn(&str) -> String) -> String {
-    let of = |(counter, name, metrics): (Counter, &'static str, &[&str])| {
-        let all = metrics.iter().map(|metric| select(metric)).collect::<Vec<_>>().join(" or ");
-        let expression = match counter {
-            Counter::Age => format!("min by ({ENGINE}) (time() - timestamp({all}))"),
-            _ => format!("sum by ({ENGINE}) (max by ({ENGINE}, {OUTCOME}) ({all}))"),
-        };
-        (name, expression)
-    };
-    any_signal(&Counter::TABLE.map(of))
 }
 
 #[derive(Debug, Default)]
@@ -216,7 +207,7 @@ fn age(now: Instant, at: Instant) -> GoDuration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).into()
 }
 
-/// Counters that only some vLLM releases have default to 0.
+/// Counters that only some servers have default to 0.
 fn scrape(now: Instant, values: [Option<f64>; 10]) -> Option<(Instant, WorkSample)> {
     let value = |counter: Counter| Amount::try_from(values[counter as usize]?).ok();
     let or_0 = |counter| value(counter).unwrap_or_default();
@@ -251,7 +242,8 @@ mod tests {
             _ => 1.0,
         };
         let key = EngineKey { pod: key(), engine: engine.into() };
-        Counter::TABLE.iter().map(|(counter, ..)| (*counter, key.clone(), value(*counter))).collect()
+        let all = Counter::GAUGES.into_iter().chain(Counter::COUNTERS).chain([Counter::Age]);
+        all.map(|counter| (counter, key.clone(), value(counter))).collect()
     }
 
     fn rows(age: f64, completed: f64) -> Vec<(Counter, EngineKey, f64)> {

@@ -106,7 +106,9 @@ impl Settings {
         let layers = self.to_zero.layers(namespace, model);
         let merged =
             layers.iter().fold(ScaleToZeroEntry::default(), |base, (_, entry)| entry.layered_over(base));
-        let is_set = merged.enable_scale_to_zero.is_some() || merged.retention_period.is_some();
+        let is_set = merged.enable_scale_to_zero.is_some()
+            || merged.allow_failed_requests.is_some()
+            || merged.retention_period.is_some();
         is_set.then(|| ScaleToZeroEntry {
             model_id: Some(model.to_owned()),
             namespace: Some(namespace.to_owned()),

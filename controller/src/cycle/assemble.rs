@@ -24,6 +24,7 @@ use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
+use crate::observe::signal::AutoscalerIndex;
 use crate::observe::template::Template;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::ParsedSpec;
@@ -44,6 +45,7 @@ pub(crate) struct Assembled {
     /// Why a configured limit does not apply.
     pub(crate) unlimited: Option<NoInventory>,
     pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
+    pub(crate) autoscalers: AutoscalerIndex,
 }
 
 pub(crate) fn assemble(
@@ -56,7 +58,8 @@ pub(crate) fn assemble(
 ) -> Assembled {
     let queues = pickers.queues().borrow().clone();
     let pods = pods::workload_pods(watches);
-    let limits = bounds::autoscaler_limits(watches);
+    let autoscalers = AutoscalerIndex::new(watches);
+    let limits = bounds::autoscaler_limits(&autoscalers);
     let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
@@ -91,7 +94,7 @@ pub(crate) fn assemble(
     let models = models.into_values().map(complete).collect();
     let unlimited = add_inventory(&mut config, watches, &pods, &consumers);
     let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
-    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits }
+    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits, autoscalers }
 }
 
 struct ModelInputs<'a> {
@@ -209,7 +212,7 @@ impl<'a> CycleInputs<'a> {
         let ModelInputs { mut model, workloads } = model_inputs;
         let to_zero = self.entries.scale_to_zero(&model.namespace, &model.model_id);
         if to_zero.enabled {
-            self.check_wake(&mut model, &workloads);
+            self.check_wake(&mut model, &workloads, to_zero.allow_failed_requests);
         }
         let created = workloads.into_iter().filter_map(|key| self.newest_pod_created.get(key)).max();
         evidence.complete(&mut model, to_zero, created.copied(), self.samples, (&self.ages, self.at));
@@ -217,12 +220,12 @@ impl<'a> CycleInputs<'a> {
     }
 
     /// Sets the wake obstacle. All queues of an InferencePool that serves only this model count as the model's.
-    fn check_wake(&self, model: &mut Model, workloads: &[&WorkloadKey]) {
+    fn check_wake(&self, model: &mut Model, workloads: &[&WorkloadKey], may_fail: bool) {
         let Self { watches, samples, pickers, ages, at, .. } = self;
         let (namespace, model_id) = (model.namespace.clone(), model.model_id.clone());
         let queue = |model_id: &str| samples.scheduler_queue(&namespace, model_id, ages, at.now).queue;
         let is_shown = |model_id: &str| matches!(queue(model_id), SchedulerQueue::Known(_));
-        let pools = pickers.pools_of(watches, workloads, &model_id);
+        let pools = pickers.pools_of(watches, workloads, &model_id, may_fail);
         if pools.is_empty() && queue(&model_id) == SchedulerQueue::Unknown {
             // An unknown queue already keeps the model from 0.
             return;

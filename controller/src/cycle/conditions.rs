@@ -1,12 +1,13 @@
-//! Derives the four status conditions from a decision. Pure.
+//! Derives the status conditions from a decision. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
+use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
 use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps};
 
-use crate::model::conditions::{ConditionDraft, Conditions, TYPES, VariantError};
+use crate::model::conditions::{ConditionDraft, ConditionStatus, Conditions, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
 
 #[derive(Clone, Copy, Debug)]
@@ -30,12 +31,22 @@ pub(crate) enum ConditionSource<'a> {
     },
 }
 
-fn condition_true(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
-    ConditionDraft { is_true: true, reason, message: message.into() }
+pub(crate) fn condition_true(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+    ConditionDraft { status: ConditionStatus::True, reason, message: message.into() }
 }
 
-fn condition_false(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
-    ConditionDraft { is_true: false, reason, message: message.into() }
+pub(crate) fn condition_false(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+    ConditionDraft { status: ConditionStatus::False, reason, message: message.into() }
+}
+
+pub(crate) fn condition_unknown(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
+    ConditionDraft { status: ConditionStatus::Unknown, reason, message: message.into() }
+}
+
+/// `SignalFollowed` without a published target.
+#[must_use]
+pub(crate) fn not_published() -> ConditionDraft {
+    condition_unknown("NotPublished", "No target is published, so there is nothing to follow")
 }
 
 #[must_use]
@@ -55,6 +66,7 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
                 target_resolved: condition_true("TargetFound", "The target workload exists"),
                 metrics_available,
                 optimization_ready,
+                signal_followed: not_published(),
             }
         }
     }
@@ -83,6 +95,7 @@ fn invalid(error: &VariantError) -> Conditions {
             if reason == "TargetConflict" { "SkippedProcessing" } else { "InvalidConfiguration" },
             suspended,
         ),
+        signal_followed: not_published(),
     }
 }
 
@@ -120,6 +133,7 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
         target_resolved: condition_false("TargetNotFound", message),
         metrics_available: condition_false("MetricsMissing", suspended.clone()),
         optimization_ready: condition_false("SkippedProcessing", suspended),
+        signal_followed: not_published(),
     }
 }
 
@@ -193,9 +207,17 @@ fn metrics_unavailable(
     condition_false(
         "MetricsMissing",
         format!(
-            "No vLLM metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, and that vllm:kv_cache_usage_perc in Prometheus carries the labels namespace and pod"
+            "No model server metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, that the server exports metrics (SGLang: --enable-metrics), and that {} in Prometheus carries the labels namespace and pod",
+            kv_usage_names()
         ),
     )
+}
+
+/// The KV cache use of every server, since the server is unknown.
+fn kv_usage_names() -> String {
+    let names: Vec<&str> =
+        MODEL_SERVERS.iter().map(|row| row.kind.metric(ServerSignal::KvUsage).name).collect();
+    names.join(" or ")
 }
 
 fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
@@ -204,7 +226,8 @@ fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
             MainSignal::KvUsage => "KV cache usage",
             MainSignal::Queue => "queue length",
         };
-        format!("{replicas} of them without {what} ({}), counted as 0", signal.metric())
+        let metric = signal.metric(signal_gaps.server);
+        format!("{replicas} of them without {what} ({metric}), counted as 0")
     };
     let reported = format!("{reporting} replica(s) report metrics");
     std::iter::once(reported).chain(signal_gaps.missing().map(lacks)).collect::<Vec<_>>().join("; ")
@@ -280,7 +303,7 @@ pub(crate) fn not_carried_out_message(desired: u32) -> String {
 /// The first False reason, in the order of the API, else the first True one. The message contains all False ones.
 fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
     let failures = [
-        (!optimization.is_true).then(|| ("MetricsUnavailable", optimization.message.clone())),
+        (!optimization.is_true()).then(|| ("MetricsUnavailable", optimization.message.clone())),
         decision.stuck.then(|| ("Stuck", stuck_message().to_owned())),
         decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out_message(desired))),
     ];
@@ -306,7 +329,7 @@ fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
 impl Conditions {
     /// The decision by the defaults is published, so `Ready` is unchanged, and a more severe reason stays.
     pub(crate) fn note_unusable_settings(&mut self, why: &str) {
-        if self.optimization_ready.is_true {
+        if self.optimization_ready.is_true() {
             let decided = &self.optimization_ready.message;
             let message = format!(
                 "Using the built-in thresholds, since no configured ones are valid: {why}. Decision: {decided}"
@@ -335,20 +358,16 @@ impl Conditions {
         generation: Option<i64>,
         now: Timestamp,
     ) -> Vec<Condition> {
-        let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
-        let with_time = |(type_, draft): (&str, &ConditionDraft)| {
-            let status = if draft.is_true { "True" } else { "False" };
-            Condition {
-                type_: type_.to_owned(),
-                status: status.to_owned(),
-                reason: draft.reason.to_owned(),
-                // Maximum length in the Kubernetes API.
-                message: draft.message.chars().take(32_768).collect(),
-                observed_generation: generation,
-                last_transition_time: Time(before.since(type_, draft.is_true).unwrap_or(now)),
-            }
+        let with_time = |(type_, draft): (&str, &ConditionDraft)| Condition {
+            type_: type_.to_owned(),
+            status: draft.status.as_str().to_owned(),
+            reason: draft.reason.to_owned(),
+            // Maximum length in the Kubernetes API.
+            message: draft.message.chars().take(32_768).collect(),
+            observed_generation: generation,
+            last_transition_time: Time(before.since(type_, draft.status).unwrap_or(now)),
         };
-        TYPES.into_iter().zip(drafts).map(with_time).collect()
+        self.all().map(with_time).collect()
     }
 }
 

@@ -4,6 +4,7 @@
 mod completed_counts;
 mod config;
 mod early;
+mod following;
 mod latencies;
 mod learned;
 mod logs;
@@ -33,6 +34,7 @@ use crate::collect::telemetry::Telemetry;
 use crate::config::{ConfigMaps, ConfigReloads};
 use crate::model::published::Published;
 use crate::model::refusals::Refusals;
+use crate::observe::signal::MetricsApi;
 use crate::observe::variants::{self as observed, ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
 use crate::observe::workloads;
@@ -77,6 +79,8 @@ pub struct Sources {
     pub prometheus: Prometheus,
     /// Queues at endpoint pickers.
     pub pickers: Pickers,
+    /// Availability of the API that HPAs query.
+    pub metrics_api: watch::Receiver<MetricsApi>,
     /// Refused scale-ups.
     pub refusals: watch::Receiver<Arc<Refusals>>,
     /// Which variants this controller manages.
@@ -122,6 +126,7 @@ impl Engine {
         let mut schedule = Schedule::new(self);
         while let Some(event) = shutdown.run_until_cancelled(schedule.next(changed)).await {
             self.handle(event, &mut state, &mut schedule);
+            schedule.signal_check_at = Self::next_signal_check(&state);
             self.start_queries(&mut state, &mut schedule);
         }
     }
@@ -167,7 +172,7 @@ impl Engine {
                 schedule.request_cycle_within(SETTINGS_DEBOUNCE);
             }
             Event::ConfigMapsChanged => schedule.request_cycle_within(SETTINGS_DEBOUNCE),
-            Event::ObjectsChanged => schedule.request_cycle_within(DEBOUNCE),
+            Event::ObjectsChanged | Event::SignalCheckDue => schedule.request_cycle_within(DEBOUNCE),
             Event::RequestedCycleDue => {
                 schedule.cycle_after_counts = false;
                 schedule.cycle_after_round |= state.sampling.last_round.is_none();

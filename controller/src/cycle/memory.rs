@@ -11,6 +11,7 @@ use wva_scaling::snapshot::{Mode, Pending};
 use wva_scaling::{Decision, VariantKey, VariantState};
 
 use crate::cycle::evidence::Evidence;
+use crate::cycle::follow::FollowState;
 use crate::cycle::pending::PendingTracker;
 use crate::model::keys::{Replicas, WorkloadKey};
 use crate::model::moment::{MAX_TARGET_AGE, Moment, truncate_to_millis};
@@ -42,6 +43,7 @@ pub(crate) struct VariantMemory {
     woken: Option<Instant>,
     /// State that the status reported first.
     inherited: ReportedState,
+    pub(crate) follow: FollowState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +87,11 @@ impl Memory {
         self.variants.extend(from.variants.remove_entry(key));
     }
 
+    /// When the next condition `SignalFollowed` changes if its problem lasts.
+    pub(crate) fn next_signal_check(&self) -> Option<Instant> {
+        self.variants.values().filter_map(|v| v.follow.next_check).min()
+    }
+
     pub(crate) fn retain(&mut self, keep: impl Fn(&VariantKey) -> bool) {
         self.variants.retain(|key, _| keep(key));
     }
@@ -92,7 +99,8 @@ impl Memory {
 
 impl VariantMemory {
     fn from_status(managed: &ManagedVariant, now: Instant, wall: Timestamp) -> Self {
-        let VariantStatus { alloc, unanalyzed, target_seen, current, reported, .. } = &managed.status;
+        let VariantStatus { alloc, unanalyzed, target_seen, current, reported, signal_problem, .. } =
+            &managed.status;
         let recent = alloc
             .as_ref()
             .filter(|a| a.last_run_time.as_ref().is_some_and(|t| age(t.0, wall) < MAX_TARGET_AGE));
@@ -119,6 +127,7 @@ impl VariantMemory {
                 .map(|(target, current)| StalledTarget { target, current }),
             // The target of an old status may be outdated.
             inherited: ReportedState { target: reported_target, ..reported.clone() },
+            follow: FollowState::from_status(*signal_problem, Moment { now, wall }),
             ..Self::default()
         }
     }

@@ -112,7 +112,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_mins(1);
 
     const fn replicas(current: u32, ready: u32) -> Replicas {
-        Replicas { current, ready }
+        Replicas { current, created: current, ready }
     }
 
     fn start() -> Moment {

@@ -1,17 +1,55 @@
 //! Conditions of a VariantAutoscaling, without times.
 
 /// Condition types in the order of the status.
-pub(crate) const TYPES: [&str; 4] = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
+pub(crate) const TYPES: [&str; 5] =
+    ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady", SIGNAL_FOLLOWED];
+/// Type of the condition that an autoscaler follows the target.
+pub const SIGNAL_FOLLOWED: &str = "SignalFollowed";
+
+/// Status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionStatus {
+    /// `True`.
+    True,
+    /// `False`.
+    False,
+    /// `Unknown`.
+    Unknown,
+}
+
+impl ConditionStatus {
+    const ALL: [Self; 3] = [Self::True, Self::False, Self::Unknown];
+
+    /// Its text in the API.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+}
 
 /// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConditionDraft {
-    /// Whether its status is `True`, else `False`.
-    pub is_true: bool,
+    /// Status.
+    pub status: ConditionStatus,
     /// Reason, from the closed set of the API.
     pub reason: &'static str,
     /// Message for people.
     pub message: String,
+}
+
+impl ConditionDraft {
+    pub(crate) fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
 }
 
 /// The conditions of one variant.
@@ -25,13 +63,17 @@ pub struct Conditions {
     pub metrics_available: ConditionDraft,
     /// `OptimizationReady`.
     pub optimization_ready: ConditionDraft,
+    /// `SignalFollowed`.
+    pub signal_followed: ConditionDraft,
 }
 
 impl Conditions {
-    /// With their types, in the order of [`TYPES`].
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
-        let drafts = [&self.ready, &self.target_resolved, &self.metrics_available, &self.optimization_ready];
-        TYPES.into_iter().zip(drafts)
+    /// Each with its type, in the order of the status.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
+        let Self { ready, target_resolved, metrics_available, optimization_ready, signal_followed } = self;
+        TYPES
+            .into_iter()
+            .zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed])
     }
 }
 

@@ -69,6 +69,8 @@ impl ModelKey {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replicas {
     pub current: u32,
+    /// `status.replicas`.
+    pub created: u32,
     pub ready: u32,
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use wva_crds::LearnedCurves;
+use wva_crds::{LearnedCurves, RefusedCount};
 use wva_scaling::{Decision, Snapshot, VariantKey};
 
 use crate::model::conditions::Conditions;
 use crate::model::orphan::Orphan;
 use crate::model::reported::ReportedState;
-use crate::model::step::DueStep;
+use crate::model::step::{DueStep, ScaleDown};
 
 /// The engine logs it itself, so that no change goes unlogged.
 pub(crate) const SCALING_DECISION: &str = "ScalingDecision";
@@ -34,6 +34,8 @@ pub struct Published {
     /// Number of target changes since the process started.
     pub scalings: BTreeMap<ScalingKey, u64>,
     pub(crate) steps: Vec<DueStep>,
+    /// Scale-downs whose pods get a deletion cost.
+    pub(crate) scale_downs: BTreeMap<VariantKey, ScaleDown>,
 }
 
 /// Labels of the count of target changes.
@@ -72,6 +74,8 @@ pub struct PublishedVariant {
     pub inherited: ReportedState,
     /// Step times learned by the throughput analyzer, for the status.
     pub learned: Option<LearnedCurves>,
+    /// Counters of its endpoint pickers, for the status, while the model has no replicas.
+    pub refused: Vec<RefusedCount>,
 }
 
 impl PublishedVariant {

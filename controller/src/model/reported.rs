@@ -3,10 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use jiff::Timestamp;
 use wva_crds::{ControllerState, VariantAutoscalingStatus};
 use wva_scaling::Decision;
 
+use crate::model::conditions::{ConditionStatus, SIGNAL_FOLLOWED};
 use crate::model::published::PublishedVariant;
+use crate::model::signal_problem::SignalProblem;
 
 /// Version of [`ControllerState`]. This release reads all fields it knows, of any version.
 const VERSION: i32 = 1;
@@ -43,6 +46,8 @@ pub struct ReportedState {
     pub(crate) target: Option<u32>,
     pub(crate) problems: BTreeSet<Problem>,
     pub(crate) limited_by: Option<String>,
+    /// Reason of the condition `SignalFollowed` while it is False.
+    pub(crate) signal_problem: Option<&'static str>,
 }
 
 impl ReportedState {
@@ -60,6 +65,9 @@ impl ReportedState {
             target: variant.target().or(variant.last_target),
             problems: problems.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem).collect(),
             limited_by: decision.and_then(|d| d.limited_by.clone()),
+            signal_problem: Some(&variant.conditions.signal_followed)
+                .filter(|draft| draft.status == ConditionStatus::False)
+                .map(|draft| draft.reason),
         }
     }
 
@@ -70,12 +78,24 @@ impl ReportedState {
             target: alloc.and_then(|alloc| u32::try_from(alloc.num_replicas).ok()),
             problems: Problem::ALL.into_iter().filter(is_reported).collect(),
             limited_by: state.limited_by.clone(),
+            signal_problem: signal_condition(status)
+                .filter(|(status, ..)| *status == ConditionStatus::False)
+                .map(|(_, reason, _)| reason),
         }
     }
 
     pub(crate) fn has(&self, problem: Problem) -> bool {
         self.problems.contains(&problem)
     }
+}
+
+/// Status, reason and transition time of `SignalFollowed`, if its reason is a problem.
+pub(crate) fn signal_condition(
+    status: &VariantAutoscalingStatus,
+) -> Option<(ConditionStatus, &'static str, Timestamp)> {
+    let condition = status.conditions.iter().find(|c| c.type_ == SIGNAL_FOLLOWED)?;
+    let reason = SignalProblem::parse_reason(&condition.reason)?;
+    Some((ConditionStatus::parse(&condition.status)?, reason, condition.last_transition_time.0))
 }
 
 /// The next leader reads it.
@@ -88,6 +108,7 @@ pub(crate) fn controller_state(variant: &PublishedVariant) -> ControllerState {
         waking: variant.conditions.metrics_available.reason == "ScaleFromZero",
         problems: reported.problems.iter().map(|problem| problem.reason().to_owned()).collect(),
         limited_by: reported.limited_by,
+        refused: variant.refused.clone(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use jiff::Timestamp;
 use wva_crds::VariantAutoscalingStatus;
 
-use crate::model::conditions::TYPES;
+use crate::model::conditions::{ConditionStatus, TYPES};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StatusFingerprint {
@@ -15,7 +15,7 @@ pub(crate) struct StatusFingerprint {
     /// `desiredOptimizedAlloc.lastRunTime`.
     pub(crate) last_run: Option<Timestamp>,
     /// One per condition in [`TYPES`].
-    since: [Option<(bool, Timestamp)>; TYPES.len()],
+    since: [Option<(ConditionStatus, Timestamp)>; TYPES.len()],
 }
 
 impl Default for StatusFingerprint {
@@ -28,12 +28,7 @@ impl StatusFingerprint {
     pub(crate) fn from_status(status: &VariantAutoscalingStatus) -> Self {
         let since = |type_| {
             let condition = status.conditions.iter().find(|c| c.type_ == type_)?;
-            let is_true = match condition.status.as_str() {
-                "True" => true,
-                "False" => false,
-                _ => return None,
-            };
-            Some((is_true, condition.last_transition_time.0))
+            Some((ConditionStatus::parse(&condition.status)?, condition.last_transition_time.0))
         };
         let last_run = status.desired_optimized_alloc.as_ref().and_then(|a| a.last_run_time.as_ref());
         Self { digest: digest(status), last_run: last_run.map(|t| t.0), since: TYPES.map(since) }
@@ -54,9 +49,9 @@ impl StatusFingerprint {
     }
 
     /// `None` if the condition has another status.
-    pub(crate) fn since(&self, type_: &str, is_true: bool) -> Option<Timestamp> {
+    pub(crate) fn since(&self, type_: &str, status: ConditionStatus) -> Option<Timestamp> {
         let (_, since) = TYPES.iter().zip(&self.since).find(|(t, _)| **t == type_)?;
-        since.filter(|(was_true, _)| *was_true == is_true).map(|(_, at)| at)
+        since.filter(|(before, _)| *before == status).map(|(_, at)| at)
     }
 }
 
@@ -131,11 +126,12 @@ mod tests {
     fn a_condition_keeps_the_time_of_its_transition() {
         let fingerprint = StatusFingerprint::from_status(&read(&status()));
         let at = |minute: u32| format!("2026-01-01T00:{minute:02}:00Z").parse().ok();
-        assert_eq!(fingerprint.since("Ready", true), at(1));
-        assert_eq!(fingerprint.since("Ready", false), None);
-        assert_eq!(fingerprint.since("OptimizationReady", false), at(2));
-        assert_eq!(fingerprint.since("MetricsAvailable", true), None, "neither true nor false");
-        assert_eq!(fingerprint.since("TargetResolved", true), None, "absent");
+        assert_eq!(fingerprint.since("Ready", ConditionStatus::True), at(1));
+        assert_eq!(fingerprint.since("Ready", ConditionStatus::False), None);
+        assert_eq!(fingerprint.since("OptimizationReady", ConditionStatus::False), at(2));
+        assert_eq!(fingerprint.since("MetricsAvailable", ConditionStatus::Unknown), at(3));
+        assert_eq!(fingerprint.since("MetricsAvailable", ConditionStatus::True), None);
+        assert_eq!(fingerprint.since("TargetResolved", ConditionStatus::True), None, "absent");
         assert_eq!(fingerprint.last_run, at(9));
     }
 }

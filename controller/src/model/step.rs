@@ -32,6 +32,17 @@ impl Step {
     }
 }
 
+/// A scale-down of a Deployment whose pods get a deletion cost first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ScaleDown {
+    pub(crate) workload: WorkloadKey,
+    pub(crate) to: u32,
+    /// This controller scales the workload, not an autoscaler.
+    pub(crate) is_step: bool,
+    /// Data-parallel ranks in each pod.
+    pub(crate) ranks: BTreeSet<u16>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DirectionKey {
     pub(crate) variant: VariantKey,

@@ -37,6 +37,7 @@ pub(crate) fn controller_state(status: &VariantAutoscalingStatus) -> ControllerS
         waking: condition(status, "MetricsAvailable").0 == "ScaleFromZero",
         problems: problems.map(|(problem, _)| problem.reason().to_owned()).collect(),
         limited_by: limited_accelerator(decided).map(str::to_owned),
+        refused: Vec::new(),
     }
 }
 

@@ -79,6 +79,14 @@ fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>)
     }
 }
 
+/// Workload of a pod that is not a worker of a LeaderWorkerSet.
+pub(crate) fn workload_of(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<WorkloadKey> {
+    match pod_owner(watches, namespace, owner)? {
+        PodOwner::Workload(workload) => Some(workload),
+        PodOwner::Leader(_) => None,
+    }
+}
+
 /// pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader pod -> StatefulSet -> LeaderWorkerSet; worker pod ->
 /// StatefulSet -> leader pod.
 fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<PodOwner> {

@@ -1,6 +1,7 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
+use wva_scaling::servers::ServerKind;
 use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::Gpus;
@@ -34,28 +35,35 @@ impl Template {
     }
 }
 
-/// The first container that names vLLM, else the first.
+/// The first container that names a model server, else the first.
 pub(crate) fn find_server(containers: &[Container]) -> Option<&Container> {
-    vllm_containers(containers).next().or_else(|| containers.first())
+    server_containers(containers).next().or_else(|| containers.first())
 }
 
-pub(crate) fn vllm_containers(containers: &[Container]) -> impl Iterator<Item = &Container> {
-    containers.iter().filter(|c| command_line(c).any(names_vllm))
+/// Containers whose command line names a model server.
+pub(crate) fn server_containers(containers: &[Container]) -> impl Iterator<Item = &Container> {
+    containers.iter().filter(|c| command_line(c).any(names_server))
+}
+
+/// By its command line, else by its image.
+pub(crate) fn server_kind(container: &Container) -> ServerKind {
+    let mut words = command_line(container).chain(container.image.as_deref());
+    words.find_map(ServerKind::named_in).unwrap_or_default()
 }
 
 pub(crate) fn command_line(container: &Container) -> impl Iterator<Item = &str> {
     container.command.iter().chain(&container.args).flatten().map(String::as_str)
 }
 
-fn names_vllm(text: &str) -> bool {
-    text.to_ascii_lowercase().contains("vllm")
+fn names_server(text: &str) -> bool {
+    ServerKind::named_in(text).is_some()
 }
 
 /// It may request no GPUs: emulations and CPU builds do not.
 fn may_serve(container: &Container) -> bool {
     let model = |word: &str| word.starts_with("--model") || word.starts_with("--served-model-name");
-    container.image.as_deref().is_some_and(names_vllm)
-        || command_line(container).any(|w| names_vllm(w) || model(w))
+    container.image.as_deref().is_some_and(names_server)
+        || command_line(container).any(|w| names_server(w) || model(w))
 }
 
 /// From the first [`MAX_ARGUMENT_BYTES`] of whole words.

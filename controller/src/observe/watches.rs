@@ -1,5 +1,6 @@
 //! Watch caches, each with one writer. They keep only fields that are read.
 
+pub(crate) mod autoscaler;
 mod gpus;
 mod monitor;
 mod node;
@@ -23,6 +24,7 @@ use wva_runtime::{Availability, Cache, OptionalCache};
 use crate::model::keys::leader_worker_sets;
 use crate::observe::pools::{InferencePools, Pool};
 
+pub use autoscaler::{Autoscaler, AutoscalerKind, AutoscalerName};
 pub use gpus::GpuWatchConfig;
 pub(crate) use gpus::GpuWatches;
 pub use monitor::watch_service_monitor;
@@ -30,7 +32,7 @@ pub(crate) use node::NodeFacts;
 #[cfg(test)]
 pub(crate) use node::WatchedNode;
 pub use objects::NamespaceFacts;
-pub(crate) use objects::{Autoscaler, OwnedSet};
+pub(crate) use objects::OwnedSet;
 #[cfg(test)]
 pub(crate) use pod::WatchedPod;
 pub(crate) use pod::{Phase, PodFacts, Progress};
@@ -62,10 +64,10 @@ pub struct Watches {
     pub(crate) replica_sets: Cache<OwnedSet>,
     /// Read for their owners and progress.
     pub(crate) pods: Cache<PodFacts>,
-    /// Read for bounds and tolerances.
-    pub(crate) autoscalers: Cache<Autoscaler>,
-    /// Read for bounds.
-    pub(crate) scaled_objects: OptionalCache<Autoscaler>,
+    /// Read for bounds, tolerances, and whether they follow the targets.
+    pub(crate) autoscalers: Cache<Arc<Autoscaler>>,
+    /// Read for bounds, and whether they follow the targets.
+    pub(crate) scaled_objects: OptionalCache<Arc<Autoscaler>>,
     /// `None` without an inventory.
     pub(crate) gpus: Option<GpuWatches>,
     /// `None` in single-namespace mode.
@@ -144,7 +146,7 @@ pub fn watch_all(
 fn watch_scaled_objects(
     scope: &mut WatchScope<'_>,
     observe: Observer<DynamicObject>,
-) -> OptionalCache<Autoscaler> {
+) -> OptionalCache<Arc<Autoscaler>> {
     let kind = GroupVersionKind::gvk("keda.sh", "v1alpha1", "ScaledObject");
     let watch = OptionalWatch {
         task: "watch of ScaledObjects",

@@ -26,6 +26,7 @@ use crate::observe::variants::OwnershipView;
 
 /// Events per publication. Statuses show changes beyond that.
 const MAX_EVENTS: usize = 100;
+const SIGNAL_NOT_FOLLOWED: &str = "SignalNotFollowed";
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONCURRENCY: usize = 8;
 
@@ -63,6 +64,9 @@ pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> V
     }
     if begins(Problem::Stuck) {
         events.push(warn(Problem::Stuck.reason(), stuck_message()));
+    }
+    if now.signal_problem.is_some() && now.signal_problem != before.signal_problem {
+        events.push(warn(SIGNAL_NOT_FOLLOWED, &after.conditions.signal_followed.message));
     }
     if let Some(decision) = &after.decision {
         if let Some(desired) = decision.not_carried_out.filter(|_| begins(Problem::NotCarriedOut)) {
@@ -146,6 +150,7 @@ fn collect_events(
 }
 
 /// Writes events that do not come from a publication.
+#[derive(Clone)]
 pub struct EventReporter {
     /// Blocks writes when this replica does not lead.
     pub client: Client,

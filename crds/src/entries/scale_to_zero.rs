@@ -30,6 +30,11 @@ pub struct ScaleToZeroEntry {
     #[serde(alias = "enableScaleToZero")]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
     pub enable_scale_to_zero: Option<bool>,
+    /// Whether the model may scale to zero although its endpoint picker has no flow control. The picker then answers requests with an error until the model has a replica; the first one wakes it. Default false.
+    #[serde(alias = "allowFailedRequests")]
+    #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("default" = false))]
+    pub allow_failed_requests: Option<bool>,
     /// Time without completed requests before the model scales to zero, a Go duration above 0. Default 10m; more than 24h causes a warning.
     #[serde(alias = "retentionPeriod")]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
@@ -45,6 +50,7 @@ impl ScaleToZeroEntry {
             model_id: self.model_id.clone().or(base.model_id),
             namespace: self.namespace.clone().or(base.namespace),
             enable_scale_to_zero: self.enable_scale_to_zero.or(base.enable_scale_to_zero),
+            allow_failed_requests: self.allow_failed_requests.or(base.allow_failed_requests),
             retention_period: self.retention_period.or(base.retention_period),
         }
     }
@@ -55,6 +61,8 @@ impl ScaleToZeroEntry {
 pub struct ScaleToZero {
     /// Whether the model may scale to zero.
     pub enabled: bool,
+    /// Whether requests may fail while the model is at zero.
+    pub allow_failed_requests: bool,
     /// Idle time before it scales to zero.
     pub retention: GoDuration,
 }
@@ -63,7 +71,7 @@ impl ScaleToZero {
     /// Settings without any entry; `enabled` is the setting `WVA_SCALE_TO_ZERO`.
     #[must_use]
     pub const fn with_default(enabled: bool) -> Self {
-        Self { enabled, retention: GoDuration::from_secs(600) }
+        Self { enabled, allow_failed_requests: false, retention: GoDuration::from_secs(600) }
     }
 
     /// Overrides these settings with those of a more specific entry.
@@ -71,6 +79,7 @@ impl ScaleToZero {
     pub fn with(self, entry: &ScaleToZeroEntry) -> Self {
         Self {
             enabled: entry.enable_scale_to_zero.unwrap_or(self.enabled),
+            allow_failed_requests: entry.allow_failed_requests.unwrap_or(self.allow_failed_requests),
             retention: entry.retention_period.map_or(self.retention, PositiveDuration::get),
         }
     }

@@ -39,8 +39,10 @@ const SATURATION: &[&str] = &[
     "scaleDownBoundary", "itlSlo", "ttftSlo", "utilization", "hold", "drain", "warmSpare", "optimizer",
     "modelID", "kvcachethreshold",
 ];
-const SCALE_TO_ZERO: &[&str] =
-    &["model_id", "namespace", "enable_scale_to_zero", "retention_period", "modelId", "enableScaleToZero"];
+const SCALE_TO_ZERO: &[&str] = &[
+    "model_id", "namespace", "enable_scale_to_zero", "allow_failed_requests", "retention_period", "modelId",
+    "enableScaleToZero",
+];
 const ROW: &[&str] = &["slo-itl", "slo-ttw", "slo-tpot", "priority", "name"];
 const MODEL: &[&str] = &["slo-tpot", "slo-ttft", "slo-itl", "model"];
 

@@ -59,7 +59,7 @@ fn accepts_typical_entries() {
     }
     for text in [
         "enable_scale_to_zero: false",
-        "model_id: m\nnamespace: n\nenable_scale_to_zero: true\nretention_period: 10m",
+        "model_id: m\nnamespace: n\nenable_scale_to_zero: true\nallow_failed_requests: true\nretention_period: 10m",
     ] {
         check(Kind::ScaleToZero, text, true);
     }
@@ -247,7 +247,7 @@ fn every_field_has_a_description_and_a_valid_default() {
         assert!(!schema.to_string().contains("null"), "{kind:?} accepts null");
         walk(&schema, &format!("{kind:?}"), &mut described);
     }
-    assert_eq!(described, 18 + 4 + 6 + 5);
+    assert_eq!(described, 18 + 5 + 6 + 5);
 }
 
 #[test]

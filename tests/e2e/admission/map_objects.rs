@@ -75,6 +75,7 @@ const SATURATION_FIELDS: Fields = &[
 
 const SCALE_TO_ZERO_FIELDS: Fields = &[
     ("enable_scale_to_zero", YES_NO),
+    ("allow_failed_requests", YES_NO),
     ("retention_period", SPAN),
     ("model_id", TEXT),
     ("namespace", TEXT),

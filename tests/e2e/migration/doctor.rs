@@ -61,7 +61,10 @@ async fn break_scrape(session: &Session<'_>, fleet: &Fleet) -> anyhow::Result<()
     let doctor = ["doctor", "-n", &session.namespace, "--prometheus", &prometheus];
     session
         .until("series that are gone", &doctor, |run| {
-            run.code == 1 && run.stdout.contains("Prometheus has no series vllm:kv_cache_usage_perc")
+            run.code == 1
+                && run
+                    .stdout
+                    .contains("Prometheus has no series of a model server, such as vllm:kv_cache_usage_perc")
         })
         .await?;
     for pod in fleet.pods() {

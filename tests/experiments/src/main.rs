@@ -10,6 +10,7 @@ mod history;
 mod outages;
 mod replay;
 mod report;
+mod scale_down;
 mod side_by_side;
 mod throughput;
 mod usage;
@@ -126,6 +127,8 @@ enum Task {
     },
     /// Scales idle models to zero and back, with requests at random moments, outages and killed leaders
     Zero(zero::Plan),
+    /// Scales busy models down where one replica is idle, and counts the requests that removed pods had
+    ScaleDown(scale_down::Plan),
     /// Wakes hundreds of models from zero, and measures the cost of watching a hundred
     FromZero,
     /// Runs KEDA, cert-manager and the Prometheus operator as plain processes against what wva publishes
@@ -185,6 +188,7 @@ impl Task {
             Self::Replay { scenarios, lasts } => Box::pin(replay::run(wva, scenarios, *lasts)),
             Self::SideBySide { lasts } => Box::pin(side_by_side::run(wva, *lasts)),
             Self::Zero(plan) => Box::pin(zero::run(wva, plan)),
+            Self::ScaleDown(plan) => Box::pin(scale_down::run(wva, plan)),
             Self::FromZero => Box::pin(from_zero::run(wva)),
             Self::Consumers { only } => Box::pin(consumers::run(wva, only.as_deref())),
             Self::Throughput { lasts } => Box::pin(throughput::run(wva, *lasts)),

@@ -59,6 +59,8 @@ pub struct FleetConfig {
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
     pub block_size: u64,
+    /// Makes the page of another model server, or of another release, from a page.
+    pub page: Option<fn(&str) -> String>,
 }
 
 impl FleetConfig {
@@ -80,6 +82,7 @@ impl FleetConfig {
             prefix_hit_rate: 0.25,
             num_gpu_blocks: 4096,
             block_size: 16,
+            page: None,
         }
     }
 
@@ -267,6 +270,11 @@ impl Fleet {
         let mut state = self.shared.state.lock();
         let State { queueing, requests, .. } = &mut *state;
         requests.send(lasts, queueing.replicas(), Instant::now());
+    }
+
+    /// Sends one request of this duration to a ready pod.
+    pub fn send_to(&self, pod: &str, lasts: Duration) {
+        self.shared.state.lock().requests.send_to(pod, lasts, Instant::now());
     }
 
     /// Ends all running requests early.

@@ -67,6 +67,8 @@ struct PickerState {
     behavior: PickerBehavior,
     /// Waiting requests, by model.
     queues: BTreeMap<String, f64>,
+    /// Requests answered with an error because no replica was there, by model.
+    refused: BTreeMap<String, u64>,
     /// InferencePool of the picker.
     pool: String,
     scrapes: ReceivedScrapes,
@@ -107,6 +109,11 @@ impl FakePicker {
     /// Sets the number of waiting requests of a model.
     pub fn queue(&self, model: &str, waiting: f64) {
         self.state.lock().queues.insert(model.to_owned(), waiting);
+    }
+
+    /// Adds requests for a model that are answered with an error: no replica was there.
+    pub fn refuse(&self, model: &str, requests: u64) {
+        *self.state.lock().refused.entry(model.to_owned()).or_default() += requests;
     }
 
     /// Changes the behavior.
@@ -233,7 +240,8 @@ async fn elsewhere(State(state): State<Arc<Mutex<PickerState>>>) -> Response<Bod
 
 /// Families and labels of gateway-api-inference-extension and of llm-d-router. Families without series are left out.
 fn page(behavior: PickerBehavior, state: &PickerState) -> String {
-    let mut page = "go_goroutines 12\n".to_owned();
+    let mut page = "go_goroutines 12\nprocess_start_time_seconds 1.7769e+09\n".to_owned();
+    add_refused(&mut page, behavior, state);
     let (name, label, pool) = match behavior {
         // The saturation detector exports this with and without flow control.
         PickerBehavior::NoFlowControl => {
@@ -261,6 +269,19 @@ fn page(behavior: PickerBehavior, state: &PickerState) -> String {
         }
     }
     page
+}
+
+/// The later releases write both names. A request of a model that no client has named has no series.
+fn add_refused(page: &mut String, behavior: PickerBehavior, state: &PickerState) {
+    let later = (behavior != PickerBehavior::Earlier).then_some("llm_d_epp");
+    for prefix in ["inference_objective"].into_iter().chain(later) {
+        for (model, refused) in &state.refused {
+            let labels = format!(
+                "error_code=\"ServiceUnavailable\",model_name=\"{model}\",target_model_name=\"{model}\""
+            );
+            let _ = writeln!(page, "{prefix}_request_error_total{{{labels}}} {refused}");
+        }
+    }
 }
 
 /// Values by priority.

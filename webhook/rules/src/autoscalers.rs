@@ -6,9 +6,7 @@ use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::at;
 use crate::rule::{Check, Rule, WARN};
-
-/// Names the variant.
-const VARIANT_LABEL: &str = "variant_name";
+use crate::series::VARIANT_LABEL;
 
 /// Facts about an autoscaler.
 #[derive(Clone, Copy, Debug)]

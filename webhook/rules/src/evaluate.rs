@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value};
 use wva_crds::names::{
     ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, GROUP, KIND, MODE_ANNOTATION,
+    POD_DELETION_COST_ANNOTATION,
 };
 
 use crate::autoscalers::AutoscalerFacts;
@@ -203,7 +204,10 @@ impl Subject for Facts<'_> {
     // It changes finalizers, owners or annotations of other programs.
     fn is_unchanged(&self) -> bool {
         let Some(stored) = self.stored() else { return false };
-        let annotations = [MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION];
+        let annotations = [
+            MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION,
+            POD_DELETION_COST_ANNOTATION,
+        ];
         self.get(&["spec"]) == stored.get(&["spec"])
             && self.get(&["metadata", "labels"]) == stored.get(&["metadata", "labels"])
             && annotations.iter().all(|key| self.annotation(key) == stored.annotation(key))

@@ -7,6 +7,7 @@ use serde_json::Value;
 use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::{Target, at};
+use crate::promql;
 
 /// Scales a workload by wva's metric.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,4 +96,15 @@ impl MetricReader {
             .any(reads_metric)
             .then(|| (target, Self { name: name.to_owned(), selectors: Vec::new() }))
     }
+}
+
+/// Position of the first `prometheus` trigger of a ScaledObject whose query contains wva's metric, and its selectors.
+#[must_use]
+pub fn signal_trigger(spec: &Value) -> Option<(usize, Vec<SeriesSelector>)> {
+    let triggers = spec.get("triggers")?.as_array()?;
+    triggers.iter().enumerate().find_map(|(i, trigger)| {
+        let query = at(trigger, &["metadata", "query"])?.as_str()?;
+        let is_signal = trigger.get("type")?.as_str()? == "prometheus" && reads_desired_replicas(query);
+        is_signal.then(|| (i, promql::selectors(query)))
+    })
 }

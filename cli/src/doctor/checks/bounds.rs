@@ -1,9 +1,8 @@
-//! Bounds of variant and autoscalers, and whether the HPA acts.
+//! Bounds of variant and autoscalers.
 
 use serde_json::Value;
 
-use super::metric::reads_signal;
-use crate::cluster::{condition, id, number, text};
+use crate::cluster::{id, number, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
 
@@ -14,9 +13,7 @@ struct Bounds {
 }
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> =
-        variant.autoscalers.iter().filter_map(|autoscaler| inactive_hpa(variant, autoscaler)).collect();
-    findings.extend(target_not_reached(variant));
+    let mut findings: Vec<Finding> = target_not_reached(variant).into_iter().collect();
     let all = all_bounds(variant);
     findings.extend(contradiction(variant, &all));
     findings.extend(all.iter().filter_map(|bounds| target_at_limit(variant, bounds)));
@@ -92,24 +89,6 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
             format!("wva explain {}; raise the maximum if the load needs more", variant.argument()),
         )
     })
-}
-
-fn inactive_hpa(variant: &VariantState<'_>, autoscaler: &Value) -> Option<Finding> {
-    let is_scaled_object = text(autoscaler, "/kind") == "ScaledObject";
-    if is_scaled_object || !reads_signal(autoscaler) || variant.is_recommend_only() {
-        return None;
-    }
-    let name = id(autoscaler).name;
-    let describe = format!("kubectl describe hpa -n {} {name}", variant.namespace);
-    let mut conditions =
-        ["AbleToScale", "ScalingActive"].into_iter().filter_map(|t| condition(autoscaler, t));
-    let failing = conditions.find(|c| text(c, "/status") == "False")?;
-    let (reason, message) = (text(failing, "/reason"), text(failing, "/message"));
-    // Every HPA is off at 0 replicas; the controller takes the step from 0.
-    if reason == "ScalingDisabled" {
-        return None;
-    }
-    Some(Finding::broken(format!("HPA {name} does not act: {reason}: {message}"), describe))
 }
 
 /// The target was not reached within the hold time.

@@ -1,74 +1,22 @@
 //! Whether the signal reaches an autoscaler. Sends the query of the HPA.
 
 use serde_json::Value;
-use wva_crds::names::DESIRED_REPLICAS_METRIC;
 
-use crate::cluster::{condition, id, items, text};
+use crate::cluster::{id, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::facts::{DESCRIBE_API_SERVICE, ExternalMetric, metrics_server, signal_metrics};
 use crate::doctor::variant_state::VariantState;
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
-    let findings: Vec<Finding> =
-        variant.autoscalers.iter().flat_map(|autoscaler| check_autoscaler(variant, autoscaler)).collect();
-    if !findings.is_empty() {
-        return findings;
+    let answers = variant.autoscalers.iter().flat_map(|hpa| {
+        let answers = variant.facts.external_metrics.get(&id(hpa)).into_iter().flatten();
+        answers.map(move |answer| check_hpa(variant, hpa, answer))
+    });
+    let findings: Vec<Finding> = answers.collect();
+    if findings.is_empty() {
+        return vec![Finding::fine("no HPA queries it")];
     }
-    if variant.is_recommend_only() {
-        return vec![Finding::fine("mode recommend: no autoscaler needed yet")];
-    }
-    if variant.facts.controllers.iter().flatten().any(|c| c.scales_directly && c.manages(variant.object)) {
-        return vec![Finding::fine("WVA_ACTUATION=scale: the controller scales the workload itself")];
-    }
-    let unreadable = ["horizontalpodautoscalers", "scaledobjects"]
-        .into_iter()
-        .find_map(|plural| variant.facts.unreadable_reason(plural));
-    if let Some(reason) = unreadable {
-        return vec![Finding::unknown(reason)];
-    }
-    let target = variant.target.as_ref().map(|t| format!("{} {}", t.kind, t.name)).unwrap_or_default();
-    vec![Finding::broken(
-        format!(
-            "no HPA and no ScaledObject on {target} reads {DESIRED_REPLICAS_METRIC}, so the target has no effect"
-        ),
-        "add one (config/samples in the repository; Helm: hpa.enabled=true), or set WVA_ACTUATION=scale",
-    )]
-}
-
-fn check_autoscaler(variant: &VariantState<'_>, autoscaler: &Value) -> Vec<Finding> {
-    if text(autoscaler, "/kind") == "ScaledObject" {
-        return check_scaled_object(autoscaler).into_iter().collect();
-    }
-    let answers = variant.facts.external_metrics.get(&id(autoscaler));
-    answers.into_iter().flatten().map(|answer| check_hpa(variant, autoscaler, answer)).collect()
-}
-
-/// Checks KEDA's conditions; `None` if no trigger reads the signal.
-fn check_scaled_object(object: &Value) -> Option<Finding> {
-    let mut queries = items(object, "/spec/triggers").map(|trigger| text(trigger, "/metadata/query"));
-    let name = id(object).name;
-    queries.find(|query| query.contains("_desired_replicas"))?;
-    Some(match condition(object, "Ready") {
-        None => Finding::unknown(format!("ScaledObject {name} has no status: check that KEDA runs")),
-        Some(ready) if text(ready, "/status") == "True" => match condition(object, "Fallback") {
-            Some(fallback) if text(fallback, "/status") == "True" => Finding::warning(
-                format!("ScaledObject {name} is in fallback: KEDA reads no target and uses spec.fallback"),
-                format!(
-                    "kubectl describe scaledobject -n {} {name}; check that KEDA reaches Prometheus and that its query \
-                     returns one series",
-                    text(object, "/metadata/namespace")
-                ),
-            ),
-            _ => Finding::fine(format!("ScaledObject {name} is ready")),
-        },
-        Some(ready) => Finding::broken(
-            format!("ScaledObject {name} is not ready: {}", text(ready, "/message")),
-            format!(
-                "kubectl describe scaledobject -n {} {name}, then check the log of KEDA",
-                text(object, "/metadata/namespace")
-            ),
-        ),
-    })
+    findings
 }
 
 fn check_hpa(variant: &VariantState<'_>, hpa: &Value, answer: &ExternalMetric) -> Finding {

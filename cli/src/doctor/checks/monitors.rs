@@ -14,7 +14,7 @@ pub(super) fn diagnose_scrape(variant: &VariantState<'_>) -> Finding {
     let unreadable = ["pods", "services", "servicemonitors", "podmonitors"]
         .into_iter()
         .find_map(|plural| facts.unreadable_reason(plural));
-    let symptom = format!("no vLLM metrics of model {}", text(variant.object, "/spec/modelID"));
+    let symptom = format!("no model server metrics of model {}", text(variant.object, "/spec/modelID"));
     if let Some(reason) = unreadable {
         return Finding::broken(format!("{symptom}; the cause is unknown: {reason}"), CHECK_TARGETS);
     }

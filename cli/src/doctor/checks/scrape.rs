@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use wva_scaling::MainSignal;
+use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::Replica;
 
 use super::monitors;
@@ -68,16 +69,20 @@ fn missing_signals(variant: &VariantState<'_>, reporting: &[&Replica]) -> Vec<Fi
     let kv = pods_where(|r| r.kv.is_none());
     let queue = pods_where(|r| r.queue.is_none());
     let both = [(MainSignal::KvUsage, kv), (MainSignal::Queue, queue)];
-    both.into_iter().filter_map(|(signal, pods)| missing_signal(variant, signal, &pods)).collect()
+    let missing = |(signal, pods): (MainSignal, BTreeSet<&str>)| {
+        let first = reporting.iter().find(|r| pods.first() == Some(&r.pod.as_str()));
+        missing_signal(variant, (signal, first?.server), &pods)
+    };
+    both.into_iter().filter_map(missing).collect()
 }
 
 /// Warns about pods that report only the other main signal.
 pub(super) fn missing_signal(
     variant: &VariantState<'_>,
-    signal: MainSignal,
+    (signal, server): (MainSignal, ServerKind),
     pods: &BTreeSet<&str>,
 ) -> Option<Finding> {
-    let (first, metric) = (pods.first()?, signal.metric());
+    let (first, metric) = (pods.first()?, signal.metric(server));
     Some(Finding::warning(
         format!(
             "{} without {metric}, which counts as 0: {}",

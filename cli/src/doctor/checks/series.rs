@@ -4,14 +4,17 @@
 use std::collections::BTreeSet;
 
 use wva_scaling::MainSignal;
+use wva_scaling::servers::{ServerKind, ServerSignal, server_metrics};
 
 use super::scrape::{MAX_NAMES, missing_signal};
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
+use crate::doctor::facts::ENGINE_LABELS;
 use crate::doctor::variant_state::VariantState;
 use crate::output::count;
 use crate::prometheus::Series;
 
+const MAIN_SIGNALS: [MainSignal; 2] = [MainSignal::KvUsage, MainSignal::Queue];
 /// Suffix of pod names in metrics of a KServe group.
 const RANK: &str = "-rank-";
 
@@ -64,7 +67,7 @@ fn duplicates(variant: &VariantState<'_>, series: &[Series]) -> Option<Finding> 
         .iter()
         .flat_map(|s| s.labels.keys())
         .map(String::as_str)
-        .filter(|key| *key != "engine")
+        .filter(|key| !ENGINE_LABELS.contains(key))
         .collect();
     let values = |label: &str| -> BTreeSet<&str> { of_first.iter().map(|s| s.label(label)).collect() };
     let differs = labels.into_iter().map(|label| (label, values(label))).filter(|(_, all)| all.len() > 1);
@@ -86,10 +89,19 @@ fn duplicates(variant: &VariantState<'_>, series: &[Series]) -> Option<Finding> 
 fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> {
     let pods = pods_of(own);
     let missing = |signal: MainSignal| {
-        let has = own.iter().filter(|s| s.label("__name__") == signal.metric()).map(|s| pod_of(s));
-        missing_signal(variant, signal, &(&pods - &has.collect()))
+        let has = own.iter().filter(|s| server_of(s, signal).is_some()).map(|s| pod_of(s));
+        let without = &pods - &has.collect();
+        let of_first = own.iter().filter(|s| without.first() == Some(&pod_of(s)));
+        let mut servers = of_first.filter_map(|s| MAIN_SIGNALS.iter().find_map(|other| server_of(s, *other)));
+        missing_signal(variant, (signal, servers.next().unwrap_or_default()), &without)
     };
-    [MainSignal::KvUsage, MainSignal::Queue].into_iter().filter_map(missing).collect()
+    MAIN_SIGNALS.into_iter().filter_map(missing).collect()
+}
+
+/// Server that has this signal under the name of the series.
+fn server_of(series: &Series, signal: MainSignal) -> Option<ServerKind> {
+    let name = series.label("__name__");
+    server_metrics(signal.into()).find(|(_, metric)| metric.name == name).map(|(server, _)| server)
 }
 
 /// Compares `model_name` with `spec.modelID`.
@@ -97,10 +109,13 @@ fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> F
     let model = text(variant.object, "/spec/modelID");
     let names: BTreeSet<&str> = own.iter().map(|s| s.label("model_name")).collect();
     if own.is_empty() {
+        let examples: Vec<&str> =
+            server_metrics(ServerSignal::KvUsage).map(|(_, metric)| metric.name).collect();
         return Finding::broken(
             format!(
-                "Prometheus has no series vllm:kv_cache_usage_perc or vllm:num_requests_waiting with the labels namespace \
-                 and pod of its pods ({other_pods} other pods in the namespace have them)"
+                "Prometheus has no series of a model server, such as {}, with the labels namespace and pod of its pods \
+                 ({other_pods} other pods in the namespace have them)",
+                examples.join(" or ")
             ),
             "let the monitor keep the labels namespace and pod of its targets",
         );

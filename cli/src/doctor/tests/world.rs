@@ -92,6 +92,8 @@ fn hpa() -> Value {
     json!({
         "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
         "metadata": {"name": "h", "namespace": "prod"},
+        "status": {"currentReplicas": 1, "desiredReplicas": 1,
+            "conditions": [{"type": "AbleToScale", "status": "True"}, {"type": "ScalingActive", "status": "True"}]},
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
             "minReplicas": 1, "maxReplicas": 10,
@@ -109,7 +111,7 @@ impl World {
             variant: variant(),
             deployment: json!({
                 "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "prod"},
-                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}}, "status": {"readyReplicas": 1},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "a"}}}, "status": {"replicas": 1, "readyReplicas": 1},
             }),
             pods: vec![json!({
                 "metadata": {"name": "a-0", "namespace": "prod", "labels": {"app": "a"},
@@ -135,6 +137,13 @@ impl World {
             signals: vec![signal("wva-0", 1.0)],
             has_prometheus: true,
         }
+    }
+
+    /// The controller has reported a problem of the autoscaler.
+    pub(super) fn report_not_followed(&mut self) {
+        let condition =
+            json!({"type": "SignalFollowed", "status": "False", "reason": "ValueDiffers", "message": "why"});
+        self.variant["status"]["conditions"].as_array_mut().unwrap().push(condition);
     }
 
     pub(super) fn facts(self) -> Facts {

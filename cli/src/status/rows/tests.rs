@@ -74,6 +74,17 @@ fn shows_unknown_values_as_dashes() {
 }
 
 #[test]
+fn shows_that_no_autoscaler_follows() {
+    let followed = |status: &str| {
+        let conditions = json!([{"type": "Ready", "status": "True", "reason": "Ready"},
+            {"type": "SignalFollowed", "status": status, "reason": "NoAutoscaler"}]);
+        variant("a", |v| v["status"]["conditions"] = conditions)
+    };
+    check(followed("False"), &[], "prod | a | 3 | 2 | 2 | - | - | - | Ready, not followed: NoAutoscaler");
+    check(followed("Unknown"), &[], "prod | a | 3 | 2 | 2 | - | - | - | Ready");
+}
+
+#[test]
 fn shows_why_a_variant_is_not_ready() {
     let ready = |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
     let conditions = ready("False", "DeploymentNotFound");

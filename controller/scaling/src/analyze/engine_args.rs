@@ -48,8 +48,8 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
-    /// Parses `--k v`, `--k=v`, `-` for `_`, scripts of `sh -c`, and `VLLM_USE_V1=0`. Ignores unknown flags. The last
-    /// of several equal flags counts.
+    /// Parses flags of vLLM, and those of `SGLang` with the same meaning: `--k v`, `--k=v`, `-` for `_`, scripts of
+    /// `sh -c`, and `VLLM_USE_V1=0`. Ignores unknown flags. The last of several equal flags counts.
     pub(super) fn parse(args: &[String]) -> Self {
         let mut engine = Self::default();
         let words: Vec<String> = args.iter().flat_map(|arg| split_shell_words(arg)).collect();
@@ -74,14 +74,16 @@ impl EngineArgs {
         match name {
             "num-gpu-blocks-override" => self.blocks_override = number().or(self.blocks_override),
             "block-size" => self.block_size = number().unwrap_or(self.block_size),
-            "max-num-seqs" => self.max_seqs = number().unwrap_or(self.max_seqs),
-            "max-num-batched-tokens" => self.max_batched_tokens = number().or(self.max_batched_tokens),
-            "max-model-len" => self.max_model_len = number().or(self.max_model_len),
+            "max-num-seqs" | "max-running-requests" => self.max_seqs = number().unwrap_or(self.max_seqs),
+            "max-num-batched-tokens" | "chunked-prefill-size" => {
+                self.max_batched_tokens = number().or(self.max_batched_tokens);
+            }
+            "max-model-len" | "context-length" => self.max_model_len = number().or(self.max_model_len),
             "enable-chunked-prefill" => self.chunked_prefill = on,
             "no-enable-chunked-prefill" => self.chunked_prefill = false,
             "enforce-eager" => self.enforce_eager = on,
             "no-enforce-eager" => self.enforce_eager = false,
-            "tensor-parallel-size" | "tp" => {
+            "tensor-parallel-size" | "tp" | "tp-size" => {
                 self.tensor_parallel_size = number().unwrap_or(self.tensor_parallel_size);
             }
             "kv-cache-dtype" => {
@@ -90,7 +92,7 @@ impl EngineArgs {
                 let value = value.filter(|v| !v.is_empty()).filter(name);
                 value.unwrap_or(&self.kv_cache_dtype.clone()).clone_into(&mut self.kv_cache_dtype);
             }
-            "gpu-memory-utilization" => {
+            "gpu-memory-utilization" | "mem-fraction-static" => {
                 let share = value.and_then(|v| v.parse().ok()).filter(|v| (0.0..=1.0).contains(v));
                 self.gpu_memory_utilization = share.unwrap_or(self.gpu_memory_utilization);
             }
@@ -181,6 +183,12 @@ mod tests {
     fn parses_shell_scripts() {
         check(&["VLLM_USE_V1=0 exec vllm serve m --max-model-len=4096"], 4096.0, 256.0, None);
         check(&["export VLLM_USE_V1=\"0\"; vllm serve m --max-model-len '4096'"], 4096.0, 256.0, None);
+        check(
+            &["-m sglang.launch_server --max-running-requests 64 --chunked-prefill-size=4096"],
+            4096.0,
+            64.0,
+            None,
+        );
         check(&["vllm serve \"my model\" --max-num-seqs=\"64\""], 8192.0, 64.0, None);
         check(&["vllm serve m \\\n  --max-num-seqs 64 \\\n  --max-model-len 4096"], 8192.0, 64.0, None);
         check(&["# --max-num-seqs 4\nvllm serve m"], 8192.0, 256.0, None);

@@ -113,7 +113,9 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
     let verdict = check_signals(model, &memory, roles.as_ref())
         .and_then(|()| build_verdict(model, &mut memory, &curves, saturated, roles).ok_or(None));
-    (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing })), memory)
+    let mut replicas = model.variants.iter().flat_map(|v| &v.counted);
+    let server = replicas.next().map(|sample| sample.replica.server).unwrap_or_default();
+    (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing, server })), memory)
 }
 
 fn is_saturated(model: &ModelView) -> bool {

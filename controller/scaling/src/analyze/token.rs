@@ -98,7 +98,10 @@ fn capacity(variant: &VariantView, sample: &Sample, engine: &EngineArgs) -> Resu
     reported(sample)
         .or_else(|| median(variant.counted.iter().filter_map(reported).collect()))
         .or_else(|| engine.kv_tokens())
-        .ok_or_else(|| AnalysisError::NoCapacity { pod: sample.replica.pod.clone() })
+        .ok_or_else(|| AnalysisError::NoCapacity {
+            pod: sample.replica.pod.clone(),
+            server: sample.replica.server,
+        })
 }
 
 /// Tokens: `min(k1, k2)`.

@@ -1,5 +1,7 @@
 //! Signals that every analyzer needs from a replica.
 
+use crate::servers::{ServerKind, ServerMetric, ServerSignal};
+
 /// Signal that every analyzer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MainSignal {
@@ -10,12 +12,18 @@ pub enum MainSignal {
 }
 
 impl MainSignal {
-    /// Name of the vLLM metric.
+    /// Its metric, as the server exports it.
     #[must_use]
-    pub const fn metric(self) -> &'static str {
-        match self {
-            Self::KvUsage => "vllm:kv_cache_usage_perc",
-            Self::Queue => "vllm:num_requests_waiting",
+    pub fn metric(self, server: ServerKind) -> ServerMetric {
+        server.metric(self.into())
+    }
+}
+
+impl From<MainSignal> for ServerSignal {
+    fn from(signal: MainSignal) -> Self {
+        match signal {
+            MainSignal::KvUsage => Self::KvUsage,
+            MainSignal::Queue => Self::Waiting,
         }
     }
 }
@@ -27,6 +35,8 @@ pub struct SignalGaps {
     pub kv: u32,
     /// Replicas without the queue length.
     pub queue: u32,
+    /// Server of the first of them.
+    pub server: ServerKind,
 }
 
 impl SignalGaps {

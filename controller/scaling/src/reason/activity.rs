@@ -25,8 +25,8 @@ pub enum Activity {
     /// Requests would not wake the model again.
     #[error("{0}")]
     NotWakeable(WakeObstacle),
-    /// The endpoint picker holds requests, or its queue is unknown.
-    #[error("requests wait in the scheduler's queue, or its length is unknown")]
+    /// The endpoint picker holds or has just refused requests, or its queue is unknown.
+    #[error("requests wait in the scheduler's queue or were just refused, or its length is unknown")]
     Queued,
     /// The model is new to the controller.
     #[error("it is observed for only {observed}; the retention period is {retention}")]

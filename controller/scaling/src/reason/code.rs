@@ -35,6 +35,7 @@ impl Reason {
             Self::NoRequests { .. } => "NoRequests",
             Self::MinimumKept {} => "MinimumKept",
             Self::RequestsWaiting { .. } => "RequestsWaiting",
+            Self::RequestsRefused { .. } => "RequestsRefused",
             Self::WakeHold { .. } => "WakeHold",
             Self::LimitedBy { .. } => "LimitedBy",
             Self::AtMaximum { .. } => "AtMaximum",

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
+use crate::servers::{ServerKind, ServerMetric, ServerSignal};
+
 /// Load of a model and the thresholds of the percentage analyzer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -111,12 +113,15 @@ pub enum AnalysisError {
     },
     /// The KV cache size is unknown.
     #[error(
-        "the KV cache size of pod {pod} is unknown: it reports no vllm:cache_config_info and has no argument \
-         --num-gpu-blocks-override"
+        "the KV cache size of pod {pod} is unknown: it reports no {} and has no argument --num-gpu-blocks-override",
+        cache_metric(*server)
     )]
     NoCapacity {
         /// Name of the pod.
         pod: String,
+        /// Its server.
+        #[serde(skip_serializing_if = "ServerKind::is_vllm")]
+        server: ServerKind,
     },
 }
 
@@ -129,6 +134,12 @@ fn no_metrics(ready: u32) -> String {
              selects the model's Service"
         ),
     }
+}
+
+fn cache_metric(server: ServerKind) -> ServerMetric {
+    let all = [ServerSignal::CacheConfig, ServerSignal::CacheTokens, ServerSignal::CacheBlocks];
+    let own = all.into_iter().find_map(|signal| server.row().metrics(signal).first().copied());
+    own.unwrap_or(server.metric(ServerSignal::CacheConfig))
 }
 
 /// At most 3 decimals, without trailing zeros.

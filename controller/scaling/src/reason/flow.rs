@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::servers::{ServerKind, ServerSignal};
+
 /// Arrivals of a model, and throughput of the variant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -106,22 +108,37 @@ fn format_short(value: f64) -> String {
 }
 
 /// Signal that the throughput analyzer lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum MissingSignal {
     /// No replica has two scrapes of its counters.
-    #[error(
-        "no replica has two scrapes of its counters: check that vllm:request_success_total, vllm:prompt_tokens_total \
-         and vllm:generation_tokens_total are scraped; a new replica needs two scrapes"
-    )]
     Counters,
     /// The output length of requests is unknown.
-    #[error("the output length of requests is unknown: check that vllm:request_generation_tokens is scraped")]
     Lengths,
     /// A role has no variant, or a variant has no role.
-    #[error(
-        "its pods serve only the prefill or the decode part of a request (label llm-d.ai/role); each role is analyzed \
-         separately"
-    )]
     WholeRequests,
+}
+
+impl MissingSignal {
+    /// Names the metrics of this server.
+    pub(super) fn sentence(self, server: ServerKind) -> String {
+        let metric = |signal| server.metric(signal);
+        match self {
+            Self::Counters => format!(
+                "no replica has two scrapes of its counters: check that {}, {} and {} are scraped; a new replica needs \
+                 two scrapes",
+                metric(ServerSignal::Completed),
+                metric(ServerSignal::PromptTokens),
+                metric(ServerSignal::GeneratedTokens)
+            ),
+            Self::Lengths => format!(
+                "the output length of requests is unknown: check that {} and {} are scraped",
+                metric(ServerSignal::OutputSum),
+                metric(ServerSignal::OutputCount)
+            ),
+            Self::WholeRequests => "its pods serve only the prefill or the decode part of a request (label \
+                                    llm-d.ai/role); each role is analyzed separately"
+                .to_owned(),
+        }
+    }
 }

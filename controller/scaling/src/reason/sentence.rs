@@ -15,6 +15,9 @@ impl Reason {
                 "no change".to_owned()
             }
             Self::RequestsWaiting { .. } => "woken: requests wait in the scheduler's queue".to_owned(),
+            Self::RequestsRefused { .. } => {
+                "woken: requests failed at the endpoint picker, because the model has no replica".to_owned()
+            }
             Self::WakeHold { .. } => "woken; held until its replica reports metrics".to_owned(),
             Self::NotLearnt { .. } => "the throughput of a replica is not learned yet".to_owned(),
             Self::NotCarriedOut { desired, refused: true, .. } => format!(
@@ -143,6 +146,13 @@ impl Reason {
                     format_figure(*bytes)
                 )
             }
+            Self::RequestsRefused { refused } => {
+                write!(
+                    f,
+                    "woken: {} request(s) failed at the endpoint picker in the last 30 s, because the model has no replica",
+                    format_figure(*refused)
+                )
+            }
             Self::WakeHold { woken_seconds } => {
                 write!(
                     f,
@@ -190,10 +200,11 @@ impl fmt::Display for Reason {
                     "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
                 )
             }
-            Self::SignalsMissing { missing } => {
+            Self::SignalsMissing { missing, server } => {
                 write!(
                     f,
-                    "the percentage analyzer decides until the throughput analyzer has its signals: {missing}"
+                    "the percentage analyzer decides until the throughput analyzer has its signals: {}",
+                    missing.sentence(*server)
                 )
             }
             Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {
@@ -210,6 +221,7 @@ impl fmt::Display for Reason {
             Self::NoRequests { .. }
             | Self::MinimumKept {}
             | Self::RequestsWaiting { .. }
+            | Self::RequestsRefused { .. }
             | Self::WakeHold { .. } => self.write_scale_to_zero(f),
             Self::LimitedBy { .. }
             | Self::AtMaximum { .. }

@@ -28,7 +28,7 @@ pub enum WakeObstacle {
     /// The endpoint picker has no flow-control metrics.
     #[error(
         "its endpoint picker has no flow control, so requests would fail instead of waiting: add flowControl to \
-         featureGates in the picker's EndpointPickerConfig, or turn scale to zero off"
+         featureGates in the picker's EndpointPickerConfig, set allow_failed_requests, or turn scale to zero off"
     )]
     NoFlowControl,
     /// It has more model names than it reports.

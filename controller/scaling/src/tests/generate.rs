@@ -242,11 +242,14 @@ enum LoadKind {
 }
 
 fn queue() -> impl Strategy<Value = SchedulerQueue> {
+    let waiting =
+        |size: Amount| QueueFigures { size, bytes: figure(size.get() * 1000.0), ..QueueFigures::default() };
+    let refused = QueueFigures { refused: figure(2.0), ..QueueFigures::default() };
     prop_oneof![
         3 => Just(SchedulerQueue::Absent),
         1 => Just(SchedulerQueue::Unknown),
-        3 => amount(&[0, 0, 3, 20])
-            .prop_map(|size| SchedulerQueue::Known(QueueFigures { size, bytes: figure(size.get() * 1000.0) })),
+        1 => Just(SchedulerQueue::Known(refused)),
+        3 => amount(&[0, 0, 3, 20]).prop_map(move |size| SchedulerQueue::Known(waiting(size))),
     ]
 }
 

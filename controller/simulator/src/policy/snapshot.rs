@@ -46,7 +46,7 @@ pub(super) fn model(
     let queue = view.queue().map_or(SchedulerQueue::Absent, |PickerQueue { requests, tokens }| {
         // Four bytes a token, as the analyzer reads it back.
         let (size, bytes) = (amount(to_f64(requests as u64)), amount(4.0 * tokens));
-        SchedulerQueue::Known(QueueFigures { size, bytes })
+        SchedulerQueue::Known(QueueFigures { size, bytes, ..QueueFigures::default() })
     });
     Model {
         model_id: MODEL.to_owned(),
@@ -112,7 +112,7 @@ fn replica(view: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
         prefix_hit_rate: None,
         age: seconds(pod.age()),
         work: pod.samples(WORK).map(|s| work(view, &s)).collect(),
-        ranks: None,
+        ..Replica::default()
     }
 }
 

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 use wva_fakes::{FakeApi, Reply};
 
 use super::*;
-use crate::actuate::tests::{actuator, refuse_writes, replicas, step, workload};
-use crate::fixture::{decision, key, publication, published};
+use crate::actuate::tests::{actuator, refuse_writes, replicas, servers, step, workload};
+use crate::fixture::{Cluster, decision, key, publication, published};
 use crate::model::published::Published;
+use crate::observe::variants::Ownership;
 
 /// An executor that scales workload `d` of variant `a`.
 struct Bench {
@@ -26,8 +27,10 @@ impl Bench {
         let fake = workload(replicas);
         let (sender, reader) = watch::channel(None);
         let changed = Arc::new(Notify::new());
-        let actuator = actuator(&fake, 2);
         let reporter = EventReporter { client: fake.client(), pod_name: None };
+        let marking = (Cluster::new().watches(), Ownership::default());
+        let costs = DeletionCosts::new(fake.client(), servers(), marking, reporter.clone());
+        let actuator = (actuator(&fake, 2), Arc::new(costs));
         let (refused, refusals) = watch::channel(Arc::default());
         let (status_targets, targets) = watch::channel(StatusTargets::new());
         let executor = ScaleExecutor::new(actuator, targets, changed.clone(), refused, reporter);

@@ -115,9 +115,9 @@ fn rate(all: &BTreeMap<String, Account>) -> f64 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AnswerKind {
-    /// The page shows flow control.
+    /// The page of an endpoint picker.
     Useful,
-    /// No answer, or no flow control on the page.
+    /// No answer, or the page of another program.
     Useless,
     /// Not a metrics page, or too long.
     Invalid,

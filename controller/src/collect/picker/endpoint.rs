@@ -20,6 +20,7 @@ use wva_runtime::cache::{Cache, Projection, Writer};
 use super::budget::{AnswerKind, Budget, Schedule};
 use super::fetch::PageFetcher;
 use super::page::PickerPage;
+use super::refused::{self, RefusedCounts, RefusedRequests};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::page::{PORTS, PageError};
@@ -41,6 +42,22 @@ const WARN_INTERVAL: Duration = Duration::from_mins(10);
 pub(super) struct PodAnswer {
     pub(super) page: Option<(Instant, PickerPage)>,
     pub(super) has_failed: bool,
+    pub(super) refused: RefusedRequests,
+    /// The pod appeared after the picker was first polled.
+    pub(super) is_new: bool,
+}
+
+impl PodAnswer {
+    fn record(&mut self, pod: &str, page: PickerPage, query: &PickerQuery, now: Instant) {
+        let is_new = self.is_new;
+        let first = |model: &str, counts: &RefusedCounts| {
+            let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
+            refused::first_count(is_new, last_leader, pod, counts)
+        };
+        self.refused.add(page.refused.clone(), first, now);
+        self.page = Some((now, page));
+        self.has_failed = false;
+    }
 }
 
 pub(super) type Answers = BTreeMap<Box<str>, PodAnswer>;
@@ -85,7 +102,7 @@ impl Endpoint {
         let mut requests: FuturesUnordered<BoxFuture<'_, Reply>> = FuturesUnordered::new();
         let mut in_flight = BTreeSet::new();
         let mut schedule = Schedule::default();
-        let mut at_zero = false;
+        let (mut at_zero, mut is_listed) = (false, false);
         let mut faults = FaultLog::default();
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -98,6 +115,7 @@ impl Endpoint {
                     {
                         writer = Writer::new(projection());
                         pods = self.watch_pods(&new);
+                        is_listed = false;
                         selector = Some(new);
                     }
                     read_selector = self.read_selector(if is_missing { RETRY } else { REREAD });
@@ -106,6 +124,8 @@ impl Endpoint {
                 Some(event) = pods.next() => if let Ok(event) = event {
                     writer.apply(&event);
                     if matches!(event, Event::InitDone) {
+                        self.keep_answers(&targets(&writer.reader()), is_listed);
+                        is_listed = true;
                         ticks.reset_immediately();
                     }
                 },
@@ -133,12 +153,7 @@ impl Endpoint {
         requests: &FuturesUnordered<BoxFuture<'a, Reply>>,
     ) {
         let targets = targets(pods);
-        self.answers.send_modify(|answers| {
-            answers.retain(|pod, _| targets.contains_key(pod));
-            for pod in targets.keys() {
-                answers.entry(pod.clone()).or_default();
-            }
-        });
+        self.keep_answers(&targets, true);
         schedule.retain(|pod| targets.contains_key(pod));
         let now = Instant::now();
         for (pod, address) in targets {
@@ -146,6 +161,16 @@ impl Endpoint {
                 requests.push(self.request(pod, address).boxed());
             }
         }
+    }
+
+    /// Keeps the answers of these pods.
+    fn keep_answers(&self, targets: &BTreeMap<Box<str>, SocketAddr>, is_new: bool) {
+        self.answers.send_modify(|answers| {
+            answers.retain(|pod, _| targets.contains_key(pod));
+            for pod in targets.keys() {
+                answers.entry(pod.clone()).or_insert_with(|| PodAnswer { is_new, ..PodAnswer::default() });
+            }
+        });
     }
 
     /// `None` if the Service has no selector.
@@ -180,8 +205,11 @@ impl Endpoint {
     fn store(&self, pod: Box<str>, reply: Result<PickerPage, PageError>, faults: &mut FaultLog) {
         match reply {
             Ok(page) => {
-                let answer = PodAnswer { page: Some((Instant::now(), page)), has_failed: false };
-                self.answers.send_modify(|answers| drop(answers.insert(pod, answer)));
+                let now = Instant::now();
+                let query = self.query.borrow().clone();
+                self.answers.send_modify(|answers| {
+                    answers.entry(pod.clone()).or_default().record(&pod, page, &query, now);
+                });
                 self.answered.notify_one();
             }
             Err(error) => {
@@ -194,7 +222,7 @@ impl Endpoint {
 
 fn answer_kind(reply: &Result<PickerPage, PageError>) -> AnswerKind {
     match reply {
-        Ok(page) if page.has_flow_control => AnswerKind::Useful,
+        Ok(page) if page.is_picker => AnswerKind::Useful,
         Err(PageError::TooLong | PageError::InvalidPage(_)) => AnswerKind::Invalid,
         Ok(_) | Err(_) => AnswerKind::Useless,
     }

@@ -1,14 +1,31 @@
-//! Reads flow control and queues from the page of an endpoint picker.
+//! Reads flow control, queues and refused requests from the page of an endpoint picker.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::refused::RefusedCounts;
 use super::selection::PickerQuery;
 use crate::collect::page::{self, PageReader};
 use crate::collect::totals::QueueTotals;
 
+/// Prefixes of a picker's metrics with their generation: llm-d router since 0.9, and what was there before.
+const PREFIXES: [(&str, usize); 5] = [
+    ("llm_d_epp_", 1),
+    ("inference_extension_", 0),
+    ("inference_objective_", 0),
+    ("inference_model_", 0),
+    ("inference_pool_", 0),
+];
 /// Metrics that exist only with flow control. A picker without it also has `flow_control_stale_endpoints`.
-const EVIDENCE: [&str; 3] =
-    ["pool_saturation", "dispatch_cycle_duration_seconds_count", "request_queue_duration_seconds_count"];
+const EVIDENCE: [&str; 4] = [
+    "pool_saturation", "dispatch_cycle_duration_seconds_count", "request_queue_duration_seconds_count",
+    "requests_total",
+];
+/// Values of `error_code` for requests that a replica might have answered: none was there, the queue was full, or the
+/// request left the queue. The others are faults of the client or of a model server.
+const REFUSALS: [&str; 4] =
+    ["ServiceUnavailable", "ResourceExhausted", "InferencePoolResourceExhausted", "Internal"];
+/// A restarted process counts from 0.
+const STARTED: &str = "process_start_time_seconds";
 /// Model name for all models beyond the first 1,000.
 pub(crate) const OVERFLOW: &str = "other";
 
@@ -16,6 +33,9 @@ pub(crate) const OVERFLOW: &str = "other";
 pub(super) struct PickerPage {
     pub(super) waiting: BTreeMap<String, QueueTotals>,
     pub(super) has_flow_control: bool,
+    /// False: a metrics page of another program.
+    pub(super) is_picker: bool,
+    pub(super) refused: RefusedCounts,
     /// Models whose requests may be reported under [`OVERFLOW`].
     pub(super) unnamed: BTreeSet<String>,
 }
@@ -26,7 +46,11 @@ pub(super) struct QueueReader<'a> {
     totals: BTreeMap<String, [QueueTotals; 2]>,
     /// Models with an invalid value: more requests may wait.
     invalid: BTreeSet<String>,
+    /// Refused requests under the earlier and the later metric name. NaN: invalid.
+    refused: BTreeMap<String, [f64; 2]>,
+    started: Option<f64>,
     has_flow_control: bool,
+    is_picker: bool,
     named: BTreeSet<String>,
     overflows: bool,
 }
@@ -37,7 +61,10 @@ impl<'a> QueueReader<'a> {
             query,
             totals: BTreeMap::new(),
             invalid: BTreeSet::new(),
+            refused: BTreeMap::new(),
+            started: None,
             has_flow_control: false,
+            is_picker: false,
             named: BTreeSet::new(),
             overflows: false,
         }
@@ -45,7 +72,8 @@ impl<'a> QueueReader<'a> {
 
     /// Returns the facts. Without series a queue is empty; with only invalid values the model is missing.
     pub(super) fn into_page(mut self) -> PickerPage {
-        let Self { query, has_flow_control, .. } = self;
+        let Self { query, has_flow_control, is_picker, .. } = self;
+        let refused = self.refused_counts();
         let waiting = |model: &String| {
             let [earlier, later] = self.totals.remove(model).unwrap_or_default();
             let waiting = earlier.max(later);
@@ -55,7 +83,21 @@ impl<'a> QueueReader<'a> {
         let hides_models = self.overflows && query.sole_model.is_none();
         let unnamed = query.all().filter(|model| hides_models && !self.named.contains(*model));
         let unnamed = unnamed.cloned().collect();
-        PickerPage { waiting, has_flow_control, unnamed }
+        PickerPage { waiting, has_flow_control, is_picker, refused, unnamed }
+    }
+
+    /// Without series a count is 0; an invalid one is missing.
+    fn refused_counts(&self) -> RefusedCounts {
+        let count = |model: &String| {
+            let [earlier, later] = self.refused.get(model).copied().unwrap_or_default();
+            let is_valid = earlier.is_finite() && later.is_finite();
+            is_valid.then(|| (model.clone(), earlier.max(later)))
+        };
+        RefusedCounts {
+            by_model: self.query.all().filter_map(count).collect(),
+            sole_model: self.query.sole_model.clone(),
+            started: self.started,
+        }
     }
 
     /// `target` and `requested` are the labels `target_model_name` and `model_name`.
@@ -68,23 +110,10 @@ impl<'a> QueueReader<'a> {
         }
         // All queues at a picker of one model count, including adapters and aliases.
         let model = self.query.sole_model.clone();
-        model.or(target).or(requested).filter(|model| self.query.models.contains(model))
+        model.or(target).or(requested)
     }
-}
 
-impl PageReader for QueueReader<'_> {
-    fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
-        let generations = ["inference_extension_flow_control_", "llm_d_epp_flow_control_"];
-        let family =
-            generations.iter().enumerate().find_map(|(i, prefix)| Some((i, name.strip_prefix(prefix)?)));
-        let (generation, bytes) = match family {
-            Some((generation, "queue_size")) => (generation, false),
-            Some((generation, "queue_bytes")) => (generation, true),
-            other => {
-                self.has_flow_control |= other.is_some_and(|(_, family)| EVIDENCE.contains(&family));
-                return page::check_number(rest);
-            }
-        };
+    fn read_queue(&mut self, generation: usize, is_bytes: bool, rest: &str) -> Option<()> {
         let (mut target, mut requested) = (None, None);
         let value = page::parse_value(rest, |label, value| match label {
             "target_model_name" if !value.is_empty() => target = Some(value),
@@ -93,20 +122,63 @@ impl PageReader for QueueReader<'_> {
         })?;
         let is_valid = value.is_finite() && value >= 0.0;
         self.has_flow_control |= is_valid;
-        let Some(model) = self.model(target, requested) else {
-            return Some(());
-        };
+        let model = self.model(target, requested).filter(|model| self.query.models.contains(model));
+        let Some(model) = model else { return Some(()) };
         if is_valid {
             let waiting = &mut self.totals.entry(model).or_default()[generation];
-            let (size, bytes) = if bytes { (0.0, value) } else { (value, 0.0) };
+            let (size, bytes) = if is_bytes { (0.0, value) } else { (value, 0.0) };
             *waiting = waiting.plus(QueueTotals { size, bytes });
         } else {
             self.invalid.insert(model);
         }
         Some(())
     }
+
+    fn read_errors(&mut self, generation: usize, rest: &str) -> Option<()> {
+        let (mut target, mut requested, mut is_refusal) = (None, None, false);
+        let value = page::parse_value(rest, |label, value| match label {
+            "target_model_name" if !value.is_empty() => target = Some(value),
+            "model_name" if !value.is_empty() => requested = Some(value),
+            "error_code" => is_refusal = REFUSALS.contains(&value.as_str()),
+            _ => {}
+        })?;
+        // Probes and lists of models name no model.
+        if !is_refusal || (target.is_none() && requested.is_none()) {
+            return Some(());
+        }
+        if let Some(model) = self.model(target, requested)
+            && self.query.all().any(|one| *one == model)
+        {
+            let sum = &mut self.refused.entry(model).or_default()[generation];
+            *sum += if value >= 0.0 { value } else { f64::NAN };
+        }
+        Some(())
+    }
 }
 
+impl PageReader for QueueReader<'_> {
+    fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
+        if name == STARTED {
+            let value = page::parse_value(rest, |_, _| {})?;
+            self.started = Some(value).filter(|value| value.is_finite());
+            return Some(());
+        }
+        let family = PREFIXES.iter().find_map(|(prefix, at)| Some((*at, name.strip_prefix(prefix)?)));
+        let Some((generation, family)) = family else { return page::check_number(rest) };
+        self.is_picker = true;
+        match (family, family.strip_prefix("flow_control_")) {
+            (_, Some("queue_size")) => return self.read_queue(generation, false, rest),
+            (_, Some("queue_bytes")) => return self.read_queue(generation, true, rest),
+            ("request_error_total", _) => return self.read_errors(generation, rest),
+            (_, Some(family)) => self.has_flow_control |= EVIDENCE.contains(&family),
+            _ => {}
+        }
+        page::check_number(rest)
+    }
+}
+
+#[cfg(test)]
+mod releases;
 #[cfg(test)]
 mod tests {
     use super::*;

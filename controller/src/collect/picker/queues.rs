@@ -3,21 +3,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use wva_crds::RefusedCount;
 use wva_scaling::snapshot::{QueueFigures, SchedulerQueue, WakeObstacle};
 use wva_scaling::units::Amount;
 
 use super::endpoint::{Answers, PodAnswer};
+use super::refused::RecentRefusals;
+use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
 use crate::collect::totals::QueueTotals;
 use crate::model::keys::ModelKey;
 
 /// Six polling periods.
 const MAX_AGE: Duration = PERIOD.saturating_mul(6);
+/// Limit of the status field.
+const MAX_REFUSED_COUNTS: usize = 32;
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Queues {
     samples: BTreeMap<ModelKey, QueueSample>,
+    refused: BTreeMap<ModelKey, RecentRefusals>,
+    /// By pod, for the next leader.
+    refused_counts: BTreeMap<ModelKey, Vec<RefusedCount>>,
     /// Models without a recent answer from some pod.
     partial: BTreeSet<ModelKey>,
     pickers: BTreeMap<PickerKey, FlowControl>,
@@ -27,6 +35,8 @@ pub(crate) struct Queues {
 struct FlowControl {
     /// Why requests would not wake any model.
     obstacle: Option<WakeObstacle>,
+    /// All pages count refused requests.
+    counts_refused: bool,
     /// Models whose requests may be reported under another name.
     unnamed: BTreeSet<String>,
 }
@@ -39,20 +49,20 @@ struct QueueSample {
 }
 
 impl Queues {
-    pub(super) fn add(
-        &mut self,
-        namespace: &str,
-        models: &BTreeSet<String>,
-        answers: &Answers,
-        now: Instant,
-    ) {
-        for model in models {
+    pub(super) fn add(&mut self, namespace: &str, query: &PickerQuery, answers: &Answers, now: Instant) {
+        for model in &query.models {
             let key = ModelKey::new(namespace, model);
             let samples: Vec<QueueSample> =
                 answers.values().filter_map(|a| recent_sample(a, model, now)).collect();
             if answers.is_empty() || samples.len() < answers.len() {
                 self.partial.insert(key.clone());
             }
+            let known = self.refused_counts.entry(key.clone()).or_default();
+            known.extend(refused_counts(query, model, answers));
+            known.truncate(MAX_REFUSED_COUNTS);
+            let refused = answers.values().filter_map(|answer| answer.refused.recent(model, now));
+            let refused = refused.chain(self.refused.remove(&key)).reduce(RecentRefusals::plus);
+            self.refused.extend(refused.map(|refused| (key.clone(), refused)));
             let sum = samples.into_iter().chain(self.samples.remove(&key)).reduce(QueueSample::plus);
             self.samples.extend(sum.map(|sample| (key, sample)));
         }
@@ -79,26 +89,29 @@ impl Queues {
             Some(WakeObstacle::NotRead)
         };
         let unnamed = pages().flat_map(|page| &page.unnamed).cloned().collect();
-        self.pickers.insert(picker, FlowControl { obstacle, unnamed });
+        let counts_refused = pages().all(|page| page.is_picker);
+        self.pickers.insert(picker, FlowControl { obstacle, counts_refused, unnamed });
     }
 
     /// The picker is not polled because there are too many.
     pub(super) fn mark_excess(&mut self, picker: PickerKey) {
-        let obstacle = Some(WakeObstacle::Unreadable);
-        self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
+        self.pickers.insert(picker, FlowControl::with(Some(WakeObstacle::Unreadable)));
     }
 
-    /// Why requests would not wake a model.
-    pub(super) fn obstacle(&self, picker: &PickerKey, model: &str) -> Option<WakeObstacle> {
+    /// Why requests would not wake a model. With `may_fail`, a request that fails is enough.
+    pub(super) fn obstacle(&self, picker: &PickerKey, model: &str, may_fail: bool) -> Option<WakeObstacle> {
         let Some(known) = self.pickers.get(picker) else { return Some(WakeObstacle::NotRead) };
-        known.obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
+        let is_accepted =
+            |o: &WakeObstacle| may_fail && known.counts_refused && *o == WakeObstacle::NoFlowControl;
+        let obstacle = known.obstacle.filter(|obstacle| !is_accepted(obstacle));
+        obstacle.or_else(|| known.unnamed.contains(model).then_some(WakeObstacle::NameNotReported))
     }
 
     /// Queues of the picker `epp` of a namespace.
     #[cfg(test)]
     pub(crate) fn with_flow_control(mut self, namespace: &str, obstacle: Option<WakeObstacle>) -> Self {
         let picker = PickerKey { namespace: namespace.into(), service: "epp".into() };
-        self.pickers.insert(picker, FlowControl { obstacle, unnamed: BTreeSet::new() });
+        self.pickers.insert(picker, FlowControl { counts_refused: true, ..FlowControl::with(obstacle) });
         self
     }
 
@@ -111,9 +124,34 @@ impl Queues {
         Self { samples, ..Self::default() }.with_flow_control(namespace, None)
     }
 
+    /// A request was refused, and none waits.
+    #[cfg(test)]
+    pub(crate) fn with_refused(mut self, namespace: &str, model: &str, requests: f64) -> Self {
+        let refused = RecentRefusals { requests, at: Instant::now() };
+        self.refused.insert(ModelKey::new(namespace, model), refused);
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_refused_counts(
+        mut self,
+        namespace: &str,
+        model: &str,
+        counts: Vec<RefusedCount>,
+    ) -> Self {
+        self.refused_counts.insert(ModelKey::new(namespace, model), counts);
+        self
+    }
+
+    /// Models with waiting or refused requests.
     pub(crate) fn waiting(&self) -> BTreeSet<ModelKey> {
         let waiting = self.samples.iter().filter(|(_, sample)| sample.waiting.has_requests());
-        waiting.map(|(key, _)| key.clone()).collect()
+        waiting.map(|(key, _)| key).chain(self.refused.keys()).cloned().collect()
+    }
+
+    /// Counters of the pickers of a model at zero, by pod. `None`: they are not polled.
+    pub(crate) fn refused_counts(&self, key: &ModelKey) -> Option<&[RefusedCount]> {
+        self.refused_counts.get(key).map(Vec::as_slice)
     }
 
     /// All pods of all pickers have shown the queue recently.
@@ -121,25 +159,35 @@ impl Queues {
         !self.partial.contains(key) && self.samples.get(key).is_some_and(|sample| is_recent(sample.at, now))
     }
 
-    /// Maximum of the polled queue and that of Prometheus.
+    /// Maximum of the polled queue and that of Prometheus, with the refused requests.
     pub(crate) fn max_with(
         &self,
         key: &ModelKey,
         prometheus: SchedulerQueue,
         now: Instant,
     ) -> SchedulerQueue {
-        let Some(sample) = self.samples.get(key).filter(|sample| is_recent(sample.at, now)) else {
+        let refused = self.refused.get(key).filter(|refused| refused.is_recent(now));
+        let sample = self.samples.get(key).filter(|sample| is_recent(sample.at, now));
+        if refused.is_none() && sample.is_none() {
             return prometheus;
-        };
+        }
+        let waiting = sample.map(|sample| sample.waiting).unwrap_or_default();
         let other = match prometheus {
             SchedulerQueue::Known(figures) => figures,
             SchedulerQueue::Absent | SchedulerQueue::Unknown => QueueFigures::default(),
         };
         let greater = |a: f64, b: Amount| Amount::try_from(a.max(b.get())).unwrap_or(b);
         SchedulerQueue::Known(QueueFigures {
-            size: greater(sample.waiting.size, other.size),
-            bytes: greater(sample.waiting.bytes, other.bytes),
+            size: greater(waiting.size, other.size),
+            bytes: greater(waiting.bytes, other.bytes),
+            refused: greater(refused.map_or(0.0, |refused| refused.requests), Amount::default()),
         })
+    }
+}
+
+impl FlowControl {
+    fn with(obstacle: Option<WakeObstacle>) -> Self {
+        Self { obstacle, counts_refused: false, unnamed: BTreeSet::new() }
     }
 }
 
@@ -147,6 +195,17 @@ impl QueueSample {
     fn plus(self, other: Self) -> Self {
         Self { waiting: self.waiting.plus(other.waiting), at: self.at.min(other.at) }
     }
+}
+
+/// Of all pods, from the last leader if a pod has not answered this one.
+fn refused_counts(query: &PickerQuery, model: &str, answers: &Answers) -> Vec<RefusedCount> {
+    let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
+    if answers.is_empty() {
+        return last_leader.to_vec();
+    }
+    let earlier = |pod: &str| last_leader.iter().find(|known| known.pod == pod).cloned();
+    let counts = answers.iter();
+    counts.filter_map(|(pod, answer)| answer.refused.count(pod, model).or_else(|| earlier(pod))).collect()
 }
 
 fn recent_sample(answer: &PodAnswer, model: &str, now: Instant) -> Option<QueueSample> {
@@ -160,136 +219,4 @@ fn is_recent(at: Instant, now: Instant) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::slice;
-
-    use super::*;
-    use crate::collect::picker::page::PickerPage;
-
-    fn answers(at: Instant, pods: &[(&str, f64)]) -> Answers {
-        let page = |size: f64| {
-            let waiting = QueueTotals { size, bytes: 10.0 * size };
-            [("m".to_owned(), waiting), ("other".to_owned(), QueueTotals::default())].into()
-        };
-        let answer =
-            |size| PickerPage { waiting: page(size), has_flow_control: true, ..PickerPage::default() };
-        pods.iter().map(|(pod, size)| ((*pod).into(), answered(at, answer(*size)))).collect()
-    }
-
-    fn answered(at: Instant, page: PickerPage) -> PodAnswer {
-        PodAnswer { page: Some((at, page)), has_failed: false }
-    }
-
-    #[test]
-    fn picker_can_wake_a_model_once_flow_control_is_seen() {
-        let then = Instant::now();
-        let key = PickerKey { namespace: "ns".into(), service: "epp".into() };
-        let obstacle = |answers: &[PodAnswer], after: u64| {
-            let pods = answers.iter().enumerate().map(|(i, a)| (i.to_string().into(), a.clone())).collect();
-            let mut queues = Queues::default();
-            queues.set_flow_control(key.clone(), &pods, then, then + Duration::from_secs(after));
-            queues.obstacle(&key, "m")
-        };
-        let shows =
-            |has_flow_control| answered(then, PickerPage { has_flow_control, ..PickerPage::default() });
-        let unnamed =
-            PickerPage { has_flow_control: true, unnamed: ["m".to_owned()].into(), ..PickerPage::default() };
-        let failed = PodAnswer { has_failed: true, ..PodAnswer::default() };
-        assert_eq!(obstacle(&[], 9), Some(WakeObstacle::NotRead));
-        assert_eq!(obstacle(&[PodAnswer::default()], 9), Some(WakeObstacle::NotRead));
-        assert_eq!(obstacle(&[], 10), Some(WakeObstacle::Unreadable));
-        assert_eq!(obstacle(slice::from_ref(&failed), 0), Some(WakeObstacle::Unreadable));
-        assert_eq!(obstacle(&[shows(false)], 0), Some(WakeObstacle::NoFlowControl));
-        assert_eq!(obstacle(&[shows(true), shows(false), failed], 100), None);
-        assert_eq!(
-            obstacle(&[PodAnswer { has_failed: true, ..shows(true) }], 3600),
-            None,
-            "it was seen before"
-        );
-        assert_eq!(obstacle(&[shows(true), answered(then, unnamed)], 0), Some(WakeObstacle::NameNotReported));
-        let unknown = Queues::default().obstacle(&key, "m");
-        assert_eq!(unknown, Some(WakeObstacle::NotRead), "the picker is not polled");
-    }
-
-    fn models() -> BTreeSet<String> {
-        ["m".to_owned(), "other".to_owned()].into()
-    }
-
-    fn known(size: f64, bytes: f64) -> SchedulerQueue {
-        let amount = |value: f64| Amount::try_from(value).unwrap();
-        SchedulerQueue::Known(QueueFigures { size: amount(size), bytes: amount(bytes) })
-    }
-
-    fn key(namespace: &str, model: &str) -> ModelKey {
-        ModelKey::new(namespace, model)
-    }
-
-    #[test]
-    fn sums_the_queue_over_the_replicas_of_a_picker() {
-        let now = Instant::now();
-        let mut queues = Queues::default();
-        queues.add("ns", &models(), &answers(now, &[("a", 2.0), ("b", 1.0)]), now);
-        assert_eq!(queues.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), known(3.0, 30.0));
-        assert_eq!(queues.max_with(&key("ns", "other"), SchedulerQueue::Unknown, now), known(0.0, 0.0));
-        assert_eq!(queues.waiting(), [key("ns", "m")].into());
-        // A model of the same name in another namespace is a different model.
-        assert_eq!(
-            queues.max_with(&key("theirs", "m"), SchedulerQueue::Unknown, now),
-            SchedulerQueue::Unknown
-        );
-    }
-
-    #[test]
-    fn takes_the_maximum_of_picker_and_prometheus() {
-        let now = Instant::now();
-        let mut queues = Queues::default();
-        queues.add("ns", &models(), &answers(now, &[("a", 2.0)]), now);
-        assert_eq!(queues.max_with(&key("ns", "m"), known(5.0, 1.0), now), known(5.0, 20.0));
-    }
-
-    #[test]
-    fn ignores_expired_answers() {
-        let then = Instant::now();
-        let now = then + MAX_AGE + Duration::from_millis(1);
-        let mut queues = Queues::default();
-        queues.add("ns", &models(), &answers(then, &[("a", 2.0)]), then);
-        assert_eq!(queues.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
-        let mut later = Queues::default();
-        later.add("ns", &models(), &answers(then, &[("a", 2.0)]), now);
-        assert_eq!(later.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
-        assert_eq!(later.waiting(), [].into());
-        // Of several parts the oldest counts.
-        let (mut parts, newest) = (answers(then, &[("a", 2.0)]), then + MAX_AGE);
-        parts.extend(answers(newest, &[("b", 1.0)]));
-        let mut together = Queues::default();
-        together.add("ns", &models(), &parts, newest);
-        assert_eq!(together.max_with(&key("ns", "m"), SchedulerQueue::Absent, newest), known(3.0, 30.0));
-        assert_eq!(together.max_with(&key("ns", "m"), SchedulerQueue::Absent, now), SchedulerQueue::Absent);
-    }
-
-    #[test]
-    fn queue_is_complete_if_every_pod_answered_recently() {
-        let then = Instant::now();
-        let now = then + MAX_AGE;
-        let (m, late) = (key("ns", "m"), now + Duration::from_millis(1));
-        let is_complete = |pickers: &[Answers], now: Instant| {
-            let mut queues = Queues::default();
-            for answers in pickers {
-                queues.add("ns", &models(), answers, now);
-            }
-            queues.is_complete(&m, now)
-        };
-        let both = answers(then, &[("a", 0.0), ("b", 1.0)]);
-        assert!(is_complete(slice::from_ref(&both), now));
-        assert!(!is_complete(slice::from_ref(&both), late), "the answers have expired");
-        assert!(!is_complete(&[], now), "no picker is polled");
-        assert!(!is_complete(&[Answers::new()], now), "the picker has no pods");
-        assert!(!is_complete(&[both.clone(), Answers::new()], now), "another picker has no pods");
-        let mut hung = both.clone();
-        hung.insert("c".into(), PodAnswer { has_failed: true, ..PodAnswer::default() });
-        assert!(!is_complete(&[hung], now), "one pod did not answer");
-        let mut before = both;
-        before.insert("c".into(), answered(then, PickerPage::default()));
-        assert!(!is_complete(&[before], now), "one pod was polled for other models");
-    }
-}
+mod tests;

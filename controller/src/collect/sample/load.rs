@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use wva_scaling::servers::ServerKind;
+
 use super::TimedValue;
 use crate::collect::signals::Signal;
 
@@ -17,6 +19,8 @@ pub(crate) struct PodLoad {
     pub mean_output: Option<TimedValue>,
     /// 0 to 1.
     pub prefix_hit_rate: Option<TimedValue>,
+    /// By the name of its running requests.
+    pub server: ServerKind,
 }
 
 impl PodLoad {
@@ -38,6 +42,7 @@ impl PodLoad {
             mean_input: keep(self.mean_input),
             mean_output: keep(self.mean_output),
             prefix_hit_rate: keep(self.prefix_hit_rate),
+            server: self.server,
         }
     }
 
@@ -68,6 +73,7 @@ impl PodLoad {
             mean_input: pick(self.mean_input, other.mean_input, greater),
             mean_output: pick(self.mean_output, other.mean_output, greater),
             prefix_hit_rate: pick(self.prefix_hit_rate, other.prefix_hit_rate, |a, b| a <= b),
+            server: self.server,
         }
     }
 

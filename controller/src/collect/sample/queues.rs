@@ -46,7 +46,7 @@ pub(super) fn state(sample: &TimedValue<QueueTotals>, ages: &MetricsAge, now: In
     let age = sample.age(now);
     match (Amount::try_from(sample.value.size), Amount::try_from(sample.value.bytes)) {
         (Ok(size), Ok(bytes)) if age <= ages.stale.get() => QueueState {
-            queue: SchedulerQueue::Known(QueueFigures { size, bytes }),
+            queue: SchedulerQueue::Known(QueueFigures { size, bytes, ..QueueFigures::default() }),
             is_late: age > ages.fresh.get(),
         },
         _ => QueueState { queue: SchedulerQueue::Unknown, is_late: false },

@@ -44,6 +44,11 @@ pub(crate) fn pod_signal(name: &str, signal: &str) -> Value {
     json!({"namespace": "ns", "pod": name, "model_name": "m", "signal": signal})
 }
 
+/// Labels of a pod in `ns` for a metric under its own name.
+pub(crate) fn pod_metric(name: &str, metric: &str) -> Value {
+    json!({"namespace": "ns", "pod": name, "model_name": "m", "__name__": metric})
+}
+
 /// Series of the cache size of a pod in `ns`.
 pub(crate) fn cache(pod: &str, blocks: &str) -> (Value, &'static str) {
     (json!({"namespace": "ns", "pod": pod, "num_gpu_blocks": blocks, "block_size": "16"}), "1")
@@ -173,7 +178,11 @@ fn missing_queue_is_unknown_until_it_expires() {
     let older = series("inference_extension_flow_control_queue_size", "3");
     s.add_round(t0, vec![answer(Query::SchedulerQueue, &[series(size, "3"), series(bytes, "2048"), older])]);
     let figure = |n: f64| Amount::try_from(n).unwrap();
-    let known = SchedulerQueue::Known(QueueFigures { size: figure(3.0), bytes: figure(2048.0) });
+    let known = SchedulerQueue::Known(QueueFigures {
+        size: figure(3.0),
+        bytes: figure(2048.0),
+        ..QueueFigures::default()
+    });
     assert_eq!(now(&s, seconds(0)), known);
     assert_eq!(s.scheduler_queue("elsewhere", "m", &ages, t0).queue, SchedulerQueue::Absent);
     for answer in [failed(Query::SchedulerQueue), no_series(Query::SchedulerQueue)] {
@@ -228,8 +237,9 @@ fn partial_round_leaves_other_namespaces_unchanged() {
 fn requests_in_flight_have_the_age_of_their_scrape() {
     let (t0, mut s) = (Instant::now() + Duration::from_hours(1), Samples::default());
     let in_flight = || {
-        let rows = [("running", "2"), ("waiting", "3"), ("age", "7")];
-        answer(Query::Running, &rows.map(|(signal, value)| (pod_signal("a", signal), value)))
+        let [running, waiting] =
+            ["vllm:num_requests_running", "vllm:num_requests_waiting"].map(|metric| pod_metric("a", metric));
+        answer(Query::Running, &[(running, "2"), (waiting, "3"), (pod_signal("a", "age"), "7")])
     };
     s.add_round(t0, vec![in_flight()]);
     let at = t0.checked_sub(seconds(7)).unwrap();
@@ -238,6 +248,23 @@ fn requests_in_flight_have_the_age_of_their_scrape() {
     // The longest queue of the last minute counts where it was longer.
     s.add_round(t0, vec![in_flight(), answer(Query::Queue, &[(pod("a"), "5")])]);
     assert_eq!(only(&s).queue().map(|o| o.value), Some(5.0));
+}
+
+#[test]
+fn server_of_a_pod_is_that_of_its_newest_names() {
+    let mut s = Samples::default();
+    let round = |metric: &str| vec![answer(Query::Running, &[(pod_metric("a", metric), "1")])];
+    for (metric, server) in [
+        ("vllm:num_requests_running", ServerKind::Vllm),
+        ("sglang:num_running_reqs", ServerKind::Sglang),
+        ("trtllm_num_requests_running", ServerKind::TensorrtLlm),
+        ("vllm:num_requests_running", ServerKind::Vllm),
+    ] {
+        s.add_round(Instant::now(), round(metric));
+        assert_eq!(only(&s).server, server);
+        s.add_round(Instant::now(), vec![kv("0.5")]);
+        assert_eq!(only(&s).server, server, "a round without running requests");
+    }
 }
 
 #[test]

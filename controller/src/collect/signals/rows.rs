@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use wva_scaling::servers::ServerKind;
 
-use super::{Query, Signal};
+use super::{Query, Signal, named};
 use crate::collect::histogram::Bucket;
 use crate::collect::prometheus::Series;
 use crate::collect::prometheus::answer::Sink;
@@ -25,6 +26,8 @@ pub(crate) struct Labels {
     target_model_name: String,
     inference_pool: String,
     signal: String,
+    /// State of the requests that Triton counts.
+    request_type: String,
     num_gpu_blocks: String,
     block_size: String,
     /// Data-parallel engine.
@@ -96,6 +99,8 @@ pub(crate) struct Rows {
     /// An answer repeats a few names thousands of times.
     names: HashSet<Arc<str>>,
     pub(crate) pods: Vec<(Signal, PodModel, f64)>,
+    /// Servers other than vLLM.
+    pub(crate) servers: Vec<(PodModel, ServerKind)>,
     pub(crate) caches: Vec<CacheRow>,
     pub(crate) queues: Vec<QueueRow>,
     pub(crate) completed: Vec<CompletedRow>,
@@ -111,6 +116,7 @@ impl Rows {
             query,
             names: HashSet::new(),
             pods: Vec::new(),
+            servers: Vec::new(),
             caches: Vec::new(),
             queues: Vec::new(),
             completed: Vec::new(),
@@ -134,12 +140,29 @@ impl Rows {
         PodModel { namespace: self.intern(namespace), pod: pod.into(), model_name }
     }
 
+    /// Running or waiting requests, whose names tell the server.
+    fn add_in_flight(&mut self, namespace: &str, pod: &str, labels: &Labels, value: f64) -> Option<()> {
+        let series = named::find(&labels.name, &labels.request_type)?;
+        let signal = match series.counter {
+            Counter::Running => Signal::Running,
+            Counter::Waiting => Signal::Waiting,
+            _ => return None,
+        };
+        let key = self.pod_model(namespace, pod, labels);
+        if series.server != ServerKind::Vllm {
+            self.servers.push((key.clone(), series.server));
+        }
+        self.pods.push((signal, key, value));
+        Some(())
+    }
+
     fn add(&mut self, labels: &Labels, value: f64) -> Option<()> {
         let namespace = present(&labels.namespace)?;
         let pod = || present(&labels.pod).or_else(|| present(&labels.pod_name));
         match self.query {
             Query::CacheConfig => {
-                let cache = cache_config(labels)?;
+                let cache =
+                    if labels.signal == TOKENS { cache_of_tokens(value) } else { cache_config(labels) }?;
                 let (namespace, pod) = (self.intern(namespace), pod()?.into());
                 self.caches.push(CacheRow { namespace, pod, cache });
             }
@@ -156,8 +179,15 @@ impl Rows {
                 let (namespace, model) = (self.intern(namespace), self.intern(model));
                 self.completed.push(CompletedRow { namespace, model, requests: value });
             }
+            Query::Running if labels.signal.is_empty() => {
+                self.add_in_flight(namespace, pod()?, labels, value)?;
+            }
             Query::Work | Query::WorkBefore => {
-                let counter = Counter::from_label(&labels.signal)?;
+                let counter = match labels.signal.as_str() {
+                    AGE => Counter::Age,
+                    // A release that exports two names of a counter has the same value under both.
+                    _ => named::find(&labels.name, &labels.request_type)?.counter,
+                };
                 let pod = self.pod_model(namespace, pod()?, labels);
                 let engine = self.intern(&labels.engine);
                 self.work.push((counter, EngineKey { pod, engine }, value));
@@ -188,6 +218,10 @@ impl Sink for Rows {
     }
 }
 
+/// Labels `signal` of series that functions left without a name.
+const TOKENS: &str = "tokens";
+const AGE: &str = "age";
+
 fn present(label: &str) -> Option<&str> {
     Some(label).filter(|value| !value.is_empty())
 }
@@ -199,4 +233,11 @@ fn cache_config(labels: &Labels) -> Option<CacheConfig> {
         num_gpu_blocks: number(&labels.num_gpu_blocks)?,
         block_size: number(&labels.block_size)?,
     })
+}
+
+/// A cache whose size is known in tokens.
+fn cache_of_tokens(tokens: f64) -> Option<CacheConfig> {
+    let is_count = tokens >= 1.0 && tokens <= f64::from(u32::MAX) && tokens.fract() == 0.0;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is checked above")]
+    is_count.then_some(CacheConfig { num_gpu_blocks: tokens as u32, block_size: 1 })
 }

@@ -1,10 +1,14 @@
 //! Tests of the expressions, word for word, and of the rows of answers.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
+use wva_scaling::servers::ServerKind;
 
 use super::*;
 use crate::collect::prometheus::answer::read;
 use crate::collect::prometheus::tests::FakeReply;
+use crate::collect::work::Counter;
 
 /// Rows of an answer with these series, each as labels and value.
 pub(crate) fn rows(query: Query, series: &[(Value, impl ToString + Clone)]) -> Rows {
@@ -19,30 +23,8 @@ fn pod_rows(rows: &Rows) -> Vec<(Signal, &str, &str, f64)> {
     rows.pods.iter().map(|(s, key, value)| (*s, &*key.pod, &*key.model_name, *value)).collect()
 }
 
-/// Expressions of a round and of a retention period.
-const EXPRESSIONS: &str = r#"
-kv_usage: max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:kv_cache_usage_perc[1m]))
-queue: max by (namespace, pod, pod_name, model_name) (max_over_time(vllm:num_requests_waiting[1m]))
-sample_age: label_replace(max by (namespace, pod, pod_name, model_name) (min by (namespace, pod, pod_name, model_name, engine) (time() - timestamp(vllm:kv_cache_usage_perc))), "signal", "kv", "", "") or label_replace(max by (namespace, pod, pod_name, model_name) (min by (namespace, pod, pod_name, model_name, engine) (time() - timestamp(vllm:num_requests_waiting))), "signal", "queue", "", "")
-running: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_running)), "signal", "running", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (vllm:num_requests_waiting)), "signal", "waiting", "", "") or label_replace(max by (namespace, pod, pod_name, model_name) (min by (namespace, pod, pod_name, model_name, engine) (time() - timestamp(vllm:num_requests_running))), "signal", "age", "", "")
-cache_config: max by (namespace, pod, pod_name, num_gpu_blocks, block_size) (vllm:cache_config_info)
-tokens: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_sum[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_count[5m]))), "signal", "input", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_sum[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_count[5m]))), "signal", "output", "", "")
-prefix_hit_rate: sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:prefix_cache_hits_total[5m]) or rate(vllm:prefix_cache_hits[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:prefix_cache_queries_total[5m]) or rate(vllm:prefix_cache_queries[5m])))
-scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name, model_name) (max by (__name__, namespace, inference_pool, target_model_name, model_name, pod, pod_name, fairness_id, priority) ({__name__=~"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)"}))
-completed: sum by (namespace, model_name) (max by (namespace, pod, pod_name, model_name, engine, finished_reason) ((last_over_time(vllm:request_success_total[600s]) unless vllm:request_success_total offset 600s) or increase(vllm:request_success_total[600s])))
-"#;
-
-/// Expressions of models with an objective.
-const LATENCIES: &str = r"
-time_to_first_token: sum by (namespace, model_name, le) (max by (namespace, pod, pod_name, model_name, engine, le) (increase(vllm:time_to_first_token_seconds_bucket[5m])))
-inter_token_latency: sum by (namespace, model_name, le) (max by (namespace, pod, pod_name, model_name, engine, le) (increase(vllm:inter_token_latency_seconds_bucket[5m]) or increase(vllm:time_per_output_token_seconds_bucket[5m])))
-";
-
-/// Two expressions for the namespace `prod`.
-const OF_PROD: &str = r#"
-tokens: label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_prompt_tokens_count{namespace="prod"}[5m]))), "signal", "input", "", "") or label_replace(sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_sum{namespace="prod"}[5m]))) / sum by (namespace, pod, pod_name, model_name) (max by (namespace, pod, pod_name, model_name, engine) (rate(vllm:request_generation_tokens_count{namespace="prod"}[5m]))), "signal", "output", "", "")
-scheduler_queue: sum by (__name__, namespace, inference_pool, target_model_name, model_name) (max by (__name__, namespace, inference_pool, target_model_name, model_name, pod, pod_name, fairness_id, priority) ({__name__=~"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)", namespace="prod"}))
-"#;
+/// Every expression for all namespaces.
+const EXPRESSIONS: &str = include_str!("expressions.txt");
 
 fn expressions(queries: impl IntoIterator<Item = Query>, scope: &Scope) -> String {
     let one = |query: Query| format!("{}: {}\n", query.name(), query.expression(scope, ""));
@@ -51,15 +33,12 @@ fn expressions(queries: impl IntoIterator<Item = Query>, scope: &Scope) -> Strin
 
 #[test]
 fn one_query_serves_all_models_and_a_round_has_few() {
+    assert_eq!(expressions(every_query(), &Scope::All), EXPRESSIONS);
     let within = |period| Query::Completed(Retention::new(period));
-    let all = Query::ALL.into_iter().chain([within(Duration::from_mins(10))]);
-    assert_eq!(expressions(all, &Scope::All), EXPRESSIONS.trim_start());
     let prod = Scope::one("prod");
-    assert_eq!(expressions([Query::Tokens, Query::SchedulerQueue], &prod), OF_PROD.trim_start());
     assert!(within(Duration::from_micros(1500)).expression(&Scope::All, "").contains("[2ms]"), "rounded up");
     let count = within(Duration::from_secs(8)).expression(&prod, "");
     assert!(count.contains("vllm:request_success_total{namespace=\"prod\"} offset 8s"), "{count}");
-    assert_eq!(expressions(Query::LATENCY, &Scope::All), LATENCIES.trim_start());
     let with_objectives = Query::ALL.len() + Query::LATENCY.len();
     assert!(with_objectives <= 10, "a round has at most ten queries");
 }
@@ -81,10 +60,26 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
         assert!(!expression.contains("sum(") && !expression.contains("avg"), "{expression}");
     }
     // Series of two outcomes are not duplicates.
+    for query in [Query::Tokens, Query::PrefixHitRate, Query::Work, Query::InterTokenLatency] {
+        let expression = query.expression(&Scope::All, "");
+        assert!(
+            expression.contains("dp_rank, finished_reason, is_streaming, cache_source, priority"),
+            "{expression}"
+        );
+    }
+    // A gauge has the total of all priorities next to them.
+    let running = Query::Running.expression(&Scope::All, "");
+    assert!(!running.contains("priority"), "{running}");
+}
+
+/// `or` and `rate` ignore names: a pod that exports two names of a signal must not fail the query of all pods.
+#[test]
+fn no_function_is_over_several_names() {
     for query in every_query() {
         let expression = query.expression(&Scope::All, "");
-        let counts = expression.contains("request_success_total");
-        assert_eq!(counts, expression.contains("engine, finished_reason) ("), "{expression}");
+        for function in ["rate(", "increase(", "timestamp(", "max_over_time(", "last_over_time("] {
+            assert!(!expression.contains(&format!("{function}{{__name__")), "{expression}");
+        }
     }
 }
 
@@ -93,8 +88,14 @@ fn extra_matchers_are_in_every_selector() {
     for query in every_query() {
         for scope in [Scope::All, Scope::one("prod")] {
             let expression = query.expression(&scope, "cluster=\"a\"");
-            let without = query.expression(&scope, "");
-            let selectors = without.matches("vllm:").count().max(without.matches("flow_control").count());
+            let (mut single, mut several) = (String::new(), 0);
+            for (i, part) in expression.split("__name__=~\"").enumerate() {
+                let rest = part.split_once('"').filter(|_| i > 0).map_or(part, |(_, rest)| rest);
+                single.push_str(rest);
+                several += usize::from(i > 0);
+            }
+            let names = ["vllm:", "sglang:", "trtllm_", "nv_"].map(|prefix| single.matches(prefix).count());
+            let selectors = names.into_iter().sum::<usize>() + several;
             assert_eq!(expression.matches("cluster=\"a\"").count(), selectors, "{expression}");
         }
     }
@@ -110,7 +111,7 @@ fn every_query_is_in_the_table_once() {
     names.dedup();
     assert_eq!(names.len(), all.len());
     let signals: Vec<_> = Query::ALL.iter().flat_map(|q| q.signals()).collect();
-    assert_eq!(signals.len(), 10);
+    assert_eq!(signals.len(), 8);
 }
 
 #[test]
@@ -153,6 +154,65 @@ fn label_distinguishes_signals_of_one_query() {
         pod_rows(&tokens),
         [(Signal::MeanOutput, "a", "m", 128.0), (Signal::MeanInput, "a", "m", 512.0)]
     );
+}
+
+#[test]
+fn name_distinguishes_signals_and_servers() {
+    let of = |name: &str, state: &str| json!({"namespace": "ns", "pod": name, "__name__": name, "request_type": state});
+    let all = [
+        (of("vllm:num_requests_running", ""), "1"),
+        (of("sglang:num_running_reqs", ""), "2"),
+        (of("sglang:num_queue_reqs", ""), "3"),
+        (of("nv_trt_llm_request_metrics", "active"), "4"),
+        (of("nv_trt_llm_request_metrics", "waiting"), "5"),
+        (of("nv_trt_llm_request_metrics", "max"), "512"),
+        (of("vllm:generation_tokens_total", ""), "7"),
+    ];
+    let rows = rows(Query::Running, &all);
+    let found: Vec<_> = rows.pods.iter().map(|(signal, _, value)| (*signal, *value)).collect();
+    let (running, waiting) = (Signal::Running, Signal::Waiting);
+    assert_eq!(found, [(running, 1.0), (running, 2.0), (waiting, 3.0), (running, 4.0), (waiting, 5.0)]);
+    let servers: BTreeMap<&str, ServerKind> =
+        rows.servers.iter().map(|(key, server)| (&*key.pod, *server)).collect();
+    let others =
+        [("nv_trt_llm_request_metrics", ServerKind::Triton), ("sglang:num_running_reqs", ServerKind::Sglang)];
+    assert_eq!(servers, BTreeMap::from(others));
+}
+
+#[test]
+fn reads_counters_by_name() {
+    let of = |name: &str, signal: &str| json!({"namespace": "ns", "pod": "a", "__name__": name, "signal": signal, "engine": "0"});
+    let all = [
+        (of("sglang:num_requests_total", "counter"), 1.0),
+        (of("trtllm_time_per_output_token_seconds_sum", "counter"), 2.0),
+        (of("nv_llm_output_token_len_sum", "counter"), 3.0),
+        (of("vllm:num_requests_waiting", ""), 4.0),
+        (of("", "age"), 5.0),
+        (of("up", ""), 6.0),
+    ];
+    let rows = rows(Query::Work, &all);
+    let found: Vec<_> = rows.work.iter().map(|(counter, _, value)| (*counter, *value)).collect();
+    let want = [
+        (Counter::Completed, 1.0),
+        (Counter::GapSeconds, 2.0),
+        (Counter::GeneratedTokens, 3.0),
+        (Counter::Waiting, 4.0),
+        (Counter::Age, 5.0),
+    ];
+    assert_eq!(found, want);
+}
+
+#[test]
+fn reads_cache_size_in_tokens() {
+    let tokens = |value: f64| {
+        let labels = json!({"namespace": "ns", "pod": "a", "signal": "tokens"});
+        let caches = rows(Query::CacheConfig, &[(labels, value)]).caches;
+        caches.first().map(|row| (row.cache.num_gpu_blocks, row.cache.block_size))
+    };
+    assert_eq!(tokens(65536.0), Some((65536, 1)));
+    for value in [0.0, 0.5, -1.0, 1e12] {
+        assert_eq!(tokens(value), None, "{value}");
+    }
 }
 
 #[test]

@@ -179,6 +179,7 @@ impl ReplicaReader<'_> {
         let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
         Some(Replica {
             pod: (*pod).to_owned(),
+            server: load.server,
             kv: kv.value,
             queue: queue.value,
             num_gpu_blocks: size(|c| c.num_gpu_blocks),

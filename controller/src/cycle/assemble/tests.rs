@@ -9,7 +9,7 @@ use wva_scaling::units::{KvUsage, QueueLength};
 
 use super::*;
 use crate::collect::Answer;
-use crate::collect::sample::tests::{answer, cache, failed, no_series, pod_signal, queue_size};
+use crate::collect::sample::tests::{answer, cache, failed, no_series, pod_metric, pod_signal, queue_size};
 use crate::collect::signals::Query;
 use crate::fixture::{CREATED, Cluster, gpu_pod};
 use crate::observe::variants::{Ownership, managed_variants};

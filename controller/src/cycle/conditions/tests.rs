@@ -8,7 +8,7 @@ use crate::fixture::{decision, replicas};
 /// Reasons of `Ready`, `MetricsAvailable` and `OptimizationReady`, False ones with a leading `!`.
 fn reasons(c: &Conditions) -> [String; 3] {
     [&c.ready, &c.metrics_available, &c.optimization_ready]
-        .map(|d| format!("{}{}", if d.is_true { "" } else { "!" }, d.reason))
+        .map(|d| format!("{}{}", if d.is_true() { "" } else { "!" }, d.reason))
 }
 
 fn decided(decision: &Decision) -> Conditions {
@@ -72,7 +72,7 @@ fn each_decision_gives_the_reasons_of_the_api() {
         let decision = decision(variant.clone(), json!({}));
         let c = decided_with(&decision, failed.then_some("Prometheus did not answer"), had_target, None);
         assert_eq!(reasons(&c), want, "{variant}");
-        assert_eq!((c.target_resolved.is_true, c.target_resolved.reason), (true, "TargetFound"));
+        assert_eq!((c.target_resolved.is_true(), c.target_resolved.reason), (true, "TargetFound"));
     }
 }
 
@@ -95,7 +95,7 @@ fn the_reason_names_the_analyzer_that_decided() {
 fn a_missing_signal_is_named() {
     let message = |replicas: Value| {
         let c = decided(&decision(json!({"replicas": replicas}), json!({})));
-        assert_eq!((c.metrics_available.is_true, c.metrics_available.reason), (true, "MetricsFound"));
+        assert_eq!((c.metrics_available.is_true(), c.metrics_available.reason), (true, "MetricsFound"));
         c.metrics_available.message
     };
     assert_eq!(message(replicas(2, 0.5, "1s")), "2 replica(s) report metrics");
@@ -189,7 +189,7 @@ fn conditions_have_a_fixed_order_and_a_bounded_message() {
         Timestamp::UNIX_EPOCH,
     );
     let types: Vec<_> = timed.iter().map(|c| c.type_.as_str()).collect();
-    assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"]);
+    assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady", "SignalFollowed"]);
     assert!(timed.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));
 }
 
@@ -214,7 +214,7 @@ fn a_newly_ready_pod_may_lack_metrics() {
 #[test]
 fn a_cold_start_is_not_reported_as_a_lack_of_metrics() {
     let waiting = "Waiting for the first replica to start (0 of 2 ready)";
-    for (age, want) in [("1m", waiting), ("11m", "No vLLM metrics for model m in namespace ns")] {
+    for (age, want) in [("1m", waiting), ("11m", "No model server metrics for model m in namespace ns")] {
         let loading = json!({"ready": 0, "pending": [{"age": age}, {"age": age}]});
         let c = decided(&decision(loading, json!({})));
         assert_eq!(c.metrics_available.reason, "MetricsMissing");

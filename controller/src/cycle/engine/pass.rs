@@ -120,6 +120,7 @@ impl Engine {
         let variants = self.update_variants(state, &pass.managed, pass, outcome);
         log_cycle(&variants, all_analyzed);
         let steps = self.steps_of_cycle(state, pass, &variants);
+        let scale_downs = self.scale_downs(pass, &variants);
         state
             .reporting
             .scalings
@@ -131,6 +132,7 @@ impl Engine {
             orphans: state.orphans.update(watches, ownership, pass.at),
             variants,
             steps,
+            scale_downs,
             ..Published::default()
         }
     }
@@ -151,6 +153,7 @@ impl Engine {
             withheld: before.withheld.clone(),
             orphans: before.orphans.clone(),
             steps: self.early_steps(&pass.managed, &variants, &pass.assembled.limits),
+            scale_downs: self.scale_downs(pass, &variants),
             variants,
             ..Published::default()
         }

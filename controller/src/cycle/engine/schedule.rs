@@ -29,6 +29,8 @@ pub(super) enum Event {
     SettingsChanged,
     ConfigMapsChanged,
     ObjectsChanged,
+    /// A condition `SignalFollowed` changes if its problem lasts.
+    SignalCheckDue,
     RequestedCycleDue,
 }
 
@@ -42,6 +44,8 @@ pub(super) struct Schedule<'e> {
     pub(super) cycle_after_counts: bool,
     /// Time of the cycle that a change requested.
     pub(super) cycle_at: Option<Instant>,
+    /// When a condition `SignalFollowed` may change.
+    pub(super) signal_check_at: Option<Instant>,
     /// The next round comes before its timer.
     pub(super) is_round_hastened: bool,
     settings: watch::Receiver<EngineConfig>,
@@ -62,6 +66,7 @@ impl<'e> Schedule<'e> {
             cycle_after_round: false,
             cycle_after_counts: false,
             cycle_at: None,
+            signal_check_at: None,
             is_round_hastened: false,
             settings,
             queues: engine.sources.pickers.queues(),
@@ -83,6 +88,7 @@ impl<'e> Schedule<'e> {
             Ok(()) = self.settings.changed() => Event::SettingsChanged,
             () = self.maps.changed() => Event::ConfigMapsChanged,
             () = changed.notified(), if self.cycle_at.is_none() => Event::ObjectsChanged,
+            () = time_reached(&mut self.signal_check_at) => Event::SignalCheckDue,
             () = time_reached(&mut self.cycle_at) => Event::RequestedCycleDue,
         }
     }

@@ -17,7 +17,7 @@ use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::Moment;
 use crate::model::published::PublishedVariant;
-use crate::model::step::{DueStep, Step};
+use crate::model::step::{DueStep, ScaleDown, Step};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::workloads;
 
@@ -174,6 +174,22 @@ impl Engine {
                 .then(|| self.due_step(m, workload, decision, None))?
         });
         due.collect()
+    }
+
+    /// Scale-downs whose pods get a deletion cost. A step to zero leaves no choice, and only ReplicaSets read the cost.
+    pub(super) fn scale_downs(&self, pass: &Pass, variants: &Variants) -> BTreeMap<VariantKey, ScaleDown> {
+        let scale_down = |(m, decision): (&ManagedVariant, &Decision)| {
+            let spec = m.spec().ok()?;
+            let (workload, to) = (&spec.workload, decision.target());
+            let is_step = self.is_scaled_here(decision, pass.assembled.limits.get(workload));
+            let is_wanted = spec.sets_deletion_cost.unwrap_or(is_step) && workload.kind == "Deployment";
+            if !is_wanted || to == 0 || to >= decision.current {
+                return None;
+            }
+            let ranks = self.sources.pickers.ranks(&self.sources.watches, workload);
+            Some((m.key.clone(), ScaleDown { workload: workload.clone(), to, is_step, ranks }))
+        };
+        variants_to_scale(&pass.managed, variants).filter_map(scale_down).collect()
     }
 
     fn is_scaled_here(&self, decision: &Decision, limits: Option<&Limits>) -> bool {

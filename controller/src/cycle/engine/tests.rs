@@ -26,7 +26,7 @@ use super::*;
 use crate::collect::picker::Queues;
 use crate::collect::prometheus::tests::{FakePrometheus, FakeReply};
 use crate::collect::sample::Samples;
-use crate::collect::sample::tests::{pod_signal, queue_size};
+use crate::collect::sample::tests::{pod_metric, pod_signal, queue_size};
 use crate::collect::signals::Query;
 use crate::config::ConfigReloads;
 use crate::config::testing::Feed;
@@ -73,6 +73,7 @@ impl Bench {
                 synced: SyncStatus::default(),
                 prometheus: fake.client(),
                 pickers,
+                metrics_api: watch::channel(MetricsApi::Served).1,
                 refusals: watch::channel(Arc::default()).1,
                 ownership: Ownership::default(),
                 namespace: None,

@@ -12,7 +12,7 @@ use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
 use crate::cycle::conditions::{ConditionSource, conditions};
-use crate::model::keys::WorkloadKey;
+use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
 use crate::observe::variants::ManagedVariant;
@@ -75,8 +75,15 @@ impl Engine {
         let inherited = remembered.inherited();
         let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
+        variant.conditions.signal_followed = self.signal_condition(state, m, (&variant, assembled), *at);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
         if let Some(decision) = &variant.decision {
+            if decision.model_at_zero {
+                let queues = self.sources.pickers.queues().borrow().clone();
+                let counts = queues.refused_counts(&ModelKey::for_decision(decision));
+                // A new leader publishes before it has read the pickers.
+                variant.refused = counts.unwrap_or(&m.status.refused).to_vec();
+            }
             if let Some(obstacle) = decision.wake_obstacle {
                 variant.conditions.note_wake_obstacle(obstacle);
             }
@@ -129,5 +136,6 @@ fn publish_variant(
         last_target: None,
         inherited: inherited.clone(),
         learned: None,
+        refused: Vec::new(),
     }
 }

@@ -9,7 +9,8 @@ use super::*;
 use crate::collect::Answer;
 use crate::collect::sample::tests::{answer, failed, no_series, partial};
 
-const ON: ScaleToZero = ScaleToZero { enabled: true, retention: GoDuration::from_secs(600) };
+const ON: ScaleToZero =
+    ScaleToZero { enabled: true, allow_failed_requests: false, retention: GoDuration::from_secs(600) };
 
 /// Model `m`: `variant` is merged over one idle replica. `queue` is its scheduler queue.
 #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]

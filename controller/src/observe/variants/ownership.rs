@@ -23,7 +23,7 @@ pub struct Ownership {
 
 impl Ownership {
     /// Decides by the instance label.
-    pub(super) fn includes(&self, label: Option<&str>) -> bool {
+    pub(crate) fn includes(&self, label: Option<&str>) -> bool {
         match (self.instance.as_deref(), label) {
             (Some(own), label) => label == Some(own),
             (None, label) => label.is_none() || self.manage_labelled,

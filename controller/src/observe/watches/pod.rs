@@ -11,6 +11,7 @@ use wva_runtime::cache::Projection;
 
 use super::objects::Owner;
 use crate::model::gpus::Gpus;
+use crate::observe::deletion_cost::DeletionCost;
 
 /// Waiting reasons of containers that do not start without a change.
 const PERMANENT_REASONS: [&str; 9] = [
@@ -155,6 +156,8 @@ pub(crate) struct PodFacts {
     pub(crate) since: Option<Timestamp>,
     pub(crate) node: Option<Box<str>>,
     pub(crate) gpus: Gpus,
+    /// UID, if wva has set the deletion cost.
+    pub(crate) marked: Option<Box<str>>,
 }
 
 impl PodFacts {
@@ -168,6 +171,7 @@ impl PodFacts {
         let changed = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let created = pod.creation_timestamp().map(|t| t.0);
         let init = pod.spec.init_containers.iter().flatten();
+        let is_marked = matches!(DeletionCost::read(&pod.metadata), DeletionCost::Own(_));
         Self {
             owner: Owner::from_meta(&pod.metadata),
             is_terminating: pod.metadata.deletion_timestamp.is_some(),
@@ -176,6 +180,7 @@ impl PodFacts {
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
             gpus: Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),
+            marked: pod.metadata.uid.as_deref().filter(|_| is_marked).map(Into::into),
         }
     }
 }

@@ -7,17 +7,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
-use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION};
+use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
 use wva_crds::parse_error::replace_rust_types;
-use wva_crds::{LearnedCurves, OptimizedAlloc, VariantAutoscalingSpec, VariantAutoscalingStatus};
+use wva_crds::{
+    LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus,
+};
 use wva_runtime::cache::Projection;
 use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Mode, SpeedEstimate, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
-use crate::model::conditions::VariantError;
+use crate::model::conditions::{ConditionStatus, VariantError};
 use crate::model::keys::WorkloadKey;
-use crate::model::reported::ReportedState;
+use crate::model::reported::{ReportedState, signal_condition};
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
 
@@ -54,8 +56,12 @@ pub(crate) struct VariantStatus {
     /// Generation in the condition Ready.
     pub(crate) observed: Option<i64>,
     pub(crate) reported: ReportedState,
+    /// Status and transition time of `SignalFollowed`, while its reason is a problem.
+    pub(crate) signal_problem: Option<(ConditionStatus, Timestamp)>,
     /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
+    /// Read by an earlier leader.
+    pub(crate) refused: Vec<RefusedCount>,
     /// Compared at the next status write.
     pub(crate) fingerprint: StatusFingerprint,
 }
@@ -66,6 +72,8 @@ pub(crate) struct ParsedSpec {
     pub(crate) model_id: String,
     pub(crate) cost: Cost,
     pub(crate) mode: Mode,
+    /// Whether pods get a deletion cost before a scale-down. `None`: if this controller scales the workload.
+    pub(crate) sets_deletion_cost: Option<bool>,
     pub(crate) min: Option<u32>,
     pub(crate) max: Option<u32>,
 }
@@ -121,8 +129,10 @@ impl VariantStatus {
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
             observed: condition("Ready").and_then(|c| c.observed_generation),
             reported: ReportedState::from_status(status, &state),
+            signal_problem: signal_condition(status).map(|(status, _, since)| (status, since)),
             fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
+            refused: state.refused,
             alloc,
         }
     }
@@ -186,6 +196,8 @@ fn parse_spec(object: &DynamicObject) -> Result<ParsedSpec, VariantError> {
         model_id: spec.model_id,
         cost,
         mode,
+        // The rules allow no other values.
+        sets_deletion_cost: object.annotations().get(POD_DELETION_COST_ANNOTATION).map(|v| v == "true"),
         min: bound(spec.min_replicas),
         max: bound(spec.max_replicas),
     })

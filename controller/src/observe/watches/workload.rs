@@ -31,7 +31,7 @@ impl Workload {
     fn new(
         meta: &ObjectMeta,
         requested: Option<i32>,
-        ready: Option<i32>,
+        (created, ready): (Option<i32>, Option<i32>),
         (template, pod_labels): (Option<Template>, Labels),
     ) -> Self {
         Self {
@@ -40,6 +40,7 @@ impl Workload {
             replicas: Replicas {
                 // The default of spec.replicas is 1.
                 current: u32::try_from(requested.unwrap_or(1)).unwrap_or(0),
+                created: u32::try_from(created.unwrap_or(0)).unwrap_or(0),
                 ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
             },
             template,
@@ -56,8 +57,9 @@ impl Workload {
     pub(crate) fn deployments() -> Projection<Deployment, Self> {
         let read = |d: &Deployment| {
             let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
-            let (requested, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(&d.metadata, requested, ready, spec.map(|s| template(&s.template)).unwrap_or_default())
+            let requested = spec.and_then(|s| s.replicas);
+            let counts = (status.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
+            Self::new(&d.metadata, requested, counts, spec.map(|s| template(&s.template)).unwrap_or_default())
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
@@ -65,9 +67,10 @@ impl Workload {
     pub(crate) fn stateful_sets() -> Projection<StatefulSet, Self> {
         let read = |set: &StatefulSet| {
             let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
-            let (requested, ready) = (spec.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
+            let requested = spec.and_then(|s| s.replicas);
+            let counts = (status.map(|s| s.replicas), status.and_then(|s| s.ready_replicas));
             let template = spec.map(|s| template(&s.template)).unwrap_or_default();
-            let workload = Self::new(&set.metadata, requested, ready, template);
+            let workload = Self::new(&set.metadata, requested, counts, template);
             Self { owner: Owner::from_meta(&set.metadata).map(Box::new), ..workload }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
@@ -78,8 +81,13 @@ impl Workload {
             let number = |path: &str| set.data.pointer(path).and_then(Value::as_i64);
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
             let group = set.data.pointer("/spec/leaderWorkerTemplate");
-            let (requested, ready) = (replicas("/spec/replicas"), replicas("/status/readyReplicas"));
-            Self::new(&set.metadata, requested, ready, group.and_then(group_template).unwrap_or_default())
+            let counts = (replicas("/status/replicas"), replicas("/status/readyReplicas"));
+            Self::new(
+                &set.metadata,
+                replicas("/spec/replicas"),
+                counts,
+                group.and_then(group_template).unwrap_or_default(),
+            )
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }

@@ -90,7 +90,7 @@ impl VariantSeries {
             let labels = [
                 ("namespace", &*exported.key.namespace),
                 ("reason", draft.reason),
-                ("status", if draft.is_true { "True" } else { "False" }),
+                ("status", draft.status.as_str()),
                 ("type", type_),
                 ("variant_name", &exported.key.name),
             ];

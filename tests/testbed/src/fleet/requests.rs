@@ -35,6 +35,12 @@ impl Requests {
         self.place(pods.keys(), now);
     }
 
+    /// The request runs on this pod at once.
+    pub(super) fn send_to(&mut self, pod: &str, lasts: Duration, now: Instant) {
+        let runs = Some((pod.to_owned(), now));
+        self.all.push(Request { sent: now, lasts, runs, begins: 1, ended: None });
+    }
+
     /// Updates the ready pods. Requests of a removed pod are sent again with their full duration.
     pub(super) fn set_replicas(&mut self, ready: &BTreeSet<String>, now: Instant) {
         self.end(now);

@@ -167,6 +167,7 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
         Some(ExportFault::NotANumber) => render(&Figures { kv: f64::NAN, waiting: f64::NAN, ..figures }),
         None => render(&figures),
     };
+    let text = if let Some(page) = shared.config.page { page(&text) } else { text };
     exposition(text)
 }
 

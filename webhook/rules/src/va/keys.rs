@@ -2,7 +2,7 @@
 
 use wva_crds::names::{
     ACCELERATOR_LABEL, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION, INSTANCE_LABEL,
-    MODE_ANNOTATION,
+    MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
 };
 
 use crate::facts::Facts;
@@ -11,8 +11,10 @@ use crate::rule::{Check, Rule, WARN};
 use crate::text::{escape, join_field, nearest};
 
 const KNOWN_LABELS: &[&str] = &[ACCELERATOR_LABEL, INSTANCE_LABEL];
-const KNOWN_ANNOTATIONS: &[&str] =
-    &[MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION];
+const KNOWN_ANNOTATIONS: &[&str] = &[
+    MODE_ANNOTATION, ALLOW_INSTANCE_CHANGE_ANNOTATION, ALLOW_SHARED_TARGET_ANNOTATION,
+    POD_DELETION_COST_ANNOTATION,
+];
 const KNOWN_SPEC: &[&str] = &["scaleTargetRef", "modelID", "variantCost", "minReplicas", "maxReplicas"];
 
 pub(crate) const LABELS: Rule = Rule {

@@ -1,8 +1,9 @@
-//! Rules about the accelerator label and the mode annotation.
+//! Rules about the accelerator label and the annotations for mode and pod deletion cost.
 
 use serde_json::Value;
-use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION};
+use wva_crds::names::{ACCELERATOR_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
 
+use crate::facts::Target;
 use crate::rule::{Check, DENY, Rule, WARN};
 
 pub(crate) const ACCELERATOR_SHORT: Rule = Rule {
@@ -48,6 +49,39 @@ pub(crate) const MODE: Rule = Rule {
         _ => {}
     }),
     ..DENY
+};
+
+pub(crate) const DELETION_COST: Rule = Rule {
+    code: "WVA-VA-021",
+    field: "metadata.annotations[wva.llmd.ai/pod-deletion-cost]",
+    reads: &[&["metadata", "annotations", POD_DELETION_COST_ANNOTATION]],
+    message: "{found} is not valid; use \"true\" or \"false\", or remove the annotation",
+    docs: "The annotation for pod deletion costs, if present, must be `\"true\"` (mark the pods that a scale-down should \
+           remove first) or `\"false\"` (do not).",
+    check: Check::Variant(|facts, out| match facts.annotation(POD_DELETION_COST_ANNOTATION) {
+        Some(value @ Value::String(text)) if !matches!(text.as_str(), "true" | "false") => {
+            out.add_value(value);
+        }
+        _ => {}
+    }),
+    ..DENY
+};
+
+pub(crate) const DELETION_COST_UNUSED: Rule = Rule {
+    code: "WVA-VA-065",
+    field: "metadata.annotations[wva.llmd.ai/pod-deletion-cost]",
+    message: "no effect: only the pods of a Deployment have a deletion cost",
+    docs: "The annotation asks for pod deletion costs, but the target is not a Deployment. Kubernetes reads the cost only \
+           for pods of a ReplicaSet. A StatefulSet and a LeaderWorkerSet always remove the replica with the highest \
+           index.",
+    check: Check::Variant(|facts, out| {
+        let is_wanted =
+            facts.annotation(POD_DELETION_COST_ANNOTATION).and_then(Value::as_str) == Some("true");
+        if is_wanted && Target::from_object(facts.object).is_some_and(|target| target.kind != "Deployment") {
+            out.add("", "");
+        }
+    }),
+    ..WARN
 };
 
 fn is_mode(mode: &str) -> bool {

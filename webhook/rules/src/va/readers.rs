@@ -4,13 +4,10 @@ use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, UNRESOLVED_ACCELERATOR};
 
 use crate::facts::Facts;
-use crate::readers::{Operator, Requirement, SeriesSelector};
 use crate::rule::{Check, Rule, Scope, WARN};
-use crate::text::{escape, shorten};
+use crate::series::{Contradiction, SeriesLabels, short};
 
 const FIELD: &str = "spec.scaleTargetRef";
-/// Longest name or label value in the message.
-const MAX_PART_CHARS: usize = 24;
 
 pub(crate) const NONE: Rule = Rule {
     code: "WVA-VA-063",
@@ -41,7 +38,7 @@ pub(crate) const NO_MATCH: Rule = Rule {
     check: Check::Variant(|facts, out| {
         let labels = series_labels(facts);
         for reader in facts.readers {
-            let mut contradictions = reader.selectors.iter().map(|s| find_contradiction(s, &labels));
+            let mut contradictions = reader.selectors.iter().map(|s| s.contradiction(&labels));
             // One matching metric is enough.
             if let Some(Some(Contradiction { selected, actual })) = contradictions.next()
                 && contradictions.all(|c| c.is_some())
@@ -53,85 +50,34 @@ pub(crate) const NO_MATCH: Rule = Rule {
     ..WARN
 };
 
-struct Label<'a> {
-    key: &'static str,
-    /// `None` stands for a missing label.
-    values: Vec<Option<&'a str>>,
-}
-
-/// Known labels of the variant's series. Labels with unknown values are omitted, because any selector could match.
-fn series_labels<'a>(facts: &Facts<'a>) -> Vec<Label<'a>> {
-    let mut all = Vec::new();
+/// Labels with unknown values are omitted, because any selector could match.
+fn series_labels<'a>(facts: &Facts<'a>) -> SeriesLabels<'a> {
+    let mut all = SeriesLabels::default();
     // Not `generateName`.
     if let Some(name) = facts.get(&["metadata", "name"]).and_then(Value::as_str) {
-        all.push(Label { key: "variant_name", values: vec![Some(name)] });
+        all.add("variant_name", [Some(name)]);
     }
     if let Some(namespace) = facts.namespace_name() {
         // With `honorLabels: false`, Prometheus stores the label as `exported_namespace` and sets `namespace` to that
         // of the controller.
-        all.push(Label { key: "exported_namespace", values: vec![Some(namespace)] });
+        all.add("exported_namespace", [Some(namespace)]);
         if let Some(own) = facts.controller_namespace {
-            all.push(Label { key: "namespace", values: vec![Some(namespace), Some(own)] });
+            all.add("namespace", [Some(namespace), Some(own)]);
         }
     }
     match facts.label(ACCELERATOR_LABEL) {
-        Some(Value::String(name)) if !name.is_empty() => {
-            all.push(Label { key: "accelerator_type", values: vec![Some(name)] });
-        }
+        Some(Value::String(name)) if !name.is_empty() => all.add("accelerator_type", [Some(name.as_str())]),
         None if facts.is_accelerator_known == Some(false) => {
-            all.push(Label { key: "accelerator_type", values: vec![Some(UNRESOLVED_ACCELERATOR)] });
+            all.add("accelerator_type", [Some(UNRESOLVED_ACCELERATOR)]);
         }
         _ => {}
     }
     match facts.label(INSTANCE_LABEL) {
         Some(Value::String(instance)) if !instance.is_empty() => {
-            all.push(Label { key: "controller_instance", values: vec![Some(instance)] });
+            all.add("controller_instance", [Some(instance.as_str())]);
         }
-        None => all.push(Label { key: "controller_instance", values: vec![None] }),
+        None => all.add("controller_instance", [None]),
         _ => {}
     }
     all
-}
-
-/// Requirement that no series of the variant meets.
-struct Contradiction {
-    selected: String,
-    /// Value in the series.
-    actual: String,
-}
-
-fn find_contradiction(selector: &SeriesSelector, labels: &[Label<'_>]) -> Option<Contradiction> {
-    for requirement in &selector.0 {
-        let Some(label) = labels.iter().find(|l| l.key == &*requirement.key) else { continue };
-        if label.values.iter().any(|value| meets(requirement, *value)) {
-            continue;
-        }
-        let Requirement { key, operator, values } = requirement;
-        let listed = || values.iter().map(|v| short(v)).collect::<Vec<_>>().join(",");
-        let selected = match operator {
-            Operator::In if values.len() == 1 => format!("{key}={}", listed()),
-            Operator::In => format!("{key} in ({})", listed()),
-            Operator::NotIn => format!("{key} notin ({})", listed()),
-            Operator::Exists => key.to_string(),
-            Operator::DoesNotExist => format!("!{key}"),
-        };
-        let actual = label.values[0].map_or_else(|| "no such label".to_owned(), |v| escape(v, false));
-        return Some(Contradiction { selected, actual });
-    }
-    None
-}
-
-/// `None` for a missing label.
-fn meets(requirement: &Requirement, value: Option<&str>) -> bool {
-    let listed = value.is_some_and(|value| requirement.values.iter().any(|v| &**v == value));
-    match requirement.operator {
-        Operator::In => listed,
-        Operator::NotIn => !listed,
-        Operator::Exists => value.is_some(),
-        Operator::DoesNotExist => value.is_none(),
-    }
-}
-
-fn short(text: &str) -> String {
-    shorten(&escape(text, false), MAX_PART_CHARS)
 }

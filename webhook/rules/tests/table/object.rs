@@ -74,7 +74,7 @@ fn spec_cases() -> Vec<Case> {
     ]
 }
 
-fn metadata_cases() -> [Case; 5] {
+fn metadata_cases() -> [Case; 6] {
     [
         case("WVA-VA-012", &["metadata", "labels", INSTANCE], json!("a-1"), json!(["", "a b"])),
         case("WVA-VA-016", &["metadata", "labels", ACCELERATOR], json!("H1"), json!(["H", ""])),
@@ -83,6 +83,12 @@ fn metadata_cases() -> [Case; 5] {
             &["metadata", "annotations", MODE],
             json!("fixed=3"),
             json!(["Auto", "", "fixed=", "fixed=-1", "fixed=+1", "fixed=2147483648"]),
+        ),
+        case(
+            "WVA-VA-021",
+            &["metadata", "annotations", "wva.llmd.ai/pod-deletion-cost"],
+            json!("true"),
+            json!(["True", "", "yes"]),
         ),
         case("WVA-VA-019", &["metadata", "labels"], Value::Null, json!(["a", {"a": true}])),
         case("WVA-VA-020", &["metadata", "annotations"], json!({}), json!([{"a": 1}])),

@@ -23,6 +23,7 @@ a request runs on another variant | idle; a: 1 running=0 kv=0; b: 1 running=1 kv
 a request waits | idle; a: 1 running=0 kv=0 queue=1 | a 1->1 NoChange
 a request waits in the scheduler | model requestsInRetention: 0; waiting 1; a: 1 running=0 kv=0 | a 1->1 NoChange
 bytes wait in the scheduler | model requestsInRetention: 0; waiting 0 1; a: 1 running=0 kv=0 | a 1->1 NoChange
+a request was refused | model requestsInRetention: 0, schedulerQueue: {refused: 1}; a: 1 running=0 kv=0 | a 1->1 NoChange
 unknown what waits in the scheduler | model requestsInRetention: 0, schedulerQueue: null; a: 1 running=0 kv=0 | a 1->1 NoChange
 tracked for less | idle; model trackedFor: 9m59s; a: 1 running=0 kv=0 | a 1->1 NoChange
 active since | idle; model sinceActivity: 9m59s; a: 1 running=0 kv=0 | a 1->1 NoChange
@@ -57,6 +58,9 @@ bounds hold where another variant serves | a: 0 min=1; b: 1 kv=.1 | a 0->1 AtMin
 # Waking.
 requests wait | waiting 3; a: 0 | a 0->1 RequestsWaiting size=3
 bytes wait | waiting 0 9; a: 0 | a 0->1 RequestsWaiting bytes=9
+requests were refused | model schedulerQueue: {refused: 2}; a: 0 cost=80; b: 0 cost=40 | a 0->0 NoChange; b 0->1 RequestsRefused refused=2
+requests wait and were refused | model schedulerQueue: {size: 3, refused: 2}; a: 0 | a 0->1 RequestsWaiting size=3
+without flow control | zero; model schedulerQueue: {refused: 1}, wakeObstacle: noFlowControl; a: 0 | a 0->1 RequestsRefused; warning NothingWakesIt m NoFlowControl
 nothing waits | waiting 0; a: 0 | a 0->0 NoChange
 unknown what waits | model schedulerQueue: null; a: 0 | a 0->0 NoChange
 the cheapest | waiting 3; a: 0 cost=80; b: 0 cost=40 | a 0->0 NoChange; b 0->1 RequestsWaiting

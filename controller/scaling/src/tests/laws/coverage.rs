@@ -8,13 +8,13 @@ use proptest::test_runner::TestRunner;
 use crate::tests::generate::any_case;
 use crate::{Warning, decide};
 
-const CODES: [&str; 35] = [
+const CODES: [&str; 36] = [
     "NoChange", "KeptDecision", "AllSaturated", "SpareBelowTarget", "ScaleDownSafe", "SafetyNet",
     "PendingReplicas", "Stuck", "StepNotSafe", "ScrapeGap", "MetricsStale", "OutOfBounds", "Superseded",
     "NotCarriedOut", "DemandAboveSupply", "SupplyAboveDemand", "WithinTolerance", "ArrivalsAboveCapacity",
     "Backlog", "TrendAhead", "WarmSpare", "RecurringBursts", "HeldPeak", "NotLearnt", "SignalsMissing",
-    "NoRequests", "MinimumKept", "RequestsWaiting", "WakeHold", "LimitedBy", "AtMaximum", "AtMinimum",
-    "Paused", "RecommendOnly", "Fixed",
+    "NoRequests", "MinimumKept", "RequestsWaiting", "RequestsRefused", "WakeHold", "LimitedBy", "AtMaximum",
+    "AtMinimum", "Paused", "RecommendOnly", "Fixed",
 ];
 
 #[test]

@@ -121,7 +121,9 @@ fn extreme_case() -> impl Strategy<Value = Case> {
             for (i, variant) in variants.iter_mut().enumerate() {
                 variant.name = format!("v{i}");
             }
-            let known = |(size, bytes)| SchedulerQueue::Known(QueueFigures { size, bytes });
+            let known = |(size, bytes)| {
+                SchedulerQueue::Known(QueueFigures { size, bytes, ..QueueFigures::default() })
+            };
             let model = Model {
                 model_id: "m".to_owned(),
                 namespace: "ns".to_owned(),

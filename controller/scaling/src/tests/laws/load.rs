@@ -68,7 +68,8 @@ fn within_the_queue(snapshot: &mut Snapshot, loads: &Loads, more: bool) {
         if matches!(model.scheduler_queue, SchedulerQueue::Known(_)) {
             let size = figure((9.0 * share(*size, *other_size, more)).floor());
             let bytes = figure((90_000.0 * share(*bytes, *other_bytes, more)).floor());
-            model.scheduler_queue = SchedulerQueue::Known(QueueFigures { size, bytes });
+            model.scheduler_queue =
+                SchedulerQueue::Known(QueueFigures { size, bytes, ..QueueFigures::default() });
         }
     }
 }

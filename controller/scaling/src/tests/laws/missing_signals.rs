@@ -118,7 +118,7 @@ proptest! {
                 }
             }
             let others = ["KeptDecision", "SafetyNet", "AtMaximum", "AtMinimum", "NoRequests", "Paused", "Fixed"];
-            let woken = ["RequestsWaiting", "WakeHold", "MinimumKept"];
+            let woken = ["RequestsWaiting", "RequestsRefused", "WakeHold", "MinimumKept"];
             if !has_reason(&decision, &others) && !has_reason(&decision, &woken) {
                 prop_assert!(decision.target() <= decision.current.saturating_add(up), "{:?}", decision);
                 prop_assert!(decision.target() >= decision.current.saturating_sub(down), "{:?}", decision);

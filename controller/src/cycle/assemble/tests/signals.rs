@@ -3,7 +3,6 @@
 use wva_crds::GoDuration;
 
 use super::*;
-use crate::collect::work::Counter;
 
 const FRESH: GoDuration = GoDuration::from_secs(1);
 
@@ -248,8 +247,9 @@ fn running_requests_are_known_if_every_replica_reports() {
     ] {
         let mut case = Case::with_pods(&["a-0", "a-1"]);
         let known = values.iter().filter_map(|(pod, value)| Some((pod, (*value)?)));
-        let of =
-            |(pod, value): (&&str, _)| [(pod_signal(pod, "running"), value), (pod_signal(pod, "age"), "0")];
+        let of = |(pod, value): (&&str, _)| {
+            [(pod_metric(pod, "sglang:num_running_reqs"), value), (pod_signal(pod, "age"), "0")]
+        };
         case.add_answers([answer(Query::Running, &known.flat_map(of).collect::<Vec<_>>())]);
         case.at.now += Duration::from_secs(after);
         case.load("m", 1.0, &values.map(|(pod, _)| (pod, 0.5, 0.0)));
@@ -266,11 +266,16 @@ fn work_of_all_ranks_of_a_pod_is_summed() {
     ] {
         let mut case = Case::with_pods(&["a-0"]);
         let of = |(pod, engine, completed): &(&str, &str, f64)| {
-            Counter::TABLE.map(|(counter, name, _)| {
-                let mut labels = pod_signal(pod, name);
+            let age = (pod_signal(pod, "age"), 3.0);
+            let series = ["running", "waiting"].map(|state| format!("vllm:num_requests_{state}"));
+            let tokens = ["prompt", "generation"].map(|kind| format!("vllm:{kind}_tokens_total"));
+            let series = series.into_iter().chain(tokens).map(|name| (pod_metric(pod, &name), 3.0));
+            let done = (pod_metric(pod, "vllm:request_success_total"), *completed);
+            let of_engine = |(mut labels, value): (Value, f64)| {
                 labels["engine"] = json!(engine);
-                (labels, if counter == Counter::Completed { *completed } else { 3.0 })
-            })
+                (labels, value)
+            };
+            series.chain([age, done]).map(of_engine).collect::<Vec<_>>()
         };
         case.add_answers([answer(Query::Work, &series.iter().flat_map(of).collect::<Vec<_>>())]);
         let pods: BTreeSet<&str> = series.iter().map(|(pod, ..)| *pod).collect();

@@ -47,7 +47,7 @@ fn window(expression: &str) -> (f64, Vec<String>) {
 /// No requests run. The last request of every model completed `ago` seconds before now.
 fn idle_since(ago: u32) -> FakeReply {
     FakeReply::by(move |expression| {
-        if expression.contains("request_success") {
+        if expression.contains("last_over_time") {
             let (seconds, names) = window(expression);
             let value = u32::from(seconds > f64::from(ago));
             let of = |namespace| (json!({"namespace": namespace, "model_name": "m"}), value);
@@ -59,8 +59,10 @@ fn idle_since(ago: u32) -> FakeReply {
             return FakeReply::series(all);
         }
         for (namespace, name) in [("ns", "a-0"), ("ns", "a-1"), ("other", "v0-0")] {
-            for signal in ["running", "waiting", "age", "kv", "queue"] {
-                let mut labels = pod_signal(name, signal);
+            let named = ["vllm:num_requests_running", "vllm:num_requests_waiting"]
+                .map(|metric| pod_metric(name, metric));
+            let others = ["age", "kv", "queue"].map(|signal| pod_signal(name, signal));
+            for mut labels in named.into_iter().chain(others) {
                 labels["namespace"] = json!(namespace);
                 all.push((labels, "0"));
             }

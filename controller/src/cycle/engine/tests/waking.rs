@@ -1,5 +1,7 @@
 //! Waking of models between two cycles when requests wait at endpoint pickers.
 
+use wva_scaling::snapshot::WakeObstacle;
+
 use super::*;
 use crate::fixture::gpu_pod;
 
@@ -74,6 +76,29 @@ async fn waiting_requests_wake_the_cheapest_variant_of_their_model() {
     let cheap = published.variants.values().nth(1).unwrap();
     assert_eq!((cheap.signal(), cheap.decision.as_ref().unwrap().reason().code()), (Some(1), "WakeHold"));
     assert_eq!(reasons(cheap), ["Ready", "ScaleFromZero", "ScaleFromZeroMode"]);
+}
+
+#[tokio::test]
+async fn a_refused_request_wakes_a_model_with_an_empty_queue() {
+    for obstacle in [None, Some(WakeObstacle::NoFlowControl)] {
+        let mut bench = Bench::new(at_zero(), calm()).await;
+        bench.turn().await;
+        let queues = Queues::testing("ns", "m", 0.0).with_flow_control("ns", obstacle);
+        bench.show(queues.clone());
+        bench.wake();
+        assert_eq!(bench.targets()[1], target_row("cheap", 0, 0));
+        bench.show(queues.with_refused("ns", "m", 2.0));
+        bench.wake();
+        assert_eq!(bench.targets()[1..], [target_row("cheap", 0, 1), target_row("expensive", 0, 0)]);
+        let published = bench.published();
+        let cheap = published.variants.values().nth(1).unwrap();
+        let reason = cheap.decision.as_ref().unwrap().reason();
+        assert_eq!(reason.code(), "RequestsRefused");
+        assert!(
+            reason.to_string().starts_with("woken: 2 request(s) failed at the endpoint picker"),
+            "{reason}"
+        );
+    }
 }
 
 #[tokio::test]

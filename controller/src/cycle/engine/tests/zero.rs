@@ -1,6 +1,7 @@
 //! Scale to zero: the signal, the second check of newer samples, and the step; and which other steps the program
 //! takes.
 
+use wva_crds::RefusedCount;
 use wva_scaling::snapshot::WakeObstacle;
 
 use super::*;
@@ -37,7 +38,7 @@ const IDLE: ModelActivity = ModelActivity {
 impl ModelActivity {
     fn answers(self) -> FakeReply {
         FakeReply::by(move |query| match query {
-            q if q.contains("request_success") => {
+            q if q.contains("last_over_time") => {
                 let labels = json!({"namespace": "ns", "model_name": "m"});
                 self.completed.map_or(down(), |value| FakeReply::series([(labels, value)]))
             }
@@ -51,8 +52,13 @@ impl ModelActivity {
                 FakeReply::series(own.into_iter().chain(adapter))
             }
             q if q.contains("running") => {
-                let signals = [("running", self.running), ("waiting", self.waiting), ("age", self.scraped)];
-                let of = |name| signals.map(|(signal, value)| (pod_signal(name, signal), value));
+                let of = |name| {
+                    [
+                        (pod_metric(name, "vllm:num_requests_running"), self.running),
+                        (pod_metric(name, "vllm:num_requests_waiting"), self.waiting),
+                        (pod_signal(name, "age"), self.scraped),
+                    ]
+                };
                 FakeReply::series(["a-0", "a-1"].into_iter().flat_map(of))
             }
             q => both(if q.contains("timestamp") { self.age } else { "0" }),
@@ -64,12 +70,15 @@ impl Bench {
     /// Variant `a` with 2 replicas that may scale to zero after [`RETENTION`].
     async fn idle(extra: Value) -> Self {
         let mut bench = Self::new(cluster(extra), IDLE.answers()).await.with_pool("a");
-        let mut feed = Feed::new();
-        let entry = "enable_scale_to_zero: true\nretention_period: 1h";
-        feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
-        bench.engine.sources.maps = feed.maps();
+        bench.set_entry(ENTRY);
         bench.show_waiting("ns", "m", 0.0);
         bench
+    }
+
+    fn set_entry(&mut self, entry: &str) {
+        let mut feed = Feed::new();
+        feed.put("wva/wva-model-scale-to-zero-config", &[("default", entry)]);
+        self.engine.sources.maps = feed.maps();
     }
 
     /// The same variant with signal 0, two rounds later.
@@ -124,6 +133,8 @@ impl Bench {
         self.fake.set_reply(activity.answers());
     }
 }
+
+const ENTRY: &str = "enable_scale_to_zero: true\nretention_period: 1h";
 
 /// Longer than any test runs.
 const RETENTION: Duration = Duration::from_hours(1);
@@ -199,6 +210,57 @@ async fn requests_at_a_picker_cancel_a_step_to_zero_at_once() {
     bench.show_waiting("ns", "m", 0.0);
     bench.turn().await;
     bench.check_stays("the retention period starts again");
+}
+
+#[tokio::test]
+async fn a_refused_request_cancels_a_step_to_zero() {
+    let mut bench = Bench::at_signal_zero_with_picker().await;
+    bench.show(Queues::testing("ns", "m", 0.0).with_refused("ns", "m", 1.0));
+    bench.engine.wake_models(&mut bench.state);
+    bench.check_stays("a request was refused");
+    bench.show_waiting("ns", "m", 0.0);
+    bench.turn().await;
+    bench.check_stays("the retention period starts again");
+}
+
+#[tokio::test]
+async fn requests_may_fail_at_zero_only_if_an_entry_says_so() {
+    use WakeObstacle::{NoFlowControl, Unreadable};
+    for (allowed, obstacle, want) in
+        [(false, NoFlowControl, false), (true, NoFlowControl, true), (true, Unreadable, false)]
+    {
+        let mut bench = Bench::idle(json!({})).await;
+        bench.set_entry(&format!("{ENTRY}\nallow_failed_requests: {allowed}"));
+        bench.show(Queues::testing("ns", "m", 0.0).with_flow_control("ns", Some(obstacle)));
+        bench.after_retention().await;
+        assert_eq!(bench.round().await.0 == Some(0), want, "{allowed} {obstacle:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_has_the_counters_of_pickers_only_at_zero() {
+    let counts = vec![RefusedCount { pod: "epp-0".into(), started: 1, count: 7 }];
+    let mut bench = Bench::idle(json!({})).await;
+    bench.show(Queues::testing("ns", "m", 0.0).with_refused_counts("ns", "m", counts.clone()));
+    bench.turn().await;
+    assert_eq!(bench.variant().refused, []);
+    bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
+    bench.turn().await;
+    assert_eq!(bench.variant().refused, counts);
+}
+
+#[tokio::test]
+async fn a_new_leader_keeps_the_counters_until_it_reads_pickers() {
+    let counts = json!([{"pod": "epp-0", "started": 1, "count": 7}]);
+    let status = json!({"controllerState": {"version": 1, "refused": counts}});
+    let mut bench = Bench::idle(json!({"status": status})).await;
+    bench.cluster.deployment("a", 0, 0).without_pod("a-0").without_pod("a-1");
+    bench.show(Queues::default());
+    bench.turn().await;
+    assert_eq!(json!(bench.variant().refused), counts);
+    bench.show(Queues::testing("ns", "m", 0.0).with_refused_counts("ns", "m", Vec::new()));
+    bench.turn().await;
+    assert_eq!(bench.variant().refused, []);
 }
 
 #[tokio::test]

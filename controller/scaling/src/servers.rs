@@ -1,0 +1,140 @@
+//! Model servers and the metrics that they export, as one table. A pod's server shows in the names of its metrics; no
+//! setting names it.
+
+mod table;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use table::{MODEL_SERVERS, ModelServer};
+
+/// Software that serves a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerKind {
+    /// vLLM, of either engine.
+    #[default]
+    Vllm,
+    /// `SGLang`.
+    Sglang,
+    /// `TensorRT-LLM` with `trtllm-serve`.
+    TensorrtLlm,
+    /// Triton with the backend of `TensorRT-LLM`.
+    Triton,
+}
+
+/// What a metric shows. A histogram has the name without `_bucket`, `_sum` and `_count`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ServerSignal {
+    /// Gauge: share of the KV cache in use, 0 to 1.
+    KvUsage,
+    /// Gauge: waiting requests.
+    Waiting,
+    /// Gauge: running requests.
+    Running,
+    /// Gauge whose labels `num_gpu_blocks` and `block_size` are the size of the KV cache.
+    CacheConfig,
+    /// Gauge: size of the KV cache in tokens.
+    CacheTokens,
+    /// Gauge: size of the KV cache in blocks.
+    CacheBlocks,
+    /// Gauge: tokens in a block.
+    BlockTokens,
+    /// Counter: prompt tokens of the requests in [`ServerSignal::InputCount`].
+    InputSum,
+    /// Counter: requests.
+    InputCount,
+    /// Counter: generated tokens of the requests in [`ServerSignal::OutputCount`].
+    OutputSum,
+    /// Counter: requests.
+    OutputCount,
+    /// Counter: prompt tokens found in the prefix cache.
+    PrefixHits,
+    /// Counter: prompt tokens looked up in the prefix cache.
+    PrefixLookups,
+    /// Counter: finished requests.
+    Completed,
+    /// Counter: prompt tokens.
+    PromptTokens,
+    /// Counter: generated tokens.
+    GeneratedTokens,
+    /// Histogram: time to compute a prompt, seconds.
+    PrefillTime,
+    /// Histogram: time between two tokens, seconds.
+    TokenGap,
+    /// Histogram: time to the first token, seconds.
+    FirstToken,
+}
+
+/// Metric of a model server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerMetric {
+    /// Name.
+    pub name: &'static str,
+    /// Label and value that select the series, if the name has others.
+    pub label: Option<(&'static str, &'static str)>,
+}
+
+impl ServerKind {
+    /// Its row of the table.
+    #[must_use]
+    pub fn row(self) -> &'static ModelServer {
+        // The table has a row for each kind: a test compares them.
+        MODEL_SERVERS.iter().find(|row| row.kind == self).unwrap_or(&MODEL_SERVERS[0])
+    }
+
+    /// Current metric of a signal, as messages name it; that of vLLM if this server has none.
+    #[must_use]
+    pub fn metric(self, signal: ServerSignal) -> ServerMetric {
+        let of = |kind: Self| kind.row().metrics(signal).first().copied();
+        of(self).or_else(|| of(Self::Vllm)).unwrap_or(ServerMetric::named(""))
+    }
+
+    /// Server that a command line or an image name mentions.
+    #[must_use]
+    pub fn named_in(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        let names = |row: &&ModelServer| row.words.iter().any(|word| text.contains(word));
+        // Triton's images also name TensorRT-LLM.
+        MODEL_SERVERS.iter().rev().find(names).map(|row| row.kind)
+    }
+
+    /// Whether it is vLLM, which a snapshot does not mention.
+    #[must_use]
+    pub fn is_vllm(&self) -> bool {
+        *self == Self::Vllm
+    }
+}
+
+impl ServerMetric {
+    /// Every series of this name.
+    #[must_use]
+    pub const fn named(name: &'static str) -> Self {
+        Self { name, label: None }
+    }
+
+    /// The series of this name with this label.
+    #[must_use]
+    pub const fn labelled(name: &'static str, label: &'static str, value: &'static str) -> Self {
+        Self { name, label: Some((label, value)) }
+    }
+}
+
+/// As a selector of PromQL.
+impl fmt::Display for ServerMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.label {
+            Some((label, value)) => write!(f, "{}{{{label}=\"{value}\"}}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// Metrics of a signal over all servers, those of vLLM first and current names before older ones.
+pub fn server_metrics(signal: ServerSignal) -> impl Iterator<Item = (ServerKind, ServerMetric)> {
+    MODEL_SERVERS.iter().flat_map(move |row| row.metrics(signal).iter().map(|metric| (row.kind, *metric)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,129 @@
+//! Which pods a scale-down should remove: those with the least to lose.
+
+use std::cmp::{Ordering, Reverse};
+
+use jiff::Timestamp;
+
+/// Load of a pod.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Load {
+    /// Running and waiting.
+    pub(super) requests: f64,
+    /// Share of KV cache in use, 0 to 1.
+    pub(super) kv: f64,
+}
+
+/// State of a pod, in the order of removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum PodState {
+    NotReady,
+    /// No running and no waiting request.
+    Idle,
+    Busy,
+}
+
+impl PodState {
+    /// Deletion cost. Other pods have 0, unless a user has set one.
+    pub(super) fn cost(self) -> i32 {
+        match self {
+            Self::NotReady => -300,
+            Self::Idle => -200,
+            Self::Busy => -100,
+        }
+    }
+}
+
+/// A pod whose deletion cost no other client has set.
+#[derive(Debug)]
+pub(super) struct Candidate<'a> {
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+    pub(super) is_ready: bool,
+    /// `None` if unknown. Such a pod is not chosen: it may be busy.
+    pub(super) load: Option<Load>,
+    pub(super) created: Option<Timestamp>,
+    /// Cost that wva has set.
+    pub(super) own_cost: Option<i32>,
+}
+
+impl Candidate<'_> {
+    fn state(&self) -> Option<PodState> {
+        match self.load {
+            _ if !self.is_ready => Some(PodState::NotReady),
+            Some(load) if load.requests <= 0.0 => Some(PodState::Idle),
+            Some(_) => Some(PodState::Busy),
+            None => None,
+        }
+    }
+
+    /// Of two pods with the same load, the younger one has the colder cache.
+    fn compare(&self, other: &Self) -> Ordering {
+        let load = |c: &Self| c.load.unwrap_or(Load { requests: 0.0, kv: 0.0 });
+        let (own, others) = (load(self), load(other));
+        self.state()
+            .cmp(&other.state())
+            .then(own.requests.total_cmp(&others.requests))
+            .then(own.kv.total_cmp(&others.kv))
+            .then(Reverse(self.created).cmp(&Reverse(other.created)))
+            .then(self.name.cmp(other.name))
+    }
+}
+
+/// At most `count` pods to remove, with their states.
+pub(super) fn choose<'a, 'p>(
+    candidates: &'a [Candidate<'p>],
+    count: usize,
+) -> Vec<(&'a Candidate<'p>, PodState)> {
+    let mut known: Vec<_> = candidates.iter().filter_map(|c| Some((c, c.state()?))).collect();
+    known.sort_unstable_by(|(a, _), (b, _)| a.compare(b));
+    known.truncate(count);
+    known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `created`: second of creation.
+    fn pod(name: &'static str, load: Option<(f64, f64)>, created: i64) -> Candidate<'static> {
+        let load = load.map(|(requests, kv)| Load { requests, kv });
+        let created = Timestamp::from_second(created).ok();
+        Candidate { name, uid: "u", is_ready: true, load, created, own_cost: None }
+    }
+
+    #[track_caller]
+    fn check(candidates: &[Candidate<'_>], count: usize, want: &[(&str, i32)]) {
+        let chosen = choose(candidates, count);
+        let found: Vec<_> = chosen.iter().map(|(c, state)| (c.name, state.cost())).collect();
+        assert_eq!(found, want);
+    }
+
+    #[test]
+    fn pods_with_the_least_to_lose_go_first() {
+        let starting = Candidate { is_ready: false, ..pod("starting", None, 9) };
+        let pods = [
+            pod("busy", Some((3.0, 0.1)), 1),
+            pod("less-busy", Some((1.0, 0.8)), 1),
+            pod("warm", Some((0.0, 0.2)), 5),
+            pod("old", Some((0.0, 0.0)), 1),
+            pod("young", Some((0.0, 0.0)), 5),
+            starting,
+        ];
+        let order = [
+            ("starting", -300),
+            ("young", -200),
+            ("old", -200),
+            ("warm", -200),
+            ("less-busy", -100),
+            ("busy", -100),
+        ];
+        for count in 0..=order.len() {
+            check(&pods, count, &order[..count]);
+        }
+    }
+
+    #[test]
+    fn pods_of_unknown_load_are_not_chosen() {
+        check(&[pod("unknown", None, 9), pod("busy", Some((9.0, 1.0)), 1)], 2, &[("busy", -100)]);
+    }
+}

@@ -1,0 +1,50 @@
+//! Series that an answer has under their own names: gauges and counters of every model server.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use wva_scaling::servers::{ServerKind, server_metrics};
+
+use crate::collect::work::Counter;
+
+/// Meaning of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NamedSeries {
+    pub(super) counter: Counter,
+    pub(super) server: ServerKind,
+    /// Value of the label `request_type`, if the name has several meanings.
+    state: Option<&'static str>,
+}
+
+/// Keys: whole names.
+static SERIES: LazyLock<HashMap<String, Vec<NamedSeries>>> = LazyLock::new(|| {
+    let mut series: HashMap<String, Vec<NamedSeries>> = HashMap::new();
+    for counter in Counter::GAUGES.into_iter().chain(Counter::COUNTERS) {
+        let (signal, suffix) = counter.source();
+        for (server, metric) in server_metrics(signal) {
+            let state = metric.label.map(|(_, state)| state);
+            let name = format!("{}{suffix}", metric.name);
+            series.entry(name).or_default().push(NamedSeries { counter, server, state });
+        }
+    }
+    series
+});
+
+/// Finds the meaning of a series. `state`: its label `request_type`, empty if absent.
+pub(super) fn find(name: &str, state: &str) -> Option<NamedSeries> {
+    SERIES.get(name)?.iter().find(|series| series.state.is_none_or(|own| own == state)).copied()
+}
+
+/// Names of these counters over all servers, each once.
+pub(super) fn names(counters: &[Counter]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (signal, suffix) in counters.iter().map(|counter| counter.source()) {
+        for (_, metric) in server_metrics(signal) {
+            let name = format!("{}{suffix}", metric.name);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}

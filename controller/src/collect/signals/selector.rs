@@ -1,0 +1,153 @@
+//! PromQL over the metrics of all model servers. One query has the names of every server, so another server makes no more
+//! queries, and a model may have pods of several.
+//!
+//! Functions such as `rate` remove the name. If a pod has two of the names, `rate({__name__=~"a|b"})` would fail the query
+//! for all pods, so the names are joined by `or` there.
+
+use wva_scaling::servers::{ServerMetric, ServerSignal, server_metrics};
+
+use super::{Retention, named};
+use crate::collect::scope::Scope;
+use crate::collect::work::Counter;
+
+/// Grouping by them adds up engines.
+pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
+/// Data-parallel engine of a pod: `engine` in vLLM, `dp_rank` in `SGLang`. Series with equal labels are duplicates,
+/// scraped by two jobs or both servers of an HA pair, or of ranks that work on the same requests.
+pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine, dp_rank";
+/// Labels that tell the gauges of engines apart. With priorities, `SGLang` has the total and its parts.
+const GAUGE: &str = ENGINE;
+/// Counters have a series for each outcome, source and priority.
+const COUNTER: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, finished_reason, is_streaming, \
+                       cache_source, priority";
+/// Triton has one name for requests in every state.
+const STATE: &str = "request_type";
+
+pub(super) struct Selector {
+    matcher: String,
+}
+
+impl Selector {
+    pub(super) fn new(scope: &Scope, extra: &str) -> Self {
+        let both = [scope.matcher(), extra.to_owned()];
+        Self { matcher: both.into_iter().filter(|m| !m.is_empty()).collect::<Vec<_>>().join(", ") }
+    }
+
+    /// A metric, with a suffix of its name.
+    fn metric(&self, metric: ServerMetric, suffix: &str) -> String {
+        let label = metric.label.map(|(label, value)| format!("{label}=\"{value}\""));
+        let matchers = [label.as_deref().unwrap_or_default(), &self.matcher];
+        let matchers: Vec<&str> = matchers.into_iter().filter(|m| !m.is_empty()).collect();
+        let name = metric.name;
+        if matchers.is_empty() {
+            format!("{name}{suffix}")
+        } else {
+            format!("{name}{suffix}{{{}}}", matchers.join(", "))
+        }
+    }
+
+    /// All series that a matcher of names selects.
+    pub(super) fn matching(&self, name: &str) -> String {
+        let both: Vec<&str> = [name, &self.matcher].into_iter().filter(|m| !m.is_empty()).collect();
+        format!("{{{}}}", both.join(", "))
+    }
+
+    /// An expression over each metric of a signal. The first that a pod has counts. Nested to the right, so that the many
+    /// series of one server pass through few `or`: 4,000 pods take 10 ms in each.
+    fn either(&self, signal: ServerSignal, suffix: &str, expression: impl Fn(&str) -> String) -> String {
+        let of = |(_, metric)| expression(&self.metric(metric, suffix));
+        let mut all: Vec<String> = server_metrics(signal).map(of).collect();
+        let last = all.pop().unwrap_or_default();
+        all.into_iter().rev().fold(last, |rest, one| format!("{one} or ({rest})"))
+    }
+
+    /// Maximum of the last minute.
+    pub(super) fn longest(&self, signal: ServerSignal) -> String {
+        let maximum = self.either(signal, "", |metric| format!("max_over_time({metric}[1m])"));
+        format!("max by ({POD}) ({maximum})")
+    }
+
+    /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
+    pub(super) fn age(&self, signal: ServerSignal) -> String {
+        format!("max by ({POD}) ({})", self.scrape_age(ENGINE, signal, ""))
+    }
+
+    fn scrape_age(&self, by: &str, signal: ServerSignal, offset: &str) -> String {
+        let age = self.either(signal, "", |metric| format!("time() - timestamp({metric}{offset})"));
+        format!("min by ({by}) ({age})")
+    }
+
+    /// Running and waiting requests, and the age of their scrape.
+    pub(super) fn in_flight(&self) -> String {
+        let age = any_signal(&[("age", self.age(ServerSignal::Running))]);
+        format!("{} or {age}", self.by_name(POD, GAUGE, &Counter::GAUGES, ""))
+    }
+
+    /// Counters of engines, and the age of their scrape. The label `signal` keeps `or` from dropping a part: it compares
+    /// series without their names.
+    pub(super) fn work(&self, offset: &str) -> String {
+        let by = format!("{POD}, engine");
+        let counters = self.by_name(&by, COUNTER, &Counter::COUNTERS, offset);
+        let age = self.scrape_age(&by, ServerSignal::GeneratedTokens, offset);
+        let labelled = any_signal(&[("counter", counters), ("age", age)]);
+        format!("{} or {labelled}", self.by_name(&by, GAUGE, &Counter::GAUGES, offset))
+    }
+
+    /// Series under their own names, which [`super::named`] knows. `series`: labels that tell them apart.
+    fn by_name(&self, by: &str, series: &str, counters: &[Counter], offset: &str) -> String {
+        let names = named::names(counters).join("|");
+        let selected = self.matching(&format!("__name__=~\"{names}\""));
+        format!(
+            "sum by (__name__, {STATE}, {by}) (max by (__name__, {STATE}, {series}) ({selected}{offset}))"
+        )
+    }
+
+    /// Size of the KV cache: of vLLM in labels, of other servers as a number of tokens. The smallest engine counts.
+    pub(super) fn cache_size(&self) -> String {
+        let all = |signal| self.either(signal, "", str::to_owned);
+        // Triton has one name for both, so the labels differ.
+        let [blocks, of_block] = [ServerSignal::CacheBlocks, ServerSignal::BlockTokens]
+            .map(|signal| format!("max by ({ENGINE}) ({})", all(signal)));
+        let tokens = format!("{} or {blocks} * {of_block}", all(ServerSignal::CacheTokens));
+        let by = "namespace, pod, pod_name";
+        let tokens = any_signal(&[("tokens", format!("min by ({by}) ({tokens})"))]);
+        format!("max by ({by}, num_gpu_blocks, block_size) ({}) or {tokens}", all(ServerSignal::CacheConfig))
+    }
+
+    /// Quotient of two counters over a pod's engines.
+    pub(super) fn ratio(&self, of: ServerSignal, to: ServerSignal) -> String {
+        let rate = |signal| {
+            let rate = self.either(signal, "", |metric| format!("rate({metric}[5m])"));
+            format!("sum by ({POD}) (max by ({COUNTER}) ({rate}))")
+        };
+        format!("{} / {}", rate(of), rate(to))
+    }
+
+    /// `increase` starts from the first sample, so for a series younger than the window the value is the increase.
+    pub(super) fn completed(&self, within: Retention) -> String {
+        let increase = self.either(ServerSignal::Completed, "", |counter| {
+            let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
+            format!("({new_series}) or increase({counter}[{within}])")
+        });
+        format!("sum by (namespace, model_name) (max by ({COUNTER}) ({increase}))")
+    }
+
+    /// Increase of a histogram within [`super::LATENCY_WINDOW`] by model and bound, under the first of its names that a
+    /// pod has.
+    ///
+    /// Prometheus computes the increase, because it must be of each series: sums by model fall when a pod goes away.
+    /// `increase` handles restarts, lost scrapes and pods that end within the window, and a pod that comes back after a
+    /// gap does not bring its whole history. The same in memory needs some 20 series of each pod in every answer.
+    pub(super) fn histogram(&self, signal: ServerSignal) -> String {
+        let increase = self.either(signal, "_bucket", |metric| format!("increase({metric}[5m])"));
+        format!("sum by (namespace, model_name, le) (max by ({COUNTER}, le) ({increase}))")
+    }
+}
+
+/// Several signals in one answer, distinguished by a label: functions remove the metric name.
+pub(super) fn any_signal(all: &[(&str, String)]) -> String {
+    let labelled = |(name, expression): &(&str, String)| {
+        format!("label_replace({expression}, \"signal\", \"{name}\", \"\", \"\")")
+    };
+    all.iter().map(labelled).collect::<Vec<_>>().join(" or ")
+}

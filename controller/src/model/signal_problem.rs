@@ -1,0 +1,209 @@
+//! Why no autoscaler follows the target of a variant.
+
+use thiserror::Error;
+
+/// Reason of the condition `SignalFollowed` while it is not True.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SignalProblem {
+    /// Nothing scales the workload.
+    #[error("No HPA and no ScaledObject scales {workload}, so the target has no effect")]
+    NoAutoscaler {
+        /// Kind and name.
+        workload: String,
+    },
+    /// An autoscaler reads the target, and scales another workload.
+    #[error("{autoscaler} reads the target of this variant, but scales {other} instead of {workload}")]
+    WrongTarget {
+        /// Kind and name.
+        autoscaler: String,
+        /// Kind and name of the workload that it scales.
+        other: String,
+        /// Kind and name of the workload of the variant.
+        workload: String,
+    },
+    /// They overwrite each other.
+    #[error("{} scale {workload}, and overwrite each other", .autoscalers.join(" and "))]
+    SeveralAutoscalers {
+        /// Kinds and names.
+        autoscalers: Vec<String>,
+        /// Kind and name.
+        workload: String,
+    },
+    /// By an annotation of KEDA.
+    #[error("{autoscaler} is paused by an annotation autoscaling.keda.sh/paused")]
+    AutoscalerPaused {
+        /// Kind and name.
+        autoscaler: String,
+    },
+    /// No metric or query has wva's metric.
+    #[error("{autoscaler} does not read wva_desired_replicas")]
+    OtherMetric {
+        /// Kind and name.
+        autoscaler: String,
+    },
+    /// Every selector requires a label value that the variant's series does not have.
+    #[error("{autoscaler} selects {selected}, but the series of this variant has {actual}")]
+    OtherVariant {
+        /// Kind and name.
+        autoscaler: String,
+        /// The requirement, such as `variant_name=a`.
+        selected: String,
+        /// Value of the series.
+        actual: String,
+    },
+    /// The HPA multiplies or divides the target.
+    #[error(
+        "{autoscaler} does not take the metric as the number of replicas: its target is not AverageValue 1"
+    )]
+    WrongMetricTarget {
+        /// Kind and name.
+        autoscaler: String,
+    },
+    /// The autoscaler may not set the target.
+    #[error("The target {desired} is outside the bounds {min} to {max} of {autoscaler}")]
+    OutsideBounds {
+        /// Kind and name.
+        autoscaler: String,
+        /// Published target.
+        desired: u32,
+        /// Smallest number of replicas.
+        min: u32,
+        /// Largest number of replicas.
+        max: u32,
+    },
+    /// No status, or a condition that is False.
+    #[error("{autoscaler} does not act: {cause}")]
+    AutoscalerInactive {
+        /// Kind and name.
+        autoscaler: String,
+        /// From its conditions.
+        cause: String,
+    },
+    /// KEDA uses `spec.fallback`.
+    #[error("{autoscaler} is in fallback: KEDA receives no target")]
+    AutoscalerFallback {
+        /// Kind and name.
+        autoscaler: String,
+    },
+    /// The API server does not know `external.metrics.k8s.io`.
+    #[error("{autoscaler} receives no target: nothing is registered for the API external.metrics.k8s.io")]
+    MetricsApiMissing {
+        /// Kind and name.
+        autoscaler: String,
+    },
+    /// The server of the API does not answer.
+    #[error("{autoscaler} receives no target: the server of the API external.metrics.k8s.io does not answer")]
+    MetricsApiUnavailable {
+        /// Kind and name.
+        autoscaler: String,
+    },
+    /// The server of the API has no value.
+    #[error("{autoscaler} receives no target: {cause}")]
+    NoMetricValue {
+        /// Kind and name.
+        autoscaler: String,
+        /// From its conditions.
+        cause: String,
+    },
+    /// The value is not a target of the last minutes.
+    #[error("{autoscaler} received {received} replica(s), but the target is {desired}")]
+    ValueDiffers {
+        /// Kind and name.
+        autoscaler: String,
+        /// Rounded.
+        received: i64,
+        /// Published target.
+        desired: u32,
+    },
+    /// Another writer sets `spec.replicas`, or the HPA cannot.
+    #[error("{autoscaler} asks for {desired} replica(s) of {workload}, but spec.replicas is {current}")]
+    WorkloadNotScaled {
+        /// Kind and name.
+        autoscaler: String,
+        /// Kind and name.
+        workload: String,
+        /// `status.desiredReplicas` of the HPA.
+        desired: u32,
+        /// `spec.replicas` of the workload.
+        current: u32,
+    },
+}
+
+impl SignalProblem {
+    /// All reasons.
+    pub const REASONS: [&str; 15] = [
+        "NoAutoscaler", "WrongTarget", "SeveralAutoscalers", "AutoscalerPaused", "OtherMetric",
+        "OtherVariant", "WrongMetricTarget", "OutsideBounds", "AutoscalerInactive", "AutoscalerFallback",
+        "MetricsAPIMissing", "MetricsAPIUnavailable", "NoMetricValue", "ValueDiffers", "WorkloadNotScaled",
+    ];
+
+    /// One of [`Self::REASONS`].
+    #[must_use]
+    pub const fn reason(&self) -> &'static str {
+        Self::REASONS[match self {
+            Self::NoAutoscaler { .. } => 0,
+            Self::WrongTarget { .. } => 1,
+            Self::SeveralAutoscalers { .. } => 2,
+            Self::AutoscalerPaused { .. } => 3,
+            Self::OtherMetric { .. } => 4,
+            Self::OtherVariant { .. } => 5,
+            Self::WrongMetricTarget { .. } => 6,
+            Self::OutsideBounds { .. } => 7,
+            Self::AutoscalerInactive { .. } => 8,
+            Self::AutoscalerFallback { .. } => 9,
+            Self::MetricsApiMissing { .. } => 10,
+            Self::MetricsApiUnavailable { .. } => 11,
+            Self::NoMetricValue { .. } => 12,
+            Self::ValueDiffers { .. } => 13,
+            Self::WorkloadNotScaled { .. } => 14,
+        }]
+    }
+
+    /// What a person does about it.
+    #[must_use]
+    pub const fn remedy(&self) -> &'static str {
+        match self {
+            Self::NoAutoscaler { .. } => {
+                "create one that reads wva_desired_replicas (wva generate prints it), or set WVA_ACTUATION=scale"
+            }
+            Self::WrongTarget { .. } => "change its spec.scaleTargetRef",
+            Self::SeveralAutoscalers { .. } => "delete all but one",
+            Self::AutoscalerPaused { .. } => "remove the annotation when the pause is over",
+            Self::OtherMetric { .. } => {
+                "add the external metric wva_desired_replicas with the selector variant_name and exported_namespace"
+            }
+            Self::OtherVariant { .. } => "change its selector or query to this variant",
+            Self::WrongMetricTarget { .. } => {
+                "set the target of the metric to type AverageValue, averageValue \"1\""
+            }
+            Self::OutsideBounds { .. } => "change its bounds, or the mode and the bounds of the variant",
+            Self::AutoscalerInactive { .. } => {
+                "run kubectl describe for it; check the controller that runs it"
+            }
+            Self::AutoscalerFallback { .. } => {
+                "check that KEDA reaches Prometheus and that its query returns one series"
+            }
+            Self::MetricsApiMissing { .. } => {
+                "install prometheus-adapter or KEDA, or set wva.externalMetrics.enabled=true in the chart"
+            }
+            Self::MetricsApiUnavailable { .. } => {
+                "run kubectl describe apiservice v1beta1.external.metrics.k8s.io; check the pods of its Service"
+            }
+            Self::NoMetricValue { .. } => {
+                "check that the server of external metrics has wva_desired_replicas with the labels of the selector"
+            }
+            Self::ValueDiffers { .. } => {
+                "check that it selects this variant alone, and that Prometheus and the server of external metrics are up to date"
+            }
+            Self::WorkloadNotScaled { .. } => {
+                "look for another writer of spec.replicas (kubectl get --show-managed-fields), such as a GitOps tool"
+            }
+        }
+    }
+
+    /// `None` for any other text.
+    #[must_use]
+    pub(crate) fn parse_reason(text: &str) -> Option<&'static str> {
+        Self::REASONS.into_iter().find(|reason| *reason == text)
+    }
+}

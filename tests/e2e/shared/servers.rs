@@ -1,0 +1,101 @@
+//! One model on vLLM, SGLang and an older vLLM at once, through a real Prometheus. The servers are emulated.
+
+use crate::support::{DEADLINE, fleet_config, saturation_map, target};
+use anyhow::{Context as _, ensure};
+use serde_json::Value;
+use wva_cli::emulate::as_sglang;
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::{Fleet, FleetConfig, eventually};
+
+/// A release that renames the KV cache use, and exports it under both names.
+fn as_older_vllm(page: &str) -> String {
+    let kv: String =
+        page.lines().filter(|line| line.contains("kv_cache")).fold(String::new(), |text, line| {
+            text + &line.replace("kv_cache_usage_perc", "gpu_cache_usage_perc") + "\n"
+        });
+    kv + &page.replace("vllm:inter_token_latency_seconds", "vllm:other_seconds")
+}
+
+/// vLLM 0.8, without the current names.
+fn as_oldest_vllm(page: &str) -> String {
+    page.replace("kv_cache_usage_perc", "gpu_cache_usage_perc")
+        .replace("vllm:inter_token_latency_seconds", "vllm:other")
+}
+
+/// Rewrites the metrics page of the emulated server.
+type Rewrite = fn(&str) -> String;
+
+const FLEETS: [(&str, Option<Rewrite>); 4] = [
+    ("vllm", None),
+    ("sglang", Some(as_sglang)),
+    ("older", Some(as_older_vllm)),
+    ("oldest", Some(as_oldest_vllm)),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_of_one_model_count_alike() -> anyhow::Result<()> {
+    let cluster = crate::support::cluster().await?;
+    let ns = cluster.testbed.namespace("servers").await?;
+    let fleet = |(name, page): (&str, _)| {
+        let config = FleetConfig { selector: format!("app={name}"), rate: 5.0, page, ..fleet_config(&ns) };
+        Fleet::start(&cluster.testbed, config)
+    };
+    let fleets = FLEETS.into_iter().map(fleet).collect::<anyhow::Result<Vec<_>>>()?;
+    let entry = "{analyzerName: token, shadowAnalyzer: throughput, ttftSlo: 90, itlSlo: 17.5}";
+    cluster.testbed.apply(&saturation_map(&ns, entry)).await?;
+    for (name, _) in FLEETS {
+        cluster.testbed.apply(&VariantFixture::new(&ns, name).all()).await?;
+    }
+    eventually("the snapshot to show every signal of every server", DEADLINE, async || {
+        let model = cluster.model(&ns).await?;
+        let variants = model["variants"].as_array().context("no variants")?;
+        ensure!(variants.len() == FLEETS.len(), "{} variants", variants.len());
+        variants.iter().try_for_each(has_every_signal)
+    })
+    .await?;
+    for fleet in &fleets {
+        fleet.set_fixed_all(0.97, 40.0);
+    }
+    eventually("a variant of the model to grow", DEADLINE, async || {
+        let mut targets = Vec::new();
+        for (name, _) in FLEETS {
+            targets.push(target(&cluster.variant(&ns, name).await?));
+        }
+        ensure!(targets.iter().any(|target| *target > Some(1)), "{targets:?}");
+        Ok(())
+    })
+    .await?;
+    for query in [
+        "kv_usage", "queue", "sample_age", "running", "cache_config", "tokens", "prefix_hit_rate", "work",
+        "work_before", "time_to_first_token", "inter_token_latency",
+    ] {
+        let errors = cluster.install.series("wva_prometheus_query_errors_total", &[("query", query)]).await?;
+        ensure!(errors == Some(0.0), "{query}: {errors:?} queries failed");
+    }
+    Ok(())
+}
+
+fn has_every_signal(variant: &Value) -> anyhow::Result<()> {
+    let name = variant["name"].as_str().unwrap_or_default();
+    let replica = &variant["replicas"][0];
+    ensure!(variant["running"].as_f64() > Some(0.0), "nothing runs: {variant}");
+    ensure!(replica["kv"].as_f64() > Some(0.0) && replica["queue"].is_number(), "{name}: {replica}");
+    let server = if name == "sglang" { Value::from("sglang") } else { Value::Null };
+    ensure!(replica["server"] == server, "{name}: {replica}");
+    let capacity = replica["numGpuBlocks"].as_f64().zip(replica["blockSize"].as_f64());
+    ensure!(
+        capacity.is_some_and(|(blocks, size)| (blocks * size - 65536.0).abs() < 1.0),
+        "{name}: {replica}"
+    );
+    for (key, wanted) in [("meanInput", 512.0), ("meanOutput", 128.0), ("prefixHitRate", 0.25)] {
+        let found = replica[key].as_f64().with_context(|| format!("{name} has no {key}: {replica}"))?;
+        // SGLang counts prompts by the requests that end.
+        ensure!((found - wanted).abs() < 0.2 * wanted, "{name}: {key} is {found}");
+    }
+    let work =
+        replica["work"].as_array().and_then(|all| all.first()).with_context(|| format!("{name}: no work"))?;
+    for key in ["completed", "promptTokens", "generatedTokens"] {
+        ensure!(work[key].as_f64() > Some(0.0), "{name}: {key} in {work}");
+    }
+    Ok(())
+}

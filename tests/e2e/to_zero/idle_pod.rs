@@ -1,0 +1,84 @@
+//! The idle pod goes when the program scales a busy Deployment down.
+
+use anyhow::{Context as _, ensure};
+use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::{Fleet, eventually};
+
+use super::{ENDLESS, servers};
+use crate::support::{Cluster, DEADLINE, get_object, repository_path};
+
+const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+/// Each of three pods in turn is the idle one. A cost that a user has set stays.
+pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
+    let testbed = &cluster.testbed;
+    let ns = testbed.namespace("idle-pod").await?;
+    let fleet = servers(cluster, &ns)?;
+    let fixture = VariantFixture::new(&ns, "a").replicas(3).port(fleet.port());
+    testbed.apply(&[fixture.deployment(), fixture.variant()].join("---\n")).await?;
+    let set_replicas = async |replicas: u32| {
+        let mode = format!("wva.llmd.ai/mode=fixed={replicas}");
+        testbed.kubectl(&["annotate", "va/a", "-n", &ns, "--overwrite", &mode]).await?.success()
+    };
+    set_replicas(3).await?;
+    fleet.wait_ready(3, DEADLINE).await?;
+
+    // Without the right to patch pods the program scales down all the same, and reports it.
+    set_replicas(2).await?;
+    fleet.wait_ready(2, DEADLINE).await?;
+    eventually("the missing right to be reported", DEADLINE, async || {
+        let events = cluster.events(&ns, "DeletionCostFailed").await?;
+        let names_right = |event: &serde_json::Value| event["message"].to_string().contains("patch on pods");
+        ensure!(events.len() == 1 && names_right(&events[0]), "{events:?}");
+        Ok(())
+    })
+    .await?;
+    testbed.apply(&std::fs::read_to_string(repository_path("config/pod-deletion-cost/rbac.yaml"))?).await?;
+    for nth in 0..3 {
+        set_replicas(3).await?;
+        fleet.wait_ready(3, DEADLINE).await?;
+        scale_down(cluster, &ns, &fleet, nth, async || set_replicas(2).await.map(|_| ())).await?;
+    }
+
+    // A user keeps the idle pod: a busy one goes.
+    set_replicas(3).await?;
+    let pods = fleet.wait_ready(3, DEADLINE).await?;
+    let (kept, busy) = pods.split_last().context("no pod")?;
+    for pod in busy {
+        fleet.send_to(pod, ENDLESS);
+    }
+    let keep = format!("{COST}=100");
+    testbed.kubectl(&["annotate", "pod", kept, "-n", &ns, &keep]).await?.success()?;
+    set_replicas(2).await?;
+    let left = fleet.wait_ready(2, DEADLINE).await?;
+    ensure!(left.contains(kept), "{left:?}");
+    let pod = get_object(testbed, &["pod", kept, "-n", &ns]).await?;
+    ensure!(pod["metadata"]["annotations"][COST] == "100", "{}", pod["metadata"]["annotations"]);
+    Ok(())
+}
+
+/// Makes all pods but one busy, scales down, and expects that one to be gone and no request to be lost.
+async fn scale_down(
+    cluster: &Cluster,
+    ns: &str,
+    fleet: &Fleet,
+    idle: usize,
+    scale: impl AsyncFnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let before: Vec<String> = fleet.pods().into_iter().map(|load| load.pod).collect();
+    let idle = before.get(idle).context("no such pod")?;
+    for busy in before.iter().filter(|pod| *pod != idle) {
+        fleet.send_to(busy, ENDLESS);
+    }
+    scale().await?;
+    let after = fleet.wait_ready(before.len() - 1, DEADLINE).await?;
+    ensure!(!after.contains(idle), "{idle} is idle and stays: {after:?}");
+    fleet.end_requests();
+    ensure!(fleet.requests().iter().all(|r| r.begins == 1), "{:?}", fleet.requests());
+    eventually("no pod to have a cost", DEADLINE, async || {
+        let pods = get_object(&cluster.testbed, &["pods", "-n", ns]).await?;
+        ensure!(!pods.to_string().contains(COST), "a cost is left: {pods}");
+        Ok(())
+    })
+    .await
+}

@@ -1,0 +1,161 @@
+//! Page of model servers, `docs/reference/model-servers.md`, from the table of their metrics.
+
+use std::fmt::Write as _;
+
+use wva_scaling::servers::ServerSignal::{
+    BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens, InputCount,
+    InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups, PromptTokens, Running,
+    TokenGap, Waiting,
+};
+use wva_scaling::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
+
+const HEAD: &str = "# Model servers
+
+<!-- Written by `make generate` from the table of model servers (controller/scaling/src/servers/table.rs): change it
+     there, or the text around it in tests/program/model_servers_page.rs. -->
+
+This page tells you which metrics wva reads from each model server, and what works with it.
+
+wva finds the server of a pod by the names that the pod exports; no setting names it. Pods of one model may run
+different servers. One query has the names of all servers, so another server makes no more queries:
+[queries](queries.md#queries).
+
+## Servers
+
+";
+
+const FEATURES: &str = "
+Versions are claimed, not tested with the software itself: tests read pages from the servers' documentation
+(`tests/fixtures/model-servers`) and emulated servers of vLLM and SGLang.
+
+## What works
+
+A signal in brackets is missing; wva works without it. Triton needs a label for scale to zero: [notes](#notes).
+
+";
+
+const SIGNALS: &str = "
+## Signals by server
+
+Of several names the first that a pod has counts. The last three are histograms, named without `_bucket`, `_sum` and
+`_count`.
+
+";
+
+const TAIL: &str = "
+## Notes
+
+- **SGLang** exports metrics only with `--enable-metrics`. It counts tokens when a request ends, so its counters rise in
+  larger steps. wva adds up the ranks of `dp_rank`, and takes the maximum over other ranks.
+- **TensorRT-LLM** answers JSON at `/metrics`. Set `path: /prometheus/metrics` in the monitor, and start `trtllm-serve`
+  with `return_perf_metrics: true` and `enable_iter_perf_stats: true`. Its time between tokens is a mean of each
+  request.
+- **Triton** serves metrics at port 8002. Its series have no `model_name`, so the pod must serve one model, and the
+  model never goes to zero. To allow that, let the monitor add the label:
+
+  ```yaml
+  metricRelabelings:
+    - targetLabel: model_name
+      replacement: org/model # spec.modelID
+  ```
+
+- If a signal is missing, `MetricsAvailable`, `wva explain` and `wva doctor` name the metric of the pod's server.
+- The [final check](../concepts/scale-to-zero.md#the-final-check) before a step to zero reads the same names.
+";
+
+/// A feature with the signals that it needs, and those that it can do without.
+const USES: [(&str, &[ServerSignal], &[ServerSignal]); 6] = [
+    ("analyzer `percentage`", &[KvUsage, Waiting], &[]),
+    ("analyzer `token`", &[KvUsage, Waiting, InputSum, InputCount, OutputSum, OutputCount], &[PrefixHits]),
+    (
+        "analyzer `throughput`",
+        &[Completed, PromptTokens, GeneratedTokens, Running, Waiting],
+        &[PrefillTime, TokenGap],
+    ),
+    ("objective `ttftSlo` measured", &[FirstToken], &[]),
+    ("objective `itlSlo` measured", &[TokenGap], &[]),
+    ("scale to zero", &[Running, Waiting, Completed], &[]),
+];
+
+const NAMES: [(ServerSignal, &str); 19] = [
+    (KvUsage, "KV cache in use, 0 to 1"),
+    (Waiting, "requests waiting"),
+    (Running, "requests running"),
+    (CacheConfig, "KV cache size, in labels"),
+    (CacheTokens, "KV cache size, tokens"),
+    (CacheBlocks, "KV cache size, blocks"),
+    (BlockTokens, "tokens of a block"),
+    (InputSum, "mean input: tokens"),
+    (InputCount, "mean input: requests"),
+    (OutputSum, "mean output: tokens"),
+    (OutputCount, "mean output: requests"),
+    (PrefixHits, "prefix cache: tokens found"),
+    (PrefixLookups, "prefix cache: tokens looked up"),
+    (Completed, "requests finished"),
+    (PromptTokens, "prompt tokens"),
+    (GeneratedTokens, "generated tokens"),
+    (PrefillTime, "prefill time"),
+    (TokenGap, "time between tokens"),
+    (FirstToken, "time to first token"),
+];
+
+pub(crate) fn page() -> String {
+    let mut text = HEAD.to_owned();
+    text += "| server | releases | path and default port of its metrics |\n|---|---|---|\n";
+    for row in &MODEL_SERVERS {
+        let _ = writeln!(text, "| {} | {} | `{}`, {} |", row.name, row.releases, row.path, row.port);
+    }
+    text += FEATURES;
+    add_table(
+        &mut text,
+        "feature",
+        USES.iter().map(|(name, needed, optional)| (*name, (*needed, *optional))),
+        |row, uses| {
+            let (needed, optional): (&[ServerSignal], &[ServerSignal]) = uses;
+            let missing = |signals: &[ServerSignal]| {
+                let names = signals
+                    .iter()
+                    .filter(|signal| row.metrics(**signal).is_empty())
+                    .map(|signal| title(*signal));
+                names.collect::<Vec<_>>().join(", ")
+            };
+            match (missing(needed), missing(optional)) {
+                (needed, _) if !needed.is_empty() => format!("no: {needed}"),
+                (_, optional) if !optional.is_empty() => format!("yes ({optional})"),
+                _ => "yes".to_owned(),
+            }
+        },
+    );
+    text += SIGNALS;
+    add_table(&mut text, "signal", NAMES.iter().map(|(signal, name)| (*name, *signal)), |row, signal| {
+        let names = row.metrics(signal).iter().map(|metric| format!("`{metric}`"));
+        names.collect::<Vec<_>>().join(", ")
+    });
+    text + TAIL
+}
+
+fn title(signal: ServerSignal) -> &'static str {
+    NAMES.iter().find(|(own, _)| *own == signal).map_or("", |(_, name)| name)
+}
+
+/// A row for each item, a column for each server.
+fn add_table<T: Copy>(
+    text: &mut String,
+    head: &str,
+    rows: impl Iterator<Item = (&'static str, T)>,
+    cell: impl Fn(&ModelServer, T) -> String,
+) {
+    let names = MODEL_SERVERS.iter().map(|row| row.name).collect::<Vec<_>>().join(" | ");
+    let _ = writeln!(text, "| {head} | {names} |\n|---|{}", "---|".repeat(MODEL_SERVERS.len()));
+    for (name, item) in rows {
+        let cells = MODEL_SERVERS.iter().map(|row| cell(row, item)).collect::<Vec<_>>().join(" | ");
+        let _ = writeln!(text, "| {name} | {cells} |");
+    }
+}
+
+#[test]
+fn every_signal_has_a_line() {
+    for (signal, _) in MODEL_SERVERS.iter().flat_map(|row| row.signals) {
+        assert!(!title(*signal).is_empty(), "{signal:?}");
+    }
+}
