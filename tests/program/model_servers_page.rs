@@ -46,7 +46,8 @@ const TAIL: &str = "
 ## Notes
 
 - **SGLang** exports metrics only with `--enable-metrics`. It counts tokens when a request ends, so its counters rise in
-  larger steps. wva adds up the ranks of `dp_rank`, and takes the maximum over other ranks.
+  larger steps. wva adds up the ranks of `dp_rank`, and takes the maximum over other ranks. Releases 0.4 export neither
+  the size of the KV cache, which analyzer `token` needs, nor the tokens found in the prefix cache.
 - **TensorRT-LLM** answers JSON at `/metrics`. Set `path: /prometheus/metrics` in the monitor, and start `trtllm-serve`
   with `return_perf_metrics: true` and `enable_iter_perf_stats: true`. Its time between tokens is a mean of each
   request.

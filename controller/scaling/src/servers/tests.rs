@@ -16,13 +16,7 @@ const PAGES: [(ServerKind, &str, &[ServerSignal]); 6] = [
     (
         ServerKind::Sglang,
         include_str!("../../../../tests/fixtures/model-servers/sglang-0.4.txt"),
-        &[
-            ServerSignal::CacheTokens,
-            ServerSignal::InputCount,
-            ServerSignal::OutputCount,
-            ServerSignal::PrefixHits,
-            ServerSignal::Completed,
-        ],
+        &[ServerSignal::CacheTokens, ServerSignal::PrefixHits],
     ),
     (ServerKind::TensorrtLlm, include_str!("../../../../tests/fixtures/model-servers/tensorrt-llm.txt"), &[]),
     (ServerKind::Triton, include_str!("../../../../tests/fixtures/model-servers/triton-25.03.txt"), &[]),

@@ -174,8 +174,11 @@ fn name_distinguishes_signals_and_servers() {
     assert_eq!(found, [(running, 1.0), (running, 2.0), (waiting, 3.0), (running, 4.0), (waiting, 5.0)]);
     let servers: BTreeMap<&str, ServerKind> =
         rows.servers.iter().map(|(key, server)| (&*key.pod, *server)).collect();
-    let others =
-        [("nv_trt_llm_request_metrics", ServerKind::Triton), ("sglang:num_running_reqs", ServerKind::Sglang)];
+    let others = [
+        ("nv_trt_llm_request_metrics", ServerKind::Triton),
+        ("sglang:num_queue_reqs", ServerKind::Sglang),
+        ("sglang:num_running_reqs", ServerKind::Sglang),
+    ];
     assert_eq!(servers, BTreeMap::from(others));
 }
 

@@ -173,7 +173,7 @@ async fn a_window_is_queried_only_for_namespaces_that_use_it() {
 #[tokio::test]
 async fn loads_are_acted_on_while_counts_hang() {
     let steady = load_of([("a-0", "m", 0.4), ("a-1", "m", 0.4)]);
-    let mut bench = Bench::new(cluster(json!({})), on("request_success", FakeReply::Hang, steady)).await;
+    let mut bench = Bench::new(cluster(json!({})), on("last_over_time", FakeReply::Hang, steady)).await;
     bench.wait_for_answers(Duration::from_mins(10));
     let mut feed = Feed::new();
     feed.put(SATURATION, &[("default", "analyzerName: percentage")]);
@@ -184,7 +184,7 @@ async fn loads_are_acted_on_while_counts_hang() {
     let mut running = bench.run();
     running.until(|p| p.variants.len() == 1).await;
     running.until_asked(|fake| fake.hanging() > 0).await;
-    running.fake.set_reply(on("request_success", FakeReply::Hang, busy()));
+    running.fake.set_reply(on("last_over_time", FakeReply::Hang, busy()));
     running.until(|p| p.variants.values().all(|v| v.signal() == Some(3))).await;
     running.end().await;
 }
