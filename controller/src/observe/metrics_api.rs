@@ -11,6 +11,7 @@ use crate::observe::signal::MetricsApi;
 
 const PATH: &str = "/apis/external.metrics.k8s.io/v1beta1";
 const INTERVAL: Duration = Duration::from_secs(20);
+/// The client repeats a request that is answered 503, for longer than this.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Reads its availability every 20 seconds until `shutdown`. An answer that says neither changes nothing.
@@ -24,7 +25,7 @@ pub async fn watch_metrics_api(
     while shutdown.run_until_cancelled(ticks.tick()).await.is_some() {
         let discovered = tokio::time::timeout(TIMEOUT, discover(&client));
         let Some(discovered) = shutdown.run_until_cancelled(discovered).await else { return };
-        if let Ok(Some(api)) = discovered {
+        if let Some(api) = discovered.unwrap_or(Some(MetricsApi::Unavailable)) {
             found.send_if_modified(|before| std::mem::replace(before, api) != api);
         }
     }
