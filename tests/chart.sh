@@ -120,14 +120,14 @@ for name in namespaced namespaced-limited; do
 done
 for set in wva.podDeletionCost=true wva.settings.WVA_ACTUATION=scale wva.podDeletionCost=true,wva.namespaceScoped=true; do
   render --set $set > $out/costs.yaml || { fault "--set $set does not render"; continue; }
-  json $out/costs.yaml rules | grep -q '"rule": "patch /pods ' || fault "--set $set: no right to patch pods"
+  holds "$(json $out/costs.yaml rules)" '"rule": "patch /pods ' "--set $set"
 done
-! json $out/defaults.yaml rules | grep -q '"rule": "patch /pods ' || fault "defaults: a right to patch pods"
+lacks "$(json $out/defaults.yaml rules)" '"rule": "patch /pods ' defaults
 render --show-only templates/tests/doctor.yaml > $out/test.yaml
 writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
 [ -z "$writes" ] || fault "helm test may do more than read: $writes"
 for file in "$out"/*.json; do
-  ! json "${file%.json}.yaml" rules | grep -q '\*' || fault "$file: a permission with a *"
+  lacks "$(json "${file%.json}.yaml" rules)" '*' "$file: permissions"
 done
 
 echo "== facts"
