@@ -45,8 +45,8 @@ async fn break_selector(session: &Session<'_>) -> anyhow::Result<()> {
     session.kubectl(&[&hpa[..], &[&patch("llama-b200")]].concat()).await?;
     wait_for_broken_link(
         session,
-        "metric",
-        &["HPA llama-h100 gets no value", "variant_name=llama-b200; actual: llama-h100"],
+        "autoscaler",
+        &["HPA llama-h100 selects variant_name=llama-b200", "HPA llama-h100 gets no value"],
     )
     .await?;
     session.kubectl(&[&hpa[..], &[&patch("llama-h100")]].concat()).await
