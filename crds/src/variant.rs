@@ -207,6 +207,9 @@ pub struct RefusedCount {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub count: i64,
+    /// The count includes requests under other names, because the pool has no other model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_names: bool,
 }
 
 fn default_variant_cost() -> String {

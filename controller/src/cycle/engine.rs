@@ -126,7 +126,7 @@ impl Engine {
         let mut schedule = Schedule::new(self);
         while let Some(event) = shutdown.run_until_cancelled(schedule.next(changed)).await {
             self.handle(event, &mut state, &mut schedule);
-            schedule.signal_check_at = Self::next_signal_check(&state);
+            schedule.signal_check_at = Self::next_signal_check(&state, tokio::time::Instant::now());
             self.start_queries(&mut state, &mut schedule);
         }
     }

@@ -16,6 +16,8 @@ use crate::observe::signal::SignalVerdict;
 const DOUBT_AFTER: Duration = Duration::from_secs(45);
 /// Until then the condition is Unknown.
 const BROKEN_AFTER: Duration = Duration::from_secs(90);
+/// Until then the message of a problem stays.
+const MESSAGE_LASTS: Duration = Duration::from_mins(5);
 /// A variant or an autoscaler that is younger is never broken: its objects may be applied one by one.
 const SETTLING: SignedDuration = SignedDuration::from_mins(2);
 
@@ -27,6 +29,8 @@ pub(crate) struct FollowState {
     problem_since: Option<Instant>,
     /// Last condition.
     last: Option<ConditionDraft>,
+    /// Time of its message.
+    last_message: Option<Instant>,
     /// When the condition changes if the problem lasts.
     pub(crate) next_check: Option<Instant>,
 }
@@ -44,6 +48,10 @@ impl FollowState {
 
     /// Targets of the last 90 seconds except `desired`, which counts as published now.
     pub(crate) fn record_target(&mut self, desired: u32, now: Instant) -> Vec<u32> {
+        // It was published until now.
+        if let Some((_, at)) = self.recent.back_mut() {
+            *at = now;
+        }
         self.recent
             .retain(|(target, at)| *target != desired && now.saturating_duration_since(*at) < BROKEN_AFTER);
         let earlier = self.recent.iter().map(|(target, _)| *target).collect();
@@ -85,7 +93,7 @@ impl FollowState {
         let broken_in = BROKEN_AFTER.saturating_sub(lasted).max(settles_in);
         let message = format!("{problem}. To fix it: {}", problem.remedy());
         if broken_in.is_zero() {
-            return condition_false(problem.reason(), message);
+            return self.steady(condition_false(problem.reason(), message), at.now);
         }
         self.next_check = at.now.checked_add(broken_in);
         match &self.last {
@@ -93,7 +101,19 @@ impl FollowState {
                 self.next_check = since.checked_add(DOUBT_AFTER);
                 last.clone()
             }
-            _ => condition_unknown(problem.reason(), message),
+            _ => self.steady(condition_unknown(problem.reason(), message), at.now),
+        }
+    }
+
+    /// Keeps the message for a while: those of autoscalers may have figures that change at every attempt.
+    fn steady(&mut self, new: ConditionDraft, now: Instant) -> ConditionDraft {
+        let is_recent = self.last_message.is_some_and(|at| now.saturating_duration_since(at) < MESSAGE_LASTS);
+        match &self.last {
+            Some(last) if is_recent && (last.status, last.reason) == (new.status, new.reason) => last.clone(),
+            _ => {
+                self.last_message = Some(now);
+                new
+            }
         }
     }
 }

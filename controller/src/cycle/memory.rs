@@ -87,9 +87,9 @@ impl Memory {
         self.variants.extend(from.variants.remove_entry(key));
     }
 
-    /// When the next condition `SignalFollowed` changes if its problem lasts.
-    pub(crate) fn next_signal_check(&self) -> Option<Instant> {
-        self.variants.values().filter_map(|v| v.follow.next_check).min()
+    /// When conditions `SignalFollowed` change if their problems last.
+    pub(crate) fn signal_checks(&self) -> impl Iterator<Item = Instant> {
+        self.variants.values().filter_map(|v| v.follow.next_check)
     }
 
     pub(crate) fn retain(&mut self, keep: impl Fn(&VariantKey) -> bool) {

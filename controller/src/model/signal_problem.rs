@@ -174,7 +174,7 @@ impl SignalProblem {
             }
             Self::OtherVariant { .. } => "change its selector or query to this variant",
             Self::WrongMetricTarget { .. } => {
-                "set the target of the metric to type AverageValue, averageValue \"1\""
+                "set the target of the metric to type AverageValue, averageValue \"1\" (ScaledObject: threshold \"1\")"
             }
             Self::OutsideBounds { .. } => "change its bounds, or the mode and the bounds of the variant",
             Self::AutoscalerInactive { .. } => {

@@ -136,6 +136,12 @@ fn judge_autoscaler(
         if one.scaled_object.is_some() {
             return judge_state(facts, one).map(|()| SignalVerdict::Followed(one.own_name.clone()));
         }
+        // An adapter or a recording rule may have renamed the metric.
+        let hpa = part.unwrap_or(one);
+        if hpa.received(None, facts.created).any(|total| is_target(facts, total)) {
+            judge_state(facts, one)?;
+            return Ok(SignalVerdict::Followed(one.own_name.clone()));
+        }
         return Err(SignalProblem::OtherMetric { autoscaler });
     };
     judge_selectors(facts, reader, &autoscaler)?;
@@ -203,11 +209,8 @@ fn judge_value(
     reader: &SignalReader,
     autoscaler: &str,
 ) -> Result<(), SignalProblem> {
-    let Some(total) = hpa.received(reader, facts.created) else { return Ok(()) };
-    let is_target = |total: ReceivedTotal| {
-        std::iter::once(&facts.desired).chain(facts.recent).any(|target| total.equals(*target))
-    };
-    if hpa.desired == Some(facts.desired) || is_target(total) {
+    let Some(total) = hpa.received(Some(reader), facts.created).next() else { return Ok(()) };
+    if hpa.desired == Some(facts.desired) || is_target(facts, total) {
         return Ok(());
     }
     Err(SignalProblem::ValueDiffers {
@@ -215,6 +218,10 @@ fn judge_value(
         received: total.replicas(),
         desired: facts.desired,
     })
+}
+
+fn is_target(facts: &SignalFacts<'_>, total: ReceivedTotal) -> bool {
+    std::iter::once(&facts.desired).chain(facts.recent).any(|target| total.equals(*target))
 }
 
 fn judge_replicas(facts: &SignalFacts<'_>, hpa: &Autoscaler, autoscaler: &str) -> Result<(), SignalProblem> {

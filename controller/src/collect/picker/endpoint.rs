@@ -52,7 +52,7 @@ impl PodAnswer {
         let is_new = self.is_new;
         let first = |model: &str, counts: &RefusedCounts| {
             let last_leader = query.last_leader.get(model).map_or(&[][..], Vec::as_slice);
-            refused::first_count(is_new, last_leader, pod, counts)
+            refused::first_count(is_new, last_leader, (pod, model), counts)
         };
         self.refused.add(page.refused.clone(), first, now);
         self.page = Some((now, page));
@@ -153,7 +153,8 @@ impl Endpoint {
         requests: &FuturesUnordered<BoxFuture<'a, Reply>>,
     ) {
         let targets = targets(pods);
-        self.keep_answers(&targets, true);
+        // Of more pods, one that replaces another may be old.
+        self.keep_answers(&targets, targets.len() < MAX_PODS);
         schedule.retain(|pod| targets.contains_key(pod));
         let now = Instant::now();
         for (pod, address) in targets {

@@ -34,6 +34,12 @@ pub(super) struct RecentRefusals {
     pub(super) at: Instant,
 }
 
+impl RefusedCounts {
+    fn counts_all_names(&self, model: &str) -> bool {
+        self.sole_model.as_deref() == Some(model)
+    }
+}
+
 impl RecentRefusals {
     pub(super) fn is_recent(self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) <= MAX_AGE
@@ -73,7 +79,8 @@ impl RefusedRequests {
     pub(super) fn count(&self, pod: &str, model: &str) -> Option<RefusedCount> {
         let last = self.last.as_ref()?;
         let count = to_integer(*last.by_model.get(model)?);
-        Some(RefusedCount { pod: pod.to_owned(), started: millis(last.started), count })
+        let all_names = last.counts_all_names(model);
+        Some(RefusedCount { pod: pod.to_owned(), started: millis(last.started), count, all_names })
     }
 
     pub(super) fn recent(&self, model: &str, now: Instant) -> Option<RecentRefusals> {
@@ -94,11 +101,14 @@ fn before(last: &RefusedCounts, model: &str, counts: &RefusedCounts) -> Option<f
 pub(super) fn first_count(
     is_new: bool,
     last_leader: &[RefusedCount],
-    pod: &str,
+    (pod, model): (&str, &str),
     counts: &RefusedCounts,
 ) -> Option<f64> {
     let started = millis(counts.started);
     let known = last_leader.iter().find(|known| known.pod == pod);
+    if known.is_some_and(|known| known.all_names != counts.counts_all_names(model)) {
+        return None;
+    }
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
     let count = known.map(|known| if known.started == started { known.count as f64 } else { 0.0 });
     count.or(is_new.then_some(0.0))
@@ -157,14 +167,22 @@ mod tests {
 
     #[test]
     fn a_new_leader_continues_where_the_last_one_was() {
-        let known = |pod: &str, started, count| RefusedCount { pod: pod.to_owned(), started, count };
+        let known = |pod: &str, started, count| RefusedCount {
+            pod: pod.to_owned(),
+            started,
+            count,
+            all_names: false,
+        };
         let last_leader = [known("other", 1000, 3), known("epp-0", 1000, 5)];
-        let first = |is_new, pod| first_count(is_new, &last_leader, pod, &counts(7.0));
+        let first = |is_new, pod| first_count(is_new, &last_leader, (pod, "m"), &counts(7.0));
         assert_eq!(first(false, "epp-0"), Some(5.0));
         assert_eq!(first(false, "epp-1"), None, "it was not read before");
         assert_eq!(first(true, "epp-1"), Some(0.0), "it started later");
         let restarted = [known("epp-0", 2000, 5)];
-        assert_eq!(first_count(false, &restarted, "epp-0", &counts(7.0)), Some(0.0));
+        assert_eq!(first_count(false, &restarted, ("epp-0", "m"), &counts(7.0)), Some(0.0));
+        // Other names count for the model than at the last leader.
+        let of_all = [RefusedCount { all_names: true, ..known("epp-0", 1000, 67) }];
+        assert_eq!(first_count(false, &of_all, ("epp-0", "m"), &counts(7.0)), None);
         let mut refused = RefusedRequests::default();
         refused.add(counts(5.0), |_, _| None, Instant::now());
         assert_eq!(refused.count("epp-0", "m"), Some(known("epp-0", 1000, 5)));

@@ -1,7 +1,5 @@
 //! Judges whether an autoscaler follows the target that this cycle publishes.
 
-use std::time::Instant;
-
 use wva_rules::SeriesLabels;
 
 use super::state::State;
@@ -64,8 +62,13 @@ impl Engine {
         }))
     }
 
-    /// Time of the next change of a condition `SignalFollowed`, if its problem lasts.
-    pub(super) fn next_signal_check(state: &State) -> Option<tokio::time::Instant> {
-        state.deciding.memory.next_signal_check().map(|at: Instant| at.into())
+    /// Time after `now` of the next change of a condition `SignalFollowed`, if its problem lasts. A cycle is already
+    /// requested for an earlier one.
+    pub(super) fn next_signal_check(
+        state: &State,
+        now: tokio::time::Instant,
+    ) -> Option<tokio::time::Instant> {
+        let checks = state.deciding.memory.signal_checks().map(tokio::time::Instant::from);
+        checks.filter(|at| *at > now).min()
     }
 }

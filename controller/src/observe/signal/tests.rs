@@ -119,12 +119,14 @@ fn each_dead_signal_of_an_hpa_has_a_reason() {
     let own = || json!({"variant_name": "a"});
     let other_instance = json!({"variant_name": "a", "controller_instance": "blue"});
     let second = json!({"metadata": {"name": "other"}});
+    let mut other_metric = reads(json!({"name": "queue_length"}), average("1"));
+    other_metric["status"] = json!({"currentMetrics": null});
     for (objects, want) in [
         (vec![], "NoAutoscaler"),
         (vec![hpa(on("Deployment", "other"))], "WrongTarget"),
         (vec![hpa(json!({})), hpa(second)], "SeveralAutoscalers"),
         (vec![hpa(json!({})), scaled_object(json!({}))], "SeveralAutoscalers"),
-        (vec![hpa(reads(json!({"name": "queue_length"}), average("1")))], "OtherMetric"),
+        (vec![hpa(other_metric)], "OtherMetric"),
         (vec![hpa(selects(json!({"variant_name": "b"})))], "OtherVariant"),
         (vec![hpa(selects(other_instance))], "OtherVariant"),
         (vec![hpa(reads(signal(own()), json!({"type": "Value", "value": "1"})))], "WrongMetricTarget"),
@@ -148,6 +150,10 @@ fn each_dead_signal_of_an_hpa_has_a_reason() {
 fn each_dead_signal_of_keda_has_a_reason() {
     let query =
         |query: &str| json!({"spec": {"triggers": [{"type": "prometheus", "metadata": {"query": query}}]}});
+    let threshold = |threshold: &str| {
+        let query = "wva_desired_replicas{variant_name=\"a\"}";
+        json!({"spec": {"triggers": [{"type": "prometheus", "metadata": {"query": query, "threshold": threshold}}]}})
+    };
     let conditions = |ready: &str, fallback: &str| {
         json!({"status": {"conditions": [{"type": "Ready", "status": ready, "reason": "R"},
             {"type": "Fallback", "status": fallback}]}})
@@ -158,6 +164,7 @@ fn each_dead_signal_of_keda_has_a_reason() {
         (vec![scaled_object(on("StatefulSet", "other"))], "WrongTarget"),
         (vec![scaled_object(query("sum(queue_length)"))], "OtherMetric"),
         (vec![scaled_object(query("wva_desired_replicas{variant_name=\"b\"}"))], "OtherVariant"),
+        (vec![scaled_object(threshold("10")), part(json!({}))], "WrongMetricTarget"),
         (vec![scaled_object(paused)], "AutoscalerPaused"),
         (vec![scaled_object(conditions("True", "True"))], "AutoscalerFallback"),
         (vec![scaled_object(conditions("False", "False"))], "AutoscalerInactive"),
@@ -169,6 +176,23 @@ fn each_dead_signal_of_keda_has_a_reason() {
     ] {
         check(&objects, want);
     }
+}
+
+/// An adapter or a recording rule may rename the metric.
+#[test]
+fn a_renamed_metric_with_the_target_is_followed() {
+    let renamed = |value: &str| {
+        let mut object = hpa(reads(json!({"name": "llama_replicas"}), average("1")));
+        object["status"]["currentMetrics"][0]["external"] =
+            json!({"metric": {"name": "llama_replicas"}, "current": {"averageValue": value}});
+        object
+    };
+    check(&[renamed("1500m")], "Followed");
+    check(&[renamed("2500m")], "OtherMetric");
+    let query =
+        json!({"spec": {"triggers": [{"type": "prometheus", "metadata": {"query": "llama_replicas"}}]}});
+    check(&[scaled_object(query.clone()), part(json!({}))], "Followed");
+    check(&[scaled_object(query), part(received("2500m", 5))], "OtherMetric");
 }
 
 /// An HPA that lags behind by one step is normal.

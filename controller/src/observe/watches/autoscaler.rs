@@ -202,8 +202,7 @@ impl Autoscaler {
             signal: signal_trigger(spec).map(|(position, selectors)| SignalReader {
                 selectors: selectors.into(),
                 metric: format!("s{position}-").into(),
-                // The HPA that KEDA creates shows it.
-                is_one_to_one: true,
+                is_one_to_one: is_one_to_one(spec, position),
             }),
             is_paused: annotations.get(PAUSED).is_some_and(|v| v != "false")
                 || annotations.contains_key(PAUSED_REPLICAS),
@@ -225,14 +224,21 @@ impl Autoscaler {
         WorkloadKey { namespace: namespace.to_owned(), kind, name }
     }
 
-    /// Value of the metric that `reader` reads, in replicas, for a workload with `created` pods. `None` if this HPA
-    /// shows none.
-    pub(crate) fn received(&self, reader: &SignalReader, created: u32) -> Option<ReceivedTotal> {
-        let is_signal = |value: &&ReceivedValue| value.metric.starts_with(&*reader.metric);
-        let value = self.received.iter().find(is_signal)?;
-        // The HPA divides by the pods that existed; its status has the replicas asked for.
-        let counts = if value.is_average { [created, self.current] } else { [1, 1] };
-        Some(ReceivedTotal { milli: value.milli, counts })
+    /// Values of its external metrics, in replicas, for a workload with `created` pods. With a `reader`, only of the
+    /// metric that it reads.
+    pub(crate) fn received(
+        &self,
+        reader: Option<&SignalReader>,
+        created: u32,
+    ) -> impl Iterator<Item = ReceivedTotal> {
+        let is_signal = move |value: &&ReceivedValue| {
+            reader.is_none_or(|reader| value.metric.starts_with(&*reader.metric))
+        };
+        self.received.iter().filter(is_signal).map(move |value| {
+            // The HPA divides by the pods that existed; its status has the replicas asked for.
+            let counts = if value.is_average { [created, self.current] } else { [1, 1] };
+            ReceivedTotal { milli: value.milli, counts }
+        })
     }
 }
 
@@ -257,6 +263,26 @@ impl ReceivedTotal {
     pub(crate) fn replicas(self) -> i64 {
         self.milli.saturating_mul(self.counts[0].into()).saturating_add(500) / 1000
     }
+}
+
+/// Whether KEDA makes the value of a trigger the number of replicas. With a formula its target counts, not the threshold
+/// of the trigger.
+fn is_one_to_one(spec: &Value, position: usize) -> bool {
+    let field = |path: &str| {
+        let value = spec.pointer(path).filter(|value| !value.is_null())?;
+        Some(value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    };
+    let modifiers = |field: &str| format!("/advanced/scalingModifiers/{field}");
+    let trigger = |field: &str| format!("/triggers/{position}/{field}");
+    let has_formula = field(&modifiers("formula")).is_some_and(|formula| !formula.is_empty());
+    let (kind, target) = if has_formula {
+        (field(&modifiers("metricType")), field(&modifiers("target")))
+    } else {
+        (field(&trigger("metricType")), field(&trigger("metadata/threshold")))
+    };
+    // KEDA's default. Without a target KEDA does not act, which its condition shows.
+    let is_average = kind.is_none_or(|kind| kind.is_empty() || kind == "AverageValue");
+    is_average && target.is_none_or(|target| milli(&target) == Some(1000))
 }
 
 fn hpa_reader(hpa: &HorizontalPodAutoscaler) -> Option<SignalReader> {

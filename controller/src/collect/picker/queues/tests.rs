@@ -178,7 +178,8 @@ fn refused_requests_are_enough_if_all_pods_count_them() {
 #[test]
 fn counts_of_the_last_leader_stay_until_a_pod_answers() {
     let now = Instant::now();
-    let known = |pod: &str, count| RefusedCount { pod: pod.to_owned(), started: 1000, count };
+    let known =
+        |pod: &str, count| RefusedCount { pod: pod.to_owned(), started: 1000, count, all_names: false };
     let last_leader = [("m".to_owned(), vec![known("a", 7), known("b", 8)])].into();
     let query = PickerQuery { last_leader, ..query() };
     let counts = |answers: &Answers| {

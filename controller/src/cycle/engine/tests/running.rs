@@ -68,6 +68,20 @@ async fn changed_settings_apply_at_once() {
     running.end().await;
 }
 
+/// Otherwise it would fire again and again until that cycle.
+#[tokio::test]
+async fn a_due_check_of_the_signal_waits_for_its_cycle() {
+    let mut bench = Bench::busy().await;
+    bench.turn().await;
+    let checks: Vec<tokio::time::Instant> =
+        bench.state.deciding.memory.signal_checks().map(Into::into).collect();
+    assert!(!checks.is_empty(), "no autoscaler follows");
+    let last = *checks.iter().max().unwrap();
+    let before = last - Duration::from_millis(1);
+    assert_eq!(Engine::next_signal_check(&bench.state, before), Some(last));
+    assert_eq!(Engine::next_signal_check(&bench.state, last), None);
+}
+
 #[tokio::test]
 async fn the_first_publication_waits_for_one_round_of_queries() {
     let mut bench = Bench::new(cluster(json!({})), FakeReply::Hang).await;

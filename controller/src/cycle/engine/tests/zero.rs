@@ -239,7 +239,7 @@ async fn requests_may_fail_at_zero_only_if_an_entry_says_so() {
 
 #[tokio::test]
 async fn the_status_has_the_counters_of_pickers_only_at_zero() {
-    let counts = vec![RefusedCount { pod: "epp-0".into(), started: 1, count: 7 }];
+    let counts = vec![RefusedCount { pod: "epp-0".into(), started: 1, count: 7, all_names: false }];
     let mut bench = Bench::idle(json!({})).await;
     bench.show(Queues::testing("ns", "m", 0.0).with_refused_counts("ns", "m", counts.clone()));
     bench.turn().await;

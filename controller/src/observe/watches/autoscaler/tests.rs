@@ -67,13 +67,31 @@ fn hpa_follows_one_to_one_only_with_average_value_1() {
 }
 
 #[test]
+fn scaled_object_follows_one_to_one_only_with_threshold_1() {
+    let query = "wva_desired_replicas{variant_name=\"a\"}";
+    let read = |kind: Value, threshold: Value, modifiers: Value| {
+        let trigger = json!({"type": "prometheus", "metricType": kind, "metadata": {"query": query, "threshold": threshold}});
+        let spec = json!({"scaleTargetRef": {"name": "d"}, "triggers": [trigger],
+            "advanced": {"scalingModifiers": modifiers}});
+        scaled_object(json!({"name": "s"}), spec, Value::Null).signal.unwrap().is_one_to_one
+    };
+    assert!(read(Value::Null, json!("1"), Value::Null));
+    assert!(read(json!("AverageValue"), json!("1.0"), Value::Null));
+    assert!(!read(Value::Null, json!("10"), Value::Null));
+    assert!(!read(json!("Value"), json!("1"), Value::Null));
+    let formula = |target: &str| json!({"formula": "a + b", "target": target});
+    assert!(read(Value::Null, json!("10"), formula("1")));
+    assert!(!read(Value::Null, json!("1"), formula("2")));
+}
+
+#[test]
 fn total_is_average_times_pods() {
     let metric = |value: Value| json!([{"type": "External", "external": {"metric": {"name": "wva_desired_replicas"}, "current": value}}]);
     let total = |value: Value, current: u32, created: u32| {
         let status =
             json!({"currentReplicas": current, "desiredReplicas": 1, "currentMetrics": metric(value)});
         let read = hpa(signal(json!({"type": "AverageValue", "averageValue": "1"})), status);
-        read.received(read.signal.as_ref().unwrap(), created).unwrap()
+        read.received(read.signal.as_ref(), created).next().unwrap()
     };
     // Five by three pods, rounded up.
     let five = total(json!({"averageValue": "1667m"}), 3, 3);
