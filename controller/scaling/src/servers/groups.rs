@@ -126,7 +126,7 @@ mod tests {
             (script(llm_d), every, "llm-d 0.7, guides/wide-ep-lws/modelserver/gpu/vllm/base/decode.yaml"),
             (script(dp_aware), every, "llm-d 0.7, guides/wide-ep-lws/experimental-dp-aware, decode.yaml"),
             (script(kserve), leader, "KServe 0.16, config-llm-worker-data-parallel.yaml"),
-            (script(ray), leader, "vLLM 0.11, docs/deployment/frameworks/lws.md"),
+            (script(ray), leader, "vLLM 0.11, lws.md"),
             (
                 script("eval \"vllm serve m --data-parallel-external-lb -dpn 1\""),
                 every,
@@ -136,7 +136,7 @@ mod tests {
             (
                 vec!["vllm", "serve", "m", "--data-parallel-size", "2", "--data-parallel-rank", "1"],
                 every,
-                "vLLM 0.11, docs/serving/data_parallel_deployment.md, external",
+                "vLLM 0.11, data_parallel_deployment.md, external",
             ),
             (
                 vec![
@@ -144,7 +144,7 @@ mod tests {
                     "--data-parallel-start-rank=2",
                 ],
                 leader,
-                "vLLM 0.11, docs/serving/data_parallel_deployment.md, internal",
+                "vLLM 0.11, data_parallel_deployment.md, internal",
             ),
             (vec!["vllm", "serve", "m", "--data_parallel_start_rank=8"], every, "underscores"),
             (vec!["vllm", "serve", "m", "-dph", "-dpr", "8"], every, "short flags"),
