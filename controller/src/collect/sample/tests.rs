@@ -164,7 +164,7 @@ fn counts_engines_and_their_smallest_cache_until_a_new_config() {
     s.add_round(t0, vec![answer(Query::CacheConfig, &three)]);
     assert_eq!(found(&s), (900, 2));
     s.add_round(
-        t0,
+        t0 + seconds(15),
         vec![answer(Query::CacheConfig, &["0", "1", "2"].map(|rank| of("dp_rank", rank, "700")))],
     );
     assert_eq!(found(&s), (700, 3), "ranks of SGLang");
@@ -188,15 +188,15 @@ fn servers_of_one_replica_share_its_requests() {
     let values = |l: PodLoad| [l.kv, l.queue, l.running, l.waiting, l.mean_input].map(|o| o.map(|o| o.value));
     let oldest = at(60);
     // The second has three times the cache.
-    let both = PodLoad::combine(&[(load(0.2, 1.0, 5), 1.0), (load(0.6, 3.0, 9), 3.0)], oldest);
-    assert_eq!(values(both), [Some(0.5), Some(4.0), Some(4.0), Some(4.0), Some(2.5)]);
+    let both = PodLoad::combine(&[(load(0.25, 1.0, 5), 1.0), (load(0.75, 3.0, 9), 3.0)], oldest);
+    assert_eq!(values(both), [Some(0.625), Some(4.0), Some(4.0), Some(4.0), Some(2.5)]);
     assert_eq!(both.kv.unwrap().at, at(9), "as old as the oldest");
     // An old value hides no newer one; whether the server is idle is unknown by its age.
-    let old = PodLoad::combine(&[(load(0.2, 1.0, 5), 1.0), (load(0.6, 3.0, 61), 1.0)], oldest);
-    assert_eq!(values(old), [Some(0.2), Some(1.0), Some(4.0), Some(4.0), Some(1.0)]);
+    let old = PodLoad::combine(&[(load(0.25, 1.0, 5), 1.0), (load(0.75, 3.0, 61), 1.0)], oldest);
+    assert_eq!(values(old), [Some(0.25), Some(1.0), Some(4.0), Some(4.0), Some(1.0)]);
     assert_eq!((old.kv.unwrap().at, old.running.unwrap().at), (at(5), at(61)));
-    let silent = PodLoad { running: None, ..load(0.6, 3.0, 5) };
-    let unknown = PodLoad::combine(&[(load(0.2, 1.0, 5), 1.0), (silent, 1.0)], oldest);
+    let silent = PodLoad { running: None, ..load(0.75, 3.0, 5) };
+    let unknown = PodLoad::combine(&[(load(0.25, 1.0, 5), 1.0), (silent, 1.0)], oldest);
     assert_eq!(unknown.running, None, "without one of them the sum is unknown");
 }
 
