@@ -37,7 +37,8 @@ CONDITION   reason of the condition Ready, and that of SignalFollowed if no
             autoscaler follows the target; NotManaged if no controller runs with
             the instance of the variant's label
 
--o wide adds model, accelerator, cost of a replica, bounds and age.
+-o wide adds model, accelerator, pods of a replica that is a group, cost of a
+replica, bounds and age.
 
 --watch redraws the table in a terminal, with a bar for the load, until Ctrl-C.
 Elsewhere it prints the table once and then each row that changes. After a failed

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use wva_runtime::api_call::{ApiCall, is_temporary};
 use wva_runtime::leadership::NotLeading;
+use wva_scaling::servers::ServingPods;
 
 use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
 use crate::model::step::Step;
@@ -108,6 +109,18 @@ impl Actuator {
     }
 }
 
+/// Label of the pods of a LeaderWorkerSet: 0 for the leader.
+const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
+
+/// The selector in `/scale` of a LeaderWorkerSet selects the leaders. If every pod serves, all pods are wanted.
+fn select_serving(selector: &str, serving: ServingPods) -> String {
+    let is_wanted = |requirement: &&str| match serving {
+        ServingPods::Leader => true,
+        ServingPods::Every => !requirement.trim_start().starts_with(WORKER_INDEX),
+    };
+    selector.split(',').filter(is_wanted).collect::<Vec<_>>().join(",")
+}
+
 /// `/scale` of one kind in one namespace.
 struct ScaleApi {
     client: Client,
@@ -175,8 +188,9 @@ impl ScaleApi {
     /// True also if a server answers too slowly.
     async fn is_busy(&self, step: &Step, scale: &ScaleState, servers: &ModelServers) -> bool {
         let WorkloadKey { namespace, kind, name } = &step.workload;
+        let selector = scale.selector.as_deref().map(|selector| select_serving(selector, step.serving));
         let activity =
-            servers.query_activity(&self.client, namespace, (scale.selector.as_deref(), &step.ranks)).await;
+            servers.query_activity(&self.client, namespace, (selector.as_deref(), &step.ranks)).await;
         if let Some(server) = activity.busy {
             tracing::info!(
                 namespace,

@@ -105,6 +105,32 @@ fn checks_the_workload_and_its_pods() {
 }
 
 #[test]
+fn describes_the_groups_of_a_leader_worker_set() {
+    let groups = |w: &mut World, serving: &str| {
+        let kind =
+            json!({"kind": "LeaderWorkerSet", "apiVersion": "leaderworkerset.x-k8s.io/v1", "name": "a"});
+        w.variant["spec"]["scaleTargetRef"] = kind.clone();
+        w.hpas[0]["spec"]["scaleTargetRef"] = kind.clone();
+        w.deployment["kind"] = kind["kind"].clone();
+        w.deployment["apiVersion"] = kind["apiVersion"].clone();
+        let pod = |name: &str, index: &str| {
+            let mut pod = w.pods[0].clone();
+            pod["metadata"]["name"] = json!(name);
+            pod["metadata"]["labels"] = json!({"leaderworkerset.sigs.k8s.io/name": "a",
+                "leaderworkerset.sigs.k8s.io/worker-index": index});
+            pod
+        };
+        w.pods = vec![pod("a-0", "0"), pod("a-0-1", "1")];
+        let group = format!("gpusPerReplica: 16, group: {{pods: 2, serving: {serving}}}, max: 10");
+        w.snapshot = w.snapshot.take().map(|snapshot| snapshot.replace("max: 10", &group));
+    };
+    for (serving, text) in [("every", "all serve"), ("leader", "its leader serves")] {
+        let row = format!("1 of 1 replicas ready; a replica is a group of 2 pods, {text}, 16 GPUs");
+        check("", &[&row, "1 group reporting"], |w| groups(w, serving));
+    }
+}
+
+#[test]
 fn checks_scrape_and_series() {
     let without_metrics = |w: &mut World| {
         w.snapshot = w.snapshot.take().map(|s| s.replace("kv: 0.5, queue: 0, ", ""));

@@ -52,6 +52,7 @@ fn prints_objects_that_the_rules_accept() {
         ("llminferenceservice", 4),
         ("inferenceservice", 2),
         ("leaderworkerset", 2),
+        ("wide-ep", 2),
         ("quantised", 2),
         ("sglang", 2),
         ("served-names", 2),

@@ -9,6 +9,7 @@ use wva_controller::{MAX_TARGET_AGE, SIGNAL_FOLLOWED, detect_orphan};
 use wva_rules::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
+use wva_scaling::servers::{PodGroup, ServingPods};
 use wva_scaling::snapshot::{Attainment, Model, Variant, WindowShares, percent};
 
 use crate::cluster::{self, ObjectId, elapsed_since, id, is_excluded, number, target_age, text};
@@ -18,9 +19,9 @@ use crate::workloads::{WorkloadLookup, Workloads, ready_replicas, spec_replicas}
 
 const HEADING: [&str; 9] =
     ["NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION"];
-const WIDE: [&str; 15] = [
+const WIDE: [&str; 16] = [
     "NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION", "MODEL",
-    "ACCELERATOR", "COST", "MIN", "MAX", "AGE",
+    "ACCELERATOR", "PODS", "COST", "MIN", "MAX", "AGE",
 ];
 
 pub(super) struct ClusterState<'a> {
@@ -52,6 +53,9 @@ pub(super) struct Row {
     #[serde(rename = "modelID")]
     model_id: String,
     accelerator: String,
+    /// Pods of a replica, if it has several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<PodGroup>,
     cost: String,
     min_replicas: Option<u64>,
     max_replicas: Option<u64>,
@@ -103,9 +107,9 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
     let mut snapshots = state.leader_snapshots.iter();
     let found = snapshots.find_map(|leader| {
         let (model, variant) = find(&leader.answer, &namespace, &name)?;
-        Some((saturation(&leader.answer, model, variant), model.attainment))
+        Some((saturation(&leader.answer, model, variant), model.attainment, variant.group))
     });
-    let (saturation, Attainment { ttft, itl }) = found.unwrap_or_default();
+    let (saturation, Attainment { ttft, itl }, group) = found.unwrap_or_default();
     let in_time = |shares: WindowShares| shares.hour.map(|share| round(percent(share)));
     let owned = |pointer| text(variant, pointer).to_owned();
     Row {
@@ -118,6 +122,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
         condition: condition(state, variant),
         model_id: owned("/spec/modelID"),
         accelerator: owned("/status/desiredOptimizedAlloc/accelerator"),
+        group,
         cost: owned("/spec/variantCost"),
         min_replicas: number(variant, "/spec/minReplicas"),
         max_replicas: number(variant, "/spec/maxReplicas"),
@@ -182,7 +187,7 @@ impl Row {
         ]
     }
 
-    fn wide_cells(&self, saturation: String) -> [String; 15] {
+    fn wide_cells(&self, saturation: String) -> [String; 16] {
         let [namespace, name, desired, current, ready, saturation, ttft, itl, condition] =
             self.cells(saturation);
         let text = |text: &String| cell(Some(text).filter(|text| !text.is_empty()));
@@ -198,6 +203,7 @@ impl Row {
             condition,
             text(&self.model_id),
             text(&self.accelerator),
+            cell(self.group.map(pods_text)),
             text(&self.cost),
             cell(self.min_replicas),
             cell(self.max_replicas),
@@ -209,6 +215,14 @@ impl Row {
     pub(super) fn orphan_line(&self) -> Option<String> {
         let evidence = self.not_managed.as_ref()?;
         Some(format!("  {}/{}: {evidence}\n", self.namespace, self.name))
+    }
+}
+
+/// `4, all serve`.
+fn pods_text(PodGroup { pods, serving }: PodGroup) -> String {
+    match serving {
+        ServingPods::Leader => format!("{pods}, leader serves"),
+        ServingPods::Every => format!("{pods}, all serve"),
     }
 }
 

@@ -1,12 +1,14 @@
 //! Model servers and the metrics that they export, as one table. A pod's server shows in the names of its metrics; no
 //! setting names it.
 
+mod groups;
 mod table;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use groups::{PodGroup, ServingPods};
 pub use table::{MODEL_SERVERS, ModelServer};
 
 /// Software that serves a model.

@@ -20,7 +20,7 @@ pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
-use crate::servers::ServerKind;
+use crate::servers::{PodGroup, ServerKind};
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
 /// Input of one cycle. The order of its lists has no meaning.
@@ -261,6 +261,9 @@ pub struct Variant {
     /// GPUs of one replica.
     #[serde(default, skip_serializing_if = "is_one")]
     pub gpus_per_replica: GpuCount,
+    /// Pods of one replica. `None`: one pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<PodGroup>,
     /// Arguments of the vLLM server, from the pod template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engine_args: Vec<String>,
@@ -336,22 +339,22 @@ pub enum PendingState {
     CrashLooping,
 }
 
-/// Newest signals of one pod.
+/// Newest signals of one pod, or of the serving pods of a group.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Replica {
-    /// Name of the pod.
+    /// Name of the pod, or of the leader.
     pub pod: String,
     /// Software that serves the model.
     #[serde(default, skip_serializing_if = "ServerKind::is_vllm")]
     pub server: ServerKind,
-    /// KV cache use. `None` counts as 0 if `queue` is known.
+    /// KV cache use, the mean of its engines. `None` counts as 0 if `queue` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kv: Option<KvUsage>,
-    /// Waiting requests. `None` counts as 0 if `kv` is known.
+    /// Waiting requests of its engines. `None` counts as 0 if `kv` is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueLength>,
-    /// KV cache blocks on its GPUs.
+    /// KV cache blocks of an engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_gpu_blocks: Option<Amount>,
     /// Tokens per block.
@@ -372,7 +375,14 @@ pub struct Replica {
     /// Scrapes of its counters, summed over its engines, for the throughput analyzer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<WorkSample>,
-    /// Ranks of a data-parallel server. `None`: one.
+    /// Engines of a data-parallel server. `None`: one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
+}
+
+impl Replica {
+    /// Its engines, at least 1.
+    pub(crate) fn engines(&self) -> f64 {
+        f64::from(self.ranks.unwrap_or(1).max(1))
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use tokio_util::sync::CancellationToken;
@@ -96,7 +97,15 @@ fn pod(port: u16) -> Value {
 
 pub(super) fn step(from: u32, to: u32) -> Step {
     let workload = WorkloadKey { namespace: "ns".into(), kind: "Deployment".into(), name: "d".into() };
-    Step { workload, uid: "u".into(), from, to, valid_until: None, ranks: BTreeSet::new() }
+    Step {
+        workload,
+        uid: "u".into(),
+        from,
+        to,
+        valid_until: None,
+        ranks: BTreeSet::new(),
+        serving: ServingPods::Leader,
+    }
 }
 
 #[tokio::test]
@@ -239,6 +248,29 @@ async fn every_rank_of_a_pod_is_queried() {
         let fake = workload(1);
         put_pods(&fake, vec![one]);
         assert_eq!(apply(&fake, &Step { valid_until, ranks, ..step(1, 0) }).await.unwrap(), want, "{second}");
+    }
+}
+
+/// `/scale` of a LeaderWorkerSet selects its leaders.
+#[tokio::test]
+async fn every_serving_pod_of_a_group_is_queried() {
+    const NAME: &str = "leaderworkerset.sigs.k8s.io/name=d";
+    for (serving, want) in
+        [(ServingPods::Every, NAME.to_owned()), (ServingPods::Leader, format!("{NAME},{WORKER_INDEX}=0"))]
+    {
+        let fake = workload(1);
+        fake.edit(SCALE, |scale| scale["status"]["selector"] = json!(format!("{NAME},{WORKER_INDEX}=0")));
+        let asked = Arc::new(Mutex::new(String::new()));
+        let seen = asked.clone();
+        fake.set_rule(move |request| {
+            if request.path == PODS {
+                *seen.lock().unwrap() = request.query.clone();
+            }
+            None
+        });
+        apply(&fake, &Step { valid_until: later(), serving, ..step(1, 0) }).await.unwrap();
+        let query = asked.lock().unwrap().replace("%2F", "/").replace("%3D", "=").replace("%2C", ",");
+        assert!(query.contains(&format!("labelSelector={want}&")), "{query}");
     }
 }
 

@@ -13,14 +13,14 @@ use wva_scaling::snapshot::{MetricsAge, SchedulerQueue};
 
 use super::scope::Scope;
 use super::signals::{
-    CacheConfig, CacheRow, CompletedRow, PodModel, Query, QueueRow, Retention, Rows, Signal,
+    CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueRow, Retention, Rows, Signal,
 };
 use super::work::CounterHistory;
 use super::{Answer, Answers};
 
 use queues::QueueMap;
 
-pub(crate) use load::{PodLoad, smaller_cache};
+pub(crate) use load::PodLoad;
 pub(crate) use queues::QueueState;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,14 +47,14 @@ pub(crate) struct PodCache<'a> {
     pub namespace: &'a str,
     /// It may have a rank suffix.
     pub pod: &'a str,
-    pub cache: TimedValue<CacheConfig>,
+    pub cache: TimedValue<EngineCaches>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
     /// Keys: namespace and pod.
-    caches: BTreeMap<(Arc<str>, Arc<str>), TimedValue<CacheConfig>>,
+    caches: BTreeMap<(Arc<str>, Arc<str>), TimedValue<EngineCaches>>,
     queues: QueueMap,
     /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
@@ -178,13 +178,25 @@ impl Samples {
         }
     }
 
-    /// If a pod has several engines, the smallest cache counts.
+    /// If an engine has several sizes, as after a restart, the smallest counts.
     fn add_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
-        for CacheRow { namespace, pod, cache } in caches {
-            let new = TimedValue { value: cache, at: now };
+        let mut engines: BTreeMap<((Arc<str>, Arc<str>), Arc<str>), CacheConfig> = BTreeMap::new();
+        for CacheRow { namespace, pod, engine, cache } in caches {
+            let smallest = engines.entry(((namespace, pod), engine)).or_insert(cache);
+            *smallest = smallest.min_tokens(cache);
+        }
+        for ((pod, _), smallest) in engines {
+            let new = TimedValue { value: EngineCaches { smallest, engines: 1 }, at: now };
             self.caches
-                .entry((namespace, pod))
-                .and_modify(|old| *old = if old.at == now { smaller_cache(*old, new) } else { new })
+                .entry(pod)
+                .and_modify(|old| {
+                    let is_same_round = old.at == now;
+                    *old = if is_same_round {
+                        TimedValue { value: old.value.join(new.value), ..new }
+                    } else {
+                        new
+                    };
+                })
                 .or_insert(new);
         }
     }

@@ -12,12 +12,15 @@ use wva_scaling::servers::ServerSignal as Server;
 use self::selector::{Selector, any_signal};
 use super::scope::Scope;
 
-pub(crate) use rows::{BucketRow, CacheConfig, CacheRow, CompletedRow, PodModel, QueueRow, Rows};
+pub(crate) use rows::{
+    BucketRow, CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, QueueRow, Rows,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {
-    /// Share of the KV cache in use, 0 to 1.
+    /// Share of the KV cache in use, 0 to 1. The mean of the engines.
     KvUsage,
+    /// Waiting requests of all engines.
     Queue,
     /// Age of the newest KV cache sample, in seconds.
     KvAge,
@@ -124,8 +127,8 @@ impl Query {
     pub(crate) fn expression(self, scope: &Scope, extra: &str) -> String {
         let select = Selector::new(scope, extra);
         match self {
-            Self::KvUsage => select.longest(Server::KvUsage),
-            Self::Queue => select.longest(Server::Waiting),
+            Self::KvUsage => select.longest("avg", Server::KvUsage),
+            Self::Queue => select.longest("sum", Server::Waiting),
             Self::SampleAge => {
                 any_signal(&[("kv", select.age(Server::KvUsage)), ("queue", select.age(Server::Waiting))])
             }

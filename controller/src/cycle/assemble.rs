@@ -14,7 +14,7 @@ use wva_scaling::snapshot::{
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
-use self::replicas::{Loads, ReplicaReader, loads_by_workload, reporting_pods};
+use self::replicas::{Loads, ReplicaReader, loads_by_workload};
 use crate::collect::picker::{OVERFLOW, Pickers};
 use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
@@ -25,7 +25,6 @@ use crate::model::limits::Limits;
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
 use crate::observe::signal::AutoscalerIndex;
-use crate::observe::template::Template;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
@@ -153,15 +152,16 @@ impl<'a> CycleInputs<'a> {
         at: Moment,
     ) -> (Self, usize) {
         let (loads, unmapped) = loads_by_workload(samples, pods, &config.metrics_age, at);
+        let replicas = pods::replicas(pods, at.wall);
         let inputs = Self {
             watches,
             samples,
             pickers,
             loads,
             limits,
-            unready: pods::unready_pods(pods, at.wall),
-            ready: pods::ready_pods(pods),
-            cold_starts: pods::median_cold_starts(pods),
+            unready: pods::unready_pods(&replicas),
+            ready: pods::ready_pods(&replicas),
+            cold_starts: pods::median_cold_starts(&replicas),
             newest_pod_created: pods::newest_pod_created(pods),
             entries: Entries::new(config),
             ages: config.metrics_age,
@@ -188,7 +188,7 @@ impl<'a> CycleInputs<'a> {
         variant.speed_estimate = m.status.learned;
         variant.role = workloads::role_of_labels(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(truncate_to_millis);
-        add_template(&mut variant, workload.template.as_ref());
+        add_template(&mut variant, workload);
         let none_unready = UnreadyPods::default();
         let unready = self.unready.get(key).unwrap_or(&none_unready);
         add_progress(&mut variant, remembered, workload.replicas, unready, self.at);
@@ -200,8 +200,9 @@ impl<'a> CycleInputs<'a> {
             uses_tokens: uses_token_analyzer(&self.entries, &m.key.namespace, &declared.model_id),
             is_queue_late,
         };
+        let of_workload = self.loads.get(key);
         let reporting =
-            self.loads.get(key).map(|l| reporting_pods(l, &declared.model_id)).unwrap_or_default();
+            of_workload.map(|l| reader.reporting_replicas(l, &declared.model_id)).unwrap_or_default();
         let none = BTreeSet::new();
         reader.add_replicas(&mut variant, &reporting, self.ready.get(key).unwrap_or(&none));
         variant
@@ -279,8 +280,9 @@ fn declared_variant(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&L
     }
 }
 
-fn add_template(variant: &mut Variant, template: Option<&Template>) {
-    let Some(template) = template else { return };
+fn add_template(variant: &mut Variant, workload: &Workload) {
+    variant.group = workload.group;
+    let Some(template) = &workload.template else { return };
     if variant.accelerator.is_none() {
         variant.accelerator = template.accelerator.as_deref().map(str::to_owned);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use wva_scaling::VariantKey;
+use wva_scaling::servers::ServingPods;
 
 use crate::model::keys::WorkloadKey;
 
@@ -19,6 +20,8 @@ pub(crate) struct Step {
     pub(crate) valid_until: Option<Instant>,
     /// Data-parallel ranks in each pod; only for a step to zero.
     pub(crate) ranks: BTreeSet<u16>,
+    /// Pods of a group that have requests.
+    pub(crate) serving: ServingPods,
 }
 
 impl Step {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use wva_scaling::servers::{PodGroup, ServingPods};
 
 use crate::model::gpus::Gpus;
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
@@ -13,8 +14,10 @@ use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadPod {
     pub(crate) workload: WorkloadKey,
-    /// Leader of a worker of a LeaderWorkerSet. Workers take no requests.
+    /// Leader of a worker of a LeaderWorkerSet.
     pub(crate) leader: Option<Box<str>>,
+    /// Pods of the replica that it is, or leads.
+    pub(crate) group: PodGroup,
     /// Takes no new requests, and is neither ready nor pending.
     pub(crate) is_terminating: bool,
     pub(crate) progress: Progress,
@@ -28,13 +31,29 @@ pub(crate) struct WorkloadPod {
 
 impl WorkloadPod {
     pub(crate) fn takes_requests(&self) -> bool {
-        self.is_active() && self.leader.is_none()
+        self.is_active() && (self.leader.is_none() || self.group.serving == ServingPods::Every)
+    }
+
+    /// Name of its replica. `name`: its own.
+    pub(crate) fn replica<'a>(&'a self, name: &'a str) -> &'a str {
+        self.leader.as_deref().unwrap_or(name)
+    }
+
+    /// Pods of its replica that take requests.
+    pub(crate) fn serving_pods(&self) -> u32 {
+        match self.group.serving {
+            ServingPods::Leader => 1,
+            ServingPods::Every => self.group.pods,
+        }
     }
 
     pub(crate) fn is_active(&self) -> bool {
         !self.is_terminating && !self.progress.is_done()
     }
 }
+
+/// Qualified kind of the owner of a StatefulSet of workers.
+const POD: &str = "Pod.core";
 
 enum PodOwner {
     Workload(WorkloadKey),
@@ -50,7 +69,8 @@ pub(crate) fn workload_pods(watches: &Watches) -> BTreeMap<PodKey, WorkloadPod> 
         let key = || PodKey::new(namespace, name);
         match pod_owner(watches, namespace, pod.owner.as_ref()) {
             Some(PodOwner::Workload(workload)) => {
-                all.insert(key(), workload_pod(pod, workload, None));
+                let group = group_of_leader(watches, &workload, name);
+                all.insert(key(), workload_pod(pod, workload, None, group));
             }
             Some(PodOwner::Leader(leader)) => workers.push((key(), leader, pod.clone())),
             None => {}
@@ -58,18 +78,24 @@ pub(crate) fn workload_pods(watches: &Watches) -> BTreeMap<PodKey, WorkloadPod> 
     });
     for (key, leader, pod) in workers {
         let leader_key = PodKey::new(&key.namespace, &leader);
-        let owner = all.get(&leader_key).map(|leader: &WorkloadPod| leader.workload.clone());
-        if let Some(workload) = owner.filter(|workload| workload.kind == LEADER_WORKER_SET) {
-            all.insert(key, workload_pod(&pod, workload, Some(leader)));
+        let owner = all.get(&leader_key).map(|leader: &WorkloadPod| (leader.workload.clone(), leader.group));
+        if let Some((workload, group)) = owner.filter(|(workload, _)| workload.kind == LEADER_WORKER_SET) {
+            all.insert(key, workload_pod(&pod, workload, Some(leader), group));
         }
     }
     all
 }
 
-fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> WorkloadPod {
+fn workload_pod(
+    pod: &PodFacts,
+    workload: WorkloadKey,
+    leader: Option<Box<str>>,
+    group: PodGroup,
+) -> WorkloadPod {
     WorkloadPod {
         workload,
         leader,
+        group,
         is_terminating: pod.is_terminating,
         progress: pod.progress,
         created: pod.created,
@@ -77,6 +103,24 @@ fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>)
         is_placed: pod.node.is_some(),
         gpus: pod.gpus,
     }
+}
+
+/// Pods of the replica with this leader. During a rollout the number differs from that of the template; the StatefulSet
+/// of the workers has it once it exists.
+fn group_of_leader(watches: &Watches, workload: &WorkloadKey, leader: &str) -> PodGroup {
+    let one = PodGroup { pods: 1, serving: ServingPods::Leader };
+    if workload.kind != LEADER_WORKER_SET {
+        return one;
+    }
+    let WorkloadKey { namespace, name, .. } = workload;
+    let of_template = watches.leader_worker_sets.cache.get_with(namespace, name, |set| set.group);
+    let template = of_template.flatten().unwrap_or(one);
+    let workers = watches.stateful_sets.get_with(namespace, leader, |set| {
+        let owner = set.owner.as_deref().filter(|owner| &*owner.kind == POD && &*owner.name == leader);
+        owner.map(|_| set.replicas.current)
+    });
+    let pods = workers.flatten().map_or(template.pods, |workers| workers.saturating_add(1));
+    PodGroup { pods, ..template }
 }
 
 /// Workload of a pod that is not a worker of a LeaderWorkerSet.
@@ -107,7 +151,7 @@ fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Optio
             });
             Some(match above.flatten() {
                 Some(above) if &*above.kind == LEADER_WORKER_SET => PodOwner::Workload(key(&above)),
-                Some(above) if &*above.kind == "Pod.core" => PodOwner::Leader(above.name),
+                Some(above) if &*above.kind == POD => PodOwner::Leader(above.name),
                 _ => PodOwner::Workload(key(owner)),
             })
         }
@@ -148,20 +192,12 @@ pub(crate) struct UnreadyPods {
     pub(crate) last_ready: Option<Timestamp>,
 }
 
-/// That take requests. The leader of a group counts once all its pods are ready.
+/// Names of the ready replicas of every workload. That of a group is the name of its leader.
 #[must_use]
-pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, BTreeSet<&str>> {
-    let active = || pods.iter().filter(|(_, p)| p.is_active());
-    let leader_of_unready = |(key, p): (&PodKey, &WorkloadPod)| {
-        let leader = p.leader.as_deref().filter(|_| !p.progress.is_ready())?;
-        Some(PodKey::new(&key.namespace, leader))
-    };
-    let incomplete: BTreeSet<PodKey> = active().filter_map(leader_of_unready).collect();
+pub(crate) fn ready_pods<'a>(replicas: &[ReplicaPods<'a>]) -> BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>> {
     let mut all: BTreeMap<&WorkloadKey, BTreeSet<&str>> = BTreeMap::new();
-    for (key, pod) in active().filter(|(_, p)| p.takes_requests() && p.progress.is_ready()) {
-        if !incomplete.contains(key) {
-            all.entry(&pod.workload).or_default().insert(&key.name);
-        }
+    for replica in replicas.iter().filter(|r| r.phase == Phase::Ready) {
+        all.entry(replica.workload).or_default().insert(replica.name);
     }
     all
 }
@@ -169,15 +205,15 @@ pub(crate) fn ready_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&Work
 /// Longest plausible start. After a longer time the pod was ready before, and its server restarted.
 const LONGEST_START: Duration = Duration::from_hours(1);
 
-/// Times from creation to readiness, by workload.
+/// Times from creation to readiness, by workload. A group starts with its first pod and is ready with its last.
 #[must_use]
-pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, Duration> {
+pub(crate) fn median_cold_starts<'a>(replicas: &[ReplicaPods<'a>]) -> BTreeMap<&'a WorkloadKey, Duration> {
     let mut all: BTreeMap<&WorkloadKey, Vec<Duration>> = BTreeMap::new();
-    for pod in pods.values().filter(|p| p.takes_requests() && p.progress.is_ready()) {
-        let (Some(created), Some(since)) = (pod.created, pod.since) else { continue };
+    for replica in replicas.iter().filter(|r| r.phase == Phase::Ready) {
+        let (Some(created), Some(since)) = (replica.created, replica.since) else { continue };
         let duration = Duration::try_from(since.duration_since(created)).unwrap_or_default();
         if duration <= LONGEST_START {
-            all.entry(&pod.workload).or_default().push(duration);
+            all.entry(replica.workload).or_default().push(duration);
         }
     }
     let median = |mut times: Vec<Duration>| {
@@ -187,50 +223,78 @@ pub(crate) fn median_cold_starts(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeM
     all.into_iter().filter_map(|(workload, times)| Some((workload, median(times)?))).collect()
 }
 
-/// A pod, or a leader with its workers.
-struct Group<'a> {
-    workload: &'a WorkloadKey,
-    /// Without a leader, the group is about to be recreated.
-    has_leader: bool,
-    phase: Phase,
-    since: Option<Timestamp>,
+/// Readiness of the replicas of every workload with pods.
+#[must_use]
+pub(crate) fn unready_pods<'a>(replicas: &[ReplicaPods<'a>]) -> BTreeMap<&'a WorkloadKey, UnreadyPods> {
+    let mut all: BTreeMap<&WorkloadKey, UnreadyPods> = BTreeMap::new();
+    for replica in replicas {
+        let of_workload = all.entry(replica.workload).or_default();
+        if replica.phase == Phase::Ready {
+            of_workload.last_ready = of_workload.last_ready.max(replica.since);
+        } else {
+            of_workload.unready.push((replica.phase, replica.since));
+        }
+    }
+    all
 }
 
-/// Readiness of the replicas of every workload with pods, at a wall-clock time.
+/// A replica: a pod, or a leader with its workers.
+#[derive(Debug)]
+pub(crate) struct ReplicaPods<'a> {
+    workload: &'a WorkloadKey,
+    /// Name of the pod, or of the leader.
+    name: &'a str,
+    /// Without a leader, the group is about to be recreated.
+    has_leader: bool,
+    /// Active pods, and those that a complete group has.
+    pods: u32,
+    wanted: u32,
+    /// The worst of its pods. A group that lacks pods is starting.
+    phase: Phase,
+    /// Since the last pod entered the phase.
+    since: Option<Timestamp>,
+    /// Creation of its first pod.
+    created: Option<Timestamp>,
+}
+
+/// Replicas with active pods at a wall-clock time, sorted by namespace and name.
 #[must_use]
-pub(crate) fn unready_pods(
-    pods: &BTreeMap<PodKey, WorkloadPod>,
-    wall: Timestamp,
-) -> BTreeMap<&WorkloadKey, UnreadyPods> {
-    let mut groups: BTreeMap<(&str, &str), Group> = BTreeMap::new();
+pub(crate) fn replicas(pods: &BTreeMap<PodKey, WorkloadPod>, wall: Timestamp) -> Vec<ReplicaPods<'_>> {
+    let mut groups: BTreeMap<(&str, &str), ReplicaPods> = BTreeMap::new();
     for (key, pod) in pods.iter().filter(|(_, p)| p.is_active()) {
-        let leader = pod.leader.as_deref().unwrap_or(&key.name);
-        let phase = pod.progress.phase_at(wall);
-        let has_leader = pod.leader.is_none();
-        let own = Group { workload: &pod.workload, has_leader, phase, since: pod.since };
-        match groups.entry((key.namespace.as_str(), leader)) {
+        let own = ReplicaPods::new(&key.name, pod, wall);
+        match groups.entry((key.namespace.as_str(), own.name)) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(own);
             }
             std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().join(&own),
         }
     }
-    let mut all: BTreeMap<&WorkloadKey, UnreadyPods> = BTreeMap::new();
-    for group in groups.into_values().filter(|g| g.has_leader) {
-        let replicas = all.entry(group.workload).or_default();
-        if group.phase == Phase::Ready {
-            replicas.last_ready = replicas.last_ready.max(group.since);
-        } else {
-            replicas.unready.push((group.phase, group.since));
-        }
+    let mut all: Vec<ReplicaPods> = groups.into_values().filter(|g| g.has_leader).collect();
+    for incomplete in all.iter_mut().filter(|g| g.pods < g.wanted) {
+        incomplete.phase = incomplete.phase.max(Phase::Starting);
     }
     all
 }
 
-impl Group<'_> {
-    /// The worst phase of its pods is the phase of the group, since the last pod entered it.
+impl<'a> ReplicaPods<'a> {
+    fn new(name: &'a str, pod: &'a WorkloadPod, wall: Timestamp) -> Self {
+        Self {
+            workload: &pod.workload,
+            name: pod.replica(name),
+            has_leader: pod.leader.is_none(),
+            pods: 1,
+            wanted: pod.group.pods,
+            phase: pod.progress.phase_at(wall),
+            since: pod.since,
+            created: pod.created,
+        }
+    }
+
     fn join(&mut self, other: &Self) {
         self.has_leader |= other.has_leader;
+        self.pods += other.pods;
+        self.created = [self.created, other.created].into_iter().flatten().min();
         let behind = match self.phase.cmp(&other.phase) {
             std::cmp::Ordering::Less => other,
             std::cmp::Ordering::Greater => return,

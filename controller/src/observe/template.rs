@@ -1,7 +1,7 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
-use wva_scaling::servers::ServerKind;
+use wva_scaling::servers::{ServerKind, ServingPods};
 use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::Gpus;
@@ -49,6 +49,12 @@ pub(crate) fn server_containers(containers: &[Container]) -> impl Iterator<Item 
 pub(crate) fn server_kind(container: &Container) -> ServerKind {
     let mut words = command_line(container).chain(container.image.as_deref());
     words.find_map(ServerKind::named_in).unwrap_or_default()
+}
+
+/// Pods that serve in a group with this worker.
+pub(crate) fn serving_pods(worker: &PodSpec) -> ServingPods {
+    let server = find_server(&worker.containers);
+    server.map(|s| ServingPods::of_worker(server_kind(s), command_line(s))).unwrap_or_default()
 }
 
 pub(crate) fn command_line(container: &Container) -> impl Iterator<Item = &str> {

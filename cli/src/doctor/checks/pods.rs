@@ -2,13 +2,15 @@
 
 use serde_json::Value;
 
-use crate::cluster::{condition, elapsed_since, items, text};
+use crate::cluster::{condition, elapsed_since, entry, items, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
 use crate::output::count;
 use crate::workloads::{WorkloadLookup, spec_replicas};
 
 const MAX_DESCRIBED: usize = 3;
+/// Label of the pods of a LeaderWorkerSet: 0 for the leader.
+const WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let Some(WorkloadLookup::Found(workload)) = variant.workload() else {
@@ -50,6 +52,11 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
 
 pub(super) fn is_ready(pod: &Value) -> bool {
     condition(pod, "Ready").is_some_and(|ready| text(ready, "/status") == "True")
+}
+
+/// Worker of a group of a LeaderWorkerSet.
+pub(super) fn is_worker(pod: &Value) -> bool {
+    entry(pod, "/metadata/labels", WORKER_INDEX).is_some_and(|index| index != "0")
 }
 
 fn describe_unready(variant: &VariantState<'_>, pod: &Value) -> String {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::Value;
 use wva_scaling::MainSignal;
 use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::Replica;
 
 use super::monitors;
-use super::pods::is_ready;
+use super::pods::{is_ready, is_worker};
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
@@ -38,13 +39,16 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     findings
 }
 
+/// Workers of a group report with their leader, or not at all.
 fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding {
-    let ready: Vec<_> = variant.pods().into_iter().filter(|pod| is_ready(pod)).collect();
+    let is_replica = |pod: &&Value| is_ready(pod) && !is_worker(pod);
+    let ready: Vec<_> = variant.pods().into_iter().filter(is_replica).collect();
+    let noun = if variant.cycle.is_some_and(|cycle| cycle.group.is_some()) { "group" } else { "pod" };
     let reports = |name: &str| reporting.iter().any(|replica| replica.pod == name);
     let names = ready.iter().map(|pod| text(pod, "/metadata/name"));
     let not_reporting: Vec<&str> = names.filter(|name| !reports(name)).collect();
     if not_reporting.is_empty() {
-        let pods = count(reporting.len(), "pod");
+        let pods = count(reporting.len(), noun);
         let oldest = reporting.iter().map(|replica| replica.age).max().unwrap_or_default();
         return Finding::fine(format!("{pods} reporting, oldest sample {oldest} old"));
     }
@@ -52,7 +56,7 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
         format!(
             "{} of {} report; no metrics yet of {}",
             reporting.len(),
-            count(ready.len(), "ready pod"),
+            count(ready.len(), &format!("ready {noun}")),
             list(not_reporting.iter().copied())
         ),
         format!(

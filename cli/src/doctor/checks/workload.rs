@@ -12,9 +12,10 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let (kind, name, namespace) = (&target.kind, &target.name, &variant.namespace);
     vec![match variant.workload() {
         Some(WorkloadLookup::Found(workload)) => Finding::fine(format!(
-            "{kind} {name}: {} of {} replicas ready",
+            "{kind} {name}: {} of {} replicas ready{}",
             ready_replicas(workload),
-            spec_replicas(workload)
+            spec_replicas(workload),
+            describe_group(variant)
         )),
         Some(WorkloadLookup::Unreadable(error)) => Finding::unknown(format!("{kind} {name}: {error}")),
         Some(WorkloadLookup::UnsupportedKind) => Finding::warning(
@@ -29,4 +30,10 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
             ),
         ),
     }]
+}
+
+/// Pods and GPUs of a replica, if it has several pods and a leader answered.
+fn describe_group(variant: &VariantState<'_>) -> String {
+    let group = variant.cycle.and_then(|cycle| Some((cycle.group?, cycle.gpus_per_replica.0)));
+    group.map(|(group, gpus)| format!("; {group}, {gpus} GPUs")).unwrap_or_default()
 }

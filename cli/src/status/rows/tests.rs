@@ -132,7 +132,7 @@ fn wide_rows_and_json_have_model_cost_and_bounds() {
     let rows = state.rows();
     let table = render(&rows, true);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[8..], ["Ready", "m", "-", "40.0", "-", "5", "60m"], "{table}");
+    assert_eq!(row[8..], ["Ready", "m", "-", "-", "40.0", "-", "5", "60m"], "{table}");
     let row = serde_json::to_value(&rows[0]).unwrap();
     assert_eq!(row["saturationPercent"], json!(50.0));
     assert_eq!(
@@ -140,4 +140,23 @@ fn wide_rows_and_json_have_model_cost_and_bounds() {
         (&json!(3), &json!(null), &json!(null))
     );
     assert_eq!((&row["modelID"], &row["maxReplicas"]), (&json!("m"), &json!(5)));
+}
+
+#[test]
+fn wide_rows_and_json_have_the_pods_of_a_group() {
+    let mut leader = leader_snapshot(0.4, 0.0);
+    for (serving, want) in [(ServingPods::Every, "4, all serve"), (ServingPods::Leader, "4, leader serves")] {
+        leader.answer.models[0].variants[0].group = Some(PodGroup { pods: 4, serving });
+        let state = ClusterState {
+            variants: vec![variant("a", |_| {})],
+            workloads: Workloads::default(),
+            namespaces: Vec::new(),
+            leader_snapshots: std::slice::from_ref(&leader),
+            now: NOW.parse().unwrap(),
+        };
+        let rows = state.rows();
+        assert!(render(&rows, true).contains(want) && !render(&rows, false).contains(want));
+        let row = serde_json::to_value(&rows[0]).unwrap();
+        assert_eq!(row["group"], json!({"pods": 4, "serving": serving}));
+    }
 }

@@ -89,15 +89,15 @@ struct ReplicaShape {
     output: Option<f64>,
 }
 
-/// Tokens: its own metric, else the median of its variant, else its arguments.
+/// Tokens of all engines: their own metric, else the median of the variant, else the arguments.
 fn capacity(variant: &VariantView, sample: &Sample, engine: &EngineArgs) -> Result<f64, AnalysisError> {
     let reported = |s: &Sample| {
-        Some(s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get())
-            .filter(|c| *c > 0.0 && c.is_finite())
+        let of_engine = s.replica.num_gpu_blocks?.get() * s.replica.block_size?.get();
+        Some(of_engine * s.replica.engines()).filter(|c| *c > 0.0 && c.is_finite())
     };
     reported(sample)
         .or_else(|| median(variant.counted.iter().filter_map(reported).collect()))
-        .or_else(|| engine.kv_tokens())
+        .or_else(|| engine.kv_tokens().map(|of_engine| of_engine * sample.replica.engines()))
         .ok_or_else(|| AnalysisError::NoCapacity {
             pod: sample.replica.pod.clone(),
             server: sample.replica.server,
@@ -135,7 +135,8 @@ fn effective_capacity(
         let remembered = accelerator
             .zip(bucket)
             .and_then(|(accelerator, output)| mean_observed(model, accelerator, output));
-        remembered.or_else(|| derived_compute_bound(engine, shape)).unwrap_or(k1)
+        let derived = || Some(derived_compute_bound(engine, shape)? * sample.replica.engines());
+        remembered.or_else(derived).unwrap_or(k1)
     };
     k1.min(k2)
 }
@@ -147,7 +148,7 @@ fn mean_observed(model: &ModelView, accelerator: &str, output: OutputBucket) -> 
     mean(bounds.k2[first..].iter().map(|k2| k2.get()))
 }
 
-/// Tokens: `k2 = n * (I + O / 2)` with `n = min(B * O / (I + O), S)`. `I` and `O` are the mean input and output tokens,
+/// Tokens of an engine: `k2 = n * (I + O / 2)` with `n = min(B * O / (I + O), S)`. `I` and `O` are the mean input and output tokens,
 /// `B` is `--max-num-batched-tokens` and `S` is `--max-num-seqs`.
 fn derived_compute_bound(engine: &EngineArgs, shape: ReplicaShape) -> Option<f64> {
     let (input, output) = (shape.input.unwrap_or(0.0), shape.output?);

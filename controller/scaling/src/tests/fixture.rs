@@ -27,7 +27,7 @@ pub(super) fn yaml(text: &str) -> Snapshot {
 }
 
 /// Shorthand of a figure of a replica, and its field name.
-const FIGURES: [(&str, &str); 8] = [
+const FIGURES: [(&str, &str); 9] = [
     ("kv", "kv"),
     ("queue", "queue"),
     ("age", "age"),
@@ -36,6 +36,7 @@ const FIGURES: [(&str, &str); 8] = [
     ("in", "meanInput"),
     ("out", "meanOutput"),
     ("hit", "prefixHitRate"),
+    ("ranks", "ranks"),
 ];
 
 /// A YAML flow mapping.

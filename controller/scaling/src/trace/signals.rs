@@ -16,6 +16,9 @@ impl fmt::Display for Signals<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let v = self.0;
         let mut facts = vec![format!("cost {}", v.cost)];
+        if let Some(group) = v.group {
+            facts.push(format!("{group}, {} GPUs", v.gpus_per_replica.0));
+        }
         if let Some(t) = v.hpa_tolerance {
             let (up, down) = (format_figure(t.up.get() * 100.0), format_figure(t.down.get() * 100.0));
             facts.push(format!("the HPA ignores a change of {up} % up, {down} % down"));
@@ -66,6 +69,7 @@ fn replica_line(replica: &Replica) -> String {
         known("KV", replica.kv.map(f64::from)).or_else(|| Some("KV unknown".to_owned())),
         known("queue", replica.queue.map(f64::from)).or_else(|| Some("queue unknown".to_owned())),
         size(replica),
+        replica.ranks.map(|ranks| format!("{ranks} engines")),
         known("input", replica.mean_input.map(f64::from)),
         known("output", replica.mean_output.map(f64::from)),
         known("prefix hits", replica.prefix_hit_rate.map(f64::from)),

@@ -46,34 +46,42 @@ impl PodLoad {
         }
     }
 
-    /// Two servers of one pod (KServe ranks): the higher load counts, requests in flight are added up. A value older
-    /// than `oldest` never hides a newer one.
+    /// Servers of one replica, each with a weight: the ranks of a pod, or the pods of a group. They share its requests:
+    /// shares and means are weighted, counts are added up. A value older than `oldest` never hides a newer one.
     #[must_use]
-    pub(crate) fn combine(self, other: Self, oldest: Instant) -> Self {
-        let pick = |a: Option<TimedValue>, b: Option<TimedValue>, worse: fn(f64, f64) -> bool| match (a, b) {
-            (Some(a), Some(b)) => Some(match (a.at >= oldest, b.at >= oldest) {
-                (true, false) => a,
-                (false, true) => b,
-                _ if worse(a.value, b.value) => a,
-                _ => b,
-            }),
-            (a, b) => a.or(b),
+    pub(crate) fn combine(servers: &[(Self, f64)], oldest: Instant) -> Self {
+        if let [(one, _)] = servers {
+            return *one;
+        }
+        let values = |of: fn(&Self) -> Option<TimedValue>| {
+            let all = servers.iter().filter_map(move |(load, weight)| Some((of(load)?, *weight)));
+            let mut all: Vec<(TimedValue, f64)> = all.collect();
+            if all.iter().any(|(value, _)| value.at >= oldest) {
+                all.retain(|(value, _)| value.at >= oldest);
+            }
+            all
         };
-        let greater: fn(f64, f64) -> bool = |a, b| a >= b;
-        let both = |a: Option<TimedValue>, b: Option<TimedValue>| match (a, b) {
-            (Some(a), Some(b)) => Some(TimedValue { value: a.value + b.value, at: a.at.min(b.at) }),
-            // Without both values the sum is unknown.
-            _ => None,
+        let sum = |of| total(&values(of), |value, _| value);
+        let mean = |of| {
+            let all = values(of);
+            let weights: f64 = all.iter().map(|(_, weight)| weight).sum();
+            total(&all, |value, weight| value * weight / weights)
+        };
+        // Without the values of all servers the sum is unknown.
+        let in_flight = |of: fn(&Self) -> Option<TimedValue>| {
+            let all: Option<Vec<(TimedValue, f64)>> =
+                servers.iter().map(|(load, weight)| Some((of(load)?, *weight))).collect();
+            total(&all?, |value, _| value)
         };
         Self {
-            kv: pick(self.kv, other.kv, greater),
-            queue: pick(self.queue, other.queue, greater),
-            running: both(self.running, other.running),
-            waiting: both(self.waiting, other.waiting),
-            mean_input: pick(self.mean_input, other.mean_input, greater),
-            mean_output: pick(self.mean_output, other.mean_output, greater),
-            prefix_hit_rate: pick(self.prefix_hit_rate, other.prefix_hit_rate, |a, b| a <= b),
-            server: self.server,
+            kv: mean(|load| load.kv),
+            queue: sum(|load| load.queue),
+            running: in_flight(|load| load.running),
+            waiting: in_flight(|load| load.waiting),
+            mean_input: mean(|load| load.mean_input),
+            mean_output: mean(|load| load.mean_output),
+            prefix_hit_rate: mean(|load| load.prefix_hit_rate),
+            server: servers.first().map(|(load, _)| load.server).unwrap_or_default(),
         }
     }
 
@@ -102,10 +110,8 @@ impl PodLoad {
     }
 }
 
-pub(crate) fn smaller_cache(
-    a: TimedValue<super::CacheConfig>,
-    b: TimedValue<super::CacheConfig>,
-) -> TimedValue<super::CacheConfig> {
-    let tokens = |cache: super::CacheConfig| u64::from(cache.num_gpu_blocks) * u64::from(cache.block_size);
-    if tokens(a.value) <= tokens(b.value) { a } else { b }
+/// As old as the oldest value.
+fn total(values: &[(TimedValue, f64)], part: impl Fn(f64, f64) -> f64) -> Option<TimedValue> {
+    let at = values.iter().map(|(value, _)| value.at).min()?;
+    Some(TimedValue { value: values.iter().map(|(value, weight)| part(value.value, *weight)).sum(), at })
 }

@@ -148,14 +148,56 @@ fn partial_answer_leaves_missing_series_unknown() {
 }
 
 #[test]
-fn smallest_cache_of_engines_counts_until_a_new_config() {
+fn counts_engines_and_their_smallest_cache_until_a_new_config() {
     let (t0, mut s) = (Instant::now(), Samples::default());
-    let blocks = |s: &Samples| s.caches().next().map(|pod| pod.cache.value.num_gpu_blocks);
-    let three = ["1000", "900", "2000"].map(|blocks| cache("a", blocks));
+    let found = |s: &Samples| {
+        let EngineCaches { smallest, engines } = s.caches().next().unwrap().cache.value;
+        (smallest.num_gpu_blocks, engines)
+    };
+    let of = |label: &str, engine: &str, blocks: &str| {
+        let (mut labels, value) = cache("a", blocks);
+        labels[label] = json!(engine);
+        (labels, value)
+    };
+    // The second engine has restarted with less memory.
+    let three = [of("engine", "0", "1000"), of("engine", "1", "2000"), of("engine", "1", "900")];
     s.add_round(t0, vec![answer(Query::CacheConfig, &three)]);
-    assert_eq!(blocks(&s), Some(900));
+    assert_eq!(found(&s), (900, 2));
+    s.add_round(
+        t0 + seconds(15),
+        vec![answer(Query::CacheConfig, &["0", "1", "2"].map(|rank| of("dp_rank", rank, "700")))],
+    );
+    assert_eq!(found(&s), (700, 3), "ranks of SGLang");
     s.add_round(t0 + seconds(30), vec![answer(Query::CacheConfig, &[cache("a", "4000")])]);
-    assert_eq!(blocks(&s), Some(4000), "restarted with more memory");
+    assert_eq!(found(&s), (4000, 1), "restarted with more memory");
+}
+
+#[test]
+fn servers_of_one_replica_share_its_requests() {
+    let now = Instant::now();
+    let at = |seconds_ago: u64| now.checked_sub(seconds(seconds_ago)).unwrap();
+    let seen = |value, seconds_ago| Some(TimedValue { value, at: at(seconds_ago) });
+    let load = |kv, count, age| PodLoad {
+        kv: seen(kv, age),
+        queue: seen(count, age),
+        running: seen(count, age),
+        waiting: seen(count, age),
+        mean_input: seen(count, age),
+        ..PodLoad::default()
+    };
+    let values = |l: PodLoad| [l.kv, l.queue, l.running, l.waiting, l.mean_input].map(|o| o.map(|o| o.value));
+    let oldest = at(60);
+    // The second has three times the cache.
+    let both = PodLoad::combine(&[(load(0.25, 1.0, 5), 1.0), (load(0.75, 3.0, 9), 3.0)], oldest);
+    assert_eq!(values(both), [Some(0.625), Some(4.0), Some(4.0), Some(4.0), Some(2.5)]);
+    assert_eq!(both.kv.unwrap().at, at(9), "as old as the oldest");
+    // An old value hides no newer one; whether the server is idle is unknown by its age.
+    let old = PodLoad::combine(&[(load(0.25, 1.0, 5), 1.0), (load(0.75, 3.0, 61), 1.0)], oldest);
+    assert_eq!(values(old), [Some(0.25), Some(1.0), Some(4.0), Some(4.0), Some(1.0)]);
+    assert_eq!((old.kv.unwrap().at, old.running.unwrap().at), (at(5), at(61)));
+    let silent = PodLoad { running: None, ..load(0.75, 3.0, 5) };
+    let unknown = PodLoad::combine(&[(load(0.25, 1.0, 5), 1.0), (silent, 1.0)], oldest);
+    assert_eq!(unknown.running, None, "without one of them the sum is unknown");
 }
 
 #[test]

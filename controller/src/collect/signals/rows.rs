@@ -30,8 +30,10 @@ pub(crate) struct Labels {
     request_type: String,
     num_gpu_blocks: String,
     block_size: String,
-    /// Data-parallel engine.
+    /// Data-parallel engine of vLLM.
     engine: String,
+    /// Data-parallel engine of `SGLang`.
+    dp_rank: String,
     /// Upper bound of a bucket.
     le: String,
 }
@@ -51,6 +53,35 @@ pub(crate) struct CacheConfig {
     pub num_gpu_blocks: u32,
     /// Tokens per block; at least 1.
     pub block_size: u32,
+}
+
+/// Caches of the engines of one or several pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EngineCaches {
+    pub smallest: CacheConfig,
+    pub engines: u32,
+}
+
+impl EngineCaches {
+    #[must_use]
+    pub(crate) fn join(self, other: Self) -> Self {
+        Self {
+            smallest: self.smallest.min_tokens(other.smallest),
+            engines: self.engines.saturating_add(other.engines),
+        }
+    }
+}
+
+impl CacheConfig {
+    pub(crate) fn tokens(self) -> f64 {
+        f64::from(self.num_gpu_blocks) * f64::from(self.block_size)
+    }
+
+    /// The one with fewer tokens.
+    #[must_use]
+    pub(crate) fn min_tokens(self, other: Self) -> Self {
+        if self.tokens() <= other.tokens() { self } else { other }
+    }
 }
 
 /// A model's queue at an endpoint picker, in requests or bytes.
@@ -73,6 +104,8 @@ pub(crate) struct CacheRow {
     pub namespace: Arc<str>,
     /// It may have a rank suffix.
     pub pod: Arc<str>,
+    /// Empty if absent.
+    pub engine: Arc<str>,
     pub cache: CacheConfig,
 }
 
@@ -163,8 +196,9 @@ impl Rows {
             Query::CacheConfig => {
                 let cache =
                     if labels.signal == TOKENS { cache_of_tokens(value) } else { cache_config(labels) }?;
-                let (namespace, pod) = (self.intern(namespace), pod()?.into());
-                self.caches.push(CacheRow { namespace, pod, cache });
+                let engine = present(&labels.engine).unwrap_or(&labels.dp_rank);
+                let (namespace, pod, engine) = (self.intern(namespace), pod()?.into(), self.intern(engine));
+                self.caches.push(CacheRow { namespace, pod, engine, cache });
             }
             Query::SchedulerQueue => {
                 let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;

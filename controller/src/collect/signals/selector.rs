@@ -61,10 +61,10 @@ impl Selector {
         all.into_iter().rev().fold(last, |rest, one| format!("{one} or ({rest})"))
     }
 
-    /// Maximum of the last minute.
-    pub(super) fn longest(&self, signal: ServerSignal) -> String {
+    /// Maximum of each engine in the last minute, then `avg` or `sum` over the engines of a pod: they share its requests.
+    pub(super) fn longest(&self, over: &str, signal: ServerSignal) -> String {
         let maximum = self.either(signal, "", |metric| format!("max_over_time({metric}[1m])"));
-        format!("max by ({POD}) ({maximum})")
+        format!("{over} by ({POD}) (max by ({GAUGE}) ({maximum}))")
     }
 
     /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
@@ -102,14 +102,15 @@ impl Selector {
         )
     }
 
-    /// Size of the KV cache: of vLLM in labels, of other servers as a number of tokens. The smallest engine counts.
+    /// Size of the KV cache of each engine: of vLLM in labels, of other servers as a number of tokens.
     pub(super) fn cache_size(&self) -> String {
         let all = |signal| self.either(signal, "", str::to_owned);
         // Triton has one name for both, so the labels differ.
         let [blocks, of_block] = [ServerSignal::CacheBlocks, ServerSignal::BlockTokens]
             .map(|signal| format!("max by ({ENGINE}) ({})", all(signal)));
         let tokens = format!("{} or {blocks} * {of_block}", all(ServerSignal::CacheTokens));
-        let by = "namespace, pod, pod_name";
+        // vLLM exports this one without a model name.
+        let by = "namespace, pod, pod_name, engine, dp_rank";
         let tokens = any_signal(&[("tokens", format!("min by ({by}) ({tokens})"))]);
         format!("max by ({by}, num_gpu_blocks, block_size) ({}) or {tokens}", all(ServerSignal::CacheConfig))
     }

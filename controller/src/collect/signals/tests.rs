@@ -57,7 +57,11 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
             let (_, of) = summed.split_once(") (").unwrap();
             assert!(of.starts_with("max by ("), "{}: {expression}", query.name());
         }
-        assert!(!expression.contains("sum(") && !expression.contains("avg"), "{expression}");
+        assert!(!expression.contains("sum(") && !expression.contains("avg("), "{expression}");
+        for averaged in expression.split("avg by (").skip(1) {
+            let (_, of) = averaged.split_once(") (").unwrap();
+            assert!(of.starts_with("max by ("), "{}: {expression}", query.name());
+        }
     }
     // Series of two outcomes are not duplicates.
     for query in [Query::Tokens, Query::PrefixHitRate, Query::Work, Query::InterTokenLatency] {
@@ -70,6 +74,27 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
     // A gauge has the total of all priorities next to them.
     let running = Query::Running.expression(&Scope::All, "");
     assert!(!running.contains("priority"), "{running}");
+}
+
+/// Engines share the requests of a pod: counts are added up, and shares are averaged.
+#[test]
+fn engines_of_a_pod_are_combined_by_kind_of_signal() {
+    let engine = "namespace, pod, pod_name, model_name, engine, dp_rank";
+    let pod = "namespace, pod, pod_name, model_name";
+    for (query, over, by) in [
+        (Query::KvUsage, "avg", pod),
+        (Query::Queue, "sum", pod),
+        (Query::Running, "sum", "__name__, request_type, namespace, pod, pod_name, model_name"),
+        (Query::PrefixHitRate, "sum", pod),
+    ] {
+        let expression = query.expression(&Scope::All, "");
+        assert!(expression.starts_with(&format!("{over} by ({by}) (max by (")), "{expression}");
+        assert!(expression.contains(engine), "{expression}");
+    }
+    // Each engine has a row of its own.
+    let caches = Query::CacheConfig.expression(&Scope::All, "");
+    let rows = "max by (namespace, pod, pod_name, engine, dp_rank, num_gpu_blocks, block_size)";
+    assert!(caches.starts_with(rows), "{caches}");
 }
 
 /// `or` and `rate` ignore names: a pod that exports two names of a signal must not fail the query of all pods.

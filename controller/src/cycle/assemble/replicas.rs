@@ -7,36 +7,46 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
-use crate::collect::sample::{PodCache, PodLoad, Samples, TimedValue, smaller_cache};
-use crate::collect::signals::{CacheConfig, PodModel, Query};
+use crate::collect::sample::{PodCache, PodLoad, Samples, TimedValue};
+use crate::collect::signals::{CacheConfig, EngineCaches, PodModel, Query};
 use crate::model::keys::{PodKey, WorkloadKey};
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, WorkloadPod};
 
-/// Series by pod.
-pub(super) type Loads<'a> = BTreeMap<&'a str, PodSeries<'a>>;
+/// Series by replica: a pod, or the leader of a group.
+pub(super) type Loads<'a> = BTreeMap<&'a str, ReplicaSeries<'a>>;
 
 #[derive(Default)]
-pub(super) struct PodSeries<'a> {
-    /// Loads by `model_name`. A vector, because most pods have one; a map reserves room for eleven.
-    by_model: Vec<(&'a str, ServerSeries<'a>)>,
-    cache: Option<TimedValue<CacheConfig>>,
+pub(super) struct ReplicaSeries<'a> {
+    servers: Vec<ServerSeries<'a>>,
+    /// By the pod in the series.
+    caches: Vec<(&'a str, TimedValue<EngineCaches>)>,
+    /// Pods that take its requests.
+    serving: u32,
 }
 
-/// One server, or several ranks.
+/// A server, or a rank, under one `model_name`.
 struct ServerSeries<'a> {
+    /// Of its series, and of their counters.
+    key: &'a PodModel,
+    pod: &'a str,
     load: PodLoad,
-    /// Keys of their counters.
-    work: Vec<&'a PodModel>,
     /// Less [`SKEW`].
     pod_start: Option<Instant>,
 }
 
-/// A pod with series of the variant's model.
-pub(super) struct ReportingPod<'a> {
-    pub(super) pod: &'a str,
-    server: &'a ServerSeries<'a>,
-    cache: Option<TimedValue<CacheConfig>>,
+/// A replica with series of the variant's model.
+pub(super) struct ReportingReplica<'a> {
+    /// Name of its pod, or of its leader.
+    pod: &'a str,
+    load: PodLoad,
+    /// Keys of the counters of its servers.
+    work: Vec<&'a PodModel>,
+    /// Start of its newest pod.
+    start: Option<Instant>,
+    cache: Option<TimedValue<EngineCaches>>,
+    /// Some of its serving pods do not report.
+    is_partial: bool,
 }
 
 /// Assumed difference between the clocks of the API server and of this process.
@@ -58,7 +68,6 @@ pub(super) fn loads_by_workload<'a>(
     at: Moment,
 ) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
     let now = at.now;
-    let oldest = now.checked_sub(ages.stale.get()).unwrap_or(now);
     let mut loads: BTreeMap<&WorkloadKey, Loads> = BTreeMap::new();
     let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
@@ -67,17 +76,12 @@ pub(super) fn loads_by_workload<'a>(
         let load = start.map_or(*load, |start| load.since(start));
         let Some(age) = load.newest().map(|at| now.saturating_duration_since(at)) else { continue };
         match found {
-            // Ignore terminating pods and LeaderWorkerSet workers: neither takes new requests.
+            // Ignore terminating pods, and workers of groups whose leader serves: neither takes new requests.
             Some((_, of)) if !of.takes_requests() => {}
             Some((pod, of)) if age <= ages.unavailable.get() => {
-                let of_pod = loads.entry(&of.workload).or_default().entry(pod).or_default();
-                let model: &str = &key.model_name;
-                if let Some((_, other)) = of_pod.by_model.iter_mut().find(|(name, _)| *name == model) {
-                    other.load = other.load.combine(load, oldest);
-                    other.work.push(key);
-                } else {
-                    of_pod.by_model.push((model, ServerSeries { load, work: vec![key], pod_start: start }));
-                }
+                let replica = loads.entry(&of.workload).or_default().entry(of.replica(pod)).or_default();
+                replica.serving = of.serving_pods();
+                replica.servers.push(ServerSeries { key, pod, load, pod_start: start });
             }
             None if age <= ages.fresh.get() => {
                 unmapped.insert((&key.namespace, &key.pod));
@@ -85,30 +89,55 @@ pub(super) fn loads_by_workload<'a>(
             _ => {}
         }
     }
-    for PodCache { namespace, pod, cache } in samples.caches() {
+    for PodCache { namespace, pod: label, cache } in samples.caches() {
         if cache.age(now) > ages.unavailable.get() {
             continue;
         }
-        let Some((pod, of)) = pods::find_pod(pods, namespace, pod) else { continue };
+        let Some((pod, of)) = pods::find_pod(pods, namespace, label) else { continue };
         if pod_start(of, at).is_some_and(|start| cache.at < start) {
             continue;
         }
-        if let Some(of_pod) = loads.get_mut(&of.workload).and_then(|l| l.get_mut(pod)) {
-            of_pod.cache = Some(of_pod.cache.map_or(cache, |other| smaller_cache(other, cache)));
+        let replicas = loads.get_mut(&of.workload).filter(|_| of.takes_requests());
+        if let Some(replica) = replicas.and_then(|all| all.get_mut(of.replica(pod))) {
+            replica.caches.push((label, cache));
         }
     }
     (loads, unmapped.len())
 }
 
-/// Pods with series of the model's name, or of any name if the server has only one.
-pub(super) fn reporting_pods<'a>(loads: &'a Loads<'a>, model_id: &str) -> Vec<ReportingPod<'a>> {
-    let of_pod = |(pod, series): (&&'a str, &'a PodSeries<'a>)| {
-        let named = series.by_model.iter().find(|(name, _)| *name == model_id);
-        let only = series.by_model.first().filter(|_| series.by_model.len() == 1);
-        let (_, server) = named.or(only)?;
-        Some(ReportingPod { pod, server, cache: series.cache })
-    };
-    loads.iter().filter_map(of_pod).collect()
+impl<'a> ReplicaSeries<'a> {
+    /// `servers`: its servers of the model. `oldest`: time of the oldest sample that counts as current.
+    fn report(
+        &'a self,
+        pod: &'a str,
+        servers: &[&'a ServerSeries<'a>],
+        oldest: Instant,
+    ) -> ReportingReplica<'a> {
+        let cache_of = |server: &ServerSeries| {
+            let own = self.caches.iter().find(|(pod, _)| *pod == &*server.key.pod);
+            own.map(|(_, TimedValue { value: EngineCaches { smallest, engines }, .. })| {
+                smallest.tokens() * f64::from(*engines)
+            })
+        };
+        // Servers weigh the same unless the cache of each is known.
+        let weights: Option<Vec<f64>> = servers.iter().map(|server| cache_of(server)).collect();
+        let weights = weights.unwrap_or_else(|| vec![1.0; servers.len()]);
+        let loads: Vec<(PodLoad, f64)> = servers.iter().map(|server| server.load).zip(weights).collect();
+        let is_current = |server: &&&ServerSeries| server.load.newest().is_some_and(|at| at >= oldest);
+        let pods: BTreeSet<&str> = servers.iter().filter(is_current).map(|server| server.pod).collect();
+        let join = |a: TimedValue<EngineCaches>, b: TimedValue<EngineCaches>| TimedValue {
+            value: a.value.join(b.value),
+            at: a.at.min(b.at),
+        };
+        ReportingReplica {
+            pod,
+            load: PodLoad::combine(&loads, oldest),
+            work: servers.iter().map(|server| server.key).collect(),
+            start: servers.iter().filter_map(|server| server.pod_start).max(),
+            cache: self.caches.iter().map(|(_, cache)| *cache).reduce(join),
+            is_partial: self.serving > 1 && u32::try_from(pods.len()).is_ok_and(|pods| pods < self.serving),
+        }
+    }
 }
 
 pub(super) struct ReplicaReader<'a> {
@@ -122,11 +151,30 @@ pub(super) struct ReplicaReader<'a> {
 }
 
 impl ReplicaReader<'_> {
-    /// `ready`: names of its ready pods.
+    /// Replicas with series of the model's name, or of any name if their servers have only one.
+    pub(super) fn reporting_replicas<'b>(
+        &self,
+        loads: &'b Loads<'b>,
+        model_id: &str,
+    ) -> Vec<ReportingReplica<'b>> {
+        let oldest = self.now.checked_sub(self.ages.stale.get()).unwrap_or(self.now);
+        let of_replica = |(pod, series): (&&'b str, &'b ReplicaSeries<'b>)| {
+            let name_of = |server: &ServerSeries<'b>| &*server.key.model_name;
+            let has_name = series.servers.iter().any(|server| name_of(server) == model_id);
+            let first = series.servers.first().map(name_of)?;
+            let is_only = series.servers.iter().all(|server| name_of(server) == first);
+            let name = if has_name { model_id } else { Some(first).filter(|_| is_only)? };
+            let servers = series.servers.iter().filter(|server| name_of(server) == name);
+            Some(series.report(pod, &servers.collect::<Vec<_>>(), oldest))
+        };
+        loads.iter().filter_map(of_replica).collect()
+    }
+
+    /// `ready`: names of its ready replicas.
     pub(super) fn add_replicas(
         &self,
         variant: &mut Variant,
-        reporting: &[ReportingPod],
+        reporting: &[ReportingReplica],
         ready: &BTreeSet<&str>,
     ) {
         variant.running = self.running(reporting);
@@ -137,14 +185,18 @@ impl ReplicaReader<'_> {
         mark_gap(variant, ready, self.blocking_age().into());
     }
 
-    fn running(&self, reporting: &[ReportingPod]) -> Option<Amount> {
-        let of = |r: &ReportingPod| r.server.load.running.filter(|o| self.is_usable(o)).map(|o| o.value);
+    /// Unknown without one of the serving pods.
+    fn running(&self, reporting: &[ReportingReplica]) -> Option<Amount> {
+        let of = |r: &ReportingReplica| {
+            let running = r.load.running.filter(|o| !r.is_partial && self.is_usable(o));
+            running.map(|o| o.value)
+        };
         let values: Vec<f64> = reporting.iter().map(of).collect::<Option<_>>()?;
         if values.is_empty() { None } else { Amount::try_from(values.iter().sum::<f64>()).ok() }
     }
 
-    fn running_age(&self, reporting: &[ReportingPod]) -> Option<GoDuration> {
-        let samples = reporting.iter().filter_map(|r| r.server.load.running);
+    fn running_age(&self, reporting: &[ReportingReplica]) -> Option<GoDuration> {
+        let samples = reporting.iter().filter_map(|r| r.load.running);
         samples.map(|o| truncate_to_millis(o.age(self.now))).max()
     }
 
@@ -159,10 +211,10 @@ impl ReplicaReader<'_> {
     }
 
     /// Absent signals are omitted; absent KV usage or queue length counts as 0. If a signal is unknown (query failed,
-    /// value out of range), that 0 does not mean idle: the age forbids scale-down. Otherwise the older main signal sets
-    /// the age.
-    fn replica(&self, reporting: &ReportingPod) -> Option<Replica> {
-        let ReportingPod { pod, server: ServerSeries { load, work, pod_start }, cache } = reporting;
+    /// value out of range), or a serving pod of a group does not report, that 0 does not mean idle: the age forbids
+    /// scale-down. Otherwise the older main signal sets the age.
+    fn replica(&self, reporting: &ReportingReplica) -> Option<Replica> {
+        let ReportingReplica { pod, load, work, start, cache, is_partial } = reporting;
         let kv = self.signal::<KvUsage>(load.kv, Query::KvUsage);
         let queue = self.signal::<QueueLength>(load.queue(), Query::Queue);
         let mean_input = self.signal::<Amount>(load.mean_input, Query::Tokens);
@@ -172,11 +224,14 @@ impl ReplicaReader<'_> {
         let mut oldest = kv.age.max(queue.age)?;
         let tokens_unknown =
             mean_input.is_unknown || mean_output.is_unknown || is_cache_unknown || self.is_queue_late;
-        if kv.is_unknown || queue.is_unknown || (self.uses_tokens && tokens_unknown) {
+        if *is_partial || kv.is_unknown || queue.is_unknown || (self.uses_tokens && tokens_unknown) {
             oldest = oldest.max(self.blocking_age());
         }
-        let (work, ranks) = self.samples.counters().samples_of(work, *pod_start, self.now);
-        let size = |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value))).ok();
+        let (work, ranks) = self.samples.counters().samples_of(work, *start, self.now);
+        let engines = cache.map_or(0, |cache| cache.value.engines);
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX).max(engines);
+        let size =
+            |of: fn(CacheConfig) -> u32| Amount::try_from(f64::from(of(cache.as_ref()?.value.smallest))).ok();
         Some(Replica {
             pod: (*pod).to_owned(),
             server: load.server,
@@ -189,7 +244,7 @@ impl ReplicaReader<'_> {
             prefix_hit_rate: self.signal::<Fraction>(load.prefix_hit_rate, Query::PrefixHitRate).value,
             age: truncate_to_millis(oldest),
             work,
-            ranks: u32::try_from(ranks).ok().filter(|ranks| *ranks > 1),
+            ranks: Some(ranks).filter(|ranks| *ranks > 1),
         })
     }
 

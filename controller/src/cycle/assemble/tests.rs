@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use wva_runtime::Availability;
+use wva_scaling::servers::{PodGroup, ServingPods};
 use wva_scaling::snapshot::{PendingState, Replica, SaturationEntry, SchedulerQueue, Variant};
 use wva_scaling::units::{KvUsage, QueueLength};
 
@@ -181,11 +182,11 @@ fn pods_of_a_workload_count_by_owner_until_deletion() {
 }
 
 #[test]
-fn the_most_loaded_rank_of_a_pod_counts() {
+fn ranks_of_a_pod_share_its_load() {
     for (first, second) in [("a-0-rank-0", "a-0-rank-1"), ("a-0-rank-1", "a-0-rank-0")] {
         let mut case = Case::with_pods(&["a-0"]);
         case.load("m", 1.0, &[(first, 0.9, 0.0), (second, 0.1, 7.0)]);
-        assert_eq!(case.replicas(), [load("a-0", 0.9, 7.0)]);
+        assert_eq!(case.replicas(), [load("a-0", 0.5, 7.0)]);
     }
 }
 

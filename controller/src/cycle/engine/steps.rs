@@ -213,13 +213,14 @@ impl Engine {
         decision: &Decision,
         valid_until: Option<Instant>,
     ) -> Option<DueStep> {
-        let uid = workloads::find_workload(&self.sources.watches, workload)?.uid;
+        let found = workloads::find_workload(&self.sources.watches, workload)?;
+        let (uid, serving) = (found.uid, found.group.map(|group| group.serving).unwrap_or_default());
         let (workload, from, to) = (workload.clone(), decision.current, decision.target());
         // Only steps that depend on idle servers query them.
         let ranks = valid_until
             .map(|_| self.sources.pickers.ranks(&self.sources.watches, &workload))
             .unwrap_or_default();
-        let step = Step { workload, uid, from, to, valid_until, ranks };
+        let step = Step { workload, uid, from, to, valid_until, ranks, serving };
         Some(DueStep { variant: m.key.clone(), step, reason: decision.reason().to_string() })
     }
 

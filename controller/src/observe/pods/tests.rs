@@ -37,7 +37,80 @@ fn only_the_leader_of_a_group_takes_requests() {
     let (leader, worker) = (&all[&PodKey::new("ns", "l-0")], &all[&PodKey::new("ns", "l-0-1")]);
     assert_eq!((&leader.workload, leader.takes_requests()), (&workload, true));
     assert_eq!((&worker.workload, worker.takes_requests()), (&workload, false));
-    assert_eq!(unready_pods(&all, wall())[&workload].unready.len(), 1, "it is one replica");
+    assert_eq!(unready_pods(&replicas(&all, wall()))[&workload].unready.len(), 1, "it is one replica");
+}
+
+/// Groups of two pods, each with a server.
+fn wide_groups() -> Value {
+    let server = json!({"name": "vllm", "args": ["vllm serve m --data-parallel-hybrid-lb"]});
+    json!({"size": 2, "workerTemplate": {"spec": {"containers": [server]}}})
+}
+
+#[test]
+fn every_pod_of_a_wide_group_takes_requests() {
+    let mut cluster = group();
+    cluster.leader_worker_set("l", 1, 0, wide_groups());
+    let all = workload_pods(&cluster.watches());
+    let (leader, worker) = (&all[&PodKey::new("ns", "l-0")], &all[&PodKey::new("ns", "l-0-1")]);
+    assert!(leader.takes_requests() && worker.takes_requests());
+    assert_eq!((leader.serving_pods(), worker.serving_pods()), (2, 2));
+    assert_eq!((leader.replica("l-0"), worker.replica("l-0-1")), ("l-0", "l-0"));
+    assert_eq!(replicas(&all, wall()).len(), 1, "it is one replica");
+}
+
+#[test]
+fn group_without_all_pods_is_starting() {
+    let since = "2026-01-01T00:01:00Z";
+    let ready =
+        json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}});
+    // With the startup policy LeaderReady, the StatefulSet of the workers comes after the leader is ready.
+    for (has_workers, has_worker, is_ready) in
+        [(false, false, false), (true, false, false), (true, true, true)]
+    {
+        let mut cluster = Cluster::new();
+        cluster.leader_worker_set("l", 1, 0, wide_groups());
+        cluster.owned_stateful_set("l", "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", "l");
+        cluster.pod_with("l-0", "StatefulSet", "l", ready.clone());
+        if has_workers {
+            cluster.owned_stateful_set("l-0", "v1", "Pod", "l-0");
+        }
+        if has_worker {
+            cluster.pod_with("l-0-1", "StatefulSet", "l-0", ready.clone());
+        }
+        let all = workload_pods(&cluster.watches());
+        let found = replicas(&all, wall());
+        let pending: Vec<_> =
+            unready_pods(&found).into_values().flat_map(|unready| unready.unready).collect();
+        let starting = (Phase::Starting, Some(since.parse().unwrap()));
+        assert_eq!(pending, if is_ready { vec![] } else { vec![starting] }, "{has_workers} {has_worker}");
+        assert_eq!(ready_pods(&found).len(), usize::from(is_ready));
+        assert_eq!(median_cold_starts(&found).len(), usize::from(is_ready));
+    }
+}
+
+#[test]
+fn group_of_an_earlier_template_keeps_its_size() {
+    let mut cluster = group();
+    let mut template = wide_groups();
+    template["size"] = json!(4);
+    cluster.leader_worker_set("l", 1, 0, template);
+    let pods = |cluster: &Cluster| workload_pods(&cluster.watches())[&PodKey::new("ns", "l-0")].group.pods;
+    assert_eq!(pods(&cluster), 2, "its StatefulSet has one worker");
+    cluster.pod_with("l-1", "StatefulSet", "l", json!({}));
+    assert_eq!(workload_pods(&cluster.watches())[&PodKey::new("ns", "l-1")].group.pods, 4);
+}
+
+#[test]
+fn cold_start_of_a_group_ends_with_its_last_pod() {
+    let ready = |minute: u32| {
+        let since = format!("2026-01-01T00:0{minute}:00Z");
+        json!({"status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}]}})
+    };
+    let mut cluster = group();
+    cluster.pod_with("l-0", "StatefulSet", "l", ready(2)).pod_with("l-0-1", "StatefulSet", "l-0", ready(7));
+    let all = workload_pods(&cluster.watches());
+    let found = median_cold_starts(&replicas(&all, wall()));
+    assert_eq!(found.into_values().collect::<Vec<_>>(), [Duration::from_mins(7)]);
 }
 
 #[test]
@@ -76,7 +149,8 @@ fn group_has_the_phase_of_its_slowest_pod() {
         let status = |conditions: Value| json!({"status": {"conditions": conditions}});
         cluster.pod_with("l-0", "StatefulSet", "l", status(leader));
         cluster.pod_with("l-0-1", "StatefulSet", "l-0", status(worker));
-        let found = unready_pods(&workload_pods(&cluster.watches()), wall()).into_values().next().unwrap();
+        let found =
+            unready_pods(&replicas(&workload_pods(&cluster.watches()), wall())).into_values().next().unwrap();
         assert_eq!(
             found.unready.iter().map(|(phase, _)| *phase).collect::<Vec<_>>(),
             Vec::from_iter(unready)
@@ -96,5 +170,5 @@ fn terminating_and_finished_pods_are_not_replicas() {
     let serving: Vec<_> =
         all.iter().filter(|(_, pod)| pod.takes_requests()).map(|(key, _)| key.name.as_str()).collect();
     assert_eq!(serving, ["stays"], "the last sample of a finished pod does not count");
-    assert_eq!(unready_pods(&all, wall()).into_values().next().unwrap().unready.len(), 1);
+    assert_eq!(unready_pods(&replicas(&all, wall())).into_values().next().unwrap().unready.len(), 1);
 }

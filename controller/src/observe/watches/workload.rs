@@ -7,11 +7,12 @@ use kube::api::DynamicObject;
 use serde::Deserialize;
 use serde_json::Value;
 use wva_runtime::cache::Projection;
+use wva_scaling::servers::PodGroup;
 
 use super::objects::Owner;
 use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
-use crate::observe::template::Template;
+use crate::observe::template::{self, Template};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
@@ -21,6 +22,8 @@ pub(crate) struct Workload {
     pub(crate) replicas: Replicas,
     /// Pod template. For a LeaderWorkerSet the template of the leader, with the GPUs of the whole group.
     pub(crate) template: Option<Template>,
+    /// Pods of a replica of a LeaderWorkerSet. `None`: one pod.
+    pub(crate) group: Option<PodGroup>,
     /// InferencePool selectors match these.
     pub(crate) pod_labels: Labels,
     /// Owner of a StatefulSet, such as a LeaderWorkerSet.
@@ -44,6 +47,7 @@ impl Workload {
                 ready: u32::try_from(ready.unwrap_or(0)).unwrap_or(0),
             },
             template,
+            group: None,
             pod_labels,
             owner: None,
         }
@@ -59,7 +63,12 @@ impl Workload {
             let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
             let requested = spec.and_then(|s| s.replicas);
             let counts = (status.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(&d.metadata, requested, counts, spec.map(|s| template(&s.template)).unwrap_or_default())
+            Self::new(
+                &d.metadata,
+                requested,
+                counts,
+                spec.map(|s| pod_template(&s.template)).unwrap_or_default(),
+            )
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
@@ -69,7 +78,7 @@ impl Workload {
             let (spec, status) = (set.spec.as_ref(), set.status.as_ref());
             let requested = spec.and_then(|s| s.replicas);
             let counts = (status.map(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            let template = spec.map(|s| template(&s.template)).unwrap_or_default();
+            let template = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
             let workload = Self::new(&set.metadata, requested, counts, template);
             Self { owner: Owner::from_meta(&set.metadata).map(Box::new), ..workload }
         };
@@ -80,20 +89,18 @@ impl Workload {
         let read = |set: &DynamicObject| {
             let number = |path: &str| set.data.pointer(path).and_then(Value::as_i64);
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
-            let group = set.data.pointer("/spec/leaderWorkerTemplate");
+            let group = set.data.pointer("/spec/leaderWorkerTemplate").and_then(group_template);
             let counts = (replicas("/status/replicas"), replicas("/status/readyReplicas"));
-            Self::new(
-                &set.metadata,
-                replicas("/spec/replicas"),
-                counts,
-                group.and_then(group_template).unwrap_or_default(),
-            )
+            let (template, group) = group.unzip();
+            let template = template.unwrap_or_default();
+            let workload = Self::new(&set.metadata, replicas("/spec/replicas"), counts, template);
+            Self { group: group.flatten(), ..workload }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
 }
 
-fn template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
+fn pod_template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
     (template.spec.as_ref().map(Template::new), pod_labels(template))
 }
 
@@ -102,9 +109,8 @@ fn pod_labels(template: &PodTemplateSpec) -> Labels {
     Labels::new(labels.map(|(key, value)| (key, value.as_str())))
 }
 
-/// A leader, which takes requests, and `size - 1` workers. Without a leader template the leader uses the worker
-/// template.
-fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
+/// A leader and `size - 1` workers. Without a leader template the leader uses the worker template.
+fn group_template(group: &Value) -> Option<((Option<Template>, Labels), Option<PodGroup>)> {
     let pod = |name: &str| -> Option<(PodSpec, Labels)> {
         let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
         let labels = pod_labels(&template);
@@ -115,9 +121,11 @@ fn group_template(group: &Value) -> Option<(Option<Template>, Labels)> {
     let workers = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
     let worker_gpus = worker.as_ref().map_or(0, |(w, _)| Template::new(w).gpus);
     let all_worker_gpus = u64::from(worker_gpus).saturating_mul(workers);
-    let mut template = Template::new(&leader);
-    template.gpus = u32::try_from(all_worker_gpus.saturating_add(template.gpus.into())).unwrap_or(u32::MAX);
-    Some((Some(template), labels))
+    let mut all = Template::new(&leader);
+    all.gpus = u32::try_from(all_worker_gpus.saturating_add(all.gpus.into())).unwrap_or(u32::MAX);
+    let serving = worker.map(|(worker, _)| template::serving_pods(&worker)).unwrap_or_default();
+    let pods = u32::try_from(workers.saturating_add(1)).unwrap_or(u32::MAX);
+    Some(((Some(all), labels), (pods > 1).then_some(PodGroup { pods, serving })))
 }
 
 #[cfg(test)]
@@ -127,6 +135,7 @@ mod tests {
 
     use super::*;
     use wva_runtime::cache::Writer;
+    use wva_scaling::servers::ServingPods;
 
     fn deployment(uid: &str, replicas: u32, deleted: Option<&str>) -> Deployment {
         serde_json::from_value(json!({
@@ -183,6 +192,25 @@ mod tests {
             let found = workload.template.unwrap();
             assert_eq!((found.gpus, found.engine_args()), (gpus, vec![arg.to_owned()]), "{template}");
             assert_eq!(found.accelerator.as_deref(), Some("H100"));
+        }
+    }
+
+    #[test]
+    fn workers_tell_which_pods_of_a_group_serve() {
+        let (tensor, hybrid) =
+            (pod(8, &["vllm serve m --tensor-parallel-size=16"]), pod(8, &["--data-parallel-hybrid-lb"]));
+        let (every, leader) = (ServingPods::Every, ServingPods::Leader);
+        for (template, group) in [
+            (json!({"size": 2, "workerTemplate": hybrid}), Some((2, every))),
+            (json!({"size": 2, "workerTemplate": tensor}), Some((2, leader))),
+            // The flags of a leader alone mean nothing.
+            (json!({"size": 4, "leaderTemplate": hybrid, "workerTemplate": tensor}), Some((4, leader))),
+            (json!({"size": 4, "leaderTemplate": tensor, "workerTemplate": hybrid}), Some((4, every))),
+            (json!({"size": 1, "workerTemplate": hybrid}), None),
+            (json!({"workerTemplate": hybrid}), None),
+        ] {
+            let found = self::group(&json!({"leaderWorkerTemplate": template})).group;
+            assert_eq!(found.map(|group| (group.pods, group.serving)), group, "{template}");
         }
     }
 

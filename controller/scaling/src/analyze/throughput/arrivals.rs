@@ -115,11 +115,6 @@ pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
     Some(to_finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
-/// Engines of a replica, at least 1.
-pub(super) fn engines(replica: &Replica) -> f64 {
-    f64::from(replica.ranks.unwrap_or(1).max(1))
-}
-
 fn oldest_scrape(model: &ModelView) -> f64 {
     let work = model.variants.iter().flat_map(|v| &v.variant.replicas).flat_map(|r| &r.work);
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
@@ -245,7 +240,7 @@ impl StepCounter {
             match &mut known {
                 None => known = Some(self.first_sample(&replica.pod, sample, age, variant)),
                 Some(pod) if age <= seconds(pod.last.age) - SAME_SCRAPE => {
-                    let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, engines(replica));
+                    let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, replica.engines());
                     self.intervals.extend(interval);
                 }
                 Some(_) => {}

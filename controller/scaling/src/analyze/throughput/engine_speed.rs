@@ -1,6 +1,5 @@
 //! Throughput of a replica of each variant, from the learned step times.
 
-use super::arrivals;
 use super::capacity::{self, ConcurrencyLimits, RequestShape};
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
@@ -129,7 +128,7 @@ pub(super) fn replica_throughputs(
 
 /// Maximum: a replica reports fewer while some of them start.
 pub(super) fn engines_per_replica(view: &VariantView) -> f64 {
-    view.counted.iter().map(|s| arrivals::engines(s.replica)).fold(1.0, f64::max)
+    view.counted.iter().map(|s| s.replica.engines()).fold(1.0, f64::max)
 }
 
 /// Requests per second, from the generated tokens.

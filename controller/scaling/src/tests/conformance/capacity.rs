@@ -10,6 +10,7 @@ another block size | a: 1 kv=.1 size=32 | a 1->1 NoChange perReplica=25600
 # k2, derived: n = min(B*O/(I+O), S), k2 = n*(I + O/2).
 bound by max-num-seqs | a: 1 kv=.1 args=--max-num-seqs=10 | a 1->1 NoChange perReplica=5760
 bound by max-num-batched-tokens | a: 1 kv=.1 args=--max_num_batched_tokens|100 | a 1->1 NoChange perReplica=11520
+bound by max-num-seqs of each engine | a: 1 ranks=2 kv=.1 args=--max-num-seqs=10 | a 1->1 NoChange perReplica=11520
 bound by a longer output | a: 1 kv=.1 out=512 args=--max-num-seqs=10 | a 1->1 NoChange perReplica=7680
 derived above k1 | a: 1 kv=.1 args=--max-num-seqs=100 | a 1->1 NoChange perReplica=12800
 no mean input: its term is 0 | a: 1 kv=.1 in=- args=--max-num-seqs=100 | a 1->1 NoChange perReplica=6400
@@ -51,6 +52,7 @@ of four | a: 4 kv=.5 blocks=1000,500,2000,100 | a 4->4 NoChange perReplica=9600
 the median of the others | a: 3 kv=.5 blocks=1000,2000,- | a 3->3 NoChange perReplica=19200
 the others before the arguments | a: 2 kv=.6 blocks=1000,- args=--num-gpu-blocks-override=10 | a 2->2 NoChange perReplica=12800
 the arguments | a: 1 kv=.5 blocks=- args=--num-gpu-blocks-override=500 | a 1->1 NoChange perReplica=6400
+the arguments of each engine | a: 1 ranks=4 kv=.5 blocks=- args=--num-gpu-blocks-override=500 | a 1->1 NoChange perReplica=25600
 the arguments with a block size | a: 1 kv=.5 blocks=- args=--num-gpu-blocks-override|500|--block-size=32 | a 1->1 NoChange perReplica=12800
 0 blocks count as unknown | a: 2 kv=.6 blocks=1000,0 | a 2->2 NoChange perReplica=12800
 no source of the capacity: the analysis fails | a: 1 desired=2 kv=.5 blocks=- | a 1->2 SafetyNet cause=noCapacity pod=a-0

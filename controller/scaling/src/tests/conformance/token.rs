@@ -5,6 +5,7 @@ pub(super) const ROWS: &str = "
 given: tokens; each blocks=1000 in=512 out=128
 # Demand.
 in use and waiting | a: 1 kv=.1 queue=2 | a 1->1 NoChange demand=2624 supply=12800
+the caches of all engines | a: 1 ranks=4 kv=.1 queue=2 | a 1->1 NoChange demand=7424 supply=51200
 in use is rounded half away from zero | a: 1 blocks=1 size=5 kv=.5 | a 1->1 NoChange demand=3
 in use is rounded down below a half | a: 1 blocks=1 size=5 kv=.49 | a 1->1 NoChange demand=2
 no mean input anywhere | a: 1 kv=.1 queue=4 in=- | a 1->1 NoChange demand=1600

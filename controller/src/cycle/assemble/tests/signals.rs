@@ -144,7 +144,7 @@ fn a_replica_has_its_cache_and_token_means() {
     let of = |signal: &str, value: &'static str| (pod_signal("a-0", signal), value);
     let lora = json!({"namespace": "ns", "pod": "a-0", "model_name": "lora", "signal": "input"});
     case.add_answers([
-        // vLLM sets no model on this series. The smaller of two counts is used; unknown pods are ignored.
+        // vLLM sets no model on this series. The smaller of two ranks is used; unknown pods are ignored.
         answer(Query::CacheConfig, &[cache("a-0", "4000"), cache("a-0-rank-0", "1000"), cache("x", "10")]),
         answer(Query::Tokens, &[of("input", "512"), of("output", "128"), (lora, "9000")]),
         answer(Query::PrefixHitRate, &[of("", "0.25")]),

@@ -91,6 +91,68 @@ fn leaders_of_a_leader_worker_set_are_its_replicas() {
     assert_eq!(pending.iter().map(|p| p.state).collect::<Vec<_>>(), [PendingState::Unschedulable]);
 }
 
+/// Variant `a` with one group of two pods that both serve.
+fn wide_group() -> Case {
+    let mut case = groups(1, 1, json!({}));
+    let mut pod = gpu_pod(8);
+    pod["containers"][0]["args"] = json!(["vllm serve m --data-parallel-hybrid-lb"]);
+    case.cluster.leader_worker_set("l", 1, 1, json!({"size": 2, "workerTemplate": {"spec": pod}}));
+    case.cluster.owned_stateful_set("l-0", "v1", "Pod", "l-0");
+    case.cluster.pod_with("l-0", "StatefulSet", "l", ready(CREATED));
+    case.cluster.pod_with("l-0-1", "StatefulSet", "l-0", ready(CREATED));
+    case
+}
+
+#[test]
+fn a_wide_group_is_one_replica_with_the_load_of_its_pods() {
+    let mut case = wide_group();
+    case.load("m", 1.0, &[("l-0", 0.2, 1.0), ("l-0-1", 0.6, 3.0)]);
+    let variant = case.variant();
+    assert_eq!((variant.current, variant.ready, variant.gpus_per_replica.0), (1, Some(1), 16));
+    assert_eq!(variant.group, Some(PodGroup { pods: 2, serving: ServingPods::Every }));
+    assert_eq!(case.replicas(), [load("l-0", 0.4, 4.0)]);
+    // The cache of the worker is three times as large.
+    let caches = [cache("l-0", "100"), cache("l-0-1", "300")];
+    case.add_answers([answer(Query::CacheConfig, &caches)]);
+    assert_eq!(case.replicas(), [load("l-0", 0.5, 4.0)]);
+    assert_eq!((case.replica().num_gpu_blocks.map(f64::from), case.replica().ranks), (Some(100.0), Some(2)));
+}
+
+#[test]
+fn a_wide_group_needs_the_series_of_every_pod() {
+    let running = |pods: &[&str]| {
+        let of =
+            |pod: &&str| [(pod_metric(pod, "vllm:num_requests_running"), "1"), (pod_signal(pod, "age"), "0")];
+        answer(Query::Running, &pods.iter().flat_map(of).collect::<Vec<_>>())
+    };
+    for (pods, total) in [(&["l-0", "l-0-1"][..], Some(2.0)), (&["l-0"], None), (&["l-0-1"], None)] {
+        let mut case = wide_group();
+        case.load("m", 1.0, &pods.iter().map(|pod| (*pod, 0.9, 7.0)).collect::<Vec<_>>());
+        case.add_answers([running(pods)]);
+        let replica = case.replica();
+        assert_eq!(replica.pod, "l-0");
+        let is_late = replica.age >= case.config.metrics_age.stale;
+        assert_eq!(is_late, total.is_none(), "a missing pod forbids scale-down: {pods:?}");
+        assert_eq!(replica.kv.map(f64::from), Some(0.9), "the load of the others counts: {pods:?}");
+        assert_eq!(case.variant().running.map(f64::from), total, "{pods:?}");
+    }
+}
+
+#[test]
+fn a_group_whose_workers_do_not_exist_yet_is_pending() {
+    let mut case = wide_group();
+    // The LeaderWorkerSet controller counts it once its workers are ready.
+    let pod = json!({"containers": [{"name": "vllm", "args": ["vllm serve m --data-parallel-hybrid-lb"]}]});
+    case.cluster.leader_worker_set("l", 1, 0, json!({"size": 2, "workerTemplate": {"spec": pod}}));
+    case.cluster.without_pod("l-0-1");
+    case.load("m", 1.0, &[("l-0", 0.9, 7.0)]);
+    let pending = case.variant().pending.unwrap();
+    assert_eq!(pending.iter().map(|p| p.state).collect::<Vec<_>>(), [PendingState::Starting]);
+    let snapshot = case.assembled().snapshot;
+    let decision = wva_scaling::decide(&snapshot).decisions.remove(0);
+    assert_eq!(decision.target(), 1, "no scale-up while the group starts: {decision:?}");
+}
+
 #[test]
 fn the_inventory_counts_waiting_pods_of_managed_variants() {
     let mut case = Case::new();
