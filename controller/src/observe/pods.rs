@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::model::gpus::Gpus;
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::objects::Owner;
-use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
+use crate::observe::watches::{Phase, PodClaims, PodFacts, Progress, Watches};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadPod {
@@ -23,7 +22,10 @@ pub(crate) struct WorkloadPod {
     pub(crate) since: Option<Timestamp>,
     /// Bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
-    pub(crate) gpus: Gpus,
+    /// Of extended resources.
+    pub(crate) gpus: u32,
+    /// ResourceClaimTemplates of its own claims.
+    pub(crate) claim_templates: Box<[Box<str>]>,
 }
 
 impl WorkloadPod {
@@ -67,6 +69,7 @@ pub(crate) fn workload_pods(watches: &Watches) -> BTreeMap<PodKey, WorkloadPod> 
 }
 
 fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>) -> WorkloadPod {
+    let PodClaims { templates, extended } = pod.claims.as_deref().cloned().unwrap_or_default();
     WorkloadPod {
         workload,
         leader,
@@ -75,7 +78,8 @@ fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>)
         created: pod.created,
         since: pod.since,
         is_placed: pod.node.is_some(),
-        gpus: pod.gpus,
+        gpus: pod.gpus.total().saturating_add(extended),
+        claim_templates: templates,
     }
 }
 
