@@ -24,8 +24,8 @@ use super::{leader, output, prometheus};
 use crate::arguments::{flag, names_argument, object_options, output_format, output_option};
 
 const HELP: &str = "\
-Checks for each variant: the object, its workload, its pods, the scrape of their
-metrics, the series in Prometheus, the decision, the signal
+Checks for each variant: the object, its workload, its pods, the GPUs of a
+replica and what the cluster has of them, the scrape of the metrics, the series in Prometheus, the decision, the signal
 (wva_desired_replicas), whether an autoscaler follows it, its path to the HPA
 (adapter, KEDA or the external metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
 CRD, the installed controllers, the leader, instance labels without a
