@@ -82,9 +82,10 @@ impl GpuRequests {
                 let sum = self.claims.entry(template.clone()).or_insert(Some(0));
                 *sum = sum.zip(gpus).map(|(sum, gpus)| sum.saturating_add(gpus));
             }
-            self.shared.extend(
-                claim.resource_claim_name.iter().filter(|name| !self.shared.contains(*name)).cloned(),
-            );
+            if let Some(name) = claim.resource_claim_name.as_ref().filter(|name| !self.shared.contains(name))
+            {
+                self.shared.push(name.clone());
+            }
         }
     }
 

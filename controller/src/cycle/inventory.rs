@@ -7,7 +7,7 @@ use wva_runtime::Availability;
 use wva_scaling::accelerator_key;
 use wva_scaling::snapshot::{Config, Inventory};
 
-use crate::model::gpus::{Gpus, NVIDIA, NoInventory, VENDORS, mig_accelerator};
+use crate::model::gpus::{Gpus, NVIDIA, NoInventory, mig_accelerator};
 use crate::observe::claims::{DeviceCounts, GpuClaims};
 use crate::observe::watches::{NodeFacts, Watches};
 

@@ -18,7 +18,7 @@ use crate::model::device_requests::{DeviceRequests, is_gpu_class};
 use crate::model::gpu_drivers::Driver;
 use crate::model::gpus::NoInventory;
 
-pub(crate) use device::{Counter, CounterSet, Device, Slice};
+pub(crate) use device::{CounterSet, Device, Slice};
 
 const SLICES: &str = "resourceslices.resource.k8s.io";
 const CLAIMS: &str = "resourceclaims.resource.k8s.io";
