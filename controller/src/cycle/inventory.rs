@@ -7,7 +7,7 @@ use wva_runtime::Availability;
 use wva_scaling::accelerator_key;
 use wva_scaling::snapshot::{Config, Inventory};
 
-use crate::model::gpus::{Gpus, NVIDIA, NoInventory, mig_accelerator};
+use crate::model::gpus::{Gpus, MigCount, NVIDIA, NoInventory, mig_accelerator};
 use crate::observe::claims::{DeviceCounts, GpuClaims};
 use crate::observe::watches::{NodeFacts, Watches};
 
@@ -74,6 +74,14 @@ struct Offer {
     devices: Inventory,
 }
 
+/// GPUs of a device plugin on one node.
+#[derive(Clone, Copy, Default)]
+struct PluginCount {
+    allocatable: u16,
+    /// By pods.
+    held: u16,
+}
+
 impl Offer {
     /// Offered both ways, the cards are the same: a node has one set of them.
     fn total(&self) -> Inventory {
@@ -96,26 +104,29 @@ impl Offers {
     fn add_node(&mut self, name: &str, node: &NodeFacts, held: &Gpus) {
         for (vendor, accelerator) in node.accelerators.iter().enumerate() {
             if let Some(accelerator) = accelerator {
-                self.add_plugin(name, node, accelerator, [node.gpus.cards[vendor], held.cards[vendor]]);
+                let count = PluginCount { allocatable: node.gpus.cards[vendor], held: held.cards[vendor] };
+                self.add_plugin(name, node, accelerator, count);
             }
         }
         let Some(card) = &node.accelerators[NVIDIA] else { return };
-        let mut slices: BTreeMap<&str, [u16; 2]> = BTreeMap::new();
-        for (i, gpus) in [&node.gpus, held].into_iter().enumerate() {
-            for count in &gpus.mig {
-                slices.entry(&count.profile).or_default()[i] = count.count;
-            }
+        let mut slices: BTreeMap<&str, PluginCount> = BTreeMap::new();
+        for MigCount { profile, count } in &node.gpus.mig {
+            slices.entry(profile).or_default().allocatable = *count;
         }
-        for (profile, counts) in slices {
-            self.add_plugin(name, node, &mig_accelerator(card, profile), counts);
+        for MigCount { profile, count } in &held.mig {
+            slices.entry(profile).or_default().held = *count;
+        }
+        for (profile, count) in slices {
+            self.add_plugin(name, node, &mig_accelerator(card, profile), count);
         }
     }
 
     /// If its pods hold more GPUs than it has, as after a GPU failure, the excess is not taken from other nodes. An
     /// unschedulable node has no free GPUs.
-    fn add_plugin(&mut self, name: &str, node: &NodeFacts, accelerator: &str, [has, used]: [u16; 2]) {
-        let limit = if node.takes_pods { has.max(used) } else { used };
-        self.offer(name, accelerator).plugin = Inventory { limit: limit.into(), used: used.into() };
+    fn add_plugin(&mut self, name: &str, node: &NodeFacts, accelerator: &str, count: PluginCount) {
+        let PluginCount { allocatable, held } = count;
+        let limit = if node.takes_pods { allocatable.max(held) } else { held };
+        self.offer(name, accelerator).plugin = Inventory { limit: limit.into(), used: held.into() };
     }
 
     fn add_devices(&mut self, counts: &DeviceCounts) {

@@ -41,11 +41,11 @@ pub(crate) struct DeviceRequests(Box<[ClassRequest]>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClassRequest {
     class: Box<str>,
-    count: DeviceCount,
+    count: RequestedCount,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DeviceCount {
+enum RequestedCount {
     Exactly(u32),
     /// All devices of a node that match.
     All,
@@ -60,8 +60,8 @@ impl DeviceRequests {
     pub(crate) fn gpus(&self, classes: &GpuClasses, all: u32) -> u32 {
         let requests = self.0.iter().filter(|request| classes.0.contains(&request.class));
         let count = |request: &ClassRequest| match request.count {
-            DeviceCount::Exactly(count) => count,
-            DeviceCount::All => all,
+            RequestedCount::Exactly(count) => count,
+            RequestedCount::All => all,
         };
         requests.map(count).fold(0, u32::saturating_add)
     }
@@ -80,9 +80,9 @@ impl ClassRequest {
             (None, None) => return None,
         };
         let count = match mode.as_deref() {
-            Some("All") => DeviceCount::All,
+            Some("All") => RequestedCount::All,
             // The default of the count is 1.
-            _ => DeviceCount::Exactly(u32::try_from(count.unwrap_or(1)).unwrap_or(0)),
+            _ => RequestedCount::Exactly(u32::try_from(count.unwrap_or(1)).unwrap_or(0)),
         };
         Some(Self { class: class.as_str().into(), count })
     }

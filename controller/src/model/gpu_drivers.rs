@@ -9,20 +9,33 @@ pub(crate) struct Driver {
     pub(crate) name: &'static str,
     /// Attribute with the product name.
     product: &'static str,
-    /// Value of the attribute `type`, and attribute with the profile, of a partition of a card.
-    partition: Option<[&'static str; 2]>,
+    partition: Option<Partition>,
+}
+
+/// How a driver marks a part of a card.
+struct Partition {
+    /// Value of the attribute `type`.
+    kind: &'static str,
+    /// Attribute with the profile.
+    profile: &'static str,
 }
 
 pub(crate) const DRIVERS: [Driver; 4] = [
-    Driver { name: "gpu.nvidia.com", product: "productName", partition: Some(["mig", "profile"]) },
+    Driver {
+        name: "gpu.nvidia.com",
+        product: "productName",
+        partition: Some(Partition { kind: MIG, profile: "profile" }),
+    },
     Driver {
         name: "gpu.amd.com",
         product: "productName",
-        partition: Some(["amdgpu-partition", "partitionProfile"]),
+        partition: Some(Partition { kind: "amdgpu-partition", profile: "partitionProfile" }),
     },
     Driver { name: "gpu.intel.com", product: "model", partition: None },
     Driver { name: "gaudi.intel.com", product: "model", partition: None },
 ];
+/// `type` of MIG slices.
+const MIG: &str = "mig";
 /// `type` of NVIDIA's devices for virtual machines. The same card is also a device of type `gpu`.
 const PASSED_THROUGH: &str = "vfio";
 
@@ -34,17 +47,17 @@ impl Driver {
 
     /// True for a part of a card.
     pub(crate) fn is_partition<'a>(&self, attribute: impl Fn(&str) -> Option<&'a str>) -> bool {
-        self.partition.is_some_and(|[kind, _]| attribute("type") == Some(kind))
+        self.partition.as_ref().is_some_and(|partition| attribute("type") == Some(partition.kind))
     }
 
     /// Accelerator of a device with these attributes. `None`: not a GPU for containers, or of an unknown product.
     pub(crate) fn accelerator<'a>(&self, attribute: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
         let product = attribute(self.product).filter(|product| !product.is_empty())?;
         let kind = attribute("type");
-        match self.partition {
-            Some([partition, profile]) if kind == Some(partition) => {
-                let profile = attribute(profile).filter(|profile| !profile.is_empty())?;
-                Some(if partition == "mig" {
+        match &self.partition {
+            Some(partition) if kind == Some(partition.kind) => {
+                let profile = attribute(partition.profile).filter(|profile| !profile.is_empty())?;
+                Some(if partition.kind == MIG {
                     mig_accelerator(product, profile)
                 } else {
                     normalize_accelerator(&format!("{product}-{profile}"))

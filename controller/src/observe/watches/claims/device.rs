@@ -146,7 +146,6 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn read(driver: &str, more: Value) -> Option<Slice> {
         let mut spec =
             json!({"driver": driver, "pool": {"name": "p", "generation": 3, "resourceSliceCount": 2}});
