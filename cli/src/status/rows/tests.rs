@@ -132,7 +132,7 @@ fn wide_rows_and_json_have_model_cost_and_bounds() {
     let rows = state.rows();
     let table = render(&rows, &gpu_rows(state.leader_snapshots), true);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[8..], ["Ready", "m", "-", "0", "40.0", "-", "5", "60m"], "{table}");
+    assert_eq!(row[8..], ["Ready", "m", "-", "1", "40.0", "-", "5", "60m"], "{table}");
     let row = serde_json::to_value(&rows[0]).unwrap();
     assert_eq!(row["saturationPercent"], json!(50.0));
     assert_eq!(
