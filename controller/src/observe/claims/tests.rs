@@ -70,7 +70,7 @@ fn unusable_devices_are_not_free() {
     let everywhere =
         json!({"nodeName": null, "allNodes": true, "devices": devices(&["x"], "NVIDIA L4", &json!({}))});
     cluster.slice("network", everywhere);
-    check(&cluster, &[("", "L4", 0, 1), ("cordoned", "H100", 1, 0), ("n", "H100", 0, 1)]);
+    check(&cluster, &[("cordoned", "H100", 1, 0), ("n", "H100", 0, 1), ("", "L4", 0, 1)]);
 }
 
 #[test]
