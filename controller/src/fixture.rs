@@ -26,7 +26,7 @@ use crate::observe::watches::{
     Workload,
 };
 
-use claims::Claims;
+use claims::ClaimWriters;
 pub(crate) use claims::devices;
 
 /// Creation time of the objects, unless a test sets another.
@@ -46,7 +46,7 @@ pub(crate) struct Cluster {
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
     leader_worker_sets_availability: Availability,
     nodes_availability: Availability,
-    claims: Claims,
+    claims: ClaimWriters,
 }
 
 fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Value) {
@@ -72,7 +72,7 @@ impl Cluster {
             namespaces: Writer::new(NamespaceFacts::namespaces()),
             leader_worker_sets_availability: Availability::Watched,
             nodes_availability: Availability::Watched,
-            claims: Claims::default(),
+            claims: ClaimWriters::default(),
         }
     }
 

@@ -95,8 +95,8 @@ impl Offer {
 
 impl Offers {
     fn offer(&mut self, node: &str, accelerator: &str) -> &mut Offer {
-        let none = Inventory { limit: 0, used: 0 };
-        let new = || Offer { accelerator: accelerator.into(), plugin: none, devices: none };
+        let zero = Inventory { limit: 0, used: 0 };
+        let new = || Offer { accelerator: accelerator.into(), plugin: zero, devices: zero };
         self.0.entry((node.into(), accelerator_key(accelerator))).or_insert_with(new)
     }
 

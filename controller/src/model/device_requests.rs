@@ -3,9 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::resource::v1::{
-    DeviceClaim, DeviceClass, DeviceRequest, ExactDeviceRequest, ResourceClaimTemplate,
-};
+use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceClass, DeviceRequest, ResourceClaimTemplate};
 
 use crate::model::gpus::is_gpu_resource;
 
@@ -71,13 +69,14 @@ impl ClassRequest {
     /// Of alternatives the first counts, which the scheduler prefers.
     fn new(request: &DeviceRequest) -> Option<Self> {
         let (class, mode, count) = match (&request.exactly, &request.first_available) {
-            (Some(ExactDeviceRequest { admin_access: Some(true), .. }), _) => return None,
-            (Some(exactly), _) => (&exactly.device_class_name, &exactly.allocation_mode, exactly.count),
+            (Some(exactly), _) if exactly.admin_access != Some(true) => {
+                (&exactly.device_class_name, &exactly.allocation_mode, exactly.count)
+            }
             (None, Some(alternatives)) => {
                 let first = alternatives.first()?;
                 (&first.device_class_name, &first.allocation_mode, first.count)
             }
-            (None, None) => return None,
+            _ => return None,
         };
         let count = match mode.as_deref() {
             Some("All") => RequestedCount::All,

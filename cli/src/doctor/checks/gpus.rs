@@ -63,24 +63,19 @@ fn by_leader(variant: &VariantState<'_>, requests: &GpuRequests) -> Finding {
             .find(|(name, _)| accelerator_key(name) == accelerator_key(own))
             .map(|(_, offer)| offer)
     });
-    match offer {
-        Some(Inventory { limit, used }) => {
-            Finding::fine(format!("{message}; the cluster offers {limit}, of which {used} are used"))
-        }
-        None => {
-            let why =
-                if accelerator.is_some() { "no node offers them" } else { "their accelerator is unknown" };
-            let names: Vec<&str> = inventory.keys().map(String::as_str).collect();
-            let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
-            Finding::warning(
-                format!("{message}; no limit applies, because {why}"),
-                format!(
-                    "kubectl label va {} {ACCELERATOR_LABEL}=NAME --overwrite; accelerators of the cluster: {names}",
-                    variant.argument()
-                ),
-            )
-        }
+    if let Some(Inventory { limit, used }) = offer {
+        return Finding::fine(format!("{message}; the cluster offers {limit}, of which {used} are used"));
     }
+    let why = if accelerator.is_some() { "no node offers them" } else { "their accelerator is unknown" };
+    let names: Vec<&str> = inventory.keys().map(String::as_str).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    Finding::warning(
+        format!("{message}; no limit applies, because {why}"),
+        format!(
+            "kubectl label va {} {ACCELERATOR_LABEL}=NAME --overwrite; accelerators of the cluster: {names}",
+            variant.argument()
+        ),
+    )
 }
 
 fn gpus(number: u64) -> String {

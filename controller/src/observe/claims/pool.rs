@@ -50,7 +50,7 @@ impl<'a> Pool<'a> {
     /// The scheduler allocates nothing of a pool while slices are missing.
     fn is_complete(&self) -> bool {
         let count = i64::try_from(self.slices.len()).unwrap_or(i64::MAX);
-        self.slices.first().is_some_and(|first| first.slice_count <= count)
+        self.slices.first().is_some_and(|first| first.pool_size <= count)
     }
 
     fn devices(&self) -> impl Iterator<Item = &'a Device> {

@@ -67,7 +67,8 @@ struct Status {
     conditions: Option<Vec<Condition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
-    extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
+    #[serde(rename = "extendedResourceClaimStatus")]
+    extended_claim: Option<PodExtendedResourceClaimStatus>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -218,7 +219,7 @@ impl Status {
 
     /// Extended resources that DRA devices provide.
     fn claimed_resources(&self) -> impl Iterator<Item = &str> {
-        let mappings = self.extended_resource_claim_status.iter().flat_map(|status| &status.request_mappings);
+        let mappings = self.extended_claim.iter().flat_map(|status| &status.request_mappings);
         mappings.map(|mapping| mapping.resource_name.as_str())
     }
 

@@ -15,7 +15,7 @@ pub(crate) struct Slice {
     /// Only slices of the pool's newest generation count.
     pub(crate) generation: i64,
     /// Slices of the pool.
-    pub(crate) slice_count: i64,
+    pub(crate) pool_size: i64,
     pub(crate) devices: Box<[Device]>,
     /// That the devices of the pool share.
     pub(crate) counters: Box<[CounterSet]>,
@@ -59,7 +59,7 @@ impl Slice {
             driver: driver.name,
             pool: spec.pool.name.as_str().into(),
             generation: spec.pool.generation,
-            slice_count: spec.pool.resource_slice_count,
+            pool_size: spec.pool.resource_slice_count,
             devices: devices.map(|d| Device::new(driver, d, spec.node_name.as_deref(), &mut names)).collect(),
             counters: shared.map(|set| names.counter_set(&set.name, &set.counters)).collect(),
         })
@@ -164,7 +164,7 @@ mod tests {
             {"name": "d", "nodeName": "other", "allowMultipleAllocations": true, "taints": taint("NoExecute")},
         ]);
         let slice = read("gpu.nvidia.com", json!({"nodeName": "n", "devices": devices})).unwrap();
-        assert_eq!((&*slice.pool, slice.generation, slice.slice_count), ("p", 3, 2));
+        assert_eq!((&*slice.pool, slice.generation, slice.pool_size), ("p", 3, 2));
         let found: Vec<_> =
             slice.devices.iter().map(|d| (d.accelerator.as_deref(), d.is_tainted, d.is_shareable)).collect();
         let want =
