@@ -115,7 +115,7 @@ missing=$(LC_ALL=C comm -23 <(json $out/base-rbac.yaml rules | LC_ALL=C sort -u)
 [ -z "$missing" ] || fault "the chart grants less than config/base/rbac.yaml: $missing"
 for name in namespaced namespaced-limited; do
   wide=$(grep '"kind":"ClusterRole"' $out/$name.json | grep -v 'variantautoscaling-\|metrics-reader' | grep -oE '"resources":\["[a-z]+' | sort -u | tr '\n' ' ')
-  limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods '
+  limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods "resources":["resourceslices '
   [ "$wide" = '"resources":["mutatingwebhookconfigurations '"$limited"'"resources":["subjectaccessreviews "resources":["tokenreviews ' ] || fault "$name: a ClusterRole for $wide"
 done
 for set in wva.podDeletionCost=true wva.settings.WVA_ACTUATION=scale wva.podDeletionCost=true,wva.namespaceScoped=true; do

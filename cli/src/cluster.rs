@@ -51,6 +51,15 @@ pub(super) const AUTOSCALERS: Resource =
     namespaced("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler");
 pub(super) const SCALED_OBJECTS: Resource =
     namespaced("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject");
+pub(super) const RESOURCE_CLAIM_TEMPLATES: Resource =
+    namespaced("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
+pub(super) const DEVICE_CLASSES: Resource = Resource {
+    group: "resource.k8s.io",
+    version: "v1",
+    plural: "deviceclasses",
+    kind: "DeviceClass",
+    is_namespaced: false,
+};
 pub(super) const NAMESPACES: Resource =
     Resource { group: "", version: "v1", plural: "namespaces", kind: "Namespace", is_namespaced: false };
 

@@ -24,13 +24,14 @@ use super::{leader, output, prometheus};
 use crate::arguments::{flag, names_argument, object_options, output_format, output_option};
 
 const HELP: &str = "\
-Checks for each variant: the object, its workload, its pods, the scrape of their
-metrics, the series in Prometheus, the decision, the signal
-(wva_desired_replicas), whether an autoscaler follows it, its path to the HPA
-(adapter, KEDA or the external metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
+Checks for each variant: the object, its workload, its pods, the GPUs of a
+replica and what the cluster has of them, the scrape of the metrics, the series
+in Prometheus, the decision, the signal (wva_desired_replicas), whether an
+autoscaler follows it, its path to the HPA (adapter, KEDA or the external
+metrics API), the selector of the HPA, the bounds. Checks of the cluster: the
 CRD, the installed controllers, the leader, instance labels without a
-controller. A healthy variant takes one line. For any other variant you see every
-check, with what was found and, after ->, what to do.
+controller. A healthy variant takes one line. For any other variant you see
+every check, with what was found and, after ->, what to do.
 
 --prometheus also checks the series: model names, and who publishes the signal.
 To reach Prometheus:

@@ -9,6 +9,7 @@ mod doctor;
 pub mod emulate;
 mod explain;
 mod generate;
+mod gpus;
 mod input;
 mod leader;
 mod migrate;

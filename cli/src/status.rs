@@ -18,7 +18,7 @@ use super::leader::{self, Leaders};
 use super::output::{self, object_name};
 use super::workloads::Workloads;
 use crate::arguments::{flag, names_argument, object_options, option, output_format, output_option};
-use rows::Row;
+use rows::{GpuRow, Row};
 
 /// Shorter intervals would only load the API server.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
@@ -37,8 +37,9 @@ CONDITION   reason of the condition Ready, and that of SignalFollowed if no
             autoscaler follows the target; NotManaged if no controller runs with
             the instance of the variant's label
 
--o wide adds model, accelerator, pods of a replica that is a group, cost of a
-replica, bounds and age.
+-o wide adds model, accelerator, GPUs and cost of a replica, the pods of a
+replica that is a group, bounds and age. With a limit on scale-ups it also lists
+the GPUs of the cluster by accelerator.
 
 --watch redraws the table in a terminal, with a bar for the load, until Ctrl-C.
 Elsewhere it prints the table once and then each row that changes. After a failed
@@ -123,6 +124,7 @@ fn print_notes(notes: &[String]) {
 /// State of the variants at one time.
 struct Reading {
     rows: Vec<Row>,
+    gpus: Vec<GpuRow>,
     /// Why columns are empty.
     notes: Vec<String>,
     /// `in namespace prod`.
@@ -132,12 +134,12 @@ struct Reading {
 
 impl Reading {
     fn render(&self, format: &str) -> anyhow::Result<String> {
-        let Self { rows, scope, .. } = self;
+        let Self { rows, gpus, scope, .. } = self;
         Ok(match format {
-            "json" | "yaml" => output::structured(&json!({ "variants": rows }), format)?,
+            "json" | "yaml" => output::structured(&json!({ "variants": rows, "gpus": gpus }), format)?,
             "name" => rows.iter().map(|row| object_name(row.name())).collect(),
             _ if rows.is_empty() => format!("no VariantAutoscalings {scope}\n"),
-            _ => rows::render(rows, format == "wide"),
+            _ => rows::render(rows, gpus, format == "wide"),
         })
     }
 }
@@ -156,6 +158,7 @@ async fn read(cluster: &Cluster, arguments: &ArgMatches) -> anyhow::Result<Readi
     let unreadable = unreadable.map(|(kind, error)| format!("READY unavailable for kind {kind}: {error}"));
     Ok(Reading {
         rows: state.rows(),
+        gpus: rows::gpu_rows(leader_snapshots),
         notes: missing.into_iter().chain(unreadable).collect(),
         scope: cluster.scope(),
         now,

@@ -6,6 +6,7 @@ use serde_json::Value;
 use wva_rules::{Target, api_group};
 
 use super::cluster::{Cluster, ListError, ObjectId, WORKLOADS, id, items, number, text};
+use super::gpus::{ClaimTemplates, GpuRequests};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WorkloadKey {
@@ -92,6 +93,26 @@ pub(super) fn accelerator(workload: &Value) -> Option<String> {
     let template = ["/spec/template/spec", "/spec/leaderWorkerTemplate/workerTemplate/spec"];
     let pod = template.into_iter().find_map(|pointer| workload.pointer(pointer))?;
     wva_controller::template_accelerator(&serde_json::from_value(pod.clone()).ok()?)
+}
+
+/// GPUs of all pods of a replica. Invalid pod templates request none.
+pub(super) fn gpu_requests(workload: &Value, namespace: &str, templates: &ClaimTemplates) -> GpuRequests {
+    let mut requests = GpuRequests::default();
+    let mut add = |template: Option<&Value>, count: u64| {
+        let pod = template.and_then(|template| template.get("spec"));
+        if let Some(pod) = pod.and_then(|pod| serde_json::from_value(pod.clone()).ok()) {
+            requests.add(&pod, count, namespace, templates);
+        }
+    };
+    match workload.pointer("/spec/leaderWorkerTemplate") {
+        None => add(workload.pointer("/spec/template"), 1),
+        Some(group) => {
+            let worker = group.get("workerTemplate");
+            add(group.get("leaderTemplate").or(worker), 1);
+            add(worker, number(group, "/size").unwrap_or(1).saturating_sub(1));
+        }
+    }
+    requests
 }
 
 /// A `fieldRef` to the pod's namespace resolves to `namespace`.

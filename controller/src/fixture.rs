@@ -1,5 +1,7 @@
 //! A cluster for tests: the controller's watch caches, filled with JSON objects instead of from an API server.
 
+mod claims;
+
 use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
@@ -24,6 +26,9 @@ use crate::observe::watches::{
     Workload,
 };
 
+use claims::ClaimWriters;
+pub(crate) use claims::devices;
+
 /// Creation time of the objects, unless a test sets another.
 pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
 
@@ -41,6 +46,7 @@ pub(crate) struct Cluster {
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
     leader_worker_sets_availability: Availability,
     nodes_availability: Availability,
+    claims: ClaimWriters,
 }
 
 fn put<K: Resource + DeserializeOwned, V>(writer: &mut Writer<K, V>, object: Value) {
@@ -66,6 +72,7 @@ impl Cluster {
             namespaces: Writer::new(NamespaceFacts::namespaces()),
             leader_worker_sets_availability: Availability::Watched,
             nodes_availability: Availability::Watched,
+            claims: ClaimWriters::default(),
         }
     }
 
@@ -85,6 +92,7 @@ impl Cluster {
             gpus: Some(GpuWatches {
                 nodes: OptionalCache::new(self.nodes.reader(), self.nodes_availability),
                 pods: OptionalCache::new(self.pods.reader(), Availability::Watched),
+                claims: self.claims.watches(),
             }),
             namespaces: Some(self.namespaces.reader()),
         }

@@ -1,6 +1,8 @@
 //! Types that all parts of the controller share.
 
 pub(crate) mod conditions;
+pub(crate) mod device_requests;
+pub(crate) mod gpu_drivers;
 pub(crate) mod gpus;
 pub(crate) mod keys;
 pub(crate) mod limits;

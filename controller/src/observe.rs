@@ -1,6 +1,7 @@
 //! Watch caches, and the facts read from them.
 
 pub(crate) mod bounds;
+pub(crate) mod claims;
 pub(crate) mod crd;
 pub(crate) mod deletion_cost;
 pub(crate) mod legacy;

@@ -59,6 +59,7 @@ static CHAIN: &[Check] = &[
     Check { name: "variant", ends_chain: true, run: checks::variant::check },
     Check { name: "workload", ends_chain: true, run: checks::workload::check },
     Check { name: "pods", ends_chain: false, run: checks::pods::check },
+    Check { name: "gpus", ends_chain: false, run: checks::gpus::check },
     Check { name: "scrape", ends_chain: false, run: checks::scrape::check },
     Check { name: "series", ends_chain: false, run: checks::series::check },
     Check { name: "decision", ends_chain: false, run: checks::decision::check },

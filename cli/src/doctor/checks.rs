@@ -3,6 +3,7 @@
 pub(super) mod autoscaler;
 pub(super) mod bounds;
 pub(super) mod decision;
+pub(super) mod gpus;
 pub(super) mod metric;
 mod monitors;
 pub(super) mod pods;

@@ -15,9 +15,11 @@ use wva_scaling::{Decision, Outcome, decide};
 
 use super::controllers::{Controller, list_controllers};
 use crate::cluster::{
-    AUTOSCALERS, ApiError, Cluster, NAMESPACES, ObjectId, POD_MONITORS, PODS, Resource, SCALED_OBJECTS,
-    SERVICE_MONITORS, SERVICES, condition, id, items, text,
+    AUTOSCALERS, ApiError, Cluster, DEVICE_CLASSES, NAMESPACES, ObjectId, POD_MONITORS, PODS,
+    RESOURCE_CLAIM_TEMPLATES, Resource, SCALED_OBJECTS, SERVICE_MONITORS, SERVICES, condition, id, items,
+    text,
 };
+use crate::gpus::ClaimTemplates;
 use crate::leader::Leaders;
 use crate::prometheus::{Prometheus, Series};
 use crate::workloads::Workloads;
@@ -62,6 +64,7 @@ pub(super) struct Facts {
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
     pub(super) leaders: Leaders,
+    pub(super) claim_templates: ClaimTemplates,
     /// Decisions of the leaders' last cycle.
     pub(super) decisions: BTreeMap<ObjectId, Decision>,
     /// Keys: HPAs.
@@ -104,6 +107,10 @@ impl Facts {
             controllers: list_controllers(cluster, arguments, &mut unreadable).await,
             decisions: index_decisions(&outcomes),
             leaders,
+            claim_templates: ClaimTemplates::new(
+                &list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, &mut unreadable).await,
+                &list_or_note(cluster, &DEVICE_CLASSES, &mut unreadable).await,
+            ),
             api_service: get_api_service(cluster, &mut unreadable).await,
             missing_crd_fields: wva_controller::missing_fields(&cluster.client)
                 .await

@@ -25,6 +25,8 @@ pub(super) struct VariantState<'a> {
     pub(super) autoscalers: Vec<&'a Value>,
     /// State of the leader's last cycle.
     pub(super) cycle: Option<&'a snapshot::Variant>,
+    /// GPUs of that cycle, if a limit is configured.
+    pub(super) inventory: Option<&'a BTreeMap<String, snapshot::Inventory>>,
     pub(super) decision: Option<&'a Decision>,
 }
 
@@ -42,11 +44,14 @@ impl<'a> VariantState<'a> {
             facts.autoscalers.iter().chain(&facts.scaled_objects).filter(is_on_target).collect();
         let cycle = facts.leaders.received.iter().find_map(|leader| {
             let models = leader.answer.models.iter().filter(|model| model.namespace == id.namespace);
-            models.flat_map(|model| &model.variants).find(|variant| variant.name == id.name)
+            let found = models.flat_map(|model| &model.variants).find(|variant| variant.name == id.name);
+            found.map(|variant| (variant, leader.answer.config.inventory.as_ref()))
         });
+        let (cycle, inventory) = cycle.unzip();
+        let inventory = inventory.flatten();
         let decision = facts.decisions.get(&id);
         let ObjectId { namespace, name } = id;
-        Self { facts, object, namespace, name, target, autoscalers, cycle, decision }
+        Self { facts, object, namespace, name, target, autoscalers, cycle, inventory, decision }
     }
 
     pub(super) fn workload(&self) -> Option<WorkloadLookup<'a>> {

@@ -1,9 +1,6 @@
 //! Accelerator and number of GPUs of a replica.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::{Container, PodSpec};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
 use wva_crds::names::ACCELERATOR_LABEL;
 use wva_scaling::{ACCELERATOR_NODE_LABELS, accelerator_key, normalize_accelerator};
@@ -12,13 +9,8 @@ use super::command_line::flag_value;
 use super::guess::Guess;
 use super::server::runs_sglang;
 use super::workload::Workload;
+use crate::gpus::{ClaimTemplates, GpuRequests};
 
-/// Resources that stand for one accelerator each.
-const GPU_RESOURCES: [&str; 7] = [
-    "nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe",
-    "habana.ai/gaudi", "google.com/tpu",
-];
-const MIG_RESOURCE: &str = "nvidia.com/mig-";
 /// Node labels with an accelerator that the controller does not read.
 const MORE_NODE_LABELS: [&str; 6] = [
     "gpu.nvidia.com/class", "amd.com/gpu.product", "intel.com/gpu.product",
@@ -138,28 +130,13 @@ fn labels_of_node(labels: &Value) -> impl Iterator<Item = NodeLabel<'_>> {
 }
 
 /// GPUs of all pods of a replica.
-pub(super) fn gpus_per_replica(workload: &Workload) -> u64 {
-    let workers = workload.workers.as_ref().map_or(0, |(pod, count)| pod_gpus(pod).saturating_mul(*count));
-    pod_gpus(&workload.server).saturating_add(workers)
-}
-
-/// Of the containers and the sidecars.
-fn pod_gpus(pod: &PodSpec) -> u64 {
-    let sidecars = pod.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    pod.containers.iter().chain(sidecars).map(container_gpus).fold(0, u64::saturating_add)
-}
-
-/// As in Kubernetes, missing requests default to the limits.
-pub(super) fn container_gpus(container: &Container) -> u64 {
-    let Some(resources) = &container.resources else { return 0 };
-    sum_gpus(resources.limits.as_ref()).max(sum_gpus(resources.requests.as_ref()))
-}
-
-fn sum_gpus(resources: Option<&BTreeMap<String, Quantity>>) -> u64 {
-    let is_gpu = |name: &str| GPU_RESOURCES.contains(&name) || name.starts_with(MIG_RESOURCE);
-    let gpus = resources.into_iter().flatten().filter(|(name, _)| is_gpu(name));
-    gpus.filter_map(|(_, count)| count.0.parse::<u64>().ok()).fold(0, u64::saturating_add)
+pub(super) fn gpus_per_replica(workload: &Workload, templates: &ClaimTemplates) -> GpuRequests {
+    let mut requests = GpuRequests::default();
+    requests.add(&workload.server, 1, &workload.namespace, templates);
+    if let Some((worker, count)) = &workload.workers {
+        requests.add(worker, *count, &workload.namespace, templates);
+    }
+    requests
 }
 
 /// Note if vLLM's parallelism and the GPUs of a replica differ.

@@ -7,6 +7,7 @@ use clap::ArgMatches;
 use serde_json::Value;
 use wva_crds::names::KIND;
 use wva_crds::text::{nearest, quote};
+use wva_rules::api_group;
 
 use super::accelerator::is_in_template;
 use super::kserve;
@@ -14,11 +15,13 @@ use super::options::WorkloadReference;
 use super::workload::{Workload, is_workload};
 use crate::arguments::value;
 use crate::cluster::{
-    AUTOSCALERS, ApiError, Cluster, LEADER_WORKER_SETS, ListError, ObjectId, PODS, SCALED_OBJECTS, VARIANTS,
-    id, text,
+    AUTOSCALERS, ApiError, Cluster, DEVICE_CLASSES, LEADER_WORKER_SETS, ListError, ObjectId, PODS,
+    RESOURCE_CLAIM_TEMPLATES, SCALED_OBJECTS, VARIANTS, id, text,
 };
+use crate::gpus::ClaimTemplates;
 use crate::validate::{SourceObject, read_kinds};
 
+const CLAIM_KINDS: [&str; 2] = [RESOURCE_CLAIM_TEMPLATES.kind, DEVICE_CLASSES.kind];
 const MAX_NAMES: usize = 5;
 /// All nodes of a workload have one kind of accelerator, as a rule.
 const MAX_NODES: usize = 5;
@@ -29,6 +32,7 @@ pub(super) struct Inputs {
     pub(super) variants: Vec<SourceObject>,
     /// HPAs and ScaledObjects.
     pub(super) autoscalers: Vec<SourceObject>,
+    pub(super) claim_templates: ClaimTemplates,
     /// Objects that cannot be read.
     pub(super) problems: Vec<String>,
 }
@@ -43,11 +47,24 @@ pub(super) fn read_files(
     only: Option<&WorkloadReference>,
 ) -> anyhow::Result<Inputs> {
     let is_read = |api_version: &str, kind: &str| {
-        is_workload(api_version, kind) || matches!(kind, KIND | "HorizontalPodAutoscaler" | "ScaledObject")
+        is_workload(api_version, kind)
+            || matches!(kind, KIND | "HorizontalPodAutoscaler" | "ScaledObject")
+            || (api_group(api_version) == DEVICE_CLASSES.group && CLAIM_KINDS.contains(&kind))
     };
     let (objects, problems) = read_kinds(paths, namespace, is_read)?;
     let mut inputs = Inputs { problems, ..Inputs::default() };
+    let (mut templates, mut classes) = (Vec::new(), Vec::new());
     for source in objects {
+        if text(&source.object, "/kind") == RESOURCE_CLAIM_TEMPLATES.kind {
+            let mut object = source.object;
+            object["metadata"]["namespace"] = source.namespace.into();
+            templates.push(object);
+            continue;
+        }
+        if text(&source.object, "/kind") == DEVICE_CLASSES.kind {
+            classes.push(source.object);
+            continue;
+        }
         if text(&source.object, "/kind") == KIND {
             inputs.variants.push(source);
         } else if is_workload(text(&source.object, "/apiVersion"), text(&source.object, "/kind")) {
@@ -59,6 +76,7 @@ pub(super) fn read_files(
             inputs.autoscalers.push(source);
         }
     }
+    inputs.claim_templates = ClaimTemplates::new(&templates, &classes);
     if let Some(only) = only {
         let names: Vec<String> = inputs.workloads.iter().map(Workload::title).collect();
         inputs.workloads.retain(|workload| {
@@ -105,6 +123,9 @@ pub(super) async fn read_cluster(
             list => inputs.autoscalers.extend(list?.into_iter().map(source_of)),
         }
     }
+    let templates = cluster.list(&RESOURCE_CLAIM_TEMPLATES).await.unwrap_or_default();
+    let classes = cluster.list(&DEVICE_CLASSES).await.unwrap_or_default();
+    inputs.claim_templates = ClaimTemplates::new(&templates, &classes);
     if !is_in_template(&workload) {
         match read_nodes(&cluster, object).await {
             Ok(nodes) => workload.nodes = nodes,

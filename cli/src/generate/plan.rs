@@ -51,9 +51,15 @@ fn plan_variant(
     check_new_name(existing, options)?;
     let model = choose_model(workload, server.as_ref(), existing, options, notes)?;
     let accelerator = choose_accelerator(workload, existing, options, notes);
-    let gpus = gpus_per_replica(workload);
+    let requests = gpus_per_replica(workload, &inputs.claim_templates);
+    let gpus = requests.total();
     let cost = choose_cost(gpus, existing, options);
-    if gpus == 0 {
+    if let Some(template) = requests.unknown_templates().next() {
+        notes.push(format!(
+            "GPUs of the ResourceClaimTemplate {} are not counted: it is not in the input; check variantCost",
+            quote(template)
+        ));
+    } else if gpus == 0 {
         notes.push("the pods request no GPUs: the limiter cannot count them".to_owned());
     }
     if let Some(server) = &server {

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use super::accelerator::container_gpus;
 use super::command_line::{Variables, base_name, command_line, flag_value, variables};
+use crate::gpus::container_gpus;
 
 /// Images of model servers whose command line may not name the server.
 const IMAGES: [&str; 4] = ["vllm", "huggingfaceserver", "llm-d-inference-sim", "sglang"];

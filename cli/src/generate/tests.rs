@@ -222,19 +222,38 @@ fn counts_the_accelerators_of_every_vendor() {
         ("nvidia.com/gpu", "cloud.google.com/gke-accelerator"),
     ] {
         let mut inputs = read("vllm-args", None).unwrap();
-        let workload = &mut inputs.workloads[0];
-        workload.server = serde_json::from_value(serde_json::json!({
+        inputs.workloads[0].server = serde_json::from_value(serde_json::json!({
             "nodeSelector": {label: "card-1"},
             "containers": [{"name": "vllm", "image": "vllm", "args": ["--model=m"], "resources": {"limits": {resource: "2"}}}],
         }))
         .unwrap();
-        assert_eq!(accelerator::gpus_per_replica(workload), 2, "{resource}");
+        let workload = &inputs.workloads[0];
+        let requests = accelerator::gpus_per_replica(workload, &inputs.claim_templates);
+        assert_eq!(requests.total(), 2, "{resource}");
         assert_eq!(
             accelerator::find_accelerator(workload).0.unwrap().value.to_lowercase(),
             "card-1",
             "{label}"
         );
     }
+}
+
+#[test]
+fn counts_the_gpus_of_claim_templates() {
+    let options = Options::default();
+    let cost = |inputs: &Inputs| {
+        let (plans, problems) = plan_all(inputs, &options);
+        assert_eq!(problems, [""; 0]);
+        (plans[0].documents[0].object["spec"]["variantCost"].clone(), plans[0].notes.clone())
+    };
+    let mut inputs = read("claims", None).unwrap();
+    let (found, notes) = cost(&inputs);
+    assert_eq!(found, "20", "{notes:?}");
+    assert!(!notes.iter().any(|note| note.contains("claim") || note.contains("no GPUs")), "{notes:?}");
+    inputs.claim_templates = crate::gpus::ClaimTemplates::default();
+    let (found, notes) = cost(&inputs);
+    assert_eq!(found, "10");
+    assert!(notes.iter().any(|note| note.contains("ResourceClaimTemplate \"two-gpus\"")), "{notes:?}");
 }
 
 #[test]

@@ -67,7 +67,13 @@ impl ChangedRows {
         }
         if !matches!(self.format.as_str(), "text" | "wide") {
             let begin = if self.format == "yaml" { "---\n" } else { "" };
-            let part = Reading { rows: changed, notes: Vec::new(), scope: String::new(), now: reading.now };
+            let part = Reading {
+                rows: changed,
+                gpus: reading.gpus.clone(),
+                notes: Vec::new(),
+                scope: String::new(),
+                now: reading.now,
+            };
             return Ok(format!("{begin}{}", part.render(&self.format)?));
         }
         // As wide as the whole table, so that columns stay in line.

@@ -82,7 +82,7 @@ pub(super) struct Frame<'a> {
 impl Frame<'_> {
     /// At most as many lines as the terminal has.
     pub(super) fn lines(&self) -> Vec<String> {
-        let Reading { rows, notes, scope, now } = self.reading;
+        let Reading { rows, notes, scope, now, .. } = self.reading;
         let every = self.interval.as_secs_f64();
         let mut lines =
             vec![format!("wva status at {now:.0}, every {every} s, Ctrl-C ends it"), String::new()];

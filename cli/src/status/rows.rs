@@ -10,7 +10,7 @@ use wva_rules::Target;
 use wva_scaling::Snapshot;
 use wva_scaling::resolve::{Entries, Saturation};
 use wva_scaling::servers::{PodGroup, ServingPods};
-use wva_scaling::snapshot::{Attainment, Model, Variant, WindowShares, percent};
+use wva_scaling::snapshot::{Attainment, Inventory, Model, Variant, WindowShares, percent};
 
 use crate::cluster::{self, ObjectId, elapsed_since, id, is_excluded, number, target_age, text};
 use crate::leader::LeaderSnapshot;
@@ -19,9 +19,9 @@ use crate::workloads::{WorkloadLookup, Workloads, ready_replicas, spec_replicas}
 
 const HEADING: [&str; 9] =
     ["NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION"];
-const WIDE: [&str; 16] = [
+const WIDE: [&str; 17] = [
     "NAMESPACE", "NAME", "DESIRED", "CURRENT", "READY", "SATURATION", "TTFT", "ITL", "CONDITION", "MODEL",
-    "ACCELERATOR", "PODS", "COST", "MIN", "MAX", "AGE",
+    "ACCELERATOR", "GPUS", "PODS", "COST", "MIN", "MAX", "AGE",
 ];
 
 pub(super) struct ClusterState<'a> {
@@ -53,6 +53,8 @@ pub(super) struct Row {
     #[serde(rename = "modelID")]
     model_id: String,
     accelerator: String,
+    /// GPUs of one replica, if the leader answers.
+    gpus_per_replica: Option<u32>,
     /// Pods of a replica, if it has several.
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<PodGroup>,
@@ -68,9 +70,41 @@ pub(super) struct Row {
     not_managed: Option<String>,
 }
 
-/// Table, and then the variants without a controller.
-pub(super) fn render(rows: &[Row], wide: bool) -> String {
+/// GPUs of one accelerator in the cluster.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct GpuRow {
+    accelerator: String,
+    capacity: u64,
+    used: u64,
+    free: u64,
+}
+
+/// Of the first leader with a limit.
+pub(super) fn gpu_rows(leader_snapshots: &[LeaderSnapshot]) -> Vec<GpuRow> {
+    let inventory = leader_snapshots.iter().find_map(|leader| leader.answer.config.inventory.as_ref());
+    let row = |(accelerator, gpus): (&String, &Inventory)| GpuRow {
+        accelerator: accelerator.clone(),
+        capacity: gpus.limit,
+        used: gpus.used,
+        free: gpus.limit.saturating_sub(gpus.used),
+    };
+    inventory.into_iter().flatten().map(row).collect()
+}
+
+fn render_gpus(rows: &[GpuRow]) -> String {
+    let cells = |row: &GpuRow| {
+        [row.accelerator.clone(), row.capacity.to_string(), row.used.to_string(), row.free.to_string()]
+    };
+    table(["ACCELERATOR", "CAPACITY", "USED", "FREE"], &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// Table, then with `wide` the GPUs of the cluster, and then the variants without a controller.
+pub(super) fn render(rows: &[Row], gpus: &[GpuRow], wide: bool) -> String {
     let mut out = render_table(rows, wide, Row::saturation_text);
+    if wide && !gpus.is_empty() {
+        let _ = write!(out, "\n{}", render_gpus(gpus));
+    }
     let orphans: Vec<String> = rows.iter().filter_map(Row::orphan_line).collect();
     if !orphans.is_empty() {
         let _ =
@@ -107,9 +141,10 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
     let mut snapshots = state.leader_snapshots.iter();
     let found = snapshots.find_map(|leader| {
         let (model, variant) = find(&leader.answer, &namespace, &name)?;
-        Some((saturation(&leader.answer, model, variant), model.attainment, variant.group))
+        let saturation = saturation(&leader.answer, model, variant);
+        Some((saturation, model.attainment, Some(variant.gpus_per_replica.0), variant.group))
     });
-    let (saturation, Attainment { ttft, itl }, group) = found.unwrap_or_default();
+    let (saturation, Attainment { ttft, itl }, gpus_per_replica, group) = found.unwrap_or_default();
     let in_time = |shares: WindowShares| shares.hour.map(|share| round(percent(share)));
     let owned = |pointer| text(variant, pointer).to_owned();
     Row {
@@ -122,6 +157,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
         condition: condition(state, variant),
         model_id: owned("/spec/modelID"),
         accelerator: owned("/status/desiredOptimizedAlloc/accelerator"),
+        gpus_per_replica,
         group,
         cost: owned("/spec/variantCost"),
         min_replicas: number(variant, "/spec/minReplicas"),
@@ -203,6 +239,7 @@ impl Row {
             condition,
             text(&self.model_id),
             text(&self.accelerator),
+            cell(self.gpus_per_replica),
             cell(self.group.map(pods_text)),
             text(&self.cost),
             cell(self.min_replicas),

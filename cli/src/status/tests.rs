@@ -38,7 +38,7 @@ fn reading(variants: &[State<'_>], notes: &[&str]) -> Reading {
         now,
     };
     let notes = notes.iter().map(|note| (*note).to_owned()).collect();
-    Reading { rows: state.rows(), notes, scope: "in namespace prod".to_owned(), now }
+    Reading { rows: state.rows(), gpus: Vec::new(), notes, scope: "in namespace prod".to_owned(), now }
 }
 
 fn frame(reading: &Reading) -> Frame<'_> {

@@ -1,5 +1,6 @@
 //! Builds the Snapshot of a cycle: everything rules may read.
 
+mod gpus;
 mod replicas;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,16 +10,17 @@ use jiff::{SignedDuration, Timestamp};
 use wva_runtime::age;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, GpuCount, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant, WakeObstacle,
+    AnalyzerName, Config, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant, WakeObstacle,
 };
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
+pub(crate) use self::gpus::InventoryGaps;
+use self::gpus::{GpuConsumer, GpuInputs};
 use self::replicas::{Loads, ReplicaReader, loads_by_workload};
 use crate::collect::picker::{OVERFLOW, Pickers};
 use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
-use crate::cycle::inventory::{self, NoInventory, inventory};
 use crate::cycle::memory::{Memory, VariantMemory};
 use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
@@ -41,8 +43,7 @@ pub(crate) struct Assembled {
     pub(crate) newly_ready: BTreeMap<VariantKey, u32>,
     /// Pods with series of no known workload.
     pub(crate) unmapped: usize,
-    /// Why a configured limit does not apply.
-    pub(crate) unlimited: Option<NoInventory>,
+    pub(crate) gaps: InventoryGaps,
     pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
     pub(crate) autoscalers: AutoscalerIndex,
 }
@@ -59,6 +60,7 @@ pub(crate) fn assemble(
     let pods = pods::workload_pods(watches);
     let autoscalers = AutoscalerIndex::new(watches);
     let limits = bounds::autoscaler_limits(&autoscalers);
+    let gpus = GpuInputs::new(watches, &pods);
     let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
@@ -81,7 +83,8 @@ pub(crate) fn assemble(
         }
         let id = ModelKey::new(&m.key.namespace, &declared.model_id);
         let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
-        let variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
+        let mut variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
+        gpus.add_template(&mut variant, key, workload.template.as_ref());
         consumers.extend(GpuConsumer::new(&variant, workload.replicas).map(|consumer| (key, consumer)));
         let inputs_of_model = models
             .entry(id)
@@ -91,9 +94,9 @@ pub(crate) fn assemble(
     memory.evidence.retain(|id| models.contains_key(id));
     let complete = |model_inputs| inputs.complete(model_inputs, &mut memory.evidence);
     let models = models.into_values().map(complete).collect();
-    let unlimited = add_inventory(&mut config, watches, &pods, &consumers);
+    let gaps = gpus.add_inventory(&mut config, watches, &pods, &consumers);
     let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
-    Assembled { snapshot, workloads: present, newly_ready, unmapped, unlimited, limits, autoscalers }
+    Assembled { snapshot, workloads: present, newly_ready, unmapped, gaps, limits, autoscalers }
 }
 
 struct ModelInputs<'a> {
@@ -188,7 +191,7 @@ impl<'a> CycleInputs<'a> {
         variant.speed_estimate = m.status.learned;
         variant.role = workloads::role_of_labels(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(truncate_to_millis);
-        add_template(&mut variant, workload);
+        variant.group = workload.group;
         let none_unready = UnreadyPods::default();
         let unready = self.unready.get(key).unwrap_or(&none_unready);
         add_progress(&mut variant, remembered, workload.replicas, unready, self.at);
@@ -280,16 +283,6 @@ fn declared_variant(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&L
     }
 }
 
-fn add_template(variant: &mut Variant, workload: &Workload) {
-    variant.group = workload.group;
-    let Some(template) = &workload.template else { return };
-    if variant.accelerator.is_none() {
-        variant.accelerator = template.accelerator.as_deref().map(str::to_owned);
-    }
-    variant.gpus_per_replica = GpuCount(template.gpus);
-    variant.engine_args = template.engine_args();
-}
-
 fn add_progress(
     variant: &mut Variant,
     remembered: &mut VariantMemory,
@@ -306,59 +299,6 @@ fn add_progress(
     variant.pending = Some(remembered.pending(replicas, unready, at));
     variant.woken_ago = remembered.woken_ago(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
-}
-
-struct GpuConsumer {
-    accelerator: String,
-    /// GPUs of all its replicas once they run.
-    gpus: u64,
-}
-
-impl GpuConsumer {
-    /// `None` if its accelerator is unknown.
-    fn new(variant: &Variant, replicas: Replicas) -> Option<Self> {
-        let gpus = u64::from(replicas.current).saturating_mul(u64::from(variant.gpus_per_replica.0));
-        Some(Self { accelerator: variant.accelerator.clone()?, gpus })
-    }
-
-    /// GPUs that are not allocated on a node yet. Replicas without a pod count too: a quota may block them, or their
-    /// pods are not created yet.
-    fn unplaced_gpus<'a>(&self, pods: impl Iterator<Item = &'a WorkloadPod>) -> u64 {
-        let (mut existing, mut waiting) = (0, 0);
-        for pod in pods.filter(|pod| pod.is_active()) {
-            let gpus = u64::from(pod.gpus.total());
-            existing += gpus;
-            waiting += if pod.is_placed { 0 } else { gpus };
-        }
-        self.gpus.saturating_sub(existing).saturating_add(waiting)
-    }
-}
-
-/// Returns why there is none, if a limit is configured.
-fn add_inventory(
-    config: &mut Config,
-    watches: &Watches,
-    pods: &BTreeMap<PodKey, WorkloadPod>,
-    consumers: &BTreeMap<&WorkloadKey, GpuConsumer>,
-) -> Option<NoInventory> {
-    if !inventory::is_wanted(config) {
-        return None;
-    }
-    let mut pods_of: BTreeMap<&WorkloadKey, Vec<&WorkloadPod>> = BTreeMap::new();
-    for pod in pods.values() {
-        pods_of.entry(&pod.workload).or_default().push(pod);
-    }
-    let unplaced = consumers.iter().map(|(key, consumer)| {
-        let pods = pods_of.get(key).into_iter().flatten().copied();
-        (consumer.accelerator.as_str(), consumer.unplaced_gpus(pods))
-    });
-    match inventory(watches, unplaced) {
-        Ok(inventory) => {
-            config.inventory = Some(inventory);
-            None
-        }
-        Err(error) => Some(error),
-    }
 }
 
 #[cfg(test)]

@@ -6,10 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use wva_scaling::servers::{PodGroup, ServingPods};
 
-use crate::model::gpus::Gpus;
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::objects::Owner;
-use crate::observe::watches::{Phase, PodFacts, Progress, Watches};
+use crate::observe::watches::{Phase, PodClaims, PodFacts, Progress, Watches};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadPod {
@@ -26,7 +25,10 @@ pub(crate) struct WorkloadPod {
     pub(crate) since: Option<Timestamp>,
     /// Bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
-    pub(crate) gpus: Gpus,
+    /// Of extended resources.
+    pub(crate) gpus: u32,
+    /// ResourceClaimTemplates of its own claims.
+    pub(crate) claim_templates: Box<[Box<str>]>,
 }
 
 impl WorkloadPod {
@@ -92,6 +94,7 @@ fn workload_pod(
     leader: Option<Box<str>>,
     group: PodGroup,
 ) -> WorkloadPod {
+    let PodClaims { templates, extended } = pod.claims.as_deref().cloned().unwrap_or_default();
     WorkloadPod {
         workload,
         leader,
@@ -101,7 +104,8 @@ fn workload_pod(
         created: pod.created,
         since: pod.since,
         is_placed: pod.node.is_some(),
-        gpus: pod.gpus,
+        gpus: pod.gpus.total().saturating_add(extended),
+        claim_templates: templates,
     }
 }
 

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
 use wva_scaling::servers::{ServerKind, ServingPods};
 use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
-use crate::model::gpus::Gpus;
+use crate::model::gpus::{Gpus, mig_accelerator};
 
 /// A server has some hundreds of bytes; a script can have any number.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
@@ -15,18 +15,60 @@ const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Template {
-    pub(crate) accelerator: Option<Box<str>>,
+    /// Card that the template requires of the node.
+    card: Option<Box<str>>,
+    /// Of its MIG slices, if these are its only GPUs.
+    mig_profile: Option<Box<str>>,
+    /// Requests of extended resources.
     pub(crate) gpus: u32,
+    /// Claims that each pod gets.
+    pub(crate) claims: Box<[TemplateClaim]>,
     /// One string saves memory.
     arguments: Option<Box<str>>,
+}
+
+/// A ResourceClaimTemplate that a template names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TemplateClaim {
+    pub(crate) template: Box<str>,
+    /// Claims of one replica.
+    pub(crate) count: u32,
 }
 
 impl Template {
     pub(crate) fn new(pod: &PodSpec) -> Self {
         let gpus = Gpus::for_template(pod);
-        let serves = gpus > 0 || pod.containers.iter().any(may_serve);
+        let serves =
+            gpus.total() > 0 || pod.resource_claims.is_some() || pod.containers.iter().any(may_serve);
         let arguments = if serves { find_server(&pod.containers).and_then(arguments) } else { None };
-        Self { accelerator: required_accelerator(pod).map(Into::into), gpus, arguments }
+        let claims = pod.resource_claims.iter().flatten();
+        let claims = claims.filter_map(|claim| claim.resource_claim_template_name.as_deref());
+        Self {
+            card: required_card(pod).map(Into::into),
+            mig_profile: gpus.mig_profile().map(Into::into),
+            gpus: gpus.total(),
+            claims: claims.map(|template| TemplateClaim { template: template.into(), count: 1 }).collect(),
+            arguments,
+        }
+    }
+
+    /// `label`: of the VariantAutoscaling. It takes precedence, but a card becomes the slice that the pods request.
+    pub(crate) fn accelerator(&self, label: Option<&str>) -> Option<String> {
+        let card = label.or(self.card.as_deref())?;
+        Some(match &self.mig_profile {
+            Some(profile) => mig_accelerator(card, profile),
+            None => card.to_owned(),
+        })
+    }
+
+    /// Adds the GPUs of `count` workers to those of a leader.
+    pub(crate) fn add_workers(&mut self, worker: &Self, count: u64) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.gpus = self.gpus.saturating_add(worker.gpus.saturating_mul(count));
+        let own = std::mem::take(&mut self.claims).into_iter();
+        let more = worker.claims.iter().filter(|_| count > 0);
+        let more = more.map(|claim| TemplateClaim { count, ..claim.clone() });
+        self.claims = own.chain(more).collect();
     }
 
     /// That affect capacity. Empty for a template without GPUs that does not look like a model server.
@@ -87,9 +129,13 @@ fn arguments(container: &Container) -> Option<Box<str>> {
     (!used.is_empty()).then(|| used.join(&SEPARATOR.to_string()).into())
 }
 
-/// Accelerator by node selector, else by required node affinity.
+/// Accelerator by node selector, else by required node affinity. For MIG slices it has their profile.
 #[must_use]
 pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
+    Template::new(pod).accelerator(None)
+}
+
+fn required_card(pod: &PodSpec) -> Option<String> {
     let selector = pod.node_selector.iter().flatten();
     let selector: Vec<NodeRequirement> =
         selector.map(|(label, value)| NodeRequirement { label, values: vec![value] }).collect();
@@ -200,7 +246,41 @@ mod tests {
             ),
             (json!({}), None),
         ] {
-            assert_eq!(template(pod.clone()).accelerator.as_deref(), want, "{pod}");
+            assert_eq!(template(pod.clone()).accelerator(None).as_deref(), want, "{pod}");
         }
+    }
+
+    #[test]
+    fn accelerator_of_mig_slices_has_their_profile() {
+        let pod = |limits: Value| {
+            let container = json!({"name": "s", "image": "vllm", "resources": {"limits": limits}});
+            let card = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"});
+            template(json!({"nodeSelector": card, "containers": [container]}))
+        };
+        let slice = pod(json!({"nvidia.com/mig-1g.5gb": "1"}));
+        assert_eq!((slice.gpus, slice.accelerator(None).as_deref()), (1, Some("A100-MIG-1g.5gb")));
+        assert_eq!(
+            slice.accelerator(Some("H100")).as_deref(),
+            Some("H100-MIG-1g.5gb"),
+            "the label names the card"
+        );
+        assert_eq!(slice.accelerator(Some("H100-MIG-2g.20gb")).as_deref(), Some("H100-MIG-2g.20gb"));
+        let card = pod(json!({"nvidia.com/gpu": "1"}));
+        assert_eq!(card.accelerator(None).as_deref(), Some("A100"));
+        assert_eq!(card.accelerator(Some("any name")).as_deref(), Some("any name"));
+    }
+
+    #[test]
+    fn reads_claim_templates() {
+        let claims =
+            json!([{"name": "a", "resourceClaimTemplateName": "t"}, {"name": "b", "resourceClaimName": "s"}]);
+        let mut group = template(json!({"resourceClaims": claims}));
+        let claim = |template: &str, count| TemplateClaim { template: template.into(), count };
+        assert_eq!((group.gpus, &*group.claims), (0, &[claim("t", 1)][..]));
+        let worker = template(json!({"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "w"}]}));
+        group.add_workers(&worker, 3);
+        assert_eq!(&*group.claims, [claim("t", 1), claim("w", 3)]);
+        group.add_workers(&worker, 0);
+        assert_eq!(group.claims.len(), 2);
     }
 }

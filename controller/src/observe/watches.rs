@@ -1,6 +1,7 @@
 //! Watch caches, each with one writer. They keep only fields that are read.
 
 pub(crate) mod autoscaler;
+pub(crate) mod claims;
 mod gpus;
 mod monitor;
 mod node;
@@ -35,7 +36,7 @@ pub use objects::NamespaceFacts;
 pub(crate) use objects::OwnedSet;
 #[cfg(test)]
 pub(crate) use pod::WatchedPod;
-pub(crate) use pod::{Phase, PodFacts, Progress};
+pub(crate) use pod::{Phase, PodClaims, PodFacts, Progress};
 pub use variant::Variant;
 pub(crate) use workload::Workload;
 
@@ -83,7 +84,9 @@ impl Watches {
 
     /// Waits at most [`DISCOVERY`].
     pub(crate) async fn wait_for_discovery(&self) {
-        let gpus = self.gpus.iter().flat_map(|g| [g.nodes.discovered().boxed(), g.pods.discovered().boxed()]);
+        let gpus = self.gpus.iter().flat_map(|g| {
+            [g.nodes.discovered().boxed(), g.pods.discovered().boxed(), g.claims.discovered().boxed()]
+        });
         let others = [self.leader_worker_sets.discovered().boxed(), self.scaled_objects.discovered().boxed()];
         let all = futures::future::join_all(gpus.chain(others));
         if tokio::time::timeout(DISCOVERY, all).await.is_err() {

@@ -102,7 +102,7 @@ pub fn accelerator(
     name: &str,
 ) -> Option<String> {
     let kind = qualified_kind(Some(api_version), kind);
-    find_any(watches, namespace, &kind, name)?.template?.accelerator.map(Into::into)
+    find_any(watches, namespace, &kind, name)?.template?.accelerator(None)
 }
 
 #[cfg(test)]

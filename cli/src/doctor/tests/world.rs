@@ -11,6 +11,7 @@ use crate::doctor::controllers::Controller;
 use crate::doctor::facts::{
     ExternalMetric, Facts, PrometheusSeries, UnreadableKind, index_decisions, recompute,
 };
+use crate::gpus::ClaimTemplates;
 use crate::leader::{LeaderSnapshot, Leaders};
 use crate::prometheus::Series;
 use crate::workloads::Workloads;
@@ -37,6 +38,7 @@ pub(super) struct World {
     pub(super) duplicates: Vec<Series>,
     pub(super) signals: Vec<Series>,
     pub(super) has_prometheus: bool,
+    pub(super) claim_templates: Vec<Value>,
 }
 
 pub(super) fn series(labels: &[(&str, &str)], value: f64) -> Series {
@@ -136,6 +138,7 @@ impl World {
             duplicates: Vec::new(),
             signals: vec![signal("wva-0", 1.0)],
             has_prometheus: true,
+            claim_templates: Vec::new(),
         }
     }
 
@@ -175,6 +178,7 @@ impl World {
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
             leaders,
+            claim_templates: ClaimTemplates::new(&self.claim_templates, []),
             decisions: index_decisions(&outcomes),
             external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
             api_service: None,

@@ -29,7 +29,7 @@ fn table_of(variants: Vec<Value>, leader_snapshots: &[LeaderSnapshot]) -> String
     let namespaces =
         vec![json!({"metadata": {"name": "out", "annotations": {"wva.llmd.ai/exclude": "true"}}})];
     let now = NOW.parse().unwrap();
-    render(&ClusterState { variants, workloads, namespaces, leader_snapshots, now }.rows(), false)
+    render(&ClusterState { variants, workloads, namespaces, leader_snapshots, now }.rows(), &[], false)
 }
 
 fn leader_snapshot(kv: f64, queue: f64) -> LeaderSnapshot {
@@ -130,9 +130,9 @@ fn wide_rows_and_json_have_model_cost_and_bounds() {
         now,
     };
     let rows = state.rows();
-    let table = render(&rows, true);
+    let table = render(&rows, &gpu_rows(state.leader_snapshots), true);
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
-    assert_eq!(row[8..], ["Ready", "m", "-", "-", "40.0", "-", "5", "60m"], "{table}");
+    assert_eq!(row[8..], ["Ready", "m", "-", "1", "-", "40.0", "-", "5", "60m"], "{table}");
     let row = serde_json::to_value(&rows[0]).unwrap();
     assert_eq!(row["saturationPercent"], json!(50.0));
     assert_eq!(
@@ -155,8 +155,33 @@ fn wide_rows_and_json_have_the_pods_of_a_group() {
             now: NOW.parse().unwrap(),
         };
         let rows = state.rows();
-        assert!(render(&rows, true).contains(want) && !render(&rows, false).contains(want));
+        assert!(render(&rows, &[], true).contains(want) && !render(&rows, &[], false).contains(want));
         let row = serde_json::to_value(&rows[0]).unwrap();
         assert_eq!(row["group"], json!({"pods": 4, "serving": serving}));
     }
+}
+
+#[test]
+fn wide_table_lists_the_gpus_of_a_limit() {
+    let mut leader = leader_snapshot(0.4, 0.0);
+    assert!(gpu_rows(std::slice::from_ref(&leader)).is_empty());
+    leader.answer.models[0].variants[0].gpus_per_replica.0 = 2;
+    let h100 = Inventory { limit: 4, used: 3 };
+    leader.answer.config.inventory = Some([("H100".to_owned(), h100)].into());
+    let leaders = [leader];
+    let state = ClusterState {
+        variants: vec![variant("a", |_| {})],
+        workloads: Workloads::default(),
+        namespaces: Vec::new(),
+        leader_snapshots: &leaders,
+        now: NOW.parse().unwrap(),
+    };
+    let (rows, gpus) = (state.rows(), gpu_rows(&leaders));
+    let table = render(&rows, &gpus, true);
+    let want = "\nACCELERATOR   CAPACITY   USED   FREE\nH100          4          3      1\n";
+    assert!(table.contains(want), "{table}");
+    assert!(!render(&rows, &gpus, false).contains("CAPACITY"));
+    assert_eq!(serde_json::to_value(&rows[0]).unwrap()["gpusPerReplica"], json!(2));
+    let gpus = serde_json::to_value(&gpus).unwrap();
+    assert_eq!(gpus, json!([{"accelerator": "H100", "capacity": 4, "used": 3, "free": 1}]));
 }

@@ -12,7 +12,7 @@ use super::*;
 use crate::collect::Answer;
 use crate::collect::sample::tests::{answer, cache, failed, no_series, pod_metric, pod_signal, queue_size};
 use crate::collect::signals::Query;
-use crate::fixture::{CREATED, Cluster, gpu_pod};
+use crate::fixture::{CREATED, Cluster, devices, gpu_pod};
 use crate::observe::variants::{Ownership, managed_variants};
 
 /// A cluster, answers of Prometheus, and the Snapshot made from both.

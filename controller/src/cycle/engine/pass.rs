@@ -40,7 +40,7 @@ impl Engine {
         let pass = self.assemble_pass(&state.sampling, memory, known, managed, at);
         let mut outcome = decide(&pass.assembled.snapshot);
         state.deciding.update(&pass, &mut outcome, state.sampling.samples.last_round());
-        state.reporting.log_warnings(&outcome, pass.assembled.unlimited, at.now);
+        state.reporting.log_warnings(&outcome, pass.assembled.gaps, at.now);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
         let unmapped = pass.assembled.unmapped;
         self.publish(state, pass, outcome, None);

@@ -16,7 +16,7 @@ use crate::collect::sample::Samples;
 use crate::collect::scope::ScopeSplitter;
 use crate::config::Settings;
 use crate::cycle::assemble::Assembled;
-use crate::cycle::inventory::NoInventory;
+use crate::cycle::assemble::InventoryGaps;
 use crate::cycle::memory::Memory;
 use crate::model::moment::Moment;
 use crate::model::published::ScalingKey;
@@ -73,7 +73,7 @@ pub(super) struct ReportState {
     pub(super) scalings: BTreeMap<ScalingKey, u64>,
     pub(super) warned: RepeatCounters<String>,
     pub(super) safety_nets: RepeatCounters<VariantKey>,
-    unlimited: Option<NoInventory>,
+    gaps: InventoryGaps,
 }
 
 impl State {
@@ -105,11 +105,14 @@ impl DecisionState {
 }
 
 impl ReportState {
-    pub(super) fn log_warnings(&mut self, outcome: &Outcome, unlimited: Option<NoInventory>, now: Instant) {
+    pub(super) fn log_warnings(&mut self, outcome: &Outcome, gaps: InventoryGaps, now: Instant) {
         log_warnings(&mut self.warned, &outcome.warnings, now);
-        if let Some(why) = unlimited.filter(|why| self.unlimited != Some(*why)) {
+        if let Some(why) = gaps.all.filter(|why| self.gaps.all != Some(*why)) {
             tracing::warn!("GPU limit not applied: {why}");
         }
-        self.unlimited = unlimited;
+        if let Some(why) = gaps.claims.filter(|why| self.gaps.claims != Some(*why)) {
+            tracing::warn!("GPUs of resource claims do not count for the limit: {why}");
+        }
+        self.gaps = gaps;
     }
 }

@@ -1,4 +1,5 @@
-//! Watches of nodes, and of pods of all namespaces. Both are optional: a namespaced install may have no ClusterRole.
+//! Watches of nodes, of pods of all namespaces, and of resource claims. All are optional: a namespaced install may have
+//! no ClusterRole.
 
 use kube::Api;
 use wva_runtime::optional::OptionalWatch;
@@ -6,6 +7,7 @@ use wva_runtime::watch::{WatchScope, config, no_observer};
 use wva_runtime::{Availability, Cache, OptionalCache};
 
 use super::NodeFacts;
+use super::claims::{ClaimWatches, watch_claims};
 use super::node::WatchedNode;
 use super::pod::{PodFacts, WatchedPod};
 
@@ -22,6 +24,7 @@ pub struct GpuWatchConfig {
 pub(crate) struct GpuWatches {
     pub(crate) nodes: OptionalCache<NodeFacts>,
     pub(crate) pods: OptionalCache<PodFacts>,
+    pub(crate) claims: ClaimWatches,
 }
 
 /// `None` for a namespaced install without limited mode. A cluster-wide install reuses `pods`.
@@ -49,7 +52,7 @@ pub(super) fn watch_gpus(
     } else {
         OptionalCache::new(pods.clone(), Availability::Watched)
     };
-    Some(GpuWatches { nodes, pods })
+    Some(GpuWatches { nodes, pods, claims: watch_claims(scope) })
 }
 
 #[cfg(test)]
@@ -100,13 +103,12 @@ mod tests {
             Some((Availability::Watched, Availability::Watched)),
             "pods are watched already"
         );
-        let lists = |uri: &&String| uri.contains("limit=500");
+        let lists = |uri: &&String| uri.starts_with("/api/v1/nodes?") && uri.contains("limit=500");
         let list = requested.iter().find(lists).unwrap();
-        assert!(
-            list.starts_with("/api/v1/nodes?") && list.contains("labelSelector=pool%3Dgpu%2C%21spot"),
-            "{requested:?}"
-        );
-        assert!(requested.iter().all(|uri| uri.starts_with("/api/v1/nodes?")), "{requested:?}");
+        assert!(list.contains("labelSelector=pool%3Dgpu%2C%21spot"), "{requested:?}");
+        let is_expected =
+            |uri: &String| uri.starts_with("/api/v1/nodes?") || uri.starts_with("/apis/resource.k8s.io/v1/");
+        assert!(requested.iter().all(is_expected), "{requested:?}");
     }
 
     #[tokio::test(start_paused = true)]

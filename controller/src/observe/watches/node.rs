@@ -81,7 +81,7 @@ mod tests {
         let facts =
             read(labels, json!({}), json!({"allocatable": allocatable, "images": [{"names": ["a"]}]}));
         assert_eq!(facts.accelerators, [Some("H100".into()), None, None]);
-        assert_eq!((facts.gpus, facts.takes_pods), (Gpus([8, 4, 0]), true));
+        assert_eq!((facts.gpus.cards, facts.takes_pods), ([8, 4, 0], true));
         for (label, product, want) in [
             ("amd.com/gpu.product", "AMD-MI300X-192GB", "MI300X"),
             ("intel.com/gpu.product", "Intel-Gaudi-2-96GB", "Gaudi-2"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, PodExtendedResourceClaimStatus, PodResourceClaim};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
@@ -40,6 +40,7 @@ struct Spec {
     node_name: Option<String>,
     containers: Vec<ContainerSpec>,
     init_containers: Option<Vec<ContainerSpec>>,
+    resource_claims: Option<Vec<PodResourceClaim>>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -66,6 +67,8 @@ struct Status {
     conditions: Option<Vec<Condition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
+    #[serde(rename = "extendedResourceClaimStatus")]
+    extended_claim: Option<PodExtendedResourceClaimStatus>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -151,9 +154,30 @@ pub(crate) struct PodFacts {
     /// Time of the last change of readiness, else of the creation. `None` only in tests.
     pub(crate) since: Option<Timestamp>,
     pub(crate) node: Option<Box<str>>,
+    /// Requests of extended resources, without those that a claim serves.
     pub(crate) gpus: Gpus,
+    /// `None` for most pods.
+    pub(crate) claims: Option<Box<PodClaims>>,
     /// UID, if wva has set the deletion cost.
     pub(crate) marked: Option<Box<str>>,
+}
+
+/// Devices of a pod that come from resource claims.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodClaims {
+    /// ResourceClaimTemplates of its own claims. It shares claims that it names directly.
+    pub(crate) templates: Box<[Box<str>]>,
+    /// GPUs that it requests as extended resources, and that the scheduler's claim for them provides.
+    pub(crate) extended: u32,
+}
+
+impl PodClaims {
+    fn new(pod: &WatchedPod, extended: u32) -> Option<Box<Self>> {
+        let own = pod.spec.resource_claims.iter().flatten();
+        let templates: Box<[Box<str>]> =
+            own.filter_map(|claim| claim.resource_claim_template_name.as_deref()).map(Into::into).collect();
+        (extended > 0 || !templates.is_empty()).then(|| Box::new(Self { templates, extended }))
+    }
 }
 
 impl PodFacts {
@@ -167,6 +191,8 @@ impl PodFacts {
         let changed = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let created = pod.creation_timestamp().map(|t| t.0);
         let init = pod.spec.init_containers.iter().flatten();
+        let requested = Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0));
+        let gpus = pod.status.claimed_resources().fold(requested.clone(), Gpus::without);
         let is_marked = matches!(DeletionCost::read(&pod.metadata), DeletionCost::Own(_));
         Self {
             owner: Owner::from_meta(&pod.metadata),
@@ -175,7 +201,8 @@ impl PodFacts {
             created,
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
-            gpus: Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),
+            claims: PodClaims::new(pod, requested.total().saturating_sub(gpus.total())),
+            gpus,
             marked: pod.metadata.uid.as_deref().filter(|_| is_marked).map(Into::into),
         }
     }
@@ -184,6 +211,12 @@ impl PodFacts {
 impl Status {
     fn condition(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().flatten().find(|c| c.r#type == kind)
+    }
+
+    /// Extended resources that DRA devices provide.
+    fn claimed_resources(&self) -> impl Iterator<Item = &str> {
+        let mappings = self.extended_claim.iter().flat_map(|status| &status.request_mappings);
+        mappings.map(|mapping| mapping.resource_name.as_str())
     }
 
     fn progress(&self) -> Progress {
@@ -249,115 +282,4 @@ impl ContainerRun {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    const CREATED: &str = "2026-01-01T00:00:00Z";
-
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
-    fn read(spec: Value, status: Value) -> PodFacts {
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec, "status": status,
-            "metadata": {"name": "p", "namespace": "ns", "creationTimestamp": CREATED}});
-        PodFacts::new(&serde_json::from_value(pod).unwrap())
-    }
-
-    fn at(minute: u32) -> String {
-        format!("2026-01-01T00:{minute:02}:00Z")
-    }
-
-    fn ready(status: &str, minute: u32) -> Value {
-        json!({"type": "Ready", "status": status, "lastTransitionTime": at(minute)})
-    }
-
-    #[track_caller]
-    fn check(status: Value, want: Phase) {
-        check_at("2026-01-01T00:21:00Z", status, want);
-    }
-
-    #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
-    fn check_at(wall: &str, status: Value, want: Phase) {
-        let pod = read(json!({"containers": []}), status.clone());
-        assert_eq!(pod.progress.phase_at(wall.parse().unwrap()), want, "{status}");
-    }
-
-    #[test]
-    fn reads_phase_from_conditions() {
-        let placed =
-            |status: &str, reason: &str| json!({"type": "PodScheduled", "status": status, "reason": reason});
-        check(json!({}), Phase::Starting);
-        check(json!({"phase": "Pending"}), Phase::Starting);
-        check(json!({"conditions": [ready("True", 1)]}), Phase::Ready);
-        check(json!({"conditions": [ready("False", 1), placed("True", "")]}), Phase::Starting);
-        check(json!({"conditions": [placed("False", "Unschedulable")]}), Phase::Unschedulable);
-        check(json!({"conditions": [placed("False", "SchedulingGated")]}), Phase::Starting);
-        for phase in ["Succeeded", "Failed"] {
-            check(json!({"phase": phase, "conditions": [ready("True", 1)]}), Phase::Done);
-        }
-    }
-
-    #[test]
-    fn permanently_waiting_container_is_a_crash_loop() {
-        let waits = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
-        for reason in PERMANENT_REASONS {
-            check(json!({"containerStatuses": [{"ready": true}, waits(reason)]}), Phase::CrashLooping);
-            check(json!({"initContainerStatuses": [waits(reason)]}), Phase::CrashLooping);
-        }
-        for reason in ["ContainerCreating", "PodInitializing"] {
-            check(json!({"containerStatuses": [waits(reason)]}), Phase::Starting);
-        }
-        // A failing sidecar of a ready pod does not count.
-        check(
-            json!({"conditions": [ready("True", 1)], "containerStatuses": [waits("CrashLoopBackOff")]}),
-            Phase::Ready,
-        );
-    }
-
-    #[test]
-    fn crash_loop_lasts_through_short_runs() {
-        let status = |restarts: u32, last_run: [u32; 2], began: u32| {
-            let last = json!({"terminated": {"exitCode": 1, "startedAt": at(last_run[0]), "finishedAt": at(last_run[1])}});
-            json!({"conditions": [ready("False", 20)], "containerStatuses": [
-                {"ready": false, "restartCount": restarts, "state": {"running": {"startedAt": at(began)}}, "lastState": last}]})
-        };
-        check(status(2, [18, 19], 21), Phase::CrashLooping);
-        // A run no longer than the last failed one may fail too; a longer one ends the loop.
-        check_at("2026-01-01T00:22:00Z", status(2, [18, 19], 21), Phase::CrashLooping);
-        check_at("2026-01-01T00:22:01Z", status(2, [18, 19], 21), Phase::Starting);
-        check(status(1, [18, 19], 21), Phase::Starting);
-        // It served for a while and crashed once.
-        check(status(5, [1, 20], 21), Phase::Starting);
-        // It was ready in this run, so this is not a failed start.
-        check(status(5, [18, 19], 19), Phase::Starting);
-        let crashed = json!({"terminated": {"exitCode": 1, "startedAt": at(21), "finishedAt": at(22)}});
-        check(json!({"containerStatuses": [{"restartCount": 3, "state": crashed}]}), Phase::CrashLooping);
-        // A finished init container.
-        let done = json!({"terminated": {"exitCode": 0, "startedAt": at(1), "finishedAt": at(2)}});
-        check(
-            json!({"initContainerStatuses": [{"ready": true, "restartCount": 3, "state": done}]}),
-            Phase::Starting,
-        );
-    }
-
-    #[test]
-    fn counts_from_creation_or_last_change_of_readiness() {
-        let since = |status: Value| read(json!({"containers": []}), status).since.map(|t| t.to_string());
-        assert_eq!(since(json!({})).as_deref(), Some(CREATED));
-        assert_eq!(since(json!({"conditions": [ready("False", 7)]})), Some(at(7)));
-        assert_eq!(since(json!({"conditions": [ready("True", 9)]})), Some(at(9)));
-    }
-
-    #[test]
-    fn reads_node_and_gpus() {
-        let container = |n: u32| json!({"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": n.to_string()}}});
-        let facts = read(
-            json!({"nodeName": "n", "containers": [container(1), container(2)], "initContainers": [container(4)]}),
-            json!({}),
-        );
-        assert_eq!((facts.node.as_deref(), facts.gpus.total()), (Some("n"), 4));
-        let facts = read(json!({"nodeName": "", "containers": [{"name": "c"}]}), json!({}));
-        assert_eq!((facts.node, facts.gpus.total()), (None, 0));
-    }
-}
+mod tests;

@@ -119,10 +119,10 @@ fn group_template(group: &Value) -> Option<((Option<Template>, Labels), Option<P
     let worker = pod("workerTemplate");
     let (leader, labels) = pod("leaderTemplate").or_else(|| worker.clone())?;
     let workers = group.get("size").and_then(Value::as_u64).unwrap_or(1).saturating_sub(1);
-    let worker_gpus = worker.as_ref().map_or(0, |(w, _)| Template::new(w).gpus);
-    let all_worker_gpus = u64::from(worker_gpus).saturating_mul(workers);
     let mut all = Template::new(&leader);
-    all.gpus = u32::try_from(all_worker_gpus.saturating_add(all.gpus.into())).unwrap_or(u32::MAX);
+    if let Some((worker, _)) = &worker {
+        all.add_workers(&Template::new(worker), workers);
+    }
     let serving = worker.map(|(worker, _)| template::serving_pods(&worker)).unwrap_or_default();
     let pods = u32::try_from(workers.saturating_add(1)).unwrap_or(u32::MAX);
     Some(((Some(all), labels), (pods > 1).then_some(PodGroup { pods, serving })))
@@ -191,7 +191,7 @@ mod tests {
             assert_eq!((workload.replicas.current, workload.replicas.ready), (3, 1));
             let found = workload.template.unwrap();
             assert_eq!((found.gpus, found.engine_args()), (gpus, vec![arg.to_owned()]), "{template}");
-            assert_eq!(found.accelerator.as_deref(), Some("H100"));
+            assert_eq!(found.accelerator(None).as_deref(), Some("H100"));
         }
     }
 

@@ -10,6 +10,7 @@ use wva_scaling::snapshot::Model;
 use super::{ExportedVariants, VariantSeries, counted_replicas, family};
 use crate::cycle::inventory::inventory;
 use crate::model::published::PublishedVariant;
+use crate::observe::claims::GpuClaims;
 
 impl VariantSeries {
     /// Measured shares within the objectives of each model, at most six series. A window without requests has none.
@@ -52,9 +53,9 @@ impl VariantSeries {
         family("wva_spare_capacity", help, MetricType::GAUGE, metrics)
     }
 
-    /// GPUs of the nodes, where nodes and pods of all namespaces are watched.
+    /// GPUs of nodes and of DRA drivers, where nodes and pods of all namespaces are watched.
     pub(super) fn gpu_gauges(&self) -> MetricFamily {
-        let gpus = inventory(&self.watches, []).unwrap_or_default();
+        let gpus = inventory(&self.watches, &GpuClaims::new(&self.watches), []).unwrap_or_default();
         let metrics = gpus.iter().flat_map(|(accelerator, gpus)| {
             let free = gpus.limit.saturating_sub(gpus.used);
             [("capacity", gpus.limit), ("used", gpus.used), ("free", free)].map(|(state, count)| {
@@ -63,7 +64,7 @@ impl VariantSeries {
                 self.gauge_metric(&[("accelerator_type", accelerator), ("state", state)], count)
             })
         });
-        let help = "GPUs of the cluster's nodes; used are those that pods on them request.";
+        let help = "GPUs of the cluster's nodes; used are those that pods on them request or claims hold.";
         family("wva_gpus", help, MetricType::GAUGE, metrics)
     }
 

@@ -1,6 +1,7 @@
 //! GPUs and bounds of replicas from workloads, templates and autoscalers.
 
 use super::*;
+use crate::model::gpus::NoInventory;
 
 const PRODUCT: &str = "NVIDIA-H100-80GB-HBM3";
 
@@ -180,7 +181,7 @@ fn the_inventory_counts_waiting_pods_of_managed_variants() {
     case.cluster.set_nodes_availability(Availability::Forbidden);
     let assembled = case.assembled();
     assert_eq!(
-        (assembled.snapshot.config.inventory, assembled.unlimited),
+        (assembled.snapshot.config.inventory, assembled.gaps.all),
         (None, Some(NoInventory::Forbidden("nodes")))
     );
 }
@@ -208,4 +209,33 @@ fn gpus_of_replicas_without_pods_count_once() {
     // With more pods than replicas, as during a rollout, existing pods count.
     case.cluster.leader_worker_set("l", 1, 0, json!({"size": 1, "workerTemplate": {"spec": gpu_pod(8)}}));
     assert_eq!(used(&mut case), 16);
+}
+
+#[test]
+fn claims_of_a_template_give_gpus_and_accelerator() {
+    let mut case = Case::new();
+    let pod = json!({"containers": [{"name": "vllm", "image": "vllm"}], "resourceClaims": [
+        {"name": "own", "resourceClaimTemplateName": "two"}, {"name": "cache", "resourceClaimName": "shared"}]});
+    case.cluster.variant("a", "m", json!({})).deployment_with_pod_spec("a", 2, &pod);
+    case.cluster.claim_template("two", "gpu.nvidia.com", json!({"count": 2}));
+    let variant = case.variant();
+    assert_eq!((variant.gpus_per_replica.0, variant.accelerator), (2, None), "the shared claim adds nothing");
+    let names = ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "gpu-4"];
+    case.cluster.node("n", "", 0, json!({"metadata": {"labels": null}}));
+    case.cluster.slice("n", json!({"devices": devices(&names, "NVIDIA H100 80GB HBM3", &json!({}))}));
+    case.cluster.claim("a-0-own", &["a-0"], "n", &["gpu-0", "gpu-1"], json!({}));
+    let mut placed = pod.clone();
+    placed["nodeName"] = json!("n");
+    case.cluster.pod_with("a-0", "ReplicaSet", "a-rs", json!({"spec": placed}));
+    case.config = Config { limited_mode: true, ..Config::default() };
+    let snapshot = case.assembled().snapshot;
+    let variant = &snapshot.models[0].variants[0];
+    assert_eq!((variant.gpus_per_replica.0, variant.accelerator.as_deref()), (2, Some("H100")));
+    let h100 = snapshot.config.inventory.unwrap()["H100"];
+    assert_eq!((h100.limit, h100.used), (5, 4), "the second replica has no pod yet");
+    case.cluster.set_claims_availability(Availability::Forbidden);
+    let assembled = case.assembled();
+    let gap = Some(NoInventory::Forbidden("resourceslices.resource.k8s.io"));
+    assert_eq!((assembled.gaps.all, assembled.gaps.claims), (None, gap));
+    assert_eq!(assembled.snapshot.models[0].variants[0].gpus_per_replica.0, 0);
 }
