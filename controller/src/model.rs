@@ -1,12 +1,14 @@
 //! Types that all parts of the controller share.
 
 pub(crate) mod conditions;
+pub(crate) mod demand;
 pub(crate) mod gpus;
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod moment;
 pub(crate) mod orphan;
 pub(crate) mod published;
+pub(crate) mod quantity;
 pub(crate) mod refusals;
 pub(crate) mod reported;
 pub(crate) mod signal_problem;

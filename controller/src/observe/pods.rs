@@ -24,6 +24,8 @@ pub(crate) struct WorkloadPod {
     /// Bound to a node, where its GPUs are counted.
     pub(crate) is_placed: bool,
     pub(crate) gpus: Gpus,
+    /// First of its scheduling gates.
+    pub(crate) gate: Option<Box<str>>,
 }
 
 impl WorkloadPod {
@@ -76,6 +78,7 @@ fn workload_pod(pod: &PodFacts, workload: WorkloadKey, leader: Option<Box<str>>)
         since: pod.since,
         is_placed: pod.node.is_some(),
         gpus: pod.gpus,
+        gate: pod.gate.clone(),
     }
 }
 
@@ -146,6 +149,33 @@ pub(crate) struct UnreadyPods {
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
     /// Last time that a ready replica became ready.
     pub(crate) last_ready: Option<Timestamp>,
+    /// Scheduling gate that holds one of them back.
+    pub(crate) gate: Option<Box<str>>,
+}
+
+/// Pods of one workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodCounts {
+    /// That take requests.
+    pub(crate) leaders: u32,
+    pub(crate) workers: u32,
+    /// Pods, or leaders of groups, that end and still hold their GPUs.
+    pub(crate) terminating: u32,
+}
+
+#[must_use]
+pub(crate) fn count_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, PodCounts> {
+    let mut all: BTreeMap<&WorkloadKey, PodCounts> = BTreeMap::new();
+    for pod in pods.values().filter(|pod| !pod.progress.is_done()) {
+        let counts = all.entry(&pod.workload).or_default();
+        match (pod.is_terminating, pod.leader.is_some()) {
+            (false, false) => counts.leaders += 1,
+            (false, true) => counts.workers += 1,
+            (true, false) => counts.terminating += u32::from(pod.is_placed),
+            (true, true) => {}
+        }
+    }
+    all
 }
 
 /// That take requests. The leader of a group counts once all its pods are ready.
@@ -194,6 +224,7 @@ struct Group<'a> {
     has_leader: bool,
     phase: Phase,
     since: Option<Timestamp>,
+    gate: Option<&'a str>,
 }
 
 /// Readiness of the replicas of every workload with pods, at a wall-clock time.
@@ -207,7 +238,8 @@ pub(crate) fn unready_pods(
         let leader = pod.leader.as_deref().unwrap_or(&key.name);
         let phase = pod.progress.phase_at(wall);
         let has_leader = pod.leader.is_none();
-        let own = Group { workload: &pod.workload, has_leader, phase, since: pod.since };
+        let gate = pod.gate.as_deref().filter(|_| phase == Phase::Gated);
+        let own = Group { workload: &pod.workload, has_leader, phase, since: pod.since, gate };
         match groups.entry((key.namespace.as_str(), leader)) {
             std::collections::btree_map::Entry::Vacant(entry) => {
                 entry.insert(own);
@@ -222,6 +254,9 @@ pub(crate) fn unready_pods(
             replicas.last_ready = replicas.last_ready.max(group.since);
         } else {
             replicas.unready.push((group.phase, group.since));
+            if replicas.gate.is_none() {
+                replicas.gate = group.gate.map(Into::into);
+            }
         }
     }
     all
@@ -231,6 +266,7 @@ impl Group<'_> {
     /// The worst phase of its pods is the phase of the group, since the last pod entered it.
     fn join(&mut self, other: &Self) {
         self.has_leader |= other.has_leader;
+        self.gate = self.gate.or(other.gate);
         let behind = match self.phase.cmp(&other.phase) {
             std::cmp::Ordering::Less => other,
             std::cmp::Ordering::Greater => return,

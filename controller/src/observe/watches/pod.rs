@@ -40,6 +40,12 @@ struct Spec {
     node_name: Option<String>,
     containers: Vec<ContainerSpec>,
     init_containers: Option<Vec<ContainerSpec>>,
+    scheduling_gates: Option<Vec<SchedulingGate>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct SchedulingGate {
+    name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -111,6 +117,8 @@ struct ContainerRun {
 pub(crate) enum Phase {
     Ready,
     Starting,
+    /// A scheduling gate, such as Kueue's, holds it back.
+    Gated,
     /// The scheduler finds no node.
     Unschedulable,
     /// A container fails repeatedly, or cannot start.
@@ -156,6 +164,8 @@ pub(crate) struct PodFacts {
     pub(crate) since: Option<Timestamp>,
     pub(crate) node: Option<Box<str>>,
     pub(crate) gpus: Gpus,
+    /// First of its scheduling gates.
+    pub(crate) gate: Option<Box<str>>,
     /// UID, if wva has set the deletion cost.
     pub(crate) marked: Option<Box<str>>,
 }
@@ -180,6 +190,7 @@ impl PodFacts {
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
             gpus: Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),
+            gate: pod.spec.scheduling_gates.iter().flatten().next().map(|gate| gate.name.as_str().into()),
             marked: pod.metadata.uid.as_deref().filter(|_| is_marked).map(Into::into),
         }
     }
@@ -199,8 +210,10 @@ impl Status {
             return Phase::Ready.into();
         }
         let placed = self.condition("PodScheduled");
-        if placed.is_some_and(|c| c.status == "False" && c.reason.as_deref() == Some("Unschedulable")) {
-            return Phase::Unschedulable.into();
+        match placed.filter(|c| c.status == "False").and_then(|c| c.reason.as_deref()) {
+            Some("Unschedulable") => return Phase::Unschedulable.into(),
+            Some("SchedulingGated") => return Phase::Gated.into(),
+            _ => {}
         }
         let unready = ready.and_then(|c| c.last_transition_time.as_ref());
         let containers = self.container_statuses.iter().chain(&self.init_container_statuses).flatten();
@@ -296,7 +309,7 @@ mod tests {
         check(json!({"conditions": [ready("True", 1)]}), Phase::Ready);
         check(json!({"conditions": [ready("False", 1), placed("True", "")]}), Phase::Starting);
         check(json!({"conditions": [placed("False", "Unschedulable")]}), Phase::Unschedulable);
-        check(json!({"conditions": [placed("False", "SchedulingGated")]}), Phase::Starting);
+        check(json!({"conditions": [placed("False", "SchedulingGated")]}), Phase::Gated);
         for phase in ["Succeeded", "Failed"] {
             check(json!({"phase": phase, "conditions": [ready("True", 1)]}), Phase::Done);
         }
@@ -351,6 +364,14 @@ mod tests {
         assert_eq!(since(json!({})).as_deref(), Some(CREATED));
         assert_eq!(since(json!({"conditions": [ready("False", 7)]})), Some(at(7)));
         assert_eq!(since(json!({"conditions": [ready("True", 9)]})), Some(at(9)));
+    }
+
+    #[test]
+    fn reads_first_scheduling_gate() {
+        let gates = json!([{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/other"}]);
+        let facts = read(json!({"containers": [], "schedulingGates": gates}), json!({}));
+        assert_eq!(facts.gate.as_deref(), Some("kueue.x-k8s.io/admission"));
+        assert_eq!(read(json!({"containers": []}), json!({})).gate, None);
     }
 
     #[test]
