@@ -310,7 +310,9 @@ pub(crate) fn not_carried_out_message(desired: u32) -> String {
 
 /// The first False reason, in the order of the API, else the first True one. The message contains all False ones.
 fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
+    let waiting = decision.waiting_for_quota.as_ref();
     let failures = [
+        waiting.filter(|_| decision.ready == 0).map(|waiting| ("WaitingForQuota", waiting_message(waiting))),
         (!optimization.is_true()).then(|| ("MetricsUnavailable", optimization.message.clone())),
         decision.stuck.then(|| ("Stuck", stuck_message().to_owned())),
         decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out_message(desired))),
@@ -320,7 +322,7 @@ fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
         return condition_false(reason, messages.join(". "));
     }
     let target = decision.target();
-    if let Some(waiting) = &decision.waiting_for_quota {
+    if let Some(waiting) = waiting {
         let message = format!("The target is {target} replica(s). {}", waiting_message(waiting));
         return condition_true("WaitingForQuota", message);
     }

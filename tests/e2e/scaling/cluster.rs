@@ -17,9 +17,9 @@ use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
 /// Longest wait for what takes seconds.
 pub(super) const SOON: Duration = DEADLINE;
 /// Requests/s at which a replica has most of its KV cache spare.
-const QUIET: f64 = 2.5;
+pub(super) const QUIET: f64 = 2.5;
 /// Requests/s at which a replica has too little KV cache spare.
-const BUSY: f64 = 8.75;
+pub(super) const BUSY: f64 = 8.75;
 
 /// A control plane with both variants at rest.
 pub(super) struct GpuShortage {
@@ -31,7 +31,7 @@ pub(super) struct GpuShortage {
 }
 
 /// A workload of another owner that takes 2 of the 3 A100s.
-fn other_workload(namespace: &str) -> String {
+pub(super) fn other_workload(namespace: &str) -> String {
     let others = VariantFixture::new(namespace, "others").on_a100().replicas(2).deployment();
     // Its pods do not serve the model.
     others.replace(": served}", ": others}")
