@@ -20,8 +20,8 @@ use crate::model::reported::ReportedState;
 use crate::observe::variants::{Ownership, OwnershipView};
 use crate::observe::watches::variant::Variant;
 use crate::observe::watches::{
-    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode, WatchedPod,
-    Watches, Workload,
+    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode,
+    WatchedPod, Watches, Workload,
 };
 
 /// Creation time of the objects, unless a test sets another.

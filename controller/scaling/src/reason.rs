@@ -15,8 +15,8 @@ use serde::Serialize;
 use crate::servers::ServerKind;
 
 pub use self::activity::Activity;
-pub use self::budget::{QuotaShortage, WaitingReplicas, YieldedBudget};
 pub(crate) use self::budget::{BetterModel, quota_budget};
+pub use self::budget::{QuotaShortage, WaitingReplicas, YieldedBudget};
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
 pub use self::flow::{Flow, MissingSignal};

@@ -199,7 +199,10 @@ mod tests {
         let at = start();
         let stuck = [(Phase::Unschedulable, 30)];
         let mut tracker = PendingTracker::default();
-        check(&tracker.pending(replicas(2, 1), &pods(&stuck, Some(4), at), Starting, at), &[(4, Unschedulable)]);
+        check(
+            &tracker.pending(replicas(2, 1), &pods(&stuck, Some(4), at), Starting, at),
+            &[(4, Unschedulable)],
+        );
         // The replica that became ready is gone; the limit still applies.
         let at = later(at, 1);
         check(
@@ -238,10 +241,16 @@ mod tests {
         let at = start();
         let mut tracker = PendingTracker::default();
         let unready = [(Phase::Starting, 60)];
-        check(&tracker.pending(replicas(2, 1), &pods(&unready, Some(-30), at), Starting, at), &[(0, Starting)]);
+        check(
+            &tracker.pending(replicas(2, 1), &pods(&unready, Some(-30), at), Starting, at),
+            &[(0, Starting)],
+        );
         let at = later(at, 4);
         let unready = [(Phase::Starting, 64)];
-        check(&tracker.pending(replicas(2, 1), &pods(&unready, Some(-26), at), Starting, at), &[(4, Starting)]);
+        check(
+            &tracker.pending(replicas(2, 1), &pods(&unready, Some(-26), at), Starting, at),
+            &[(4, Starting)],
+        );
     }
 
     #[test]
@@ -257,7 +266,8 @@ mod tests {
     #[test]
     fn a_mistyped_replica_count_takes_little_memory() {
         let at = start();
-        let found = PendingTracker::default().pending(replicas(u32::MAX, 0), &UnreadyPods::default(), Starting, at);
+        let found =
+            PendingTracker::default().pending(replicas(u32::MAX, 0), &UnreadyPods::default(), Starting, at);
         assert_eq!(found.len(), MAX_PENDING);
     }
 }

@@ -84,7 +84,11 @@ impl PodDemand {
             resources: resources
                 .map(|(resource, amounts)| ResourceDemand { resource: resource.into(), amounts })
                 .collect(),
-            priority_class: pod.priority_class_name.as_deref().filter(|name| !name.is_empty()).map(Into::into),
+            priority_class: pod
+                .priority_class_name
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .map(Into::into),
             has_deadline: pod.active_deadline_seconds.is_some(),
         }
     }
@@ -217,8 +221,10 @@ mod tests {
     #[test]
     fn sums_containers_with_the_peak_of_init_containers() {
         let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"memory": "1Gi"}}});
-        let sidecar = json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}});
-        let pod = demand(json!({"containers": [container("1"), container("500m")], "initContainers": [sidecar]}));
+        let sidecar =
+            json!({"name": "s", "restartPolicy": "Always", "resources": {"requests": {"cpu": "100m"}}});
+        let pod =
+            demand(json!({"containers": [container("1"), container("500m")], "initContainers": [sidecar]}));
         for (resource, want) in [
             ("requests.cpu", 1600),
             ("cpu", 1600),
@@ -231,10 +237,13 @@ mod tests {
         ] {
             assert_eq!(amount(&pod, resource), want, "{resource}");
         }
-        let pod = demand(json!({"containers": [container("1")], "initContainers": [sidecar, container("4")]}));
+        let pod =
+            demand(json!({"containers": [container("1")], "initContainers": [sidecar, container("4")]}));
         assert_eq!(amount(&pod, "requests.cpu"), 4100);
         let gpus = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "3"}}});
-        let pod = demand(json!({"containers": [gpus], "overhead": {"cpu": "250m"}, "resources": {"requests": {"cpu": "8"}}}));
+        let pod = demand(
+            json!({"containers": [gpus], "overhead": {"cpu": "250m"}, "resources": {"requests": {"cpu": "8"}}}),
+        );
         assert_eq!((amount(&pod, "requests.nvidia.com/gpu"), amount(&pod, "requests.cpu")), (2, 8250));
         for other in ["count/services", "requests.storage", "persistentvolumeclaims", "services"] {
             assert_eq!(QuotaResource::parse(other), None, "{other}");

@@ -14,8 +14,8 @@ use wva_testbed::install::{Install, InstallOptions, SYSTEM};
 use wva_testbed::{Fleet, FleetConfig, NodeGroup, Options, Testbed, eventually};
 
 const GATE: &str = "kueue.x-k8s.io/admission";
-const CLASSES: &str = "- {name: Premium, model: premium, priority: 1, slo-itl: 200, slo-ttw: 5000}
-- {name: Batch, model: batch, priority: 2, slo-itl: 200, slo-ttw: 5000}
+const CLASSES: &str = "- {name: Premium, model: premium, priority: 1}
+- {name: Batch, model: batch, priority: 2}
 ";
 
 /// A control plane with 4 A100s, 2 of which another workload takes, and plenty of H100s.
@@ -49,14 +49,18 @@ impl Cluster {
         eventually(&format!("the event {reason} of {name}"), SOON, async || {
             let events = events(&self.testbed, namespace, reason).await?;
             let found = events.iter().find(|event| event["involvedObject"]["name"] == name);
-            found.and_then(|event| event["message"].as_str()).map(str::to_owned).with_context(|| format!("{events:?}"))
+            found
+                .and_then(|event| event["message"].as_str())
+                .map(str::to_owned)
+                .with_context(|| format!("{events:?}"))
         })
         .await
     }
 
     async fn explain(&self, namespace: &str, name: &str) -> anyhow::Result<String> {
         let address = self.install.address("debug")?;
-        let run = run_wva(&self.testbed, &["explain", "--address", address, "-n", namespace, name], "").await?;
+        let run =
+            run_wva(&self.testbed, &["explain", "--address", address, "-n", namespace, name], "").await?;
         Ok(run.stdout)
     }
 }
@@ -193,14 +197,21 @@ async fn at_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<
     let rest = timeline.until("the variants to be at rest", SOON, |now| {
         for name in names {
             let state = variant(now, name)?;
-            ensure!((state.target, state.ready) == (Some(1), 1) && state.reason == "Ready", "{name}: {state}");
+            ensure!(
+                (state.target, state.ready) == (Some(1), 1) && state.reason == "Ready",
+                "{name}: {state}"
+            );
         }
         Ok(())
     });
     rest.await.map(|_| ())
 }
 
-async fn ready(timeline: &mut Timeline<'_>, name: &str, replicas: u64) -> anyhow::Result<std::time::Duration> {
+async fn ready(
+    timeline: &mut Timeline<'_>,
+    name: &str,
+    replicas: u64,
+) -> anyhow::Result<std::time::Duration> {
     let what = format!("{name} to have {replicas} ready replicas");
     timeline
         .until(&what, SOON, |now| {

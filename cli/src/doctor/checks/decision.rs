@@ -27,7 +27,10 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     let message = format!("{} -> {}  {}: {reason}", decision.current, decision.target(), reason.code());
     let explain = format!("wva explain {}", variant.argument());
     if let Some(waiting) = &decision.waiting_for_quota {
-        return Finding::warning(format!("{message}; {waiting}"), quota_remedy(variant, waiting.cause.as_ref()));
+        return Finding::warning(
+            format!("{message}; {waiting}"),
+            quota_remedy(variant, waiting.cause.as_ref()),
+        );
     }
     if decision.safety_net.is_some() && !decision.model_at_zero {
         return Finding::warning(
@@ -50,7 +53,9 @@ fn quota_remedy(variant: &VariantState<'_>, cause: Option<&QuotaWait>) -> String
     match cause {
         Some(QuotaWait::Quota(quota)) => format!("kubectl describe resourcequota -n {namespace} {quota}"),
         Some(QuotaWait::Gate(gate)) if gate.starts_with("kueue.x-k8s.io/") => {
-            format!("kubectl get workloads.kueue.x-k8s.io -n {namespace}, and compare with the quota of its queue")
+            format!(
+                "kubectl get workloads.kueue.x-k8s.io -n {namespace}, and compare with the quota of its queue"
+            )
         }
         _ => format!("kubectl get pods -n {namespace}, then find out who removes their scheduling gate"),
     }

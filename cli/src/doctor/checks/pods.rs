@@ -35,9 +35,9 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     }
     let (gated, others): (Vec<&Value>, Vec<&Value>) =
         unready.iter().copied().partition(|pod| scheduling_gate(pod).is_some());
-    let causes = gated_cause(&gated).into_iter().chain(
-        others.iter().take(MAX_DESCRIBED).map(|pod| describe_unready(variant, pod)),
-    );
+    let causes = gated_cause(&gated)
+        .into_iter()
+        .chain(others.iter().take(MAX_DESCRIBED).map(|pod| describe_unready(variant, pod)));
     let causes: Vec<String> = causes.collect();
     let more = others.len().saturating_sub(MAX_DESCRIBED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };

@@ -88,6 +88,16 @@ impl Claim<'_> {
         }
     }
 
+    fn is_named_by(&self, reason: &Reason) -> bool {
+        match (self.resource, reason) {
+            (ClaimedResource::Gpus { .. }, Reason::LimitedBy { .. }) => true,
+            (ClaimedResource::Quota(need), Reason::LimitedByQuota { shortage }) => {
+                (&need.quota, &need.resource) == (&shortage.quota, &shortage.resource)
+            }
+            _ => false,
+        }
+    }
+
     /// The model gets none, because `better` waits for them.
     pub(crate) fn yielded(&self, better: &BetterModel) -> Reason {
         let resource = match self.resource {
@@ -121,10 +131,10 @@ impl Ledger {
         Self { left, reserved: BTreeMap::new() }
     }
 
-    /// Keeps the rest of the budget that is scarcest for the variant for its model.
-    pub(crate) fn reserve_scarcest(&mut self, variant: &VariantView, model: &Arc<BetterModel>) {
-        if let Some(budget) = self.scarcest(variant).map(|claim| claim.budget) {
-            self.reserved.entry(budget).or_insert_with(|| model.clone());
+    /// Keeps the rest of the budget that a reason names for the model of the variant.
+    pub(crate) fn reserve(&mut self, variant: &VariantView, reason: &Reason, model: &Arc<BetterModel>) {
+        if let Some(claim) = variant.claims.iter().find(|claim| claim.is_named_by(reason)) {
+            self.reserved.entry(claim.budget).or_insert_with(|| model.clone());
         }
     }
 

@@ -105,7 +105,10 @@ fn spare_step(variant: &VariantView, draft: &Draft, budget: usize) -> Option<(u3
     let (_, gpus) = variant.gpu_claim()?.gpus().filter(|(of, _)| *of == budget)?;
     // Without metrics its load is unknown.
     let is_held = |reason: &Reason| matches!(reason, Reason::SafetyNet { .. } | Reason::WakeHold { .. });
-    if !variant.is_auto() || draft.target() != variant.current || draft.steps.iter().any(|s| is_held(&s.reason)) {
+    if !variant.is_auto()
+        || draft.target() != variant.current
+        || draft.steps.iter().any(|s| is_held(&s.reason))
+    {
         return None;
     }
     let step = variant.min_step_down();

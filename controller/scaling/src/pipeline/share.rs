@@ -65,9 +65,8 @@ fn reserve_refused(case: &ModelCase, ledger: &mut Ledger) {
     }
     let better = Arc::new(case.as_better());
     for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-        let is_refused = draft.steps.iter().any(|s| s.stage == Stage::Limit && s.after < s.before);
-        if is_refused && variant.is_auto() {
-            ledger.reserve_scarcest(variant, &better);
+        for step in draft.steps.iter().filter(|step| step.stage == Stage::Limit && variant.is_auto()) {
+            ledger.reserve(variant, &step.reason, &better);
         }
     }
 }

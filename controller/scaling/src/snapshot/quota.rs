@@ -71,7 +71,11 @@ impl QuotaAmount {
     pub fn text(self, resource: &str) -> String {
         let Self(amount) = self;
         if Self::is_millicores(resource) {
-            return if amount.is_multiple_of(1000) { (amount / 1000).to_string() } else { format!("{amount}m") };
+            return if amount.is_multiple_of(1000) {
+                (amount / 1000).to_string()
+            } else {
+                format!("{amount}m")
+            };
         }
         let unit = BINARY_UNITS.iter().find(|(_, size)| amount >= *size && amount.is_multiple_of(*size));
         unit.map_or_else(|| amount.to_string(), |(suffix, size)| format!("{}{suffix}", amount / size))

@@ -170,7 +170,9 @@ fn mode() -> impl Strategy<Value = Mode> {
 fn pending() -> impl Strategy<Value = Pending> {
     let state = prop::sample::select(
         &[
-            PendingState::Starting, PendingState::Unschedulable, PendingState::CrashLooping,
+            PendingState::Starting,
+            PendingState::Unschedulable,
+            PendingState::CrashLooping,
             PendingState::WaitingForQuota,
         ][..],
     );

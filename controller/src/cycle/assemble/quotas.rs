@@ -25,7 +25,13 @@ impl<'a> QuotaBooks<'a> {
     }
 
     /// Adds the needs of the variant. Books its replicas that have no pod yet: the quotas do not count them.
-    pub(super) fn add(&mut self, variant: &mut Variant, key: &WorkloadKey, workload: &Workload, pods: PodCounts) {
+    pub(super) fn add(
+        &mut self,
+        variant: &mut Variant,
+        key: &WorkloadKey,
+        workload: &Workload,
+        pods: PodCounts,
+    ) {
         let Some(demand) = workload.demand.as_ref().filter(|_| self.is_wanted) else { return };
         variant.terminating = pods.terminating;
         let missing = missing_pods(demand, workload.replicas.current, pods);
@@ -47,7 +53,11 @@ impl<'a> QuotaBooks<'a> {
                 };
                 let booked = self.rows.entry(id).or_insert_with(new);
                 booked.used = QuotaAmount(booked.used.0.saturating_add(take(missing)));
-                variant.quota_needs.push(QuotaNeed { quota, resource, per_replica: QuotaAmount(per_replica) });
+                variant.quota_needs.push(QuotaNeed {
+                    quota,
+                    resource,
+                    per_replica: QuotaAmount(per_replica),
+                });
             }
         });
     }
@@ -114,7 +124,8 @@ pub(super) fn podless_state(
     workload: &Workload,
     unready: &UnreadyPods,
 ) -> (PendingState, Option<QuotaWait>) {
-    let accounted = u32::try_from(unready.unready.len()).unwrap_or(u32::MAX).saturating_add(workload.replicas.ready);
+    let accounted =
+        u32::try_from(unready.unready.len()).unwrap_or(u32::MAX).saturating_add(workload.replicas.ready);
     let full = (workload.replicas.current > accounted)
         .then(|| full_quota(watches, namespace, workload.demand.as_ref()))
         .flatten();

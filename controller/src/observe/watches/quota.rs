@@ -71,7 +71,8 @@ fn amount(used: Option<&BTreeMap<String, Quantity>>, name: &str) -> QuotaAmount 
 
 fn scopes(spec: &ResourceQuotaSpec) -> Box<[QuotaScope]> {
     let plain = spec.scopes.iter().flatten().map(|name| scope(name, "Exists", &[]));
-    let selected = spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
+    let selected =
+        spec.scope_selector.iter().flat_map(|selector| selector.match_expressions.iter().flatten());
     let selected = selected.map(|ScopedResourceSelectorRequirement { operator, scope_name, values }| {
         scope(scope_name, operator, values.as_deref().unwrap_or_default())
     });
@@ -121,9 +122,7 @@ mod tests {
 
     #[test]
     fn reads_scopes_and_their_selector() {
-        let expression = |operator: &str, values: Value| {
-            json!({"scopeName": "PriorityClass", "operator": operator, "values": values})
-        };
+        let expression = |operator: &str, values: Value| json!({"scopeName": "PriorityClass", "operator": operator, "values": values});
         let selector = json!([expression("In", json!(["high"])), expression("Exists", json!(null))]);
         let quota = facts(
             json!({"scopes": ["NotTerminating", "Later"], "scopeSelector": {"matchExpressions": selector}}),

@@ -32,7 +32,8 @@ fn only_transitions_cause_events() {
     let late =
         variant(json!({"desired": 4, "desiredAge": "11m", "replicas": replicas(2, 0.5, "1s")}), json!({}));
     let gated = json!({"age": "2m", "state": "waitingForQuota"});
-    let waits = variant(json!({"ready": 1, "pending": [gated], "replicas": replicas(1, 0.5, "1s")}), json!({}));
+    let waits =
+        variant(json!({"ready": 1, "pending": [gated], "replicas": replicas(1, 0.5, "1s")}), json!({}));
     let quotas = json!({"limitedMode": true, "quotas": [{"namespace": "ns", "quota": "q", "resource": "pods", "limit": 2, "used": 2}]});
     let needs = json!([{"quota": "q", "resource": "pods", "perReplica": 1}]);
     let by_quota = variant(json!({"replicas": replicas(2, 0.78, "1s"), "quotaNeeds": needs}), quotas);

@@ -105,7 +105,11 @@ impl VariantSeries {
         let limits = [
             ("maximum", has(|reason| matches!(reason, Reason::AtMaximum { .. }))),
             ("gpus", has(|reason| matches!(reason, Reason::LimitedBy { .. }))),
-            ("quota", has(|reason| matches!(reason, Reason::LimitedByQuota { .. })) || decision.waiting_for_quota.is_some()),
+            (
+                "quota",
+                has(|reason| matches!(reason, Reason::LimitedByQuota { .. }))
+                    || decision.waiting_for_quota.is_some(),
+            ),
             ("priority", has(|reason| matches!(reason, Reason::YieldsTo { .. }))),
             ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
         ];

@@ -25,5 +25,5 @@ held for a moment: it starts | a: 2 ready=1 pending=60s/waitingForQuota kv=.78; 
 held for longer: not stuck, and others grow | a: 2 ready=1 pending=61s/waitingForQuota gate=kueue.x-k8s.io/admission kv=.78; b: 0 cost=20 | a 2->2 WaitingForQuota waiting=1; b 0->1 SpareBelowTarget
 held for hours: not stuck | a: 2 ready=1 pending=5h/waitingForQuota kv=.60 | a 2->2 NoChange
 tokens: held replicas are no capacity to come | tokens; each blocks=1000 in=512 out=128; a: 2 ready=1 pending=2m/waitingForQuota kv=.9; b: 0 cost=20 capacity=12800 | a 2->2 WaitingForQuota; b 0->1 DemandAboveSupply
-a held replica of a woken model: the next variant wakes | waiting 1; a: 1 ready=0 pending=2m/waitingForQuota; b: 0 cost=20 | a 1->1 NoChange; b 0->1 RequestsWaiting
+a held replica of a woken model: the next variant wakes | waiting 1; a: 1 ready=0 pending=2m/waitingForQuota; b: 0 cost=20 | a 1->1 SafetyNet; b 0->1 SafetyNet RequestsWaiting
 ";

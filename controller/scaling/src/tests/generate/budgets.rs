@@ -52,7 +52,11 @@ impl Budgets {
                 variant.quota_wait = (i == 0).then(|| QuotaWait::Gate(named("example.com/gate")));
                 if room.is_some() {
                     let per_replica = QuotaAmount(u64::from(variant.gpus_per_replica.0));
-                    variant.quota_needs.push(QuotaNeed { quota: named("team"), resource: named("pods"), per_replica });
+                    variant.quota_needs.push(QuotaNeed {
+                        quota: named("team"),
+                        resource: named("pods"),
+                        per_replica,
+                    });
                 }
             }
         }

@@ -20,7 +20,8 @@ fn claims(snapshot: &Snapshot, decision: &Decision) -> BTreeMap<String, u64> {
     let accelerator = variant.accelerator.as_deref().map(accelerator_key);
     let gpus = accelerator.map(|name| (name, u64::from(variant.gpus_per_replica.0)));
     let quota = |quota: &str, resource: &str| format!("{}/{quota}/{resource}", decision.namespace);
-    let needs = variant.quota_needs.iter().map(|need| (quota(&need.quota, &need.resource), need.per_replica.0));
+    let needs =
+        variant.quota_needs.iter().map(|need| (quota(&need.quota, &need.resource), need.per_replica.0));
     gpus.into_iter().chain(needs).filter(|(_, amount)| *amount > 0).collect()
 }
 

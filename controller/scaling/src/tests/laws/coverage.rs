@@ -13,9 +13,9 @@ const CODES: [&str; 39] = [
     "PendingReplicas", "Stuck", "StepNotSafe", "ScrapeGap", "MetricsStale", "OutOfBounds", "Superseded",
     "NotCarriedOut", "DemandAboveSupply", "SupplyAboveDemand", "WithinTolerance", "ArrivalsAboveCapacity",
     "Backlog", "TrendAhead", "WarmSpare", "RecurringBursts", "HeldPeak", "NotLearnt", "SignalsMissing",
-    "NoRequests", "MinimumKept", "RequestsWaiting", "RequestsRefused", "WakeHold", "LimitedBy", "LimitedByQuota",
-    "YieldsTo", "WaitingForQuota", "AtMaximum",
-    "AtMinimum", "Paused", "RecommendOnly", "Fixed",
+    "NoRequests", "MinimumKept", "RequestsWaiting", "RequestsRefused", "WakeHold", "LimitedBy",
+    "LimitedByQuota", "YieldsTo", "WaitingForQuota", "AtMaximum", "AtMinimum", "Paused", "RecommendOnly",
+    "Fixed",
 ];
 
 #[test]

@@ -15,9 +15,11 @@ fn limited() -> Config {
 fn case(replicas: u32, pods: &[&str]) -> Case {
     let mut case = Case::new();
     let container = json!({"name": "vllm", "image": "vllm", "resources": {"requests": {"cpu": "2"}}});
-    case.cluster
-        .variant("a", "m", json!({}))
-        .deployment_with_pod_spec("a", replicas, &json!({"containers": [container]}));
+    case.cluster.variant("a", "m", json!({})).deployment_with_pod_spec(
+        "a",
+        replicas,
+        &json!({"containers": [container]}),
+    );
     for pod in pods {
         case.cluster.pod(pod, "a");
     }
