@@ -62,6 +62,11 @@ enum UnreadyState {
 }
 
 impl UnreadyState {
+    fn count(variant: &Variant, config: &Config, state: Self) -> u32 {
+        let all = variant.pending.iter().flatten();
+        saturating_u32(all.filter(|pending| Self::of(pending, config) == state).count())
+    }
+
     fn of(pending: &Pending, config: &Config) -> Self {
         let age = pending.age.get();
         match pending.state {
@@ -142,10 +147,7 @@ impl<'a> VariantView<'a> {
         let current = variant.current;
         let ready = variant.ready.unwrap_or(current).min(current);
         let unready = current - ready;
-        let count = |state: UnreadyState| {
-            let all = variant.pending.iter().flatten();
-            saturating_u32(all.filter(|p| UnreadyState::of(p, config) == state).count())
-        };
+        let count = |state| UnreadyState::count(variant, config, state);
         // `pending` may list surge pods of a rollout, which do not count.
         let stuck = count(UnreadyState::Stuck).min(unready);
         let waiting_for_quota = count(UnreadyState::WaitingForQuota).min(unready - stuck);
