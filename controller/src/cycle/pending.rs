@@ -169,7 +169,7 @@ mod tests {
         // One replica is missing and may start.
         check(&PendingTracker::default().pending(replicas(3, 2), &pods, Starting, at), &[(2, Starting)]);
         check(
-            &PendingTracker::default().pending(replicas(3, 0), &pods, at),
+            &PendingTracker::default().pending(replicas(3, 0), &pods, Starting, at),
             &[(9, CrashLooping), (4, Starting), (2, Starting)],
         );
     }
@@ -206,7 +206,7 @@ mod tests {
         // The replica that became ready is gone; the limit still applies.
         let at = later(at, 1);
         check(
-            &tracker.pending(replicas(2, 0), &pods(&stuck, None, at), at),
+            &tracker.pending(replicas(2, 0), &pods(&stuck, None, at), Starting, at),
             &[(5, Unschedulable), (0, Starting)],
         );
     }
@@ -256,8 +256,12 @@ mod tests {
     #[test]
     fn a_pod_created_in_the_future_is_new() {
         let at = start();
-        let found =
-            PendingTracker::default().pending(replicas(1, 0), &pods(&[(Phase::Starting, -5)], None, at), at);
+        let found = PendingTracker::default().pending(
+            replicas(1, 0),
+            &pods(&[(Phase::Starting, -5)], None, at),
+            Starting,
+            at,
+        );
         check(&found, &[(0, Starting)]);
         let unknown = UnreadyPods { unready: vec![(Phase::Starting, None)], last_ready: None, gate: None };
         check(&PendingTracker::default().pending(replicas(1, 0), &unknown, Starting, at), &[(0, Starting)]);

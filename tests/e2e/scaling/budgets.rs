@@ -161,7 +161,7 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
     timeline.note("both models need a second replica, and no A100 is free");
     fleets.iter().for_each(|fleet| fleet.set_rate(BUSY));
     for name in ["premium", "batch"] {
-        let limited = timeline.until(&format!("{name} to lack a GPU"), SOON, |now| {
+        let limited = timeline.until("a model to lack a GPU", SOON, |now| {
             ensure!(variant(now, name)?.message.contains("A100"), "{}", variant(now, name)?);
             Ok(())
         });
