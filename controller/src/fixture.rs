@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use kube::Resource;
 use kube::api::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::Event;
@@ -22,8 +22,8 @@ use crate::model::reported::ReportedState;
 use crate::observe::variants::{Ownership, OwnershipView};
 use crate::observe::watches::variant::Variant;
 use crate::observe::watches::{
-    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, WatchedNode, WatchedPod, Watches,
-    Workload,
+    Autoscaler, GpuWatches, NamespaceFacts, NodeFacts, OwnedSet, PodFacts, QuotaFacts, WatchedNode,
+    WatchedPod, Watches, Workload,
 };
 
 use claims::ClaimWriters;
@@ -43,6 +43,7 @@ pub(crate) struct Cluster {
     autoscalers: Writer<HorizontalPodAutoscaler, Arc<Autoscaler>>,
     scaled_objects: Writer<DynamicObject, Arc<Autoscaler>>,
     nodes: Writer<WatchedNode, NodeFacts>,
+    quotas: Writer<ResourceQuota, QuotaFacts>,
     namespaces: Writer<PartialObjectMeta<Namespace>, NamespaceFacts>,
     leader_worker_sets_availability: Availability,
     nodes_availability: Availability,
@@ -69,6 +70,7 @@ impl Cluster {
             autoscalers: Writer::new(Autoscaler::hpas()),
             scaled_objects: Writer::new(Autoscaler::scaled_objects()),
             nodes: Writer::new(NodeFacts::nodes()),
+            quotas: Writer::new(QuotaFacts::quotas()),
             namespaces: Writer::new(NamespaceFacts::namespaces()),
             leader_worker_sets_availability: Availability::Watched,
             nodes_availability: Availability::Watched,
@@ -94,6 +96,7 @@ impl Cluster {
                 pods: OptionalCache::new(self.pods.reader(), Availability::Watched),
                 claims: self.claims.watches(),
             }),
+            quotas: OptionalCache::new(self.quotas.reader(), Availability::Watched),
             namespaces: Some(self.namespaces.reader()),
         }
     }
@@ -225,6 +228,16 @@ impl Cluster {
 
     pub(crate) fn set_nodes_availability(&mut self, availability: Availability) -> &mut Self {
         self.nodes_availability = availability;
+        self
+    }
+
+    /// Adds a ResourceQuota with this limit and use of one resource.
+    pub(crate) fn quota(&mut self, name: &str, resource: &str, limit: &str, used: &str) -> &mut Self {
+        put(
+            &mut self.quotas,
+            json!({"metadata": {"name": name, "namespace": "ns"},
+                "status": {"hard": {resource: limit}, "used": {resource: used}}}),
+        );
         self
     }
 

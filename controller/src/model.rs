@@ -1,6 +1,7 @@
 //! Types that all parts of the controller share.
 
 pub(crate) mod conditions;
+pub(crate) mod demand;
 pub(crate) mod device_requests;
 pub(crate) mod gpu_drivers;
 pub(crate) mod gpus;
@@ -9,6 +10,7 @@ pub(crate) mod limits;
 pub(crate) mod moment;
 pub(crate) mod orphan;
 pub(crate) mod published;
+pub(crate) mod quantity;
 pub(crate) mod refusals;
 pub(crate) mod reported;
 pub(crate) mod signal_problem;

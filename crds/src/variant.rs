@@ -182,7 +182,7 @@ pub struct ControllerState {
     #[serde(default)]
     #[schemars(length(max = 16), inner(length(max = 64)))]
     pub problems: Vec<String>,
-    /// Accelerator whose GPU shortage was reported by an event.
+    /// Accelerator, or resource of a quota, whose shortage was reported by an event.
     #[serde(default)]
     #[schemars(length(max = 253))]
     pub limited_by: Option<String>,

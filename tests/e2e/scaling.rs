@@ -2,6 +2,7 @@
 //! Why control planes of their own: each test changes the nodes and their capacity.
 #![expect(clippy::print_stdout, reason = "the timeline is for the person who runs the tests")]
 
+mod budgets;
 mod claims;
 mod cluster;
 mod limited;
@@ -25,5 +26,11 @@ async fn limited_mode_requests_no_missing_gpus() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn limit_counts_devices_of_resource_claims() -> anyhow::Result<()> {
     println!("{}", Box::pin(claims::claims(&program_path())).await?.into_result()?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_share_quotas_and_gpus_by_priority() -> anyhow::Result<()> {
+    println!("{}", Box::pin(budgets::budgets(&program_path())).await?.into_result()?);
     Ok(())
 }

@@ -15,6 +15,7 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
     findings.push(("metrics API", metrics_api(facts)));
+    findings.extend(unread_quotas(facts).map(|f| ("quotas", f)));
     let unreadable = facts.unreadable.iter().filter(|u| !["controllers", "apiservices"].contains(&u.plural));
     findings.extend(unreadable.map(|u| ("permissions", Finding::unknown(u.reason.as_str()))));
     findings
@@ -111,6 +112,17 @@ fn orphaned_namespaces(facts: &Facts) -> Vec<Finding> {
         })
     });
     orphaned.collect()
+}
+
+/// The limiter is on, and its controller may not read ResourceQuotas.
+fn unread_quotas(facts: &Facts) -> impl Iterator<Item = Finding> {
+    let unread = facts.leaders.received.iter().filter(|leader| leader.answer.config.quotas_forbidden);
+    unread.map(|leader| {
+        Finding::warning(
+            format!("{} may not read ResourceQuotas, so they do not limit its scale-ups", leader.controller),
+            "grant its service account get, list and watch on resourcequotas (docs/guides/limit-gpus.md)",
+        )
+    })
 }
 
 fn metrics_api(facts: &Facts) -> Finding {

@@ -98,6 +98,18 @@ fn checks_the_workload_and_its_pods() {
         w.pods[0]["status"] = json!({"containerStatuses": waiting("ContainerCreating")});
         w.deployment["status"] = json!({});
     });
+    let gated = |gate: &str| {
+        json!({"metadata": {"name": "a-1", "namespace": "prod", "labels": {"app": "a"}}, "spec": {"schedulingGates": [{"name": gate}]},
+            "status": {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}]}})
+    };
+    check(
+        "?pods",
+        &["1 of 3 pods ready; 2 pods wait for quota: scheduling gate kueue.x-k8s.io/admission"],
+        |w| {
+            w.pods.extend([gated("kueue.x-k8s.io/admission"), gated("kueue.x-k8s.io/admission")]);
+            w.deployment["spec"]["replicas"] = json!(3);
+        },
+    );
     check("pods", &["no pods for 1 replica: pod creation fails"], |w| {
         w.pods.clear();
         w.deployment["status"] = json!({});
@@ -254,6 +266,17 @@ fn checks_decision_and_signal() {
     check("?decision", &["no endpoint picker serves it", "add an InferencePool"], |w| {
         scale_to_zero(w, "{modelID: m,");
     });
+    check(
+        "?decision",
+        &[
+            "1 replica(s) wait for quota: scheduling gate kueue.x-k8s.io/admission",
+            "workloads.kueue.x-k8s.io",
+        ],
+        |w| {
+            let held = "current: 2, ready: 1, pending: [{age: 2m, state: waitingForQuota}], quotaWait: {gate: kueue.x-k8s.io/admission},";
+            w.snapshot = w.snapshot.take().map(|s| s.replace("current: 1,", held));
+        },
+    );
     check("", &[], |w| scale_to_zero(w, "{modelID: m, schedulerQueue: {size: 0},"));
     check("", &[], |w| scale_to_zero(w, "{modelID: m, schedulerQueue: null,"));
     check("signal", &["it does not scrape the controller's metrics"], |w| {
@@ -389,6 +412,11 @@ fn checks_the_cluster() {
     assert!(crashing.contains("BROKEN controller  no replica of Deployment wva/wva is ready"), "{crashing}");
     let forbidden = report(|w| w.unreadable.push(unreadable_api_services()));
     assert!(forbidden.contains("?      metrics API forbidden"), "{forbidden}");
+    let unread = report(|w| {
+        w.snapshot =
+            w.snapshot.take().map(|s| format!("config: {quotas}\n{s}", quotas = "{quotasForbidden: true}"));
+    });
+    assert!(unread.contains("warn   quotas") && unread.contains("watch on resourcequotas"), "{unread}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use wva_crds::GoDuration;
 
-use crate::reason::{Activity, FallbackSource, Reason};
+use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
 use crate::resolve::DroppedLayer;
 use crate::servers::ServerKind;
 use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
@@ -25,7 +25,7 @@ pub enum Stage {
     Optimize,
     /// Applies scale to zero, wake-up and bounds.
     Enforce,
-    /// Limits scale-ups to the free GPUs of the inventory.
+    /// Limits scale-ups to the free GPUs and to ResourceQuotas, and gives replicas back to better priorities.
     Limit,
     /// Applies the mode annotation.
     Publish,
@@ -113,11 +113,13 @@ pub struct Decision {
     pub analyzer: AnalyzerName,
     /// Replicas that do not become ready keep the variant from growing.
     pub stuck: bool,
+    /// Replicas that a scheduling gate or a ResourceQuota holds back.
+    pub waiting_for_quota: Option<WaitingReplicas>,
     /// Value that is held because the analysis failed.
     pub safety_net: Option<FallbackSource>,
     /// Earlier target that ended without being carried out.
     pub not_carried_out: Option<u32>,
-    /// Accelerator without enough free GPUs.
+    /// Accelerator without enough free GPUs, or what else is too scarce.
     pub limited_by: Option<String>,
     /// Every variant of the model has 0 replicas.
     pub model_at_zero: bool,
@@ -259,6 +261,9 @@ impl Serialize for Decision {
         map.serialize_entry("action", &self.action())?;
         map.serialize_entry("reason", self.reason().code())?;
         map.serialize_entry("limitedBy", &self.limited_by)?;
+        if let Some(waiting) = &self.waiting_for_quota {
+            map.serialize_entry("waitingForQuota", waiting)?;
+        }
         map.serialize_entry("steps", &self.steps)?;
         if let Some(shadow) = &self.shadow {
             map.serialize_entry("shadow", shadow)?;
@@ -354,6 +359,12 @@ pub enum Warning {
         /// Accelerator of the variant.
         accelerator: String,
     },
+    /// ResourceQuotas limit nothing.
+    #[error(
+        "ResourceQuotas do not limit scale-ups: no permission to read resourcequotas; grant get, list and watch on \
+         resourcequotas"
+    )]
+    QuotasForbidden,
     /// Waiting requests would not wake the model.
     #[error("model {model_id} in namespace {namespace} does not scale to zero: {obstacle}")]
     NothingWakesIt {

@@ -71,7 +71,7 @@ fn wake_one(
 ) {
     let cannot_serve = |i: &usize| {
         let variant = &model.variants[*i];
-        variant.stuck > 0 || (variant.current == 0 && !wants_more(&drafts[*i].steps))
+        variant.is_blocked() || (variant.current == 0 && !wants_more(&drafts[*i].steps))
     };
     if !group.iter().all(cannot_serve) {
         return;
@@ -102,7 +102,8 @@ fn wake_one(
 /// Cheapest first. Variants that the API server refuses to scale get a note and come last.
 fn wake_candidates(model: &ModelView, group: &[usize], drafts: &mut [Draft]) -> Vec<usize> {
     let mut order = model.by_cost();
-    order.retain(|i| group.contains(i) && model.variants[*i].current == 0 && model.variants[*i].stuck == 0);
+    order
+        .retain(|i| group.contains(i) && model.variants[*i].current == 0 && !model.variants[*i].is_blocked());
     for i in &order {
         if let Some(refusal) = model.variants[*i].refusal() {
             drafts[*i].note(Stage::Enforce, refusal);

@@ -30,5 +30,5 @@ pub use decision::{
 };
 pub use limit::{accelerator_key, normalize_accelerator};
 pub use pipeline::decide;
-pub use reason::{Activity, AnalysisError, FallbackSource, Reason};
+pub use reason::{Activity, AnalysisError, FallbackSource, Reason, WaitingReplicas};
 pub use snapshot::{Snapshot, SnapshotError};

@@ -1,87 +1,22 @@
-//! Limits scale-ups to the free GPUs. Earlier decisions and fixed or paused variants book first, then the most
-//! saturated model. A step that does not fit is cut to whole replicas, or dropped if the HPA would ignore it.
+//! Limits scale-ups to the free GPUs and to what ResourceQuotas leave. Earlier decisions and fixed or paused variants book
+//! first, then the model with the best priority, then the most saturated one. A step that does not fit is cut to whole
+//! replicas, or dropped if the HPA would ignore it.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod budget;
 
 use crate::decision::Stage;
 use crate::reason::Reason;
-use crate::snapshot::{Config, Snapshot, Variant};
+use crate::snapshot::Config;
 use crate::view::{Draft, ModelView, VariantView};
 
-#[derive(Debug, Default)]
-pub(crate) struct AcceleratorIndex<'a> {
-    indices: BTreeMap<String, usize>,
-    /// Keys: the names that variants use, so that each is normalized once.
-    by_name: BTreeMap<&'a str, Option<usize>>,
-}
-
-impl<'a> AcceleratorIndex<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
-        let inventory = snapshot.config.inventory.iter().flatten();
-        let keys: BTreeSet<String> = inventory.map(|(name, _)| accelerator_key(name)).collect();
-        let mut index = Self { indices: keys.into_iter().zip(0..).collect(), by_name: BTreeMap::new() };
-        if index.indices.is_empty() {
-            return index;
-        }
-        for variant in snapshot.models.iter().flat_map(|model| &model.variants) {
-            if let Some(name) = variant.accelerator.as_deref() {
-                let known = || index.indices.get(&accelerator_key(name)).copied();
-                index.by_name.entry(name).or_insert_with(known);
-            }
-        }
-        index
-    }
-
-    /// `None`: not limited, because it needs no GPU or the inventory lacks its accelerator.
-    pub(crate) fn ledger_index(&self, variant: &Variant) -> Option<usize> {
-        if variant.gpus_per_replica.0 == 0 {
-            return None;
-        }
-        self.by_name.get(variant.accelerator.as_deref()?).copied().flatten()
-    }
-}
-
-/// Free GPUs by accelerator. An empty ledger limits nothing.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Ledger {
-    left: Vec<u64>,
-}
-
-impl Ledger {
-    pub(crate) fn new(config: &Config, index: &AcceleratorIndex<'_>) -> Self {
-        let mut left = vec![0_u64; index.indices.len()];
-        for (accelerator, gpus) in config.inventory.iter().flatten() {
-            // Spellings of one accelerator share an index.
-            if let Some(i) = index.indices.get(&accelerator_key(accelerator)) {
-                left[*i] = left[*i].saturating_add(gpus.limit.saturating_sub(gpus.used));
-            }
-        }
-        Self { left }
-    }
-
-    /// `None`: the variant is not limited.
-    pub(crate) fn free_gpus(&self, variant: &VariantView) -> Option<u64> {
-        self.left.get(variant.ledger_index?).copied()
-    }
-
-    /// `replicas`: additional ones.
-    pub(crate) fn book(&mut self, variant: &VariantView, replicas: u32) {
-        if let Some(left) = variant.ledger_index.and_then(|i| self.left.get_mut(i)) {
-            let gpus = u64::from(replicas).saturating_mul(u64::from(variant.variant.gpus_per_replica.0));
-            *left = left.saturating_sub(gpus);
-        }
-    }
-
-    /// Additional whole replicas.
-    pub(crate) fn fitting_replicas(&self, variant: &VariantView) -> u32 {
-        self.free_gpus(variant).map_or(u32::MAX, |left| {
-            u32::try_from(left / u64::from(variant.variant.gpus_per_replica.0)).unwrap_or(u32::MAX)
-        })
-    }
-}
+pub(crate) use budget::{BudgetIndex, Claim, Ledger};
 
 pub(crate) fn is_limited(model: &ModelView) -> bool {
-    model.config.inventory.is_some() && (model.config.limited_mode || model.settings.enable_limiter)
+    has_budgets(model.config) && (model.config.limited_mode || model.settings.enable_limiter)
+}
+
+pub(crate) fn has_budgets(config: &Config) -> bool {
+    config.inventory.is_some() || !config.quotas.is_empty()
 }
 
 /// True if the limit changes no draft.
@@ -115,19 +50,15 @@ pub(crate) fn limit(
         if requested == 0 {
             continue;
         }
-        let (fits, left) = (ledger.fitting_replicas(variant), ledger.free_gpus(variant).unwrap_or(0));
-        let granted = variant.grantable_replicas(requested, fits);
+        let granted = variant.grantable_replicas(requested, ledger.fitting_replicas(variant));
+        let reason = ledger.scarcest(variant).map(|claim| ledger.reason(claim));
         if variant.is_auto() {
             ledger.book(variant, granted);
         }
-        if granted == requested {
-            continue;
-        }
-        let accelerator = variant.variant.accelerator.clone().unwrap_or_default();
-        let gpus_per_replica = variant.variant.gpus_per_replica.0;
+        let Some(reason) = reason.filter(|_| granted < requested) else { continue };
         // Replicas that `book_committed` has booked stay.
         let after = draft.target() - requested + granted;
-        draft.push(Stage::Limit, after, Reason::LimitedBy { accelerator, left, gpus_per_replica });
+        draft.push(Stage::Limit, after, reason);
         if granted == 0 {
             refused.push(i);
         }

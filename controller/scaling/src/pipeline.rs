@@ -1,26 +1,31 @@
-//! The pipeline: analyze, optimize, enforce, limit, publish. With an inventory, models take GPUs in order of urgency.
-//! Without one, the order of the models does not matter.
+//! The pipeline: analyze, optimize, enforce, limit, publish. With an inventory or quotas, models share what is free in order
+//! of priority and urgency. Without them, the order of the models does not matter.
+
+mod give_back;
+mod share;
 
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
 use crate::enforce::{enforce, find_activity};
-use crate::limit::{AcceleratorIndex, Ledger, added_replicas, book_committed, fits_all, is_limited, limit};
+use crate::limit::{BudgetIndex, Ledger, added_replicas, has_budgets, is_limited, limit};
 use crate::memory::{BoundsMemory, MemoryIndex};
 use crate::publish::publish;
 use crate::reason::Reason;
 use crate::resolve::{Entries, Saturation, ScaleToZero};
-use crate::snapshot::{Config, Model, Snapshot};
+use crate::snapshot::{Config, Model, Priority, Snapshot};
 use crate::view::{Draft, ModelView, VariantView};
 
 struct CycleContext<'a> {
     config: &'a Config,
     entries: Entries<'a>,
     memory: MemoryIndex<'a>,
-    accelerators: AcceleratorIndex<'a>,
+    budgets: BudgetIndex<'a>,
 }
 
 struct ModelCase<'a> {
     view: ModelView<'a>,
+    /// Of its best service class.
+    priority: Option<Priority>,
     verdict: Box<dyn Verdict>,
     drafts: Vec<Draft>,
     shadow: Option<Box<Self>>,
@@ -33,30 +38,34 @@ pub fn decide(snapshot: &Snapshot) -> Outcome {
         config: &snapshot.config,
         entries: Entries::new(&snapshot.config),
         memory: MemoryIndex::new(snapshot),
-        accelerators: AcceleratorIndex::new(snapshot),
+        budgets: BudgetIndex::new(snapshot),
     };
     let mut models: Vec<_> = snapshot.models.iter().collect();
     models.sort_by(|a, b| (&a.namespace, &a.model_id).cmp(&(&b.namespace, &b.model_id)));
     let variants = models.iter().map(|m| m.variants.len()).sum();
     let mut builder = OutcomeBuilder::new(snapshot, variants);
+    if snapshot.config.quotas_forbidden {
+        builder.outcome.warnings.push(Warning::QuotasForbidden);
+    }
+    let has_budgets = has_budgets(&snapshot.config);
     let mut unlimited = Vec::new();
     for model in models {
         let case = ModelCase::new(&cycle, model, &mut builder.outcome.warnings);
-        if snapshot.config.inventory.is_some() {
+        if has_budgets {
             unlimited.push(case);
         } else {
             // Finishing each model at once keeps its data in the CPU cache.
             builder.add(case);
         }
     }
-    if snapshot.config.inventory.is_some() {
-        let ledger = Ledger::new(&snapshot.config, &cycle.accelerators);
+    if has_budgets {
+        let ledger = Ledger::new(&snapshot.config, &cycle.budgets);
         // Shadow decisions book from a copy of the ledger.
-        share_inventory(
+        share::share_budgets(
             &mut unlimited.iter_mut().filter_map(|case| case.shadow.as_deref_mut()).collect::<Vec<_>>(),
             ledger.clone(),
         );
-        share_inventory(&mut unlimited.iter_mut().collect::<Vec<_>>(), ledger);
+        share::share_budgets(&mut unlimited.iter_mut().collect::<Vec<_>>(), ledger);
     }
     for case in unlimited {
         builder.add(case);
@@ -83,7 +92,7 @@ impl<'a> ModelCase<'a> {
         }
         let mut case = Self::analyzed(cycle, model, settings, to_zero);
         warnings.extend(missing_signals(&case.view));
-        if is_limited(&case.view) {
+        if is_limited(&case.view) && cycle.config.inventory.is_some() {
             warnings.extend(unknown_accelerators(&case.view));
         }
         let shadow = settings.shadow.filter(|shadow| *shadow != settings.analyzer);
@@ -102,9 +111,10 @@ impl<'a> ModelCase<'a> {
         let (namespace, model_id) = (model.namespace.as_str(), model.model_id.as_str());
         let remembered =
             (cycle.memory.compute_bounds(namespace, model_id), cycle.memory.learned(namespace, model_id));
-        let view = ModelView::new(model, cycle.config, &cycle.accelerators, remembered, settings, to_zero);
+        let view = ModelView::new(model, cycle.config, &cycle.budgets, remembered, settings, to_zero);
         let verdict = analyze(&view);
-        let mut case = Self { view, verdict, drafts: Vec::new(), shadow: None };
+        let priority = cycle.config.priorities.get(model_id).copied();
+        let mut case = Self { view, priority, verdict, drafts: Vec::new(), shadow: None };
         case.drafts = propose(&case, &vec![false; case.view.variants.len()], &Ledger::default());
         case
     }
@@ -131,7 +141,7 @@ fn missing_signals<'a>(model: &'a ModelView) -> impl Iterator<Item = Warning> + 
 }
 
 fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
-    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && v.ledger_index.is_none();
+    let unknown = |v: &&VariantView| v.variant.gpus_per_replica.0 > 0 && v.gpu_claim().is_none();
     model
         .variants
         .iter()
@@ -142,30 +152,6 @@ fn unknown_accelerators(model: &ModelView) -> Vec<Warning> {
             accelerator: v.accelerator().to_owned(),
         })
         .collect()
-}
-
-/// First to targets of earlier cycles, then by urgency.
-fn share_inventory(cases: &mut [&mut ModelCase], mut ledger: Ledger) {
-    let mut order = Vec::with_capacity(cases.len());
-    for (i, case) in cases.iter().enumerate() {
-        for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-            book_committed(&mut ledger, variant, draft);
-        }
-        order.push((case.urgency(), i));
-    }
-    // The sort is stable, and the cases are sorted by namespace and model.
-    order.sort_by(|(a, _), (b, _)| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    for (_, i) in order {
-        let case = &mut *cases[i];
-        if is_limited(&case.view) && !fits_all(&case.view, &ledger, &case.drafts) {
-            case.drafts = propose_within(case, &ledger);
-        }
-        for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-            if variant.is_auto() {
-                ledger.book(variant, added_replicas(draft));
-            }
-        }
-    }
 }
 
 /// The stages before the limit. An `excluded` variant does not grow.
@@ -225,7 +211,7 @@ impl OutcomeBuilder {
     }
 
     fn add(&mut self, case: ModelCase) {
-        let ModelCase { view, verdict, drafts, shadow } = case;
+        let ModelCase { view, verdict, drafts, shadow, .. } = case;
         let state = verdict.into_state();
         let mut shadows = shadow.map(|case| self.shadow_decisions(*case)).unwrap_or_default().into_iter();
         for (i, (variant, mut draft)) in view.variants.iter().zip(drafts).enumerate() {
@@ -283,6 +269,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         bounds: variant.bounds,
         analyzer: model.settings.analyzer,
         stuck: variant.stuck > 0,
+        waiting_for_quota: variant.waiting_replicas(),
         safety_net: None,
         not_carried_out: None,
         limited_by: None,
@@ -306,8 +293,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         match &step.reason {
             Reason::SafetyNet { fallback_source, .. } => decision.safety_net = Some(*fallback_source),
             Reason::NotCarriedOut { desired, .. } => decision.not_carried_out = Some(*desired),
-            Reason::LimitedBy { accelerator, .. } => decision.limited_by = Some(accelerator.clone()),
-            _ => {}
+            reason => decision.limited_by = reason.scarce_budget().or(decision.limited_by),
         }
     }
     decision

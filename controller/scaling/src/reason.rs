@@ -2,6 +2,7 @@
 //! `gist` for the sentence without changing figures.
 
 mod activity;
+mod budget;
 mod code;
 mod figures;
 mod flow;
@@ -14,6 +15,8 @@ use serde::Serialize;
 use crate::servers::ServerKind;
 
 pub use self::activity::Activity;
+pub(crate) use self::budget::{BetterModel, quota_budget};
+pub use self::budget::{QuotaShortage, WaitingReplicas, YieldedBudget};
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
 pub use self::flow::{Flow, MissingSignal};
@@ -75,6 +78,12 @@ pub enum Reason {
     Stuck {
         /// Number of stuck replicas.
         stuck: u32,
+    },
+    /// A scheduling gate or a ResourceQuota holds replicas back, so the variant does not grow.
+    WaitingForQuota {
+        /// The replicas.
+        #[serde(flatten)]
+        waiting: Box<WaitingReplicas>,
     },
     /// The smallest step of the HPA would leave too few replicas.
     StepNotSafe {
@@ -232,6 +241,18 @@ pub enum Reason {
         /// GPUs of one replica.
         gpus_per_replica: u32,
     },
+    /// A ResourceQuota leaves too little.
+    LimitedByQuota {
+        /// The quota and its figures.
+        #[serde(flatten)]
+        shortage: Box<QuotaShortage>,
+    },
+    /// A model with a better priority waits for the same budget: this one does not grow, or gives a replica back.
+    YieldsTo {
+        /// The budget, and the model that gets it.
+        #[serde(flatten)]
+        yielded: Box<YieldedBudget>,
+    },
     /// The maximum limits the target.
     AtMaximum {
         /// Maximum.
@@ -265,6 +286,17 @@ impl Reason {
     #[must_use]
     pub const fn is_no_change(&self) -> bool {
         matches!(self, Self::NoChange { .. })
+    }
+
+    /// Name of the budget that is too scarce. `None`: the step is not limited.
+    #[must_use]
+    pub fn scarce_budget(&self) -> Option<String> {
+        match self {
+            Self::LimitedBy { accelerator, .. } => Some(accelerator.clone()),
+            Self::LimitedByQuota { shortage } => Some(shortage.budget()),
+            Self::YieldsTo { yielded } => Some(yielded.budget.clone()),
+            _ => None,
+        }
     }
 
     /// Figures of the throughput analyzer.

@@ -4,6 +4,8 @@ mod attainment;
 mod config;
 mod lateness;
 mod mode;
+mod pending;
+mod quota;
 mod read;
 mod wake;
 mod work;
@@ -15,10 +17,12 @@ pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
 pub use lateness::Lateness;
 pub use mode::{Mode, ModeError};
+pub use pending::{Pending, PendingState};
+pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
 pub use read::SnapshotError;
 pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
-pub use wva_crds::entries::{AnalyzerName, SaturationEntry, ScaleToZeroEntry, WarmSpare};
+pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::servers::{PodGroup, ServerKind};
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
@@ -243,6 +247,12 @@ pub struct Variant {
     /// Replicas that are not ready. `None`: `current - ready` replicas of age 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pending: Option<Vec<Pending>>,
+    /// What its replicas in the state `waitingForQuota` wait for. `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota_wait: Option<QuotaWait>,
+    /// Terminating pods, or groups of pods, that still hold their GPUs.
+    #[serde(default, skip_serializing_if = "is_zero_count")]
+    pub terminating: u32,
     /// Running requests of all its replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running: Option<Amount>,
@@ -264,6 +274,9 @@ pub struct Variant {
     /// Pods of one replica. `None`: one pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<PodGroup>,
+    /// What one replica takes from the ResourceQuotas of its namespace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quota_needs: Vec<QuotaNeed>,
     /// Arguments of the vLLM server, from the pod template.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub engine_args: Vec<String>,
@@ -294,6 +307,11 @@ impl Default for GpuCount {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_zero_count(count: &u32) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 fn is_one(count: &GpuCount) -> bool {
     *count == GpuCount::default()
 }
@@ -313,30 +331,6 @@ impl Default for HpaTolerance {
     fn default() -> Self {
         Self { up: Amount::constant(0.1), down: Amount::constant(0.1) }
     }
-}
-
-/// A replica that is not ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Pending {
-    /// Time since the pod was created or last stopped being ready; without a pod, since it was first missing. If a replica
-    /// of the variant became ready later, time since then: a variant recovers as soon as one of its replicas is ready.
-    pub age: GoDuration,
-    /// State of the pod.
-    pub state: PendingState,
-}
-
-/// State of a replica that is not ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum PendingState {
-    /// Starting, or unknown.
-    #[default]
-    Starting,
-    /// The Kubernetes scheduler finds no node.
-    Unschedulable,
-    /// Its container crashes repeatedly.
-    CrashLooping,
 }
 
 /// Newest signals of one pod, or of the serving pods of a group.

@@ -30,6 +30,9 @@ impl fmt::Display for Trace<'_> {
             None => f.write_str("no limit")?,
         }
         writeln!(f, ", mode {}", d.mode)?;
+        if let Some(waiting) = &d.waiting_for_quota {
+            writeln!(f, "  {waiting}")?;
+        }
         write_steps(f, &d.steps, "  ")?;
         if let Some(obstacle) = d.wake_obstacle {
             writeln!(f, "  scale to zero is on, but {obstacle}")?;

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::decision::{Bounds, SignalGaps, Stage, Step};
-use crate::limit::AcceleratorIndex;
-use crate::reason::Reason;
+use crate::limit::{BudgetIndex, Claim};
+use crate::reason::{Reason, WaitingReplicas};
 use crate::resolve::{Saturation, ScaleToZero};
-use crate::snapshot::{ComputeBounds, Config, Mode, Model, PendingState, Replica, ThroughputMemory, Variant};
+use crate::snapshot::{
+    ComputeBounds, Config, Mode, Model, Pending, PendingState, Replica, ThroughputMemory, Variant,
+};
 
-/// Time after which an unschedulable or crash-looping replica counts as stuck. It is short: such a replica is not just slow.
+/// Time after which an unschedulable or crash-looping replica counts as stuck, and a held one as waiting for quota. It is
+/// short: such a replica is not just slow.
 const FAILING_GRACE: Duration = Duration::from_mins(1);
 
 pub(crate) struct ModelView<'a> {
@@ -25,12 +28,14 @@ pub(crate) struct ModelView<'a> {
 #[derive(Clone)]
 pub(crate) struct VariantView<'a> {
     pub(crate) variant: &'a Variant,
-    /// `None`: not limited.
-    pub(crate) ledger_index: Option<usize>,
+    /// Empty: not limited.
+    pub(crate) claims: Vec<Claim<'a>>,
     pub(crate) current: u32,
     pub(crate) ready: u32,
     pub(crate) pending: u32,
     pub(crate) stuck: u32,
+    /// Held back by a scheduling gate or a ResourceQuota: neither stuck nor soon ready.
+    pub(crate) waiting_for_quota: u32,
     pub(crate) bounds: Bounds,
     /// Sorted by pod.
     pub(crate) counted: Vec<Sample<'a>>,
@@ -48,6 +53,33 @@ pub(crate) struct Sample<'a> {
     pub(crate) is_late: bool,
 }
 
+/// What a replica that is not ready means for the variant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UnreadyState {
+    Starting,
+    Stuck,
+    WaitingForQuota,
+}
+
+impl UnreadyState {
+    fn count(variant: &Variant, config: &Config, state: Self) -> u32 {
+        let all = variant.pending.iter().flatten();
+        saturating_u32(all.filter(|pending| Self::of(pending, config) == state).count())
+    }
+
+    fn of(pending: &Pending, config: &Config) -> Self {
+        let age = pending.age.get();
+        match pending.state {
+            // Kueue admits most pods within seconds.
+            PendingState::WaitingForQuota if age > FAILING_GRACE => Self::WaitingForQuota,
+            PendingState::Unschedulable | PendingState::CrashLooping if age > FAILING_GRACE => Self::Stuck,
+            PendingState::WaitingForQuota => Self::Starting,
+            _ if age > config.pending_grace.get() => Self::Stuck,
+            _ => Self::Starting,
+        }
+    }
+}
+
 /// Forbids scale-down of the model.
 pub(crate) enum MetricsGap {
     MissingPods { ready: u32, reporting: u32 },
@@ -58,12 +90,13 @@ impl<'a> ModelView<'a> {
     pub(crate) fn new(
         model: &'a Model,
         config: &'a Config,
-        stock: &AcceleratorIndex<'_>,
+        budgets: &BudgetIndex<'a>,
         (remembered, learned): (&'a [&'a ComputeBounds], Option<&'a ThroughputMemory>),
         settings: Saturation,
         to_zero: ScaleToZero,
     ) -> Self {
-        let view = |v: &'a Variant| VariantView::new(v, config, stock.ledger_index(v), to_zero.enabled);
+        let claims = |v: &'a Variant| budgets.claims(&model.namespace, v);
+        let view = |v: &'a Variant| VariantView::new(v, config, claims(v), to_zero.enabled);
         let mut variants: Vec<_> = model.variants.iter().map(view).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
         Self { model, config, remembered, learned, settings, to_zero, variants }
@@ -110,16 +143,14 @@ impl<'a> ModelView<'a> {
 }
 
 impl<'a> VariantView<'a> {
-    fn new(variant: &'a Variant, config: &Config, ledger_index: Option<usize>, to_zero: bool) -> Self {
+    fn new(variant: &'a Variant, config: &Config, claims: Vec<Claim<'a>>, to_zero: bool) -> Self {
         let current = variant.current;
         let ready = variant.ready.unwrap_or(current).min(current);
         let unready = current - ready;
-        let grace = config.pending_grace.get();
-        let failed = variant.pending.iter().flatten().filter(|p| {
-            p.age.get() > grace || (p.state != PendingState::Starting && p.age.get() > FAILING_GRACE)
-        });
+        let count = |state| UnreadyState::count(variant, config, state);
         // `pending` may list surge pods of a rollout, which do not count.
-        let stuck = saturating_u32(failed.count()).min(unready);
+        let stuck = count(UnreadyState::Stuck).min(unready);
+        let waiting_for_quota = count(UnreadyState::WaitingForQuota).min(unready - stuck);
         let mut counted = Vec::with_capacity(variant.replicas.len());
         let mut stale = 0;
         let mut signal_gaps = SignalGaps::default();
@@ -152,11 +183,12 @@ impl<'a> VariantView<'a> {
         let is_lifted = to_zero && min == 1 && !variant.min_forbids_zero;
         Self {
             variant,
-            ledger_index,
+            claims,
             current,
             ready,
-            pending: unready - stuck,
+            pending: unready - stuck - waiting_for_quota,
             stuck,
+            waiting_for_quota,
             bounds: Bounds { min: if is_lifted { 0 } else { min }, max: variant.max },
             counted,
             stale,
@@ -164,8 +196,31 @@ impl<'a> VariantView<'a> {
         }
     }
 
+    /// Some of its replicas do not come soon, so other variants serve instead.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.stuck > 0 || self.waiting_for_quota > 0
+    }
+
+    /// Why the variant is blocked.
+    pub(crate) fn blocked_reason(&self) -> Option<Reason> {
+        if self.stuck > 0 {
+            return Some(Reason::Stuck { stuck: self.stuck });
+        }
+        self.waiting_replicas().map(|waiting| Reason::WaitingForQuota { waiting: Box::new(waiting) })
+    }
+
+    pub(crate) fn waiting_replicas(&self) -> Option<WaitingReplicas> {
+        let waiting = Some(self.waiting_for_quota).filter(|waiting| *waiting > 0)?;
+        Some(WaitingReplicas { waiting, cause: self.variant.quota_wait.clone() })
+    }
+
     pub(crate) fn cost(&self) -> f64 {
         self.variant.cost.get()
+    }
+
+    /// `None`: it needs no GPU, or the inventory lacks its accelerator.
+    pub(crate) fn gpu_claim(&self) -> Option<&Claim<'a>> {
+        self.claims.iter().find(|claim| claim.gpus().is_some())
     }
 
     pub(crate) fn accelerator(&self) -> &'a str {

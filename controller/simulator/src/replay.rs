@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wva_crds::GoDuration;
-use wva_scaling::snapshot::{Config, Inventory, MetricsAge, SaturationEntry, ScaleToZeroEntry};
+use wva_scaling::snapshot::{
+    Config, Inventory, MetricsAge, Priority, QuotaLimit, SaturationEntry, ScaleToZeroEntry,
+};
 use wva_scaling::{Decision, Snapshot, SnapshotError, VariantKey, decide};
 
 /// Later differences are only counted.
@@ -30,6 +32,9 @@ pub struct Change {
     pending_grace: Option<GoDuration>,
     metrics_age: Option<MetricsAge>,
     inventory: Option<BTreeMap<String, Inventory>>,
+    quotas: Option<Vec<QuotaLimit>>,
+    quotas_forbidden: Option<bool>,
+    priorities: Option<BTreeMap<String, Priority>>,
 }
 
 impl Change {
@@ -63,6 +68,9 @@ impl Change {
             pending_grace,
             metrics_age,
             inventory,
+            quotas,
+            quotas_forbidden,
+            priorities,
         } = config;
         set(saturation, self.saturation.as_ref());
         set(scale_to_zero, self.scale_to_zero.as_ref());
@@ -71,6 +79,9 @@ impl Change {
         set(decision_hold, self.decision_hold.as_ref());
         set(pending_grace, self.pending_grace.as_ref());
         set(metrics_age, self.metrics_age.as_ref());
+        set(quotas, self.quotas.as_ref());
+        set(quotas_forbidden, self.quotas_forbidden.as_ref());
+        set(priorities, self.priorities.as_ref());
         if self.inventory.is_some() {
             inventory.clone_from(&self.inventory);
         }

@@ -63,6 +63,7 @@ impl Settings {
             resolved.scale_to_zero.extend(to_zero.map(|entry| (key.clone(), entry)));
             let mut entry = self.resolve_model(namespace, model, &mut dropped);
             if let Some(objectives) = self.objectives(model) {
+                resolved.priorities.insert(model.to_owned(), objectives.priority);
                 entry.itl_slo = entry.itl_slo.or(objectives.itl);
                 entry.ttft_slo = entry.ttft_slo.or(objectives.ttft);
                 if proactive {

@@ -17,7 +17,7 @@ pub(super) struct ServiceClasses(BTreeMap<String, Objectives>);
 pub(super) struct Objectives {
     #[serde(skip)]
     model: String,
-    priority: Priority,
+    pub(super) priority: Priority,
     pub(super) itl: Option<Millis>,
     pub(super) ttft: Option<Millis>,
 }

@@ -1,6 +1,7 @@
 //! Builds the Snapshot of a cycle: everything rules may read.
 
 mod gpus;
+mod quotas;
 mod replicas;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +11,15 @@ use jiff::{SignedDuration, Timestamp};
 use wva_runtime::age;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, MetricsAge, Model, QueueFigures, SchedulerQueue, Variant, WakeObstacle,
+    AnalyzerName, Config, MetricsAge, Model, Pending, PendingState, QueueFigures, SchedulerQueue, Variant,
+    WakeObstacle,
 };
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
 pub(crate) use self::gpus::InventoryGaps;
 use self::gpus::{GpuConsumer, GpuInputs};
+use self::quotas::{QuotaBooks, podless_state};
 use self::replicas::{Loads, ReplicaReader, loads_by_workload};
 use crate::collect::picker::{OVERFLOW, Pickers};
 use crate::collect::sample::Samples;
@@ -64,6 +67,7 @@ pub(crate) fn assemble(
     let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
+    let (counts, mut quotas) = (pods::count_pods(&pods), QuotaBooks::new(watches, &config));
     let mut consumers: BTreeMap<&WorkloadKey, GpuConsumer> = BTreeMap::new();
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(truncate_to_millis);
@@ -85,6 +89,7 @@ pub(crate) fn assemble(
         let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
         let mut variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
         gpus.add_template(&mut variant, key, workload.template.as_ref());
+        quotas.add(&mut variant, key, &workload, counts.get(key).copied().unwrap_or_default());
         consumers.extend(GpuConsumer::new(&variant, workload.replicas).map(|consumer| (key, consumer)));
         let inputs_of_model = models
             .entry(id)
@@ -94,6 +99,7 @@ pub(crate) fn assemble(
     memory.evidence.retain(|id| models.contains_key(id));
     let complete = |model_inputs| inputs.complete(model_inputs, &mut memory.evidence);
     let models = models.into_values().map(complete).collect();
+    quotas.finish(&mut config);
     let gaps = gpus.add_inventory(&mut config, watches, &pods, &consumers);
     let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
     Assembled { snapshot, workloads: present, newly_ready, unmapped, gaps, limits, autoscalers }
@@ -194,7 +200,10 @@ impl<'a> CycleInputs<'a> {
         variant.group = workload.group;
         let none_unready = UnreadyPods::default();
         let unready = self.unready.get(key).unwrap_or(&none_unready);
-        add_progress(&mut variant, remembered, workload.replicas, unready, self.at);
+        let (podless, quota_wait) = podless_state(self.watches, &key.namespace, workload, unready);
+        add_progress(&mut variant, remembered, workload.replicas, (unready, podless), self.at);
+        let waits = |p: &Pending| p.state == PendingState::WaitingForQuota;
+        variant.quota_wait = quota_wait.filter(|_| variant.pending.iter().flatten().any(waits));
         let reader = ReplicaReader {
             samples: self.samples,
             namespace: &m.key.namespace,
@@ -287,7 +296,7 @@ fn add_progress(
     variant: &mut Variant,
     remembered: &mut VariantMemory,
     replicas: Replicas,
-    unready: &UnreadyPods,
+    (unready, podless): (&UnreadyPods, PendingState),
     at: Moment,
 ) {
     let desired = remembered.desired(replicas.current, at.now);
@@ -296,7 +305,7 @@ fn add_progress(
     variant.ready = Some(replicas.ready);
     variant.desired = desired.map(|d| d.target);
     variant.desired_age = desired.map(|d| d.age);
-    variant.pending = Some(remembered.pending(replicas, unready, at));
+    variant.pending = Some(remembered.pending(replicas, unready, podless, at));
     variant.woken_ago = remembered.woken_ago(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
 use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
 use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
-use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps};
+use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps, WaitingReplicas};
 
 use crate::model::conditions::{ConditionDraft, ConditionStatus, Conditions, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
@@ -142,7 +142,9 @@ fn startup_message(decision: &Decision, newly_ready: Option<u32>) -> Option<Stri
     match newly_ready.filter(|ready| *ready > 0) {
         Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),
         None if decision.ready == 0 && decision.current > 0 && !decision.stuck => {
-            Some(format!("Waiting for the first replica to start (0 of {} ready)", decision.current))
+            let held = decision.waiting_for_quota.as_ref().map(|waiting| format!("; {waiting}"));
+            let held = held.unwrap_or_default();
+            Some(format!("Waiting for the first replica to start (0 of {} ready{held})", decision.current))
         }
         None => None,
     }
@@ -280,12 +282,18 @@ fn optimization_ready(decision: &Decision, had_target: bool, awaited: Option<Str
 
 #[must_use]
 pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
-    decision.steps.iter().map(|s| &s.reason).find(|r| matches!(r, Reason::LimitedBy { .. }))
+    decision.steps.iter().map(|s| &s.reason).find(|r| r.scarce_budget().is_some())
 }
 
 #[must_use]
 pub(crate) const fn stuck_message() -> &'static str {
     "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
+}
+
+/// A person may have to raise a quota; the variant itself works.
+#[must_use]
+pub(crate) fn waiting_message(waiting: &WaitingReplicas) -> String {
+    format!("{waiting}. They start when there is quota; other variants of the model grow until then")
 }
 
 #[must_use]
@@ -302,7 +310,9 @@ pub(crate) fn not_carried_out_message(desired: u32) -> String {
 
 /// The first False reason, in the order of the API, else the first True one. The message contains all False ones.
 fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
+    let waiting = decision.waiting_for_quota.as_ref();
     let failures = [
+        waiting.filter(|_| decision.ready == 0).map(|waiting| ("WaitingForQuota", waiting_message(waiting))),
         (!optimization.is_true()).then(|| ("MetricsUnavailable", optimization.message.clone())),
         decision.stuck.then(|| ("Stuck", stuck_message().to_owned())),
         decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out_message(desired))),
@@ -312,6 +322,10 @@ fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
         return condition_false(reason, messages.join(". "));
     }
     let target = decision.target();
+    if let Some(waiting) = waiting {
+        let message = format!("The target is {target} replica(s). {}", waiting_message(waiting));
+        return condition_true("WaitingForQuota", message);
+    }
     match decision.mode {
         Mode::Paused => condition_true("Paused", format!("Paused by annotation: the target stays {target}")),
         Mode::Recommend => condition_true(

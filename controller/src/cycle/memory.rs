@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use wva_crds::GoDuration;
 use wva_runtime::age;
-use wva_scaling::snapshot::{Mode, Pending};
+use wva_scaling::snapshot::{Mode, Pending, PendingState};
 use wva_scaling::{Decision, VariantKey, VariantState};
 
 use crate::cycle::evidence::Evidence;
@@ -154,8 +154,14 @@ impl VariantMemory {
         self.desired = None;
     }
 
-    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &UnreadyPods, at: Moment) -> Vec<Pending> {
-        self.unready.pending(replicas, pods, at)
+    pub(crate) fn pending(
+        &mut self,
+        replicas: Replicas,
+        pods: &UnreadyPods,
+        podless: PendingState,
+        at: Moment,
+    ) -> Vec<Pending> {
+        self.unready.pending(replicas, pods, podless, at)
     }
 
     /// Returns the time since the count last changed.

@@ -34,8 +34,14 @@ const FLAPPING: Duration = Duration::from_mins(10);
 
 impl PendingTracker {
     /// Oldest first. The age starts when the pod was created or stopped being ready, or in the first cycle without a
-    /// pod. It is at most the time since the number of ready replicas last rose.
-    pub(crate) fn pending(&mut self, replicas: Replicas, pods: &UnreadyPods, at: Moment) -> Vec<Pending> {
+    /// pod. It is at most the time since the number of ready replicas last rose. `podless`: state of replicas without a pod.
+    pub(crate) fn pending(
+        &mut self,
+        replicas: Replicas,
+        pods: &UnreadyPods,
+        podless: PendingState,
+        at: Moment,
+    ) -> Vec<Pending> {
         if self.has_recovered(replicas, at.now) {
             // A time in the future must not keep the ages at 0.
             self.last_ready = self.last_ready.max(pods.last_ready.map(|t| t.min(at.wall)));
@@ -49,7 +55,7 @@ impl PendingTracker {
         pending.truncate(missing);
         self.update_podless(missing - pending.len(), at.now);
         let age = |seen: &Instant| truncate_to_millis(at.now.saturating_duration_since(*seen));
-        pending.extend(self.podless.iter().map(|seen| Pending { age: age(seen), ..Pending::default() }));
+        pending.extend(self.podless.iter().map(|seen| Pending { age: age(seen), state: podless }));
         for one in &mut pending {
             one.age = one.age.min(truncate_to_millis(since_ready));
         }
@@ -93,6 +99,7 @@ fn pending_state(phase: Phase) -> PendingState {
     match phase {
         Phase::Unschedulable => PendingState::Unschedulable,
         Phase::CrashLooping => PendingState::CrashLooping,
+        Phase::Gated => PendingState::WaitingForQuota,
         Phase::Ready | Phase::Starting | Phase::Done => PendingState::Starting,
     }
 }
@@ -130,6 +137,7 @@ mod tests {
         UnreadyPods {
             unready: unready.iter().map(|(phase, minutes)| (*phase, Some(ago(*minutes)))).collect(),
             last_ready: ready.map(ago),
+            gate: None,
         }
     }
 
@@ -146,7 +154,7 @@ mod tests {
     fn each_pod_reports_its_state_and_age() {
         let at = start();
         let all = [(Phase::Starting, 3), (Phase::CrashLooping, 20), (Phase::Unschedulable, 5)];
-        let found = PendingTracker::default().pending(replicas(4, 1), &pods(&all, None, at), at);
+        let found = PendingTracker::default().pending(replicas(4, 1), &pods(&all, None, at), Starting, at);
         check(&found, &[(20, CrashLooping), (5, Unschedulable), (3, Starting)]);
     }
 
@@ -156,12 +164,12 @@ mod tests {
         let all = [(Phase::CrashLooping, 9), (Phase::Starting, 2), (Phase::Starting, 4)];
         let pods = pods(&all, None, at);
         // The old version serves with all replicas, and the new one crashes.
-        check(&PendingTracker::default().pending(replicas(2, 2), &pods, at), &[]);
-        check(&PendingTracker::default().pending(replicas(2, 3), &pods, at), &[]);
+        check(&PendingTracker::default().pending(replicas(2, 2), &pods, Starting, at), &[]);
+        check(&PendingTracker::default().pending(replicas(2, 3), &pods, Starting, at), &[]);
         // One replica is missing and may start.
-        check(&PendingTracker::default().pending(replicas(3, 2), &pods, at), &[(2, Starting)]);
+        check(&PendingTracker::default().pending(replicas(3, 2), &pods, Starting, at), &[(2, Starting)]);
         check(
-            &PendingTracker::default().pending(replicas(3, 0), &pods, at),
+            &PendingTracker::default().pending(replicas(3, 0), &pods, Starting, at),
             &[(9, CrashLooping), (4, Starting), (2, Starting)],
         );
     }
@@ -172,7 +180,7 @@ mod tests {
         let mut tracker = PendingTracker::default();
         let mut now = |replicas, unready: &[(Phase, i64)], minute| {
             let at = later(at, minute);
-            tracker.pending(replicas, &pods(unready, None, at), at)
+            tracker.pending(replicas, &pods(unready, None, at), Starting, at)
         };
         check(&now(replicas(3, 1), &[(Phase::Starting, 1)], 0), &[(1, Starting), (0, Starting)]);
         check(
@@ -191,11 +199,14 @@ mod tests {
         let at = start();
         let stuck = [(Phase::Unschedulable, 30)];
         let mut tracker = PendingTracker::default();
-        check(&tracker.pending(replicas(2, 1), &pods(&stuck, Some(4), at), at), &[(4, Unschedulable)]);
+        check(
+            &tracker.pending(replicas(2, 1), &pods(&stuck, Some(4), at), Starting, at),
+            &[(4, Unschedulable)],
+        );
         // The replica that became ready is gone; the limit still applies.
         let at = later(at, 1);
         check(
-            &tracker.pending(replicas(2, 0), &pods(&stuck, None, at), at),
+            &tracker.pending(replicas(2, 0), &pods(&stuck, None, at), Starting, at),
             &[(5, Unschedulable), (0, Starting)],
         );
     }
@@ -208,7 +219,7 @@ mod tests {
             let at = later(start, minute);
             let unready = [(Phase::Starting, 60), (Phase::Starting, 0)];
             let pods = pods(&unready, became, at);
-            let found = tracker.pending(replicas(current, ready), &pods, at);
+            let found = tracker.pending(replicas(current, ready), &pods, Starting, at);
             found.iter().map(|p| i64::try_from(p.age.get().as_secs()).unwrap() / 60).collect()
         };
         assert_eq!(ages(1, 2, Some(3), 0), [0], "the newest pod may start");
@@ -230,26 +241,37 @@ mod tests {
         let at = start();
         let mut tracker = PendingTracker::default();
         let unready = [(Phase::Starting, 60)];
-        check(&tracker.pending(replicas(2, 1), &pods(&unready, Some(-30), at), at), &[(0, Starting)]);
+        check(
+            &tracker.pending(replicas(2, 1), &pods(&unready, Some(-30), at), Starting, at),
+            &[(0, Starting)],
+        );
         let at = later(at, 4);
         let unready = [(Phase::Starting, 64)];
-        check(&tracker.pending(replicas(2, 1), &pods(&unready, Some(-26), at), at), &[(4, Starting)]);
+        check(
+            &tracker.pending(replicas(2, 1), &pods(&unready, Some(-26), at), Starting, at),
+            &[(4, Starting)],
+        );
     }
 
     #[test]
     fn a_pod_created_in_the_future_is_new() {
         let at = start();
-        let found =
-            PendingTracker::default().pending(replicas(1, 0), &pods(&[(Phase::Starting, -5)], None, at), at);
+        let found = PendingTracker::default().pending(
+            replicas(1, 0),
+            &pods(&[(Phase::Starting, -5)], None, at),
+            Starting,
+            at,
+        );
         check(&found, &[(0, Starting)]);
-        let unknown = UnreadyPods { unready: vec![(Phase::Starting, None)], last_ready: None };
-        check(&PendingTracker::default().pending(replicas(1, 0), &unknown, at), &[(0, Starting)]);
+        let unknown = UnreadyPods { unready: vec![(Phase::Starting, None)], last_ready: None, gate: None };
+        check(&PendingTracker::default().pending(replicas(1, 0), &unknown, Starting, at), &[(0, Starting)]);
     }
 
     #[test]
     fn a_mistyped_replica_count_takes_little_memory() {
         let at = start();
-        let found = PendingTracker::default().pending(replicas(u32::MAX, 0), &UnreadyPods::default(), at);
+        let found =
+            PendingTracker::default().pending(replicas(u32::MAX, 0), &UnreadyPods::default(), Starting, at);
         assert_eq!(found.len(), MAX_PENDING);
     }
 }

@@ -22,11 +22,18 @@ pub(crate) enum Problem {
     Stuck,
     NotCarriedOut,
     NotWakeable,
+    WaitingForQuota,
 }
 
 impl Problem {
-    const ALL: [Self; 5] =
-        [Self::TargetNotFound, Self::SafetyNetActivated, Self::Stuck, Self::NotCarriedOut, Self::NotWakeable];
+    const ALL: [Self; 6] = [
+        Self::TargetNotFound,
+        Self::SafetyNetActivated,
+        Self::Stuck,
+        Self::NotCarriedOut,
+        Self::NotWakeable,
+        Self::WaitingForQuota,
+    ];
 
     /// Also its name in [`ControllerState`].
     pub(crate) const fn reason(self) -> &'static str {
@@ -36,6 +43,7 @@ impl Problem {
             Self::Stuck => "Stuck",
             Self::NotCarriedOut => "NotCarriedOut",
             Self::NotWakeable => "NotWakeable",
+            Self::WaitingForQuota => "WaitingForQuota",
         }
     }
 }
@@ -60,11 +68,12 @@ impl ReportedState {
             (Problem::Stuck, has(|d| d.stuck)),
             (Problem::NotCarriedOut, has(|d| d.not_carried_out.is_some())),
             (Problem::NotWakeable, has(|d| d.wake_obstacle.is_some())),
+            (Problem::WaitingForQuota, has(|d| d.waiting_for_quota.is_some())),
         ];
         Self {
             target: variant.target().or(variant.last_target),
             problems: problems.into_iter().filter(|(_, holds)| *holds).map(|(problem, _)| problem).collect(),
-            limited_by: decision.and_then(|d| d.limited_by.clone()),
+            limited_by: decision.and_then(|d| d.limited_by.as_deref()).map(truncate),
             signal_problem: Some(&variant.conditions.signal_followed)
                 .filter(|draft| draft.status == ConditionStatus::False)
                 .map(|draft| draft.reason),
@@ -87,6 +96,11 @@ impl ReportedState {
     pub(crate) fn has(&self, problem: Problem) -> bool {
         self.problems.contains(&problem)
     }
+}
+
+/// To the length that the schema of the status allows.
+fn truncate(budget: &str) -> String {
+    budget.chars().take(253).collect()
 }
 
 /// Status, reason and transition time of `SignalFollowed`, if its reason is a problem.
@@ -126,6 +140,8 @@ mod tests {
     fn publications() -> Vec<PublishedVariant> {
         let of = |variant, config| published(decision(variant, config));
         let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+        let gated = json!({"age": "2m", "state": "waitingForQuota"});
+        let gated = json!({"ready": 1, "pending": [gated], "replicas": replicas(1, 0.5, "1s")});
         let loading = json!({"ready": 1, "pending": [{"age": "11m"}], "replicas": replicas(1, 0.5, "1s")});
         let late = json!({"desired": 4, "desiredAge": "11m", "replicas": replicas(2, 0.5, "1s")});
         // Stuck, late, and without metrics: the reason of `Ready` is one of them.
@@ -140,6 +156,7 @@ mod tests {
             of(json!({"desired": 2}), json!({})),
             of(json!({"desired": 2, "mode": "paused"}), json!({})),
             of(loading, json!({})),
+            of(gated, json!({})),
             of(late, json!({})),
             published(all),
             unusable,

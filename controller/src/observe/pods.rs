@@ -29,6 +29,8 @@ pub(crate) struct WorkloadPod {
     pub(crate) gpus: u32,
     /// ResourceClaimTemplates of its own claims.
     pub(crate) claim_templates: Box<[Box<str>]>,
+    /// First of its scheduling gates.
+    pub(crate) gate: Option<Box<str>>,
 }
 
 impl WorkloadPod {
@@ -106,6 +108,7 @@ fn workload_pod(
         is_placed: pod.node.is_some(),
         gpus: pod.gpus.total().saturating_add(extended),
         claim_templates: templates,
+        gate: pod.gate.clone(),
     }
 }
 
@@ -194,6 +197,33 @@ pub(crate) struct UnreadyPods {
     pub(crate) unready: Vec<(Phase, Option<Timestamp>)>,
     /// Last time that a ready replica became ready.
     pub(crate) last_ready: Option<Timestamp>,
+    /// Scheduling gate that holds one of them back.
+    pub(crate) gate: Option<Box<str>>,
+}
+
+/// Pods of one workload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodCounts {
+    /// That take requests.
+    pub(crate) leaders: u32,
+    pub(crate) workers: u32,
+    /// Pods, or leaders of groups, that end and still hold their GPUs.
+    pub(crate) terminating: u32,
+}
+
+#[must_use]
+pub(crate) fn count_pods(pods: &BTreeMap<PodKey, WorkloadPod>) -> BTreeMap<&WorkloadKey, PodCounts> {
+    let mut all: BTreeMap<&WorkloadKey, PodCounts> = BTreeMap::new();
+    for pod in pods.values().filter(|pod| !pod.progress.is_done()) {
+        let counts = all.entry(&pod.workload).or_default();
+        match (pod.is_terminating, pod.leader.is_some()) {
+            (false, false) => counts.leaders += 1,
+            (false, true) => counts.workers += 1,
+            (true, false) => counts.terminating += u32::from(pod.is_placed),
+            (true, true) => {}
+        }
+    }
+    all
 }
 
 /// Names of the ready replicas of every workload. That of a group is the name of its leader.
@@ -237,6 +267,9 @@ pub(crate) fn unready_pods<'a>(replicas: &[ReplicaPods<'a>]) -> BTreeMap<&'a Wor
             of_workload.last_ready = of_workload.last_ready.max(replica.since);
         } else {
             of_workload.unready.push((replica.phase, replica.since));
+            if of_workload.gate.is_none() {
+                of_workload.gate = replica.gate.map(Into::into);
+            }
         }
     }
     all
@@ -259,6 +292,8 @@ pub(crate) struct ReplicaPods<'a> {
     since: Option<Timestamp>,
     /// Creation of its first pod.
     created: Option<Timestamp>,
+    /// Scheduling gate that holds one of its pods back.
+    gate: Option<&'a str>,
 }
 
 /// Replicas with active pods at a wall-clock time, sorted by namespace and name.
@@ -283,15 +318,17 @@ pub(crate) fn replicas(pods: &BTreeMap<PodKey, WorkloadPod>, wall: Timestamp) ->
 
 impl<'a> ReplicaPods<'a> {
     fn new(name: &'a str, pod: &'a WorkloadPod, wall: Timestamp) -> Self {
+        let phase = pod.progress.phase_at(wall);
         Self {
             workload: &pod.workload,
             name: pod.replica(name),
             has_leader: pod.leader.is_none(),
             pods: 1,
             wanted: pod.group.pods,
-            phase: pod.progress.phase_at(wall),
+            phase,
             since: pod.since,
             created: pod.created,
+            gate: pod.gate.as_deref().filter(|_| phase == Phase::Gated),
         }
     }
 
@@ -299,6 +336,7 @@ impl<'a> ReplicaPods<'a> {
         self.has_leader |= other.has_leader;
         self.pods += other.pods;
         self.created = [self.created, other.created].into_iter().flatten().min();
+        self.gate = self.gate.or(other.gate);
         let behind = match self.phase.cmp(&other.phase) {
             std::cmp::Ordering::Less => other,
             std::cmp::Ordering::Greater => return,

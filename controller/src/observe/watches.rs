@@ -7,6 +7,7 @@ mod monitor;
 mod node;
 pub(crate) mod objects;
 mod pod;
+mod quota;
 pub(crate) mod variant;
 mod workload;
 
@@ -37,6 +38,7 @@ pub(crate) use objects::OwnedSet;
 #[cfg(test)]
 pub(crate) use pod::WatchedPod;
 pub(crate) use pod::{Phase, PodClaims, PodFacts, Progress};
+pub(crate) use quota::{QuotaFacts, QuotaRow};
 pub use variant::Variant;
 pub(crate) use workload::Workload;
 
@@ -69,6 +71,8 @@ pub struct Watches {
     pub(crate) autoscalers: Cache<Arc<Autoscaler>>,
     /// Read for bounds, and whether they follow the targets.
     pub(crate) scaled_objects: OptionalCache<Arc<Autoscaler>>,
+    /// Read for what they leave for pods.
+    pub(crate) quotas: OptionalCache<QuotaFacts>,
     /// `None` without an inventory.
     pub(crate) gpus: Option<GpuWatches>,
     /// `None` in single-namespace mode.
@@ -87,7 +91,11 @@ impl Watches {
         let gpus = self.gpus.iter().flat_map(|g| {
             [g.nodes.discovered().boxed(), g.pods.discovered().boxed(), g.claims.discovered().boxed()]
         });
-        let others = [self.leader_worker_sets.discovered().boxed(), self.scaled_objects.discovered().boxed()];
+        let others = [
+            self.leader_worker_sets.discovered().boxed(),
+            self.scaled_objects.discovered().boxed(),
+            self.quotas.discovered().boxed(),
+        ];
         let all = futures::future::join_all(gpus.chain(others));
         if tokio::time::timeout(DISCOVERY, all).await.is_err() {
             tracing::warn!("Timed out discovering optional resources; continuing without them");
@@ -124,6 +132,7 @@ pub fn watch_all(
         pods,
         leader_worker_sets: watch_leader_worker_sets(scope),
         scaled_objects: watch_scaled_objects(scope, observe.scaled_objects),
+        quotas: watch_quotas(scope),
         deployments: scope.watch("watch of Deployments", scope.api(), Workload::deployments(), no_observer()),
         stateful_sets: scope.watch(
             "watch of StatefulSets",
@@ -158,6 +167,13 @@ fn watch_scaled_objects(
         config: config(),
     };
     scope.watch_optional(watch, Autoscaler::scaled_objects(), observe)
+}
+
+/// Optional, because a role of an earlier release does not grant it.
+fn watch_quotas(scope: &mut WatchScope<'_>) -> OptionalCache<QuotaFacts> {
+    let (task, name) = ("watch of ResourceQuotas", "resourcequotas");
+    let watch = OptionalWatch { task, name, api: scope.api(), config: config() };
+    scope.watch_optional(watch, QuotaFacts::quotas(), no_observer())
 }
 
 fn watch_leader_worker_sets(scope: &mut WatchScope<'_>) -> OptionalCache<Workload> {

@@ -17,7 +17,7 @@ use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
 
 use crate::cycle::conditions::{
-    limiting_reason, not_carried_out_message, not_wakeable_message, stuck_message,
+    limiting_reason, not_carried_out_message, not_wakeable_message, stuck_message, waiting_message,
 };
 use crate::model::orphan::Orphan;
 use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECISION};
@@ -65,6 +65,11 @@ pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> V
     if begins(Problem::Stuck) {
         events.push(warn(Problem::Stuck.reason(), stuck_message()));
     }
+    if let Some(waiting) = after.decision.as_ref().and_then(|d| d.waiting_for_quota.as_ref())
+        && begins(Problem::WaitingForQuota)
+    {
+        events.push(warn(Problem::WaitingForQuota.reason(), &waiting_message(waiting)));
+    }
     if now.signal_problem.is_some() && now.signal_problem != before.signal_problem {
         events.push(warn(SIGNAL_NOT_FOLLOWED, &after.conditions.signal_followed.message));
     }
@@ -76,8 +81,7 @@ pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> V
             events.push(warn(Problem::NotWakeable.reason(), &not_wakeable_message(obstacle)));
         }
         if now.limited_by.is_some() && now.limited_by != before.limited_by {
-            let note = limiting_reason(decision).map(ToString::to_string).unwrap_or_default();
-            events.push(warn("LimitedBy", &note));
+            events.extend(limiting_reason(decision).map(|reason| warn(reason.code(), &reason.to_string())));
         }
     }
     events

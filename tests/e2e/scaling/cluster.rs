@@ -31,7 +31,7 @@ pub(super) struct GpuShortage {
 }
 
 /// A workload of another owner that takes 2 of the 3 A100s.
-fn other_workload(namespace: &str) -> String {
+pub(super) fn other_workload(namespace: &str) -> String {
     let others = VariantFixture::new(namespace, "others").on_a100().replicas(2).deployment();
     // Its pods do not serve the model.
     others.replace(": served}", ": others}")

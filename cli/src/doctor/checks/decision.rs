@@ -1,6 +1,7 @@
 //! Decision for the variant, and whether an analysis is its basis.
 
 use wva_scaling::Decision;
+use wva_scaling::snapshot::QuotaWait;
 
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
@@ -25,6 +26,12 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
     let reason = decision.reason();
     let message = format!("{} -> {}  {}: {reason}", decision.current, decision.target(), reason.code());
     let explain = format!("wva explain {}", variant.argument());
+    if let Some(waiting) = &decision.waiting_for_quota {
+        return Finding::warning(
+            format!("{message}; {waiting}"),
+            quota_remedy(variant, waiting.cause.as_ref()),
+        );
+    }
     if decision.safety_net.is_some() && !decision.model_at_zero {
         return Finding::warning(
             format!("{message}; the analysis failed, so the last target holds"),
@@ -35,10 +42,23 @@ fn by_leader(variant: &VariantState<'_>, decision: &Decision) -> Finding {
         let remedy = format!("kubectl get pods -n {}, then describe the unready pods", variant.namespace);
         return Finding::warning(format!("{message}; its replicas do not become ready"), remedy);
     }
-    if let Some(accelerator) = &decision.limited_by {
-        return Finding::warning(format!("{message}; not enough {accelerator} available"), explain);
+    if let Some(budget) = &decision.limited_by {
+        return Finding::warning(format!("{message}; not enough {budget} available"), explain);
     }
     Finding::fine(message)
+}
+
+fn quota_remedy(variant: &VariantState<'_>, cause: Option<&QuotaWait>) -> String {
+    let namespace = &variant.namespace;
+    match cause {
+        Some(QuotaWait::Quota(quota)) => format!("kubectl describe resourcequota -n {namespace} {quota}"),
+        Some(QuotaWait::Gate(gate)) if gate.starts_with("kueue.x-k8s.io/") => {
+            format!(
+                "kubectl get workloads.kueue.x-k8s.io -n {namespace}, and compare with the quota of its queue"
+            )
+        }
+        _ => format!("kubectl get pods -n {namespace}, then find out who removes their scheduling gate"),
+    }
 }
 
 /// Used if no leader answers.

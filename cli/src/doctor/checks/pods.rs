@@ -35,9 +35,13 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if unready.is_empty() {
         return vec![Finding::fine(format!("{} ready", count(ready, "pod")))];
     }
-    let causes: Vec<String> =
-        unready.iter().take(MAX_DESCRIBED).map(|pod| describe_unready(variant, pod)).collect();
-    let more = unready.len().saturating_sub(MAX_DESCRIBED);
+    let (gated, others): (Vec<&Value>, Vec<&Value>) =
+        unready.iter().copied().partition(|pod| scheduling_gate(pod).is_some());
+    let causes = gated_cause(&gated)
+        .into_iter()
+        .chain(others.iter().take(MAX_DESCRIBED).map(|pod| describe_unready(variant, pod)));
+    let causes: Vec<String> = causes.collect();
+    let more = others.len().saturating_sub(MAX_DESCRIBED);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
     let message = format!("{ready} of {} ready; {}{more}", count(pods.len(), "pod"), causes.join("; "));
     let remedy =
@@ -57,6 +61,19 @@ pub(super) fn is_ready(pod: &Value) -> bool {
 /// Worker of a group of a LeaderWorkerSet.
 pub(super) fn is_worker(pod: &Value) -> bool {
     entry(pod, "/metadata/labels", WORKER_INDEX).is_some_and(|index| index != "0")
+}
+
+/// First scheduling gate of a pod that waits for its removal.
+fn scheduling_gate(pod: &Value) -> Option<&str> {
+    condition(pod, "PodScheduled").filter(|c| text(c, "/reason") == "SchedulingGated")?;
+    Some(text(pod, "/spec/schedulingGates/0/name"))
+}
+
+/// One cause for all gated pods.
+fn gated_cause(gated: &[&Value]) -> Option<String> {
+    let gate = scheduling_gate(gated.first()?)?;
+    let verb = if gated.len() == 1 { "waits" } else { "wait" };
+    Some(format!("{} {verb} for quota: scheduling gate {gate}", count(gated.len(), "pod")))
 }
 
 fn describe_unready(variant: &VariantState<'_>, pod: &Value) -> String {

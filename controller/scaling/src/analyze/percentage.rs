@@ -176,10 +176,8 @@ impl PercentageVerdict {
             if chosen == Some(i) || alternative == Some(i) {
                 let after = variant.current.saturating_add(variant.min_step_up());
                 drafts[i].push(Stage::Analyze, after, reason.clone());
-            } else if variant.stuck > 0 {
-                drafts[i].note(Stage::Analyze, Reason::Stuck { stuck: variant.stuck });
-            } else if let Some(refusal) = variant.refusal() {
-                drafts[i].note(Stage::Analyze, refusal);
+            } else if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
+                drafts[i].note(Stage::Analyze, reason);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
             } else if let (false, Some(max)) = (can_grow(variant), variant.bounds.max)
@@ -226,7 +224,7 @@ impl PercentageVerdict {
 /// The maximum must leave a step that the HPA acts on.
 fn can_grow(variant: &VariantView) -> bool {
     variant.pending == 0
-        && variant.stuck == 0
+        && !variant.is_blocked()
         && variant.refusal().is_none()
         && variant.headroom() >= variant.min_step_up()
 }

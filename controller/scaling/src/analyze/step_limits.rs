@@ -53,11 +53,8 @@ pub(super) fn removable_replicas(model: &ModelView, i: usize, drafts: &[Draft]) 
 }
 
 pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
-    if variant.stuck > 0 {
-        return Some(Reason::Stuck { stuck: variant.stuck });
-    }
-    if let Some(refusal) = variant.refusal() {
-        return Some(refusal);
+    if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
+        return Some(reason);
     }
     let max = variant.bounds.max.filter(|_| variant.headroom() < variant.min_step_up());
     max.map(|max| Reason::AtMaximum { max })

@@ -102,6 +102,7 @@ impl Reason {
             Self::SafetyNet { fallback_source: FallbackSource::CurrentReplicas, cause } => {
                 write!(f, "holding the current replicas: {cause}")
             }
+            Self::WaitingForQuota { waiting } => write!(f, "{waiting}; other variants grow instead"),
             Self::PendingReplicas { pending } => {
                 write!(f, "waiting for {pending} replica(s) to become ready")
             }
@@ -172,6 +173,8 @@ impl Reason {
                     "limited: {left} GPU(s) of {accelerator} are free, a replica needs {gpus_per_replica}"
                 )
             }
+            Self::LimitedByQuota { shortage } => write!(f, "{shortage}"),
+            Self::YieldsTo { yielded } => write!(f, "{yielded}"),
             Self::AtMaximum { max } => write!(f, "the maximum is {max}"),
             Self::AtMinimum { min } => write!(f, "the minimum is {min}"),
             Self::Paused { decided } => write!(f, "paused: the last target stays; the decision is {decided}"),
@@ -212,6 +215,7 @@ impl fmt::Display for Reason {
             }
             Self::SafetyNet { .. }
             | Self::PendingReplicas { .. }
+            | Self::WaitingForQuota { .. }
             | Self::StepNotSafe { .. }
             | Self::ScrapeGap { .. }
             | Self::MetricsStale { .. }
@@ -224,6 +228,8 @@ impl fmt::Display for Reason {
             | Self::RequestsRefused { .. }
             | Self::WakeHold { .. } => self.write_scale_to_zero(f),
             Self::LimitedBy { .. }
+            | Self::LimitedByQuota { .. }
+            | Self::YieldsTo { .. }
             | Self::AtMaximum { .. }
             | Self::AtMinimum { .. }
             | Self::Paused { .. }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wva_crds::GoDuration;
-use wva_crds::entries::{SaturationEntry, ScaleToZeroEntry};
+use wva_crds::entries::{Priority, SaturationEntry, ScaleToZeroEntry};
+
+use super::QuotaLimit;
 
 /// Settings of one cycle.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -30,6 +32,15 @@ pub struct Config {
     /// GPUs by accelerator. `None`: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inventory: Option<BTreeMap<String, Inventory>>,
+    /// ResourceQuotas that limit the variants. Each resource of each quota is listed once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub quotas: Vec<QuotaLimit>,
+    /// The limiter is on, and the controller may not read ResourceQuotas.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quotas_forbidden: bool,
+    /// Best service class priority by model. 1 is the best.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub priorities: BTreeMap<String, Priority>,
 }
 
 impl Default for Config {
@@ -44,6 +55,9 @@ impl Default for Config {
             pending_grace: ten_minutes,
             metrics_age: MetricsAge::default(),
             inventory: None,
+            quotas: Vec::new(),
+            quotas_forbidden: false,
+            priorities: BTreeMap::new(),
         }
     }
 }

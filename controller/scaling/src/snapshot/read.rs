@@ -90,6 +90,12 @@ impl Snapshot {
                 return Err(SnapshotError::NoModel { path: format!("config.{map}.{key}") });
             }
         }
+        let mut quotas = BTreeSet::new();
+        for (i, row) in self.config.quotas.iter().enumerate() {
+            if !quotas.insert((&row.namespace, &row.quota, &row.resource)) {
+                return Err(duplicate(format!("config.quotas[{i}]"), &row.resource));
+            }
+        }
         let mut kinds = BTreeSet::new();
         for (i, kind) in self.remembered.iter().enumerate() {
             if !kinds.insert((&kind.namespace, &kind.model_id, &kind.accelerator, kind.output)) {

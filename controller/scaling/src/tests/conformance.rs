@@ -11,6 +11,8 @@ mod examples;
 mod limit;
 mod modes;
 mod percentage;
+mod priority;
+mod quota;
 mod scale_to_zero;
 mod signals;
 mod steps;
@@ -26,7 +28,7 @@ use crate::snapshot::OutputBucket;
 use crate::{Decision, NextState, Outcome, Warning, decide};
 
 /// Rows by the name of their table.
-const TABLES: [(&str, &str); 12] = [
+const TABLES: [(&str, &str); 14] = [
     ("examples", examples::ROWS),
     ("percentage", percentage::ROWS),
     ("steps", steps::ROWS),
@@ -38,6 +40,8 @@ const TABLES: [(&str, &str); 12] = [
     ("throughput", throughput::ROWS),
     ("scale_to_zero", scale_to_zero::ROWS),
     ("limit", limit::ROWS),
+    ("quota", quota::ROWS),
+    ("priority", priority::ROWS),
     ("modes", modes::ROWS),
 ];
 
@@ -120,6 +124,7 @@ fn warning(warning: &Warning) -> String {
         Warning::AcceleratorNotInInventory { variant, accelerator, .. } => {
             format!("warning AcceleratorNotInInventory {variant} {accelerator}")
         }
+        Warning::QuotasForbidden => "warning QuotasForbidden".to_owned(),
         Warning::NothingWakesIt { model_id, obstacle, .. } => {
             format!("warning NothingWakesIt {model_id} {obstacle:?}")
         }

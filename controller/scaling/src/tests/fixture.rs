@@ -10,6 +10,9 @@
 //! config decisionHold: 1m                  settings (YAML)
 //! tokens | tokens kvCacheThreshold: 0.5    the token analyzer, with further thresholds
 //! zero | stock H100=2 L4=1                 scale to zero is on | limited mode, with these free GPUs
+//! quota team/pods=3/1                      resources of ResourceQuotas of namespace ns, with limit and use; `needs=team/pods:1`
+//!                                          is what a replica takes
+//! priority m1=1 m2=2                       service class priorities of models
 //! remembered H100 <500 4000,6000           observations of the token analyzer
 //! throughput | throughput itlSlo: 40       the throughput analyzer, with further settings
 //! learned 10 samples=9 watched=5m need=3   its memory: arrival rate per second; all variants have the same curve
@@ -64,6 +67,8 @@ fn variant(line: &str, each: &str) -> String {
             "capacity" => format!("rememberedCapacity: {value}"),
             "cost" | "mode" => format!("{key}: \"{value}\""),
             "role" => format!("role: {value}"),
+            "needs" => format!("quotaNeeds: [{}]", value.split(',').map(need).collect::<Vec<_>>().join(", ")),
+            "gate" => format!("quotaWait: {{gate: {value}}}"),
             "pods" | "hpaDown" | "wait" => continue,
             key if FIGURES.iter().any(|(short, _)| *short == key) => continue,
             key => format!("{key}: {value}"),
@@ -71,6 +76,13 @@ fn variant(line: &str, each: &str) -> String {
     }
     fields.push(format!("replicas: [{}]", replicas(name, current, &words).join(", ")));
     mapping(&fields)
+}
+
+/// `team/requests.memory:20`.
+fn need(text: &str) -> String {
+    let (quota, rest) = text.split_once('/').unwrap();
+    let (resource, amount) = rest.rsplit_once(':').unwrap();
+    format!("{{quota: {quota}, resource: {resource}, perReplica: {amount}}}")
 }
 
 /// `61s/unschedulable`.
@@ -159,6 +171,8 @@ pub(super) fn snapshot(state: &str) -> Snapshot {
             "rising" => learned = vec![memory(rest.split_once(' ').unwrap().0, rest.split_once(' '))],
             "zero" => config.push("scaleToZeroDefault: true".to_owned()),
             "stock" => config.push(stock(rest)),
+            "quota" => config.push(quotas(rest)),
+            "priority" => config.push(priorities(rest)),
             "remembered" => remembered.push(observations(rest)),
             _ => model.variants.push(variant(line, each)),
         }
@@ -179,6 +193,23 @@ fn stock(left: &str) -> String {
     let gpus = left.split_whitespace().map(|word| word.split_once('=').unwrap());
     let stocks: Vec<String> = gpus.map(|(name, left)| format!("{name}: {{limit: {left}}}")).collect();
     format!("limitedMode: true, inventory: {}", mapping(&stocks))
+}
+
+/// `team/pods=3/1`.
+fn quotas(text: &str) -> String {
+    let row = |word: &str| {
+        let (name, figures) = word.rsplit_once('=').unwrap();
+        let (quota, resource) = name.split_once('/').unwrap();
+        let (limit, used) = figures.split_once('/').unwrap_or((figures, "0"));
+        format!("{{namespace: ns, quota: {quota}, resource: {resource}, limit: {limit}, used: {used}}}")
+    };
+    format!("quotas: [{}]", text.split_whitespace().map(row).collect::<Vec<_>>().join(", "))
+}
+
+/// `m1=1 m2=2`.
+fn priorities(text: &str) -> String {
+    let entries = text.split_whitespace().map(|word| word.replace('=', ": "));
+    format!("priorities: {}", mapping(&entries.collect::<Vec<_>>()))
 }
 
 /// `H100 <500 4000,6000`.

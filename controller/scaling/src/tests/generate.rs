@@ -1,6 +1,8 @@
 //! Random snapshots for the laws. They resemble a cluster: most replicas report and are not saturated, and some models are
 //! idle or at 0. `laws/coverage.rs` checks that every rule occurs.
 
+mod budgets;
+
 use std::fmt;
 use std::ops::Deref;
 
@@ -167,7 +169,12 @@ fn mode() -> impl Strategy<Value = Mode> {
 
 fn pending() -> impl Strategy<Value = Pending> {
     let state = prop::sample::select(
-        &[PendingState::Starting, PendingState::Unschedulable, PendingState::CrashLooping][..],
+        &[
+            PendingState::Starting,
+            PendingState::Unschedulable,
+            PendingState::CrashLooping,
+            PendingState::WaitingForQuota,
+        ][..],
     );
     (age(), state).prop_map(|(age, state)| Pending { age, state })
 }
@@ -353,8 +360,8 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
 /// A snapshot with one analyzer for all models.
 pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
     let learned = vec(weighted(0.8, learned()), 3);
-    (vec(model(), 1..4), config(analyzer), remembered(), learned).prop_map(
-        move |(mut models, config, remembered, learned)| {
+    (vec(model(), 1..4), config(analyzer), remembered(), learned, budgets::budgets()).prop_map(
+        move |(mut models, config, remembered, learned, budgets)| {
             for (m, model) in models.iter_mut().enumerate() {
                 // One modelID in two namespaces: two models that share the compute bounds without a namespace.
                 model.namespace = ["ns", "other"][m % 2].to_owned();
@@ -368,7 +375,9 @@ pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
             }
             let watched = models.iter().zip(learned).filter(|_| analyzer == AnalyzerName::Throughput);
             let learned = watched.filter_map(|(model, learned)| Some(learned_of(model, learned?))).collect();
-            Case(Snapshot { now: None, config, remembered, learned, models })
+            let mut snapshot = Snapshot { now: None, config, remembered, learned, models };
+            budgets.add_to(&mut snapshot);
+            Case(snapshot)
         },
     )
 }

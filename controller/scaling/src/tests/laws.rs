@@ -2,6 +2,7 @@
 //! a file.
 
 mod bounds;
+mod budgets;
 mod coverage;
 mod extremes;
 mod history;
@@ -24,6 +25,12 @@ use crate::{Decision, Outcome};
 fn variant_of<'a>(snapshot: &'a Snapshot, decision: &Decision) -> &'a Variant {
     let in_its_namespace = snapshot.models.iter().filter(|m| m.namespace == decision.namespace);
     in_its_namespace.flat_map(|m| &m.variants).find(|v| v.name == decision.variant).unwrap()
+}
+
+/// Nothing limits growth.
+fn remove_budgets(snapshot: &mut Snapshot) {
+    snapshot.config.inventory = None;
+    snapshot.config.quotas.clear();
 }
 
 /// True if a step has one of these reason codes.

@@ -36,7 +36,11 @@ impl fmt::Display for Signals<'_> {
         }
         writeln!(f, "  {}", facts.join("; "))?;
         for pending in v.pending.iter().flatten() {
-            writeln!(f, "  not ready for {}: {}", pending.age, pending_state(*pending))?;
+            write!(f, "  not ready for {}: {}", pending.age, pending_state(*pending))?;
+            match &v.quota_wait {
+                Some(cause) if pending.state == PendingState::WaitingForQuota => writeln!(f, ": {cause}")?,
+                _ => writeln!(f)?,
+            }
         }
         let mut replicas: Vec<&Replica> = v.replicas.iter().collect();
         replicas.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -56,6 +60,7 @@ fn pending_state(pending: Pending) -> &'static str {
         PendingState::Starting => "starting",
         PendingState::Unschedulable => "no node has room for it",
         PendingState::CrashLooping => "its container keeps crashing",
+        PendingState::WaitingForQuota => "waits for quota",
     }
 }
 

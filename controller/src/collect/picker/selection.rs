@@ -79,7 +79,8 @@ impl ServingState {
     pub(super) fn from_decision(decision: Option<&Decision>) -> Self {
         match decision {
             Some(d) if d.mode == Mode::Auto && d.current > 0 && d.target() == 0 => Self::ToZero,
-            Some(d) if d.stuck => Self::Stuck,
+            // Its replicas do not come soon, so another variant may have to wake.
+            Some(d) if d.stuck || d.waiting_for_quota.is_some() => Self::Stuck,
             _ => Self::Serving,
         }
     }

@@ -221,5 +221,6 @@ fn unmanaged_variants_are_left_out() {
     assert!(names(&case).is_empty());
 }
 
+mod quotas;
 mod signals;
 mod workloads;

@@ -221,3 +221,21 @@ fn a_cold_start_is_not_reported_as_a_lack_of_metrics() {
         assert!(c.metrics_available.message.starts_with(want), "{}", c.metrics_available.message);
     }
 }
+
+#[test]
+fn a_held_replica_waits_for_quota_and_is_not_stuck() {
+    let held = json!({"age": "5h", "state": "waitingForQuota"});
+    let gate = json!({"gate": "kueue.x-k8s.io/admission"});
+    let waits = "1 replica(s) wait for quota: scheduling gate kueue.x-k8s.io/admission";
+    let one = json!({"ready": 1, "pending": [held], "quotaWait": gate, "replicas": replicas(1, 0.5, "1s")});
+    let all = json!({"current": 1, "ready": 0, "pending": [held], "quotaWait": gate});
+    for (variant, status) in [(one, ConditionStatus::True), (all, ConditionStatus::False)] {
+        let decision = decision(variant, json!({}));
+        assert!(!decision.stuck);
+        let c = decided(&decision);
+        assert_eq!((c.ready.status, c.ready.reason), (status, "WaitingForQuota"));
+        assert!(c.ready.message.contains(waits), "{}", c.ready.message);
+        let trace = wva_scaling::trace::Trace(&decision).to_string();
+        assert!(trace.contains(waits), "{trace}");
+    }
+}

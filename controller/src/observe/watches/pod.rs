@@ -41,6 +41,12 @@ struct Spec {
     containers: Vec<ContainerSpec>,
     init_containers: Option<Vec<ContainerSpec>>,
     resource_claims: Option<Vec<PodResourceClaim>>,
+    scheduling_gates: Option<Vec<SchedulingGate>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct SchedulingGate {
+    name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -114,6 +120,8 @@ struct ContainerRun {
 pub(crate) enum Phase {
     Ready,
     Starting,
+    /// A scheduling gate, such as Kueue's, holds it back.
+    Gated,
     /// The scheduler finds no node.
     Unschedulable,
     /// A container fails repeatedly, or cannot start.
@@ -158,6 +166,8 @@ pub(crate) struct PodFacts {
     pub(crate) gpus: Gpus,
     /// `None` for most pods.
     pub(crate) claims: Option<Box<PodClaims>>,
+    /// First of its scheduling gates.
+    pub(crate) gate: Option<Box<str>>,
     /// UID, if wva has set the deletion cost.
     pub(crate) marked: Option<Box<str>>,
 }
@@ -203,6 +213,7 @@ impl PodFacts {
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
             claims: PodClaims::new(pod, requested.total().saturating_sub(gpus.total())),
             gpus,
+            gate: pod.spec.scheduling_gates.iter().flatten().next().map(|gate| gate.name.as_str().into()),
             marked: pod.metadata.uid.as_deref().filter(|_| is_marked).map(Into::into),
         }
     }
@@ -228,8 +239,10 @@ impl Status {
             return Phase::Ready.into();
         }
         let placed = self.condition("PodScheduled");
-        if placed.is_some_and(|c| c.status == "False" && c.reason.as_deref() == Some("Unschedulable")) {
-            return Phase::Unschedulable.into();
+        match placed.filter(|c| c.status == "False").and_then(|c| c.reason.as_deref()) {
+            Some("Unschedulable") => return Phase::Unschedulable.into(),
+            Some("SchedulingGated") => return Phase::Gated.into(),
+            _ => {}
         }
         let unready = ready.and_then(|c| c.last_transition_time.as_ref());
         let containers = self.container_statuses.iter().chain(&self.init_container_statuses).flatten();

@@ -1,5 +1,7 @@
 //! Cached fields of Deployments, StatefulSets and LeaderWorkerSets.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -10,6 +12,7 @@ use wva_runtime::cache::Projection;
 use wva_scaling::servers::PodGroup;
 
 use super::objects::Owner;
+use crate::model::demand::{PodDemand, ReplicaDemand, WorkerDemand};
 use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
 use crate::observe::template::{self, Template};
@@ -24,6 +27,8 @@ pub(crate) struct Workload {
     pub(crate) template: Option<Template>,
     /// Pods of a replica of a LeaderWorkerSet. `None`: one pod.
     pub(crate) group: Option<PodGroup>,
+    /// What one replica takes from ResourceQuotas.
+    pub(crate) demand: Option<Arc<ReplicaDemand>>,
     /// InferencePool selectors match these.
     pub(crate) pod_labels: Labels,
     /// Owner of a StatefulSet, such as a LeaderWorkerSet.
@@ -48,6 +53,7 @@ impl Workload {
             },
             template,
             group: None,
+            demand: None,
             pod_labels,
             owner: None,
         }
@@ -63,12 +69,9 @@ impl Workload {
             let (spec, status) = (d.spec.as_ref(), d.status.as_ref());
             let requested = spec.and_then(|s| s.replicas);
             let counts = (status.and_then(|s| s.replicas), status.and_then(|s| s.ready_replicas));
-            Self::new(
-                &d.metadata,
-                requested,
-                counts,
-                spec.map(|s| pod_template(&s.template)).unwrap_or_default(),
-            )
+            let template = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
+            let demand = spec.and_then(|s| pod_demand(&s.template));
+            Self { demand, ..Self::new(&d.metadata, requested, counts, template) }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
@@ -80,7 +83,8 @@ impl Workload {
             let counts = (status.map(|s| s.replicas), status.and_then(|s| s.ready_replicas));
             let template = spec.map(|s| pod_template(&s.template)).unwrap_or_default();
             let workload = Self::new(&set.metadata, requested, counts, template);
-            Self { owner: Owner::from_meta(&set.metadata).map(Box::new), ..workload }
+            let demand = spec.and_then(|s| pod_demand(&s.template));
+            Self { owner: Owner::from_meta(&set.metadata).map(Box::new), demand, ..workload }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
@@ -91,10 +95,11 @@ impl Workload {
             let replicas = |path: &str| number(path).and_then(|n| i32::try_from(n).ok());
             let group = set.data.pointer("/spec/leaderWorkerTemplate").and_then(group_template);
             let counts = (replicas("/status/replicas"), replicas("/status/readyReplicas"));
+            let demand = set.data.pointer("/spec/leaderWorkerTemplate").and_then(group_demand);
             let (template, group) = group.unzip();
             let template = template.unwrap_or_default();
             let workload = Self::new(&set.metadata, replicas("/spec/replicas"), counts, template);
-            Self { group: group.flatten(), ..workload }
+            Self { group: group.flatten(), demand, ..workload }
         };
         Projection { read, is_same: Some(Self::is_same_object) }
     }
@@ -102,6 +107,25 @@ impl Workload {
 
 fn pod_template(template: &PodTemplateSpec) -> (Option<Template>, Labels) {
     (template.spec.as_ref().map(Template::new), pod_labels(template))
+}
+
+fn pod_demand(template: &PodTemplateSpec) -> Option<Arc<ReplicaDemand>> {
+    let leader = PodDemand::new(template.spec.as_ref()?);
+    Some(Arc::new(ReplicaDemand { leader, workers: None }))
+}
+
+/// Of a leader and `size - 1` workers.
+fn group_demand(group: &Value) -> Option<Arc<ReplicaDemand>> {
+    let pod = |name: &str| {
+        let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
+        template.spec.as_ref().map(PodDemand::new)
+    };
+    let worker = pod("workerTemplate");
+    let leader = pod("leaderTemplate").or_else(|| worker.clone())?;
+    let size = group.get("size").and_then(Value::as_u64).unwrap_or(1);
+    let count = u32::try_from(size.saturating_sub(1)).unwrap_or(u32::MAX);
+    let workers = worker.filter(|_| count > 0).map(|pod| Box::new(WorkerDemand { pod, count }));
+    Some(Arc::new(ReplicaDemand { leader, workers }))
 }
 
 fn pod_labels(template: &PodTemplateSpec) -> Labels {

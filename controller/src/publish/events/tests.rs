@@ -31,6 +31,12 @@ fn only_transitions_cause_events() {
     let stuck = variant(loading, json!({}));
     let late =
         variant(json!({"desired": 4, "desiredAge": "11m", "replicas": replicas(2, 0.5, "1s")}), json!({}));
+    let gated = json!({"age": "2m", "state": "waitingForQuota"});
+    let waits =
+        variant(json!({"ready": 1, "pending": [gated], "replicas": replicas(1, 0.5, "1s")}), json!({}));
+    let quotas = json!({"limitedMode": true, "quotas": [{"namespace": "ns", "quota": "q", "resource": "pods", "limit": 2, "used": 2}]});
+    let needs = json!([{"quota": "q", "resource": "pods", "perReplica": 1}]);
+    let by_quota = variant(json!({"replicas": replicas(2, 0.78, "1s"), "quotaNeeds": needs}), quotas);
     let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
     for (after, want) in [
@@ -40,6 +46,8 @@ fn only_transitions_cause_events() {
         (&stuck, "!Stuck"),
         (&late, "!NotCarriedOut"),
         (&limited, "!LimitedBy"),
+        (&by_quota, "!LimitedByQuota"),
+        (&waits, "!WaitingForQuota"),
     ] {
         assert_eq!(reasons(Some(&steady()), after), [want]);
         assert_eq!(reasons(Some(after), after), Vec::<String>::new(), "{want} again");

@@ -104,7 +104,13 @@ impl VariantSeries {
         let has = |is_limit: fn(&Reason) -> bool| decision.steps.iter().any(|step| is_limit(&step.reason));
         let limits = [
             ("maximum", has(|reason| matches!(reason, Reason::AtMaximum { .. }))),
-            ("gpus", decision.limited_by.is_some()),
+            ("gpus", has(|reason| matches!(reason, Reason::LimitedBy { .. }))),
+            (
+                "quota",
+                has(|reason| matches!(reason, Reason::LimitedByQuota { .. }))
+                    || decision.waiting_for_quota.is_some(),
+            ),
+            ("priority", has(|reason| matches!(reason, Reason::YieldsTo { .. }))),
             ("refused", has(|reason| matches!(reason, Reason::NotCarriedOut { refused: true, .. }))),
         ];
         let one = |(by, _)| {

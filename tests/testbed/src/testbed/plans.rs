@@ -15,7 +15,8 @@ use crate::pki::{self, CA};
 const CONTROLLERS: &str = "deployment-controller,replicaset-controller,statefulset-controller,\
     horizontal-pod-autoscaler-controller,namespace-controller,serviceaccount-controller,\
     serviceaccount-token-controller,root-ca-certificate-publisher-controller,garbage-collector-controller,\
-    endpointslice-controller,disruption-controller,clusterrole-aggregation-controller,resourceclaim-controller";
+    endpointslice-controller,disruption-controller,clusterrole-aggregation-controller,\
+    resourceclaim-controller,resourcequota-controller";
 
 pub(super) fn etcd(options: &Options, data: &Data, ports: &[u16]) -> Plan {
     let (client, peer) = (url(ports[0]), url(ports[1]));

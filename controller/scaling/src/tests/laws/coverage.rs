@@ -8,13 +8,14 @@ use proptest::test_runner::TestRunner;
 use crate::tests::generate::any_case;
 use crate::{Warning, decide};
 
-const CODES: [&str; 36] = [
+const CODES: [&str; 39] = [
     "NoChange", "KeptDecision", "AllSaturated", "SpareBelowTarget", "ScaleDownSafe", "SafetyNet",
     "PendingReplicas", "Stuck", "StepNotSafe", "ScrapeGap", "MetricsStale", "OutOfBounds", "Superseded",
     "NotCarriedOut", "DemandAboveSupply", "SupplyAboveDemand", "WithinTolerance", "ArrivalsAboveCapacity",
     "Backlog", "TrendAhead", "WarmSpare", "RecurringBursts", "HeldPeak", "NotLearnt", "SignalsMissing",
-    "NoRequests", "MinimumKept", "RequestsWaiting", "RequestsRefused", "WakeHold", "LimitedBy", "AtMaximum",
-    "AtMinimum", "Paused", "RecommendOnly", "Fixed",
+    "NoRequests", "MinimumKept", "RequestsWaiting", "RequestsRefused", "WakeHold", "LimitedBy",
+    "LimitedByQuota", "YieldsTo", "WaitingForQuota", "AtMaximum", "AtMinimum", "Paused", "RecommendOnly",
+    "Fixed",
 ];
 
 #[test]
@@ -31,6 +32,7 @@ fn every_reason_occurs() {
             let kind = match warning {
                 Warning::SettingsDropped { .. } => "warning SettingsDropped",
                 Warning::AcceleratorNotInInventory { .. } => "warning AcceleratorNotInInventory",
+                Warning::QuotasForbidden => "warning QuotasForbidden",
                 Warning::NothingWakesIt { .. } => "warning NothingWakesIt",
                 Warning::SignalMissing { .. } => "warning SignalMissing",
             };

@@ -1,9 +1,10 @@
-//! A model changes the targets of another one only by taking GPUs.
+//! A model changes the targets of another one only by taking GPUs or quota.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
+use super::remove_budgets;
 use crate::limit::accelerator_key;
 use crate::snapshot::{Model, Snapshot};
 use crate::tests::generate::any_case;
@@ -14,19 +15,21 @@ fn decisions_of(snapshot: &Snapshot, model: &Model) -> Vec<Decision> {
     decide(snapshot).decisions.into_iter().filter(same).collect()
 }
 
-fn accelerators(model: &Model) -> BTreeSet<String> {
-    model.variants.iter().filter_map(|v| v.accelerator.as_deref()).map(accelerator_key).collect()
+fn budgets(model: &Model) -> BTreeSet<String> {
+    let accelerators = model.variants.iter().filter_map(|v| v.accelerator.as_deref()).map(accelerator_key);
+    let needs = model.variants.iter().flat_map(|v| &v.quota_needs);
+    accelerators.chain(needs.map(|need| format!("{}/{}", model.namespace, need.quota))).collect()
 }
 
-/// Models that compete with the first one for GPUs, directly or through other models.
+/// Models that compete with the first one for GPUs or quota, directly or through other models.
 fn rivals(models: &[Model]) -> Vec<Model> {
-    let mut competing = accelerators(&models[0]);
+    let mut competing = budgets(&models[0]);
     let mut rivals = BTreeSet::from([0]);
     // Each round adds at least one model, so one round per model is enough.
     for _ in models {
         for (i, model) in models.iter().enumerate() {
-            if !accelerators(model).is_disjoint(&competing) {
-                competing.extend(accelerators(model));
+            if !budgets(model).is_disjoint(&competing) {
+                competing.extend(budgets(model));
                 rivals.insert(i);
             }
         }
@@ -38,7 +41,7 @@ proptest! {
     #[test]
     fn models_are_independent_without_an_inventory(case in any_case()) {
         let mut all = case.0;
-        all.config.inventory = None;
+        remove_budgets(&mut all);
         for model in &all.models {
             let alone = Snapshot { models: vec![model.clone()], ..all.clone() };
             prop_assert_eq!(decisions_of(&alone, model), decisions_of(&all, model));

@@ -88,7 +88,7 @@ proptest! {
     fn the_sum_of_percentage_targets_does_not_fall_with_load(case in case_of(AnalyzerName::Percentage), loads in loads()) {
         let (mut calm, mut busy) = pair(case, 3, &loads, within_thresholds);
         for snapshot in [&mut calm, &mut busy] {
-            snapshot.config.inventory = None;
+            super::remove_budgets(snapshot);
             for (variant, cost) in snapshot.models[0].variants.iter_mut().zip([7.0, 5.0, 6.0]) {
                 variant.cost = figure(cost);
             }

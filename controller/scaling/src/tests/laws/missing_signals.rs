@@ -69,7 +69,7 @@ proptest! {
             let blocked = model.wake_obstacle.is_some() || model.scheduler_queue == SchedulerQueue::Absent;
             prop_assert!(!(blocked && has_reason(decision, &["NoRequests"])), "{:?}", decision);
             // The obstacle does not wake a model either.
-            if decision.model_at_zero && case.config.inventory.is_none() {
+            if decision.model_at_zero && case.config.inventory.is_none() && case.config.quotas.is_empty() {
                 prop_assert_eq!(decision.target(), wakeable.target());
             }
         }

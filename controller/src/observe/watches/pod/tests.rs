@@ -42,7 +42,7 @@ fn reads_phase_from_conditions() {
     check(json!({"conditions": [ready("True", 1)]}), Phase::Ready);
     check(json!({"conditions": [ready("False", 1), placed("True", "")]}), Phase::Starting);
     check(json!({"conditions": [placed("False", "Unschedulable")]}), Phase::Unschedulable);
-    check(json!({"conditions": [placed("False", "SchedulingGated")]}), Phase::Starting);
+    check(json!({"conditions": [placed("False", "SchedulingGated")]}), Phase::Gated);
     for phase in ["Succeeded", "Failed"] {
         check(json!({"phase": phase, "conditions": [ready("True", 1)]}), Phase::Done);
     }
@@ -124,4 +124,12 @@ fn separates_gpus_of_claims_from_those_of_device_plugins() {
     let status = json!({"resourceClaimName": "a-0-x", "requestMappings": [mapping]});
     let facts = read(spec, json!({"extendedResourceClaimStatus": status}));
     assert_eq!((facts.gpus.cards, facts.gpus.total(), facts.claims.unwrap().extended), ([0; 3], 1, 2));
+}
+
+#[test]
+fn reads_first_scheduling_gate() {
+    let gates = json!([{"name": "kueue.x-k8s.io/admission"}, {"name": "example.com/other"}]);
+    let facts = read(json!({"containers": [], "schedulingGates": gates}), json!({}));
+    assert_eq!(facts.gate.as_deref(), Some("kueue.x-k8s.io/admission"));
+    assert_eq!(read(json!({"containers": []}), json!({})).gate, None);
 }

@@ -132,10 +132,15 @@ fn limits_exist_while_they_hold() {
         variant
     };
     let scarce = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    let quota = json!({"limitedMode": true, "quotas": [{"namespace": "ns", "quota": "q", "resource": "pods", "limit": 0}]});
+    let needs = json!([{"quota": "q", "resource": "pods", "perReplica": 1}]);
+    let held = json!({"age": "2m", "state": "waitingForQuota"});
     for (variant, config, by) in [
         (busy(json!({})), json!({}), None),
         (busy(json!({"max": 2})), json!({}), Some("maximum")),
         (busy(json!({})), scarce, Some("gpus")),
+        (busy(json!({"quotaNeeds": needs})), quota, Some("quota")),
+        (busy(json!({"ready": 1, "pending": [held]})), json!({}), Some("quota")),
         (busy(json!({"refusedAgo": "1m"})), json!({}), Some("refused")),
     ] {
         let wanted: Vec<_> = by.iter().map(|by| format!("{{by=\"{by}\"}} 1")).collect();

@@ -1,0 +1,175 @@
+//! Budgets that replicas share: the free GPUs of each accelerator, and what each ResourceQuota leaves. A replica takes
+//! from several of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::accelerator_key;
+use crate::reason::{BetterModel, QuotaShortage, Reason, quota_budget};
+use crate::snapshot::{Config, QuotaNeed, Snapshot, Variant};
+use crate::view::VariantView;
+
+/// Positions of the budgets in the ledger.
+#[derive(Debug, Default)]
+pub(crate) struct BudgetIndex<'a> {
+    accelerators: BTreeMap<String, usize>,
+    /// Keys: the names that variants use, so that each is normalized once.
+    by_name: BTreeMap<&'a str, Option<usize>>,
+    /// Keys: namespace, quota and resource.
+    quotas: BTreeMap<(&'a str, &'a str, &'a str), usize>,
+}
+
+/// What one replica takes from one budget, above 0.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'a> {
+    budget: usize,
+    per_replica: u64,
+    resource: ClaimedResource<'a>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum ClaimedResource<'a> {
+    Gpus { accelerator: &'a str, per_replica: u32 },
+    Quota(&'a QuotaNeed),
+}
+
+impl<'a> BudgetIndex<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
+        let inventory = snapshot.config.inventory.iter().flatten();
+        let keys: BTreeSet<String> = inventory.map(|(name, _)| accelerator_key(name)).collect();
+        let mut index = Self { accelerators: keys.into_iter().zip(0..).collect(), ..Self::default() };
+        let quotas = snapshot.config.quotas.iter().map(|row| (&*row.namespace, &*row.quota, &*row.resource));
+        index.quotas = quotas.zip(index.accelerators.len()..).collect();
+        if index.accelerators.is_empty() {
+            return index;
+        }
+        for variant in snapshot.models.iter().flat_map(|model| &model.variants) {
+            if let Some(name) = variant.accelerator.as_deref() {
+                let known = || index.accelerators.get(&accelerator_key(name)).copied();
+                index.by_name.entry(name).or_insert_with(known);
+            }
+        }
+        index
+    }
+
+    /// Without the budgets that are unknown: those limit nothing.
+    pub(crate) fn claims(&self, namespace: &str, variant: &'a Variant) -> Vec<Claim<'a>> {
+        let quotas = variant.quota_needs.iter().filter_map(|need| {
+            let budget = *self.quotas.get(&(namespace, &*need.quota, &*need.resource))?;
+            let per_replica = Some(need.per_replica.0).filter(|amount| *amount > 0)?;
+            Some(Claim { budget, per_replica, resource: ClaimedResource::Quota(need) })
+        });
+        self.gpu_claim(variant).into_iter().chain(quotas).collect()
+    }
+
+    fn gpu_claim(&self, variant: &'a Variant) -> Option<Claim<'a>> {
+        let per_replica = Some(variant.gpus_per_replica.0).filter(|gpus| *gpus > 0)?;
+        let accelerator = variant.accelerator.as_deref()?;
+        let budget = self.by_name.get(accelerator).copied().flatten()?;
+        let resource = ClaimedResource::Gpus { accelerator, per_replica };
+        Some(Claim { budget, per_replica: per_replica.into(), resource })
+    }
+}
+
+impl Claim<'_> {
+    /// Budget and GPUs of one replica. `None` for a quota.
+    pub(crate) fn gpus(&self) -> Option<(usize, u64)> {
+        matches!(self.resource, ClaimedResource::Gpus { .. }).then_some((self.budget, self.per_replica))
+    }
+
+    fn shortage(&self, left: u64) -> Reason {
+        match self.resource {
+            ClaimedResource::Gpus { accelerator, per_replica: gpus_per_replica } => {
+                Reason::LimitedBy { accelerator: accelerator.to_owned(), left, gpus_per_replica }
+            }
+            ClaimedResource::Quota(need) => {
+                Reason::LimitedByQuota { shortage: Box::new(QuotaShortage::new(need, left)) }
+            }
+        }
+    }
+
+    fn is_named_by(&self, reason: &Reason) -> bool {
+        match (self.resource, reason) {
+            (ClaimedResource::Gpus { .. }, Reason::LimitedBy { .. }) => true,
+            (ClaimedResource::Quota(need), Reason::LimitedByQuota { shortage }) => {
+                (&need.quota, &need.resource) == (&shortage.quota, &shortage.resource)
+            }
+            _ => false,
+        }
+    }
+
+    /// The model gets none, because `better` waits for them.
+    pub(crate) fn yielded(&self, better: &BetterModel) -> Reason {
+        let resource = match self.resource {
+            ClaimedResource::Gpus { accelerator, .. } => format!("GPUs of {accelerator}"),
+            ClaimedResource::Quota(need) => quota_budget(&need.resource, &need.quota),
+        };
+        Reason::YieldsTo { yielded: Box::new(better.takes(resource)) }
+    }
+}
+
+/// What the budgets have left. An empty ledger limits nothing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    left: Vec<u64>,
+    /// By budget: the model that waits for more of it. It keeps the rest.
+    reserved: BTreeMap<usize, Arc<BetterModel>>,
+}
+
+impl Ledger {
+    pub(crate) fn new(config: &Config, index: &BudgetIndex<'_>) -> Self {
+        let mut left = vec![0_u64; index.accelerators.len() + config.quotas.len()];
+        for (accelerator, gpus) in config.inventory.iter().flatten() {
+            // Spellings of one accelerator share an index.
+            if let Some(i) = index.accelerators.get(&accelerator_key(accelerator)) {
+                left[*i] = left[*i].saturating_add(gpus.limit.saturating_sub(gpus.used));
+            }
+        }
+        for (left, row) in left[index.accelerators.len()..].iter_mut().zip(&config.quotas) {
+            *left = row.limit.0.saturating_sub(row.used.0);
+        }
+        Self { left, reserved: BTreeMap::new() }
+    }
+
+    /// Keeps the rest of the budget that a reason names for the model of the variant.
+    pub(crate) fn reserve(&mut self, variant: &VariantView, reason: &Reason, model: &Arc<BetterModel>) {
+        if let Some(claim) = variant.claims.iter().find(|claim| claim.is_named_by(reason)) {
+            self.reserved.entry(claim.budget).or_insert_with(|| model.clone());
+        }
+    }
+
+    /// `replicas`: additional ones.
+    pub(crate) fn book(&mut self, variant: &VariantView, replicas: u32) {
+        for claim in &variant.claims {
+            if let Some(left) = self.left.get_mut(claim.budget) {
+                *left = left.saturating_sub(u64::from(replicas).saturating_mul(claim.per_replica));
+            }
+        }
+    }
+
+    /// Additional whole replicas: as many as the scarcest budget has room for.
+    pub(crate) fn fitting_replicas(&self, variant: &VariantView) -> u32 {
+        variant.claims.iter().filter_map(|claim| self.fits(claim)).min().unwrap_or(u32::MAX)
+    }
+
+    /// Budget that has room for the fewest replicas of the variant. `None`: nothing limits it.
+    pub(crate) fn scarcest<'v, 'a>(&self, variant: &'v VariantView<'a>) -> Option<&'v Claim<'a>> {
+        variant.claims.iter().min_by_key(|claim| self.fits(claim).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn reason(&self, claim: &Claim<'_>) -> Reason {
+        match self.reserved.get(&claim.budget) {
+            Some(better) => claim.yielded(better),
+            None => claim.shortage(self.left.get(claim.budget).copied().unwrap_or(0)),
+        }
+    }
+
+    /// `None`: not limited.
+    fn fits(&self, claim: &Claim<'_>) -> Option<u32> {
+        let left = self.left.get(claim.budget)?;
+        if self.reserved.contains_key(&claim.budget) {
+            return Some(0);
+        }
+        Some(u32::try_from(left / claim.per_replica).unwrap_or(u32::MAX))
+    }
+}

@@ -1,0 +1,36 @@
+//! Service class priorities: who gets the last GPU, and who gives one back.
+
+pub(super) const ROWS: &str = "
+# Who gets the last GPU.
+the better priority, not the most saturated | stock H100=1; priority m1=2 m2=1; == m1; a: 1 accelerator=H100 kv=.79; == m2; b: 1 accelerator=H100 kv=.75 | a 1->1 SpareBelowTarget LimitedBy; b 1->2 SpareBelowTarget
+of equals the most saturated | stock H100=1; priority m1=2 m2=2; == m1; a: 1 accelerator=H100 kv=.79; == m2; b: 1 accelerator=H100 kv=.75 | a 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget LimitedBy
+a model without a class comes last | stock H100=1; priority m2=9; == m1; a: 1 accelerator=H100 kv=.79; == m2; b: 1 accelerator=H100 kv=.75 | a 1->1 SpareBelowTarget LimitedBy; b 1->2 SpareBelowTarget
+earlier decisions come before priorities | stock H100=1; priority m1=1 m2=2; == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 1 desired=2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 1->2 KeptDecision
+the rest is kept for the better one | stock H100=1; priority m1=1 m2=2; == m1; a: 1 accelerator=H100 gpus=2 kv=.78; == m2; b: 1 accelerator=H100 kv=.78 | a 1->1 SpareBelowTarget LimitedBy left=1; b 1->1 SpareBelowTarget YieldsTo modelID=m1 namespace=ns
+a quota is kept, too | config limitedMode: true; quota team/requests.cpu=1500; priority m1=1 m2=2; == m1; a: 1 needs=team/requests.cpu:2000 kv=.78; == m2; b: 1 needs=team/requests.cpu:500 kv=.78 | a 1->1 SpareBelowTarget LimitedByQuota left=1500; b 1->1 SpareBelowTarget YieldsTo modelID=m1
+another accelerator is not kept | stock H100=1 L4=1; priority m1=1 m2=2; == m1; a: 1 accelerator=H100 gpus=2 kv=.78; == m2; b: 1 accelerator=L4 kv=.78 | a 1->1 SpareBelowTarget LimitedBy; b 1->2 SpareBelowTarget
+a recommendation keeps nothing | stock H100=1; priority m1=1 m2=2; == m1; a: 1 accelerator=H100 gpus=2 mode=recommend kv=.78; == m2; b: 1 accelerator=H100 kv=.78 | a 1->1 SpareBelowTarget LimitedBy RecommendOnly; b 1->2 SpareBelowTarget
+# Who gives one back: the worst priority, while more is refused than becomes free.
+given: stock H100=0; priority m1=1 m2=2 m3=3
+the worse one | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->1 NoChange YieldsTo modelID=m1
+although it needs more itself | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.78 | a 1->1 SpareBelowTarget LimitedBy; b 2->1 SpareBelowTarget YieldsTo modelID=m1
+the worst of several | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60; == m3; c: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; c 2->1 NoChange YieldsTo modelID=m1
+several, one replica each | == m1; a: 1 accelerator=H100 gpus=2 kv=.78; == m2; b: 3 accelerator=H100 kv=.60; == m3; c: 3 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 3->2 NoChange YieldsTo; c 3->2 NoChange YieldsTo
+its most expensive variant | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 cost=10 accelerator=H100 kv=.60; c: 2 cost=20 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; c 2->1 NoChange YieldsTo
+the smallest step of the HPA | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 10 hpa=0.1 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 10->8 NoChange YieldsTo
+never its last replica | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 1 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 1->1 NoChange
+never below its minimum | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 min=2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange
+never a fixed variant | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 mode=fixed=2 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 Fixed
+never a paused variant | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 mode=paused kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 Paused
+never without metrics | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 SafetyNet
+never to a worse priority | == m1; a: 2 accelerator=H100 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 2->2 NoChange; b 1->1 SpareBelowTarget LimitedBy
+never without a class | == m1; a: 1 accelerator=H100 kv=.78; == free; b: 2 accelerator=H100 kv=.60 | b 2->2 NoChange; a 1->1 SpareBelowTarget LimitedBy
+another accelerator is of no use | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=L4 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; warning AcceleratorNotInInventory b L4
+one becomes free anyway: its target is lower | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 3 desired=2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 3->2 KeptDecision
+one becomes free anyway: it scales down | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 3 accelerator=H100 kv=.1; == m3; c: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 3->2 ScaleDownSafe; c 2->2 NoChange
+one becomes free anyway: its pod ends | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 terminating=1 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange
+another variant of the better model grows | == m1; a: 1 cost=10 accelerator=H100 kv=.78; d: 0 cost=20 gpus=0; == m2; b: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; d 0->1 SpareBelowTarget; b 2->2 NoChange
+a quota is not given back | config quotas: [{namespace: ns, quota: team, resource: pods, limit: 0}]; == m1; a: 1 gpus=0 needs=team/pods:1 kv=.78; == m2; b: 2 accelerator=H100 needs=team/pods:1 kv=.60 | a 1->1 SpareBelowTarget LimitedByQuota; b 2->2 NoChange
+given: stock H100=1; priority m1=1 m2=2
+satisfied: nothing goes back | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60 | a 1->2 SpareBelowTarget; b 2->2 NoChange
+";

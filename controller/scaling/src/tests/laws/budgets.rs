@@ -1,0 +1,102 @@
+//! Quotas are never exceeded, better priorities come first, and a replica that is given back is never the last one.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::{has_reason, variant_of};
+use crate::limit::accelerator_key;
+use crate::reason::Reason;
+use crate::snapshot::{Mode, Snapshot};
+use crate::tests::generate::any_case;
+use crate::{Decision, Stage, decide};
+
+/// Decided in an earlier cycle, or by a user.
+const COMMITTED: [&str; 5] = ["KeptDecision", "SafetyNet", "WakeHold", "Paused", "Fixed"];
+
+/// What a replica takes, by budget.
+fn claims(snapshot: &Snapshot, decision: &Decision) -> BTreeMap<String, u64> {
+    let variant = variant_of(snapshot, decision);
+    let accelerator = variant.accelerator.as_deref().map(accelerator_key);
+    let gpus = accelerator.map(|name| (name, u64::from(variant.gpus_per_replica.0)));
+    let quota = |quota: &str, resource: &str| format!("{}/{quota}/{resource}", decision.namespace);
+    let needs =
+        variant.quota_needs.iter().map(|need| (quota(&need.quota, &need.resource), need.per_replica.0));
+    gpus.into_iter().chain(needs).filter(|(_, amount)| *amount > 0).collect()
+}
+
+/// Budget that refused a part of the growth.
+fn refused_budget(decision: &Decision) -> Option<String> {
+    decision.steps.iter().filter(|step| step.stage == Stage::Limit).find_map(|step| match &step.reason {
+        Reason::LimitedBy { accelerator, .. } => Some(accelerator_key(accelerator)),
+        Reason::LimitedByQuota { shortage } => {
+            Some(format!("{}/{}/{}", decision.namespace, shortage.quota, shortage.resource))
+        }
+        _ => None,
+    })
+}
+
+fn is_granted(decision: &Decision) -> bool {
+    decision.mode == Mode::Auto && decision.target() > decision.current && !has_reason(decision, &COMMITTED)
+}
+
+proptest! {
+    #[test]
+    fn grants_no_more_than_quotas_leave(case in any_case()) {
+        let mut case = case.0;
+        case.config.limited_mode = true;
+        let outcome = decide(&case);
+        let (mut held, mut granted) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
+        for decision in outcome.decisions.iter().filter(|d| d.mode != Mode::Recommend) {
+            let replicas = u64::from(decision.target().saturating_sub(decision.current));
+            for (budget, amount) in claims(&case, decision) {
+                let of = if is_granted(decision) { &mut granted } else { &mut held };
+                *of.entry(budget).or_default() += replicas * amount;
+            }
+        }
+        for row in &case.config.quotas {
+            let budget = format!("{}/{}/{}", row.namespace, row.quota, row.resource);
+            let sum = |of: &BTreeMap<String, u64>| of.get(&budget).copied().unwrap_or(0);
+            let left = row.limit.0.saturating_sub(row.used.0).saturating_sub(sum(&held));
+            prop_assert!(sum(&granted) <= left, "{}\n{}", budget, crate::trace::render(&outcome));
+        }
+    }
+
+    #[test]
+    fn a_better_priority_is_not_refused_while_a_worse_one_grows(case in any_case()) {
+        let mut case = case.0;
+        case.config.limited_mode = true;
+        let outcome = decide(&case);
+        let priority = |d: &Decision| case.config.priorities.get(&d.model_id);
+        for better in outcome.decisions.iter().filter(|d| d.mode == Mode::Auto && priority(d).is_some()) {
+            let Some(budget) = refused_budget(better) else { continue };
+            let is_worse = |d: &&Decision| priority(d).is_none_or(|worse| Some(worse) > priority(better));
+            for worse in outcome.decisions.iter().filter(is_worse).filter(|d| is_granted(d)) {
+                prop_assert!(
+                    !claims(&case, worse).contains_key(&budget),
+                    "{} takes {} from {}\n{}", worse.variant, budget, better.variant, crate::trace::render(&outcome)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn gives_back_one_step_and_never_the_last_replica(case in any_case()) {
+        let mut case = case.0;
+        case.config.limited_mode = true;
+        let outcome = decide(&case);
+        for decision in &outcome.decisions {
+            let gives = |step: &crate::Step| matches!(step.reason, Reason::YieldsTo { .. }) && step.after < decision.current;
+            let given: Vec<_> = decision.steps.iter().filter(|step| gives(step)).collect();
+            prop_assert!(given.len() <= 1);
+            if given.is_empty() {
+                continue;
+            }
+            let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&decision.namespace, &decision.model_id);
+            let givers = outcome.decisions.iter().filter(of_model).filter(|d| d.steps.iter().any(|s| matches!(s.reason, Reason::YieldsTo { .. }) && s.after < d.current));
+            prop_assert_eq!(givers.count(), 1, "{}", crate::trace::render(&outcome));
+            prop_assert_eq!(decision.mode, Mode::Auto);
+            prop_assert!(decision.target() >= decision.bounds.min.max(1), "{}", crate::trace::render(&outcome));
+        }
+    }
+}
