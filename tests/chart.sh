@@ -123,6 +123,14 @@ for set in wva.podDeletionCost=true wva.settings.WVA_ACTUATION=scale wva.podDele
   json $out/costs.yaml rules | grep -q '"rule": "patch /pods ' || fault "--set $set: no right to patch pods"
 done
 ! json $out/defaults.yaml rules | grep -q '"rule": "patch /pods ' || fault "defaults: a right to patch pods"
+for set in wva.annotations=true wva.settings.WVA_ANNOTATIONS=true wva.annotations=true,wva.namespaceScoped=true; do
+  render --set $set > $out/annotations.yaml || { fault "--set $set does not render"; continue; }
+  for verb in create patch delete; do
+    json $out/annotations.yaml rules | grep -q "\"rule\": \"$verb llmd.ai/variantautoscalings " || fault "--set $set: no right to $verb VariantAutoscalings"
+  done
+  holds "$(json $out/annotations.yaml)" '"WVA_ANNOTATIONS":"true"' "--set $set"
+done
+! json $out/defaults.yaml rules | grep -qE '"rule": "(create|patch|delete) llmd.ai/variantautoscalings ' || fault "defaults: a right to change VariantAutoscalings"
 render --show-only templates/tests/doctor.yaml > $out/test.yaml
 writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
 [ -z "$writes" ] || fault "helm test may do more than read: $writes"
@@ -336,7 +344,7 @@ for same in wva.reconcileInterval=30s wva.logging.level=debug wva.prometheus.met
   render --set $same > $out/revision.yaml || { fault "--set $same does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" = "$was" ] || fault "$same changes the restart revision, and needs no restart"
 done
-for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=false wva.settings.WVA_ACTUATION=scale; do
+for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=false wva.annotations=true wva.settings.WVA_ACTUATION=scale; do
   render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
 done
