@@ -55,7 +55,7 @@ impl AnnotationFacts {
     }
 }
 
-fn newest_notes(events: &Value) -> BTreeMap<(String, String, String), String> {
+pub(super) fn newest_notes(events: &Value) -> BTreeMap<(String, String, String), String> {
     let mut all: Vec<&Value> = items(events, "/items").collect();
     all.sort_by_key(|event| text(event, "/eventTime"));
     let field = |event: &Value, name: &str| text(event, &format!("/regarding/{name}")).to_owned();

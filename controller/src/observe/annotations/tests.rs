@@ -125,7 +125,7 @@ fn taken_name_is_refused_and_a_leftover_is_waited_for() {
 }
 
 #[test]
-fn only_autoscalers_of_this_instance_and_watched_namespaces_count() {
+fn counts_only_autoscalers_of_this_instance() {
     let mut cluster = Cluster::new();
     let is_ours = |cluster: &Cluster, instance: Option<&str>| {
         let ownership = Ownership { instance: instance.map(str::to_owned), ..Ownership::default() };
@@ -146,7 +146,7 @@ fn only_autoscalers_of_this_instance_and_watched_namespaces_count() {
 }
 
 #[test]
-fn object_is_abandoned_only_if_its_autoscaler_is_there_without_annotation() {
+fn object_without_annotated_owner_is_abandoned() {
     let mut cluster = Cluster::new();
     let ownership = Ownership::default();
     cluster.hpa_object(hpa("h", json!({})));
