@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics, EventReporter, MetricsApi,
-    ModelServers, Ownership, OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals,
-    ScaleExecutor, ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries,
-    Watches, events, watch_metrics_api, watch_service_monitor,
+    Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
+    EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PickerConfig, PickerPoller,
+    Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources, StatusTargets,
+    StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api, watch_service_monitor,
 };
 
 use super::certificates::ServingCerts;

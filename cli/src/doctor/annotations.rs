@@ -44,8 +44,7 @@ impl AnnotationFacts {
             return Self::default();
         }
         let variants = cluster.list(&VARIANTS).await.unwrap_or_default();
-        let scope =
-            cluster.namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+        let scope = cluster.namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();
         let path = format!("/apis/events.k8s.io/v1{scope}/events?fieldSelector=reason%3D{REFUSED}&limit=500");
         let events = cluster.get(&path).await.unwrap_or_else(|error| {
             unreadable.push(UnreadableKind { plural: "events", reason: error.message });
@@ -96,8 +95,9 @@ pub(super) fn check_annotations(facts: &Facts) -> Vec<Finding> {
             (AnnotationVerdict::Refused(cause), _) => {
                 findings.push(Finding::broken(format!("{one}: {cause}"), one.command("edit")));
             }
-            (AnnotationVerdict::Waiting(other), _) => findings
-                .push(Finding::unknown(format!("{one}: waits for the deletion of VariantAutoscaling {other}"))),
+            (AnnotationVerdict::Waiting(other), _) => findings.push(Finding::unknown(format!(
+                "{one}: waits for the deletion of VariantAutoscaling {other}"
+            ))),
             (AnnotationVerdict::Variant(_), None) => findings.push(one.missing(facts)),
             (AnnotationVerdict::Variant(wanted), Some(_)) => match one.outdated(facts, &wanted) {
                 Some(finding) => findings.push(finding),
@@ -145,7 +145,8 @@ impl<'a> Annotated<'a> {
     fn judge(&self, all: &[Self], variants: &[Arc<Variant>]) -> AnnotationVerdict {
         let namespace = &self.autoscaler.namespace;
         let same = |other: &&Self| {
-            other.autoscaler.namespace == *namespace && other.autoscaler.instance() == self.autoscaler.instance()
+            other.autoscaler.namespace == *namespace
+                && other.autoscaler.instance() == self.autoscaler.instance()
         };
         let all: Vec<_> = all.iter().filter(same).map(|other| other.autoscaler.clone()).collect();
         let variants: Vec<_> = variants.iter().filter(|v| v.namespace() == namespace).cloned().collect();
@@ -185,7 +186,8 @@ impl<'a> Annotated<'a> {
 
     fn refusal(&self, facts: &'a Facts) -> Option<&'a str> {
         let (_, kind) = self.autoscaler.name().kind.api();
-        let key = (kind.to_owned(), self.autoscaler.namespace.clone(), self.autoscaler.name().name.to_string());
+        let key =
+            (kind.to_owned(), self.autoscaler.namespace.clone(), self.autoscaler.name().name.to_string());
         facts.annotations.refusals.get(&key).map(String::as_str)
     }
 

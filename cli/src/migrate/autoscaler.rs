@@ -60,8 +60,9 @@ fn create_variant(autoscaler: &Value, variant: &AnnotatedVariant) -> Conversion 
     if let Some(namespace) = autoscaler.pointer("/metadata/namespace") {
         object["metadata"]["namespace"] = namespace.clone();
     }
-    let mut changes =
-        vec![format!("new VariantAutoscaling for the annotations {MANAGED_ANNOTATION} and {MODEL_ANNOTATION}")];
+    let mut changes = vec![format!(
+        "new VariantAutoscaling for the annotations {MANAGED_ANNOTATION} and {MODEL_ANNOTATION}"
+    )];
     if variant.cost.is_some() {
         changes.push(format!("spec.variantCost: from the annotation {VARIANT_COST_ANNOTATION}"));
     }

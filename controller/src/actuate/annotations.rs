@@ -80,11 +80,7 @@ struct Planned {
 impl AnnotationSync {
     /// `fenced` must block writes when this replica does not lead.
     #[must_use]
-    pub fn new(
-        fenced: Client,
-        (watches, ownership): (Watches, Ownership),
-        reporter: EventReporter,
-    ) -> Self {
+    pub fn new(fenced: Client, (watches, ownership): (Watches, Ownership), reporter: EventReporter) -> Self {
         Self { writer: VariantWriter::new(fenced), watches, ownership, reporter }
     }
 
@@ -103,7 +99,7 @@ impl AnnotationSync {
         let abandoned = abandoned_variants(&self.watches, &self.ownership, &annotated);
         let planned = self.plan(annotated);
         let deletions = abandoned.iter().filter_map(|v| {
-            let owner = v.origin.as_deref()?.clone();
+            let owner = v.origin.as_ref()?.autoscaler.clone();
             Some(((v.key.namespace.clone(), owner), Change::delete(v)))
         });
         let changes = planned.iter().filter(|p| !state.is_done(p));
@@ -142,8 +138,8 @@ impl Planned {
         (self.autoscaler.namespace.clone(), self.autoscaler.name().clone())
     }
 
-    /// What differs between the cluster and the verdict. An object under its old name goes first: two must not have one
-    /// workload.
+    /// What differs between the cluster and the verdict. An object with another name, or of an earlier autoscaler with
+    /// this name, goes first: two must not have one workload, and an owner cannot be replaced.
     fn change(&self) -> Option<Change> {
         match &self.verdict {
             AnnotationVerdict::Refused(_) | AnnotationVerdict::Waiting(_) => None,
@@ -152,7 +148,11 @@ impl Planned {
             }
             AnnotationVerdict::Variant(manifest) => {
                 let name = manifest["metadata"]["name"].as_str()?;
-                let (same, others): (Vec<_>, Vec<_>) = self.own.iter().partition(|v| v.key.name == name);
+                let uid = self.autoscaler.uid();
+                let is_same = |v: &&Arc<Variant>| {
+                    v.key.name == name && v.origin.as_ref().is_some_and(|origin| *origin.uid == *uid)
+                };
+                let (same, others): (Vec<_>, Vec<_>) = self.own.iter().partition(is_same);
                 if let Some(other) = others.first() {
                     return (!other.is_terminating).then(|| Change::delete(other));
                 }
@@ -169,7 +169,8 @@ impl Planned {
 impl SyncState {
     /// Forgets autoscalers and objects that are gone, and failures of changes that are not wanted any more.
     fn retain(&mut self, planned: &[Planned], changes: &[(AutoscalerKey, Change)]) {
-        let wanted: BTreeMap<&AutoscalerKey, &Change> = changes.iter().map(|(key, change)| (key, change)).collect();
+        let wanted: BTreeMap<&AutoscalerKey, &Change> =
+            changes.iter().map(|(key, change)| (key, change)).collect();
         self.failures.retain(|key, failure| wanted.get(key) == Some(&&failure.change));
         let keys: BTreeSet<AutoscalerKey> = planned.iter().map(Planned::key).collect();
         self.reports.retain(|key| keys.contains(key));

@@ -9,7 +9,7 @@ use wva_crds::names::{
 use wva_rules::{AnnotatedVariant, annotation_violations};
 
 use crate::model::keys::WorkloadKey;
-use crate::observe::variants::{Ownership, is_excluded};
+use crate::observe::variants::{Ownership, is_excluded, is_managed};
 use crate::observe::watches::variant::{MANAGED_BY, Variant};
 use crate::observe::watches::{Autoscaler, AutoscalerKind, AutoscalerName, Watches};
 
@@ -79,7 +79,8 @@ impl AnnotatedAutoscaler {
     /// Whether wva created the variant for it.
     #[must_use]
     pub fn owns(&self, variant: &Variant) -> bool {
-        variant.key.namespace == self.namespace && variant.origin.as_deref() == Some(self.name())
+        variant.key.namespace == self.namespace
+            && variant.origin.as_ref().is_some_and(|origin| origin.autoscaler == *self.name())
     }
 
     /// `all` and `variants` are those of its namespace.
@@ -125,7 +126,9 @@ impl AnnotatedAutoscaler {
         let name = &other.key.name;
         let owner = match &other.origin {
             None => "wva did not create it".to_owned(),
-            Some(owner) if all.iter().any(|a| a.name() == &**owner) => format!("it belongs to {owner}"),
+            Some(origin) if all.iter().any(|a| *a.name() == origin.autoscaler) => {
+                format!("it belongs to {}", origin.autoscaler)
+            }
             Some(_) => return AnnotationVerdict::Waiting(name.clone()),
         };
         AnnotationVerdict::Refused(format!(
@@ -194,20 +197,17 @@ pub(crate) fn abandoned_variants(
         cache.get_with(namespace, &owner.name, |_| ()).is_some()
     };
     let mut all = Vec::new();
-    watches.variants.for_each(|namespace, _, variant| {
-        if let Some(owner) = &variant.origin
-            && !variant.is_terminating
-            && ownership.includes(variant.instance.as_deref())
-        {
-            all.push((namespace.to_owned(), owner.clone(), variant.clone()));
+    watches.variants.for_each(|_, _, variant: &Arc<Variant>| {
+        if is_managed(variant, ownership, watches.namespaces.as_ref()) && variant.origin.is_some() {
+            all.push(variant.clone());
         }
     });
-    all.retain(|(namespace, owner, variant)| {
-        exists(namespace, owner)
+    all.retain(|variant| {
+        let origin = variant.origin.as_ref();
+        origin.is_some_and(|origin| exists(&variant.key.namespace, &origin.autoscaler))
             && !annotated.iter().any(|a| a.owns(variant))
-            && !is_excluded(watches.namespaces.as_ref(), namespace)
     });
-    all.into_iter().map(|(_, _, variant)| variant).collect()
+    all
 }
 
 /// Message about an autoscaler whose workload has a VariantAutoscaling that wva did not create.

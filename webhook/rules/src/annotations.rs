@@ -103,7 +103,8 @@ impl AnnotatedVariant {
     pub fn object(&self) -> Value {
         let mut metadata = Map::from_iter([("name".to_owned(), json!(self.name))]);
         let labels = [(ACCELERATOR_LABEL, &self.accelerator), (INSTANCE_LABEL, &self.instance)];
-        let labels = labels.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value.as_ref()?))));
+        let labels =
+            labels.into_iter().filter_map(|(key, value)| Some((key.to_owned(), json!(value.as_ref()?))));
         let annotations = self.annotations.iter().map(|(key, value)| ((*key).to_owned(), json!(value)));
         let maps: [(&str, Map<String, Value>); 2] =
             [("labels", labels.collect()), ("annotations", annotations.collect())];

@@ -20,7 +20,8 @@ mod va;
 mod verdict;
 
 pub use annotations::{
-    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, annotation_violations, is_annotated,
+    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, annotation_violations,
+    is_annotated,
 };
 pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;

@@ -55,16 +55,21 @@ fn counts_autoscalers_whose_object_is_right() {
 
 #[test]
 fn names_the_hand_written_object_that_wins() {
-    check(&[State::Fine], &["HorizontalPodAutoscaler prod/h: VariantAutoscaling own has its workload"], |w| {
-        let mut own = kept("4");
-        own["metadata"] = json!({"name": "own", "namespace": "prod"});
-        w.annotations.variants = vec![own];
-    });
+    check(
+        &[State::Fine],
+        &["HorizontalPodAutoscaler prod/h: VariantAutoscaling own has its workload"],
+        |w| {
+            let mut own = kept("4");
+            own["metadata"] = json!({"name": "own", "namespace": "prod"});
+            w.annotations.variants = vec![own];
+        },
+    );
 }
 
 #[test]
 fn names_annotation_value_and_remedy() {
-    let parts = ["llm-d.ai/variant-cost", "$4", "WVA-VA-003", "kubectl edit horizontalpodautoscalers -n prod h"];
+    let parts =
+        ["llm-d.ai/variant-cost", "$4", "WVA-VA-003", "kubectl edit horizontalpodautoscalers -n prod h"];
     check(&[State::Broken], &parts, |w| {
         w.hpas[0]["metadata"]["annotations"]["llm-d.ai/variant-cost"] = json!("$4");
     });
@@ -88,9 +93,13 @@ fn shows_what_the_api_server_refused() {
 
 #[test]
 fn warns_if_the_setting_is_off() {
-    check(&[State::Warning], &["WVA_ANNOTATIONS is off: HorizontalPodAutoscaler prod/h", "wva.annotations=true"], |w| {
-        w.map = json!({});
-    });
+    check(
+        &[State::Warning],
+        &["WVA_ANNOTATIONS is off: HorizontalPodAutoscaler prod/h", "wva.annotations=true"],
+        |w| {
+            w.map = json!({});
+        },
+    );
 }
 
 #[test]

@@ -80,9 +80,19 @@ async fn creates_once_and_applies_every_change() {
     bench.hpa(json!({"metadata": {"annotations": {"wva.llmd.ai/mode": "recommend"}}}));
     assert_eq!(bench.sync().await, ["POST ", "PATCH /v"]);
     let requests = bench.fake.requests();
-    assert_eq!(requests[0].body["metadata"]["annotations"], Value::Null, "a create could not remove it later");
-    assert!(requests[1].query.contains("force=true") && requests[1].query.contains("fieldManager=wva-annotations"));
-    assert_eq!(bench.fake.object(&format!("{VARIANTS}/v"))["metadata"]["annotations"]["wva.llmd.ai/mode"], "recommend");
+    assert_eq!(
+        requests[0].body["metadata"]["annotations"],
+        Value::Null,
+        "a create could not remove it later"
+    );
+    assert!(
+        requests[1].query.contains("force=true")
+            && requests[1].query.contains("fieldManager=wva-annotations")
+    );
+    assert_eq!(
+        bench.fake.object(&format!("{VARIANTS}/v"))["metadata"]["annotations"]["wva.llmd.ai/mode"],
+        "recommend"
+    );
     assert_eq!(bench.sync().await, NOTHING, "the watch has not received it yet");
     bench.receive();
     assert_eq!(bench.sync().await, NOTHING);
@@ -137,6 +147,20 @@ async fn renamed_variant_is_deleted_before_the_new_one_is_created() {
     assert_eq!(bench.sync().await, ["DELETE /v"]);
     bench.receive();
     assert_eq!(bench.sync().await, ["POST ", "PATCH /d"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_of_an_earlier_autoscaler_is_replaced() {
+    let mut bench = Bench::new();
+    bench.hpa(json!({}));
+    bench.sync().await;
+    bench.receive();
+    bench.hpa(json!({"metadata": {"uid": "another"}}));
+    assert_eq!(bench.sync().await, ["DELETE /v"]);
+    bench.receive();
+    assert_eq!(bench.sync().await, ["POST ", "PATCH /v"]);
+    let owner = &bench.fake.object(&format!("{VARIANTS}/v"))["metadata"]["ownerReferences"][0]["uid"];
+    assert_eq!(owner, "another");
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,7 +239,10 @@ async fn hand_written_object_is_reported_and_replaces_the_own_one() {
     assert_eq!(bench.sync().await, NOTHING);
     let events = bench.events();
     assert_eq!(events.len(), 1, "{events:?}");
-    assert!(events[0].0 == reports::NOT_USED && events[0].1.contains("VariantAutoscaling mine"), "{events:?}");
+    assert!(
+        events[0].0 == reports::NOT_USED && events[0].1.contains("VariantAutoscaling mine"),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

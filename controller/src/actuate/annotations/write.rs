@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::Value;
 use wva_crds::VariantAutoscaling;
@@ -172,7 +170,9 @@ fn to_error(call: &ApiCall<'_>, error: &kube::Error) -> WriteError {
             WriteError::Forbidden(call.describe_failure(error))
         }
         // The cache is behind: another object has appeared or gone.
-        kube::Error::Api(status) if status.code >= 400 && !is_temporary(status.code) && !matches!(status.code, 404 | 409) => {
+        kube::Error::Api(status)
+            if status.code >= 400 && !is_temporary(status.code) && !matches!(status.code, 404 | 409) =>
+        {
             WriteError::Refused(status.message.clone())
         }
         _ => WriteError::Failed(call.describe_failure(error)),

@@ -66,7 +66,10 @@ fn object_has_owner_marker_and_bounds_of_the_autoscaler() {
                 "uid": "uid of h", "controller": true}]})
     );
     let spec = &found["spec"];
-    assert_eq!((&spec["minReplicas"], &spec["maxReplicas"], &spec["variantCost"]), (&json!(2), &json!(8), &json!("10.0")));
+    assert_eq!(
+        (&spec["minReplicas"], &spec["maxReplicas"], &spec["variantCost"]),
+        (&json!(2), &json!(8), &json!("10.0"))
+    );
     cluster.variant_object(stored(&cluster));
     assert_eq!(object(&cluster), found, "its own object changes nothing");
     cluster.hpa_object(hpa("h", json!({"spec": {"maxReplicas": 9}})));
@@ -81,7 +84,13 @@ fn hand_written_object_wins_also_over_an_existing_one() {
     cluster.variant_object(stored(&cluster));
     cluster.variant_with_target("own", "Deployment", "d", "m", json!({}));
     assert_eq!(judge(&cluster), AnnotationVerdict::Replaced("own".to_owned()));
-    cluster.variant_with_target("own", "Deployment", "d", "m", json!({"metadata": {"deletionTimestamp": crate::fixture::CREATED}}));
+    cluster.variant_with_target(
+        "own",
+        "Deployment",
+        "d",
+        "m",
+        json!({"metadata": {"deletionTimestamp": crate::fixture::CREATED}}),
+    );
     assert!(matches!(judge(&cluster), AnnotationVerdict::Variant(_)));
 }
 
@@ -94,7 +103,10 @@ fn refusals_name_the_field_the_value_and_the_remedy() {
     };
     let annotations = |over: Value| json!({"metadata": {"annotations": over}});
     check(annotations(json!({"llm-d.ai/model-id": ""})), &["[llm-d.ai/model-id]: missing; add the name"]);
-    check(annotations(json!({"llm-d.ai/variant-cost": "abc"})), &["[llm-d.ai/variant-cost]", "abc", "10.0", "WVA-VA-003"]);
+    check(
+        annotations(json!({"llm-d.ai/variant-cost": "abc"})),
+        &["[llm-d.ai/variant-cost]", "abc", "10.0", "WVA-VA-003"],
+    );
     check(annotations(json!({"wva.llmd.ai/mode": "off"})), &["wva.llmd.ai/mode", "off", "WVA-VA-017"]);
     check(json!({"spec": {"minReplicas": 9}}), &["minReplicas", "WVA-VA-"]);
 }
@@ -117,7 +129,8 @@ fn taken_name_is_refused_and_a_leftover_is_waited_for() {
     // An object of an autoscaler that has lost its annotations.
     let owner = json!([{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "name": "old", "uid": "u",
         "controller": true}]);
-    let made = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "wva"}, "ownerReferences": owner}});
+    let made =
+        json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": "wva"}, "ownerReferences": owner}});
     cluster.variant_with_target("v", "Deployment", "another", "m", made.clone());
     assert_eq!(judge(&cluster), AnnotationVerdict::Waiting("v".to_owned()));
     cluster.without_variant("v").variant_with_target("w", "Deployment", "d", "m", made);
@@ -135,7 +148,8 @@ fn counts_only_autoscalers_of_this_instance() {
     assert!(is_ours(&cluster, None) && !is_ours(&cluster, Some("blue")));
     cluster.namespace("ns", json!({"labels": {"wva.llmd.ai/controller-instance": "blue"}}));
     assert!(!is_ours(&cluster, None) && is_ours(&cluster, Some("blue")), "by the label of the namespace");
-    cluster.hpa_object(hpa("h", json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": "green"}}})));
+    cluster
+        .hpa_object(hpa("h", json!({"metadata": {"labels": {"wva.llmd.ai/controller-instance": "green"}}})));
     assert!(!is_ours(&cluster, Some("blue")) && is_ours(&cluster, Some("green")), "by its own label");
     let ownership = Ownership { instance: Some("green".to_owned()), ..Ownership::default() };
     let all = annotated_autoscalers(&cluster.watches(), &ownership);
@@ -163,7 +177,11 @@ fn object_without_annotated_owner_is_abandoned() {
     let stored = stored(&cluster);
     let mut cluster = Cluster::new();
     cluster.variant_object(stored);
-    assert_eq!(abandoned(&cluster, &ownership), Vec::<String>::new(), "the autoscaler is gone: Kubernetes deletes it");
+    assert_eq!(
+        abandoned(&cluster, &ownership),
+        Vec::<String>::new(),
+        "the autoscaler is gone: Kubernetes deletes it"
+    );
 }
 
 #[test]

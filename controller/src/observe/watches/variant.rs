@@ -27,6 +27,13 @@ use crate::model::reported::{ReportedState, signal_condition};
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
 
+/// Annotated autoscaler for which wva created the object.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) autoscaler: AutoscalerName,
+    pub(crate) uid: Box<str>,
+}
+
 /// Value of the label [`MANAGED_BY_LABEL`] on objects that wva creates.
 pub(crate) const MANAGED_BY: &str = "wva";
 
@@ -42,8 +49,8 @@ pub struct Variant {
     pub(crate) generation: Option<i64>,
     pub(crate) instance: Option<String>,
     pub(crate) accelerator: Option<String>,
-    /// Annotated autoscaler for which wva created it.
-    pub(crate) origin: Option<Box<AutoscalerName>>,
+    /// If wva created it.
+    pub(crate) origin: Option<Box<Origin>>,
     /// The older of two variants with one target wins.
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_terminating: bool,
@@ -161,7 +168,7 @@ pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
     object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-fn origin(object: &DynamicObject) -> Option<Box<AutoscalerName>> {
+fn origin(object: &DynamicObject) -> Option<Box<Origin>> {
     object.labels().get(MANAGED_BY_LABEL).filter(|by| *by == MANAGED_BY)?;
     let owner = Owner::from_meta(&object.metadata)?;
     let kind = match &*owner.kind {
@@ -169,7 +176,7 @@ fn origin(object: &DynamicObject) -> Option<Box<AutoscalerName>> {
         "ScaledObject.keda.sh" => AutoscalerKind::ScaledObject,
         _ => return None,
     };
-    Some(Box::new(AutoscalerName { kind, name: owner.name }))
+    Some(Box::new(Origin { autoscaler: AutoscalerName { kind, name: owner.name }, uid: owner.uid }))
 }
 
 /// `None` if a value is invalid.

@@ -63,8 +63,7 @@ fn reads_annotations_labels_and_selectors() {
 fn name_is_the_selected_one_else_that_of_the_workload() {
     let annotations = json!({MANAGED_ANNOTATION: "true", MODEL_ANNOTATION: "m"});
     let name = |autoscaler: &Value| AnnotatedVariant::from_autoscaler(autoscaler).unwrap().name;
-    let expression =
-        |operator| json!({"matchExpressions": [{"key": "variant_name", "operator": operator, "values": ["v"]}]});
+    let expression = |operator| json!({"matchExpressions": [{"key": "variant_name", "operator": operator, "values": ["v"]}]});
     for (selector, want, unrestricted) in [
         (json!({"matchLabels": {"variant_name": "v"}}), "v", 0),
         (expression("In"), "v", 0),
@@ -109,10 +108,15 @@ fn violations_name_annotation_value_and_remedy() {
     }
     for bad in ["$40/h", "-1", "1e3", "NaN"] {
         let found = violations(cost(bad)).join("; ");
-        for part in ["metadata.annotations[llm-d.ai/variant-cost]: ", bad, "use a number such as", "[WVA-VA-003]"] {
+        for part in
+            ["metadata.annotations[llm-d.ai/variant-cost]: ", bad, "use a number such as", "[WVA-VA-003]"]
+        {
             assert!(found.contains(part), "{part:?} is not in {found:?}");
         }
     }
     let model = violations(json!({MODEL_ANNOTATION: "a\tb"})).join("; ");
-    assert!(model.starts_with("metadata.annotations[llm-d.ai/model-id]: ") && model.contains("[WVA-VA-008]"), "{model}");
+    assert!(
+        model.starts_with("metadata.annotations[llm-d.ai/model-id]: ") && model.contains("[WVA-VA-008]"),
+        "{model}"
+    );
 }
