@@ -83,6 +83,11 @@ impl AnnotatedAutoscaler {
             && variant.origin.as_ref().is_some_and(|origin| origin.autoscaler == *self.name())
     }
 
+    fn scales_same(&self, other: &Self) -> bool {
+        let (own, other) = (&self.autoscaler, &other.autoscaler);
+        own.kind == other.kind && own.name == other.name
+    }
+
     /// `all` and `variants` are those of its namespace.
     #[must_use]
     pub fn judge(&self, all: &[Self], variants: &[Arc<Variant>]) -> AnnotationVerdict {
@@ -98,7 +103,7 @@ impl AnnotatedAutoscaler {
             Some(Err(error)) => return AnnotationVerdict::Refused(error.to_string()),
             None => return AnnotationVerdict::Refused(format!("no annotation {MANAGED_ANNOTATION}")),
         };
-        let is_rival = |other: &&Self| other.name() != self.name() && other.workload() == workload;
+        let is_rival = |other: &&Self| other.name() != self.name() && other.scales_same(self);
         if let Some(rival) = all.iter().find(is_rival) {
             let (kind, name) = (&variant.target.kind, &variant.target.name);
             return AnnotationVerdict::Refused(format!(
