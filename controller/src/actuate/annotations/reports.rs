@@ -56,7 +56,7 @@ impl Reports {
             let regarding = object_reference(autoscaler.kind.api(), (namespace, &autoscaler.name), Some(uid));
             let digest = Some(digest(&[uid, reason, &note]));
             let event = PendingEvent { warning: reason == REFUSED, reason, note: note.clone(), digest };
-            if !self.0.get(&key).is_some_and(|report| report.note == note) {
+            if self.0.get(&key).is_none_or(|report| report.note != note) {
                 let autoscaler = autoscaler.to_string();
                 tracing::warn!(namespace, autoscaler, reason, "{note}");
             }

@@ -71,6 +71,14 @@ impl Change {
             Self::Delete { key, .. } => key.clone(),
         }
     }
+
+    const fn action(&self) -> &'static str {
+        match self {
+            Self::Create(_) => "create",
+            Self::Apply { .. } => "apply",
+            Self::Delete { .. } => "delete",
+        }
+    }
 }
 
 pub(super) struct VariantWriter {
@@ -141,16 +149,6 @@ impl VariantWriter {
     fn api(&self, key: &VariantKey) -> Api<DynamicObject> {
         let resource = ApiResource::erase::<VariantAutoscaling>(&());
         Api::namespaced_with(self.client.clone(), &key.namespace, &resource)
-    }
-}
-
-impl Change {
-    const fn action(&self) -> &'static str {
-        match self {
-            Self::Create(_) => "create",
-            Self::Apply { .. } => "apply",
-            Self::Delete { .. } => "delete",
-        }
     }
 }
 
