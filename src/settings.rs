@@ -91,6 +91,8 @@ pub(crate) struct Controller {
     pub(crate) legacy_metrics: bool,
     pub(crate) manage_labelled: bool,
     pub(crate) takeover_delay: Duration,
+    /// Keep a VariantAutoscaling for each annotated autoscaler.
+    pub(crate) annotations: bool,
     pub(crate) zero: ZeroScaling,
 }
 

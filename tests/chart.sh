@@ -118,11 +118,24 @@ for name in namespaced namespaced-limited; do
   limited=; [ $name = namespaced ] || limited='"resources":["nodes "resources":["pods "resources":["resourceslices '
   [ "$wide" = '"resources":["mutatingwebhookconfigurations '"$limited"'"resources":["subjectaccessreviews "resources":["tokenreviews ' ] || fault "$name: a ClusterRole for $wide"
 done
+# Read whole: with pipefail, `grep -q` ends the render before its end.
 for set in wva.podDeletionCost=true wva.settings.WVA_ACTUATION=scale wva.podDeletionCost=true,wva.namespaceScoped=true; do
   render --set $set > $out/costs.yaml || { fault "--set $set does not render"; continue; }
   holds "$(json $out/costs.yaml rules)" '"rule": "patch /pods ' "--set $set"
 done
+# The roles of users have these rights, too.
+for set in wva.annotations=true wva.settings.WVA_ANNOTATIONS=true wva.annotations=true,wva.namespaceScoped=true; do
+  render --set $set,rbac.variantRoles=false > $out/annotations.yaml || { fault "--set $set does not render"; continue; }
+  for verb in create patch delete; do
+    holds "$(json $out/annotations.yaml rules)" "\"rule\": \"$verb llmd.ai/variantautoscalings " "--set $set"
+  done
+  holds "$(json $out/annotations.yaml)" '"WVA_ANNOTATIONS":"true"' "--set $set"
+done
 lacks "$(json $out/defaults.yaml rules)" '"rule": "patch /pods ' defaults
+render --set rbac.variantRoles=false > $out/annotations.yaml
+for verb in create patch delete; do
+  lacks "$(json $out/annotations.yaml rules)" "\"rule\": \"$verb llmd.ai/variantautoscalings " defaults
+done
 render --show-only templates/tests/doctor.yaml > $out/test.yaml
 writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
 [ -z "$writes" ] || fault "helm test may do more than read: $writes"
@@ -336,7 +349,7 @@ for same in wva.reconcileInterval=30s wva.logging.level=debug wva.prometheus.met
   render --set $same > $out/revision.yaml || { fault "--set $same does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" = "$was" ] || fault "$same changes the restart revision, and needs no restart"
 done
-for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=false wva.settings.WVA_ACTUATION=scale; do
+for other in wva.prometheus.baseURL=http://p:9090 wva.scaleToZero=true wva.limitedMode=true wva.legacyMetrics=false wva.annotations=true wva.settings.WVA_ACTUATION=scale; do
   render --set $other > $out/revision.yaml || { fault "--set $other does not render"; continue; }
   [ "$(json $out/revision.yaml | revision)" != "$was" ] || fault "$other needs a restart, and does not change the restart revision"
 done

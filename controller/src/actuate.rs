@@ -1,6 +1,7 @@
 //! Applies a step through the `/scale` subresource. The write is conditional on uid, replicas and resourceVersion, so
 //! it overwrites no change of another client.
 
+mod annotations;
 mod deletion_costs;
 mod executor;
 mod pauses;
@@ -20,6 +21,7 @@ use wva_scaling::servers::ServingPods;
 use crate::model::keys::{LEADER_WORKER_SET, WorkloadKey, leader_worker_sets};
 use crate::model::step::Step;
 
+pub use annotations::AnnotationSync;
 pub use deletion_costs::DeletionCosts;
 pub use executor::ScaleExecutor;
 pub use servers::ModelServers;

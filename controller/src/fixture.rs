@@ -285,6 +285,21 @@ impl Cluster {
         self
     }
 
+    pub(crate) fn hpa_object(&mut self, hpa: Value) -> &mut Self {
+        put(&mut self.autoscalers, hpa);
+        self
+    }
+
+    pub(crate) fn scaled_object_from(&mut self, object: Value) -> &mut Self {
+        put(&mut self.scaled_objects, object);
+        self
+    }
+
+    pub(crate) fn variant_object(&mut self, variant: Value) -> &mut Self {
+        put(&mut self.variants, variant);
+        self
+    }
+
     /// Adds an HPA that asks for `desired` replicas. `owner_kind`: what made it.
     pub(crate) fn answered_autoscaler(
         &mut self,

@@ -11,7 +11,7 @@ mod model;
 mod observe;
 mod publish;
 
-pub use actuate::{Actuator, DeletionCosts, ModelServers, ScaleExecutor};
+pub use actuate::{Actuator, AnnotationSync, DeletionCosts, ModelServers, ScaleExecutor};
 pub use collect::picker::{PickerConfig, PickerPoller, PickerToken, Pickers};
 pub use collect::prometheus::{
     ClientError, ClientIdentity, Prometheus, PrometheusConfig, QueryError, Series,
@@ -26,6 +26,7 @@ pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
 pub use model::refusals::Refusals;
 pub use model::signal_problem::SignalProblem;
+pub use observe::annotations::{AnnotatedAutoscaler, AnnotationVerdict, replaced_message};
 pub use observe::crd::{CrdSchemaError, missing_fields, warn_if_crd_outdated};
 pub use observe::metrics_api::watch_metrics_api;
 pub use observe::pools::InferencePools;

@@ -1,5 +1,6 @@
 //! Watch caches, and the facts read from them.
 
+pub(crate) mod annotations;
 pub(crate) mod bounds;
 pub(crate) mod claims;
 pub(crate) mod crd;

@@ -28,6 +28,14 @@ pub const ALLOW_SHARED_TARGET_ANNOTATION: &str = "wva.llmd.ai/allow-shared-targe
 /// VA annotation: `"true"` or `"false"`. Whether the pods with the least load get the lowest deletion cost before a
 /// scale-down. Default: only if wva itself scales the workload down.
 pub const POD_DELETION_COST_ANNOTATION: &str = "wva.llmd.ai/pod-deletion-cost";
+/// HPA and ScaledObject annotation of llm-d WVA v0.9: `"true"` stands for a VA with the annotations below.
+pub const MANAGED_ANNOTATION: &str = "llm-d.ai/managed";
+/// Model of such an HPA or ScaledObject.
+pub const MODEL_ANNOTATION: &str = "llm-d.ai/model-id";
+/// Cost of such an HPA or ScaledObject; default [`DEFAULT_VARIANT_COST`].
+pub const VARIANT_COST_ANNOTATION: &str = "llm-d.ai/variant-cost";
+/// VA label: `wva` if wva created the object for an annotated autoscaler.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 /// Main ConfigMap annotation: its change announces a rollout, and allows a change of immutable keys.
 pub const RESTART_REVISION_ANNOTATION: &str = "wva.llmd.ai/restart-revision";
 

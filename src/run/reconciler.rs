@@ -7,10 +7,10 @@ use tokio::sync::watch;
 use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
-    Actuator, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics, EventReporter, MetricsApi,
-    ModelServers, Ownership, OwnershipView, PickerConfig, PickerPoller, Prometheus, Reader, Refusals,
-    ScaleExecutor, ServiceMonitorReporter, Sources, StatusTargets, StatusWriter, Telemetry, VariantSeries,
-    Watches, events, watch_metrics_api, watch_service_monitor,
+    Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
+    EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PickerConfig, PickerPoller,
+    Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources, StatusTargets,
+    StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api, watch_service_monitor,
 };
 
 use super::certificates::ServingCerts;
@@ -67,6 +67,9 @@ impl Process {
             published,
         });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
+        if controller.annotations {
+            self.spawn_annotation_sync(&reader, &marking);
+        }
         self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, (&refusals, &targets), marking)?;
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
@@ -149,6 +152,16 @@ impl Process {
             })
         });
         Ok(())
+    }
+
+    fn spawn_annotation_sync(&mut self, reader: &Reader, seen: &(Watches, Ownership)) {
+        let (client, seen, published) = (self.clients.fenced.clone(), seen.clone(), reader.clone());
+        let reporter = EventReporter { client: client.clone(), pod_name: self.settings.pod_name.clone() };
+        self.spawn_leading("variants of annotated autoscalers", move |ended| {
+            let sync = AnnotationSync::new(client.clone(), seen.clone(), reporter.clone());
+            let published = published.clone();
+            run_until(ended, async move { sync.run(published).await })
+        });
     }
 
     fn ownership_view(&self, ownership: &Ownership) -> OwnershipView {

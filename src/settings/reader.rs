@@ -129,6 +129,7 @@ impl SettingsReader<'_> {
             legacy_metrics: self.flag("WVA_LEGACY_METRICS"),
             manage_labelled: self.flag("WVA_MANAGE_LABELLED_VARIANTS"),
             takeover_delay: self.duration("WVA_TAKEOVER_DELAY"),
+            annotations: self.flag("WVA_ANNOTATIONS"),
             zero: self.zero(),
         }
     }

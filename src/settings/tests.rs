@@ -153,6 +153,12 @@ fn scale_to_zero_and_actuation_are_off_by_default() {
 }
 
 #[test]
+fn annotations_are_off_by_default() {
+    let annotations = |set: &[(&str, &str)]| settings(set).controller.unwrap().annotations;
+    assert!(!annotations(&[]) && annotations(&[("WVA_ANNOTATIONS", "true")]));
+}
+
+#[test]
 fn limiter_is_off_by_default() {
     let limiter = |set: &[(&str, &str)]| {
         let settings = settings(set);

@@ -2,6 +2,7 @@
 //! runs each group as a process.
 
 mod admission;
+mod annotations;
 mod chart;
 mod config_maps;
 mod control_plane;

@@ -310,6 +310,9 @@ name: {{ coalesce .Values.llmd.deploymentName .Values.llmd.scaleTargetName (prin
 {{- if hasPrefix "https://" $wva.prometheus.baseURL }}
 {{- $_ := set $settings "PROMETHEUS_TOKEN_PATH" "/var/run/secrets/kubernetes.io/serviceaccount/token" }}
 {{- end }}
+{{- if $wva.annotations }}
+{{- $_ := set $settings "WVA_ANNOTATIONS" "true" }}
+{{- end }}
 {{- if $wva.poolGroup }}
 {{- $_ := set $settings "POOL_GROUP" $wva.poolGroup }}
 {{- end }}

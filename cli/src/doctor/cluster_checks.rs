@@ -2,6 +2,7 @@
 
 use wva_crds::names::INSTANCE_LABEL;
 
+use super::annotations::check_annotations;
 use super::chain::Finding;
 use super::controllers::Controller;
 use super::facts::{DESCRIBE_API_SERVICE, Facts, MetricsServer, metrics_server};
@@ -14,6 +15,7 @@ pub(super) fn check_cluster(facts: &Facts) -> Vec<(&'static str, Finding)> {
         vec![("crd", crd(facts)), ("controller", controller(facts)), ("leader", leader(facts))];
     findings
         .extend(unreviewed_controllers(facts).chain(orphaned_namespaces(facts)).map(|f| ("namespace", f)));
+    findings.extend(check_annotations(facts).into_iter().map(|f| ("annotations", f)));
     findings.push(("metrics API", metrics_api(facts)));
     findings.extend(unread_quotas(facts).map(|f| ("quotas", f)));
     let unreadable = facts.unreadable.iter().filter(|u| !["controllers", "apiservices"].contains(&u.plural));

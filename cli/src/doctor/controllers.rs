@@ -32,6 +32,8 @@ pub(super) struct Controller {
     manages_labelled: bool,
     /// `WVA_ACTUATION=scale`: it scales workloads itself, without an HPA.
     pub(super) scales_directly: bool,
+    /// `WVA_ANNOTATIONS`: it keeps VariantAutoscalings of annotated autoscalers.
+    pub(super) reads_annotations: bool,
 }
 
 impl Controller {
@@ -52,6 +54,7 @@ impl Controller {
                 || setting("WVA_MANAGE_LABELLED_VARIANTS").is_some_and(|v| v == "true"),
             watch: setting("WATCH_NAMESPACE"),
             scales_directly: !is_llm_d_wva && setting("WVA_ACTUATION").is_some_and(|v| v == "scale"),
+            reads_annotations: setting("WVA_ANNOTATIONS").is_some_and(|v| v == "true"),
             instance,
             namespace,
             name,

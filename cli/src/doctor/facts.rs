@@ -13,6 +13,7 @@ use wva_crds::text::without_code;
 use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
+use super::annotations::AnnotationFacts;
 use super::controllers::{Controller, list_controllers};
 use crate::cluster::{
     AUTOSCALERS, ApiError, Cluster, DEVICE_CLASSES, NAMESPACES, ObjectId, POD_MONITORS, PODS,
@@ -61,6 +62,7 @@ pub(super) struct Facts {
     pub(super) pod_monitors: Vec<Value>,
     pub(super) autoscalers: Vec<Value>,
     pub(super) scaled_objects: Vec<Value>,
+    pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Option<Vec<Controller>>,
     pub(super) leaders: Leaders,
@@ -88,6 +90,7 @@ impl Facts {
         let variants = cluster.list_variants(arguments).await?;
         let mut unreadable = Vec::new();
         let autoscalers = list_or_note(cluster, &AUTOSCALERS, &mut unreadable).await;
+        let scaled_objects = list_or_note(cluster, &SCALED_OBJECTS, &mut unreadable).await;
         let leaders = Leaders::fetch_snapshots(arguments).await;
         let outcomes = recompute(&leaders);
         // Monitors may be in any namespace.
@@ -101,8 +104,14 @@ impl Facts {
             service_monitors: list_or_note(&everywhere, &SERVICE_MONITORS, &mut unreadable).await,
             pod_monitors: list_or_note(&everywhere, &POD_MONITORS, &mut unreadable).await,
             external_metrics: query_external_metrics(cluster, &autoscalers).await,
+            annotations: AnnotationFacts::read(
+                cluster,
+                autoscalers.iter().chain(&scaled_objects),
+                &mut unreadable,
+            )
+            .await,
             autoscalers,
-            scaled_objects: list_or_note(cluster, &SCALED_OBJECTS, &mut unreadable).await,
+            scaled_objects,
             namespaces: list_or_note(cluster, &NAMESPACES, &mut unreadable).await,
             controllers: list_controllers(cluster, arguments, &mut unreadable).await,
             decisions: index_decisions(&outcomes),

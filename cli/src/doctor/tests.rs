@@ -1,5 +1,6 @@
 //! Checks of a healthy variant, and of each way to break one.
 
+mod annotations;
 mod world;
 
 use serde_json::{Value, json};

@@ -1,19 +1,16 @@
 //! Converts HPAs and ScaledObjects with annotations of llm-d WVA v0.9 to a `VariantAutoscaling` and an autoscaler that
 //! reads only its target.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use wva_crds::names::{
-    ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, INSTANCE_LABEL, KIND, VERSION, is_desired_replicas,
-    reads_desired_replicas,
+    ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, INSTANCE_LABEL, MANAGED_ANNOTATION, MODEL_ANNOTATION,
+    VARIANT_COST_ANNOTATION,
 };
+use wva_rules::{AnnotatedVariant, MetricSelection};
 
-use super::objects::{object, set, user_metadata};
+use super::objects::{object, user_metadata};
 use super::variant::Conversion;
-use crate::cluster::{entry, items, text};
-
-const MANAGED: &str = "llm-d.ai/managed";
-const MODEL: &str = "llm-d.ai/model-id";
-const COST: &str = "llm-d.ai/variant-cost";
+use crate::cluster::text;
 
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct AutoscalerConversion {
@@ -25,30 +22,19 @@ pub(super) struct AutoscalerConversion {
     pub(super) unresolved: Vec<String>,
 }
 
-pub(super) fn is_managed(autoscaler: &Value) -> bool {
-    let kinds = ["HorizontalPodAutoscaler", "ScaledObject"];
-    kinds.contains(&text(autoscaler, "/kind"))
-        && entry(autoscaler, "/metadata/annotations", MANAGED).is_some_and(|v| v.eq_ignore_ascii_case("true"))
-}
-
 pub(super) fn convert(autoscaler: &Value, namespace: &str) -> AutoscalerConversion {
     let mut conversion = AutoscalerConversion::default();
-    let is_scaled_object = text(autoscaler, "/kind") == "ScaledObject";
-    let selection = if is_scaled_object { triggers(autoscaler) } else { metrics(autoscaler) };
+    let selection = MetricSelection::from_autoscaler(autoscaler);
     let target = text(autoscaler, "/spec/scaleTargetRef/name");
-    let name = selection
-        .labels
-        .iter()
-        .find(|(key, _)| key == "variant_name")
-        .map_or(target, |(_, name)| name.as_str());
-    match create_variant(autoscaler, name, &selection) {
-        Ok(variant) => conversion.variant = Some(variant),
-        Err(problem) => conversion.unresolved.push(problem),
+    let name = selection.label("variant_name").unwrap_or(target);
+    match AnnotatedVariant::from_autoscaler(autoscaler) {
+        Ok(variant) => conversion.variant = Some(create_variant(autoscaler, &variant)),
+        Err(problem) => conversion.unresolved.push(problem.to_string()),
     }
-    if is_scaled_object {
+    if text(autoscaler, "/kind") == "ScaledObject" {
         conversion.unresolved.extend(query_to_fix(autoscaler, name, namespace, &selection));
     } else {
-        conversion.autoscaler = select_variant(autoscaler, name, namespace);
+        conversion.autoscaler = select_variant(autoscaler, name, namespace, &selection);
     }
     conversion
 }
@@ -69,104 +55,34 @@ pub(crate) fn signal_query(variant: &str, namespace: &str) -> String {
     format!("max({DESIRED_REPLICAS_METRIC}{{variant_name=\"{variant}\",exported_namespace=\"{namespace}\"}})")
 }
 
-/// How an autoscaler selects series of the signal.
-#[derive(Default)]
-struct MetricSelection {
-    /// Metrics or triggers that select all variants.
-    unrestricted: Vec<usize>,
-    reads_signal: bool,
-    labels: Vec<(String, String)>,
-}
-
-fn metrics(hpa: &Value) -> MetricSelection {
-    let mut selection = MetricSelection::default();
-    for (i, metric) in items(hpa, "/spec/metrics").enumerate() {
-        if !is_desired_replicas(text(metric, "/external/metric/name")) {
-            continue;
-        }
-        selection.reads_signal = true;
-        let labels = metric.pointer("/external/metric/selector/matchLabels").and_then(Value::as_object);
-        let pairs =
-            labels.into_iter().flatten().filter_map(|(key, v)| Some((key.clone(), v.as_str()?.to_owned())));
-        let pairs: Vec<_> = pairs.collect();
-        let mut expressions = items(metric, "/external/metric/selector/matchExpressions");
-        let by_expression = expressions.any(|e| text(e, "/key") == "variant_name");
-        if !by_expression && !pairs.iter().any(|(key, _)| key == "variant_name") {
-            selection.unrestricted.push(i);
-        }
-        selection.labels.extend(pairs);
-    }
-    selection
-}
-
-fn triggers(scaled_object: &Value) -> MetricSelection {
-    let mut selection = MetricSelection::default();
-    for (i, trigger) in items(scaled_object, "/spec/triggers").enumerate() {
-        let query = text(trigger, "/metadata/query");
-        if !reads_desired_replicas(query) {
-            continue;
-        }
-        selection.reads_signal = true;
-        for key in ["variant_name", "accelerator_type", "controller_instance"] {
-            if let Some(value) = label_in_query(query, key) {
-                selection.labels.push((key.to_owned(), value.to_owned()));
-            }
-        }
-        if label_in_query(query, "variant_name").is_none() {
-            selection.unrestricted.push(i);
-        }
-    }
-    selection
-}
-
-/// The value that a query requires with `=`.
-fn label_in_query<'a>(query: &'a str, key: &str) -> Option<&'a str> {
-    let after = query.split_once(key)?.1.trim_start().strip_prefix('=')?.trim_start();
-    let quote = after.chars().next().filter(|c| matches!(c, '"' | '\''))?;
-    after[1..].split_once(quote).map(|(value, _)| value)
-}
-
-fn create_variant(autoscaler: &Value, name: &str, selection: &MetricSelection) -> Result<Conversion, String> {
-    let annotation = |key| entry(autoscaler, "/metadata/annotations", key).filter(|v| !v.trim().is_empty());
-    let model = annotation(MODEL)
-        .ok_or_else(|| format!("metadata.annotations[{MODEL}]: missing; add the name of the model"))?;
-    let target = autoscaler.pointer("/spec/scaleTargetRef").and_then(Value::as_object);
-    let field = |key: &str| target.and_then(|t| t.get(key)).and_then(Value::as_str).filter(|v| !v.is_empty());
-    let workload = field("name").ok_or("spec.scaleTargetRef.name: missing; add the name of the workload")?;
-    let mut spec = json!({
-        "scaleTargetRef": {
-            "apiVersion": field("apiVersion").unwrap_or("apps/v1"),
-            "kind": field("kind").unwrap_or("Deployment"),
-            "name": workload,
-        },
-        "modelID": model,
-    });
-    let mut changes = vec![format!("new VariantAutoscaling for the annotations {MANAGED} and {MODEL}")];
-    if let Some(cost) = annotation(COST) {
-        spec["variantCost"] = json!(cost);
-        changes.push(format!("spec.variantCost: from the annotation {COST}"));
-    }
-    let mut metadata = Map::new();
-    metadata.insert("name".to_owned(), json!(name));
+fn create_variant(autoscaler: &Value, variant: &AnnotatedVariant) -> Conversion {
+    let mut object = variant.object();
     if let Some(namespace) = autoscaler.pointer("/metadata/namespace") {
-        metadata.insert("namespace".to_owned(), namespace.clone());
+        object["metadata"]["namespace"] = namespace.clone();
+    }
+    let mut changes = vec![format!(
+        "new VariantAutoscaling for the annotations {MANAGED_ANNOTATION} and {MODEL_ANNOTATION}"
+    )];
+    if variant.cost.is_some() {
+        changes.push(format!("spec.variantCost: from the annotation {VARIANT_COST_ANNOTATION}"));
     }
     // The series have these labels only if the variant has them.
-    for (series_label, label) in
-        [("accelerator_type", ACCELERATOR_LABEL), ("controller_instance", INSTANCE_LABEL)]
-    {
-        if let Some((_, value)) = selection.labels.iter().find(|(key, _)| key == series_label) {
-            set(&mut metadata, "labels", label, value);
-            changes.push(format!("metadata.labels[{label}]: from its selector {series_label}"));
+    for (label, value) in [(ACCELERATOR_LABEL, &variant.accelerator), (INSTANCE_LABEL, &variant.instance)] {
+        if value.is_some() {
+            changes.push(format!("metadata.labels[{label}]: from its labels or its selector"));
         }
     }
-    let object = object(&format!("{GROUP}/{VERSION}"), KIND, &metadata, &spec);
-    Ok(Conversion { object, changes })
+    changes.extend(variant.annotations.iter().map(|(key, _)| format!("metadata.annotations[{key}]: copied")));
+    Conversion { object, changes }
 }
 
 /// `None` if the HPA needs no change.
-fn select_variant(hpa: &Value, name: &str, namespace: &str) -> Option<Conversion> {
-    let selection = metrics(hpa);
+fn select_variant(
+    hpa: &Value,
+    name: &str,
+    namespace: &str,
+    selection: &MetricSelection,
+) -> Option<Conversion> {
     if selection.reads_signal && selection.unrestricted.is_empty() {
         return None;
     }

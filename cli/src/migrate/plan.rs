@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 use wva_crds::names::{ACCELERATOR_LABEL, KIND, MODE_ANNOTATION};
-use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
+use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, is_annotated, validate};
 
 use super::objects::set;
 use super::variant::{self, Conversion};
@@ -54,7 +54,7 @@ pub(super) fn plan(objects: &[SourceObject], workloads: &Workloads, options: Pla
     }
     let targets: BTreeSet<WorkloadKey> = drafts.iter().filter_map(Draft::target).collect();
     let mut autoscalers = Vec::new();
-    for source in objects.iter().filter(|o| autoscaler::is_managed(&o.object)) {
+    for source in objects.iter().filter(|o| is_annotated(&o.object)) {
         plan.read += 1;
         // The variant exists already.
         if Target::from_object(&source.object)

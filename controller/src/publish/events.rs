@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -110,7 +111,10 @@ pub async fn run(
                     MAX_EVENTS.saturating_sub(queued.len()),
                 );
                 let pod_name = pod_name.as_deref();
-                queued.extend(events.iter().map(|e| build_event(&e.variant, &e.uid, &e.event, pod_name, after.at)));
+                let build = |e: &VariantEvent| {
+                    build_event(variant_reference(&e.variant, &e.uid), &e.event, pod_name, after.at)
+                };
+                queued.extend(events.iter().map(build));
                 before = Some(after);
             }
             Some(written) = writing.next(), if !writing.is_empty() => if let Err(error) = written {
@@ -166,7 +170,12 @@ impl EventReporter {
     /// Writes an event now. If that fails, the event is logged and dropped.
     pub(crate) async fn report(&self, key: &VariantKey, uid: &str, pending: &PendingEvent) {
         pending.log(key);
-        let event = build_event(key, uid, pending, self.pod_name.as_deref(), Timestamp::now());
+        self.report_on(variant_reference(key, uid), pending).await;
+    }
+
+    /// Writes an event on any object, without a log line.
+    pub(crate) async fn report_on(&self, regarding: ObjectReference, pending: &PendingEvent) {
+        let event = build_event(regarding, pending, self.pod_name.as_deref(), Timestamp::now());
         if let Err(error) = write(self.client.clone(), event).await {
             tracing::warn!(error, reason = pending.reason, "Writing an event failed; dropping it");
         }
@@ -221,16 +230,19 @@ impl PendingEvent {
     }
 }
 
+fn variant_reference(key: &VariantKey, uid: &str) -> ObjectReference {
+    let api_version = format!("{GROUP}/{VERSION}");
+    object_reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid))
+}
+
 fn build_event(
-    key: &VariantKey,
-    uid: &str,
+    regarding: ObjectReference,
     pending: &PendingEvent,
     pod_name: Option<&str>,
     at: Timestamp,
 ) -> Event {
-    let api_version = format!("{GROUP}/{VERSION}");
     let mut event = wva_crds::events::build_event(&EventDraft {
-        regarding: object_reference((&api_version, KIND), (&key.namespace, &key.name), Some(uid)),
+        regarding,
         warning: pending.warning,
         reason: pending.reason,
         action: "Decide",

@@ -71,6 +71,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new("WVA_DECISION_HOLD", DURATION, "How long a decision is held while its execution makes no progress.").default("10m").mutable(),
     Setting::new("WVA_PENDING_GRACE", DURATION, "Age from which an unready replica is stuck.").default("10m").mutable(),
     Setting::new("WVA_EARLY_SCALE_UP", Kind::Bool, "Start a cycle immediately when a new sample needs more replicas.").default("true").mutable(),
+    Setting::new("WVA_ANNOTATIONS", Kind::Bool, "Keep a VariantAutoscaling for each HPA and ScaledObject with the annotation llm-d.ai/managed: \"true\". wva.annotations in the chart also grants the rights.").default("false"),
     Setting::new("WVA_ACTUATION", Kind::OneOf(&["signal", "scale"]), "signal: the HPA or KEDA scales the workload; scale: the controller scales it if neither exists.").default("signal"),
     Setting::new("WVA_TAKEOVER_DELAY", Kind::Duration { min_ms: 0 }, "How long a new leader publishes no series, also for a variant taken over from another controller, until the old series are stale: a little over two scrape intervals.").default("30s"),
     Setting::new("WVA_WEBHOOK", Kind::Bool, "Run the admission webhooks.").default("true").flag("webhook"),

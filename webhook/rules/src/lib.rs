@@ -1,6 +1,7 @@
 //! Admission rules as a table. Webhook, controller and `wva validate` pass [`Facts`] and get the same verdict. Pure.
 #![warn(clippy::disallowed_methods)]
 
+mod annotations;
 mod autoscalers;
 mod defaults;
 mod evaluate;
@@ -18,6 +19,10 @@ mod text;
 mod va;
 mod verdict;
 
+pub use annotations::{
+    AnnotatedVariant, AnnotationError, MetricSelection, annotated_instance, annotation_violations,
+    is_annotated,
+};
 pub use autoscalers::AutoscalerFacts;
 pub use defaults::apply_defaults;
 pub use evaluate::{mutate, validate, validate_autoscaler, validate_map};

@@ -7,6 +7,7 @@ use wva_crds::settings::map::MapText;
 use wva_scaling::Snapshot;
 
 use crate::cluster::id;
+use crate::doctor::annotations::AnnotationFacts;
 use crate::doctor::controllers::Controller;
 use crate::doctor::facts::{
     ExternalMetric, Facts, PrometheusSeries, UnreadableKind, index_decisions, recompute,
@@ -26,6 +27,7 @@ pub(super) struct World {
     pub(super) monitors: Vec<Value>,
     pub(super) hpas: Vec<Value>,
     pub(super) scaled_objects: Vec<Value>,
+    pub(super) annotations: AnnotationFacts,
     pub(super) namespaces: Vec<Value>,
     pub(super) controllers: Vec<Value>,
     /// Main ConfigMap of every controller.
@@ -124,6 +126,7 @@ impl World {
             monitors: Vec::new(),
             hpas: vec![hpa()],
             scaled_objects: Vec::new(),
+            annotations: AnnotationFacts::default(),
             namespaces: vec![json!({"metadata": {"name": "prod"}})],
             controllers: vec![wva()],
             map: json!({}),
@@ -175,6 +178,7 @@ impl World {
             pod_monitors: Vec::new(),
             autoscalers: self.hpas,
             scaled_objects: self.scaled_objects,
+            annotations: self.annotations,
             namespaces: self.namespaces,
             controllers: Some(controllers.collect()),
             leaders,

@@ -1,5 +1,7 @@
 //! Cached fields of HPAs and ScaledObjects: what they scale, what they read, and what they report.
 
+mod annotations;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -15,6 +17,7 @@ use wva_crds::names::is_desired_replicas;
 use wva_rules::{MetricReader, SeriesSelector, signal_trigger};
 use wva_runtime::cache::Projection;
 
+use self::annotations::Annotations;
 use super::objects::Owner;
 use crate::model::keys::{WorkloadKey, qualified_kind};
 use crate::model::limits::Limits;
@@ -27,7 +30,7 @@ const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
 const MAX_TEXT_CHARS: usize = 400;
 
 /// Kind of an autoscaler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AutoscalerKind {
     /// HorizontalPodAutoscaler.
     Hpa,
@@ -35,8 +38,19 @@ pub enum AutoscalerKind {
     ScaledObject,
 }
 
+impl AutoscalerKind {
+    /// API version and kind.
+    #[must_use]
+    pub const fn api(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Hpa => ("autoscaling/v2", "HorizontalPodAutoscaler"),
+            Self::ScaledObject => ("keda.sh/v1alpha1", "ScaledObject"),
+        }
+    }
+}
+
 /// Kind and name, such as `HPA llama`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AutoscalerName {
     /// Kind.
     pub kind: AutoscalerKind,
@@ -68,6 +82,8 @@ pub struct Autoscaler {
     /// `None` if it does not read wva's metric.
     pub(crate) signal: Option<SignalReader>,
     pub(crate) is_paused: bool,
+    /// Of llm-d WVA v0.9.
+    pub(crate) annotations: Option<Box<Annotations>>,
     pub(crate) state: AutoscalerState,
     /// `status.desiredReplicas` of an HPA.
     pub(crate) desired: Option<u32>,
@@ -154,6 +170,7 @@ impl Autoscaler {
         (&self.kind, &self.name, &self.scaled_object) == (&other.kind, &other.name, &other.scaled_object)
             && of(self) == of(other)
             && self.signal == other.signal
+            && self.annotations == other.annotations
             && self.state == other.state
     }
 
@@ -173,6 +190,7 @@ impl Autoscaler {
             scaled_object: owner.map(|owner| owner.name),
             signal: hpa_reader(hpa),
             is_paused: false,
+            annotations: Annotations::of_hpa(hpa),
             state: status.map_or(AutoscalerState::NoStatus, hpa_state),
             desired: status.map(|s| count(s.desired_replicas)),
             current: status.and_then(|s| s.current_replicas).map_or(0, count),
@@ -206,6 +224,7 @@ impl Autoscaler {
             }),
             is_paused: annotations.get(PAUSED).is_some_and(|v| v != "false")
                 || annotations.contains_key(PAUSED_REPLICAS),
+            annotations: Annotations::of_scaled_object(object),
             state: scaled_object_state(&object.data),
             desired: None,
             current: 0,

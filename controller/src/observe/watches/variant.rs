@@ -7,7 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde_json::Value;
-use wva_crds::names::{ACCELERATOR_LABEL, INSTANCE_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION};
+use wva_crds::names::{
+    ACCELERATOR_LABEL, INSTANCE_LABEL, MANAGED_BY_LABEL, MODE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
+};
 use wva_crds::parse_error::replace_rust_types;
 use wva_crds::{
     LearnedCurves, OptimizedAlloc, RefusedCount, VariantAutoscalingSpec, VariantAutoscalingStatus,
@@ -17,11 +19,23 @@ use wva_scaling::VariantKey;
 use wva_scaling::snapshot::{Mode, SpeedEstimate, StepTimes};
 use wva_scaling::units::{Amount, Cost};
 
+use super::autoscaler::{AutoscalerKind, AutoscalerName};
+use super::objects::Owner;
 use crate::model::conditions::{ConditionStatus, VariantError};
 use crate::model::keys::WorkloadKey;
 use crate::model::reported::{ReportedState, signal_condition};
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
+
+/// Annotated autoscaler for which wva created the object.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Origin {
+    pub(crate) autoscaler: AutoscalerName,
+    pub(crate) uid: Box<str>,
+}
+
+/// Value of the label [`MANAGED_BY_LABEL`] on objects that wva creates.
+pub(crate) const MANAGED_BY: &str = "wva";
 
 /// A validated VariantAutoscaling.
 #[derive(Debug)]
@@ -35,6 +49,8 @@ pub struct Variant {
     pub(crate) generation: Option<i64>,
     pub(crate) instance: Option<String>,
     pub(crate) accelerator: Option<String>,
+    /// If wva created it.
+    pub(crate) origin: Option<Box<Origin>>,
     /// The older of two variants with one target wins.
     pub(crate) created: Option<Timestamp>,
     pub(crate) is_terminating: bool,
@@ -84,7 +100,8 @@ impl Variant {
     }
 
     /// The object may be older than the current rules.
-    pub(crate) fn read(object: &DynamicObject) -> Self {
+    #[must_use]
+    pub fn read(object: &DynamicObject) -> Self {
         let label = |key: &str| object.labels().get(key).filter(|v| !v.is_empty()).cloned();
         let spec = parse_spec(object);
         Self {
@@ -94,6 +111,7 @@ impl Variant {
             generation: object.metadata.generation,
             instance: label(INSTANCE_LABEL),
             accelerator: label(ACCELERATOR_LABEL),
+            origin: origin(object),
             created: object.creation_timestamp().map(|t| t.0),
             is_terminating: object.metadata.deletion_timestamp.is_some(),
             status: VariantStatus::new(&status(object)),
@@ -102,13 +120,20 @@ impl Variant {
     }
 
     /// A change of the status alone starts no cycle.
-    fn has_same_spec(&self, other: &Self) -> bool {
+    pub(crate) fn has_same_spec(&self, other: &Self) -> bool {
         let of = |v: &Self| (v.generation, v.created, v.is_terminating);
         of(self) == of(other)
             && self.uid == other.uid
             && self.instance == other.instance
             && self.accelerator == other.accelerator
+            && self.origin == other.origin
             && self.spec == other.spec
+    }
+
+    /// Namespace of the object.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.key.namespace
     }
 
     pub(crate) fn mode(&self) -> Option<Mode> {
@@ -141,6 +166,17 @@ impl VariantStatus {
 /// Grows with each change of an object. `None` if it is not a number.
 pub(crate) fn revision(object: &DynamicObject) -> Option<u64> {
     object.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+fn origin(object: &DynamicObject) -> Option<Box<Origin>> {
+    object.labels().get(MANAGED_BY_LABEL).filter(|by| *by == MANAGED_BY)?;
+    let owner = Owner::from_meta(&object.metadata)?;
+    let kind = match &*owner.kind {
+        "HorizontalPodAutoscaler.autoscaling" => AutoscalerKind::Hpa,
+        "ScaledObject.keda.sh" => AutoscalerKind::ScaledObject,
+        _ => return None,
+    };
+    Some(Box::new(Origin { autoscaler: AutoscalerName { kind, name: owner.name }, uid: owner.uid }))
 }
 
 /// `None` if a value is invalid.

@@ -166,7 +166,12 @@ async fn a_hanging_api_server_is_not_waited_for() {
 #[test]
 fn a_note_is_cut_at_a_character_boundary() {
     let pending = PendingEvent { warning: true, reason: "Stuck", note: "é".repeat(900), digest: None };
-    let event = build_event(&key("a"), "u", &pending, Some(&"p".repeat(200)), Timestamp::UNIX_EPOCH);
+    let event = build_event(
+        variant_reference(&key("a"), "u"),
+        &pending,
+        Some(&"p".repeat(200)),
+        Timestamp::UNIX_EPOCH,
+    );
     assert_eq!(event.note.map(|n| n.len()), Some(1000));
     assert_eq!(event.reporting_instance.map(|n| n.len()), Some(128));
 }

@@ -1,0 +1,213 @@
+//! Autoscalers with the annotations of llm-d WVA v0.9: whether each has a VariantAutoscaling, and if not, why. The
+//! judgement of the controller, on the objects as they are now.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::Value;
+use wva_controller::{
+    AnnotatedAutoscaler, AnnotationVerdict, Autoscaler, AutoscalerKind, Variant, replaced_message,
+};
+use wva_crds::names::{INSTANCE_LABEL, MANAGED_ANNOTATION};
+use wva_rules::is_annotated;
+
+use super::chain::Finding;
+use super::facts::{Facts, UnreadableKind};
+use crate::cluster::{
+    AUTOSCALERS, Cluster, SCALED_OBJECTS, VARIANTS, elapsed_since, entry, id, is_excluded, items, text,
+};
+
+/// Reason of the controller's events about annotations.
+const REFUSED: &str = "AnnotationsRefused";
+/// The controller creates an object within a few cycles.
+const CREATION: SignedDuration = SignedDuration::from_mins(2);
+/// Names in one line.
+const MAX_NAMES: usize = 5;
+
+/// Facts about annotated autoscalers. Empty without any.
+#[derive(Debug, Default)]
+pub(super) struct AnnotationFacts {
+    /// All, not only those that the arguments choose.
+    pub(super) variants: Vec<Value>,
+    /// Newest event [`REFUSED`] by kind, namespace and name.
+    pub(super) refusals: BTreeMap<(String, String, String), String>,
+}
+
+impl AnnotationFacts {
+    pub(super) async fn read(
+        cluster: &Cluster,
+        mut autoscalers: impl Iterator<Item = &Value>,
+        unreadable: &mut Vec<UnreadableKind>,
+    ) -> Self {
+        if !autoscalers.any(is_annotated) {
+            return Self::default();
+        }
+        let variants = cluster.list(&VARIANTS).await.unwrap_or_default();
+        let scope = cluster.namespace.as_ref().map(|name| format!("/namespaces/{name}")).unwrap_or_default();
+        let path = format!("/apis/events.k8s.io/v1{scope}/events?fieldSelector=reason%3D{REFUSED}&limit=500");
+        let events = cluster.get(&path).await.unwrap_or_else(|error| {
+            unreadable.push(UnreadableKind { plural: "events", reason: error.message });
+            Value::Null
+        });
+        Self { variants, refusals: newest_notes(&events) }
+    }
+}
+
+pub(super) fn newest_notes(events: &Value) -> BTreeMap<(String, String, String), String> {
+    let mut all: Vec<&Value> = items(events, "/items").collect();
+    all.sort_by_key(|event| text(event, "/eventTime"));
+    let field = |event: &Value, name: &str| text(event, &format!("/regarding/{name}")).to_owned();
+    let note = |event: &&Value| {
+        let key = (field(event, "kind"), field(event, "namespace"), field(event, "name"));
+        (key, text(event, "/note").to_owned())
+    };
+    all.iter().map(note).collect()
+}
+
+/// An annotated autoscaler with its JSON.
+struct Annotated<'a> {
+    object: &'a Value,
+    autoscaler: AnnotatedAutoscaler,
+}
+
+pub(super) fn check_annotations(facts: &Facts) -> Vec<Finding> {
+    let controllers = facts.controllers.as_deref().unwrap_or_default();
+    if !controllers.is_empty() && controllers.iter().all(|c| c.is_llm_d_wva) {
+        return Vec::new();
+    }
+    let is_on = controllers
+        .iter()
+        .any(|c| !c.is_llm_d_wva)
+        .then(|| controllers.iter().any(|c| !c.is_llm_d_wva && c.reads_annotations));
+    let objects = facts.autoscalers.iter().chain(&facts.scaled_objects).filter(|o| is_annotated(o));
+    let annotated: Vec<Annotated<'_>> = objects.filter_map(|object| Annotated::new(facts, object)).collect();
+    let variants: Vec<Arc<Variant>> = facts.annotations.variants.iter().filter_map(read_variant).collect();
+    let (mut findings, mut done, mut unused) = (Vec::new(), 0, Vec::new());
+    for one in &annotated {
+        let verdict = one.judge(&annotated, &variants);
+        let own = variants.iter().find(|v| one.autoscaler.owns(v));
+        match (verdict, own) {
+            (AnnotationVerdict::Replaced(by), _) => {
+                findings.push(Finding::fine(format!("{one}: {}", replaced_message(&by))));
+            }
+            (_, None) if is_on == Some(false) => unused.push(one.to_string()),
+            (AnnotationVerdict::Refused(cause), _) => {
+                findings.push(Finding::broken(format!("{one}: {cause}"), one.command("edit")));
+            }
+            (AnnotationVerdict::Waiting(other), _) => findings.push(Finding::unknown(format!(
+                "{one}: waits for the deletion of VariantAutoscaling {other}"
+            ))),
+            (AnnotationVerdict::Variant(_), None) => findings.push(one.missing(facts)),
+            (AnnotationVerdict::Variant(wanted), Some(_)) => match one.outdated(facts, &wanted) {
+                Some(finding) => findings.push(finding),
+                None => done += 1,
+            },
+        }
+    }
+    if done > 0 {
+        let noun = if done == 1 { "autoscaler has" } else { "autoscalers have" };
+        findings.push(Finding::fine(format!("{done} annotated {noun} a VariantAutoscaling")));
+    }
+    findings.extend(report_unused(&unused));
+    findings
+}
+
+fn report_unused(unused: &[String]) -> Option<Finding> {
+    let more = unused.len().saturating_sub(MAX_NAMES);
+    let names = unused.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!unused.is_empty()).then(|| {
+        Finding::warning(
+            format!(
+                "annotation {MANAGED_ANNOTATION}, but no VariantAutoscaling, and WVA_ANNOTATIONS is off: {names}{rest}"
+            ),
+            "set wva.annotations=true in the chart, or create the objects: wva migrate | kubectl apply -f -",
+        )
+    })
+}
+
+impl<'a> Annotated<'a> {
+    /// `None` in an excluded namespace.
+    fn new(facts: &Facts, object: &'a Value) -> Option<Self> {
+        let namespace = text(object, "/metadata/namespace");
+        let autoscaler = if text(object, "/kind") == SCALED_OBJECTS.kind {
+            Autoscaler::from_scaled_object(&serde_json::from_value(object.clone()).ok()?)
+        } else {
+            Autoscaler::from_hpa(&serde_json::from_value(object.clone()).ok()?)
+        };
+        let of_namespace = facts.namespaces.iter().find(|n| id(n).name == namespace);
+        let instance = of_namespace.and_then(|n| entry(n, "/metadata/labels", INSTANCE_LABEL));
+        let autoscaler = AnnotatedAutoscaler::new(namespace, &Arc::new(autoscaler), instance)?;
+        (!is_excluded(&facts.namespaces, namespace)).then_some(Self { object, autoscaler })
+    }
+
+    fn judge(&self, all: &[Self], variants: &[Arc<Variant>]) -> AnnotationVerdict {
+        let namespace = &self.autoscaler.namespace;
+        let same = |other: &&Self| {
+            other.autoscaler.namespace == *namespace
+                && other.autoscaler.instance() == self.autoscaler.instance()
+        };
+        let all: Vec<_> = all.iter().filter(same).map(|other| other.autoscaler.clone()).collect();
+        let variants: Vec<_> = variants.iter().filter(|v| v.namespace() == namespace).cloned().collect();
+        self.autoscaler.judge(&all, &variants)
+    }
+
+    fn missing(&self, facts: &Facts) -> Finding {
+        if let Some(note) = self.refusal(facts) {
+            return Finding::broken(format!("{self}: {note}"), self.command("describe"));
+        }
+        let age = elapsed_since(text(self.object, "/metadata/creationTimestamp"), facts.now);
+        if age.is_some_and(|age| age < CREATION) {
+            return Finding::unknown(format!("{self}: new, no VariantAutoscaling yet"));
+        }
+        Finding::broken(
+            format!("{self}: has no VariantAutoscaling, and no event {REFUSED} says why"),
+            "check that WVA_ANNOTATIONS is true, then the log of the leader",
+        )
+    }
+
+    /// The API server refuses an update.
+    fn outdated(&self, facts: &Facts, wanted: &Value) -> Option<Finding> {
+        let name = text(wanted, "/metadata/name");
+        let stored = facts
+            .annotations
+            .variants
+            .iter()
+            .find(|v| id(v).name == name && id(v).namespace == self.autoscaler.namespace)?;
+        let is_current =
+            wanted["spec"].as_object().is_none_or(|spec| spec.iter().all(|(k, v)| stored["spec"][k] == *v));
+        let note = self.refusal(facts).filter(|_| !is_current)?;
+        Some(Finding::warning(
+            format!("{self}: VariantAutoscaling {name} has earlier values: {note}"),
+            self.command("describe"),
+        ))
+    }
+
+    fn refusal(&self, facts: &'a Facts) -> Option<&'a str> {
+        let (_, kind) = self.autoscaler.name().kind.api();
+        let key =
+            (kind.to_owned(), self.autoscaler.namespace.clone(), self.autoscaler.name().name.to_string());
+        facts.annotations.refusals.get(&key).map(String::as_str)
+    }
+
+    fn command(&self, verb: &str) -> String {
+        let plural = match self.autoscaler.name().kind {
+            AutoscalerKind::Hpa => AUTOSCALERS.plural,
+            AutoscalerKind::ScaledObject => SCALED_OBJECTS.plural,
+        };
+        format!("kubectl {verb} {plural} -n {} {}", self.autoscaler.namespace, self.autoscaler.name().name)
+    }
+}
+
+impl std::fmt::Display for Annotated<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.autoscaler.name();
+        let kind = name.kind.api().1;
+        write!(f, "{kind} {}/{}", self.autoscaler.namespace, name.name)
+    }
+}
+
+fn read_variant(object: &Value) -> Option<Arc<Variant>> {
+    Some(Arc::new(Variant::read(&serde_json::from_value(object.clone()).ok()?)))
+}
