@@ -223,7 +223,7 @@ impl Row {
         ]
     }
 
-    fn wide_cells(&self, saturation: String) -> [String; 16] {
+    fn wide_cells(&self, saturation: String) -> [String; 17] {
         let [namespace, name, desired, current, ready, saturation, ttft, itl, condition] =
             self.cells(saturation);
         let text = |text: &String| cell(Some(text).filter(|text| !text.is_empty()));
