@@ -1,5 +1,6 @@
 //! `wva doctor`: checks the chain from each variant to its replicas. It changes nothing.
 
+mod annotation_facts;
 mod annotations;
 mod chain;
 mod checks;

@@ -14,7 +14,7 @@ const NOTE: &str =
 const FIELDS: &str = "| field | type | default | limits | meaning |\n|---|---|---|---|---|\n";
 const EXAMPLE: &str = include_str!("../../config/samples/variantautoscaling.yaml");
 /// Labels and annotations: name, where it is, meaning.
-const METADATA: [(&str, &str, &str); 10] = [
+const METADATA: [(&str, &str, &str); 14] = [
     (
         names::ACCELERATOR_LABEL,
         "label of a VariantAutoscaling",
@@ -51,6 +51,22 @@ const METADATA: [(&str, &str, &str); 10] = [
         names::ROLE_LABEL,
         "label of pods",
         "`prefill` or `decode` if the pod handles only that part of a request",
+    ),
+    (
+        names::MANAGED_ANNOTATION,
+        "annotation of an HPA or ScaledObject",
+        "`true`: with `WVA_ANNOTATIONS`, wva keeps a VariantAutoscaling for it, as llm-d WVA v0.9 managed it",
+    ),
+    (names::MODEL_ANNOTATION, "annotation of such an HPA or ScaledObject", "its model: `spec.modelID`"),
+    (
+        names::VARIANT_COST_ANNOTATION,
+        "annotation of such an HPA or ScaledObject",
+        "its cost: `spec.variantCost`",
+    ),
+    (
+        names::MANAGED_BY_LABEL,
+        "label of a VariantAutoscaling",
+        "`wva`: wva created it for an annotated HPA or ScaledObject, and deletes it",
     ),
     (names::EXCLUDE_ANNOTATION, "annotation of a Namespace", "`true`: wva manages nothing in it"),
     (

@@ -13,7 +13,7 @@ use wva_crds::text::without_code;
 use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
-use super::annotations::AnnotationFacts;
+use super::annotation_facts::AnnotationFacts;
 use super::controllers::{Controller, list_controllers};
 use crate::cluster::{
     AUTOSCALERS, ApiError, Cluster, DEVICE_CLASSES, NAMESPACES, ObjectId, POD_MONITORS, PODS,

@@ -178,6 +178,20 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
         })
         .await?;
     ensure!(faults == 0, "the worse priority requested the last GPU");
+    timeline.note("the better priority keeps two replicas and needs no more");
+    let two = json!({"spec": {"minReplicas": 2}}).to_string();
+    testbed
+        .kubectl(&["patch", "va", "premium", "-n", &namespace, "--type=merge", "-p", &two])
+        .await?
+        .success()?;
+    fleets[0].set_rate(QUIET);
+    let satisfied = timeline.until("only the worse priority to lack a GPU", SOON, |now| {
+        let (premium, batch) = (variant(now, "premium")?, variant(now, "batch")?);
+        ensure!(premium.target == Some(2) && !premium.message.contains("A100"), "{premium}");
+        ensure!(batch.message.contains("limited: 0 GPU(s) of A100"), "{batch}");
+        Ok(())
+    });
+    satisfied.await?;
     timeline.note("another A100 becomes free");
     cluster.scale_others(&namespace, 0).await?;
     ready(&mut timeline, "batch", 2).await?;

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::world::{World, llm_d_wva};
-use crate::doctor::annotations::{check_annotations, newest_notes};
+use crate::doctor::annotation_facts::newest_notes;
+use crate::doctor::annotations::check_annotations;
 use crate::doctor::chain::State;
 
 /// Checks the findings after a change: the states in order, and parts of their texts.

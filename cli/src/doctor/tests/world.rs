@@ -7,7 +7,7 @@ use wva_crds::settings::map::MapText;
 use wva_scaling::Snapshot;
 
 use crate::cluster::id;
-use crate::doctor::annotations::AnnotationFacts;
+use crate::doctor::annotation_facts::AnnotationFacts;
 use crate::doctor::controllers::Controller;
 use crate::doctor::facts::{
     ExternalMetric, Facts, PrometheusSeries, UnreadableKind, index_decisions, recompute,

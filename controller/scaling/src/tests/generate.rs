@@ -174,6 +174,7 @@ fn pending() -> impl Strategy<Value = Pending> {
             PendingState::Unschedulable,
             PendingState::CrashLooping,
             PendingState::WaitingForQuota,
+            PendingState::WaitingForQuota,
         ][..],
     );
     (age(), state).prop_map(|(age, state)| Pending { age, state })

@@ -12,12 +12,12 @@ another accelerator is not kept | stock H100=1 L4=1; priority m1=1 m2=2; == m1; 
 a recommendation keeps nothing | stock H100=1; priority m1=1 m2=2; == m1; a: 1 accelerator=H100 gpus=2 mode=recommend kv=.78; == m2; b: 1 accelerator=H100 kv=.78 | a 1->1 SpareBelowTarget LimitedBy RecommendOnly; b 1->2 SpareBelowTarget
 # Who gives one back: the worst priority, while more is refused than becomes free.
 given: stock H100=0; priority m1=1 m2=2 m3=3
-the worse one | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->1 NoChange YieldsTo modelID=m1
-although it needs more itself | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.78 | a 1->1 SpareBelowTarget LimitedBy; b 2->1 SpareBelowTarget YieldsTo modelID=m1
-the worst of several | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60; == m3; c: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; c 2->1 NoChange YieldsTo modelID=m1
-several, one replica each | == m1; a: 1 accelerator=H100 gpus=2 kv=.78; == m2; b: 3 accelerator=H100 kv=.60; == m3; c: 3 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 3->2 NoChange YieldsTo; c 3->2 NoChange YieldsTo
-its most expensive variant | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 cost=10 accelerator=H100 kv=.60; c: 2 cost=20 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; c 2->1 NoChange YieldsTo
-the smallest step of the HPA | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 10 hpa=0.1 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 10->8 NoChange YieldsTo
+the worse one | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->1 YieldsTo modelID=m1
+although it needs more itself | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.78 | a 1->1 SpareBelowTarget LimitedBy; b 2->1 SpareBelowTarget YieldsTo YieldsTo modelID=m1
+the worst of several | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60; == m3; c: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; c 2->1 YieldsTo modelID=m1
+several, one replica each | == m1; a: 1 accelerator=H100 gpus=2 kv=.78; == m2; b: 3 accelerator=H100 kv=.60; == m3; c: 3 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 3->2 YieldsTo; c 3->2 YieldsTo
+its most expensive variant | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 cost=10 accelerator=H100 kv=.60; c: 2 cost=20 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange; c 2->1 YieldsTo
+the smallest step of the HPA | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 10 hpa=0.1 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 10->8 StepNotSafe YieldsTo
 never its last replica | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 1 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 1->1 NoChange
 never below its minimum | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 min=2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 NoChange
 never a fixed variant | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 mode=fixed=2 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; b 2->2 Fixed

@@ -19,9 +19,9 @@ pub(super) struct Budgets {
 }
 
 pub(super) fn budgets() -> impl Strategy<Value = Budgets> {
-    let priorities = weighted(0.6, vec(1_u32..4, 3));
+    let priorities = weighted(0.9, vec(1_u32..4, 3));
     let terminating = prop_oneof![6 => Just(0), 1 => Just(1_u32)];
-    (weighted(0.15, 0_u64..5), priorities, prop::bool::weighted(0.02), terminating).prop_map(
+    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), terminating).prop_map(
         |(room, priorities, forbidden, terminating)| Budgets { room, priorities, forbidden, terminating },
     )
 }

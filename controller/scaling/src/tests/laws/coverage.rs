@@ -20,7 +20,7 @@ const CODES: [&str; 39] = [
 
 #[test]
 fn every_reason_occurs() {
-    const CASES: usize = 3000;
+    const CASES: usize = 10_000;
     let mut runner = TestRunner::deterministic();
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
     for _ in 0..CASES {
