@@ -5,6 +5,7 @@ use wva_scaling::servers::ServerKind;
 use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::Gpus;
+use crate::observe::metrics_ports::{MetricsPort, metrics_ports};
 
 /// A server has some hundreds of bytes; a script can have any number.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
@@ -17,6 +18,8 @@ const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 pub(crate) struct Template {
     pub(crate) accelerator: Option<Box<str>>,
     pub(crate) gpus: u32,
+    /// Pods of an older template may have others.
+    pub(crate) metrics_ports: Box<[MetricsPort]>,
     /// One string saves memory.
     arguments: Option<Box<str>>,
 }
@@ -26,7 +29,8 @@ impl Template {
         let gpus = Gpus::for_template(pod);
         let serves = gpus > 0 || pod.containers.iter().any(may_serve);
         let arguments = if serves { find_server(&pod.containers).and_then(arguments) } else { None };
-        Self { accelerator: required_accelerator(pod).map(Into::into), gpus, arguments }
+        let (accelerator, ports) = (required_accelerator(pod), metrics_ports(&pod.containers));
+        Self { accelerator: accelerator.map(Into::into), gpus, metrics_ports: ports.into(), arguments }
     }
 
     /// That affect capacity. Empty for a template without GPUs that does not look like a model server.

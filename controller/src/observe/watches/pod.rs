@@ -1,5 +1,6 @@
 //! Cached fields of pods, the most numerous objects.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -63,6 +64,8 @@ impl From<ContainerFields> for ContainerSpec {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
     conditions: Option<Vec<Condition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
@@ -156,8 +159,10 @@ pub(crate) struct PodFacts {
     pub(crate) since: Option<Timestamp>,
     pub(crate) node: Option<Box<str>>,
     pub(crate) gpus: Gpus,
-    /// UID, if wva has set the deletion cost.
-    pub(crate) marked: Option<Box<str>>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) deletion_cost: DeletionCost,
+    /// Only of pods of ReplicaSets, and of those whose deletion cost wva has set.
+    pub(crate) uid: Option<Box<str>>,
 }
 
 impl PodFacts {
@@ -171,16 +176,20 @@ impl PodFacts {
         let changed = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let created = pod.creation_timestamp().map(|t| t.0);
         let init = pod.spec.init_containers.iter().flatten();
-        let is_marked = matches!(DeletionCost::read(&pod.metadata), DeletionCost::Own(_));
+        let deletion_cost = DeletionCost::read(&pod.metadata);
+        let owner = Owner::from_meta(&pod.metadata);
+        let has_uid = deletion_cost.is_own() || owner.as_ref().is_some_and(|o| &*o.kind == "ReplicaSet");
         Self {
-            owner: Owner::from_meta(&pod.metadata),
+            owner,
             is_terminating: pod.metadata.deletion_timestamp.is_some(),
             progress: pod.status.progress(),
             created,
             since: changed.max(created),
             node: pod.spec.node_name.as_deref().filter(|n| !n.is_empty()).map(Into::into),
             gpus: Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0)),
-            marked: pod.metadata.uid.as_deref().filter(|_| is_marked).map(Into::into),
+            ip: pod.status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
+            deletion_cost,
+            uid: pod.metadata.uid.as_deref().filter(|_| has_uid).map(Into::into),
         }
     }
 }
@@ -351,6 +360,21 @@ mod tests {
         assert_eq!(since(json!({})).as_deref(), Some(CREATED));
         assert_eq!(since(json!({"conditions": [ready("False", 7)]})), Some(at(7)));
         assert_eq!(since(json!({"conditions": [ready("True", 9)]})), Some(at(9)));
+    }
+
+    #[test]
+    fn keeps_the_uids_of_pods_that_can_get_a_cost() {
+        let read = |kind: &str, status: Value| {
+            let owner =
+                json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true}]);
+            let pod =
+                json!({"metadata": {"name": "p", "uid": "v", "ownerReferences": owner}, "status": status});
+            PodFacts::new(&serde_json::from_value(pod).unwrap())
+        };
+        let facts = read("ReplicaSet", json!({"podIP": "fd00::7"}));
+        assert_eq!((facts.uid.as_deref(), facts.ip), (Some("v"), "fd00::7".parse().ok()));
+        assert_eq!(read("StatefulSet", json!({})).uid, None);
+        assert_eq!(facts.deletion_cost, DeletionCost::Unset);
     }
 
     #[test]
