@@ -123,6 +123,8 @@ for set in wva.podDeletionCost=true wva.settings.WVA_ACTUATION=scale wva.podDele
   holds "$(json $out/costs.yaml rules)" '"rule": "patch /pods ' "--set $set"
 done
 lacks "$(json $out/defaults.yaml rules)" '"rule": "patch /pods ' defaults
+render --set wva.podDeletionCost=false,wva.settings.WVA_ACTUATION=scale > $out/costs.yaml || fault "wva.podDeletionCost=false does not render"
+lacks "$(json $out/costs.yaml rules)" '"rule": "patch /pods ' "wva.podDeletionCost=false with WVA_ACTUATION=scale"
 render --show-only templates/tests/doctor.yaml > $out/test.yaml
 writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
 [ -z "$writes" ] || fault "helm test may do more than read: $writes"

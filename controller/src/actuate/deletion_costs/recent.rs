@@ -45,9 +45,10 @@ impl RecentMarks {
         is_due
     }
 
-    /// Drops the marks of all other variants.
+    /// Drops the marks of all variants that no autoscaler scales down.
     pub(super) fn retain_scale_downs(&self, published: &Published) {
-        self.all().retain(|variant, _| published.scale_downs.contains_key(variant));
+        let is_kept = |variant| published.scale_downs.get(variant).is_some_and(|s| !s.is_step);
+        self.all().retain(|variant, _| is_kept(variant));
     }
 
     /// When the first mark is to be repeated.
