@@ -47,7 +47,7 @@ impl RecentMarks {
 
     /// Drops the marks of all variants that no autoscaler scales down.
     pub(super) fn retain_scale_downs(&self, published: &Published) {
-        let is_kept = |variant| published.scale_downs.get(variant).is_some_and(|s| !s.is_step);
+        let is_kept = |variant: &VariantKey| published.scale_downs.get(variant).is_some_and(|s| !s.is_step);
         self.all().retain(|variant, _| is_kept(variant));
     }
 
