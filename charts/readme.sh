@@ -28,6 +28,7 @@ rows() {
       if (lines > 0) { at = 1; value = flow() }
       type = "string"
       if (value ~ /^(true|false)$/) type = "bool"
+      else if (value == "null") type = "bool or null"
       else if (value ~ /^-?[0-9]+$/) type = "int"
       else if (value ~ /^-?[0-9]*\.[0-9]+$/) type = "float"
       else if (value ~ /^\[/) type = "list"

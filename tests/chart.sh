@@ -136,6 +136,8 @@ render --set rbac.variantRoles=false > $out/annotations.yaml
 for verb in create patch delete; do
   lacks "$(json $out/annotations.yaml rules)" "\"rule\": \"$verb llmd.ai/variantautoscalings " defaults
 done
+render --set wva.podDeletionCost=false,wva.settings.WVA_ACTUATION=scale > $out/costs.yaml || fault "wva.podDeletionCost=false does not render"
+lacks "$(json $out/costs.yaml rules)" '"rule": "patch /pods ' "wva.podDeletionCost=false with WVA_ACTUATION=scale"
 render --show-only templates/tests/doctor.yaml > $out/test.yaml
 writes=$(json $out/test.yaml rules | grep -v '"rule": "\(get\|list\) ' || true)
 [ -z "$writes" ] || fault "helm test may do more than read: $writes"

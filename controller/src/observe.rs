@@ -7,6 +7,7 @@ pub(crate) mod crd;
 pub(crate) mod deletion_cost;
 pub(crate) mod legacy;
 pub(crate) mod metrics_api;
+pub(crate) mod metrics_ports;
 pub(crate) mod pods;
 pub(crate) mod pools;
 pub(crate) mod signal;

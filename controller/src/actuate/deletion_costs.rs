@@ -2,34 +2,36 @@
 //! is removed again when the scale-down has happened or is cancelled.
 
 mod choice;
+mod failures;
 mod leftovers;
+mod recent;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::leadership::NotLeading;
 use wva_scaling::VariantKey;
 use wva_scaling::units::{KvUsage, QueueLength};
 
-use self::choice::{Candidate, Load, PodState, choose};
+use self::choice::{Candidate, Load, choose};
+use self::failures::Failures;
 use self::leftovers::Leftovers;
+use self::recent::RecentMarks;
 use super::servers::ModelServers;
-use crate::model::keys::WorkloadKey;
 use crate::model::published::{Published, Reader};
 use crate::model::step::ScaleDown;
 use crate::observe::deletion_cost::{ANNOTATION, DeletionCost, MANAGER};
-use crate::observe::pods;
+use crate::observe::metrics_ports::with_ranks;
 use crate::observe::variants::Ownership;
-use crate::observe::watches::Watches;
-use crate::observe::watches::objects::Owner;
+use crate::observe::watches::{PodFacts, Watches};
+use crate::observe::{pods, workloads};
 use crate::publish::events::{EventReporter, PendingEvent};
 
 /// A scale-down waits at most this long.
@@ -38,6 +40,7 @@ const TIMEOUT: Duration = Duration::from_secs(3);
 const REFRESH: Duration = Duration::from_secs(15);
 /// Patches for one scale-down at a time.
 const MAX_PATCHES: usize = 64;
+/// Variants at once, and patches of each at once.
 const CONCURRENCY: usize = 8;
 
 #[derive(Debug, thiserror::Error)]
@@ -54,12 +57,6 @@ enum MarkError {
     NotLeading(NotLeading),
 }
 
-#[derive(Debug)]
-struct Failure {
-    cause: String,
-    is_reported: bool,
-}
-
 /// Sets and removes deletion costs.
 pub struct DeletionCosts {
     client: Client,
@@ -67,8 +64,10 @@ pub struct DeletionCosts {
     watches: Watches,
     ownership: Ownership,
     reporter: EventReporter,
-    /// Failures of the last scale-down, by variant.
-    failures: Mutex<BTreeMap<VariantKey, Failure>>,
+    /// Bounds the variants whose pods are marked at once.
+    slots: Semaphore,
+    recent: RecentMarks,
+    failures: Failures,
 }
 
 impl DeletionCosts {
@@ -80,7 +79,9 @@ impl DeletionCosts {
         (watches, ownership): (Watches, Ownership),
         reporter: EventReporter,
     ) -> Self {
-        Self { client: fenced, servers, watches, ownership, reporter, failures: Mutex::default() }
+        let (recent, failures) = (RecentMarks::default(), Failures::default());
+        let slots = Semaphore::new(CONCURRENCY);
+        Self { client: fenced, servers, watches, ownership, reporter, slots, recent, failures }
     }
 
     /// Follows the publications until the engine ends: marks pods of workloads that an autoscaler scales, and removes
@@ -93,33 +94,41 @@ impl DeletionCosts {
                 changed = published.changed() => if changed.is_err() {
                     return;
                 },
-                () = tokio::time::sleep(REFRESH), if is_busy => {}
+                () = tokio::time::sleep_until(self.recent.next_refresh()), if is_busy => {}
             }
             let Some(newest) = published.borrow_and_update().clone() else { continue };
             let scaled_by_others = newest.scale_downs.iter().filter(|(_, scale_down)| !scale_down.is_step);
-            let marking: Vec<_> = scaled_by_others.map(|(variant, _)| self.mark(variant, &newest)).collect();
-            stream::iter(marking).buffer_unordered(CONCURRENCY).collect::<()>().await;
+            let variants: Vec<VariantKey> = scaled_by_others.map(|(variant, _)| variant.clone()).collect();
+            let marking = stream::iter(&variants).for_each_concurrent(CONCURRENCY, async |variant| {
+                self.mark(variant, &published).await;
+            });
+            marking.await;
+            // A later one may have marked pods.
+            let Some(newest) = published.borrow().clone() else { continue };
+            self.recent.retain_scale_downs(&newest);
             let has_leftovers = self.remove_leftovers(&mut leftovers, &newest).await;
             self.report_failures(&newest).await;
             is_busy = has_leftovers || !newest.scale_downs.is_empty();
         }
     }
 
-    /// Marks the pods that a scale-down of the variant should remove. A failure does not stop the scale-down.
-    pub(super) async fn mark(&self, variant: &VariantKey, published: &Published) {
-        let Some(scale_down) = published.scale_downs.get(variant) else { return };
-        let sampled = sampled_loads(published, variant);
-        let marking = self.try_mark(variant, scale_down, &sampled);
-        let marked = tokio::time::timeout(TIMEOUT, marking).await.unwrap_or(Err(MarkError::TooSlow));
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        match marked {
-            Ok(()) | Err(MarkError::NotLeading(_)) => {
-                failures.remove(variant);
+    /// Marks the pods that the newest scale-down of the variant should remove. A failure does not stop the scale-down.
+    pub(super) async fn mark(&self, variant: &VariantKey, published: &Reader) {
+        let marking = async {
+            // The semaphore is never closed.
+            let _slot = self.slots.acquire().await;
+            let newest = published.borrow().clone()?;
+            let scale_down = newest.scale_downs.get(variant)?;
+            let pods = pods::active_pods(&self.watches, &scale_down.workload);
+            // A step follows at once, with the loads of now.
+            if !scale_down.is_step && !self.recent.begin(variant, scale_down.to, &pods) {
+                return None;
             }
-            Err(error) => {
-                let failure = Failure { cause: error.to_string(), is_reported: false };
-                failures.entry(variant.clone()).or_insert(failure);
-            }
+            Some(self.try_mark(variant, scale_down, &pods, &sampled_loads(&newest, variant)).await)
+        };
+        let marked = tokio::time::timeout(TIMEOUT, marking).await.unwrap_or(Some(Err(MarkError::TooSlow)));
+        if let Some(marked) = marked {
+            self.failures.record(variant, marked);
         }
     }
 
@@ -127,27 +136,33 @@ impl DeletionCosts {
         &self,
         variant: &VariantKey,
         scale_down: &ScaleDown,
+        pods: &[(Box<str>, PodFacts)],
         sampled: &BTreeMap<&str, Load>,
     ) -> Result<(), MarkError> {
-        let pods = self.active_pods(&scale_down.workload).await?;
-        let requests = self.servers.query_requests(&pods, &scale_down.ranks).await;
+        let template = workloads::find_workload(&self.watches, &scale_down.workload).and_then(|w| w.template);
+        let ports = template.map(|t| with_ranks(&t.metrics_ports, &scale_down.ranks)).unwrap_or_default();
+        // A pod that is not ready is chosen at any load.
+        let ready = pods.iter().filter(|(_, pod)| pod.progress.is_ready());
+        let ready = ready.filter_map(|(name, pod)| Some((&**name, pod.ip?)));
+        let requests = self.servers.query_requests(ready, &ports).await;
         let load = |name: &str| {
             let sampled = sampled.get(name).copied();
             let kv = sampled.map_or(0.0, |load| load.kv);
             requests.get(name).map(|requests| Load { requests: *requests, kv }).or(sampled)
         };
-        let candidates: Vec<Candidate> = pods.iter().filter_map(|pod| candidate(pod, load)).collect();
+        let candidates = pods.iter().filter_map(|(name, pod)| candidate(name, pod, load));
+        let candidates: Vec<Candidate> = candidates.collect();
         let wanted = usize::try_from(scale_down.to).unwrap_or(usize::MAX);
         let chosen = choose(&candidates, pods.len().saturating_sub(wanted));
-        let is_chosen = |c: &Candidate| chosen.iter().any(|(other, _)| other.name == c.name);
+        let is_chosen = |c: &Candidate| chosen.iter().any(|other| other.name == c.name);
         let outdated = candidates.iter().filter(|c| c.own_cost.is_some() && !is_chosen(c));
         let outdated = outdated.map(|c| (c, None));
-        let new = chosen.iter().filter(|(c, state)| c.own_cost != Some(state.cost()));
-        let new = new.map(|(c, state)| (*c, Some(*state)));
+        let new = chosen.iter().filter(|c| c.own_cost != c.cost()).map(|c| (*c, c.cost()));
         let namespace = &scale_down.workload.namespace;
-        let patches = outdated.chain(new).take(MAX_PATCHES).map(|(c, state)| async move {
-            let is_set = self.patch(namespace, (c.name, c.uid), state.map(PodState::cost)).await?;
-            Ok::<_, MarkError>(state.filter(|_| is_set).map(|state| format!("{} ({state:?})", c.name)))
+        let patches = outdated.chain(new).take(MAX_PATCHES).map(|(c, cost)| async move {
+            let is_set = self.patch(namespace, (c.name, c.uid), cost).await?;
+            let state = c.state().filter(|_| is_set && cost.is_some());
+            Ok::<_, MarkError>(state.map(|state| format!("{} ({state:?})", c.name)))
         });
         let patches: Vec<_> = patches.collect();
         let marked: Vec<Option<String>> =
@@ -158,30 +173,6 @@ impl DeletionCosts {
             tracing::info!(namespace, variant, to, pods, "Pods marked: a scale-down removes them first");
         }
         Ok(())
-    }
-
-    /// Pods of a Deployment that a ReplicaSet may remove.
-    async fn active_pods(&self, workload: &WorkloadKey) -> Result<Vec<Pod>, MarkError> {
-        let WorkloadKey { namespace, name, .. } = workload;
-        let call = ApiCall { verb: "get", resource: "deployments/scale", namespace, name };
-        let scale = Api::<Deployment>::namespaced(self.client.clone(), namespace).get_scale(name).await;
-        let selector = scale.map_err(|e| to_error(call, &e))?.status.and_then(|status| status.selector);
-        let Some(selector) = selector.filter(|selector| !selector.is_empty()) else {
-            return Err(MarkError::Failed("/scale has no pod selector".to_owned()));
-        };
-        let call = ApiCall { verb: "list", resource: "pods", namespace, name: "" };
-        let listed = Api::<Pod>::namespaced(self.client.clone(), namespace)
-            .list(&ListParams::default().labels(&selector))
-            .await;
-        let mut pods = listed.map_err(|e| to_error(call, &e))?.items;
-        pods.retain(|pod| {
-            let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-            let owner = Owner::from_meta(&pod.metadata);
-            pod.metadata.deletion_timestamp.is_none()
-                && !matches!(phase, Some("Succeeded" | "Failed"))
-                && pods::workload_of(&self.watches, namespace, owner.as_ref()).as_ref() == Some(workload)
-        });
-        Ok(pods)
     }
 
     /// Sets the cost, or removes it. False if the pod is gone, or another client has set a cost.
@@ -204,19 +195,8 @@ impl DeletionCosts {
         }
     }
 
-    /// Once for each variant until a scale-down of it succeeds.
     async fn report_failures(&self, published: &Published) {
-        let new: Vec<(VariantKey, String)> = {
-            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-            failures.retain(|variant, _| published.variants.contains_key(variant));
-            let new = failures.iter_mut().filter(|(_, failure)| !failure.is_reported);
-            new.map(|(variant, failure)| {
-                failure.is_reported = true;
-                (variant.clone(), failure.cause.clone())
-            })
-            .collect()
-        };
-        for (variant, cause) in new {
+        for (variant, cause) in self.failures.take_due(published) {
             let Some(uid) = published.variants.get(&variant).map(|v| v.uid.clone()) else { continue };
             let note = format!("the scale-down may remove busy pods: {cause}");
             let event = PendingEvent { warning: true, reason: "DeletionCostFailed", note, digest: None };
@@ -242,17 +222,18 @@ fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap
 }
 
 /// `None` if another client has set the cost.
-fn candidate(pod: &Pod, load: impl Fn(&str) -> Option<Load>) -> Option<Candidate<'_>> {
-    let own_cost = match DeletionCost::read(&pod.metadata) {
+fn candidate<'a>(
+    name: &'a str,
+    pod: &'a PodFacts,
+    load: impl Fn(&str) -> Option<Load>,
+) -> Option<Candidate<'a>> {
+    let own_cost = match pod.deletion_cost {
         DeletionCost::Unset => None,
         DeletionCost::Own(cost) => Some(cost),
         DeletionCost::Foreign => return None,
     };
-    let name = pod.metadata.name.as_deref()?;
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let is_ready = conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
-    let created = pod.creation_timestamp().map(|t| t.0);
-    Some(Candidate { name, uid: pod.metadata.uid.as_deref()?, is_ready, load: load(name), created, own_cost })
+    let (uid, is_ready) = (pod.uid.as_deref()?, pod.progress.is_ready());
+    Some(Candidate { name, uid, is_ready, load: load(name), created: pod.created, own_cost })
 }
 
 fn to_error(call: ApiCall<'_>, error: &kube::Error) -> MarkError {
@@ -263,9 +244,7 @@ fn to_error(call: ApiCall<'_>, error: &kube::Error) -> MarkError {
     }
     let failure = call.describe_failure(error);
     match error {
-        kube::Error::Api(status) if status.code == 403 && call.verb == "patch" => {
-            MarkError::Forbidden(failure)
-        }
+        kube::Error::Api(status) if status.code == 403 => MarkError::Forbidden(failure),
         _ => MarkError::Failed(failure),
     }
 }

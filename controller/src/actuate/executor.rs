@@ -152,12 +152,11 @@ impl ScaleExecutor {
         if crosses_zero && !self.has_signal(due).await && *to == 0 {
             return StepResult::SignalNotObserved;
         }
-        // A step to zero may be withdrawn until right before the write.
-        let is_current = || *to != 0 || is_current(due, published);
+        // A scale-down may be withdrawn until right before the write.
+        let is_current = || due.step.grows() || is_current(due, published);
         let (namespace, variant) = (&due.variant.namespace, &due.variant.name);
-        let newest = published.borrow().clone();
-        if let Some(newest) = newest.filter(|_| !due.step.grows()) {
-            self.costs.mark(&due.variant, &newest).await;
+        if !due.step.grows() {
+            self.costs.mark(&due.variant, published).await;
         }
         match self.actuator.apply(&due.step, &is_current).await {
             Ok(Outcome::Done) => {

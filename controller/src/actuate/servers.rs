@@ -7,13 +7,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use k8s_openapi::api::core::v1::{Container, Pod, Probe};
+use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics};
 
-use crate::collect::page::{self, PORTS, PageError, PageReader};
-use crate::observe::template;
+use crate::collect::page::{self, PageError, PageReader};
+use crate::observe::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
 
 /// Limit for all queries. Requests that arrive meanwhile are not seen.
 const TIMEOUT: Duration = Duration::from_millis(1500);
@@ -70,10 +70,14 @@ impl ModelServers {
     }
 
     /// Running and waiting requests by pod. Pods that do not answer in time are missing.
-    pub(super) async fn query_requests(&self, pods: &[Pod], ranks: &BTreeSet<u16>) -> BTreeMap<String, f64> {
-        let queries = pods.iter().take(MAX_COMPARED).filter_map(|pod| {
-            let (name, pages) = (pod.metadata.name.clone()?, metrics_pages(pod, ranks)?);
-            Some(async move { (name, self.sum_requests(pages).await) })
+    pub(super) async fn query_requests<'a>(
+        &self,
+        pods: impl Iterator<Item = (&'a str, IpAddr)>,
+        ports: &[MetricsPort],
+    ) -> BTreeMap<&'a str, f64> {
+        let queries = pods.take(MAX_COMPARED).map(|(name, ip)| {
+            let pages = ports.iter().map(|port| MetricsPage::new(name, ip, *port)).collect();
+            async move { (name, self.sum_requests(pages).await) }
         });
         let queries: Vec<_> = queries.collect();
         let answers = stream::iter(queries).buffer_unordered(CONCURRENCY);
@@ -197,6 +201,12 @@ struct MetricsPage {
 }
 
 impl MetricsPage {
+    fn new(pod: &str, ip: IpAddr, MetricsPort { number, tls }: MetricsPort) -> Self {
+        let scheme = if tls { "https" } else { "http" };
+        let origin = format!("{scheme}://{}", SocketAddr::new(ip, number));
+        Self { origin, server: format!("{pod}:{number}") }
+    }
+
     fn url(&self, path: &str) -> String {
         format!("{}{path}", self.origin)
     }
@@ -207,42 +217,8 @@ fn metrics_pages(pod: &Pod, ranks: &BTreeSet<u16>) -> Option<Vec<MetricsPage>> {
     let (status, name) = (pod.status.as_ref()?, pod.metadata.name.as_deref()?);
     let runs = status.phase.as_deref() == Some("Running") && pod.metadata.deletion_timestamp.is_none();
     let ip: IpAddr = status.pod_ip.as_deref().filter(|_| runs)?.parse().ok()?;
-    let page = |(port, tls): (u16, bool)| {
-        let scheme = if tls { "https" } else { "http" };
-        let origin = format!("{scheme}://{}", SocketAddr::new(ip, port));
-        MetricsPage { origin, server: format!("{name}:{port}") }
-    };
-    let containers = &pod.spec.as_ref()?.containers;
-    Some(server_ports(containers, ranks).into_iter().map(page).collect())
-}
-
-/// Metrics ports and whether they use TLS: of the ranks, else one of each server container.
-fn server_ports(containers: &[Container], ranks: &BTreeSet<u16>) -> BTreeSet<(u16, bool)> {
-    let Some(first) = template::find_server(containers) else { return BTreeSet::new() };
-    if !ranks.is_empty() {
-        let tls = uses_tls(first);
-        return ranks.iter().map(|port| (*port, tls)).collect();
-    }
-    let all = template::server_containers(containers).chain([first]);
-    all.map(|server| (metrics_port(server), uses_tls(server))).collect()
-}
-
-/// The port named for metrics, else the default one of the server if the container has it, else the first.
-fn metrics_port(server: &Container) -> u16 {
-    let default = template::server_kind(server).row().port;
-    let ports = || server.ports.iter().flatten();
-    let named = PORTS.iter().find_map(|name| ports().find(|port| port.name.as_deref() == Some(name)));
-    let usual = || ports().find(|port| port.container_port == i32::from(default));
-    let port = named.or_else(usual).or_else(|| ports().next());
-    port.and_then(|port| u16::try_from(port.container_port).ok()).unwrap_or(default)
-}
-
-/// Derived from its probes and arguments.
-fn uses_tls(server: &Container) -> bool {
-    let probes = [&server.readiness_probe, &server.liveness_probe, &server.startup_probe];
-    let scheme = |probe: &Probe| probe.http_get.as_ref()?.scheme.clone();
-    probes.into_iter().flatten().filter_map(scheme).any(|scheme| scheme == "HTTPS")
-        || template::command_line(server).any(|word| word.contains("--ssl-certfile"))
+    let ports = with_ranks(&metrics_ports(&pod.spec.as_ref()?.containers), ranks);
+    Some(ports.into_iter().map(|port| MetricsPage::new(name, ip, port)).collect())
 }
 
 #[cfg(test)]
@@ -321,20 +297,6 @@ mod tests {
         ] {
             assert_eq!(in_flight(page), Some(requests), "{}", page.lines().next().unwrap_or_default());
         }
-    }
-
-    #[test]
-    fn the_port_is_that_of_the_server() {
-        let port = |args: &str, ports: &[i32]| {
-            let ports: Vec<Value> = ports.iter().map(|port| json!({"containerPort": port})).collect();
-            metrics_port(
-                &serde_json::from_value(json!({"name": "s", "args": [args], "ports": ports})).unwrap(),
-            )
-        };
-        assert_eq!(port("python -m sglang.launch_server", &[]), 30000);
-        assert_eq!(port("tritonserver --model-repository=/m", &[8000, 8001, 8002]), 8002);
-        assert_eq!(port("trtllm-serve m", &[9000]), 9000);
-        assert_eq!(port("vllm serve m", &[5557, 8000]), 8000);
     }
 
     #[track_caller]

@@ -63,20 +63,25 @@ pub(super) fn servers() -> ModelServers {
 }
 
 /// A pod of a model server with this metrics page.
-pub(super) async fn server(page: &'static str) -> Value {
+async fn server(page: &'static str) -> Value {
     server_with(&[("/metrics", page)]).await
 }
 
 /// A pod of a model server with a page at each path.
 async fn server_with(pages: &[(&'static str, &'static str)]) -> Value {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    pod(serve("127.0.0.1:0", pages).await)
+}
+
+/// Serves a page at each path. Returns the port.
+pub(super) async fn serve(address: &str, pages: &[(&'static str, &'static str)]) -> u16 {
+    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut app = axum::Router::new();
     for (path, page) in pages.iter().copied() {
         app = app.route(path, axum::routing::get(async move || page));
     }
     tokio::spawn(async move { axum::serve(listener, app).await });
-    pod(port)
+    port
 }
 
 /// A pod of a model server that never answers.

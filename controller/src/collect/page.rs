@@ -4,8 +4,6 @@ mod client;
 
 pub(crate) use client::{Client, PageError};
 
-/// Names of the metrics port of a container.
-pub(crate) const PORTS: [&str; 2] = ["metrics", "http-metrics"];
 /// Bytes.
 const LONGEST_LINE: usize = 64 << 10;
 

@@ -18,6 +18,10 @@ pub(crate) enum DeletionCost {
 }
 
 impl DeletionCost {
+    pub(crate) fn is_own(self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+
     pub(crate) fn read(meta: &ObjectMeta) -> Self {
         let Some(cost) = meta.annotations.as_ref().and_then(|all| all.get(ANNOTATION)) else {
             return Self::Unset;

@@ -138,6 +138,29 @@ pub(crate) fn workload_of(watches: &Watches, namespace: &str, owner: Option<&Own
     }
 }
 
+/// Pods of a Deployment that its ReplicaSets may remove, sorted by name.
+#[must_use]
+pub(crate) fn active_pods(watches: &Watches, deployment: &WorkloadKey) -> Vec<(Box<str>, PodFacts)> {
+    let namespace = &deployment.namespace;
+    let mut sets: BTreeMap<Box<str>, Box<str>> = BTreeMap::new();
+    watches.replica_sets.for_each_in(namespace, |name, set| {
+        let owner = set.owner.as_ref().map(|owner| (&*owner.kind, &*owner.name));
+        if owner == Some((deployment.kind.as_str(), deployment.name.as_str())) {
+            sets.insert(name.into(), set.uid.clone());
+        }
+    });
+    let mut all = Vec::new();
+    watches.pods.for_each_in(namespace, |name, pod| {
+        let is_own = pod.owner.as_ref().is_some_and(|owner| {
+            &*owner.kind == "ReplicaSet" && sets.get(&owner.name).is_some_and(|uid| *uid == owner.uid)
+        });
+        if is_own && !pod.is_terminating && !pod.progress.is_done() {
+            all.push((name.into(), pod.clone()));
+        }
+    });
+    all
+}
+
 /// pod -> ReplicaSet -> Deployment; pod -> StatefulSet; leader pod -> StatefulSet -> LeaderWorkerSet; worker pod ->
 /// StatefulSet -> leader pod.
 fn pod_owner(watches: &Watches, namespace: &str, owner: Option<&Owner>) -> Option<PodOwner> {

@@ -5,6 +5,7 @@ use wva_scaling::servers::{ServerKind, ServingPods};
 use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
 use crate::model::gpus::{Gpus, mig_accelerator};
+use crate::observe::metrics_ports::{MetricsPort, metrics_ports};
 
 /// A server has some hundreds of bytes; a script can have any number.
 const MAX_ARGUMENT_BYTES: usize = 16 * 1024;
@@ -23,6 +24,8 @@ pub(crate) struct Template {
     pub(crate) gpus: u32,
     /// Claims that each pod gets.
     pub(crate) claims: Box<[TemplateClaim]>,
+    /// Pods of an older template may have others.
+    pub(crate) metrics_ports: Box<[MetricsPort]>,
     /// One string saves memory.
     arguments: Option<Box<str>>,
 }
@@ -48,6 +51,7 @@ impl Template {
             mig_profile: gpus.mig_profile().map(Into::into),
             gpus: gpus.total(),
             claims: claims.map(|template| TemplateClaim { template: template.into(), count: 1 }).collect(),
+            metrics_ports: metrics_ports(&pod.containers).into(),
             arguments,
         }
     }

@@ -22,16 +22,13 @@ pub(super) enum PodState {
     Busy,
 }
 
-impl PodState {
-    /// Deletion cost. Other pods have 0, unless a user has set one.
-    pub(super) fn cost(self) -> i32 {
-        match self {
-            Self::NotReady => -300,
-            Self::Idle => -200,
-            Self::Busy => -100,
-        }
-    }
-}
+/// Others than the chosen pods have 0, unless a user has set one.
+const NOT_READY: i32 = -300;
+const IDLE: i32 = -200;
+/// Busy pods with less than two requests.
+const LEAST_BUSY: i32 = -199;
+/// All costs of busy pods are below 0.
+const MAX_DOUBLINGS: i32 = 20;
 
 /// A pod whose deletion cost no other client has set.
 #[derive(Debug)]
@@ -47,7 +44,16 @@ pub(super) struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    fn state(&self) -> Option<PodState> {
+    /// `None` if it is not chosen.
+    pub(super) fn cost(&self) -> Option<i32> {
+        Some(match self.state()? {
+            PodState::NotReady => NOT_READY,
+            PodState::Idle => IDLE,
+            PodState::Busy => LEAST_BUSY + doublings(self.load?.requests),
+        })
+    }
+
+    pub(super) fn state(&self) -> Option<PodState> {
         match self.load {
             _ if !self.is_ready => Some(PodState::NotReady),
             Some(load) if load.requests <= 0.0 => Some(PodState::Idle),
@@ -69,13 +75,20 @@ impl Candidate<'_> {
     }
 }
 
-/// At most `count` pods to remove, with their states.
-pub(super) fn choose<'a, 'p>(
-    candidates: &'a [Candidate<'p>],
-    count: usize,
-) -> Vec<(&'a Candidate<'p>, PodState)> {
-    let mut known: Vec<_> = candidates.iter().filter_map(|c| Some((c, c.state()?))).collect();
-    known.sort_unstable_by(|(a, _), (b, _)| a.compare(b));
+/// How often 1 is doubled before it exceeds the requests. They change all the time; a pod that needs a new cost at each
+/// change would be written at each.
+fn doublings(requests: f64) -> i32 {
+    let mut doublings = 0;
+    while doublings < MAX_DOUBLINGS && requests >= f64::from(2_u32 << doublings) {
+        doublings += 1;
+    }
+    doublings
+}
+
+/// At most `count` pods to remove, in this order.
+pub(super) fn choose<'a, 'p>(candidates: &'a [Candidate<'p>], count: usize) -> Vec<&'a Candidate<'p>> {
+    let mut known: Vec<_> = candidates.iter().filter(|c| c.state().is_some()).collect();
+    known.sort_unstable_by(|a, b| a.compare(b));
     known.truncate(count);
     known
 }
@@ -94,7 +107,7 @@ mod tests {
     #[track_caller]
     fn check(candidates: &[Candidate<'_>], count: usize, want: &[(&str, i32)]) {
         let chosen = choose(candidates, count);
-        let found: Vec<_> = chosen.iter().map(|(c, state)| (c.name, state.cost())).collect();
+        let found: Vec<_> = chosen.iter().map(|c| (c.name, c.cost().unwrap())).collect();
         assert_eq!(found, want);
     }
 
@@ -114,8 +127,8 @@ mod tests {
             ("young", -200),
             ("old", -200),
             ("warm", -200),
-            ("less-busy", -100),
-            ("busy", -100),
+            ("less-busy", -199),
+            ("busy", -198),
         ];
         for count in 0..=order.len() {
             check(&pods, count, &order[..count]);
@@ -124,6 +137,13 @@ mod tests {
 
     #[test]
     fn pods_of_unknown_load_are_not_chosen() {
-        check(&[pod("unknown", None, 9), pod("busy", Some((9.0, 1.0)), 1)], 2, &[("busy", -100)]);
+        check(&[pod("unknown", None, 9), pod("busy", Some((9.0, 1.0)), 1)], 2, &[("busy", -196)]);
+    }
+
+    #[test]
+    fn the_cost_of_a_busy_pod_grows_with_each_doubling() {
+        let cost = |requests: f64| pod("busy", Some((requests, 0.0)), 1).cost().unwrap();
+        let found = [0.5, 1.0, 1.9, 2.0, 3.0, 4.0, 40.0, 60.0, 64.0, 1e12, f64::INFINITY].map(cost);
+        assert_eq!(found, [-199, -199, -199, -198, -198, -197, -194, -194, -193, -179, -179]);
     }
 }

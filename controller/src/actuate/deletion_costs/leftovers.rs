@@ -63,7 +63,8 @@ impl DeletionCosts {
     fn marked_pods(&self) -> BTreeMap<Option<WorkloadKey>, Vec<MarkedPod>> {
         let mut all: BTreeMap<_, Vec<MarkedPod>> = BTreeMap::new();
         self.watches.pods.for_each(|namespace, name, pod| {
-            if let Some(uid) = pod.marked.clone().filter(|_| !pod.is_terminating) {
+            let is_marked = pod.deletion_cost.is_own() && !pod.is_terminating;
+            if let Some(uid) = pod.uid.clone().filter(|_| is_marked) {
                 let workload = pods::workload_of(&self.watches, namespace, pod.owner.as_ref());
                 all.entry(workload).or_default().push(MarkedPod { key: PodKey::new(namespace, name), uid });
             }
@@ -80,8 +81,7 @@ impl DeletionCosts {
 
     /// No pod of the workload is yet to be removed.
     fn is_settled(&self, workload: &WorkloadKey) -> bool {
-        let pods = pods::workload_pods(&self.watches);
-        let active = pods.values().filter(|pod| pod.is_active() && pod.workload == *workload).count();
+        let active = pods::active_pods(&self.watches, workload).len();
         let replicas = workloads::current_replicas(&self.watches, workload).unwrap_or(u32::MAX);
         usize::try_from(replicas).is_ok_and(|replicas| active <= replicas)
     }

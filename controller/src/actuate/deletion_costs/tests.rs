@@ -8,8 +8,9 @@ use tokio::sync::watch;
 use wva_fakes::{FakeApi, Method, Reply};
 
 use super::*;
-use crate::actuate::tests::{IDLE, RUNNING, server, servers, workload};
+use crate::actuate::tests::{IDLE, RUNNING, serve, servers};
 use crate::fixture::{Cluster, decision, key, publication, published};
+use crate::model::keys::WorkloadKey;
 
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 
@@ -18,6 +19,10 @@ struct Bench {
     fake: FakeApi,
     cluster: Cluster,
     costs: DeletionCosts,
+    replicas: u32,
+    /// All pods serve at this port, each at its own address. 0 without pods.
+    port: u16,
+    pods: u8,
 }
 
 impl Bench {
@@ -26,30 +31,39 @@ impl Bench {
         let mut cluster = Cluster::new();
         cluster.variant_with_target("a", "Deployment", "d", "m", json!({}));
         cluster.deployment("d", replicas, replicas);
-        let fake = workload(replicas);
+        let fake = FakeApi::new();
         let reporter = EventReporter { client: fake.client(), pod_name: None };
         let seen = (cluster.watches(), Ownership::default());
         let costs = DeletionCosts::new(fake.client(), servers(), seen, reporter);
-        Self { fake, cluster, costs }
+        Self { fake, cluster, costs, replicas, port: 0, pods: 0 }
     }
 
     /// Adds a ready pod with this metrics page. `cost`: annotation and its field manager.
     async fn pod(&mut self, name: &str, page: &'static str, cost: Option<(&str, &str)>) {
-        let mut pod = server(page).await;
-        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "d-rs", "uid": "uid of d-rs",
-            "controller": true}]);
-        let mut metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid of {name}"),
-            "labels": {"app": "d"}, "ownerReferences": owner});
+        self.pods += 1;
+        let ip = format!("127.0.0.{}", self.pods);
+        self.port = serve(&format!("{ip}:{}", self.port), &[("/metrics", page)]).await;
+        let container = json!({"name": "vllm", "ports": [{"containerPort": self.port}]});
+        let template = json!({"spec": {"containers": [container]}});
+        self.cluster.deployment_with("d", json!({"spec": {"replicas": self.replicas, "template": template}}));
+        let mut metadata = json!({});
         if let Some((value, manager)) = cost {
             metadata["annotations"] = json!({ANNOTATION: value});
             let fields = json!({"f:metadata": {"f:annotations": {format!("f:{ANNOTATION}"): {}}}});
             metadata["managedFields"] =
                 json!([{"manager": manager, "operation": "Apply", "fieldsV1": fields}]);
         }
-        pod["metadata"] = metadata.clone();
-        pod["status"]["conditions"] = json!([{"type": "Ready", "status": "True"}]);
-        self.cluster.pod_with(name, "ReplicaSet", "d-rs", json!({"metadata": metadata}));
-        self.fake.put(&format!("{PODS}/{name}"), pod);
+        let conditions = json!([{"type": "Ready", "status": "True"}]);
+        self.put(name, json!({"metadata": metadata, "status": {"podIP": ip, "conditions": conditions}}));
+    }
+
+    /// Adds a pod that is not ready. `over` is merged over it.
+    fn put(&mut self, name: &str, mut over: Value) {
+        let uid = format!("uid of {name}");
+        let object = json!({"metadata": {"name": name, "namespace": "ns", "uid": uid}});
+        self.fake.put(&format!("{PODS}/{name}"), object);
+        over["metadata"]["uid"] = json!(uid);
+        self.cluster.pod_with(name, "ReplicaSet", "d-rs", over);
     }
 
     fn publication(to: Option<u32>) -> Published {
@@ -63,8 +77,24 @@ impl Bench {
         publication
     }
 
+    fn step(to: u32) -> Published {
+        let mut publication = Self::publication(Some(to));
+        publication.scale_downs.values_mut().for_each(|scale_down| scale_down.is_step = true);
+        publication
+    }
+
+    /// Marks the pods of a step.
     async fn mark(&self, to: u32) {
-        self.costs.mark(&key("a"), &Self::publication(Some(to))).await;
+        self.mark_for(Self::step(to)).await;
+    }
+
+    async fn mark_for(&self, newest: Published) {
+        let (_sender, reader) = watch::channel(Some(Arc::new(newest)));
+        self.costs.mark(&key("a"), &reader).await;
+    }
+
+    fn patch_count(&self) -> usize {
+        self.fake.count(|r| r.method == Method::PATCH)
     }
 
     /// Pods and their new costs, in the order of the names; null for removed ones.
@@ -97,6 +127,7 @@ async fn idle_pods_are_marked() {
     bench.pod("unknown", "go_goroutines 12\n", None).await;
     bench.mark(2).await;
     assert_eq!(bench.patches(), [("idle".to_owned(), json!("-200"))]);
+    assert_eq!(bench.fake.requests().len(), 1, "the cache has the pods");
 }
 
 #[tokio::test]
@@ -116,7 +147,7 @@ async fn costs_of_users_are_left_alone() {
     bench.pod("b", RUNNING, None).await;
     bench.pod("c", RUNNING, None).await;
     bench.mark(2).await;
-    assert_eq!(bench.patches(), [("b".to_owned(), json!("-100"))]);
+    assert_eq!(bench.patches(), [("b".to_owned(), json!("-198"))]);
 }
 
 #[tokio::test]
@@ -125,9 +156,9 @@ async fn pods_of_other_workloads_are_left_alone() {
     bench.pod("a", RUNNING, None).await;
     bench.pod("b", RUNNING, None).await;
     bench.pod("foreign", IDLE, None).await;
-    bench.fake.edit(&format!("{PODS}/foreign"), |pod| pod["metadata"]["ownerReferences"] = json!([]));
+    bench.cluster.deployment("e", 1, 1).pod("foreign", "e");
     bench.mark(1).await;
-    assert_eq!(bench.patches(), [("a".to_owned(), json!("-100"))]);
+    assert_eq!(bench.patches(), [("a".to_owned(), json!("-198"))]);
 }
 
 #[tokio::test]
@@ -140,11 +171,25 @@ async fn a_missing_permission_is_reported_once() {
         bench.mark(1).await;
         assert_eq!(bench.events().await, 1);
     }
-    bench.fake.clear_rule();
-    bench.mark(1).await;
-    bench.fake.reply_to_all(Reply::Failure(500));
-    bench.mark(1).await;
-    assert_eq!(bench.events().await, 2, "a new failure");
+}
+
+#[tokio::test]
+async fn another_failure_is_reported_if_it_repeats() {
+    let mut bench = Bench::new(2);
+    bench.put("a", json!({}));
+    bench.put("b", json!({}));
+    let mark = async |status: Option<u16>| {
+        bench.fake.set_rule(move |r| status.filter(|_| r.method == Method::PATCH).map(Reply::Failure));
+        bench.mark(1).await;
+        bench.events().await
+    };
+    for (nth, (status, events)) in
+        [(Some(500), 0), (None, 0), (Some(500), 0), (Some(500), 1), (Some(500), 1), (None, 1), (Some(403), 2)]
+            .into_iter()
+            .enumerate()
+    {
+        assert_eq!(mark(status).await, events, "mark {nth}");
+    }
 }
 
 #[tokio::test]
@@ -161,11 +206,92 @@ async fn a_pod_that_is_gone_or_annotated_meanwhile_is_no_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn a_slow_api_server_delays_a_scale_down_by_one_timeout() {
-    let bench = Bench::new(2);
+    let mut bench = Bench::new(2);
+    bench.put("a", json!({}));
+    bench.put("b", json!({}));
     bench.fake.reply_to_all(Reply::Hang);
     let began = tokio::time::Instant::now();
     bench.mark(1).await;
     assert_eq!(began.elapsed(), TIMEOUT);
+}
+
+/// For an autoscaler.
+#[tokio::test(start_paused = true)]
+async fn a_mark_is_repeated_when_it_can_differ() {
+    let mut bench = Bench::new(3);
+    bench.put("a", json!({}));
+    bench.put("b", json!({}));
+    let marked = async |bench: &Bench, to: u32| {
+        let before = bench.patch_count();
+        bench.mark_for(Bench::publication(Some(to))).await;
+        bench.patch_count() > before
+    };
+    assert!(marked(&bench, 1).await);
+    assert!(!marked(&bench, 1).await, "nothing changed");
+    tokio::time::advance(REFRESH.saturating_sub(Duration::from_millis(1))).await;
+    assert!(!marked(&bench, 1).await);
+    tokio::time::advance(Duration::from_millis(1)).await;
+    assert!(marked(&bench, 1).await, "loads change");
+    assert!(marked(&bench, 0).await, "another target");
+    bench.put("c", json!({}));
+    assert!(marked(&bench, 0).await, "another pod");
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    bench.put("c", ready);
+    assert!(marked(&bench, 0).await, "it is ready");
+    assert!(!marked(&bench, 0).await);
+    bench.mark(0).await;
+    bench.mark(0).await;
+    assert!(!marked(&bench, 0).await);
+    for ended in [Bench::publication(None), Bench::step(0)] {
+        bench.costs.recent.retain_scale_downs(&ended);
+        assert!(marked(&bench, 0).await, "the scale-down began again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn few_variants_are_marked_at_once() {
+    let mut bench = Bench::new(2);
+    bench.put("a", json!({}));
+    bench.put("b", json!({}));
+    bench.fake.reply_to_all(Reply::Hang);
+    let marks = futures::future::join_all((0..3 * CONCURRENCY).map(|_| bench.mark(1)));
+    assert!(tokio::time::timeout(TIMEOUT / 2, marks).await.is_err());
+    assert_eq!(bench.patch_count(), CONCURRENCY);
+}
+
+#[tokio::test]
+async fn the_newest_scale_down_counts() {
+    let mut bench = Bench::new(2);
+    bench.put("a", json!({}));
+    bench.put("b", json!({}));
+    let (sender, reader) = watch::channel(Some(Arc::new(Bench::step(1))));
+    let all_slots = bench.costs.slots.acquire_many(8).await.unwrap();
+    let mark_variant = key("a");
+    tokio::join!(bench.costs.mark(&mark_variant, &reader), async {
+        sender.send_replace(Some(Arc::new(Bench::publication(None))));
+        drop(all_slots);
+    });
+    assert_eq!(bench.patch_count(), 0, "it was cancelled before the pods were marked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn marks_follow_the_load_until_the_autoscaler_acts() {
+    let mut bench = Bench::new(2);
+    bench.put("a", json!({}));
+    bench.put("b", json!({}));
+    let (sender, reader) = watch::channel(None);
+    let fake = bench.fake.clone();
+    let running = tokio::spawn(async move { bench.costs.run(reader).await });
+    let publish = |to| sender.send_replace(Some(Arc::new(Bench::publication(to))));
+    let mut found = Vec::new();
+    for wait in [1, 5, 8, 2, 15, 15] {
+        publish(Some(1));
+        tokio::time::sleep(Duration::from_secs(wait)).await;
+        found.push(fake.count(|r| r.method == Method::PATCH));
+    }
+    assert_eq!(found, [1, 1, 1, 2, 3, 4], "at 1, 6, 14, 16, 31 and 46 s");
+    drop(sender);
+    running.await.unwrap();
 }
 
 #[tokio::test]

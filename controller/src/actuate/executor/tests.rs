@@ -4,7 +4,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use wva_fakes::{FakeApi, Reply};
+use wva_fakes::{FakeApi, Method, Reply};
 
 use super::*;
 use crate::actuate::tests::{actuator, refuse_writes, replicas, servers, step, workload};
@@ -48,9 +48,13 @@ impl Bench {
     }
 
     fn publish_with(&self, current: u32, target: u32, steps: Vec<DueStep>) {
+        self.sender.send_replace(Some(Self::publication(current, target, steps)));
+    }
+
+    fn publication(current: u32, target: u32, steps: Vec<DueStep>) -> Arc<Published> {
         let decision = decision(json!({"mode": format!("fixed={target}"), "current": current}), json!({}));
         let published = publication([("a", published(decision))]);
-        self.sender.send_replace(Some(Arc::new(Published { steps, ..published })));
+        Arc::new(Published { steps, ..published })
     }
 
     /// Makes the status show this target.
@@ -103,6 +107,23 @@ async fn a_withdrawn_step_to_zero_is_not_executed() {
     bench.signal(0);
     bench.time_to_requeue().await;
     assert_eq!(replicas(&bench.fake), 1);
+}
+
+/// Marking pods and reading `/scale` take time.
+#[tokio::test(start_paused = true)]
+async fn a_withdrawn_scale_down_is_not_executed() {
+    for (to, newest, want) in [(6, 12, 10), (6, 5, 10), (6, 6, 6), (11, 12, 11)] {
+        let bench = Bench::new(10);
+        let sender = bench.sender.clone();
+        bench.fake.set_rule(move |request| {
+            if request.method == Method::GET {
+                sender.send_replace(Some(Bench::publication(10, newest, Vec::new())));
+            }
+            None
+        });
+        bench.run(10, to).await;
+        assert_eq!(replicas(&bench.fake), want, "10 -> {to}, then {newest}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,8 @@ use super::page::PickerPage;
 use super::refused::{self, RefusedCounts, RefusedRequests};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
-use crate::collect::page::{PORTS, PageError};
+use crate::collect::page::PageError;
+use crate::observe::metrics_ports::PORTS;
 
 /// Used if no port is named.
 const DEFAULT_PORT: u16 = 9090;

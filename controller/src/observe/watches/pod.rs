@@ -1,5 +1,6 @@
 //! Cached fields of pods, the most numerous objects.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -70,6 +71,8 @@ impl From<ContainerFields> for ContainerSpec {
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     phase: Option<String>,
+    #[serde(rename = "podIP")]
+    pod_ip: Option<String>,
     conditions: Option<Vec<Condition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
@@ -168,8 +171,10 @@ pub(crate) struct PodFacts {
     pub(crate) claims: Option<Box<PodClaims>>,
     /// First of its scheduling gates.
     pub(crate) gate: Option<Box<str>>,
-    /// UID, if wva has set the deletion cost.
-    pub(crate) marked: Option<Box<str>>,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) deletion_cost: DeletionCost,
+    /// Only of pods of ReplicaSets, and of those whose deletion cost wva has set.
+    pub(crate) uid: Option<Box<str>>,
 }
 
 /// Devices of a pod that come from resource claims.
@@ -203,9 +208,11 @@ impl PodFacts {
         let init = pod.spec.init_containers.iter().flatten();
         let requested = Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0));
         let gpus = pod.status.claimed_resources().fold(requested.clone(), Gpus::without);
-        let is_marked = matches!(DeletionCost::read(&pod.metadata), DeletionCost::Own(_));
+        let deletion_cost = DeletionCost::read(&pod.metadata);
+        let owner = Owner::from_meta(&pod.metadata);
+        let has_uid = deletion_cost.is_own() || owner.as_ref().is_some_and(|o| &*o.kind == "ReplicaSet");
         Self {
-            owner: Owner::from_meta(&pod.metadata),
+            owner,
             is_terminating: pod.metadata.deletion_timestamp.is_some(),
             progress: pod.status.progress(),
             created,
@@ -214,7 +221,9 @@ impl PodFacts {
             claims: PodClaims::new(pod, requested.total().saturating_sub(gpus.total())),
             gpus,
             gate: pod.spec.scheduling_gates.iter().flatten().next().map(|gate| gate.name.as_str().into()),
-            marked: pod.metadata.uid.as_deref().filter(|_| is_marked).map(Into::into),
+            ip: pod.status.pod_ip.as_deref().and_then(|ip| ip.parse().ok()),
+            deletion_cost,
+            uid: pod.metadata.uid.as_deref().filter(|_| has_uid).map(Into::into),
         }
     }
 }

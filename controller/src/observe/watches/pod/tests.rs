@@ -133,3 +133,17 @@ fn reads_first_scheduling_gate() {
     assert_eq!(facts.gate.as_deref(), Some("kueue.x-k8s.io/admission"));
     assert_eq!(read(json!({"containers": []}), json!({})).gate, None);
 }
+
+#[test]
+fn keeps_the_uids_of_pods_that_can_get_a_cost() {
+    let read = |kind: &str, status: Value| {
+        let owner =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u", "controller": true}]);
+        let pod = json!({"metadata": {"name": "p", "uid": "v", "ownerReferences": owner}, "status": status});
+        PodFacts::new(&serde_json::from_value(pod).unwrap())
+    };
+    let facts = read("ReplicaSet", json!({"podIP": "fd00::7"}));
+    assert_eq!((facts.uid.as_deref(), facts.ip), (Some("v"), "fd00::7".parse().ok()));
+    assert_eq!(read("StatefulSet", json!({})).uid, None);
+    assert_eq!(facts.deletion_cost, DeletionCost::Unset);
+}
