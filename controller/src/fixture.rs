@@ -1,6 +1,7 @@
 //! A cluster for tests: the controller's watch caches, filled with JSON objects instead of from an API server.
 
 mod claims;
+mod publications;
 
 use std::sync::Arc;
 
@@ -14,11 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use wva_runtime::cache::Writer;
 use wva_runtime::{Availability, OptionalCache};
-use wva_scaling::VariantKey;
 
-use crate::cycle::conditions::{ConditionSource, conditions};
-use crate::model::published::{Published, PublishedVariant};
-use crate::model::reported::ReportedState;
 use crate::observe::variants::{Ownership, OwnershipView};
 use crate::observe::watches::variant::Variant;
 use crate::observe::watches::{
@@ -28,6 +25,7 @@ use crate::observe::watches::{
 
 use claims::ClaimWriters;
 pub(crate) use claims::devices;
+pub(crate) use publications::{decision, key, publication, published, replicas, without_target};
 
 /// Creation time of the objects, unless a test sets another.
 pub(crate) const CREATED: &str = "2026-01-01T00:00:00Z";
@@ -345,77 +343,5 @@ pub(crate) fn merge(base: &mut Value, over: Value) {
             }
         }
         (base, over) => *base = over,
-    }
-}
-
-/// The decision on variant `a` of model `m`. `variant` is merged over 2 ready replicas without metrics; `config` is
-/// the snapshot's.
-#[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
-pub(crate) fn decision(variant: Value, config: Value) -> wva_scaling::Decision {
-    let mut own = json!({"name": "a", "accelerator": "H100", "current": 2});
-    merge(&mut own, variant);
-    let snapshot =
-        json!({"config": config, "models": [{"modelID": "m", "namespace": "ns", "variants": [own]}]});
-    let snapshot = wva_scaling::Snapshot::parse(&snapshot.to_string()).unwrap();
-    wva_scaling::decide(&snapshot).decisions.remove(0)
-}
-
-/// Replicas with the same KV cache use and sample age.
-pub(crate) fn replicas(n: u32, kv: f64, age: &str) -> Value {
-    (0..n).map(|i| json!({"pod": format!("a-{i}"), "kv": kv, "queue": 0.0, "age": age})).collect()
-}
-
-/// The key of a variant in namespace `ns`.
-pub(crate) fn key(name: &str) -> VariantKey {
-    VariantKey { namespace: "ns".into(), name: name.into() }
-}
-
-/// The publication of a cycle for variants in namespace `ns`.
-pub(crate) fn publication<N: AsRef<str>>(
-    variants: impl IntoIterator<Item = (N, PublishedVariant)>,
-) -> Published {
-    let variants = variants.into_iter().map(|(name, v)| (key(name.as_ref()), Arc::new(v))).collect();
-    Published { variants, ..Published::default() }
-}
-
-/// A variant as a cycle publishes it.
-pub(crate) fn published(decision: wva_scaling::Decision) -> PublishedVariant {
-    let source = ConditionSource::Decided {
-        decision: &decision,
-        query_error: None,
-        had_target: true,
-        newly_ready: None,
-    };
-    PublishedVariant {
-        accelerator: decision.accelerator.clone(),
-        current: Some(decision.current),
-        conditions: conditions(source),
-        last_target: Some(decision.target()),
-        decision: Some(decision),
-        ..without_target()
-    }
-}
-
-/// A variant whose workload does not exist.
-pub(crate) fn without_target() -> PublishedVariant {
-    let source = ConditionSource::NoTarget {
-        kind: "Deployment",
-        name: "d",
-        existed: true,
-        availability: Some(Availability::Watched),
-    };
-    PublishedVariant {
-        uid: "u".into(),
-        generation: Some(1),
-        instance: None,
-        accelerator: "H100".into(),
-        current: None,
-        target_seen: true,
-        decision: None,
-        last_target: None,
-        learned: None,
-        refused: Vec::new(),
-        conditions: conditions(source),
-        inherited: ReportedState::default(),
     }
 }

@@ -144,6 +144,10 @@ impl Progress {
         if self.recovers_at.is_some_and(|at| at < wall) { Phase::Starting } else { self.phase }
     }
 
+    pub(crate) fn is_ready(self) -> bool {
+        self.phase == Phase::Ready
+    }
+
     pub(crate) fn is_done(self) -> bool {
         self.phase == Phase::Done
     }
