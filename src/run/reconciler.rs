@@ -67,9 +67,7 @@ impl Process {
             published,
         });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
-        if controller.annotations {
-            self.spawn_annotation_sync(&reader, &marking);
-        }
+        self.spawn_annotation_sync(controller, &reader, &marking);
         self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, (&refusals, &targets), marking)?;
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
@@ -154,7 +152,15 @@ impl Process {
         Ok(())
     }
 
-    fn spawn_annotation_sync(&mut self, reader: &Reader, seen: &(Watches, Ownership)) {
+    fn spawn_annotation_sync(
+        &mut self,
+        controller: &Controller,
+        reader: &Reader,
+        seen: &(Watches, Ownership),
+    ) {
+        if !controller.annotations {
+            return;
+        }
         let (client, seen, published) = (self.clients.fenced.clone(), seen.clone(), reader.clone());
         let reporter = EventReporter { client: client.clone(), pod_name: self.settings.pod_name.clone() };
         self.spawn_leading("variants of annotated autoscalers", move |ended| {

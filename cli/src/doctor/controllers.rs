@@ -18,6 +18,7 @@ const LABELS: [&str; 2] =
     ["app.kubernetes.io/name=workload-variant-autoscaler", "control-plane=controller-manager"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct Controller {
     pub(super) namespace: String,
     pub(super) name: String,

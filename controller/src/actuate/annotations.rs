@@ -97,7 +97,7 @@ impl AnnotationSync {
     async fn sync(&self, state: &mut SyncState) {
         let annotated = annotated_autoscalers(&self.watches, &self.ownership);
         let abandoned = abandoned_variants(&self.watches, &self.ownership, &annotated);
-        let planned = self.plan(annotated);
+        let planned = self.plan(&annotated);
         let deletions = abandoned.iter().filter_map(|v| {
             let owner = v.origin.as_ref()?.autoscaler.clone();
             Some(((v.key.namespace.clone(), owner), Change::delete(v)))
@@ -119,7 +119,7 @@ impl AnnotationSync {
         state.reports.send(&self.reporter, &planned, &state.failures).await;
     }
 
-    fn plan(&self, annotated: Vec<AnnotatedAutoscaler>) -> Vec<Planned> {
+    fn plan(&self, annotated: &[AnnotatedAutoscaler]) -> Vec<Planned> {
         let mut planned = Vec::new();
         for all in annotated.chunk_by(|a, b| a.namespace == b.namespace) {
             let variants = self.watches.variants.values_in(&all[0].namespace);

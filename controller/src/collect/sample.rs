@@ -23,6 +23,8 @@ use queues::QueueMap;
 pub(crate) use load::PodLoad;
 pub(crate) use queues::QueueState;
 
+type NamespacePod = (Arc<str>, Arc<str>);
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimedValue<T = f64> {
     pub value: T,
@@ -54,7 +56,7 @@ pub(crate) struct PodCache<'a> {
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
     /// Keys: namespace and pod.
-    caches: BTreeMap<(Arc<str>, Arc<str>), TimedValue<EngineCaches>>,
+    caches: BTreeMap<NamespacePod, TimedValue<EngineCaches>>,
     queues: QueueMap,
     /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
@@ -180,7 +182,7 @@ impl Samples {
 
     /// If an engine has several sizes, as after a restart, the smallest counts.
     fn add_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
-        let mut engines: BTreeMap<((Arc<str>, Arc<str>), Arc<str>), CacheConfig> = BTreeMap::new();
+        let mut engines: BTreeMap<(NamespacePod, Arc<str>), CacheConfig> = BTreeMap::new();
         for CacheRow { namespace, pod, engine, cache } in caches {
             let smallest = engines.entry(((namespace, pod), engine)).or_insert(cache);
             *smallest = smallest.min_tokens(cache);

@@ -209,7 +209,6 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::needless_pass_by_value, reason = "tests hand it over as they write it")]
     fn demand(pod: Value) -> PodDemand {
         PodDemand::new(&serde_json::from_value(pod).unwrap())
     }

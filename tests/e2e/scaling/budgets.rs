@@ -140,26 +140,34 @@ async fn quota_caps_target(cluster: &Cluster) -> anyhow::Result<String> {
     Ok(format!("a quota capped the target after {:.1} s", took.as_secs_f64()))
 }
 
-async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
+/// Two busy models of different priority, in the order of priority.
+async fn ranked_models(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec<Fleet>> {
     let testbed = &cluster.testbed;
-    let namespace = testbed.namespace("ranks").await?;
-    testbed.apply(&other_workload(&namespace)).await?;
-    let hold = ["rollout", "status", "deployment/others", "-n", &namespace, "--timeout=60s"];
+    testbed.apply(&other_workload(namespace)).await?;
+    let hold = ["rollout", "status", "deployment/others", "-n", namespace, "--timeout=60s"];
     testbed.kubectl(&hold).await?.success()?;
     let mut fleets = Vec::new();
     for name in ["premium", "batch"] {
-        let mut served = VariantFixture::new(&namespace, name).on_a100();
+        let mut served = VariantFixture::new(namespace, name).on_a100();
         name.clone_into(&mut served.model);
         let selector = format!("app={name}");
         let config = FleetConfig { rate: QUIET, selector, ..served.fleet() };
         fleets.push(Fleet::start(testbed, config)?);
         testbed.apply(&served.all()).await?;
     }
-    let mut timeline = Timeline::start(testbed, &namespace);
+    Ok(fleets)
+}
+
+async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
+    let namespace = cluster.testbed.namespace("ranks").await?;
+    let fleets = ranked_models(cluster, &namespace).await?;
+    let mut timeline = Timeline::start(&cluster.testbed, &namespace);
     at_rest(&mut timeline, &["premium", "batch"]).await?;
 
     timeline.note("both models need a second replica, and no A100 is free");
-    fleets.iter().for_each(|fleet| fleet.set_rate(BUSY));
+    for fleet in &fleets {
+        fleet.set_rate(BUSY);
+    }
     for name in ["premium", "batch"] {
         let limited = timeline.until("a model to lack a GPU", SOON, |now| {
             ensure!(variant(now, name)?.message.contains("A100"), "{}", variant(now, name)?);
@@ -178,12 +186,23 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
         })
         .await?;
     ensure!(faults == 0, "the worse priority requested the last GPU");
+    let back = given_back(cluster, &namespace, &fleets, &mut timeline).await?;
+    let figures = "the better priority had the last GPU after {a} s, and one that was given back after {b} s";
+    let (last, back) = (format!("{:.1}", last.as_secs_f64()), format!("{:.1}", back.as_secs_f64()));
+    Ok(figures.replace("{a}", &last).replace("{b}", &back))
+}
+
+/// Both models get two replicas; then the better priority needs a third.
+async fn given_back(
+    cluster: &Cluster,
+    namespace: &str,
+    fleets: &[Fleet],
+    timeline: &mut Timeline<'_>,
+) -> anyhow::Result<std::time::Duration> {
     timeline.note("the better priority keeps two replicas and needs no more");
     let two = json!({"spec": {"minReplicas": 2}}).to_string();
-    testbed
-        .kubectl(&["patch", "va", "premium", "-n", &namespace, "--type=merge", "-p", &two])
-        .await?
-        .success()?;
+    let patch = ["patch", "va", "premium", "-n", namespace, "--type=merge", "-p", &two];
+    cluster.testbed.kubectl(&patch).await?.success()?;
     fleets[0].set_rate(QUIET);
     let satisfied = timeline.until("only the worse priority to lack a GPU", SOON, |now| {
         let (premium, batch) = (variant(now, "premium")?, variant(now, "batch")?);
@@ -193,18 +212,16 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
     });
     satisfied.await?;
     timeline.note("another A100 becomes free");
-    cluster.scale_others(&namespace, 0).await?;
-    ready(&mut timeline, "batch", 2).await?;
+    cluster.scale_others(namespace, 0).await?;
+    ready(timeline, "batch", 2).await?;
 
     timeline.note("the better priority needs a third replica");
     fleets[0].set_rate(2.0 * BUSY);
-    let back = ready(&mut timeline, "premium", 3).await?;
+    let back = ready(timeline, "premium", 3).await?;
     ensure!(variant(timeline.last(), "batch")?.current == 1, "{}", variant(timeline.last(), "batch")?);
-    let event = cluster.wait_for_event(&namespace, "batch", "YieldsTo").await?;
+    let event = cluster.wait_for_event(namespace, "batch", "YieldsTo").await?;
     ensure!(event.contains("leaves GPUs of A100 to model premium"), "{event}");
-    let figures = "the better priority had the last GPU after {a} s, and one that was given back after {b} s";
-    let (last, back) = (format!("{:.1}", last.as_secs_f64()), format!("{:.1}", back.as_secs_f64()));
-    Ok(figures.replace("{a}", &last).replace("{b}", &back))
+    Ok(back)
 }
 
 async fn at_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<()> {

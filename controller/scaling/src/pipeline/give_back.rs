@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::ModelCase;
 use crate::decision::Stage;
-use crate::limit::is_limited;
+use crate::limit::{Claim, is_limited};
 use crate::reason::Reason;
 use crate::view::{Draft, VariantView};
 
@@ -55,7 +55,7 @@ fn freed_gpus(cases: &[&mut ModelCase]) -> BTreeMap<usize, u64> {
     let mut freed: BTreeMap<usize, u64> = BTreeMap::new();
     for case in cases {
         for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
-            let Some((budget, gpus)) = variant.gpu_claim().and_then(|claim| claim.gpus()) else { continue };
+            let Some((budget, gpus)) = variant.gpu_claim().and_then(Claim::gpus) else { continue };
             let removed = variant.current.saturating_sub(variant.replicas_after(draft.target()));
             let ending = u64::from(removed.saturating_add(variant.variant.terminating));
             let all = freed.entry(budget).or_default();

@@ -127,11 +127,7 @@ mod tests {
             (script(dp_aware), every, "llm-d 0.7, guides/wide-ep-lws/experimental-dp-aware, decode.yaml"),
             (script(kserve), leader, "KServe 0.16, config-llm-worker-data-parallel.yaml"),
             (script(ray), leader, "vLLM 0.11, lws.md"),
-            (
-                script("eval \"vllm serve m --data-parallel-external-lb -dpn 1\""),
-                every,
-                "a script in a script",
-            ),
+            (script("eval \"vllm serve m --data-parallel-external-lb -dpn 1\""), every, "eval"),
             (script("# vllm serve --data-parallel-hybrid-lb\nvllm serve m"), leader, "a comment"),
             (
                 vec!["vllm", "serve", "m", "--data-parallel-size", "2", "--data-parallel-rank", "1"],

@@ -133,8 +133,10 @@ fn pod_labels(template: &PodTemplateSpec) -> Labels {
     Labels::new(labels.map(|(key, value)| (key, value.as_str())))
 }
 
+type LabelledTemplate = (Option<Template>, Labels);
+
 /// A leader and `size - 1` workers. Without a leader template the leader uses the worker template.
-fn group_template(group: &Value) -> Option<((Option<Template>, Labels), Option<PodGroup>)> {
+fn group_template(group: &Value) -> Option<(LabelledTemplate, Option<PodGroup>)> {
     let pod = |name: &str| -> Option<(PodSpec, Labels)> {
         let template = PodTemplateSpec::deserialize(group.get(name)?).ok()?;
         let labels = pod_labels(&template);
