@@ -147,7 +147,7 @@ async fn costs_of_users_are_left_alone() {
     bench.pod("b", RUNNING, None).await;
     bench.pod("c", RUNNING, None).await;
     bench.mark(2).await;
-    assert_eq!(bench.patches(), [("b".to_owned(), json!("-198"))]);
+    assert_eq!(bench.patches(), [("b".to_owned(), json!("-199"))]);
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn pods_of_other_workloads_are_left_alone() {
     bench.pod("foreign", IDLE, None).await;
     bench.cluster.deployment("e", 1, 1).pod("foreign", "e");
     bench.mark(1).await;
-    assert_eq!(bench.patches(), [("a".to_owned(), json!("-198"))]);
+    assert_eq!(bench.patches(), [("a".to_owned(), json!("-199"))]);
 }
 
 #[tokio::test]
