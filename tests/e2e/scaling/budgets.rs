@@ -199,24 +199,29 @@ async fn given_back(
     fleets: &[Fleet],
     timeline: &mut Timeline<'_>,
 ) -> anyhow::Result<std::time::Duration> {
-    timeline.note("the better priority keeps two replicas and needs no more");
-    let two = json!({"spec": {"minReplicas": 2}}).to_string();
-    let patch = ["patch", "va", "premium", "-n", namespace, "--type=merge", "-p", &two];
-    cluster.testbed.kubectl(&patch).await?.success()?;
-    fleets[0].set_rate(QUIET);
-    let satisfied = timeline.until("only the worse priority to lack a GPU", SOON, |now| {
-        let (premium, batch) = (variant(now, "premium")?, variant(now, "batch")?);
-        ensure!(premium.target == Some(2) && !premium.message.contains("A100"), "{premium}");
-        ensure!(batch.message.contains("limited: 0 GPU(s) of A100"), "{batch}");
+    timeline.note("the better priority is fixed at two replicas");
+    let set_mode = async |mode: &str| {
+        let mode = format!("wva.llmd.ai/mode={mode}");
+        cluster
+            .testbed
+            .kubectl(&["annotate", "va/premium", "-n", namespace, "--overwrite", &mode])
+            .await?
+            .success()
+    };
+    set_mode("fixed=2").await?;
+    let is_fixed = timeline.until("the better priority to be fixed", SOON, |now| {
+        let premium = variant(now, "premium")?;
+        ensure!(premium.target == Some(2) && premium.message.contains("fixed"), "{premium}");
         Ok(())
     });
-    satisfied.await?;
+    is_fixed.await?;
     timeline.note("another A100 becomes free");
     cluster.scale_others(namespace, 0).await?;
     ready(timeline, "batch", 2).await?;
 
     timeline.note("the better priority needs a third replica");
     fleets[0].set_rate(2.0 * BUSY);
+    set_mode("auto").await?;
     let back = ready(timeline, "premium", 3).await?;
     ensure!(variant(timeline.last(), "batch")?.current == 1, "{}", variant(timeline.last(), "batch")?);
     let event = cluster.wait_for_event(namespace, "batch", "YieldsTo").await?;
