@@ -49,7 +49,7 @@ binary() {
 # Lines of BINARY GROUP, the longest first, so that none of them runs alone at the end.
 # shellcheck disable=SC2329 # end_to_end() calls it
 groups() {
-  local longest=(operations chart front_door install shared admission from_zero scaling outage) e2e
+  local longest=(signal operations chart front_door install shared admission from_zero scaling outage) e2e
   e2e=$(binary e2e)
   [ -x "$e2e" ] || { echo "cargo names no binary e2e" >&2; return 1; }
   {
