@@ -261,10 +261,8 @@ impl ScaleApi {
     }
 
     fn to_error(&self, verb: &str, step: &Step, error: &kube::Error) -> ActuateError {
-        if let kube::Error::Service(cause) = error
-            && let Some(not_leading) = cause.downcast_ref::<NotLeading>()
-        {
-            return ActuateError::NotLeading(*not_leading);
+        if let Some(not_leading) = NotLeading::cause_of(error) {
+            return ActuateError::NotLeading(not_leading);
         }
         let WorkloadKey { namespace, name, .. } = &step.workload;
         let failure = ApiCall { verb, resource: &self.resource, namespace, name }.describe_failure(error);

@@ -237,10 +237,8 @@ fn candidate<'a>(
 }
 
 fn to_error(call: ApiCall<'_>, error: &kube::Error) -> MarkError {
-    if let kube::Error::Service(cause) = error
-        && let Some(not_leading) = cause.downcast_ref::<NotLeading>()
-    {
-        return MarkError::NotLeading(*not_leading);
+    if let Some(not_leading) = NotLeading::cause_of(error) {
+        return MarkError::NotLeading(not_leading);
     }
     let failure = call.describe_failure(error);
     match error {

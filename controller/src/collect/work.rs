@@ -71,15 +71,29 @@ pub(crate) struct EngineKey {
     pub(crate) engine: Arc<str>,
 }
 
+/// Value of a counter under one of its names.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct WorkRow {
+    pub(crate) counter: Counter,
+    /// Of the names that a server has for the counter, 0 is the current one.
+    pub(crate) rank: usize,
+    pub(crate) engine: EngineKey,
+    pub(crate) value: f64,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct CounterHistory(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
 
 impl CounterHistory {
-    /// Skips engines without counts of requests and tokens.
-    pub(crate) fn add(&mut self, now: Instant, rows: Vec<(Counter, EngineKey, f64)>) {
-        let mut engines: BTreeMap<EngineKey, [Option<f64>; 10]> = BTreeMap::new();
-        for (counter, key, value) in rows {
-            engines.entry(key).or_default()[counter as usize] = Some(value);
+    /// Skips engines without counts of requests and tokens. Answers have no order: of two names that a server exports
+    /// for a counter, the current one counts, because a change between them looks like a reset.
+    pub(crate) fn add(&mut self, now: Instant, rows: Vec<WorkRow>) {
+        let mut engines: BTreeMap<EngineKey, Values> = BTreeMap::new();
+        for WorkRow { counter, rank, engine, value } in rows {
+            let best = &mut engines.entry(engine).or_default()[counter as usize];
+            if best.is_none_or(|(of_best, _)| rank <= of_best) {
+                *best = Some((rank, value));
+            }
         }
         for (EngineKey { pod, engine }, values) in engines {
             if let Some((at, sample)) = scrape(now, values) {
@@ -116,6 +130,9 @@ impl CounterHistory {
         });
     }
 }
+
+/// By counter: rank of the name, and value.
+type Values = [Option<(usize, f64)>; 10];
 
 #[derive(Debug, Default)]
 struct Scrapes {
@@ -208,8 +225,8 @@ fn age(now: Instant, at: Instant) -> GoDuration {
 }
 
 /// Counters that only some servers have default to 0.
-fn scrape(now: Instant, values: [Option<f64>; 10]) -> Option<(Instant, WorkSample)> {
-    let value = |counter: Counter| Amount::try_from(values[counter as usize]?).ok();
+fn scrape(now: Instant, values: Values) -> Option<(Instant, WorkSample)> {
+    let value = |counter: Counter| Amount::try_from(values[counter as usize]?.1).ok();
     let or_0 = |counter| value(counter).unwrap_or_default();
     let ago = Duration::try_from_secs_f64(value(Counter::Age)?.get()).ok()?;
     let sample = WorkSample {
@@ -235,18 +252,19 @@ mod tests {
         PodModel { namespace: "ns".into(), pod: "a-0".into(), model_name: "m".into() }
     }
 
-    fn rows_of(engine: &str, age: f64, completed: f64) -> Vec<(Counter, EngineKey, f64)> {
+    fn rows_of(engine: &str, age: f64, completed: f64) -> Vec<WorkRow> {
         let value = |counter| match counter {
             Counter::Age => age,
             Counter::Completed => completed,
             _ => 1.0,
         };
-        let key = EngineKey { pod: key(), engine: engine.into() };
+        let engine = EngineKey { pod: key(), engine: engine.into() };
         let all = Counter::GAUGES.into_iter().chain(Counter::COUNTERS).chain([Counter::Age]);
-        all.map(|counter| (counter, key.clone(), value(counter))).collect()
+        let row = |counter| WorkRow { counter, rank: 0, engine: engine.clone(), value: value(counter) };
+        all.map(row).collect()
     }
 
-    fn rows(age: f64, completed: f64) -> Vec<(Counter, EngineKey, f64)> {
+    fn rows(age: f64, completed: f64) -> Vec<WorkRow> {
         rows_of("0", age, completed)
     }
 
@@ -270,6 +288,19 @@ mod tests {
             history.add(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
         }
         assert_eq!(history.0[&key()]["0"].samples.len(), MAX_SCRAPES);
+    }
+
+    #[test]
+    fn of_two_names_the_current_one_counts() {
+        let mut history = CounterHistory::default();
+        let began = Instant::now();
+        let older = |value| {
+            let row = rows(3.0, value).into_iter().find(|row| row.counter == Counter::Completed);
+            row.map(|row| WorkRow { rank: 1, ..row })
+        };
+        history.add(began, rows(18.0, 10.0).into_iter().chain(older(7.0)).collect());
+        history.add(began, older(8.0).into_iter().chain(rows(3.0, 11.0)).collect());
+        assert_eq!(samples(&history, began), [(18, 10.0), (3, 11.0)]);
     }
 
     #[test]
@@ -330,7 +361,7 @@ mod tests {
     fn skips_pod_without_counts_and_removes_expired_pod() {
         let mut history = CounterHistory::default();
         let began = Instant::now();
-        let without = |counter| rows(3.0, 1.0).into_iter().filter(|r| r.0 != counter).collect::<Vec<_>>();
+        let without = |counter| rows(3.0, 1.0).into_iter().filter(|r| r.counter != counter).collect::<Vec<_>>();
         history.add(began, without(Counter::GeneratedTokens));
         history.add(began, without(Counter::Age));
         assert_eq!(samples(&history, began), []);

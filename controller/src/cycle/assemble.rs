@@ -67,7 +67,7 @@ pub(crate) fn assemble(
     let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
-    let (counts, mut quotas) = (pods::count_pods(&pods), QuotaBooks::new(watches, &config));
+    let mut quotas = QuotaBooks::new(watches, &pods, &config);
     let mut consumers: BTreeMap<&WorkloadKey, GpuConsumer> = BTreeMap::new();
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(truncate_to_millis);
@@ -89,7 +89,7 @@ pub(crate) fn assemble(
         let queue = samples.scheduler_queue(&id.namespace, &id.model_id, &inputs.ages, at.now);
         let mut variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
         gpus.add_template(&mut variant, key, workload.template.as_ref());
-        quotas.add(&mut variant, key, &workload, counts.get(key).copied().unwrap_or_default());
+        quotas.add(&mut variant, key, &workload);
         consumers.extend(GpuConsumer::new(&variant, workload.replicas).map(|consumer| (key, consumer)));
         let inputs_of_model = models
             .entry(id)

@@ -11,6 +11,15 @@ use super::Leadership;
 #[error("request not sent: this replica is no longer the leader")]
 pub struct NotLeading;
 
+impl NotLeading {
+    /// Finds it in the error of a request.
+    #[must_use]
+    pub fn cause_of(error: &kube::Error) -> Option<Self> {
+        let kube::Error::Service(cause) = error else { return None };
+        cause.downcast_ref::<Self>().copied()
+    }
+}
+
 impl Leadership {
     /// Checks each write. `client` should not retry: its retries are not checked.
     #[must_use]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 
-use super::cluster::{BUSY, QUIET, SOON, other_workload, variant};
+use super::cluster::{BUSY, QUIET, SOON, at_rest, other_workload, variant};
 use super::timeline::Timeline;
 use crate::support::{Outcome, condition, events, find_condition, get_object, run_wva};
 use wva_testbed::fixtures::{VariantFixture, config_map};
@@ -227,20 +227,6 @@ async fn given_back(
     let event = cluster.wait_for_event(namespace, "batch", "YieldsTo").await?;
     ensure!(event.contains("leaves GPUs of A100 to model premium"), "{event}");
     Ok(back)
-}
-
-async fn at_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<()> {
-    let rest = timeline.until("the variants to be at rest", SOON, |now| {
-        for name in names {
-            let state = variant(now, name)?;
-            ensure!(
-                (state.target, state.ready) == (Some(1), 1) && state.reason == "Ready",
-                "{name}: {state}"
-            );
-        }
-        Ok(())
-    });
-    rest.await.map(|_| ())
 }
 
 async fn ready(

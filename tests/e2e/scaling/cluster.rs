@@ -59,21 +59,6 @@ impl GpuShortage {
         Ok(Self { fleet, _install: install, testbed, namespace })
     }
 
-    /// Waits until both variants have metrics and one ready replica.
-    pub(super) async fn wait_for_rest(&self, timeline: &mut Timeline<'_>) -> anyhow::Result<()> {
-        let rest = timeline.until("both variants to be at rest", SOON, |now| {
-            for name in ["cheap", "expensive"] {
-                let state = variant(now, name)?;
-                ensure!(
-                    (state.target, state.ready) == (Some(1), 1) && state.reason == "Ready",
-                    "{name}: {state}"
-                );
-            }
-            Ok(())
-        });
-        rest.await.map(|_| ())
-    }
-
     /// Raises the load above the capacity of this many replicas.
     pub(super) fn overload(&self, timeline: &Timeline<'_>, replicas: u64) {
         let rate = BUSY * f64::from(u32::try_from(replicas).unwrap_or(u32::MAX));
@@ -112,6 +97,21 @@ impl GpuShortage {
         })
         .await
     }
+}
+
+/// Waits until these variants have metrics and one ready replica each.
+pub(super) async fn at_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<()> {
+    let rest = timeline.until("the variants to be at rest", SOON, |now| {
+        for name in names {
+            let state = variant(now, name)?;
+            ensure!(
+                (state.target, state.ready) == (Some(1), 1) && state.reason == "Ready",
+                "{name}: {state}"
+            );
+        }
+        Ok(())
+    });
+    rest.await.map(|_| ())
 }
 
 /// Ready replicas of the model.

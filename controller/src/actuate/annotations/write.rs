@@ -157,10 +157,8 @@ fn call<'a>(verb: &'a str, key: &'a VariantKey) -> ApiCall<'a> {
 }
 
 fn to_error(call: &ApiCall<'_>, error: &kube::Error) -> WriteError {
-    if let kube::Error::Service(cause) = error
-        && let Some(not_leading) = cause.downcast_ref::<NotLeading>()
-    {
-        return WriteError::NotLeading(*not_leading);
+    if let Some(not_leading) = NotLeading::cause_of(error) {
+        return WriteError::NotLeading(not_leading);
     }
     match error {
         // Admission answers 422, or 403 with its own name.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use wva_scaling::servers::{ServerKind, server_metrics};
+use wva_scaling::servers::{MODEL_SERVERS, ServerKind, server_metrics};
 
 use crate::collect::work::Counter;
 
@@ -12,6 +12,8 @@ use crate::collect::work::Counter;
 pub(super) struct NamedSeries {
     pub(super) counter: Counter,
     pub(super) server: ServerKind,
+    /// Of the server's names for it, 0 is the current one.
+    pub(super) rank: usize,
     /// Value of the label `request_type`, if the name has several meanings.
     state: Option<&'static str>,
 }
@@ -21,10 +23,12 @@ static SERIES: LazyLock<HashMap<String, Vec<NamedSeries>>> = LazyLock::new(|| {
     let mut series: HashMap<String, Vec<NamedSeries>> = HashMap::new();
     for counter in Counter::GAUGES.into_iter().chain(Counter::COUNTERS) {
         let (signal, suffix) = counter.source();
-        for (server, metric) in server_metrics(signal) {
-            let state = metric.label.map(|(_, state)| state);
-            let name = format!("{}{suffix}", metric.name);
-            series.entry(name).or_default().push(NamedSeries { counter, server, state });
+        for row in &MODEL_SERVERS {
+            for (rank, metric) in row.metrics(signal).iter().enumerate() {
+                let state = metric.label.map(|(_, state)| state);
+                let name = format!("{}{suffix}", metric.name);
+                series.entry(name).or_default().push(NamedSeries { counter, server: row.kind, rank, state });
+            }
         }
     }
     series

@@ -10,7 +10,7 @@ use super::{Query, Signal, named};
 use crate::collect::histogram::Bucket;
 use crate::collect::prometheus::Series;
 use crate::collect::prometheus::answer::Sink;
-use crate::collect::work::{Counter, EngineKey};
+use crate::collect::work::{Counter, EngineKey, WorkRow};
 
 /// An absent label is empty, as in Prometheus.
 #[derive(Debug, Default, Deserialize)]
@@ -137,7 +137,7 @@ pub(crate) struct Rows {
     pub(crate) caches: Vec<CacheRow>,
     pub(crate) queues: Vec<QueueRow>,
     pub(crate) completed: Vec<CompletedRow>,
-    pub(crate) work: Vec<(Counter, EngineKey, f64)>,
+    pub(crate) work: Vec<WorkRow>,
     pub(crate) buckets: Vec<BucketRow>,
     /// Warning of the answer that series may be missing.
     pub(crate) partial: Option<String>,
@@ -217,14 +217,15 @@ impl Rows {
                 self.add_in_flight(namespace, pod()?, labels, value)?;
             }
             Query::Work | Query::WorkBefore => {
-                let counter = match labels.signal.as_str() {
-                    AGE => Counter::Age,
-                    // A release that exports two names of a counter has the same value under both.
-                    _ => named::find(&labels.name, &labels.request_type)?.counter,
+                let (counter, rank) = if labels.signal == AGE {
+                    (Counter::Age, 0)
+                } else {
+                    let series = named::find(&labels.name, &labels.request_type)?;
+                    (series.counter, series.rank)
                 };
                 let pod = self.pod_model(namespace, pod()?, labels);
-                let engine = self.intern(&labels.engine);
-                self.work.push((counter, EngineKey { pod, engine }, value));
+                let engine = EngineKey { pod, engine: self.intern(&labels.engine) };
+                self.work.push(WorkRow { counter, rank, engine, value });
             }
             Query::TimeToFirstToken | Query::InterTokenLatency => {
                 let model = present(&labels.model_name)?;

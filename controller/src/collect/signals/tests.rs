@@ -212,6 +212,7 @@ fn reads_counters_by_name() {
     let of = |name: &str, signal: &str| json!({"namespace": "ns", "pod": "a", "__name__": name, "signal": signal, "engine": "0"});
     let all = [
         (of("sglang:num_requests_total", "counter"), 1.0),
+        (of("sglang:e2e_request_latency_seconds_count", "counter"), 1.5),
         (of("trtllm_time_per_output_token_seconds_sum", "counter"), 2.0),
         (of("nv_llm_output_token_len_sum", "counter"), 3.0),
         (of("vllm:num_requests_waiting", ""), 4.0),
@@ -219,13 +220,14 @@ fn reads_counters_by_name() {
         (of("up", ""), 6.0),
     ];
     let rows = rows(Query::Work, &all);
-    let found: Vec<_> = rows.work.iter().map(|(counter, _, value)| (*counter, *value)).collect();
+    let found: Vec<_> = rows.work.iter().map(|row| (row.counter, row.rank, row.value)).collect();
     let want = [
-        (Counter::Completed, 1.0),
-        (Counter::GapSeconds, 2.0),
-        (Counter::GeneratedTokens, 3.0),
-        (Counter::Waiting, 4.0),
-        (Counter::Age, 5.0),
+        (Counter::Completed, 0, 1.0),
+        (Counter::Completed, 1, 1.5),
+        (Counter::GapSeconds, 0, 2.0),
+        (Counter::GeneratedTokens, 0, 3.0),
+        (Counter::Waiting, 0, 4.0),
+        (Counter::Age, 0, 5.0),
     ];
     assert_eq!(found, want);
 }

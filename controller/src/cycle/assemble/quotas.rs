@@ -8,31 +8,28 @@ use wva_scaling::snapshot::{Config, PendingState, QuotaAmount, QuotaLimit, Quota
 
 use crate::cycle::inventory;
 use crate::model::demand::ReplicaDemand;
-use crate::model::keys::WorkloadKey;
-use crate::observe::pods::{PodCounts, UnreadyPods};
+use crate::model::keys::{PodKey, WorkloadKey};
+use crate::observe::pods::{self, PodCounts, UnreadyPods, WorkloadPod};
 use crate::observe::watches::{QuotaRow, Watches, Workload};
 
 /// Quotas by namespace, name and resource, while the limiter is on.
 pub(super) struct QuotaBooks<'a> {
     watches: &'a Watches,
-    is_wanted: bool,
+    /// Pods of each workload; `None` while the limiter is off.
+    pods: Option<BTreeMap<&'a WorkloadKey, PodCounts>>,
     rows: BTreeMap<(String, String, String), QuotaLimit>,
 }
 
 impl<'a> QuotaBooks<'a> {
-    pub(super) fn new(watches: &'a Watches, config: &Config) -> Self {
-        Self { watches, is_wanted: inventory::is_wanted(config), rows: BTreeMap::new() }
+    pub(super) fn new(watches: &'a Watches, pods: &'a BTreeMap<PodKey, WorkloadPod>, config: &Config) -> Self {
+        let pods = inventory::is_wanted(config).then(|| pods::count_pods(pods));
+        Self { watches, pods, rows: BTreeMap::new() }
     }
 
     /// Adds the needs of the variant. Books its replicas that have no pod yet: the quotas do not count them.
-    pub(super) fn add(
-        &mut self,
-        variant: &mut Variant,
-        key: &WorkloadKey,
-        workload: &Workload,
-        pods: PodCounts,
-    ) {
-        let Some(demand) = workload.demand.as_ref().filter(|_| self.is_wanted) else { return };
+    pub(super) fn add(&mut self, variant: &mut Variant, key: &WorkloadKey, workload: &Workload) {
+        let (Some(demand), Some(pods)) = (&workload.demand, &self.pods) else { return };
+        let pods = pods.get(key).copied().unwrap_or_default();
         variant.terminating = pods.terminating;
         let missing = missing_pods(demand, workload.replicas.current, pods);
         self.watches.quotas.cache.for_each_in(&key.namespace, |name, quota| {
@@ -64,7 +61,7 @@ impl<'a> QuotaBooks<'a> {
 
     pub(super) fn finish(self, config: &mut Config) {
         config.quotas_forbidden =
-            self.is_wanted && self.watches.quotas.availability() == Availability::Forbidden;
+            self.pods.is_some() && self.watches.quotas.availability() == Availability::Forbidden;
         config.quotas = self.rows.into_values().collect();
     }
 }
