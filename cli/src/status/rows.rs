@@ -144,7 +144,7 @@ fn row(state: &ClusterState<'_>, variant: &Value) -> Row {
         let saturation = saturation(&leader.answer, model, variant);
         Some((saturation, model.attainment, Some(variant.gpus_per_replica.0), variant.group))
     });
-    let (saturation, Attainment { ttft, itl }, gpus_per_replica, group) = found.unwrap_or_default();
+    let (saturation, Attainment { ttft, itl, .. }, gpus_per_replica, group) = found.unwrap_or_default();
     let in_time = |shares: WindowShares| shares.hour.map(|share| round(percent(share)));
     let owned = |pointer| text(variant, pointer).to_owned();
     Row {

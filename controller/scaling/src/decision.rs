@@ -11,7 +11,9 @@ use wva_crds::GoDuration;
 use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
 use crate::resolve::DroppedLayer;
 use crate::servers::ServerKind;
-use crate::snapshot::{AnalyzerName, Attainment, ComputeBounds, Mode, ThroughputMemory, WakeObstacle};
+use crate::snapshot::{
+    AnalyzerName, Attainment, ComputeBounds, Mode, RouterLoad, ThroughputMemory, WakeObstacle,
+};
 
 pub use signal_gaps::{MainSignal, SignalGaps};
 
@@ -137,6 +139,8 @@ pub struct Decision {
     pub signal_gaps: SignalGaps,
     /// Measured shares within the objectives of the model.
     pub attainment: Attainment,
+    /// What the router reports of the model.
+    pub router: Option<RouterLoad>,
     /// Decision of the shadow analyzer, if the settings name one. It changes no target.
     pub shadow: Option<Box<Shadow>>,
 }

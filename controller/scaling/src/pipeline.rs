@@ -286,6 +286,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         stale: variant.stale,
         signal_gaps: variant.signal_gaps,
         attainment: model.model.attainment,
+        router: model.model.router,
         steps: draft.steps,
         shadow: None,
     };

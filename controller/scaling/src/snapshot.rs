@@ -7,6 +7,7 @@ mod mode;
 mod pending;
 mod quota;
 mod read;
+mod router;
 mod wake;
 mod work;
 
@@ -20,6 +21,7 @@ pub use mode::{Mode, ModeError};
 pub use pending::{Pending, PendingState};
 pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
 pub use read::SnapshotError;
+pub use router::RouterLoad;
 pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
@@ -112,6 +114,9 @@ pub struct Model {
     /// Measured shares within the objectives. No rule reads them.
     #[serde(default, skip_serializing_if = "Attainment::is_empty")]
     pub attainment: Attainment,
+    /// What the router reports of the model. No rule reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<RouterLoad>,
     /// Variants. Each name is listed once.
     #[serde(default)]
     pub variants: Vec<Variant>,

@@ -39,6 +39,9 @@ impl fmt::Display for Trace<'_> {
         } else if let Some(activity) = &d.activity {
             writeln!(f, "  not at zero: {activity}")?;
         }
+        if let Some(router) = d.router {
+            writeln!(f, "  at the router: {router}")?;
+        }
         write_attainment(f, d.attainment)?;
         let Some(shadow) = &d.shadow else { return Ok(()) };
         let Shadow { analyzer, steps } = &**shadow;
@@ -54,7 +57,8 @@ fn write_attainment(f: &mut fmt::Formatter<'_>, attainment: Attainment) -> fmt::
         let shares = shares.by_window().map(|(window, share)| format!("{:.1} % ({window})", percent(share)));
         let shares: Vec<String> = shares.collect();
         if !shares.is_empty() {
-            writeln!(f, "  {objective} objective met: {}", shares.join(", "))?;
+            let place = if objective == "ttft" && attainment.at_router { " at the router" } else { "" };
+            writeln!(f, "  {objective} objective met{place}: {}", shares.join(", "))?;
         }
     }
     Ok(())

@@ -3,13 +3,14 @@
 
 mod load;
 mod queues;
+mod router;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_scaling::servers::ServerKind;
-use wva_scaling::snapshot::{MetricsAge, SchedulerQueue};
+use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
 use super::scope::Scope;
 use super::signals::{
@@ -19,6 +20,7 @@ use super::work::CounterHistory;
 use super::{Answer, Answers};
 
 use queues::QueueMap;
+use router::RouterFigures;
 
 pub(crate) use load::PodLoad;
 pub(crate) use queues::QueueState;
@@ -60,6 +62,7 @@ pub(crate) struct Samples {
     queues: QueueMap,
     /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
+    routers: RouterFigures,
     /// Keys: namespace and model; for each window the count and the time of the query.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
     /// Windows whose newest answer may lack series.
@@ -114,13 +117,15 @@ impl Samples {
         let mut ages = HashMap::new();
         let mut servers = HashMap::new();
         let mut values = Vec::new();
-        let mut queues = Vec::new();
+        let (mut queues, mut routers) = (Vec::new(), Vec::new());
         for Answer { query, scope, rows } in answers {
             let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, servers: others, caches, queues: waiting, work, partial, .. } = rows;
-                    servers.extend(others);
+                    let Rows { pods, caches, work, partial, .. } = rows;
+                    queues.extend(rows.queues);
+                    routers.extend(rows.routers);
+                    servers.extend(rows.servers);
                     self.counters.add(round.began, work);
                     match partial {
                         Some(why) => round.partial.push((query, scope, why)),
@@ -128,7 +133,6 @@ impl Samples {
                     }
                     round.has_loads |= matches!(query, Query::KvUsage | Query::Queue);
                     self.add_caches(round.began, caches);
-                    queues.extend(waiting);
                     for (signal, key, value) in pods {
                         if signal.is_age() {
                             ages.insert((signal, key), value);
@@ -146,6 +150,7 @@ impl Samples {
         }
         self.add_loads(round.began, values, &ages, &servers);
         self.add_queues(round.began, &queues);
+        self.routers.add(round.began, routers, &queues);
         round
     }
 
@@ -348,6 +353,17 @@ impl Samples {
         sample.map_or(SchedulerQueue::Absent, |sample| queues::state(sample, ages, now).queue)
     }
 
+    /// What the router reports of a model and its pods.
+    pub(crate) fn router_load<'a>(
+        &self,
+        model: (&str, &str),
+        pods: impl Iterator<Item = &'a str>,
+        ages: &MetricsAge,
+        now: Instant,
+    ) -> Option<RouterLoad> {
+        self.routers.of_model(model, pods, ages, now)
+    }
+
     /// Removes deleted pods after `deleted`, existing pods after `existing`.
     pub(crate) fn remove_expired(
         &mut self,
@@ -365,6 +381,7 @@ impl Samples {
         for queues in [&mut self.queues, &mut self.pool_queues] {
             queues.retain(|_, queue| queue.age(now) <= QUEUE_EXPIRY);
         }
+        self.routers.remove_expired(now, QUEUE_EXPIRY);
     }
 }
 

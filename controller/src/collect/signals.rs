@@ -1,6 +1,7 @@
 //! The Prometheus queries. One query serves all models: one of each per round, and one for each retention period.
 
 mod named;
+mod router;
 mod rows;
 mod selector;
 
@@ -12,8 +13,9 @@ use wva_scaling::servers::ServerSignal as Server;
 use self::selector::{Selector, any_signal};
 use super::scope::Scope;
 
+pub(crate) use router::RouterFigure;
 pub(crate) use rows::{
-    BucketRow, CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, QueueRow, Rows,
+    BucketRow, CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, QueueRow, RouterRow, Rows,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +52,7 @@ pub enum Query {
     CacheConfig,
     Tokens,
     PrefixHitRate,
-    /// Requests and bytes in the queue of the endpoint picker.
+    /// What routers (endpoint pickers) report: requests and bytes in their queue, and figures that no rule reads.
     SchedulerQueue,
     /// Requests completed within a retention period.
     Completed(Retention),
@@ -139,17 +141,12 @@ impl Query {
                 ("output", select.ratio(Server::OutputSum, Server::OutputCount)),
             ]),
             Self::PrefixHitRate => select.ratio(Server::PrefixHits, Server::PrefixLookups),
-            Self::SchedulerQueue => {
-                let name = "__name__=~\"(inference_extension|llm_d_epp)_flow_control_queue_(size|bytes)\"";
-                let by = "__name__, namespace, inference_pool, target_model_name, model_name";
-                let of_picker = format!("{by}, pod, pod_name, fairness_id, priority");
-                format!("sum by ({by}) (max by ({of_picker}) ({}))", select.matching(name))
-            }
+            Self::SchedulerQueue => select.router(),
             Self::Completed(within) => select.completed(within),
             Self::Work => select.work(""),
             // One usual scrape interval ago.
             Self::WorkBefore => select.work(" offset 15s"),
-            Self::TimeToFirstToken => select.histogram(Server::FirstToken),
+            Self::TimeToFirstToken => select.first_tokens(),
             Self::InterTokenLatency => select.histogram(Server::TokenGap),
         }
     }

@@ -361,7 +361,8 @@ mod tests {
     fn skips_pod_without_counts_and_removes_expired_pod() {
         let mut history = CounterHistory::default();
         let began = Instant::now();
-        let without = |counter| rows(3.0, 1.0).into_iter().filter(|r| r.counter != counter).collect::<Vec<_>>();
+        let without =
+            |counter| rows(3.0, 1.0).into_iter().filter(|r| r.counter != counter).collect::<Vec<_>>();
         history.add(began, without(Counter::GeneratedTokens));
         history.add(began, without(Counter::Age));
         assert_eq!(samples(&history, began), []);

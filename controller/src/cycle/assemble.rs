@@ -227,6 +227,9 @@ impl<'a> CycleInputs<'a> {
         if to_zero.enabled {
             self.check_wake(&mut model, &workloads, to_zero.allow_failed_requests);
         }
+        let id = (&*model.namespace, &*model.model_id);
+        let pods = model.variants.iter().flat_map(|v| &v.replicas).map(|replica| &*replica.pod);
+        model.router = self.samples.router_load(id, pods, &self.ages, self.at.now);
         let created = workloads.into_iter().filter_map(|key| self.newest_pod_created.get(key)).max();
         evidence.complete(&mut model, to_zero, created.copied(), self.samples, (&self.ages, self.at));
         model

@@ -44,6 +44,8 @@ struct LatencyHistory {
     began: Instant,
     /// Counts of the newest answer, and its time.
     newest: Option<(Instant, LatencyCounts)>,
+    /// Whether the router observed them.
+    at_router: bool,
     /// Periods of [`LATENCY_WINDOW`] that do not overlap, oldest first. Those without observations are left out.
     periods: VecDeque<Period>,
     /// All periods, with a half-life, and the time of the last one.
@@ -98,9 +100,9 @@ impl AttainmentTracker {
     /// Adds an answer to a latency query made at `now`. A failed query changes nothing, nor does a partial answer: the pods that it lacks may be the late ones.
     pub(crate) fn add(&mut self, now: Instant, Answer { query, scope, rows }: Answer) {
         let Some(rows) = rows.ok().filter(|rows| rows.partial.is_none()) else { return };
-        let mut buckets: HashMap<_, Vec<Bucket>> = HashMap::new();
-        for BucketRow { namespace, model, bucket } in rows.buckets {
-            buckets.entry((namespace, model)).or_default().push(bucket);
+        let mut buckets: HashMap<_, [Vec<Bucket>; 2]> = HashMap::new();
+        for BucketRow { namespace, model, at_router, bucket } in rows.buckets {
+            buckets.entry((namespace, model)).or_default()[usize::from(at_router)].push(bucket);
         }
         for (key, model) in &mut self.0 {
             let history = match query {
@@ -109,7 +111,12 @@ impl AttainmentTracker {
             };
             let Some(history) = history.as_mut().filter(|_| scope.contains(&key.namespace)) else { continue };
             let own = buckets.remove(&(key.namespace.as_str().into(), key.model_id.as_str().into()));
-            history.add(now, own.and_then(|own| count_in_time(own, history.objective)));
+            let [at_servers, at_router] = own.unwrap_or_default();
+            let of = |buckets| count_in_time(buckets, history.objective).filter(|c| c.observed > 0.0);
+            // The user waits in the router's queue too. A router without streamed answers has observed none.
+            let at_router = of(at_router);
+            history.at_router = at_router.is_some();
+            history.add(now, at_router.or_else(|| of(at_servers)));
         }
     }
 
@@ -120,7 +127,8 @@ impl AttainmentTracker {
             let shares = |history: &Option<LatencyHistory>| {
                 history.as_ref().map(|h| h.shares(now)).unwrap_or_default()
             };
-            model.attainment = Attainment { ttft: shares(&own.ttft), itl: shares(&own.itl) };
+            let at_router = own.ttft.as_ref().is_some_and(|ttft| ttft.at_router);
+            model.attainment = Attainment { ttft: shares(&own.ttft), itl: shares(&own.itl), at_router };
             model.lateness = own.ttft.as_ref().and_then(|ttft| ttft.lateness(now));
         }
     }
@@ -128,12 +136,11 @@ impl AttainmentTracker {
 
 impl LatencyHistory {
     fn new(objective: f64, began: Instant) -> Self {
-        Self { objective, began, newest: None, periods: VecDeque::new(), lateness: None }
+        Self { objective, began, newest: None, at_router: false, periods: VecDeque::new(), lateness: None }
     }
 
-    /// Adds the counts of [`LATENCY_WINDOW`] until `now`; `None`: the model has no histogram.
+    /// Adds the counts of [`LATENCY_WINDOW`] until `now`; `None`: nothing was observed.
     fn add(&mut self, now: Instant, counts: Option<LatencyCounts>) {
-        let counts = counts.filter(|counts| counts.observed > 0.0);
         self.newest = counts.map(|counts| (now, counts));
         let Some(LatencyCounts { observed, in_time }) = counts else { return };
         // Answers come more often than once in a window. One that overlaps the last period would count requests twice.

@@ -2,7 +2,7 @@
 
 use crate::support::{DEADLINE, fleet_config, saturation_map, target};
 use anyhow::{Context as _, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use wva_cli::emulate::as_sglang;
 use wva_testbed::fixtures::VariantFixture;
 use wva_testbed::{Fleet, FleetConfig, eventually};
@@ -22,11 +22,31 @@ fn as_oldest_vllm(page: &str) -> String {
         .replace("vllm:inter_token_latency_seconds", "vllm:other")
 }
 
+/// vLLM behind a router, whose series are on the same page. It has first tokens of streamed answers only.
+fn with_fake_router(page: &str) -> String {
+    let first_tokens = "vllm:time_to_first_token_seconds_bucket{";
+    let model =
+        page.split_once("model_name=\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
+    let labels = format!(
+        "fairness_id=\"default\",priority=\"0\",model_name=\"{model}\",target_model_name=\"{model}\""
+    );
+    let pool = "inference_pool=\"pool\"";
+    let mut page = page.to_owned();
+    page +=
+        &page.lines().filter_map(|line| line.strip_prefix(first_tokens)).fold(String::new(), |text, rest| {
+            text + "llm_d_epp_request_ttft_seconds_bucket{streaming=\"true\"," + rest + "\n"
+        });
+    page + &format!("llm_d_epp_request_running{{{labels}}} 7\n")
+        + &format!("llm_d_epp_flow_control_queue_size{{{pool},{labels}}} 0\n")
+        + &format!("llm_d_epp_flow_control_pool_saturation{{{pool},stage=\"decode\"}} 0.9\n")
+        + &format!("llm_d_epp_flow_control_pool_saturation{{{pool},stage=\"effective\"}} 0.5\n")
+}
+
 /// Rewrites the metrics page of the emulated server.
 type Rewrite = fn(&str) -> String;
 
 const FLEETS: [(&str, Option<Rewrite>); 4] = [
-    ("vllm", None),
+    ("vllm", Some(with_fake_router)),
     ("sglang", Some(as_sglang)),
     ("older", Some(as_older_vllm)),
     ("oldest", Some(as_oldest_vllm)),
@@ -50,7 +70,17 @@ async fn servers_of_one_model_count_alike() -> anyhow::Result<()> {
         let model = cluster.model(&ns).await?;
         let variants = model["variants"].as_array().context("no variants")?;
         ensure!(variants.len() == FLEETS.len(), "{} variants", variants.len());
-        variants.iter().try_for_each(has_every_signal)
+        variants.iter().try_for_each(has_every_signal)?;
+        let router = &model["router"];
+        ensure!(*router == json!({"running": 7.0, "saturation": 0.5}), "router: {router}");
+        Ok(())
+    })
+    .await?;
+    // The first round of latencies may be too early for an increase; the next comes a minute later.
+    eventually("first tokens at the router to count", DEADLINE, async || {
+        let attainment = &cluster.model(&ns).await?["attainment"];
+        ensure!(attainment["atRouter"] == true && attainment["ttft"]["5m"].is_number(), "{attainment}");
+        Ok(())
     })
     .await?;
     for fleet in &fleets {

@@ -1,4 +1,4 @@
-//! Share of latencies within their objectives, as vLLM's histograms show it. No rule reads it.
+//! Share of latencies within their objectives, as histograms show it. No rule reads it.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,9 @@ pub struct Attainment {
     /// Times between two tokens within `itlSlo`.
     #[serde(skip_serializing_if = "WindowShares::is_empty")]
     pub itl: WindowShares,
+    /// The newest first tokens were observed by the router, with the time in its queue; else by the model servers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_router: bool,
 }
 
 /// Share within an objective, 0 to 1, by window. `None`: nothing was counted in the window.

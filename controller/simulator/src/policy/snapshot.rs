@@ -59,6 +59,7 @@ pub(super) fn model(
         since_pod_start: view.newest_pod_age().map(seconds),
         lateness,
         attainment: Attainment::default(),
+        router: None,
         variants: memory.iter().enumerate().map(|(v, m)| variant(view, v, *m, behavior)).collect(),
     }
 }

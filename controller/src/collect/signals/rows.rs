@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 use wva_scaling::servers::ServerKind;
 
-use super::{Query, Signal, named};
+use super::router::{RouterFigure, RouterSignal};
+use super::{Query, Signal, named, router};
 use crate::collect::histogram::Bucket;
 use crate::collect::prometheus::Series;
 use crate::collect::prometheus::answer::Sink;
@@ -25,6 +26,8 @@ pub(crate) struct Labels {
     model_name: String,
     target_model_name: String,
     inference_pool: String,
+    /// Pod of a model server, at the router.
+    endpoint_name: String,
     signal: String,
     /// State of the requests that Triton counts.
     request_type: String,
@@ -99,6 +102,17 @@ pub(crate) struct QueueRow {
     pub value: f64,
 }
 
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RouterRow {
+    pub figure: RouterFigure,
+    pub namespace: Arc<str>,
+    /// Of the model, pod (with a rank suffix in some releases) or InferencePool.
+    pub name: Arc<str>,
+    /// The metric has its later name.
+    pub is_later_name: bool,
+    pub value: f64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CacheRow {
     pub namespace: Arc<str>,
@@ -122,6 +136,8 @@ pub(crate) struct CompletedRow {
 pub(crate) struct BucketRow {
     pub namespace: Arc<str>,
     pub model: Arc<str>,
+    /// Observed by the router, else by the model servers.
+    pub at_router: bool,
     pub bucket: Bucket,
 }
 
@@ -136,6 +152,7 @@ pub(crate) struct Rows {
     pub(crate) servers: Vec<(PodModel, ServerKind)>,
     pub(crate) caches: Vec<CacheRow>,
     pub(crate) queues: Vec<QueueRow>,
+    pub(crate) routers: Vec<RouterRow>,
     pub(crate) completed: Vec<CompletedRow>,
     pub(crate) work: Vec<WorkRow>,
     pub(crate) buckets: Vec<BucketRow>,
@@ -152,6 +169,7 @@ impl Rows {
             servers: Vec::new(),
             caches: Vec::new(),
             queues: Vec::new(),
+            routers: Vec::new(),
             completed: Vec::new(),
             work: Vec::new(),
             buckets: Vec::new(),
@@ -189,6 +207,28 @@ impl Rows {
         Some(())
     }
 
+    /// A queue, or another figure of a router.
+    fn add_router(&mut self, namespace: &str, labels: &Labels, value: f64) -> Option<()> {
+        let signal = router::find(&labels.name)?;
+        let is_later_name = router::is_later_name(&labels.name);
+        let model = || present(&labels.target_model_name).or_else(|| present(&labels.model_name));
+        let pool = present(&labels.inference_pool);
+        let RouterSignal::Other(figure) = signal else {
+            let (namespace, model) = (self.intern(namespace), self.intern(model()?));
+            let (pool, is_bytes) = (pool.map(|pool| self.intern(pool)), signal == RouterSignal::QueueBytes);
+            self.queues.push(QueueRow { namespace, model, pool, is_later_name, is_bytes, value });
+            return Some(());
+        };
+        let name = match figure {
+            RouterFigure::Running => model()?,
+            RouterFigure::InflightTokens => present(&labels.endpoint_name)?,
+            RouterFigure::Saturation => pool?,
+        };
+        let (namespace, name) = (self.intern(namespace), self.intern(name));
+        self.routers.push(RouterRow { figure, namespace, name, is_later_name, value });
+        Some(())
+    }
+
     fn add(&mut self, labels: &Labels, value: f64) -> Option<()> {
         let namespace = present(&labels.namespace)?;
         let pod = || present(&labels.pod).or_else(|| present(&labels.pod_name));
@@ -200,14 +240,7 @@ impl Rows {
                 let (namespace, pod, engine) = (self.intern(namespace), pod()?.into(), self.intern(engine));
                 self.caches.push(CacheRow { namespace, pod, engine, cache });
             }
-            Query::SchedulerQueue => {
-                let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;
-                let metric = present(&labels.name)?;
-                let (namespace, model) = (self.intern(namespace), self.intern(model));
-                let pool = present(&labels.inference_pool).map(|pool| self.intern(pool));
-                let (is_later_name, is_bytes) = (metric.starts_with("llm_d_epp"), metric.ends_with("_bytes"));
-                self.queues.push(QueueRow { namespace, model, pool, is_later_name, is_bytes, value });
-            }
+            Query::SchedulerQueue => self.add_router(namespace, labels, value)?,
             Query::Completed(_) => {
                 let model = present(&labels.model_name)?;
                 let (namespace, model) = (self.intern(namespace), self.intern(model));
@@ -228,10 +261,11 @@ impl Rows {
                 self.work.push(WorkRow { counter, rank, engine, value });
             }
             Query::TimeToFirstToken | Query::InterTokenLatency => {
-                let model = present(&labels.model_name)?;
+                let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;
                 let bucket = Bucket { bound: labels.le.parse().ok()?, count: value };
                 let (namespace, model) = (self.intern(namespace), self.intern(model));
-                self.buckets.push(BucketRow { namespace, model, bucket });
+                let at_router = labels.signal == ROUTER;
+                self.buckets.push(BucketRow { namespace, model, at_router, bucket });
             }
             query => {
                 let signal = query.signal(&labels.signal)?;
@@ -256,6 +290,7 @@ impl Sink for Rows {
 /// Labels `signal` of series that functions left without a name.
 const TOKENS: &str = "tokens";
 const AGE: &str = "age";
+const ROUTER: &str = "router";
 
 fn present(label: &str) -> Option<&str> {
     Some(label).filter(|value| !value.is_empty())

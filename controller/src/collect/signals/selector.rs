@@ -6,7 +6,8 @@
 
 use wva_scaling::servers::{ServerMetric, ServerSignal, server_metrics};
 
-use super::{Retention, named};
+use super::router::{RouterFigure, RouterSignal};
+use super::{Retention, named, router};
 use crate::collect::scope::Scope;
 use crate::collect::work::Counter;
 
@@ -20,6 +21,8 @@ const GAUGE: &str = ENGINE;
 /// Counters have a series for each outcome, source and priority.
 const COUNTER: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, finished_reason, is_streaming, \
                        cache_source, priority";
+/// Labels that tell the series of a router's replicas apart.
+const ROUTER: &str = "pod, pod_name, fairness_id, priority, producer_name";
 /// Triton has one name for requests in every state.
 const STATE: &str = "request_type";
 
@@ -131,6 +134,34 @@ impl Selector {
             format!("({new_series}) or increase({counter}[{within}])")
         });
         format!("sum by (namespace, model_name) (max by ({COUNTER}) ({increase}))")
+    }
+
+    /// What routers report, under both generations of names: queues and running requests of models, tokens in flight
+    /// at endpoints, and the saturation of InferencePools. Each replica of a router has its own requests, but sees the
+    /// whole pool.
+    pub(super) fn router(&self) -> String {
+        let by = "__name__, namespace, inference_pool, target_model_name, model_name, endpoint_name";
+        let named = |of_pools: bool| {
+            let select = |signal| (signal == RouterSignal::Other(RouterFigure::Saturation)) == of_pools;
+            format!("__name__=~\"{}\"", router::names(select))
+        };
+        let parts = self.matching(&named(false));
+        // The later name also has the stages of a request.
+        let pools = self.matching(&format!("{}, stage=~\"(effective)?\"", named(true)));
+        format!(
+            "sum by ({by}) (max by ({by}, {ROUTER}) ({parts})) \
+             or max by (__name__, namespace, inference_pool) ({pools})"
+        )
+    }
+
+    /// Histograms of first tokens: as the model servers see them, and as the router does, which adds the time in its
+    /// queue. There only streamed answers count: others have their first byte when they end.
+    pub(super) fn first_tokens(&self) -> String {
+        let streamed = ServerMetric::labelled(router::FIRST_TOKEN, "streaming", "true");
+        let streamed = self.metric(streamed, "_bucket");
+        let by = "namespace, target_model_name, model_name, le";
+        let at_router = format!("sum by ({by}) (max by ({by}, {ROUTER}) (increase({streamed}[5m])))");
+        format!("{} or {}", self.histogram(ServerSignal::FirstToken), any_signal(&[("router", at_router)]))
     }
 
     /// Increase of a histogram within [`super::LATENCY_WINDOW`] by model and bound, under the first of its names that a

@@ -119,7 +119,8 @@ fn extra_matchers_are_in_every_selector() {
                 single.push_str(rest);
                 several += usize::from(i > 0);
             }
-            let names = ["vllm:", "sglang:", "trtllm_", "nv_"].map(|prefix| single.matches(prefix).count());
+            let names = ["vllm:", "sglang:", "trtllm_", "nv_", "llm_d_epp_"]
+                .map(|prefix| single.matches(prefix).count());
             let selectors = names.into_iter().sum::<usize>() + several;
             assert_eq!(expression.matches("cluster=\"a\"").count(), selectors, "{expression}");
         }

@@ -21,7 +21,11 @@ pub(super) struct QuotaBooks<'a> {
 }
 
 impl<'a> QuotaBooks<'a> {
-    pub(super) fn new(watches: &'a Watches, pods: &'a BTreeMap<PodKey, WorkloadPod>, config: &Config) -> Self {
+    pub(super) fn new(
+        watches: &'a Watches,
+        pods: &'a BTreeMap<PodKey, WorkloadPod>,
+        config: &Config,
+    ) -> Self {
         let pods = inventory::is_wanted(config).then(|| pods::count_pods(pods));
         Self { watches, pods, rows: BTreeMap::new() }
     }

@@ -55,6 +55,31 @@ fn partly_covered_windows_show_what_was_counted() {
 }
 
 #[test]
+fn the_router_counts_if_it_observed_streamed_answers() {
+    let now = Instant::now();
+    let at_router = |observed: f64, in_time: f64| {
+        series("m", observed, in_time).map(|(mut labels, count)| {
+            labels["signal"] = "router".into();
+            // A client asked for an alias.
+            labels["target_model_name"] = labels["model_name"].take();
+            labels["model_name"] = "alias".into();
+            (labels, count)
+        })
+    };
+    let shown_with = |router: [(Value, f64); 2]| {
+        let mut tracker = tracker(now);
+        let all: Vec<_> = series("m", 200.0, 200.0).into_iter().chain(router).collect();
+        tracker.add(now, answer(FIRST, &all));
+        let mut models = [Model { namespace: "ns".to_owned(), model_id: "m".to_owned(), ..Model::default() }];
+        tracker.complete(&mut models, now);
+        let attainment = models[0].attainment;
+        (attainment.ttft.five_minutes.map(Fraction::get), attainment.at_router)
+    };
+    assert_eq!(shown_with(at_router(100.0, 25.0)), (Some(0.25), true));
+    assert_eq!(shown_with(at_router(0.0, 0.0)), (Some(1.0), false), "no answer was streamed");
+}
+
+#[test]
 fn overlapping_answers_count_once() {
     let now = Instant::now();
     let mut tracker = tracker(now);

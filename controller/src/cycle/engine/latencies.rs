@@ -21,8 +21,8 @@ use crate::observe::variants::ManagedVariant;
 /// pod and latency.
 const INTERVAL: Duration = Duration::from_mins(1);
 
-/// Series of a model in an answer: vLLM has 23 buckets. A model has at least one pod.
-const BUCKETS: usize = 24;
+/// Series of a model in an answer: vLLM has 24 buckets, and the router 25. A model has at least one pod.
+const BUCKETS: usize = 50;
 
 /// Answers of one round.
 pub(super) struct LatencyRound {

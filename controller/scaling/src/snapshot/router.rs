@@ -1,0 +1,56 @@
+//! What a router reports of a model. No rule reads it: waiting requests are in [`super::QueueFigures`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::reason::format_figure;
+use crate::units::Amount;
+
+/// Load of a model as its router sees it. `None`: the router does not report the figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct RouterLoad {
+    /// Requests in flight: sent to a replica and not yet answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<Amount>,
+    /// Tokens of these requests: of prompts without what is cached, and of outputs if the router estimates them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inflight_tokens: Option<Amount>,
+    /// Saturation of the InferencePool. From 1 on, the router holds requests back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saturation: Option<Amount>,
+}
+
+impl fmt::Display for RouterLoad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let figure = |value: Amount| format_figure(value.get());
+        let saturation = |value: Amount| {
+            let effect = if value.get() >= 1.0 { ", so it holds requests back" } else { "" };
+            format!("pool saturation {}{effect}", figure(value))
+        };
+        let parts = [
+            self.running.map(|n| format!("{} request(s) in flight", figure(n))),
+            self.inflight_tokens.map(|n| format!("{} tokens in flight", figure(n))),
+            self.saturation.map(saturation),
+        ];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_only_what_is_known() {
+        let amount = |value: f64| Amount::try_from(value).ok();
+        let mut load = RouterLoad { running: amount(12.0), ..RouterLoad::default() };
+        assert_eq!(load.to_string(), "12 request(s) in flight");
+        load = RouterLoad { inflight_tokens: amount(3400.0), saturation: amount(0.75), ..load };
+        assert_eq!(load.to_string(), "12 request(s) in flight, 3400 tokens in flight, pool saturation 0.75");
+        load = RouterLoad { saturation: amount(1.0), ..RouterLoad::default() };
+        assert_eq!(load.to_string(), "pool saturation 1, so it holds requests back");
+        assert_eq!(serde_json::to_string(&load).unwrap(), r#"{"saturation":1.0}"#);
+    }
+}
