@@ -1,24 +1,22 @@
 //! Streaming reader of answers: neither the text nor the list of series is held in memory.
 
+mod series;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 
 use serde::Deserialize;
-use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use tokio::sync::mpsc;
 use tokio_util::bytes::{Buf, Bytes};
 
-/// Series with the labels that its sink reads.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-pub struct Series<L = BTreeMap<String, String>> {
+/// Series with all its labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
     /// Labels.
-    #[serde(rename = "metric", default)]
-    pub labels: L,
+    pub labels: BTreeMap<String, String>,
     /// Value, possibly NaN or infinite.
-    #[serde(deserialize_with = "read_number")]
     pub value: f64,
 }
 
@@ -30,26 +28,35 @@ impl Series {
     }
 }
 
-/// Reads a time, and a number as a string such as `0.25`, `NaN` or `+Inf`.
-fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    let (_, text) = <(IgnoredAny, String)>::deserialize(deserializer)?;
-    text.parse().map_err(|_| {
-        let short: String = text.chars().take(40).collect();
-        D::Error::custom(format!("{short:?} is not a number"))
-    })
+/// Labels of one series after the other, in the same memory: an answer has some 100,000 series.
+pub(crate) trait LabelSet: Default {
+    fn clear(&mut self);
+
+    /// Where the value of a label goes; `None` if it is not read.
+    fn slot(&mut self, name: &str) -> Option<&mut String>;
+}
+
+impl LabelSet for BTreeMap<String, String> {
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+
+    fn slot(&mut self, name: &str) -> Option<&mut String> {
+        Some(self.entry(name.to_owned()).or_default())
+    }
 }
 
 pub(crate) trait Sink: Send + 'static {
-    type Labels: DeserializeOwned + Default;
+    type Labels: LabelSet;
 
-    fn push(&mut self, series: Series<Self::Labels>);
+    fn push(&mut self, labels: &Self::Labels, value: f64);
 }
 
 impl Sink for Vec<Series> {
     type Labels = BTreeMap<String, String>;
 
-    fn push(&mut self, series: Series) {
-        Vec::push(self, series);
+    fn push(&mut self, labels: &Self::Labels, value: f64) {
+        Vec::push(self, Series { labels: labels.clone(), value });
     }
 }
 
@@ -169,8 +176,9 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
-        while let Some(series) = all.next_element()? {
-            self.sink.push(series);
+        let mut labels = S::Labels::default();
+        while let Some(value) = all.next_element_seed(series::One(&mut labels))? {
+            self.sink.push(&labels, value);
         }
         Ok(true)
     }
