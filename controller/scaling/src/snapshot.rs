@@ -2,6 +2,7 @@
 
 mod attainment;
 mod config;
+mod give_back;
 mod lateness;
 mod mode;
 mod pending;
@@ -16,6 +17,7 @@ use wva_crds::GoDuration;
 
 pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
+pub use give_back::GaveBack;
 pub use lateness::Lateness;
 pub use mode::{Mode, ModeError};
 pub use pending::{Pending, PendingState};
@@ -246,6 +248,9 @@ pub struct Variant {
     /// Since the API server first refused to scale the workload up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_ago: Option<GoDuration>,
+    /// The last replica that it gave back to a model with a better priority. `None`: long ago or never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gave_back: Option<GaveBack>,
     /// Capacity of a replica in tokens. `None`: never known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembered_capacity: Option<Amount>,

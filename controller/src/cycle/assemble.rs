@@ -310,6 +310,7 @@ fn add_progress(
     variant.desired_age = desired.map(|d| d.age);
     variant.pending = Some(remembered.pending(replicas, unready, podless, at));
     variant.woken_ago = remembered.woken_ago(at.now);
+    variant.gave_back = remembered.gave_back(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }
 

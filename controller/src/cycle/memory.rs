@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use wva_crds::GoDuration;
 use wva_runtime::age;
-use wva_scaling::snapshot::{Mode, Pending, PendingState};
-use wva_scaling::{Decision, VariantKey, VariantState};
+use wva_scaling::snapshot::{GaveBack, Mode, Pending, PendingState};
+use wva_scaling::{Decision, Reason, Step, VariantKey, VariantState};
 
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::pending::PendingTracker;
-use crate::model::keys::{Replicas, WorkloadKey};
+use crate::model::keys::{ModelKey, Replicas, WorkloadKey};
 use crate::model::moment::{MAX_TARGET_AGE, Moment, truncate_to_millis};
 use crate::model::refusals::Refusals;
 use crate::model::reported::{Problem, ReportedState};
@@ -41,6 +41,8 @@ pub(crate) struct VariantMemory {
     current: Option<LastReplicas>,
     /// When it was scaled up from 0, until a replica reports.
     woken: Option<Instant>,
+    /// Model to which it gave a replica back last, and when.
+    gave_back: Option<(ModelKey, Instant)>,
     /// State that the status reported first.
     inherited: ReportedState,
     pub(crate) follow: FollowState,
@@ -210,6 +212,26 @@ impl VariantMemory {
         } else if is_over && decision.wants_more() {
             self.woken = Some(now);
         }
+    }
+
+    pub(crate) fn track_give_back(&mut self, decision: &Decision, now: Instant) {
+        let to = |step: &Step| match &step.reason {
+            Reason::YieldsTo { yielded } if step.after < decision.current => {
+                Some(ModelKey::new(&yielded.namespace, &yielded.model_id))
+            }
+            _ => None,
+        };
+        if let Some(to) = decision.steps.iter().find_map(to) {
+            self.gave_back = Some((to, now));
+        }
+    }
+
+    /// While it has an effect.
+    pub(crate) fn gave_back(&self, now: Instant) -> Option<GaveBack> {
+        let (ModelKey { namespace, model_id }, at) = self.gave_back.as_ref()?;
+        let ago = truncate_to_millis(now.saturating_duration_since(*at));
+        let gave_back = GaveBack { namespace: namespace.clone(), model_id: model_id.clone(), ago };
+        (ago.get() <= GaveBack::KEPT_FOR).then_some(gave_back)
     }
 
     #[must_use]

@@ -134,8 +134,13 @@ impl Ledger {
     /// Keeps the rest of the budget that a reason names for the model of the variant.
     pub(crate) fn reserve(&mut self, variant: &VariantView, reason: &Reason, model: &Arc<BetterModel>) {
         if let Some(claim) = variant.claims.iter().find(|claim| claim.is_named_by(reason)) {
-            self.reserved.entry(claim.budget).or_insert_with(|| model.clone());
+            self.reserve_budget(claim.budget, model);
         }
+    }
+
+    /// Keeps the rest of a budget for a model.
+    pub(crate) fn reserve_budget(&mut self, budget: usize, model: &Arc<BetterModel>) {
+        self.reserved.entry(budget).or_insert_with(|| model.clone());
     }
 
     /// `replicas`: additional ones.

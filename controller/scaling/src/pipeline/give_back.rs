@@ -89,7 +89,9 @@ fn find_giver(
     (taker, budget): (usize, usize),
 ) -> Option<Giver> {
     let is_worse = |i: usize| cases[i].priority > cases[taker].priority && is_limited(&cases[i].view);
-    let candidates = order.iter().rev().copied().filter(|i| is_worse(*i) && !has_given[*i]);
+    // With a gap its load is unknown.
+    let may_give = |i: usize| !has_given[i] && cases[i].view.metrics_gap().is_none();
+    let candidates = order.iter().rev().copied().filter(|i| is_worse(*i) && may_give(*i));
     candidates.into_iter().find_map(|case| {
         let view = &cases[case].view;
         // The most expensive variant first.

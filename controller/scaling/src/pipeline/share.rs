@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::give_back::give_back;
 use super::{ModelCase, propose_within};
 use crate::decision::Stage;
-use crate::limit::{Ledger, added_replicas, book_committed, fits_all, is_limited};
+use crate::limit::{Claim, Ledger, added_replicas, book_committed, fits_all, is_limited};
 use crate::reason::BetterModel;
 use crate::snapshot::Priority;
 
@@ -30,6 +30,7 @@ pub(super) fn share_budgets(cases: &mut [&mut ModelCase], mut ledger: Ledger) {
         }
         for i in equals {
             reserve_refused(cases[*i], &mut ledger);
+            reserve_given_back(cases, cases[*i], &mut ledger);
         }
     }
     give_back(cases, &order);
@@ -54,6 +55,19 @@ fn limit_case(case: &mut ModelCase, ledger: &mut Ledger) {
     for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
         if variant.is_auto() {
             ledger.book(variant, added_replicas(draft));
+        }
+    }
+}
+
+/// GPUs that worse models have just given back to this model stay its own, also if it does not need them in this cycle.
+fn reserve_given_back(cases: &[&mut ModelCase], taker: &ModelCase, ledger: &mut Ledger) {
+    let model = taker.view.model;
+    for variant in cases.iter().flat_map(|case| &case.view.variants) {
+        let gave = variant.variant.gave_back.as_ref().filter(|gave| gave.is_kept());
+        let is_taker =
+            gave.is_some_and(|gave| (&gave.namespace, &gave.model_id) == (&model.namespace, &model.model_id));
+        if let Some((budget, _)) = variant.gpu_claim().and_then(Claim::gpus).filter(|_| is_taker) {
+            ledger.reserve_budget(budget, &Arc::new(taker.as_better()));
         }
     }
 }

@@ -68,6 +68,7 @@ fn variant(line: &str, each: &str) -> String {
             "cost" | "mode" => format!("{key}: \"{value}\""),
             "role" => format!("role: {value}"),
             "needs" => format!("quotaNeeds: [{}]", value.split(',').map(need).collect::<Vec<_>>().join(", ")),
+            "gaveBack" => gave_back(value),
             "gate" => format!("quotaWait: {{gate: {value}}}"),
             "pods" | "hpaDown" | "wait" => continue,
             key if FIGURES.iter().any(|(short, _)| *short == key) => continue,
@@ -83,6 +84,12 @@ fn need(text: &str) -> String {
     let (quota, rest) = text.split_once('/').unwrap();
     let (resource, amount) = rest.rsplit_once(':').unwrap();
     format!("{{quota: {quota}, resource: {resource}, perReplica: {amount}}}")
+}
+
+/// `m1/30s`.
+fn gave_back(text: &str) -> String {
+    let (model, ago) = text.split_once('/').unwrap();
+    format!("gaveBack: {{namespace: ns, modelID: {model}, ago: {ago}}}")
 }
 
 /// `61s/unschedulable`.

@@ -167,6 +167,31 @@ fn decision(current: u32, target: u32, reporting: u32) -> Decision {
 }
 
 #[test]
+fn a_replica_given_back_is_remembered_for_a_minute() {
+    let model = |id: &str, current: u32, kv: f64| {
+        let replicas: Vec<_> =
+            (0..current).map(|i| json!({"pod": format!("{id}-{i}"), "kv": kv, "queue": 0})).collect();
+        let variant = json!({"name": id, "current": current, "accelerator": "H100", "replicas": replicas});
+        json!({"modelID": id, "namespace": "ns", "variants": [variant]})
+    };
+    let decide = |free: u32| {
+        let config = json!({"limitedMode": true, "inventory": {"H100": {"limit": free}}, "priorities": {"a": 1, "b": 2}});
+        let models = [model("a", 1, 0.79), model("b", 2, 0.6)];
+        let text = json!({"config": config, "models": models}).to_string();
+        wva_scaling::decide(&wva_scaling::Snapshot::parse(&text).unwrap()).decisions.remove(1)
+    };
+    let (t0, mut r) = (Instant::now(), VariantMemory::default());
+    r.track_give_back(&decide(1), t0);
+    assert_eq!(r.gave_back(t0), None);
+    r.track_give_back(&decide(0), t0);
+    r.track_give_back(&decide(1), t0 + MINUTE);
+    let gave_back = r.gave_back(t0 + MINUTE).unwrap();
+    let facts = (&*gave_back.namespace, &*gave_back.model_id, gave_back.ago);
+    assert_eq!(facts, ("ns", "a", GoDuration::from_secs(60)));
+    assert_eq!(r.gave_back(t0 + MINUTE + Duration::from_millis(1)), None);
+}
+
+#[test]
 fn a_wake_is_remembered_until_a_replica_reports() {
     const HOLD: Duration = Duration::from_mins(10);
     let t0 = Instant::now();

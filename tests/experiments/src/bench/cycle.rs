@@ -22,9 +22,11 @@ const REPLICAS: u32 = 4;
 const PODS: usize = VARIANTS * REPLICAS as usize;
 
 /// Number of rounds and cycles measured.
-const ROUNDS: f64 = 12.0;
+const ROUNDS: u32 = 12;
 /// Interval of rounds and cycles.
-const EVERY: &str = "10s";
+const EVERY: Duration = Duration::from_secs(10);
+/// Number of scrapes measured.
+const SCRAPES: u32 = 10;
 
 /// Maximum number of queries per round.
 const QUERIES_BOUND: f64 = 10.0;
@@ -41,7 +43,9 @@ pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
     let options =
         Options { name: "bench-cycle".to_owned(), hpa_sync: Duration::from_mins(10), ..Options::default() };
     let serving = ServingCluster::start(options, REPLICAS).await?;
-    let install = Install::start(&serving.testbed, &InstallOptions::every(wva, EVERY)).await?;
+    let install =
+        Install::start(&serving.testbed, &InstallOptions::every(wva, &format!("{}s", EVERY.as_secs())))
+            .await?;
     let figures = measure(&install).await?;
     write_json(&folder.join("cycle.json"), &figures.json())?;
     figures.report()
@@ -100,9 +104,10 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
     })
     .await?;
     // The first decisions write the statuses of a thousand variants.
-    let begin = after_cycles(install, 3.0).await?;
+    let begin = after_cycles(install, 3).await?;
     print_line(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
+    let scrape = measure_scrapes(install).await?;
     let cycles = end.cycles.since(begin.cycles);
     let queries = end
         .queries
@@ -117,15 +122,17 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
         cycle: cycles.mean(),
         queries,
         own: end.usage.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / cycles.count,
+        scrape,
         usage: end.usage,
     })
 }
 
 /// Waits for more cycles.
-async fn after_cycles(install: &Install, more: f64) -> anyhow::Result<Reading> {
-    let until = read(install).await?.cycles.count + more;
+async fn after_cycles(install: &Install, more: u32) -> anyhow::Result<Reading> {
+    let until = read(install).await?.cycles.count + f64::from(more);
+    // Each reading is a scrape, which takes the program longer than a cycle.
+    tokio::time::sleep(EVERY * more).await;
     eventually("cycles to run", Duration::from_mins(5), async || {
-        // Rendering all of /metrics takes the program longer than a cycle.
         tokio::time::sleep(Duration::from_secs(5)).await;
         let reading = read(install).await?;
         ensure!(reading.cycles.count >= until, "{} of {until}", reading.cycles.count);
@@ -134,12 +141,31 @@ async fn after_cycles(install: &Install, more: f64) -> anyhow::Result<Reading> {
     .await
 }
 
+/// A scrape of /metrics.
+struct Scrape {
+    /// Processor time of the program, seconds.
+    own: f64,
+    bytes: usize,
+}
+
+async fn measure_scrapes(install: &Install) -> anyhow::Result<Scrape> {
+    let pid = install.process().pid();
+    let before = Usage::read(pid)?.cpu;
+    let mut bytes = 0;
+    for _ in 0..SCRAPES {
+        bytes = install.metrics().await?.len();
+    }
+    let own = Usage::read(pid)?.cpu.saturating_sub(before).as_secs_f64() / f64::from(SCRAPES);
+    Ok(Scrape { own, bytes })
+}
+
 /// Measurements per cycle; times in seconds.
 struct Figures {
     cycles: f64,
     cycle: f64,
     queries: BTreeMap<String, Timing>,
     own: f64,
+    scrape: Scrape,
     usage: Usage,
 }
 
@@ -160,13 +186,14 @@ impl Figures {
             "secondsOfQueries": of_queries,
             "queriesARound": self.a_round(), "secondsOfACycle": self.cycle,
             "secondsInAllOneAfterTheOther": self.total(), "processorSecondsOfTheProgram": self.own,
+            "scrape": {"processorSeconds": self.scrape.own, "bytes": self.scrape.bytes},
             "residentKiB": {"now": self.usage.resident, "most": self.usage.peak, "ofThatCode": self.usage.code},
         })
     }
 
     fn report(&self) -> anyhow::Result<()> {
         let mut report = Report::default();
-        print_line(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY}", self.cycles))?;
+        print_line(&format!("\n{VARIANTS} models, {PODS} pods, {} cycles every {EVERY:?}", self.cycles))?;
         for (name, timing) in &self.queries {
             Report::note(&format!("query {name}"), ms(timing.mean()))?;
         }
@@ -176,6 +203,11 @@ impl Figures {
         Report::note("assemble, decide, publish", ms(self.cycle))?;
         report.at_most("all one after the other", self.total(), TOTAL_BOUND, ms)?;
         report.at_most("processor time of wva", self.own, OWN_BOUND, ms)?;
+        let Scrape { own, bytes } = self.scrape;
+        Report::note(
+            "processor time of a scrape, and its size",
+            format!("{}, {} KB", ms(own), bytes / 1000),
+        )?;
         let Usage { resident, code, peak, .. } = self.usage;
         report.at_most("resident", resident, RESIDENT_BOUND, mib)?;
         Report::note("  at most since the start, and of that code", format!("{}, {}", mib(peak), mib(code)))?;

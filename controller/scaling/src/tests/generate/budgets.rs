@@ -3,9 +3,10 @@
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
+use wva_crds::GoDuration;
 use wva_crds::entries::Priority;
 
-use crate::snapshot::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait, Snapshot};
+use crate::snapshot::{GaveBack, QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait, Snapshot};
 
 /// Quotas and priorities of a snapshot with up to three models.
 #[derive(Clone, Debug)]
@@ -16,19 +17,28 @@ pub(super) struct Budgets {
     priorities: Option<Vec<u32>>,
     forbidden: bool,
     terminating: u32,
+    /// Seconds since the other models gave a replica back to the first one.
+    gave_back: Option<u64>,
 }
 
 pub(super) fn budgets() -> impl Strategy<Value = Budgets> {
     let priorities = weighted(0.9, vec(1_u32..4, 3));
     let terminating = prop_oneof![6 => Just(0), 1 => Just(1_u32)];
-    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), terminating).prop_map(
-        |(room, priorities, forbidden, terminating)| Budgets { room, priorities, forbidden, terminating },
+    let gave_back = weighted(0.3, prop::sample::select(&[1_u64, 60, 61][..]));
+    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), terminating, gave_back).prop_map(
+        |(room, priorities, forbidden, terminating, gave_back)| Budgets {
+            room,
+            priorities,
+            forbidden,
+            terminating,
+            gave_back,
+        },
     )
 }
 
 impl Budgets {
     pub(super) fn add_to(self, snapshot: &mut Snapshot) {
-        let Self { room, priorities, forbidden, terminating } = self;
+        let Self { room, priorities, forbidden, terminating, gave_back } = self;
         snapshot.config.quotas_forbidden = forbidden;
         let named = |name: &str| name.to_owned();
         if let Some(room) = room {
@@ -41,6 +51,11 @@ impl Budgets {
             };
             snapshot.config.quotas = ["ns", "other"].map(row).into();
         }
+        let gave_back = snapshot.models.first().zip(gave_back).map(|(first, seconds)| GaveBack {
+            namespace: first.namespace.clone(),
+            model_id: first.model_id.clone(),
+            ago: GoDuration::from_secs(seconds),
+        });
         for (i, model) in snapshot.models.iter_mut().enumerate() {
             let priority = priorities.as_ref().and_then(|all| all.get(i)).copied();
             let priority = priority.and_then(|n| Priority::try_from(f64::from(n)).ok());
@@ -49,6 +64,7 @@ impl Budgets {
             }
             if let Some(variant) = model.variants.first_mut() {
                 variant.terminating = terminating;
+                variant.gave_back = gave_back.clone().filter(|_| i > 0);
                 variant.quota_wait = (i == 0).then(|| QuotaWait::Gate(named("example.com/gate")));
                 if room.is_some() {
                     let per_replica = QuotaAmount(u64::from(variant.gpus_per_replica.0));
