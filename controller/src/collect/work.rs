@@ -1,7 +1,7 @@
 //! Work counters for the throughput analyzer, which handles resets. The engines of a pod are added up here. Two answers
 //! give two scrapes per round.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ impl Counter {
 }
 
 /// A data-parallel server has several in a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EngineKey {
     pub(crate) pod: PodModel,
     /// Empty if absent.
@@ -88,14 +88,13 @@ impl CounterHistory {
     /// Skips engines without counts of requests and tokens. Answers have no order: of two names that a server exports
     /// for a counter, the current one counts, because a change between them looks like a reset.
     pub(crate) fn add(&mut self, now: Instant, rows: Vec<WorkRow>) {
-        let mut engines: HashMap<EngineKey, Values> = HashMap::new();
+        let mut engines: BTreeMap<EngineKey, Values> = BTreeMap::new();
         for WorkRow { counter, rank, engine, value } in rows {
             let best = &mut engines.entry(engine).or_default()[counter as usize];
             if best.is_none_or(|(of_best, _)| rank <= of_best) {
                 *best = Some((rank, value));
             }
         }
-        #[expect(clippy::iter_over_hash_type, reason = "the order of engines has no effect")]
         for (EngineKey { pod, engine }, values) in engines {
             if let Some((at, sample)) = scrape(now, values) {
                 self.0.entry(pod).or_default().entry(engine).or_default().add(at, sample);

@@ -1,22 +1,24 @@
 //! Streaming reader of answers: neither the text nor the list of series is held in memory.
 
-mod series;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use tokio::sync::mpsc;
 use tokio_util::bytes::{Buf, Bytes};
 
-/// Series with all its labels.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Series {
+/// Series with the labels that its sink reads.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Series<L = BTreeMap<String, String>> {
     /// Labels.
-    pub labels: BTreeMap<String, String>,
+    #[serde(rename = "metric", default)]
+    pub labels: L,
     /// Value, possibly NaN or infinite.
+    #[serde(deserialize_with = "read_number")]
     pub value: f64,
 }
 
@@ -28,35 +30,26 @@ impl Series {
     }
 }
 
-/// Labels of one series after the other, in the same memory: an answer has some 100,000 series.
-pub(crate) trait LabelSet: Default {
-    fn clear(&mut self);
-
-    /// Where the value of a label goes; `None` if it is not read.
-    fn slot(&mut self, name: &str) -> Option<&mut String>;
-}
-
-impl LabelSet for BTreeMap<String, String> {
-    fn clear(&mut self) {
-        Self::clear(self);
-    }
-
-    fn slot(&mut self, name: &str) -> Option<&mut String> {
-        Some(self.entry(name.to_owned()).or_default())
-    }
+/// Reads a time, and a number as a string such as `0.25`, `NaN` or `+Inf`.
+fn read_number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    let (_, text) = <(IgnoredAny, String)>::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        let short: String = text.chars().take(40).collect();
+        D::Error::custom(format!("{short:?} is not a number"))
+    })
 }
 
 pub(crate) trait Sink: Send + 'static {
-    type Labels: LabelSet;
+    type Labels: DeserializeOwned + Default;
 
-    fn push(&mut self, labels: &Self::Labels, value: f64);
+    fn push(&mut self, series: Series<Self::Labels>);
 }
 
 impl Sink for Vec<Series> {
     type Labels = BTreeMap<String, String>;
 
-    fn push(&mut self, labels: &Self::Labels, value: f64) {
-        Vec::push(self, Series { labels: labels.clone(), value });
+    fn push(&mut self, series: Series) {
+        Vec::push(self, series);
     }
 }
 
@@ -176,9 +169,8 @@ impl<'de, S: Sink> Visitor<'de> for &mut Reader<'_, S> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<bool, A::Error> {
-        let mut labels = S::Labels::default();
-        while let Some(value) = all.next_element_seed(series::One(&mut labels))? {
-            self.sink.push(&labels, value);
+        while let Some(series) = all.next_element()? {
+            self.sink.push(series);
         }
         Ok(true)
     }

@@ -3,60 +3,42 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use serde::Deserialize;
 use wva_scaling::servers::ServerKind;
 
 use super::router::{RouterFigure, RouterSignal};
 use super::{Query, Signal, named, router};
 use crate::collect::histogram::Bucket;
-use crate::collect::prometheus::answer::{LabelSet, Sink};
+use crate::collect::prometheus::Series;
+use crate::collect::prometheus::answer::Sink;
 use crate::collect::work::{Counter, EngineKey, WorkRow};
 
-/// Declares the labels that rows read, each with its name in Prometheus.
-macro_rules! labels {
-    ($($(#[$doc:meta])* $field:ident: $name:literal,)*) => {
-        /// An absent label is empty, as in Prometheus.
-        #[derive(Debug, Default)]
-        pub(crate) struct Labels {
-            $($(#[$doc])* $field: String,)*
-        }
-
-        impl LabelSet for Labels {
-            fn clear(&mut self) {
-                $(self.$field.clear();)*
-            }
-
-            fn slot(&mut self, name: &str) -> Option<&mut String> {
-                match name {
-                    $($name => Some(&mut self.$field),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-labels! {
-    name: "__name__",
-    namespace: "namespace",
-    pod: "pod",
+/// An absent label is empty, as in Prometheus.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Labels {
+    #[serde(rename = "__name__")]
+    name: String,
+    namespace: String,
+    pod: String,
     /// Alternative to `pod`.
-    pod_name: "pod_name",
-    model_name: "model_name",
-    target_model_name: "target_model_name",
-    inference_pool: "inference_pool",
+    pod_name: String,
+    model_name: String,
+    target_model_name: String,
+    inference_pool: String,
     /// Pod of a model server, at the router.
-    endpoint_name: "endpoint_name",
-    signal: "signal",
+    endpoint_name: String,
+    signal: String,
     /// State of the requests that Triton counts.
-    request_type: "request_type",
-    num_gpu_blocks: "num_gpu_blocks",
-    block_size: "block_size",
+    request_type: String,
+    num_gpu_blocks: String,
+    block_size: String,
     /// Data-parallel engine of vLLM.
-    engine: "engine",
+    engine: String,
     /// Data-parallel engine of `SGLang`.
-    dp_rank: "dp_rank",
+    dp_rank: String,
     /// Upper bound of a bucket.
-    le: "le",
+    le: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -206,7 +188,7 @@ impl Rows {
 
     fn pod_model(&mut self, namespace: &str, pod: &str, labels: &Labels) -> PodModel {
         let model_name = self.intern(&labels.model_name);
-        PodModel { namespace: self.intern(namespace), pod: self.intern(pod), model_name }
+        PodModel { namespace: self.intern(namespace), pod: pod.into(), model_name }
     }
 
     /// Running or waiting requests, whose names tell the server.
@@ -255,8 +237,7 @@ impl Rows {
                 let cache =
                     if labels.signal == TOKENS { cache_of_tokens(value) } else { cache_config(labels) }?;
                 let engine = present(&labels.engine).unwrap_or(&labels.dp_rank);
-                let (namespace, pod, engine) =
-                    (self.intern(namespace), self.intern(pod()?), self.intern(engine));
+                let (namespace, pod, engine) = (self.intern(namespace), pod()?.into(), self.intern(engine));
                 self.caches.push(CacheRow { namespace, pod, engine, cache });
             }
             Query::SchedulerQueue => self.add_router(namespace, labels, value)?,
@@ -299,9 +280,9 @@ impl Rows {
 impl Sink for Rows {
     type Labels = Labels;
 
-    fn push(&mut self, labels: &Labels, value: f64) {
-        if value.is_finite() {
-            let _ = self.add(labels, value);
+    fn push(&mut self, series: Series<Labels>) {
+        if series.value.is_finite() {
+            let _ = self.add(&series.labels, series.value);
         }
     }
 }
