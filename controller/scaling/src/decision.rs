@@ -139,7 +139,7 @@ pub struct Decision {
     pub signal_gaps: SignalGaps,
     /// Measured shares within the objectives of the model.
     pub attainment: Attainment,
-    /// What the router reports of the model.
+    /// Load of the model at the router.
     pub router: Option<RouterLoad>,
     /// Decision of the shadow analyzer, if the settings name one. It changes no target.
     pub shadow: Option<Box<Shadow>>,

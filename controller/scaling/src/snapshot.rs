@@ -2,12 +2,12 @@
 
 mod attainment;
 mod config;
-mod give_back;
 mod lateness;
 mod mode;
 mod pending;
 mod quota;
 mod read;
+mod returned;
 mod router;
 mod wake;
 mod work;
@@ -17,12 +17,12 @@ use wva_crds::GoDuration;
 
 pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
-pub use give_back::GaveBack;
 pub use lateness::Lateness;
 pub use mode::{Mode, ModeError};
 pub use pending::{Pending, PendingState};
 pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
 pub use read::SnapshotError;
+pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
 pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
@@ -116,7 +116,7 @@ pub struct Model {
     /// Measured shares within the objectives. No rule reads them.
     #[serde(default, skip_serializing_if = "Attainment::is_empty")]
     pub attainment: Attainment,
-    /// What the router reports of the model. No rule reads it.
+    /// Load at the router. No rule reads it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub router: Option<RouterLoad>,
     /// Variants. Each name is listed once.
@@ -248,9 +248,9 @@ pub struct Variant {
     /// Since the API server first refused to scale the workload up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_ago: Option<GoDuration>,
-    /// The last replica that it gave back to a model with a better priority. `None`: long ago or never.
+    /// Given back to a model with a better priority. `None`: long ago or never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gave_back: Option<GaveBack>,
+    pub returned: Option<ReturnedReplicas>,
     /// Capacity of a replica in tokens. `None`: never known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remembered_capacity: Option<Amount>,

@@ -57,7 +57,7 @@ fn write_attainment(f: &mut fmt::Formatter<'_>, attainment: Attainment) -> fmt::
         let shares = shares.by_window().map(|(window, share)| format!("{:.1} % ({window})", percent(share)));
         let shares: Vec<String> = shares.collect();
         if !shares.is_empty() {
-            let place = if objective == "ttft" && attainment.at_router { " at the router" } else { "" };
+            let place = if objective == "ttft" && attainment.is_at_router { " at the router" } else { "" };
             writeln!(f, "  {objective} objective met{place}: {}", shares.join(", "))?;
         }
     }

@@ -20,7 +20,7 @@ use super::work::CounterHistory;
 use super::{Answer, Answers};
 
 use queues::QueueMap;
-use router::RouterFigures;
+use router::RouterLoads;
 
 pub(crate) use load::PodLoad;
 pub(crate) use queues::QueueState;
@@ -62,7 +62,7 @@ pub(crate) struct Samples {
     queues: QueueMap,
     /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
-    routers: RouterFigures,
+    routers: RouterLoads,
     /// Keys: namespace and model; for each window the count and the time of the query.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
     /// Windows whose newest answer may lack series.
@@ -353,15 +353,15 @@ impl Samples {
         sample.map_or(SchedulerQueue::Absent, |sample| queues::state(sample, ages, now).queue)
     }
 
-    /// What the router reports of a model and its pods.
-    pub(crate) fn router_load<'a>(
+    /// Load of a model at its router.
+    pub(crate) fn router_load(
         &self,
-        model: (&str, &str),
-        pods: impl Iterator<Item = &'a str>,
+        namespace: &str,
+        model: &str,
         ages: &MetricsAge,
         now: Instant,
     ) -> Option<RouterLoad> {
-        self.routers.of_model(model, pods, ages, now)
+        self.routers.get(namespace, model, ages, now)
     }
 
     /// Removes deleted pods after `deleted`, existing pods after `existing`.

@@ -227,9 +227,7 @@ impl<'a> CycleInputs<'a> {
         if to_zero.enabled {
             self.check_wake(&mut model, &workloads, to_zero.allow_failed_requests);
         }
-        let id = (&*model.namespace, &*model.model_id);
-        let pods = model.variants.iter().flat_map(|v| &v.replicas).map(|replica| &*replica.pod);
-        model.router = self.samples.router_load(id, pods, &self.ages, self.at.now);
+        model.router = self.samples.router_load(&model.namespace, &model.model_id, &self.ages, self.at.now);
         let created = workloads.into_iter().filter_map(|key| self.newest_pod_created.get(key)).max();
         evidence.complete(&mut model, to_zero, created.copied(), self.samples, (&self.ages, self.at));
         model
@@ -310,7 +308,7 @@ fn add_progress(
     variant.desired_age = desired.map(|d| d.age);
     variant.pending = Some(remembered.pending(replicas, unready, podless, at));
     variant.woken_ago = remembered.woken_ago(at.now);
-    variant.gave_back = remembered.gave_back(at.now);
+    variant.returned = remembered.returned(at.now);
     variant.remembered_capacity = remembered.capacity().and_then(|c| Amount::try_from(c).ok());
 }
 

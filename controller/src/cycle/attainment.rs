@@ -16,6 +16,9 @@ use crate::model::keys::ModelKey;
 const MAX_PERIODS: usize = 288;
 const HOUR: Duration = Duration::from_hours(1);
 const DAY: Duration = Duration::from_hours(24);
+/// Least part of the model servers' observations that must be at the router too, so that it stands for the model. With
+/// prefill and decode pods, two servers observe each request.
+const LEAST_AT_ROUTER: f64 = 0.25;
 /// Overlap of two periods that timers may cause.
 const OVERLAP: Duration = Duration::from_secs(1);
 
@@ -45,7 +48,7 @@ struct LatencyHistory {
     /// Counts of the newest answer, and its time.
     newest: Option<(Instant, LatencyCounts)>,
     /// Whether the router observed them.
-    at_router: bool,
+    is_at_router: bool,
     /// Periods of [`LATENCY_WINDOW`] that do not overlap, oldest first. Those without observations are left out.
     periods: VecDeque<Period>,
     /// All periods, with a half-life, and the time of the last one.
@@ -113,10 +116,12 @@ impl AttainmentTracker {
             let own = buckets.remove(&(key.namespace.as_str().into(), key.model_id.as_str().into()));
             let [at_servers, at_router] = own.unwrap_or_default();
             let of = |buckets| count_in_time(buckets, history.objective).filter(|c| c.observed > 0.0);
-            // The user waits in the router's queue too. A router without streamed answers has observed none.
-            let at_router = of(at_router);
-            history.at_router = at_router.is_some();
-            history.add(now, at_router.or_else(|| of(at_servers)));
+            let (at_servers, at_router) = (of(at_servers), of(at_router));
+            // The user waits in the router's queue too. It observes streamed answers only, and not those of other ways.
+            let least = at_servers.map_or(0.0, |servers| servers.observed * LEAST_AT_ROUTER);
+            let at_router = at_router.filter(|router| router.observed >= least);
+            history.is_at_router = at_router.is_some();
+            history.add(now, at_router.or(at_servers));
         }
     }
 
@@ -127,8 +132,8 @@ impl AttainmentTracker {
             let shares = |history: &Option<LatencyHistory>| {
                 history.as_ref().map(|h| h.shares(now)).unwrap_or_default()
             };
-            let at_router = own.ttft.as_ref().is_some_and(|ttft| ttft.at_router);
-            model.attainment = Attainment { ttft: shares(&own.ttft), itl: shares(&own.itl), at_router };
+            let is_at_router = own.ttft.as_ref().is_some_and(|ttft| ttft.is_at_router);
+            model.attainment = Attainment { ttft: shares(&own.ttft), itl: shares(&own.itl), is_at_router };
             model.lateness = own.ttft.as_ref().and_then(|ttft| ttft.lateness(now));
         }
     }
@@ -136,7 +141,7 @@ impl AttainmentTracker {
 
 impl LatencyHistory {
     fn new(objective: f64, began: Instant) -> Self {
-        Self { objective, began, newest: None, at_router: false, periods: VecDeque::new(), lateness: None }
+        Self { objective, began, newest: None, is_at_router: false, periods: VecDeque::new(), lateness: None }
     }
 
     /// Adds the counts of [`LATENCY_WINDOW`] until `now`; `None`: nothing was observed.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use wva_crds::GoDuration;
 use wva_runtime::age;
-use wva_scaling::snapshot::{GaveBack, Mode, Pending, PendingState};
+use wva_scaling::snapshot::{Mode, Pending, PendingState, ReturnedReplicas};
 use wva_scaling::{Decision, Reason, Step, VariantKey, VariantState};
 
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::pending::PendingTracker;
-use crate::model::keys::{ModelKey, Replicas, WorkloadKey};
+use crate::model::keys::{Replicas, WorkloadKey};
 use crate::model::moment::{MAX_TARGET_AGE, Moment, truncate_to_millis};
 use crate::model::refusals::Refusals;
 use crate::model::reported::{Problem, ReportedState};
@@ -41,8 +41,8 @@ pub(crate) struct VariantMemory {
     current: Option<LastReplicas>,
     /// When it was scaled up from 0, until a replica reports.
     woken: Option<Instant>,
-    /// Model to which it gave a replica back last, and when.
-    gave_back: Option<(ModelKey, Instant)>,
+    /// What it gave back last, and when.
+    returned: Option<(ReturnedReplicas, Instant)>,
     /// State that the status reported first.
     inherited: ReportedState,
     pub(crate) follow: FollowState,
@@ -214,24 +214,25 @@ impl VariantMemory {
         }
     }
 
-    pub(crate) fn track_give_back(&mut self, decision: &Decision, now: Instant) {
-        let to = |step: &Step| match &step.reason {
-            Reason::YieldsTo { yielded } if step.after < decision.current => {
-                Some(ModelKey::new(&yielded.namespace, &yielded.model_id))
-            }
-            _ => None,
+    pub(crate) fn track_returned(&mut self, decision: &Decision, now: Instant) {
+        let of_step = |step: &Step| {
+            let Reason::YieldsTo { yielded } = &step.reason else { return None };
+            // Zero if it only cannot grow.
+            let replicas = decision.current.saturating_sub(step.after);
+            let (namespace, model_id) = (yielded.namespace.clone(), yielded.model_id.clone());
+            let ago = GoDuration::default();
+            (replicas > 0).then_some(ReturnedReplicas { namespace, model_id, replicas, ago })
         };
-        if let Some(to) = decision.steps.iter().find_map(to) {
-            self.gave_back = Some((to, now));
+        if let Some(returned) = decision.steps.iter().find_map(of_step) {
+            self.returned = Some((returned, now));
         }
     }
 
-    /// While it has an effect.
-    pub(crate) fn gave_back(&self, now: Instant) -> Option<GaveBack> {
-        let (ModelKey { namespace, model_id }, at) = self.gave_back.as_ref()?;
-        let ago = truncate_to_millis(now.saturating_duration_since(*at));
-        let gave_back = GaveBack { namespace: namespace.clone(), model_id: model_id.clone(), ago };
-        (ago.get() <= GaveBack::KEPT_FOR).then_some(gave_back)
+    /// While the GPUs are kept.
+    pub(crate) fn returned(&self, now: Instant) -> Option<ReturnedReplicas> {
+        let (returned, at) = self.returned.clone()?;
+        let ago = truncate_to_millis(now.saturating_duration_since(at));
+        Some(ReturnedReplicas { ago, ..returned }).filter(ReturnedReplicas::is_kept)
     }
 
     #[must_use]

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, ensure};
 use serde_json::json;
 
-use super::cluster::{BUSY, QUIET, SOON, at_rest, other_workload, variant};
+use super::cluster::{BUSY, QUIET, SOON, other_workload, variant, wait_for_rest};
 use super::timeline::Timeline;
 use crate::support::{Outcome, condition, events, find_condition, get_object, run_wva};
 use wva_testbed::fixtures::{VariantFixture, config_map};
@@ -118,7 +118,7 @@ async fn quota_caps_target(cluster: &Cluster) -> anyhow::Result<String> {
     let fleet = Fleet::start(testbed, FleetConfig { rate: QUIET, ..served.fleet() })?;
     testbed.apply(&served.all()).await?;
     let mut timeline = Timeline::start(testbed, &namespace);
-    at_rest(&mut timeline, &["capped"]).await?;
+    wait_for_rest(&mut timeline, &["capped"]).await?;
     timeline.note("the load needs a second replica, and the quota has no GPU left");
     fleet.set_rate(BUSY);
     let limit = "limited: quota team has 0 of requests.nvidia.com/gpu left, a replica needs 1";
@@ -162,7 +162,7 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
     let namespace = cluster.testbed.namespace("ranks").await?;
     let fleets = ranked_models(cluster, &namespace).await?;
     let mut timeline = Timeline::start(&cluster.testbed, &namespace);
-    at_rest(&mut timeline, &["premium", "batch"]).await?;
+    wait_for_rest(&mut timeline, &["premium", "batch"]).await?;
 
     timeline.note("both models need a second replica, and no A100 is free");
     for fleet in &fleets {

@@ -100,7 +100,7 @@ impl GpuShortage {
 }
 
 /// Waits until these variants have metrics and one ready replica each.
-pub(super) async fn at_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<()> {
+pub(super) async fn wait_for_rest(timeline: &mut Timeline<'_>, names: &[&str]) -> anyhow::Result<()> {
     let rest = timeline.until("the variants to be at rest", SOON, |now| {
         for name in names {
             let state = variant(now, name)?;

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use super::cluster::{GpuShortage, SOON, at_rest, ready_replicas, variant};
+use super::cluster::{GpuShortage, SOON, ready_replicas, variant, wait_for_rest};
 use super::timeline::Timeline;
 use crate::support::Outcome;
 
 pub(crate) async fn limited(wva: &Path) -> anyhow::Result<Outcome> {
     let cluster = GpuShortage::start("limited", wva, &[("WVA_LIMITED_MODE", "true")]).await?;
     let mut timeline = Timeline::start(&cluster.testbed, &cluster.namespace);
-    at_rest(&mut timeline, &["cheap", "expensive"]).await?;
+    wait_for_rest(&mut timeline, &["cheap", "expensive"]).await?;
 
     cluster.overload(&timeline, 2);
     let mut requested = false;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use super::cluster::{GpuShortage, SOON, at_rest, ready_replicas, variant};
+use super::cluster::{GpuShortage, SOON, ready_replicas, variant, wait_for_rest};
 use super::timeline::Timeline;
 use crate::support::Outcome;
 
@@ -16,7 +16,7 @@ pub(crate) async fn stock_out(wva: &Path) -> anyhow::Result<Outcome> {
     let cluster = GpuShortage::start("stock-out", wva, &[]).await?;
     let mut timeline = Timeline::start(&cluster.testbed, &cluster.namespace);
     let mut faults = Vec::new();
-    at_rest(&mut timeline, &["cheap", "expensive"]).await?;
+    wait_for_rest(&mut timeline, &["cheap", "expensive"]).await?;
     let stuck = cheap_gets_stuck(&cluster, &mut timeline, &mut faults).await?;
     let falls_over = expensive_scales_up(&cluster, &mut timeline).await?;
     let recovers = cheap_recovers(&cluster, &mut timeline).await?;

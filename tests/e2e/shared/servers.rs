@@ -22,24 +22,31 @@ fn as_oldest_vllm(page: &str) -> String {
         .replace("vllm:inter_token_latency_seconds", "vllm:other")
 }
 
-/// vLLM behind a router, whose series are on the same page. It has first tokens of streamed answers only.
+/// vLLM's page with the series of a router. All its requests stream, in two priorities: the router observes as many as
+/// two of the four servers.
 fn with_fake_router(page: &str) -> String {
-    let first_tokens = "vllm:time_to_first_token_seconds_bucket{";
     let model =
         page.split_once("model_name=\"").and_then(|(_, rest)| rest.split('"').next()).unwrap_or_default();
-    let labels = format!(
-        "fairness_id=\"default\",priority=\"0\",model_name=\"{model}\",target_model_name=\"{model}\""
-    );
+    let of_model = format!("model_name=\"{model}\",target_model_name=\"{model}\"");
+    let first_tokens: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("vllm:time_to_first_token_seconds_bucket{"))
+        .collect();
+    let mut lines = vec![page.to_owned()];
+    for priority in [0, 1] {
+        let tenant = format!("fairness_id=\"default\",priority=\"{priority}\"");
+        let streamed = format!("{tenant},streaming=\"true\",target_model_name=\"{model}\"");
+        let bucket = |rest: &&str| format!("llm_d_epp_request_ttft_seconds_bucket{{{streamed},{rest}");
+        lines.extend(first_tokens.iter().map(bucket));
+        lines.push(format!("llm_d_epp_request_running{{{tenant},{of_model}}} 4"));
+    }
     let pool = "inference_pool=\"pool\"";
-    let mut page = page.to_owned();
-    page +=
-        &page.lines().filter_map(|line| line.strip_prefix(first_tokens)).fold(String::new(), |text, rest| {
-            text + "llm_d_epp_request_ttft_seconds_bucket{streaming=\"true\"," + rest + "\n"
-        });
-    page + &format!("llm_d_epp_request_running{{{labels}}} 7\n")
-        + &format!("llm_d_epp_flow_control_queue_size{{{pool},{labels}}} 0\n")
-        + &format!("llm_d_epp_flow_control_pool_saturation{{{pool},stage=\"decode\"}} 0.9\n")
-        + &format!("llm_d_epp_flow_control_pool_saturation{{{pool},stage=\"effective\"}} 0.5\n")
+    lines.push(format!("llm_d_epp_flow_control_queue_size{{{pool},{of_model}}} 0"));
+    for (stage, saturation) in [("decode", 0.25), ("effective", 0.5)] {
+        lines
+            .push(format!("llm_d_epp_flow_control_pool_saturation{{{pool},stage=\"{stage}\"}} {saturation}"));
+    }
+    lines.join("\n") + "\n"
 }
 
 /// Rewrites the metrics page of the emulated server.
@@ -72,7 +79,7 @@ async fn servers_of_one_model_count_alike() -> anyhow::Result<()> {
         ensure!(variants.len() == FLEETS.len(), "{} variants", variants.len());
         variants.iter().try_for_each(has_every_signal)?;
         let router = &model["router"];
-        ensure!(*router == json!({"running": 7.0, "saturation": 0.5}), "router: {router}");
+        ensure!(*router == json!({"running": 8.0, "saturation": 0.5}), "router: {router}");
         Ok(())
     })
     .await?;

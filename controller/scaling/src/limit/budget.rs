@@ -77,6 +77,10 @@ impl Claim<'_> {
         matches!(self.resource, ClaimedResource::Gpus { .. }).then_some((self.budget, self.per_replica))
     }
 
+    fn replicas_in(&self, left: u64) -> u32 {
+        u32::try_from(left / self.per_replica).unwrap_or(u32::MAX)
+    }
+
     fn shortage(&self, left: u64) -> Reason {
         match self.resource {
             ClaimedResource::Gpus { accelerator, per_replica: gpus_per_replica } => {
@@ -114,6 +118,8 @@ pub(crate) struct Ledger {
     left: Vec<u64>,
     /// By budget: the model that waits for more of it. It keeps the rest.
     reserved: BTreeMap<usize, Arc<BetterModel>>,
+    /// By budget: the part that a model has been given back.
+    kept: BTreeMap<usize, (u64, Arc<BetterModel>)>,
 }
 
 impl Ledger {
@@ -128,19 +134,20 @@ impl Ledger {
         for (left, row) in left[index.accelerators.len()..].iter_mut().zip(&config.quotas) {
             *left = row.limit.0.saturating_sub(row.used.0);
         }
-        Self { left, reserved: BTreeMap::new() }
+        Self { left, ..Self::default() }
     }
 
     /// Keeps the rest of the budget that a reason names for the model of the variant.
     pub(crate) fn reserve(&mut self, variant: &VariantView, reason: &Reason, model: &Arc<BetterModel>) {
         if let Some(claim) = variant.claims.iter().find(|claim| claim.is_named_by(reason)) {
-            self.reserve_budget(claim.budget, model);
+            self.reserved.entry(claim.budget).or_insert_with(|| model.clone());
         }
     }
 
-    /// Keeps the rest of a budget for a model.
-    pub(crate) fn reserve_budget(&mut self, budget: usize, model: &Arc<BetterModel>) {
-        self.reserved.entry(budget).or_insert_with(|| model.clone());
+    /// Keeps a part of the budget for a model.
+    pub(crate) fn keep(&mut self, budget: usize, amount: u64, model: &Arc<BetterModel>) {
+        let (kept, _) = self.kept.entry(budget).or_insert_with(|| (0, model.clone()));
+        *kept = kept.saturating_add(amount);
     }
 
     /// `replicas`: additional ones.
@@ -163,9 +170,12 @@ impl Ledger {
     }
 
     pub(crate) fn reason(&self, claim: &Claim<'_>) -> Reason {
-        match self.reserved.get(&claim.budget) {
+        let left = self.left.get(claim.budget).copied().unwrap_or(0);
+        let kept =
+            || self.kept.get(&claim.budget).filter(|_| self.fits(claim) < Some(claim.replicas_in(left)));
+        match self.reserved.get(&claim.budget).or_else(|| kept().map(|(_, better)| better)) {
             Some(better) => claim.yielded(better),
-            None => claim.shortage(self.left.get(claim.budget).copied().unwrap_or(0)),
+            None => claim.shortage(left),
         }
     }
 
@@ -175,6 +185,7 @@ impl Ledger {
         if self.reserved.contains_key(&claim.budget) {
             return Some(0);
         }
-        Some(u32::try_from(left / claim.per_replica).unwrap_or(u32::MAX))
+        let kept = self.kept.get(&claim.budget).map_or(0, |(kept, _)| *kept);
+        Some(claim.replicas_in(left.saturating_sub(kept)))
     }
 }

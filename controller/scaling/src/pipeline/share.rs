@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use wva_crds::GoDuration;
+
 use super::give_back::give_back;
 use super::{ModelCase, propose_within};
 use crate::decision::Stage;
 use crate::limit::{Claim, Ledger, added_replicas, book_committed, fits_all, is_limited};
 use crate::reason::BetterModel;
 use crate::snapshot::Priority;
+use crate::view::VariantView;
 
 /// First to targets of earlier cycles, then by priority, then by urgency. A model that gets less than it needs keeps the
 /// rest of that budget from models with a worse priority, so they cannot starve it.
@@ -24,13 +27,16 @@ pub(super) fn share_budgets(cases: &mut [&mut ModelCase], mut ledger: Ledger) {
         let ((rank, (spare, cost)), (other_rank, (other_spare, other_cost))) = (keys[*a], keys[*b]);
         rank.cmp(&other_rank).then(spare.total_cmp(&other_spare)).then(cost.total_cmp(&other_cost))
     });
+    let returned = returned_gpus(cases);
     for equals in order.chunk_by(|a, b| keys[*a].0 == keys[*b].0) {
         for i in equals {
             limit_case(cases[*i], &mut ledger);
         }
         for i in equals {
             reserve_refused(cases[*i], &mut ledger);
-            reserve_given_back(cases, cases[*i], &mut ledger);
+        }
+        for returned in returned.iter().filter(|returned| equals.contains(&returned.taker)) {
+            keep_returned(cases[returned.taker], returned, &mut ledger);
         }
     }
     give_back(cases, &order);
@@ -59,17 +65,45 @@ fn limit_case(case: &mut ModelCase, ledger: &mut Ledger) {
     }
 }
 
-/// GPUs that worse models have just given back to this model stay its own, also if it does not need them in this cycle.
-fn reserve_given_back(cases: &[&mut ModelCase], taker: &ModelCase, ledger: &mut Ledger) {
-    let model = taker.view.model;
-    for variant in cases.iter().flat_map(|case| &case.view.variants) {
-        let gave = variant.variant.gave_back.as_ref().filter(|gave| gave.is_kept());
-        let is_taker =
-            gave.is_some_and(|gave| (&gave.namespace, &gave.model_id) == (&model.namespace, &model.model_id));
-        if let Some((budget, _)) = variant.gpu_claim().and_then(Claim::gpus).filter(|_| is_taker) {
-            ledger.reserve_budget(budget, &Arc::new(taker.as_better()));
+/// GPUs that a worse model gave back to the taker.
+struct ReturnedGpus {
+    taker: usize,
+    budget: usize,
+    gpus: u64,
+    ago: GoDuration,
+}
+
+fn returned_gpus(cases: &[&mut ModelCase]) -> Vec<ReturnedGpus> {
+    let one = |variant: &VariantView| {
+        let returned = variant.variant.returned.as_ref().filter(|returned| returned.is_kept())?;
+        let (budget, per_replica) = variant.gpu_claim()?.gpus()?;
+        let is_taker = |case: &&mut ModelCase| {
+            let model = case.view.model;
+            (&model.namespace, &model.model_id) == (&returned.namespace, &returned.model_id)
+        };
+        let taker = cases.iter().position(is_taker)?;
+        let gpus = per_replica.saturating_mul(returned.replicas.into());
+        Some(ReturnedGpus { taker, budget, gpus, ago: returned.ago })
+    };
+    cases.iter().flat_map(|case| &case.view.variants).filter_map(one).collect()
+}
+
+/// The GPUs stay those of the taker until it has taken them, also if it does not need them in this cycle.
+fn keep_returned(taker: &ModelCase, returned: &ReturnedGpus, ledger: &mut Ledger) {
+    let mut gpus = returned.gpus;
+    for (variant, draft) in taker.view.variants.iter().zip(&taker.drafts) {
+        let Some((_, per_replica)) =
+            variant.gpu_claim().and_then(Claim::gpus).filter(|(budget, _)| *budget == returned.budget)
+        else {
+            continue;
+        };
+        if variant.variant.current_for.is_some_and(|age| age < returned.ago) {
+            return;
         }
+        let growth = draft.target().saturating_sub(variant.current);
+        gpus = gpus.saturating_sub(per_replica.saturating_mul(growth.into()));
     }
+    ledger.keep(returned.budget, gpus, &Arc::new(taker.as_better()));
 }
 
 /// Without effect on models of the same rank, which come before this call, and on models without a service class.

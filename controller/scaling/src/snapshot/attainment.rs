@@ -15,8 +15,8 @@ pub struct Attainment {
     #[serde(skip_serializing_if = "WindowShares::is_empty")]
     pub itl: WindowShares,
     /// The newest first tokens were observed by the router, with the time in its queue; else by the model servers.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub at_router: bool,
+    #[serde(rename = "atRouter", skip_serializing_if = "std::ops::Not::not")]
+    pub is_at_router: bool,
 }
 
 /// Share within an objective, 0 to 1, by window. `None`: nothing was counted in the window.

@@ -1,4 +1,4 @@
-//! What a router reports of a model. No rule reads it: waiting requests are in [`super::QueueFigures`].
+//! Load of a model at its router. No rule reads it: waiting requests are in [`super::QueueFigures`].
 
 use std::fmt;
 
@@ -7,17 +7,14 @@ use serde::{Deserialize, Serialize};
 use crate::reason::format_figure;
 use crate::units::Amount;
 
-/// Load of a model as its router sees it. `None`: the router does not report the figure.
+/// Load of a model. `None`: the router does not report the figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct RouterLoad {
     /// Requests in flight: sent to a replica and not yet answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<Amount>,
-    /// Tokens of these requests: of prompts without what is cached, and of outputs if the router estimates them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inflight_tokens: Option<Amount>,
-    /// Saturation of the InferencePool. From 1 on, the router holds requests back.
+    /// Saturation of the InferencePool. From 1 on, the router holds requests back. A pool without pods has 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub saturation: Option<Amount>,
 }
@@ -31,7 +28,6 @@ impl fmt::Display for RouterLoad {
         };
         let parts = [
             self.running.map(|n| format!("{} request(s) in flight", figure(n))),
-            self.inflight_tokens.map(|n| format!("{} tokens in flight", figure(n))),
             self.saturation.map(saturation),
         ];
         f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
@@ -47,8 +43,8 @@ mod tests {
         let amount = |value: f64| Amount::try_from(value).ok();
         let mut load = RouterLoad { running: amount(12.0), ..RouterLoad::default() };
         assert_eq!(load.to_string(), "12 request(s) in flight");
-        load = RouterLoad { inflight_tokens: amount(3400.0), saturation: amount(0.75), ..load };
-        assert_eq!(load.to_string(), "12 request(s) in flight, 3400 tokens in flight, pool saturation 0.75");
+        load = RouterLoad { saturation: amount(0.75), ..load };
+        assert_eq!(load.to_string(), "12 request(s) in flight, pool saturation 0.75");
         load = RouterLoad { saturation: amount(1.0), ..RouterLoad::default() };
         assert_eq!(load.to_string(), "pool saturation 1, so it holds requests back");
         assert_eq!(serde_json::to_string(&load).unwrap(), r#"{"saturation":1.0}"#);

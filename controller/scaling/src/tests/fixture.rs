@@ -68,7 +68,7 @@ fn variant(line: &str, each: &str) -> String {
             "cost" | "mode" => format!("{key}: \"{value}\""),
             "role" => format!("role: {value}"),
             "needs" => format!("quotaNeeds: [{}]", value.split(',').map(need).collect::<Vec<_>>().join(", ")),
-            "gaveBack" => gave_back(value),
+            "returned" => returned(value),
             "gate" => format!("quotaWait: {{gate: {value}}}"),
             "pods" | "hpaDown" | "wait" => continue,
             key if FIGURES.iter().any(|(short, _)| *short == key) => continue,
@@ -87,9 +87,9 @@ fn need(text: &str) -> String {
 }
 
 /// `m1/30s`.
-fn gave_back(text: &str) -> String {
+fn returned(text: &str) -> String {
     let (model, ago) = text.split_once('/').unwrap();
-    format!("gaveBack: {{namespace: ns, modelID: {model}, ago: {ago}}}")
+    format!("returned: {{namespace: ns, modelID: {model}, replicas: 1, ago: {ago}}}")
 }
 
 /// `61s/unschedulable`.

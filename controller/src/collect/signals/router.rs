@@ -1,6 +1,6 @@
 //! Metrics of routers (endpoint pickers), under both generations of names.
 
-/// What a metric shows.
+/// Meaning of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RouterSignal {
     /// Requests in the queue of a model.
@@ -10,25 +10,22 @@ pub(super) enum RouterSignal {
     Other(RouterFigure),
 }
 
-/// What a router reports besides its queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Figure of a router that is not of its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RouterFigure {
     /// Requests in flight of a model.
     Running,
-    /// Tokens of the requests in flight at a pod.
-    InflightTokens,
     /// Saturation of an InferencePool.
     Saturation,
 }
 
-use RouterFigure::{InflightTokens, Running, Saturation};
+use RouterFigure::{Running, Saturation};
 use RouterSignal::{Other, QueueBytes, QueueSize};
 
-pub(super) const ROUTER_METRICS: [(&str, RouterSignal); 10] = [
+pub(super) const ROUTER_METRICS: [(&str, RouterSignal); 9] = [
     ("llm_d_epp_flow_control_queue_size", QueueSize),
     ("llm_d_epp_flow_control_queue_bytes", QueueBytes),
     ("llm_d_epp_request_running", Other(Running)),
-    ("llm_d_epp_inflight_tokens", Other(InflightTokens)),
     ("llm_d_epp_flow_control_pool_saturation", Other(Saturation)),
     ("inference_extension_flow_control_queue_size", QueueSize),
     ("inference_extension_flow_control_queue_bytes", QueueBytes),
@@ -84,10 +81,9 @@ mod tests {
             let value = page::parse_value(rest, |label, value| {
                 labels.insert(label.to_owned(), value.into());
             })?;
-            let is_stage = labels.get("stage").is_some_and(|stage| stage != "effective");
             // A scrape keeps the label of the picker's namespace.
             labels.insert("namespace".to_owned(), "ns".into());
-            (!is_stage).then_some((Value::Object(labels), value))
+            Some((Value::Object(labels), value))
         });
         series.collect()
     }
@@ -98,8 +94,7 @@ mod tests {
         samples.add_round(now, vec![answer(Query::SchedulerQueue, &selected(text))]);
         let stale: GoDuration = Duration::from_mins(2).into();
         let ages = MetricsAge { stale, ..MetricsAge::default() };
-        let load = samples.router_load(("ns", "m"), ["m-0", "m-1"].into_iter(), &ages, now + age);
-        load.map(|load| load.to_string())
+        samples.router_load("ns", "m", &ages, now + age).map(|load| load.to_string())
     }
 
     #[test]
@@ -109,24 +104,25 @@ mod tests {
         let wanted = [
             ("1.0.0", Some("4 request(s) in flight".to_owned())),
             ("1.5.0", Some(format!("4 request(s) in flight, {holds}"))),
-            ("0.10.0", Some(format!("5 request(s) in flight, 2000 tokens in flight, {holds}"))),
+            ("0.10.0", Some(format!("5 request(s) in flight, {holds}"))),
         ];
         assert_eq!(found, wanted);
     }
 
     #[test]
-    fn counts_only_tokens_of_the_pods() {
-        let endpoint = |name: &str| r#"llm_d_epp_inflight_tokens{endpoint_name="E"} 1"#.replace('E', name);
-        let of = |names: &[&str]| {
-            let page: Vec<String> = names.iter().map(|name| endpoint(name)).collect();
-            load(&page.join("\n"), Duration::ZERO)
+    fn of_several_pools_the_most_saturated_one_counts() {
+        let of = |pool: &str, saturation: f64| {
+            format!(
+                "llm_d_epp_flow_control_queue_size{{inference_pool=\"{pool}\",model_name=\"m\"}} 0\n\
+                 llm_d_epp_flow_control_pool_saturation{{inference_pool=\"{pool}\"}} {saturation}\n"
+            )
         };
-        assert_eq!(of(&["m-0", "m-1-rank-0", "m-1-rank-12"]).as_deref(), Some("3 tokens in flight"));
-        // They begin like a pod, or follow it in order: the saturation of a pool has the same name.
-        let saturation = "\nllm_d_epp_flow_control_pool_saturation{inference_pool=\"m-0\"} 1";
-        for others in ["m-00", "m-0-rank-x", "m-0-1"].map(endpoint) {
-            assert_eq!(load(&(others + saturation), Duration::ZERO), None);
+        let pages = [of("a", 0.5) + &of("b", 0.25), of("b", 0.25) + &of("a", 0.5)];
+        for page in pages {
+            assert_eq!(load(&page, Duration::ZERO).as_deref(), Some("pool saturation 0.5"));
         }
+        let unused = "llm_d_epp_flow_control_pool_saturation{inference_pool=\"a\"} 1";
+        assert_eq!(load(unused, Duration::ZERO), None, "of no model");
     }
 
     #[test]

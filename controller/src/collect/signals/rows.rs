@@ -26,8 +26,6 @@ pub(crate) struct Labels {
     model_name: String,
     target_model_name: String,
     inference_pool: String,
-    /// Pod of a model server, at the router.
-    endpoint_name: String,
     signal: String,
     /// State of the requests that Triton counts.
     request_type: String,
@@ -106,7 +104,7 @@ pub(crate) struct QueueRow {
 pub(crate) struct RouterRow {
     pub figure: RouterFigure,
     pub namespace: Arc<str>,
-    /// Of the model, pod (with a rank suffix in some releases) or InferencePool.
+    /// Of the model or InferencePool.
     pub name: Arc<str>,
     /// The metric has its later name.
     pub is_later_name: bool,
@@ -221,7 +219,6 @@ impl Rows {
         };
         let name = match figure {
             RouterFigure::Running => model()?,
-            RouterFigure::InflightTokens => present(&labels.endpoint_name)?,
             RouterFigure::Saturation => pool?,
         };
         let (namespace, name) = (self.intern(namespace), self.intern(name));

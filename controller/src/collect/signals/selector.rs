@@ -22,7 +22,7 @@ const GAUGE: &str = ENGINE;
 const COUNTER: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, finished_reason, is_streaming, \
                        cache_source, priority";
 /// Labels that tell the series of a router's replicas apart.
-const ROUTER: &str = "pod, pod_name, fairness_id, priority, producer_name";
+const ROUTER: &str = "pod, pod_name, fairness_id, priority";
 /// Triton has one name for requests in every state.
 const STATE: &str = "request_type";
 
@@ -136,21 +136,23 @@ impl Selector {
         format!("sum by (namespace, model_name) (max by ({COUNTER}) ({increase}))")
     }
 
-    /// What routers report, under both generations of names: queues and running requests of models, tokens in flight
-    /// at endpoints, and the saturation of InferencePools. Each replica of a router has its own requests, but sees the
-    /// whole pool.
+    /// Figures of routers under both generations of names: queues and running requests of models, and the saturation of
+    /// InferencePools. Each replica of a router has its own requests, but sees the whole pool. One that is on standby may
+    /// see no pod, which reads as 1.
+    ///
+    /// Tokens in flight are not among them: they have a series for each pod and tenant, which the router never deletes.
     pub(super) fn router(&self) -> String {
-        let by = "__name__, namespace, inference_pool, target_model_name, model_name, endpoint_name";
+        let by = "__name__, namespace, inference_pool, target_model_name, model_name";
         let named = |of_pools: bool| {
             let select = |signal| (signal == RouterSignal::Other(RouterFigure::Saturation)) == of_pools;
             format!("__name__=~\"{}\"", router::names(select))
         };
         let parts = self.matching(&named(false));
-        // The later name also has the stages of a request.
+        // Releases after 0.10 also have the stages of a request.
         let pools = self.matching(&format!("{}, stage=~\"(effective)?\"", named(true)));
         format!(
             "sum by ({by}) (max by ({by}, {ROUTER}) ({parts})) \
-             or max by (__name__, namespace, inference_pool) ({pools})"
+             or min by (__name__, namespace, inference_pool) ({pools})"
         )
     }
 
@@ -159,8 +161,9 @@ impl Selector {
     pub(super) fn first_tokens(&self) -> String {
         let streamed = ServerMetric::labelled(router::FIRST_TOKEN, "streaming", "true");
         let streamed = self.metric(streamed, "_bucket");
-        let by = "namespace, target_model_name, model_name, le";
-        let at_router = format!("sum by ({by}) (max by ({by}, {ROUTER}) (increase({streamed}[5m])))");
+        let by = "namespace, target_model_name, le";
+        let at_router =
+            format!("sum by ({by}) (max by ({by}, model_name, {ROUTER}) (increase({streamed}[5m])))");
         format!("{} or {}", self.histogram(ServerSignal::FirstToken), any_signal(&[("router", at_router)]))
     }
 

@@ -60,9 +60,8 @@ fn the_router_counts_if_it_observed_streamed_answers() {
     let at_router = |observed: f64, in_time: f64| {
         series("m", observed, in_time).map(|(mut labels, count)| {
             labels["signal"] = "router".into();
-            // A client asked for an alias.
-            labels["target_model_name"] = labels["model_name"].take();
-            labels["model_name"] = "alias".into();
+            labels["target_model_name"] = labels["model_name"].clone();
+            labels.as_object_mut().unwrap().remove("model_name");
             (labels, count)
         })
     };
@@ -73,9 +72,10 @@ fn the_router_counts_if_it_observed_streamed_answers() {
         let mut models = [Model { namespace: "ns".to_owned(), model_id: "m".to_owned(), ..Model::default() }];
         tracker.complete(&mut models, now);
         let attainment = models[0].attainment;
-        (attainment.ttft.five_minutes.map(Fraction::get), attainment.at_router)
+        (attainment.ttft.five_minutes.map(Fraction::get), attainment.is_at_router)
     };
-    assert_eq!(shown_with(at_router(100.0, 25.0)), (Some(0.25), true));
+    assert_eq!(shown_with(at_router(50.0, 10.0)), (Some(0.2), true));
+    assert_eq!(shown_with(at_router(49.0, 0.0)), (Some(1.0), false), "few answers were streamed");
     assert_eq!(shown_with(at_router(0.0, 0.0)), (Some(1.0), false), "no answer was streamed");
 }
 

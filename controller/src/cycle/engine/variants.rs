@@ -66,7 +66,7 @@ impl Engine {
         if let (Some(next), Some(d)) = (next, &decision) {
             let is_echo = d.safety_net == Some(FallbackSource::CurrentReplicas);
             remembered.record_decision(*next, d.mode, is_echo, at.now);
-            remembered.track_give_back(d, at.now);
+            remembered.track_returned(d, at.now);
             remembered.track_wake(d, assembled.snapshot.config.decision_hold.get(), at.now);
         }
         let existed = remembered.target_seen;

@@ -167,28 +167,32 @@ fn decision(current: u32, target: u32, reporting: u32) -> Decision {
 }
 
 #[test]
-fn a_replica_given_back_is_remembered_for_a_minute() {
-    let model = |id: &str, current: u32, kv: f64| {
+fn a_replica_given_back_is_remembered_for_two_minutes() {
+    let model = |id: &str, current: u32, kv: f64, gpus: u32| {
         let replicas: Vec<_> =
             (0..current).map(|i| json!({"pod": format!("{id}-{i}"), "kv": kv, "queue": 0})).collect();
-        let variant = json!({"name": id, "current": current, "accelerator": "H100", "replicas": replicas});
+        let variant = json!({"name": id, "current": current, "accelerator": "H100", "gpusPerReplica": gpus, "replicas": replicas});
         json!({"modelID": id, "namespace": "ns", "variants": [variant]})
     };
-    let decide = |free: u32| {
+    let decide = |free: u32, models: [serde_json::Value; 2]| {
         let config = json!({"limitedMode": true, "inventory": {"H100": {"limit": free}}, "priorities": {"a": 1, "b": 2}});
-        let models = [model("a", 1, 0.79), model("b", 2, 0.6)];
         let text = json!({"config": config, "models": models}).to_string();
-        wva_scaling::decide(&wva_scaling::Snapshot::parse(&text).unwrap()).decisions.remove(1)
+        let decision = wva_scaling::decide(&wva_scaling::Snapshot::parse(&text).unwrap()).decisions.remove(1);
+        (decision.reason().code(), decision)
     };
     let (t0, mut r) = (Instant::now(), VariantMemory::default());
-    r.track_give_back(&decide(1), t0);
-    assert_eq!(r.gave_back(t0), None);
-    r.track_give_back(&decide(0), t0);
-    r.track_give_back(&decide(1), t0 + MINUTE);
-    let gave_back = r.gave_back(t0 + MINUTE).unwrap();
-    let facts = (&*gave_back.namespace, &*gave_back.model_id, gave_back.ago);
-    assert_eq!(facts, ("ns", "a", GoDuration::from_secs(60)));
-    assert_eq!(r.gave_back(t0 + MINUTE + Duration::from_millis(1)), None);
+    // It only cannot grow.
+    let (code, refused) = decide(1, [model("a", 1, 0.79, 2), model("b", 1, 0.79, 1)]);
+    r.track_returned(&refused, t0);
+    assert_eq!((code, r.returned(t0)), ("YieldsTo", None));
+    let (code, given) = decide(0, [model("a", 1, 0.79, 1), model("b", 2, 0.6, 1)]);
+    r.track_returned(&given, t0);
+    assert_eq!(code, "YieldsTo");
+    r.track_returned(&refused, t0 + MINUTE);
+    let returned = r.returned(t0 + 2 * MINUTE).unwrap();
+    let facts = (&*returned.namespace, &*returned.model_id, returned.replicas, returned.ago);
+    assert_eq!(facts, ("ns", "a", 1, GoDuration::from_secs(120)));
+    assert_eq!(r.returned(t0 + 2 * MINUTE + Duration::from_millis(1)), None);
 }
 
 #[test]

@@ -148,15 +148,22 @@ struct Scrape {
     bytes: usize,
 }
 
+/// Between two cycles.
 async fn measure_scrapes(install: &Install) -> anyhow::Result<Scrape> {
     let pid = install.process().pid();
-    let before = Usage::read(pid)?.cpu;
-    let mut bytes = 0;
-    for _ in 0..SCRAPES {
-        bytes = install.metrics().await?.len();
-    }
-    let own = Usage::read(pid)?.cpu.saturating_sub(before).as_secs_f64() / f64::from(SCRAPES);
-    Ok(Scrape { own, bytes })
+    eventually("scrapes without a cycle between them", Duration::from_mins(2), async || {
+        let begin = read(install).await?;
+        let mut bytes = 0;
+        for _ in 0..SCRAPES {
+            bytes = install.metrics().await?.len();
+        }
+        let own =
+            Usage::read(pid)?.cpu.saturating_sub(begin.usage.cpu).as_secs_f64() / f64::from(SCRAPES + 1);
+        let cycles = read(install).await?.cycles.count - begin.cycles.count;
+        ensure!(cycles <= 0.0, "{cycles} cycles ended meanwhile");
+        Ok(Scrape { own, bytes })
+    })
+    .await
 }
 
 /// Measurements per cycle; times in seconds.

@@ -34,12 +34,15 @@ one becomes free anyway: its pod ends | == m1; a: 1 accelerator=H100 kv=.78; == 
 another variant of the better model grows | == m1; a: 1 cost=10 accelerator=H100 kv=.78; d: 0 cost=20 gpus=0; == m2; b: 2 accelerator=H100 kv=.60 | a 1->1 SpareBelowTarget LimitedBy; d 0->1 SpareBelowTarget; b 2->2 NoChange
 a quota is not given back | config quotas: [{namespace: ns, quota: team, resource: pods, limit: 0}]; == m1; a: 1 gpus=0 needs=team/pods:1 kv=.78; == m2; b: 2 accelerator=H100 needs=team/pods:1 kv=.60 | a 1->1 SpareBelowTarget LimitedByQuota; b 2->2 NoChange
 given: stock H100=1; priority m1=1 m2=2
-# What was given back is kept for a minute.
-although the better one needs less now | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 gaveBack=m1/60s accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 SpareBelowTarget YieldsTo modelID=m1
-from other models, too | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 gaveBack=m1/1s accelerator=H100 kv=.60; == m3; c: 1 accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 NoChange; c 1->1 SpareBelowTarget YieldsTo modelID=m1
-the better one takes it | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 1 gaveBack=m1/1s accelerator=H100 kv=.78 | a 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget YieldsTo
-no longer | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 gaveBack=m1/61s accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->2 SpareBelowTarget
+# What was given back is kept for two minutes.
+although the better one needs less now | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/120s accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 SpareBelowTarget YieldsTo modelID=m1
+from other models, too | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/1s accelerator=H100 kv=.60; == m3; c: 1 accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 NoChange; c 1->1 SpareBelowTarget YieldsTo modelID=m1
+the better one takes it | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 1 returned=m1/1s accelerator=H100 kv=.78 | a 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget LimitedBy left=0
+the better one has taken it | == m1; a: 2 currentFor=9s accelerator=H100 kv=.60; == m2; b: 1 returned=m1/10s accelerator=H100 kv=.78 | a 2->2 NoChange; b 1->2 SpareBelowTarget
+no longer | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/121s accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->2 SpareBelowTarget
 satisfied: nothing goes back | == m1; a: 1 accelerator=H100 kv=.78; == m2; b: 2 accelerator=H100 kv=.60 | a 1->2 SpareBelowTarget; b 2->2 NoChange
 given: stock H100=1 L4=1; priority m1=1 m2=2
-another accelerator is not kept for it | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 gaveBack=m1/1s accelerator=L4 kv=.60; == m3; c: 1 accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 NoChange; c 1->2 SpareBelowTarget
+another accelerator is not kept for it | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/1s accelerator=L4 kv=.60; == m3; c: 1 accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 NoChange; c 1->2 SpareBelowTarget
+given: stock H100=2; priority m1=1 m2=2
+only what was given back is kept | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/1s accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->2 SpareBelowTarget
 ";

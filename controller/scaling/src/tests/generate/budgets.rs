@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use wva_crds::GoDuration;
 use wva_crds::entries::Priority;
 
-use crate::snapshot::{GaveBack, QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait, Snapshot};
+use crate::snapshot::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait, ReturnedReplicas, Snapshot};
 
 /// Quotas and priorities of a snapshot with up to three models.
 #[derive(Clone, Debug)]
@@ -18,27 +18,27 @@ pub(super) struct Budgets {
     forbidden: bool,
     terminating: u32,
     /// Seconds since the other models gave a replica back to the first one.
-    gave_back: Option<u64>,
+    returned: Option<u64>,
 }
 
 pub(super) fn budgets() -> impl Strategy<Value = Budgets> {
     let priorities = weighted(0.9, vec(1_u32..4, 3));
     let terminating = prop_oneof![6 => Just(0), 1 => Just(1_u32)];
-    let gave_back = weighted(0.3, prop::sample::select(&[1_u64, 60, 61][..]));
-    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), terminating, gave_back).prop_map(
-        |(room, priorities, forbidden, terminating, gave_back)| Budgets {
+    let returned = weighted(0.3, prop::sample::select(&[1_u64, 120, 121][..]));
+    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), terminating, returned).prop_map(
+        |(room, priorities, forbidden, terminating, returned)| Budgets {
             room,
             priorities,
             forbidden,
             terminating,
-            gave_back,
+            returned,
         },
     )
 }
 
 impl Budgets {
     pub(super) fn add_to(self, snapshot: &mut Snapshot) {
-        let Self { room, priorities, forbidden, terminating, gave_back } = self;
+        let Self { room, priorities, forbidden, terminating, returned } = self;
         snapshot.config.quotas_forbidden = forbidden;
         let named = |name: &str| name.to_owned();
         if let Some(room) = room {
@@ -51,9 +51,10 @@ impl Budgets {
             };
             snapshot.config.quotas = ["ns", "other"].map(row).into();
         }
-        let gave_back = snapshot.models.first().zip(gave_back).map(|(first, seconds)| GaveBack {
+        let returned = snapshot.models.first().zip(returned).map(|(first, seconds)| ReturnedReplicas {
             namespace: first.namespace.clone(),
             model_id: first.model_id.clone(),
+            replicas: 1,
             ago: GoDuration::from_secs(seconds),
         });
         for (i, model) in snapshot.models.iter_mut().enumerate() {
@@ -64,7 +65,7 @@ impl Budgets {
             }
             if let Some(variant) = model.variants.first_mut() {
                 variant.terminating = terminating;
-                variant.gave_back = gave_back.clone().filter(|_| i > 0);
+                variant.returned = returned.clone().filter(|_| i > 0);
                 variant.quota_wait = (i == 0).then(|| QuotaWait::Gate(named("example.com/gate")));
                 if room.is_some() {
                     let per_replica = QuotaAmount(u64::from(variant.gpus_per_replica.0));
