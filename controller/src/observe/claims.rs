@@ -130,10 +130,11 @@ fn key(device: &AllocatedDevice) -> DeviceKey<'_> {
 /// The accelerator by label or template, else the one that pods hold. A card becomes the partition of it that they
 /// hold.
 pub(crate) fn refined_accelerator(declared: Option<String>, held: Option<&str>) -> Option<String> {
-    let Some(declared) = declared else { return held.map(str::to_owned) };
-    let card = format!("{}-", normalize_accelerator(&declared)).to_ascii_uppercase();
-    let partition = held.filter(|held| held.to_ascii_uppercase().starts_with(&card));
-    Some(partition.map_or(declared, str::to_owned))
+    let Some((declared, held)) = declared.as_ref().zip(held) else {
+        return declared.or_else(|| held.map(str::to_owned));
+    };
+    let card = format!("{}-", normalize_accelerator(declared)).to_ascii_uppercase();
+    if held.to_ascii_uppercase().starts_with(&card) { Some(held.to_owned()) } else { Some(declared.clone()) }
 }
 
 #[cfg(test)]

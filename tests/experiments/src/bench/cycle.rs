@@ -25,6 +25,9 @@ const PODS: usize = VARIANTS * REPLICAS as usize;
 const ROUNDS: u32 = 12;
 /// Interval of rounds and cycles.
 const EVERY: Duration = Duration::from_secs(10);
+/// Cycles before the measurement: the first decisions, and the condition `SignalFollowed` of the first two minutes, write
+/// the statuses of all variants.
+const SETTLE: u32 = 15;
 /// Number of scrapes measured.
 const SCRAPES: u32 = 10;
 
@@ -103,8 +106,8 @@ async fn measure(install: &Install) -> anyhow::Result<Figures> {
         Ok(())
     })
     .await?;
-    // The first decisions write the statuses of a thousand variants.
-    let begin = after_cycles(install, 3).await?;
+    print_line(&format!("waiting for {SETTLE} cycles"))?;
+    let begin = after_cycles(install, SETTLE).await?;
     print_line(&format!("measuring {ROUNDS} rounds and cycles"))?;
     let end = after_cycles(install, ROUNDS).await?;
     let scrape = measure_scrapes(install).await?;
