@@ -4,9 +4,11 @@ mod attainment;
 mod config;
 mod lateness;
 mod mode;
+mod obstacles;
 mod pending;
 mod quota;
 mod read;
+mod replica;
 mod returned;
 mod router;
 mod wake;
@@ -19,17 +21,19 @@ pub use attainment::{Attainment, WindowShares, percent};
 pub use config::{Config, Inventory, MetricsAge};
 pub use lateness::Lateness;
 pub use mode::{Mode, ModeError};
+pub use obstacles::ScaleObstacles;
 pub use pending::{Pending, PendingState};
 pub use quota::{QuotaAmount, QuotaLimit, QuotaNeed, QuotaWait};
 pub use read::SnapshotError;
+pub use replica::Replica;
 pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
 pub use wake::WakeObstacle;
 pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
-use crate::servers::{PodGroup, ServerKind};
-use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
+use crate::servers::PodGroup;
+use crate::units::{Amount, Cost};
 
 /// Input of one cycle. The order of its lists has no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -248,6 +252,9 @@ pub struct Variant {
     /// Since the API server first refused to scale the workload up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_ago: Option<GoDuration>,
+    /// Directions in which its autoscaler does not act.
+    #[serde(default, skip_serializing_if = "ScaleObstacles::is_empty")]
+    pub obstacles: ScaleObstacles,
     /// Given back to a model with a better priority. `None`: long ago or never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returned: Option<ReturnedReplicas>,
@@ -340,53 +347,5 @@ impl Default for HpaTolerance {
     /// Default of `--horizontal-pod-autoscaler-tolerance` of Kubernetes.
     fn default() -> Self {
         Self { up: Amount::constant(0.1), down: Amount::constant(0.1) }
-    }
-}
-
-/// Newest signals of one pod, or of the serving pods of a group.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Replica {
-    /// Name of the pod, or of the leader.
-    pub pod: String,
-    /// Software that serves the model.
-    #[serde(default, skip_serializing_if = "ServerKind::is_vllm")]
-    pub server: ServerKind,
-    /// KV cache use, the mean of its engines. `None` counts as 0 if `queue` is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kv: Option<KvUsage>,
-    /// Waiting requests of its engines. `None` counts as 0 if `kv` is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub queue: Option<QueueLength>,
-    /// KV cache blocks of an engine.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub num_gpu_blocks: Option<Amount>,
-    /// Tokens per block.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub block_size: Option<Amount>,
-    /// Mean prompt tokens per request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean_input: Option<Amount>,
-    /// Mean generated tokens per request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mean_output: Option<Amount>,
-    /// Share of prompt tokens found in the prefix cache.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prefix_hit_rate: Option<Fraction>,
-    /// Age of the sample.
-    #[serde(default)]
-    pub age: GoDuration,
-    /// Scrapes of its counters, summed over its engines, for the throughput analyzer.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub work: Vec<WorkSample>,
-    /// Engines of a data-parallel server. `None`: one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<u32>,
-}
-
-impl Replica {
-    /// Its engines, at least 1.
-    pub(crate) fn engines(&self) -> f64 {
-        f64::from(self.ranks.unwrap_or(1).max(1))
     }
 }
