@@ -245,6 +245,7 @@ impl ReplicaReader<'_> {
             age: truncate_to_millis(oldest),
             work,
             ranks: Some(ranks).filter(|ranks| *ranks > 1),
+            ..Replica::default()
         })
     }
 
