@@ -2,7 +2,6 @@
 //! different excluded variants.
 
 mod by_role;
-mod decision_hold;
 mod engine_args;
 mod percentage;
 mod shell_words;
@@ -14,10 +13,11 @@ pub use self::engine_args::engine_arguments;
 pub use self::shell_words::split_shell_words;
 pub(crate) use self::throughput::speed_estimate;
 pub(crate) use self::token::OBSERVATIONS;
+use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, FallbackSource, MissingSignal, Reason};
 use crate::snapshot::{AnalyzerName, OutputBucket, ThroughputMemory};
-use crate::view::{Draft, ModelView, VariantView};
+use crate::view::{ModelView, VariantView};
 use crate::{Stage, enforce};
 
 pub(crate) trait Verdict {
@@ -122,7 +122,7 @@ impl Verdict for LearningVerdict {
         if let Some(reason) = &self.fallback {
             for draft in &mut drafts {
                 if self.blocks_scale_down && is_new_scale_down(draft) {
-                    *draft = Draft::new(draft.current);
+                    *draft = Draft::new(draft.base);
                 }
                 draft.prepend_note(reason.clone());
             }
@@ -154,7 +154,7 @@ struct IdleVerdict;
 impl Verdict for IdleVerdict {
     fn propose(&self, model: &ModelView, _: &[bool], _: &Ledger) -> Vec<Draft> {
         let draft = |variant: &VariantView| {
-            let mut draft = Draft::new(variant.current);
+            let mut draft = Draft::new(variant.base.replicas);
             if variant.pending > 0 {
                 draft.note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
             }
@@ -178,7 +178,7 @@ impl Verdict for SafetyNetVerdict {
                 Some(desired) => (desired, FallbackSource::PreviousDesired),
                 None => (variant.current, FallbackSource::CurrentReplicas),
             };
-            let mut draft = Draft::new(variant.current);
+            let mut draft = Draft::new(variant.base.replicas);
             let cause = self.0.clone();
             draft.push(Stage::Analyze, after, Reason::SafetyNet { fallback_source, cause });
             draft

@@ -1,20 +1,17 @@
 //! Result of a cycle: steps and target of each variant, and the state for the next cycle.
 
+mod next_state;
 mod signal_gaps;
-
-use std::collections::BTreeMap;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
-use wva_crds::GoDuration;
 
 use crate::reason::{Activity, FallbackSource, Reason, WaitingReplicas};
 use crate::resolve::DroppedLayer;
 use crate::servers::ServerKind;
-use crate::snapshot::{
-    AnalyzerName, Attainment, ComputeBounds, Mode, RouterLoad, ThroughputMemory, WakeObstacle,
-};
+use crate::snapshot::{AnalyzerName, Attainment, Mode, RouterLoad, WakeObstacle};
 
+pub use next_state::{NextState, VariantState};
 pub use signal_gaps::{MainSignal, SignalGaps};
 
 /// A stage of the pipeline.
@@ -86,7 +83,12 @@ impl Bounds {
     /// The maximum wins over the minimum.
     #[must_use]
     pub fn clamp(self, replicas: u32) -> u32 {
-        replicas.max(self.min).min(self.max.unwrap_or(u32::MAX))
+        self.cut(replicas.max(self.min))
+    }
+
+    /// At most the maximum.
+    pub(crate) fn cut(self, replicas: u32) -> u32 {
+        replicas.min(self.max.unwrap_or(u32::MAX))
     }
 }
 
@@ -103,9 +105,11 @@ pub struct Decision {
     pub accelerator: String,
     /// `spec.replicas` of the workload.
     pub current: u32,
+    /// Where the steps start: the last target within the bounds, else `current`.
+    pub base: u32,
     /// Ready replicas, at most `current`.
     pub ready: u32,
-    /// Steps from `current` to the target, in order of the stages. Never empty.
+    /// Steps from `base` to the target, in order of the stages. Never empty.
     pub steps: Vec<Step>,
     /// Mode annotation of the variant.
     pub mode: Mode,
@@ -201,14 +205,14 @@ impl Decision {
     /// Target; in mode `recommend`, the one that would be published.
     #[must_use]
     pub fn target(&self) -> u32 {
-        self.steps.last().map_or(self.current, |step| step.after)
+        self.steps.last().map_or(self.base, |step| step.after)
     }
 
     /// Target before the mode applies.
     #[must_use]
     pub fn target_before_mode(&self) -> u32 {
         let before_mode = |step: &&Step| step.stage != Stage::Publish;
-        self.steps.iter().rev().find(before_mode).map_or(self.current, |step| step.after)
+        self.steps.iter().rev().find(before_mode).map_or(self.base, |step| step.after)
     }
 
     /// Direction from the current replicas to the target.
@@ -219,6 +223,18 @@ impl Decision {
             std::cmp::Ordering::Less => Action::Down,
             std::cmp::Ordering::Equal => Action::None,
         }
+    }
+
+    /// True if this cycle asks for more than the last one.
+    #[must_use]
+    pub fn grows(&self) -> bool {
+        self.target() > self.base
+    }
+
+    /// True while growth that this or an earlier cycle asked for is not carried out.
+    #[must_use]
+    pub fn is_growing(&self) -> bool {
+        self.target() > self.base.min(self.current)
     }
 
     /// Reason of the last step other than `NoChange`, else of the analyzer's step.
@@ -299,42 +315,6 @@ pub struct Outcome {
     /// Warnings to log.
     #[serde(skip)]
     pub warnings: Vec<Warning>,
-}
-
-/// State for the next snapshot.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct NextState {
-    /// State of each variant.
-    pub variants: BTreeMap<VariantKey, VariantState>,
-    /// Observed compute bounds, for `Snapshot::remembered`.
-    pub remembered: Vec<ComputeBounds>,
-    /// Memory of the throughput analyzer, for `Snapshot::learned` after [`ThroughputMemory::aged_by`].
-    pub learned: Vec<ThroughputMemory>,
-}
-
-/// State of one variant.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct VariantState {
-    /// Target, for `Variant::desired`.
-    pub desired: u32,
-    /// Replicas at the time of the decision.
-    pub current: u32,
-    /// Time without progress, as of this cycle.
-    pub desired_age: GoDuration,
-    /// Tokens of a replica, for `Variant::remembered_capacity`.
-    pub capacity: Option<f64>,
-}
-
-impl VariantState {
-    /// `Variant::desired_age` after `elapsed`. The age restarts at 0 when `current` has come closer to the target.
-    #[must_use]
-    pub fn desired_age_after(&self, elapsed: std::time::Duration, current: u32) -> GoDuration {
-        if self.desired.abs_diff(current) < self.desired.abs_diff(self.current) {
-            GoDuration::default()
-        } else {
-            self.desired_age.get().saturating_add(elapsed).into()
-        }
-    }
 }
 
 /// Finding to log.

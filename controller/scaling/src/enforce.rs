@@ -8,9 +8,10 @@ use std::time::Duration;
 pub(crate) use activity::find_activity;
 
 use crate::decision::{Stage, wants_more};
+use crate::draft::Draft;
 use crate::reason::Reason;
 use crate::snapshot::{QueueFigures, SchedulerQueue};
-use crate::view::{Draft, ModelView};
+use crate::view::ModelView;
 
 pub(crate) fn enforce(model: &ModelView, excluded: &[bool], drafts: &mut [Draft]) {
     if is_idle(model) {

@@ -4,6 +4,8 @@
 
 mod accelerator;
 mod analyze;
+mod base;
+mod draft;
 mod enforce;
 mod limit;
 mod memory;
@@ -12,6 +14,7 @@ mod publish;
 
 pub mod decision;
 pub mod reason;
+mod replica_state;
 pub mod resolve;
 pub mod servers;
 pub mod snapshot;
@@ -31,4 +34,5 @@ pub use decision::{
 pub use limit::{accelerator_key, normalize_accelerator};
 pub use pipeline::decide;
 pub use reason::{Activity, AnalysisError, FallbackSource, Reason, WaitingReplicas};
+pub use replica_state::ReplicaState;
 pub use snapshot::{Snapshot, SnapshotError};

@@ -4,10 +4,11 @@
 
 mod budget;
 
-use crate::decision::Stage;
+use crate::decision::{Stage, Step};
+use crate::draft::Draft;
 use crate::reason::Reason;
 use crate::snapshot::Config;
-use crate::view::{Draft, ModelView, VariantView};
+use crate::view::{ModelView, VariantView};
 
 pub(crate) use budget::{BudgetIndex, Claim, Ledger};
 
@@ -23,7 +24,7 @@ pub(crate) fn has_budgets(config: &Config) -> bool {
 pub(crate) fn fits_all(model: &ModelView, ledger: &Ledger, drafts: &[Draft]) -> bool {
     let mut ledger = ledger.clone();
     model.variants.iter().zip(drafts).all(|(variant, draft)| {
-        let requested = added_replicas(draft);
+        let requested = added_replicas(variant, draft);
         let fits = requested <= ledger.fitting_replicas(variant);
         ledger.book(variant, requested);
         fits
@@ -46,7 +47,7 @@ pub(crate) fn limit(
     order.sort_by_key(|i| !model.variants[*i].is_auto());
     for i in order {
         let (variant, draft) = (&model.variants[i], &mut drafts[i]);
-        let requested = added_replicas(draft);
+        let requested = added_replicas(variant, draft);
         if requested == 0 {
             continue;
         }
@@ -66,26 +67,16 @@ pub(crate) fn limit(
     refused
 }
 
-/// Excludes those of earlier cycles.
-pub(crate) fn added_replicas(draft: &Draft) -> u32 {
-    draft.target().saturating_sub(committed_target(draft).max(draft.current))
+/// Replicas beyond those that exist or that an earlier cycle asked for.
+pub(crate) fn added_replicas(variant: &VariantView, draft: &Draft) -> u32 {
+    draft.target().saturating_sub(committed_target(draft).max(variant.current))
 }
 
-/// Target of an earlier cycle that still holds. It was limited then.
+/// Target of an earlier cycle that still holds: the base, or what a stage keeps. It was limited then.
 fn committed_target(draft: &Draft) -> u32 {
-    draft
-        .steps
-        .iter()
-        .filter(|s| {
-            matches!(
-                s.reason,
-                Reason::KeptDecision { .. } | Reason::SafetyNet { .. } | Reason::WakeHold { .. }
-            )
-        })
-        .map(|s| s.after)
-        .max()
-        .unwrap_or(0)
-        .min(draft.target())
+    let is_kept = |step: &&Step| matches!(step.reason, Reason::SafetyNet { .. } | Reason::WakeHold { .. });
+    let kept = draft.steps.iter().filter(is_kept).map(|step| step.after);
+    kept.fold(draft.base, u32::max).min(draft.target())
 }
 
 /// Books replicas without pods that this cycle does not decide: targets of earlier cycles, and of fixed or paused

@@ -6,6 +6,7 @@ mod share;
 
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
+use crate::draft::Draft;
 use crate::enforce::{enforce, find_activity};
 use crate::limit::{BudgetIndex, Ledger, added_replicas, has_budgets, is_limited, limit};
 use crate::memory::{BoundsMemory, MemoryIndex};
@@ -13,7 +14,7 @@ use crate::publish::publish;
 use crate::reason::Reason;
 use crate::resolve::{Entries, Saturation, ScaleToZero};
 use crate::snapshot::{Config, Model, Priority, Snapshot};
-use crate::view::{Draft, ModelView, VariantView};
+use crate::view::{ModelView, VariantView};
 
 struct CycleContext<'a> {
     config: &'a Config,
@@ -122,7 +123,7 @@ impl<'a> ModelCase<'a> {
     /// Smaller keys take first: rounded spare capacity, so that the order of a sum cannot decide, then the cost of the
     /// cheapest growing variant.
     fn urgency(&self) -> (f64, f64) {
-        let growing = self.view.variants.iter().zip(&self.drafts).filter(|(_, d)| added_replicas(d) > 0);
+        let growing = self.view.variants.iter().zip(&self.drafts).filter(|(v, d)| added_replicas(v, d) > 0);
         let cheapest = growing.map(|(v, _)| v.cost()).fold(f64::INFINITY, f64::min);
         ((self.verdict.spare() * 1e9).round(), cheapest)
     }
@@ -264,6 +265,7 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
         variant: variant.variant.name.clone(),
         accelerator: variant.accelerator().to_owned(),
         current: variant.current,
+        base: variant.base.replicas,
         ready: variant.ready,
         mode: variant.variant.mode,
         bounds: variant.bounds,
@@ -301,15 +303,18 @@ fn decision(model: &ModelView, variant: &VariantView, mut draft: Draft) -> Decis
 }
 
 fn variant_state(variant: &VariantView, decision: &Decision, capacity: Option<f64>) -> VariantState {
-    let target = decision.target();
-    let is_unchanged = variant.variant.desired == Some(target)
-        && target != decision.current
-        && decision.not_carried_out.is_none();
+    let (target, current) = (decision.target(), decision.current);
+    let last = variant.variant.desired;
+    // A target that only changes its size does not restart the time without progress.
+    let is_same_direction =
+        target != current && last.is_some_and(|last| last.cmp(&current) == target.cmp(&current));
+    let before = variant.variant.desired_before.or(last).unwrap_or(decision.base);
+    let is_scaling_down = target < current && target < before && last.is_none_or(|last| target <= last);
     VariantState {
         desired: target,
-        current: decision.current,
-        // The age of a new target starts at 0, also after an equal one that just ended.
-        desired_age: variant.variant.desired_age.filter(|_| is_unchanged).unwrap_or_default(),
+        before: is_scaling_down.then_some(before),
+        current,
+        desired_age: variant.variant.desired_age.filter(|_| is_same_direction).unwrap_or_default(),
         capacity: capacity.or(variant.variant.remembered_capacity.map(f64::from)),
     }
 }

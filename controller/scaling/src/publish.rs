@@ -1,9 +1,10 @@
 //! Applies the mode annotation. Earlier steps still show the decision.
 
 use crate::decision::Stage;
+use crate::draft::Draft;
 use crate::reason::Reason;
 use crate::snapshot::Mode;
-use crate::view::{Draft, VariantView};
+use crate::view::VariantView;
 
 pub(crate) fn publish(variant: &VariantView, draft: &mut Draft) {
     let decided = draft.target();

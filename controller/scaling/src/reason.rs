@@ -105,7 +105,22 @@ pub enum Reason {
         /// Replicas with an old sample.
         stale: u32,
     },
-    /// The earlier decision ends outside the bounds.
+    /// A main signal of replicas is missing: no scale-down.
+    SignalUnknown {
+        /// Replicas without it.
+        replicas: u32,
+    },
+    /// Requests of these replicas make no progress: no scale-down.
+    NoProgress {
+        /// Their pods.
+        pods: Vec<String>,
+    },
+    /// The autoscaler of the variant does not scale up, so other variants grow instead.
+    CannotGrow {
+        /// Object and field.
+        cause: String,
+    },
+    /// The earlier target is outside the bounds, and was cut to them.
     OutOfBounds {
         /// Earlier target.
         desired: u32,
@@ -120,7 +135,7 @@ pub enum Reason {
         /// Earlier target.
         desired: u32,
     },
-    /// The earlier decision ends: not carried out in time, or refused.
+    /// The earlier target is not carried out in time, or refused. Other variants grow instead.
     NotCarriedOut {
         /// Earlier target.
         desired: u32,
@@ -129,6 +144,9 @@ pub enum Reason {
         /// True if the API server refuses it.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         refused: bool,
+        /// Why its autoscaler does not act. `None`: unknown.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
     },
     /// Token demand exceeds the capacity.
     DemandAboveSupply {
@@ -316,7 +334,14 @@ impl Reason {
         }
     }
 
-    pub(crate) const fn ends_a_decision(&self) -> bool {
-        matches!(self, Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. })
+    /// True for what a draft says before the load: what became of the last target, and replicas without progress.
+    pub(crate) const fn precedes_analysis(&self) -> bool {
+        matches!(
+            self,
+            Self::OutOfBounds { .. }
+                | Self::Superseded { .. }
+                | Self::NotCarriedOut { .. }
+                | Self::NoProgress { .. }
+        )
     }
 }

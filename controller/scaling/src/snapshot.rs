@@ -227,7 +227,10 @@ pub struct Variant {
     /// Target of the last cycle. `None`: no target yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired: Option<u32>,
-    /// Time since `desired` was decided or `current` came closer to it. `None`: 0.
+    /// Target before the scale-down that is being carried out. `None`: no scale-down is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub desired_before: Option<u32>,
+    /// Time without progress: since targets on this side of `current` began, or `current` came closer to one. `None`: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_age: Option<GoDuration>,
     /// Time since `current` changed. Older samples show the load of other replicas, so they forbid scale-down. `None`:

@@ -30,6 +30,13 @@ impl fmt::Display for Trace<'_> {
             None => f.write_str("no limit")?,
         }
         writeln!(f, ", mode {}", d.mode)?;
+        if d.base != d.current {
+            writeln!(
+                f,
+                "  the decision starts from the last target, {}; {} replica(s) exist",
+                d.base, d.current
+            )?;
+        }
         if let Some(waiting) = &d.waiting_for_quota {
             writeln!(f, "  {waiting}")?;
         }

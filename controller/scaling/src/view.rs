@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::decision::{Bounds, SignalGaps, Stage, Step};
+use crate::base::{self, Base, Progress};
+use crate::decision::{Bounds, SignalGaps};
 use crate::limit::{BudgetIndex, Claim};
 use crate::reason::{Reason, WaitingReplicas};
+use crate::replica_state::ReplicaState;
 use crate::resolve::{Saturation, ScaleToZero};
 use crate::snapshot::{
     ComputeBounds, Config, Mode, Model, Pending, PendingState, Replica, ThroughputMemory, Variant,
@@ -37,16 +39,21 @@ pub(crate) struct VariantView<'a> {
     /// Held back by a scheduling gate or a ResourceQuota: neither stuck nor soon ready.
     pub(crate) waiting_for_quota: u32,
     pub(crate) bounds: Bounds,
-    /// Sorted by pod.
+    pub(crate) base: Base,
+    /// Sorted by pod, without replicas that sleep.
     pub(crate) counted: Vec<Sample<'a>>,
+    /// They report, and serve nothing.
+    pub(crate) asleep: u32,
     pub(crate) stale: u32,
-    /// A missing signal counts as 0.
+    /// A missing signal counts as 0 for growth, and forbids scale-down.
     pub(crate) signal_gaps: SignalGaps,
 }
 
 #[derive(Clone)]
 pub(crate) struct Sample<'a> {
     pub(crate) replica: &'a Replica,
+    pub(crate) state: ReplicaState,
+    /// 0 if the replica is idle: prefixes in its cache are not load.
     pub(crate) kv: f64,
     pub(crate) queue: f64,
     /// Too old for scale-down.
@@ -82,8 +89,21 @@ impl UnreadyState {
 
 /// Forbids scale-down of the model.
 pub(crate) enum MetricsGap {
-    MissingPods { ready: u32, reporting: u32 },
-    Stale { stale: u32 },
+    MissingPods {
+        ready: u32,
+        reporting: u32,
+    },
+    Stale {
+        stale: u32,
+    },
+    /// A main signal of these replicas is missing.
+    Unknown {
+        replicas: u32,
+    },
+    /// Their requests make no progress.
+    Stalled {
+        pods: Vec<String>,
+    },
 }
 
 impl<'a> ModelView<'a> {
@@ -130,7 +150,16 @@ impl<'a> ModelView<'a> {
         }
         let stale =
             sum(|v| v.stale.saturating_add(saturating_u32(v.counted.iter().filter(|s| s.is_late).count())));
-        (stale > 0).then_some(MetricsGap::Stale { stale })
+        if stale > 0 {
+            return Some(MetricsGap::Stale { stale });
+        }
+        let in_state = |state| self.variants.iter().flat_map(move |v| v.in_state(state));
+        let replicas = saturating_u32(in_state(ReplicaState::Unknown).count());
+        if replicas > 0 {
+            return Some(MetricsGap::Unknown { replicas });
+        }
+        let pods: Vec<String> = in_state(ReplicaState::Stalled).map(|s| s.replica.pod.clone()).collect();
+        (!pods.is_empty()).then_some(MetricsGap::Stalled { pods })
     }
 
     /// Ascending cost, then name.
@@ -151,49 +180,64 @@ impl<'a> VariantView<'a> {
         // `pending` may list surge pods of a rollout, which do not count.
         let stuck = count(UnreadyState::Stuck).min(unready);
         let waiting_for_quota = count(UnreadyState::WaitingForQuota).min(unready - stuck);
-        let mut counted = Vec::with_capacity(variant.replicas.len());
-        let mut stale = 0;
-        let mut signal_gaps = SignalGaps::default();
-        for replica in &variant.replicas {
-            if (replica.kv.is_none() && replica.queue.is_none())
-                || replica.age > config.metrics_age.unavailable
-            {
-                continue;
-            }
-            if replica.age > config.metrics_age.stale {
-                stale += 1;
-                continue;
-            }
-            if signal_gaps.missing().next().is_none() && (replica.kv.is_none() || replica.queue.is_none()) {
-                signal_gaps.server = replica.server;
-            }
-            signal_gaps.kv += u32::from(replica.kv.is_none());
-            signal_gaps.queue += u32::from(replica.queue.is_none());
-            counted.push(Sample {
-                replica,
-                kv: replica.kv.unwrap_or_default().get(),
-                queue: replica.queue.unwrap_or_default().get(),
-                is_late: replica.age > config.metrics_age.fresh
-                    || variant.current_for.is_some_and(|since| replica.age > since),
-            });
-        }
-        counted.sort_by(|a, b| a.replica.pod.cmp(&b.replica.pod));
+        let Reports { counted, asleep, stale, signal_gaps } = Reports::new(variant, config);
         let min = variant.min.unwrap_or(0);
         // Before Kubernetes 1.37 an HPA minimum is at least 1, so a 1 does not forbid 0.
         let is_lifted = to_zero && min == 1 && !variant.min_forbids_zero;
+        let bounds = Bounds { min: if is_lifted { 0 } else { min }, max: variant.max };
         Self {
             variant,
             claims,
             current,
             ready,
+            base: Base::new(variant, bounds, config.decision_hold.get()),
             pending: unready - stuck - waiting_for_quota,
             stuck,
             waiting_for_quota,
-            bounds: Bounds { min: if is_lifted { 0 } else { min }, max: variant.max },
+            bounds,
             counted,
+            asleep,
             stale,
             signal_gaps,
         }
+    }
+
+    pub(crate) fn in_state(&self, state: ReplicaState) -> impl Iterator<Item = &Sample<'a>> {
+        self.counted.iter().filter(move |sample| sample.state == state)
+    }
+
+    /// Ready replicas that serve and stay. Those beyond the base go, and starting or sleeping ones may stay instead.
+    pub(crate) fn serving(&self) -> u32 {
+        let stay = self.kept().saturating_sub(self.pending).saturating_sub(self.asleep);
+        self.ready.saturating_sub(self.asleep).min(stay)
+    }
+
+    /// Replicas that serve once the base is carried out. Stuck and sleeping ones do not, nor do those that the autoscaler
+    /// does not create.
+    pub(crate) fn planned(&self) -> u32 {
+        let exist = self.ready.saturating_sub(self.asleep).saturating_add(self.pending);
+        let stay = self.kept().saturating_sub(self.asleep);
+        exist.min(stay).saturating_add(self.arriving())
+    }
+
+    /// Replicas of the base that the maximum lets stay.
+    pub(crate) fn kept(&self) -> u32 {
+        self.bounds.cut(self.base.replicas)
+    }
+
+    /// Replicas of the base that do not exist yet.
+    pub(crate) fn arriving(&self) -> u32 {
+        if self.base.is_obstructed { 0 } else { self.base.replicas.saturating_sub(self.current) }
+    }
+
+    /// Replicas are starting or asked for, so the effect of the last step does not show yet.
+    pub(crate) fn has_unfinished_growth(&self) -> bool {
+        self.pending > 0 || (self.base.progress == Progress::Underway && self.arriving() > 0)
+    }
+
+    /// Where a step starts. A target that the autoscaler does not carry out adds no capacity.
+    pub(crate) fn step_base(&self) -> u32 {
+        if self.base.is_obstructed { self.kept().min(self.current) } else { self.kept() }
     }
 
     /// Some of its replicas do not come soon, so other variants serve instead.
@@ -242,35 +286,42 @@ impl<'a> VariantView<'a> {
     }
 
     pub(crate) fn reporting(&self) -> u32 {
-        saturating_u32(self.counted.len())
+        saturating_u32(self.counted.len()).saturating_add(self.asleep)
     }
 
     /// Replicas that the maximum allows to add.
     pub(crate) fn headroom(&self) -> u32 {
-        self.bounds.max.map_or(u32::MAX, |max| max.saturating_sub(self.current))
+        self.bounds.max.map_or(u32::MAX, |max| max.saturating_sub(self.step_base()))
     }
 
-    /// Smallest step that the HPA acts on.
-    pub(crate) fn min_step_up(&self) -> u32 {
-        smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.up.get()))
+    /// Replicas to add: at least `wanted`, and so many that the HPA acts.
+    pub(crate) fn step_up(&self, wanted: u32) -> u32 {
+        base::step_up(self.variant, self.step_base(), wanted)
     }
 
     /// Replicas to grant if only `fits` fit. 0 if the HPA would ignore the step; below its minimum it acts on every
     /// step.
     pub(crate) fn grantable_replicas(&self, requested: u32, fits: u32) -> u32 {
-        let is_ignored = fits < self.min_step_up() && self.current >= self.bounds.min;
+        let is_ignored = fits < self.step_up(1) && self.current >= self.bounds.min;
         if fits < requested && is_ignored { 0 } else { requested.min(fits) }
     }
 
     /// Smallest step that the HPA acts on.
     pub(crate) fn min_step_down(&self) -> u32 {
-        smallest_step(self.current, self.variant.hpa_tolerance.map_or(0.0, |t| t.down.get()))
+        base::smallest_step_down(self.variant, self.step_base())
+    }
+
+    /// The HPA would ignore a scale-down by `step`.
+    pub(crate) fn ignores_step_down(&self, step: u32) -> bool {
+        let after = self.step_base().saturating_sub(step);
+        after < self.current && base::is_ignored(self.variant, after)
     }
 
     /// The API server's refusal to scale the workload.
     pub(crate) fn refusal(&self) -> Option<Reason> {
         let age_seconds = self.variant.refused_ago?.get().as_secs_f64();
-        Some(Reason::NotCarriedOut { desired: self.current.saturating_add(1), age_seconds, refused: true })
+        let desired = self.current.saturating_add(1);
+        Some(Reason::NotCarriedOut { desired, age_seconds, refused: true, cause: None })
     }
 
     /// Seconds since a wake-up that holds the variant: until a replica reports, or the hold time ends. A refused
@@ -282,62 +333,53 @@ impl<'a> VariantView<'a> {
     }
 }
 
-/// Smallest n with `n / current > tolerance`, the condition of the HPA. 1 if `current` is 0.
-pub(crate) fn smallest_step(current: u32, tolerance: f64) -> u32 {
-    if current == 0 || tolerance <= 0.0 {
-        return 1;
+/// Replicas of a variant that report, by what their reports say.
+#[derive(Default)]
+struct Reports<'a> {
+    counted: Vec<Sample<'a>>,
+    asleep: u32,
+    stale: u32,
+    signal_gaps: SignalGaps,
+}
+
+impl<'a> Reports<'a> {
+    fn new(variant: &'a Variant, config: &Config) -> Self {
+        let mut reports = Self { counted: Vec::with_capacity(variant.replicas.len()), ..Self::default() };
+        let ages = &config.metrics_age;
+        for replica in &variant.replicas {
+            let is_silent = replica.kv.is_none() && replica.queue.is_none() && !replica.asleep;
+            if is_silent || replica.age > ages.unavailable {
+                continue;
+            }
+            match ReplicaState::of(replica, variant) {
+                _ if replica.age > ages.stale => reports.stale += 1,
+                ReplicaState::Asleep => reports.asleep += 1,
+                state => reports.count(replica, state, variant, config),
+            }
+        }
+        reports.counted.sort_by(|a, b| a.replica.pod.cmp(&b.replica.pod));
+        reports
     }
-    // The allowance applies to the quotient, as the HPA computes it.
-    let ignored = ((tolerance + 1e-9) * f64::from(current)).floor();
-    if ignored >= f64::from(u32::MAX) {
-        return u32::MAX;
+
+    fn count(&mut self, replica: &'a Replica, state: ReplicaState, variant: &Variant, config: &Config) {
+        let gaps = &mut self.signal_gaps;
+        if gaps.missing().next().is_none() && (replica.kv.is_none() || replica.queue.is_none()) {
+            gaps.server = replica.server;
+        }
+        gaps.kv += u32::from(replica.kv.is_none());
+        gaps.queue += u32::from(replica.queue.is_none());
+        let kv = replica.kv.filter(|_| state != ReplicaState::Idle).unwrap_or_default();
+        self.counted.push(Sample {
+            replica,
+            state,
+            kv: kv.get(),
+            queue: replica.queue.unwrap_or_default().get(),
+            is_late: replica.age > config.metrics_age.fresh
+                || variant.current_for.is_some_and(|since| replica.age > since),
+        });
     }
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "whole, and within 0..u32::MAX"
-    )]
-    let ignored = ignored as u32;
-    ignored + 1
 }
 
 pub(crate) fn saturating_u32(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Draft {
-    pub(crate) current: u32,
-    pub(crate) steps: Vec<Step>,
-}
-
-impl Draft {
-    pub(crate) fn new(current: u32) -> Self {
-        Self { current, steps: Vec::with_capacity(5) }
-    }
-
-    pub(crate) fn target(&self) -> u32 {
-        self.steps.last().map_or(self.current, |s| s.after)
-    }
-
-    pub(crate) fn push(&mut self, stage: Stage, after: u32, reason: Reason) {
-        let before = self.target();
-        self.steps.push(Step { stage, before, after, reason });
-    }
-
-    pub(crate) fn note(&mut self, stage: Stage, reason: Reason) {
-        self.push(stage, self.target(), reason);
-    }
-
-    /// Keeps the current replicas.
-    pub(crate) fn prepend_note(&mut self, reason: Reason) {
-        let step = Step { stage: Stage::Analyze, before: self.current, after: self.current, reason };
-        self.steps.insert(0, step);
-    }
-
-    pub(crate) fn ensure_step(&mut self, stage: Stage) {
-        if self.steps.iter().all(|s| s.stage != stage) {
-            self.note(stage, Reason::NO_CHANGE);
-        }
-    }
 }

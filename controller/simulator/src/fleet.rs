@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub mod engine;
 pub mod latency;
 pub mod replica;
+pub mod rollout;
 mod route;
 pub mod server;
 pub mod variant;
@@ -20,6 +21,7 @@ use rand_pcg::Pcg64Mcg;
 use self::engine::Engine;
 use self::latency::Latencies;
 use self::replica::{Phase, Replica};
+use self::rollout::ActiveRollout;
 use self::server::{FinishedRequests, Request, Server};
 use self::variant::{Gateway, GpuSupply, Role, ScrapeFaults, SlowStart, Variant};
 use crate::random::{RandomQuantity, Stream, random_stream};
@@ -74,13 +76,17 @@ pub struct Fleet {
     scrape_random: Pcg64Mcg,
     /// Replica-seconds of removed replicas, by variant.
     ended_replica_seconds: Vec<f64>,
+    /// By variant.
+    active_rollouts: Vec<Option<ActiveRollout>>,
+    /// Up to this time rollouts have begun, seconds.
+    rolled_out_at: f64,
 }
 
 impl Fleet {
     /// All initial replicas are ready.
     #[must_use]
     pub fn new(variants: Vec<Variant>, gateway: Gateway, gpu_supply: Vec<GpuSupply>, seed: u64) -> Self {
-        let used = vec![0.0; variants.len()];
+        let (used, active_rollouts) = (vec![0.0; variants.len()], vec![None; variants.len()]);
         let mut fleet = Self {
             variants,
             gateway,
@@ -95,6 +101,8 @@ impl Fleet {
             random: random_stream(seed, Stream::Replicas),
             scrape_random: random_stream(seed, Stream::Scrapes),
             ended_replica_seconds: used,
+            active_rollouts,
+            rolled_out_at: 0.0,
         };
         for variant in 0..fleet.variants.len() {
             for _ in 0..fleet.variants[variant].initial {
@@ -128,10 +136,20 @@ impl Fleet {
         self.queue.iter().chain(&self.prefilled).copied()
     }
 
-    /// Replicas of a variant's workload, ready or not.
+    /// `spec.replicas` of a variant's workload.
     #[must_use]
     pub fn current(&self, variant: usize) -> u32 {
-        count(self.replicas.iter().filter(|r| r.variant == variant && r.is_wanted()))
+        self.active_rollouts[variant].map_or_else(|| self.created(variant), |rollout| rollout.replicas)
+    }
+
+    /// Pods of a variant's workload, ready or not: `status.replicas`.
+    #[must_use]
+    pub fn created(&self, variant: usize) -> u32 {
+        self.count_wanted(variant, |_| true)
+    }
+
+    fn count_wanted(&self, variant: usize, has_serial: impl Fn(u64) -> bool) -> u32 {
+        count(self.replicas.iter().filter(|r| r.variant == variant && r.is_wanted() && has_serial(r.serial)))
     }
 
     /// Ready replicas of a variant.
@@ -231,6 +249,10 @@ impl Fleet {
 
     /// Sets the replicas of a variant's workload.
     pub fn scale(&mut self, variant: usize, replicas: u32, now: f64, events: &mut Events) {
+        if let Some(rollout) = &mut self.active_rollouts[variant] {
+            rollout.replicas = replicas;
+            return self.continue_rollout(variant, now, events);
+        }
         for _ in self.current(variant)..replicas {
             self.create(variant, now);
         }
@@ -352,7 +374,14 @@ impl Fleet {
         let first = wanted.min_by(|(_, a), (_, b)| {
             rank(a).cmp(&rank(b)).then(b.ready_since.total_cmp(&a.ready_since)).then(b.serial.cmp(&a.serial))
         });
-        let Some((i, replica)) = first else { return };
+        if let Some((_, replica)) = first {
+            self.remove_pod(replica.serial, now, events);
+        }
+    }
+
+    fn remove_pod(&mut self, serial: u64, now: f64, events: &mut Events) {
+        let Some(i) = self.replicas.iter().position(|r| r.serial == serial) else { return };
+        let replica = &self.replicas[i];
         if replica.is_ready() && replica.load() > 0 {
             self.set_phase(i, Phase::Draining { until: now + self.gateway.grace });
         } else {

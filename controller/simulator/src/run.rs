@@ -87,6 +87,7 @@ fn apply_policy(
     events: &mut Events,
 ) {
     fleet.update_engines(now);
+    fleet.roll_out(now, events);
     fleet.schedule(now);
     let wanted = policy.decide(&FleetView::new(fleet, now));
     for (variant, to) in wanted.into_iter().enumerate() {

@@ -305,6 +305,7 @@ fn add_progress(
     variant.current_for = remembered.track_current(replicas.current, at.now);
     variant.ready = Some(replicas.ready);
     variant.desired = desired.map(|d| d.target);
+    variant.desired_before = desired.and_then(|d| d.before);
     variant.desired_age = desired.map(|d| d.age);
     variant.pending = Some(remembered.pending(replicas, unready, podless, at));
     variant.woken_ago = remembered.woken_ago(at.now);

@@ -51,6 +51,8 @@ pub(crate) struct VariantMemory {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastTarget {
     pub(crate) target: u32,
+    /// Target before the scale-down that is being carried out.
+    pub(crate) before: Option<u32>,
     /// Time without progress towards the target.
     pub(crate) age: GoDuration,
 }
@@ -113,6 +115,7 @@ impl VariantMemory {
         let target = recent.and_then(|a| u32::try_from(a.num_replicas).ok());
         let state = |desired| VariantState {
             desired,
+            before: None,
             current: desired,
             desired_age: GoDuration::default(),
             capacity: None,
@@ -191,7 +194,7 @@ impl VariantMemory {
     pub(crate) fn desired(&self, current: u32, now: Instant) -> Option<LastTarget> {
         let (state, at) = self.desired.as_ref()?;
         let age = state.desired_age_after(now.saturating_duration_since(*at), current);
-        Some(LastTarget { target: state.desired, age })
+        Some(LastTarget { target: state.desired, before: state.before, age })
     }
 
     /// `None` once a replica has reported.

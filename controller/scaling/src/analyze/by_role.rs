@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Verdict;
+use crate::draft::Draft;
 use crate::limit::Ledger;
-use crate::view::{Draft, ModelView};
+use crate::view::ModelView;
 
 pub(super) struct RoleVerdict {
     /// Indices of its variants in the view of the model.
@@ -42,7 +43,7 @@ impl Verdict for RoleVerdicts {
     }
 
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
-        let mut drafts: Vec<Draft> = model.variants.iter().map(|v| Draft::new(v.current)).collect();
+        let mut drafts: Vec<Draft> = model.variants.iter().map(Draft::of).collect();
         for RoleVerdict { variants, verdict } in &self.0 {
             let excluded: Vec<bool> = variants.iter().map(|i| excluded[*i]).collect();
             let proposed = verdict.propose(&model.subset(variants), &excluded, ledger);

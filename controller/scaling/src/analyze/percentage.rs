@@ -5,13 +5,14 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::Verdict;
-use super::decision_hold::{EarlierDecision, check_earlier_decision};
-use super::step_limits::shrink_obstacle;
-use crate::Stage;
+use super::step_limits::{note_obstruction, shrink_obstacle};
+use crate::base::{Progress, step_up};
+use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
 use crate::units::{at_least, below, compare, count, to_finite};
-use crate::view::{Draft, ModelView, VariantView, saturating_u32};
+use crate::view::{ModelView, VariantView, saturating_u32};
+use crate::{Stage, enforce};
 
 pub(super) struct PercentageVerdict {
     load: Arc<Load>,
@@ -21,7 +22,7 @@ pub(super) struct PercentageVerdict {
     all: LoadSum,
     /// One per variant.
     spares: Vec<MeanSpare>,
-    /// Reporting replicas beyond `current`, such as surge pods. Their load counts, their capacity does not.
+    /// Reporting replicas beyond the base, such as surge pods. Their load counts, their capacity does not.
     surplus: u32,
 }
 
@@ -95,7 +96,7 @@ pub(super) fn analyze(model: &ModelView) -> Result<PercentageVerdict, AnalysisEr
         kv_spare_trigger: s.kv_spare_trigger,
         queue_spare_trigger: s.queue_spare_trigger,
     };
-    let surplus = |v: &VariantView| v.reporting().saturating_sub(v.current);
+    let surplus = |v: &VariantView| v.reporting().saturating_sub(v.kept());
     let surplus = model.variants.iter().map(surplus).fold(0, u32::saturating_add);
     Ok(PercentageVerdict { load: Arc::new(load), unsaturated, all, spares, surplus })
 }
@@ -169,26 +170,34 @@ impl PercentageVerdict {
             compare(model.variants[a].cost(), model.variants[b].cost()).then(self.by_spare(a, b))
         };
         let candidates = || (0..model.variants.len()).filter(|i| free[*i] && !excluded[*i]);
-        let growing = || candidates().filter(|i| can_grow(&model.variants[*i]));
+        let is_obstructed = |i: &usize| model.variants[*i].base.is_obstructed;
+        // A variant whose autoscaler does not scale up only grows if no other one can.
+        let others_grow = candidates().any(|i| can_grow(&model.variants[i]) && !is_obstructed(&i));
+        let growing =
+            || candidates().filter(|i| can_grow(&model.variants[*i]) && !(others_grow && is_obstructed(i)));
         let chosen = Self::best(growing(), cheaper);
         let alternative = Self::best_in_mode_auto(model, chosen, growing(), cheaper);
         for (i, variant) in model.variants.iter().enumerate().filter(|(i, _)| free[*i] && !excluded[*i]) {
+            note_obstruction(variant, Stage::Analyze, &mut drafts[i]);
             if chosen == Some(i) || alternative == Some(i) {
-                let after = variant.current.saturating_add(variant.min_step_up());
+                // A revoked scale-down starts from what was there before.
+                let target = drafts[i].target();
+                let start = if variant.base.is_obstructed { target.min(variant.current) } else { target };
+                let after = start.saturating_add(step_up(variant.variant, start, 1));
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
                 drafts[i].note(Stage::Analyze, reason);
             } else if variant.pending > 0 {
                 drafts[i].note(Stage::Analyze, Reason::PendingReplicas { pending: variant.pending });
             } else if let (false, Some(max)) = (can_grow(variant), variant.bounds.max)
-                && chosen.is_none_or(|c| cheaper(i, c) == Ordering::Less)
+                && chosen.is_none_or(|c| is_obstructed(&c) || cheaper(i, c) == Ordering::Less)
             {
                 drafts[i].note(Stage::Analyze, Reason::AtMaximum { max });
             }
         }
     }
 
-    /// `promised`: replicas that earlier decisions already remove.
+    /// `promised`: replicas on their way to zero.
     fn shrink(&self, model: &ModelView, free: &[bool], promised: u32, drafts: &mut [Draft]) {
         let more_expensive = |a: usize, b: usize| {
             compare(model.variants[b].cost(), model.variants[a].cost()).then(self.by_spare(a, b))
@@ -213,11 +222,53 @@ impl PercentageVerdict {
         let load = self.load.clone();
         if let Some(reason) = shrink_obstacle(model, variant, step) {
             draft.note(Stage::Analyze, reason);
-        } else if step >= variant.current || !self.can_spare(step.saturating_add(promised)) {
+        } else if step >= variant.step_base() || !self.can_spare(step.saturating_add(promised)) {
             draft.note(Stage::Analyze, Reason::StepNotSafe { step, load });
         } else {
-            draft.push(Stage::Analyze, variant.current - step, Reason::ScaleDownSafe { load });
+            draft.push(Stage::Analyze, variant.step_base() - step, Reason::ScaleDownSafe { load });
         }
+    }
+}
+
+/// An HPA needs time to carry out a target, so the variant takes no other step meanwhile.
+enum EarlierDecision {
+    /// No target, or nothing is left to carry out.
+    None,
+    Holds {
+        desired: u32,
+    },
+    /// The autoscaler does not scale down, so a further step would not be carried out either.
+    Stalled,
+    /// The scale-down is revoked.
+    Superseded {
+        desired: u32,
+    },
+}
+
+/// `needs_more`: the model grows in this cycle.
+fn check_earlier_decision(model: &ModelView, variant: &VariantView, needs_more: bool) -> EarlierDecision {
+    // A model at 0 stays there until requests wait, even if a user scaled it to 0.
+    let Some(desired) = variant.variant.desired.filter(|_| variant.is_auto() && !model.is_at_zero()) else {
+        return EarlierDecision::None;
+    };
+    if desired == 0 && variant.current > 0 {
+        let is_busy_again = needs_more || (model.to_zero.enabled && !enforce::is_idle(model));
+        return if is_busy_again {
+            EarlierDecision::Superseded { desired }
+        } else {
+            EarlierDecision::Holds { desired }
+        };
+    }
+    let desired = variant.base.replicas;
+    let is_scaling_down =
+        variant.base.progress != Progress::Reached || variant.base.before_scale_down > desired;
+    if is_scaling_down && desired < variant.current && needs_more {
+        return EarlierDecision::Superseded { desired };
+    }
+    match variant.base.progress {
+        Progress::Underway => EarlierDecision::Holds { desired },
+        Progress::Stalled if desired < variant.current => EarlierDecision::Stalled,
+        Progress::Reached | Progress::Stalled => EarlierDecision::None,
     }
 }
 
@@ -226,14 +277,15 @@ fn can_grow(variant: &VariantView) -> bool {
     variant.pending == 0
         && !variant.is_blocked()
         && variant.refusal().is_none()
-        && variant.headroom() >= variant.min_step_up()
+        && variant.headroom() >= variant.step_up(1)
 }
 
 fn can_shrink(variant: &VariantView) -> bool {
     // A step that does not fit above the minimum would be clamped to one that the HPA ignores.
-    let above_minimum = variant.current > variant.bounds.min
-        && (variant.bounds.min == 0 || variant.current - variant.bounds.min >= variant.min_step_down());
-    variant.current > 1 && variant.pending == 0 && above_minimum
+    let base = variant.step_base();
+    let above_minimum = base > variant.bounds.min
+        && (variant.bounds.min == 0 || base - variant.bounds.min >= variant.min_step_down());
+    base > 1 && variant.pending == 0 && above_minimum
 }
 
 impl Verdict for PercentageVerdict {
@@ -243,18 +295,23 @@ impl Verdict for PercentageVerdict {
 
     fn propose(&self, model: &ModelView, excluded: &[bool], _: &Ledger) -> Vec<Draft> {
         let growth_reason = self.growth_reason();
-        let mut drafts: Vec<Draft> = model.variants.iter().map(|v| Draft::new(v.current)).collect();
+        let mut drafts: Vec<Draft> = model.variants.iter().map(Draft::of).collect();
         let mut free = vec![true; drafts.len()];
         let mut promised: u32 = 0;
         for (i, variant) in model.variants.iter().enumerate() {
             match check_earlier_decision(model, variant, growth_reason.is_some()) {
                 EarlierDecision::None => {}
-                EarlierDecision::Ended(reason) => drafts[i].note(Stage::Analyze, reason),
-                EarlierDecision::Holds { desired, reason } => {
-                    drafts[i].push(Stage::Analyze, desired, reason);
-                    free[i] = false;
-                    promised = promised.saturating_add(variant.current.saturating_sub(desired));
+                EarlierDecision::Superseded { desired } => {
+                    let reason = Reason::Superseded { desired };
+                    drafts[i].push(Stage::Analyze, variant.base.before_scale_down, reason);
                 }
+                EarlierDecision::Holds { desired } => {
+                    let age_seconds = variant.variant.desired_age.unwrap_or_default().get().as_secs_f64();
+                    drafts[i].push(Stage::Analyze, desired, Reason::KeptDecision { age_seconds });
+                    free[i] = false;
+                    promised = promised.saturating_add(variant.base.replicas.saturating_sub(desired));
+                }
+                EarlierDecision::Stalled => free[i] = false,
             }
         }
         match growth_reason {
@@ -265,7 +322,7 @@ impl Verdict for PercentageVerdict {
             None => {}
         }
         for draft in &mut drafts {
-            if draft.steps.iter().all(|s| s.after == draft.current && s.reason.ends_a_decision()) {
+            if draft.is_unexplained() && draft.target() == draft.base {
                 let load = Some(self.load.clone());
                 draft.note(Stage::Analyze, Reason::NoChange { load, tokens: None, flow: None });
             }

@@ -1,9 +1,12 @@
 //! Sizes of steps and obstacles to them, shared by the analyzers.
 
+use crate::Stage;
+use crate::base::Progress;
+use crate::draft::Draft;
 use crate::limit::{Ledger, is_limited};
 use crate::reason::Reason;
 use crate::units::to_u32;
-use crate::view::{Draft, MetricsGap, ModelView, VariantView};
+use crate::view::{MetricsGap, ModelView, VariantView};
 
 /// Share of the supply that the demand leaves.
 pub(super) fn spare_share(supply: f64, demand: f64) -> f64 {
@@ -19,7 +22,7 @@ pub(super) fn spare_share(supply: f64, demand: f64) -> f64 {
 /// Replicas that supply what is missing, at least the smallest step that the HPA acts on.
 pub(super) fn requested_replicas(variant: &VariantView, missing: f64, per_replica: f64) -> u32 {
     // The tolerance keeps a quotient of 2.0000000001 at 2.
-    to_u32((missing / per_replica - 1e-9).ceil()).max(variant.min_step_up())
+    variant.step_up(to_u32((missing / per_replica - 1e-9).ceil()))
 }
 
 /// Replicas of a step up that remain after later stages cut it to the maximum and to the free GPUs, which it books.
@@ -48,23 +51,45 @@ pub(super) fn removable_replicas(model: &ModelView, i: usize, drafts: &[Draft]) 
     };
     let is_last = !drafts.iter().enumerate().any(serves);
     let floor = variant.bounds.min.max(u32::from(is_last));
-    // The supply counts ready replicas only, so starting ones are not removed.
-    variant.current.saturating_sub(floor).min(variant.ready)
+    // The supply counts serving replicas only, so starting ones are not removed. Those that do not exist yet are.
+    let removable = variant.serving().saturating_add(variant.arriving());
+    variant.step_base().saturating_sub(floor).min(removable)
+}
+
+/// The part of a step down that the HPA acts on, or that drops replicas which do not exist yet. 0: it would ignore all of it.
+pub(super) fn acted_step_down(variant: &VariantView, step: u32) -> u32 {
+    if variant.ignores_step_down(step) { variant.step_base().saturating_sub(variant.current) } else { step }
 }
 
 pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
     if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
         return Some(reason);
     }
-    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.min_step_up());
+    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.step_up(1));
     max.map(|max| Reason::AtMaximum { max })
+}
+
+/// Variants whose autoscaler does not scale up come last: they only get what the others cannot take.
+pub(super) fn obstructed_last(model: &ModelView, mut order: Vec<usize>) -> Vec<usize> {
+    order.sort_by_key(|i| model.variants[*i].base.is_obstructed);
+    order
+}
+
+/// Notes why a variant grows last. A target that is not carried out has its note already.
+pub(super) fn note_obstruction(variant: &VariantView, stage: Stage, draft: &mut Draft) {
+    let cause = variant.variant.obstacles.up.as_ref().filter(|_| variant.base.is_obstructed);
+    if let (Some(cause), Progress::Reached) = (cause, variant.base.progress) {
+        draft.note(stage, Reason::CannotGrow { cause: cause.clone() });
+    }
 }
 
 pub(super) fn shrink_obstacle(model: &ModelView, variant: &VariantView, step: u32) -> Option<Reason> {
     match model.metrics_gap() {
         Some(MetricsGap::MissingPods { ready, reporting }) => Some(Reason::ScrapeGap { ready, reporting }),
         Some(MetricsGap::Stale { stale }) => Some(Reason::MetricsStale { stale }),
-        None if step < variant.min_step_down() => {
+        Some(MetricsGap::Unknown { replicas }) => Some(Reason::SignalUnknown { replicas }),
+        Some(MetricsGap::Stalled { pods }) => Some(Reason::NoProgress { pods }),
+        None if acted_step_down(variant, step) == 0 => {
             let tolerance = variant.variant.hpa_tolerance.map_or(0.0, |t| t.down.get());
             Some(Reason::WithinTolerance { step, tolerance })
         }

@@ -60,8 +60,10 @@ pub(super) struct ThroughputVerdict {
     forecast: ArrivalForecast,
     /// Throughput of a replica of each variant.
     per_replica: Vec<f64>,
-    /// Throughput of ready and pending replicas.
+    /// Throughput of the replicas that serve once the last targets are carried out.
     supply: f64,
+    /// Throughput of the replicas that serve now and stay.
+    serving: f64,
     demand: f64,
     engines: Vec<EngineSpeed>,
     /// Throughput that drains the queues.
@@ -284,9 +286,10 @@ fn whole_verdict(
     let may_shrink = has_full_history(model, memory) && all_have_counters(model) && !saturated;
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
-    let supply = total_throughput(model, &per_replica);
+    let supply = total_throughput(model, &per_replica, |v| v.planned());
     Some(ThroughputVerdict {
         supply,
+        serving: total_throughput(model, &per_replica, |v| v.serving()),
         waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
         demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
@@ -311,8 +314,9 @@ fn occupancy(engine: &EngineSpeed, shape: RequestShape) -> bursts::Occupancy {
     }
 }
 
+/// The effect of the last growth does not show yet.
 fn has_pending(model: &ModelView) -> bool {
-    model.variants.iter().any(|v| v.pending > 0)
+    model.variants.iter().any(VariantView::has_unfinished_growth)
 }
 
 /// `cold_start` in seconds.
@@ -324,10 +328,10 @@ fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
     }
 }
 
-/// Throughput of ready and pending replicas, requests per second.
-fn total_throughput(model: &ModelView, per_replica: &[f64]) -> f64 {
+/// Throughput of a number of replicas of each variant, requests per second.
+fn total_throughput(model: &ModelView, per_replica: &[f64], replicas: impl Fn(&VariantView) -> u32) -> f64 {
     let each = model.variants.iter().zip(per_replica);
-    to_finite(each.map(|(v, rate)| f64::from(v.ready.saturating_add(v.pending)) * rate).sum())
+    to_finite(each.map(|(v, rate)| f64::from(replicas(v)) * rate).sum())
 }
 
 fn has_counters(model: &ModelView) -> bool {
@@ -354,7 +358,7 @@ fn unlearned_verdict(
 ) -> ThroughputVerdict {
     let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
     let hot = share_of_replicas(model, is_hot) > 0.5;
-    let ready = model.variants.iter().map(|v| f64::from(v.ready)).sum::<f64>();
+    let ready = model.variants.iter().map(|v| f64::from(v.ready.saturating_sub(v.asleep))).sum::<f64>();
     // The same scrapes for both, without assumed arrivals.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
     let completed = Some(last(&memory.completed)).filter(|completed| *completed > 0.0);
@@ -362,7 +366,8 @@ fn unlearned_verdict(
     let factor = factor.clamp(1.0, MAX_UNLEARNED_GROWTH);
     let per_replica = vec![1.0; model.variants.len()];
     ThroughputVerdict {
-        supply: total_throughput(model, &per_replica),
+        supply: total_throughput(model, &per_replica, |v| v.planned()),
+        serving: 0.0,
         demand: if hot { ready * factor } else { 0.0 },
         forecast,
         per_replica,

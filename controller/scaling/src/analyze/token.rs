@@ -6,11 +6,12 @@ mod optimize;
 use super::engine_args::EngineArgs;
 use super::step_limits::spare_share;
 use super::{AnalyzerState, Observation, Verdict};
+use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Tokens};
 use crate::snapshot::{OutputBucket, SchedulerQueue};
 use crate::units::{at_least, mean, to_finite};
-use crate::view::{Draft, ModelView, Sample, VariantView};
+use crate::view::{ModelView, Sample, VariantView};
 
 /// Observations of each kind that count.
 pub(crate) const OBSERVATIONS: usize = 10;
@@ -73,8 +74,8 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     let has_waiting = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
     Ok(TokenVerdict {
         demand,
-        supply: sum(|v| v.ready),
-        anticipated: sum(|v| v.ready.saturating_add(v.pending)),
+        supply: sum(|v| v.serving()),
+        anticipated: sum(|v| v.planned()),
         has_unsized_queue: is_unknown || (input.is_none() && has_waiting),
         per_replica,
         state,

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use super::ModelCase;
 use crate::decision::Stage;
+use crate::draft::Draft;
 use crate::limit::{Claim, is_limited};
 use crate::reason::Reason;
-use crate::view::{Draft, VariantView};
+use crate::view::VariantView;
 
 /// A model lacks GPUs of one accelerator.
 struct Shortage {
@@ -68,7 +69,7 @@ fn freed_gpus(cases: &[&mut ModelCase]) -> BTreeMap<usize, u64> {
 /// Empty while a variant of the model grows: its capacity comes soon.
 fn shortages(case: &ModelCase) -> Vec<Shortage> {
     let variants = || case.view.variants.iter().zip(&case.drafts).filter(|(variant, _)| variant.is_auto());
-    if variants().any(|(variant, draft)| draft.target() > variant.current) {
+    if variants().any(|(variant, draft)| draft.target() > variant.base.replicas) {
         return Vec::new();
     }
     let refused = |(variant, draft): (&VariantView, &Draft)| {
@@ -108,13 +109,15 @@ fn spare_step(variant: &VariantView, draft: &Draft, budget: usize) -> Option<(u3
     // Without metrics its load is unknown.
     let is_held = |reason: &Reason| matches!(reason, Reason::SafetyNet { .. } | Reason::WakeHold { .. });
     if !variant.is_auto()
-        || draft.target() != variant.current
+        || draft.target() != variant.base.replicas
+        || variant.base.replicas > variant.current
         || draft.steps.iter().any(|s| is_held(&s.reason))
     {
         return None;
     }
     let step = variant.min_step_down();
-    let fits = variant.current.checked_sub(step).is_some_and(|after| after >= variant.bounds.min.max(1));
+    let fits =
+        variant.base.replicas.checked_sub(step).is_some_and(|after| after >= variant.bounds.min.max(1));
     fits.then(|| (step, u64::from(step).saturating_mul(gpus)))
 }
 
@@ -123,6 +126,6 @@ fn take(cases: &mut [&mut ModelCase], taker: usize, giver: &Giver) {
     let ModelCase { view, drafts, .. } = &mut *cases[giver.case];
     let (variant, draft) = (&view.variants[giver.variant], &mut drafts[giver.variant]);
     if let Some(claim) = variant.gpu_claim() {
-        draft.push(Stage::Limit, variant.current.saturating_sub(giver.step), claim.yielded(&better));
+        draft.push(Stage::Limit, variant.base.replicas.saturating_sub(giver.step), claim.yielded(&better));
     }
 }

@@ -60,7 +60,7 @@ fn limit_case(case: &mut ModelCase, ledger: &mut Ledger) {
     }
     for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
         if variant.is_auto() {
-            ledger.book(variant, added_replicas(draft));
+            ledger.book(variant, added_replicas(variant, draft));
         }
     }
 }

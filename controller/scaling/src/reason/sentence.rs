@@ -5,6 +5,13 @@ use std::fmt;
 use super::figures::format_figure;
 use super::{FallbackSource, Reason};
 
+/// Further pods are only counted.
+const SHOWN_PODS: usize = 8;
+
+fn not_carried_out_cause(cause: Option<&str>) -> &str {
+    cause.unwrap_or("check the HPA's metric, behavior and bounds")
+}
+
 impl Reason {
     /// Sentence for the status, without changing figures: the status is written only when the decision changes. Reasons
     /// that only hold a target share one text, because noise alternates them.
@@ -24,9 +31,13 @@ impl Reason {
                 "the API server refuses to scale to {desired} replica(s); another variant grows if there is one; see the \
                  controller log"
             ),
-            Self::NotCarriedOut { desired, refused: false, .. } => format!(
-                "the earlier target {desired} was not carried out: check the HPA's metric, behavior and bounds"
-            ),
+            Self::NotCarriedOut { desired, refused: false, cause, .. } => {
+                format!(
+                    "the target {desired} is not carried out: {}",
+                    not_carried_out_cause(cause.as_deref())
+                )
+            }
+            Self::NoProgress { pods } => format!("requests of {} replica(s) make no progress", pods.len()),
             Self::Paused { .. } => "paused: the last target stays".to_owned(),
             Self::Fixed { asked, .. } => format!("fixed at {asked}, within the bounds"),
             _ => self.lead().map_or_else(|| self.to_string(), str::to_owned),
@@ -70,26 +81,27 @@ impl Reason {
     fn write_end(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfBounds { desired, min, max: Some(max) } => {
-                write!(f, "the earlier target {desired} is dropped: it is outside the bounds {min}..{max}")
+                write!(f, "the earlier target {desired} is cut to the bounds {min}..{max}")
             }
             Self::OutOfBounds { desired, min, max: None } => {
-                write!(f, "the earlier target {desired} is dropped: it is below the minimum of {min}")
+                write!(f, "the earlier target {desired} is below the minimum of {min}")
             }
             Self::Superseded { desired } => {
                 write!(f, "the earlier target {desired} is dropped: the model needs more replicas")
             }
-            Self::NotCarriedOut { desired, age_seconds, refused: true } => write!(
+            Self::NotCarriedOut { desired, age_seconds, refused: true, .. } => write!(
                 f,
                 "the API server has refused to scale to {desired} replica(s) for {} s; another variant grows if there is \
                  one; see the controller log",
                 format_figure(*age_seconds)
             ),
-            Self::NotCarriedOut { desired, age_seconds, refused: false } => write!(
+            Self::NotCarriedOut { desired, age_seconds, refused: false, cause } => write!(
                 f,
-                "the earlier target {desired} was not carried out: no progress for {} s; check the HPA's metric, \
-                 behavior and bounds",
-                format_figure(*age_seconds)
+                "the target {desired} is not carried out: no progress for {} s; {}",
+                format_figure(*age_seconds),
+                not_carried_out_cause(cause.as_deref())
             ),
+            Self::CannotGrow { cause } => write!(f, "other variants grow instead: {cause}"),
             _ => Ok(()),
         }
     }
@@ -117,6 +129,21 @@ impl Reason {
             }
             Self::MetricsStale { stale } => {
                 write!(f, "not scaled down: the metrics of {stale} replica(s) are old")
+            }
+            Self::SignalUnknown { replicas } => {
+                write!(
+                    f,
+                    "not scaled down: a main signal of {replicas} replica(s) is missing, so their load is unknown"
+                )
+            }
+            Self::NoProgress { pods } => {
+                let shown = pods.iter().take(SHOWN_PODS).map(String::as_str).collect::<Vec<_>>().join(", ");
+                let more = if pods.len() > SHOWN_PODS { ", ..." } else { "" };
+                write!(
+                    f,
+                    "not scaled down: {} replica(s) have requests and finish none ({shown}{more}): restart them",
+                    pods.len()
+                )
             }
             Self::WithinTolerance { step, tolerance } => {
                 write!(
@@ -210,15 +237,18 @@ impl fmt::Display for Reason {
                     missing.sentence(*server)
                 )
             }
-            Self::OutOfBounds { .. } | Self::Superseded { .. } | Self::NotCarriedOut { .. } => {
-                self.write_end(f)
-            }
+            Self::OutOfBounds { .. }
+            | Self::Superseded { .. }
+            | Self::NotCarriedOut { .. }
+            | Self::CannotGrow { .. } => self.write_end(f),
             Self::SafetyNet { .. }
             | Self::PendingReplicas { .. }
             | Self::WaitingForQuota { .. }
             | Self::StepNotSafe { .. }
             | Self::ScrapeGap { .. }
             | Self::MetricsStale { .. }
+            | Self::SignalUnknown { .. }
+            | Self::NoProgress { .. }
             | Self::WithinTolerance { .. }
             | Self::HeldPeak { .. }
             | Self::NotLearnt { .. } => self.write_hold(f),

@@ -16,6 +16,7 @@
 //! remembered H100 <500 4000,6000           observations of the token analyzer
 //! throughput | throughput itlSlo: 40       the throughput analyzer, with further settings
 //! learned 10 samples=9 watched=5m need=3   its memory: arrival rate per second; all variants have the same curve
+//! a: 2 asleep=y,- stalled=10m,-            a replica that sleeps | one whose requests make no progress
 //! rising 10 20                             the same, with an arrival rate that rises from one value to the other
 //! ```
 
@@ -30,7 +31,7 @@ pub(super) fn yaml(text: &str) -> Snapshot {
 }
 
 /// Shorthand of a figure of a replica, and its field name.
-const FIGURES: [(&str, &str); 9] = [
+const FIGURES: [(&str, &str); 11] = [
     ("kv", "kv"),
     ("queue", "queue"),
     ("age", "age"),
@@ -40,6 +41,8 @@ const FIGURES: [(&str, &str); 9] = [
     ("out", "meanOutput"),
     ("hit", "prefixHitRate"),
     ("ranks", "ranks"),
+    ("asleep", "asleep"),
+    ("stalled", "stalledFor"),
 ];
 
 /// A YAML flow mapping.
@@ -65,6 +68,9 @@ fn variant(line: &str, each: &str) -> String {
             "args" => format!("engineArgs: [{}]", value.replace('|', ", ")),
             "gpus" => format!("gpusPerReplica: {value}"),
             "capacity" => format!("rememberedCapacity: {value}"),
+            "before" => format!("desiredBefore: {value}"),
+            "blockedUp" => format!("obstacles: {{up: {value}}}"),
+            "blockedDown" => format!("obstacles: {{down: {value}}}"),
             "cost" | "mode" => format!("{key}: \"{value}\""),
             "role" => format!("role: {value}"),
             "needs" => format!("quotaNeeds: [{}]", value.split(',').map(need).collect::<Vec<_>>().join(", ")),
@@ -118,6 +124,7 @@ fn replicas(name: &str, current: &str, words: &BTreeMap<&str, &str>) -> Vec<Stri
             let values = list(short).unwrap_or_else(|| vec![default]);
             match values.get(i).or(values.last()) {
                 Some(&"-") | None => {}
+                Some(&"y") => fields.push(format!("{long}: true")),
                 Some(value) if value.starts_with('.') => fields.push(format!("{long}: 0{value}")),
                 Some(value) => fields.push(format!("{long}: {value}")),
             }

@@ -2,6 +2,7 @@
 //! idle or at 0. `laws/coverage.rs` checks that every rule occurs.
 
 mod budgets;
+mod obstacles;
 
 use std::fmt;
 use std::ops::Deref;
@@ -68,8 +69,11 @@ fn replica() -> impl Strategy<Value = Replica> {
     let shape = (weighted(0.95, amount(&[100, 512])), weighted(0.95, amount(&[20, 128, 600])));
     let hit = of(prop::sample::select(&[0.0, 0.5][..]));
     let pace = weighted(0.95, prop::sample::select(&[0.0, 0.2, 1.0, 3.0][..]));
-    (kv, queue, sample_age(), blocks, shape, hit, pace).prop_map(
-        |(kv, queue, age, blocks, shape, hit, pace)| Replica {
+    let state = (weighted(0.01, Just(GoDuration::from_secs(600))), prop::bool::weighted(0.01));
+    (kv, queue, sample_age(), blocks, shape, hit, (pace, state)).prop_map(
+        |(kv, queue, age, blocks, shape, hit, (pace, (stalled_for, asleep)))| Replica {
+            stalled_for,
+            asleep,
             work: pace.map(|pace| work(pace, f64::from(queue.unwrap_or(0)))).unwrap_or_default(),
             kv: kv.map(|percent| figure::<KvUsage>(f64::from(percent) / 100.0)),
             queue: queue.map(|n| figure::<QueueLength>(f64::from(n))),
@@ -200,7 +204,8 @@ fn counts() -> impl Strategy<Value = (u32, u32, i32)> {
 
 fn variant() -> impl Strategy<Value = Variant> {
     let decided = (weighted(0.4, prop_oneof![1 => Just(0), 2 => 0_u32..8]), of(age()));
-    let workload = (counts(), weighted(0.3, vec(pending(), 0..4)), weighted(0.2, age()), engine_args());
+    let unready = (weighted(0.3, vec(pending(), 0..4)), weighted(0.2, age()));
+    let workload = (counts(), unready, obstacles::any(), engine_args());
     let hardware = (
         prop::sample::select(
             &[None, Some("H100"), Some("NVIDIA-H100-80GB-HBM3"), Some("L4"), Some("B200")][..],
@@ -209,9 +214,9 @@ fn variant() -> impl Strategy<Value = Variant> {
         of(amount(&[0, 6400, 12_800])),
     );
     let user = (0_u32..4, mode(), bounds(), weighted(0.4, prop::sample::select(&[0.0, 0.1, 0.3, 0.6][..])));
-    let load = (weighted(0.6, amount(&[0, 0, 2])), vec(replica(), 1..5));
+    let load = (weighted(0.6, amount(&[0, 2, 2])), vec(replica(), 1..5));
     (decided, workload, hardware, user, load).prop_map(|(decided, workload, hardware, user, load)| {
-        let ((current, unready, surplus), pending, woken_ago, engine_args) = workload;
+        let ((current, unready, surplus), (pending, woken_ago), obstacles, engine_args) = workload;
         let ready = current.saturating_sub(unready);
         let count = ready.saturating_add_signed(surplus);
         let replicas = load.1.iter().cycle().take(usize::try_from(count).unwrap()).enumerate();
@@ -229,6 +234,7 @@ fn variant() -> impl Strategy<Value = Variant> {
             min_forbids_zero,
             hpa_tolerance: user.3.map(|t| HpaTolerance { up: figure(t), down: figure(t) }),
             woken_ago,
+            obstacles,
             remembered_capacity: hardware.2,
             pending,
             running: load.0,

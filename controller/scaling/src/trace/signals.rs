@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::ReplicaState;
 use crate::reason::format_figure;
 use crate::snapshot::{Pending, PendingState, Replica, Variant};
 
@@ -35,6 +36,9 @@ impl fmt::Display for Signals<'_> {
             facts.push(format!("woken {woken} ago"));
         }
         writeln!(f, "  {}", facts.join("; "))?;
+        for (direction, cause) in [("up", &v.obstacles.up), ("down", &v.obstacles.down)] {
+            cause.iter().try_for_each(|cause| writeln!(f, "  not scaled {direction}: {cause}"))?;
+        }
         for pending in v.pending.iter().flatten() {
             write!(f, "  not ready for {}: {}", pending.age, pending_state(*pending))?;
             match &v.quota_wait {
@@ -47,7 +51,7 @@ impl fmt::Display for Signals<'_> {
         replicas
             .iter()
             .take(SHOWN_REPLICAS)
-            .try_for_each(|replica| writeln!(f, "  {}", replica_line(replica)))?;
+            .try_for_each(|replica| writeln!(f, "  {}", replica_line(replica, v)))?;
         match replicas.len().saturating_sub(SHOWN_REPLICAS) {
             0 => Ok(()),
             more => writeln!(f, "  and {more} more replica(s)"),
@@ -64,7 +68,7 @@ fn pending_state(pending: Pending) -> &'static str {
     }
 }
 
-fn replica_line(replica: &Replica) -> String {
+fn replica_line(replica: &Replica, variant: &Variant) -> String {
     let known = |what: &str, value: Option<f64>| value.map(|v| format!("{what} {}", format_figure(v)));
     let size = |r: &Replica| {
         let (blocks, of) = (r.num_gpu_blocks?.get(), r.block_size?.get());
@@ -79,6 +83,9 @@ fn replica_line(replica: &Replica) -> String {
         known("output", replica.mean_output.map(f64::from)),
         known("prefix hits", replica.prefix_hit_rate.map(f64::from)),
         Some(format!("{} old", replica.age)),
+        Some(ReplicaState::of(replica, variant))
+            .filter(|s| *s != ReplicaState::Serving)
+            .map(|s| s.to_string()),
     ];
     format!("{}: {}", replica.pod, parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
 }

@@ -4,6 +4,7 @@ use serde::Deserialize;
 pub use wva_scaling::snapshot::Role;
 
 use super::engine::{Engine, StepTokens};
+use super::rollout::Rollout;
 use crate::random::RandomQuantity;
 
 /// Times are in seconds.
@@ -39,6 +40,8 @@ pub struct Variant {
     pub prefix_hits: Vec<(f64, f64)>,
     /// Start time and tokens of a step, in order of time.
     pub speculation: Vec<(f64, StepTokens)>,
+    /// Rollouts of its workload.
+    pub rollouts: Vec<Rollout>,
     /// `None`: the whole request.
     pub role: Option<Role>,
 }
@@ -173,6 +176,7 @@ pub(crate) fn test_variant() -> Variant {
         slowness: RandomQuantity::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
         speculation: Vec::new(),
+        rollouts: Vec::new(),
         role: None,
     }
 }

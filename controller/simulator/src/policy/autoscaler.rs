@@ -100,8 +100,9 @@ fn average_value(hpa: &Hpa, current: u32, values: &[f64], target: f64) -> u32 {
     if ratio < 1.0 { proposed.min(current) } else { proposed.max(current) }
 }
 
-/// Replicas for an external metric with this target for each.
-pub(super) fn external_value(hpa: &Hpa, current: u32, value: f64, target: f64) -> u32 {
-    let ratio = value / (target * f64::from(current));
-    if hpa.tolerates(ratio) { current } else { to_u32((value / target).ceil()) }
+/// Replicas for an external metric with this target for each. An HPA compares it with the pods that exist, and adopts
+/// their number within its tolerance, also in a rollout (kubernetes#138505).
+pub(super) fn external_value(hpa: &Hpa, created: u32, value: f64, target: f64) -> u32 {
+    let ratio = value / (target * f64::from(created));
+    if hpa.tolerates(ratio) { created } else { to_u32((value / target).ceil()) }
 }

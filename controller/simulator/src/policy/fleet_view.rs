@@ -41,6 +41,12 @@ impl<'a> FleetView<'a> {
         self.fleet.current(variant)
     }
 
+    /// Its pods, with the surge of a rollout: `status.replicas`.
+    #[must_use]
+    pub fn created(&self, variant: usize) -> u32 {
+        self.fleet.created(variant)
+    }
+
     /// Ready ones of them.
     #[must_use]
     pub fn ready(&self, variant: usize) -> u32 {
@@ -131,6 +137,8 @@ pub struct Peaks {
     pub kv: f64,
     /// Requests that wait at it.
     pub waiting: usize,
+    /// Requests in its batch.
+    pub running: usize,
 }
 
 /// Mean tokens of a request.
@@ -176,7 +184,11 @@ impl Pod<'_> {
     #[must_use]
     pub fn peaks(&self) -> Peaks {
         let minute = visible_samples(self.replica, self.now).filter(|s| self.now - s.at <= 60.0);
-        let greatest = |p: Peaks, s: Sample| Peaks { kv: s.kv.max(p.kv), waiting: s.waiting.max(p.waiting) };
+        let greatest = |p: Peaks, s: Sample| Peaks {
+            kv: s.kv.max(p.kv),
+            waiting: s.waiting.max(p.waiting),
+            running: s.running.max(p.running),
+        };
         minute.fold(Peaks::default(), greatest)
     }
 

@@ -179,9 +179,9 @@ impl ReplicaProposer for Keda {
             object.kv.map(|target| (sum(|pod| pod.newest().kv), target.get())),
             object.latency.filter(|on| *on).map(|_| (self.latency_replicas(view, variant), 1.0)),
         ];
-        let current = view.current(variant);
-        let propose = |(value, target)| external_value(hpa, current, value, target);
-        proposals.into_iter().flatten().map(propose).max().unwrap_or(current)
+        let created = view.created(variant);
+        let propose = |(value, target)| external_value(hpa, created, value, target);
+        proposals.into_iter().flatten().map(propose).max().unwrap_or(view.current(variant))
     }
 }
 

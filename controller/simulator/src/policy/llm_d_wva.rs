@@ -140,7 +140,7 @@ impl Policy for LlmDWva {
             let current = view.current(variant);
             match desired {
                 Some(desired) if current > 0 => {
-                    let proposed = external_value(hpa, current, f64::from(*desired), 1.0);
+                    let proposed = external_value(hpa, view.created(variant), f64::from(*desired), 1.0);
                     hpa.sync(view.now, current, proposed)
                 }
                 _ => current,

@@ -23,6 +23,8 @@ pub(super) const NAMESPACE: &str = "simulated";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Desired {
     pub(super) target: u32,
+    /// Before the scale-down that is being carried out.
+    pub(super) before: Option<u32>,
     /// Time without progress towards it.
     pub(super) age: GoDuration,
 }
@@ -75,6 +77,7 @@ fn variant(view: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) 
         current: view.current(v),
         ready: Some(view.ready(v)),
         desired: memory.desired.map(|desired| desired.target),
+        desired_before: memory.desired.and_then(|desired| desired.before),
         desired_age: memory.desired.map(|desired| desired.age),
         current_for: memory.current_for.map(seconds),
         min: Some(fleet_variant.min),
@@ -100,12 +103,13 @@ fn pending((age, unschedulable): (f64, bool)) -> Pending {
 
 fn replica(view: &FleetView<'_>, v: usize, pod: Pod<'_>) -> Replica {
     let fleet_variant = &view.variants()[v];
-    let Peaks { kv, waiting } = pod.peaks();
+    let Peaks { kv, waiting, running } = pod.peaks();
     let tokens = pod.mean_tokens();
     Replica {
         pod: format!("{}-{:06}", fleet_variant.name, pod.serial()),
         kv: KvUsage::try_from(kv).ok(),
         queue: QueueLength::try_from(to_f64(waiting as u64)).ok(),
+        running: Some(amount(to_f64(running as u64))),
         num_gpu_blocks: Some(amount(to_f64(fleet_variant.engine.kv_blocks))),
         block_size: Some(amount(to_f64(fleet_variant.engine.block_size))),
         mean_input: tokens.map(|tokens| amount(tokens.input)),

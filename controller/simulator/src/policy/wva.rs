@@ -11,7 +11,7 @@ use wva_crds::entries::ScaleToZero;
 use wva_scaling::snapshot::{
     ComputeBounds, Config, Inventory, Lateness, SaturationEntry, ScaleToZeroEntry, ThroughputMemory,
 };
-use wva_scaling::{Action, Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
+use wva_scaling::{Decision, Outcome, Snapshot, VariantKey, VariantState, decide};
 
 use super::activity::Activity;
 use super::autoscaler::external_value;
@@ -144,7 +144,8 @@ impl Wva {
     fn memory(&self, view: &FleetView<'_>, v: usize) -> Memory {
         let desired = self.states[v].map(|(state, at)| {
             let elapsed = Duration::from_secs_f64((view.now - at).max(0.0));
-            Desired { target: state.desired, age: state.desired_age_after(elapsed, view.current(v)) }
+            let age = state.desired_age_after(elapsed, view.current(v));
+            Desired { target: state.desired, before: state.before, age }
         });
         let capacity = self.states[v].and_then(|(state, _)| state.capacity);
         let current_for = self.activity.current_for(v, view.now);
@@ -189,9 +190,8 @@ impl Wva {
     fn begins_to_grow(&self, decided: &Outcome) -> bool {
         let before =
             |d: &Decision| self.keys.iter().position(|k| *k == d.key()).and_then(|v| self.last[v].as_ref());
-        let needs_more =
-            |d: &Decision| d.action() == Action::Up && before(d).is_some_and(|b| d.target() > b.target());
-        let went_up = self.last.iter().flatten().any(|d| d.action() == Action::Up);
+        let needs_more = |d: &Decision| d.grows() && before(d).is_some_and(|b| d.target() > b.target());
+        let went_up = self.last.iter().flatten().any(Decision::is_growing);
         !went_up && decided.decisions.iter().any(needs_more)
     }
 
@@ -203,7 +203,7 @@ impl Wva {
             return state.desired.min(1);
         }
         let hpa = &mut self.hpas[v];
-        let proposed = external_value(hpa, current, f64::from(state.desired), 1.0);
+        let proposed = external_value(hpa, view.created(v), f64::from(state.desired), 1.0);
         hpa.sync(view.now, current, proposed)
     }
 }

@@ -11,6 +11,7 @@ use super::engines::{ENGINES, QWEN3_32B_H100};
 use super::spec::{self, Spec};
 use super::{Scenario, ScenarioError};
 use crate::fleet::engine::{Engine, StepTokens, to_f64};
+use crate::fleet::rollout::Rollout;
 use crate::fleet::server::Request;
 use crate::fleet::variant::{Gateway, GpuSupply, Saturation, ScrapeFaults, SlowStart, Variant};
 use crate::measure::Objectives;
@@ -163,9 +164,14 @@ impl spec::Variant {
                 self.prefix_hits.iter().map(|h| (seconds(h.at), h.share.get())),
             )?,
             speculation: speculation(&self.speculation, i)?,
+            rollouts: self.rollouts.iter().map(rollout).collect(),
             role: self.role,
         })
     }
+}
+
+fn rollout(spec: &spec::Rollout) -> Rollout {
+    Rollout { at: seconds(spec.at), surge: spec.surge.get() }
 }
 
 fn speculation(levels: &[spec::Speculation], i: usize) -> Result<Vec<(f64, StepTokens)>, ScenarioError> {

@@ -182,8 +182,21 @@ pub struct Variant {
     /// Tokens that a step generates for a request, over time. Default: one.
     #[serde(default)]
     pub speculation: Vec<Speculation>,
+    /// Rollouts of its workload. Default: none.
+    #[serde(default)]
+    pub rollouts: Vec<Rollout>,
     /// Role of its pods: prefill or decode. Default: both.
     pub role: Option<Role>,
+}
+
+/// Rollout of a workload: each pod is replaced.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Rollout {
+    /// Start, from the start of the run.
+    pub at: GoDuration,
+    /// `maxSurge` as a share of the replicas, above 0 to 1.
+    pub surge: PositiveFraction,
 }
 
 /// Hit rate of the prefix caches from a time on.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use wva_runtime::spans;
 use wva_scaling::snapshot::{Model, ThroughputMemory};
-use wva_scaling::{Action, Decision, Outcome, Snapshot, decide};
+use wva_scaling::{Decision, Outcome, Snapshot, decide};
 
 use super::Engine;
 use super::state::State;
@@ -107,9 +107,9 @@ fn models_to_grow(decisions: &[Decision], before: &Published) -> BTreeSet<ModelK
     let mut grown = BTreeSet::new();
     for decision in decisions {
         let Some(last) = last(decision) else { continue };
-        if last.action() == Action::Up {
+        if last.is_growing() {
             grown.insert(ModelKey::for_decision(decision));
-        } else if decision.action() == Action::Up && decision.target() > last.target() {
+        } else if decision.grows() && decision.target() > last.target() {
             growing.insert(ModelKey::for_decision(decision));
         }
     }

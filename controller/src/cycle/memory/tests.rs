@@ -13,7 +13,7 @@ use crate::observe::variants::testing;
 const MINUTE: std::time::Duration = std::time::Duration::from_mins(1);
 
 fn state(desired: u32, current: u32) -> VariantState {
-    VariantState { desired, current, desired_age: GoDuration::default(), capacity: None }
+    VariantState { desired, before: None, current, desired_age: GoDuration::default(), capacity: None }
 }
 
 fn workload(name: &str) -> WorkloadKey {
@@ -36,8 +36,14 @@ fn a_target_ages_until_the_workload_comes_nearer() {
     let mut r = VariantMemory::default();
     let t0 = Instant::now();
     r.record_decision(state(4, 2), Auto, false, t0);
-    assert_eq!(r.desired(2, t0 + MINUTE), Some(LastTarget { target: 4, age: GoDuration::from_secs(60) }));
-    assert_eq!(r.desired(3, t0 + MINUTE), Some(LastTarget { target: 4, age: GoDuration::default() }));
+    assert_eq!(
+        r.desired(2, t0 + MINUTE),
+        Some(LastTarget { target: 4, before: None, age: GoDuration::from_secs(60) })
+    );
+    assert_eq!(
+        r.desired(3, t0 + MINUTE),
+        Some(LastTarget { target: 4, before: None, age: GoDuration::default() })
+    );
 }
 
 #[test]
@@ -62,7 +68,7 @@ fn only_auto_targets_age() {
         r.record_decision(aged, mode, false, now);
         assert_eq!(
             r.desired(2, now),
-            Some(LastTarget { target: 4, age: GoDuration::from_secs(age) }),
+            Some(LastTarget { target: 4, before: None, age: GoDuration::from_secs(age) }),
             "{mode}"
         );
     }

@@ -1,6 +1,6 @@
 //! Counts arriving requests in steps of 15 s from the counters of every pod. Arrivals between two scrapes are spread
-//! over the steps, and those after the last scrape are assumed until the next. A restarted server counts from 0; a pod
-//! that is gone adds nothing.
+//! over the steps, and those after the last scrape are assumed until the next. A counter that falls counts from 0, as far
+//! as that is credible; a pod that is gone adds nothing.
 
 use crate::snapshot::{PodHistory, Replica, Role, SchedulerQueue, ThroughputMemory, WorkSample};
 use crate::units::{Amount, amount, count, seconds, to_duration, to_finite, to_u32};
@@ -202,6 +202,25 @@ fn spread_over_steps(steps: &mut [f64], rate: f64, Ages { from, to }: Ages) {
     }
 }
 
+/// Requests of one pod between two scrapes.
+#[derive(Clone, Copy, Default)]
+struct CountedRequests {
+    arrived: f64,
+    completed: f64,
+}
+
+impl CountedRequests {
+    fn between(before: &WorkSample, after: &WorkSample) -> Self {
+        let arrived = to_finite(all_requests(after)) - to_finite(all_requests(before));
+        let completed = after.completed.get() - before.completed.get();
+        Self { arrived: arrived.max(0.0), completed: completed.max(0.0) }
+    }
+}
+
+fn all_requests(sample: &WorkSample) -> f64 {
+    sample.completed.get() + sample.running.get() + sample.waiting.get()
+}
+
 /// Ages are relative to the end of the newest step.
 struct StepCounter {
     steps: u32,
@@ -252,13 +271,8 @@ impl StepCounter {
 
     /// Starts the history of a pod. Its arrivals since the start of its server count in one step.
     fn first_sample(&mut self, pod: &str, sample: &WorkSample, age: f64, variant: usize) -> PodHistory {
-        let arrived = self.usual.filter(|_| self.receives[variant]).map_or(0.0, |usual| {
-            let credible = (NEWCOMER_RATIO * usual).max(NEWCOMER_REQUESTS);
-            // Running and waiting requests of an older pod arrived at an unknown time, too.
-            let is_older = sample.completed.get() > credible;
-            let all = to_finite(sample.running.get() + sample.waiting.get() + sample.completed.get());
-            if is_older { credible } else { all }
-        });
+        let is_counted = self.usual.is_some() && self.receives[variant];
+        let arrived = if is_counted { self.arrived_since_start(sample, STEP).arrived } else { 0.0 };
         let age = age.max(0.0);
         spread_over_steps(&mut self.arrived, arrived / STEP, Ages { from: age + STEP, to: age });
         PodHistory {
@@ -268,6 +282,19 @@ impl StepCounter {
             arrived: amount(arrived),
             token_rate: Amount::default(),
         }
+    }
+
+    /// Requests of a server whose counters began within the last `length` seconds. Larger counters belong to an older
+    /// server: another one of the pod, or one that has lost its history. Their requests arrived at an unknown time, so only
+    /// a credible number counts.
+    fn arrived_since_start(&self, sample: &WorkSample, length: f64) -> CountedRequests {
+        let steps = (length / STEP).max(1.0);
+        let credible = (NEWCOMER_RATIO * self.usual.unwrap_or_default()).max(NEWCOMER_REQUESTS) * steps;
+        let completed = sample.completed.get();
+        if completed > credible {
+            return CountedRequests { arrived: credible, completed: credible };
+        }
+        CountedRequests { arrived: to_finite(all_requests(sample)), completed }
     }
 
     /// `None`: the server is not warm, or the last sample is too old.
@@ -282,13 +309,14 @@ impl StepCounter {
         let from = seconds(old.age);
         let length = from - age;
         let is_restarted = sample.has_restarted_since(&old);
-        let all = |s: &WorkSample| to_finite(s.completed.get() + s.running.get() + s.waiting.get());
-        let grown = |of: &dyn Fn(&WorkSample) -> f64| {
-            let before = if is_restarted { 0.0 } else { of(&old) };
-            (of(sample) - before).max(0.0) / length
+        let counted = if !self.receives[variant] {
+            CountedRequests::default()
+        } else if is_restarted {
+            self.arrived_since_start(sample, length)
+        } else {
+            CountedRequests::between(&old, sample)
         };
-        let (arrived, completed) =
-            if self.receives[variant] { (grown(&all), grown(&|s| s.completed.get())) } else { (0.0, 0.0) };
+        let (arrived, completed) = (counted.arrived / length, counted.completed / length);
         let ages = Ages { from, to: age };
         spread_over_steps(&mut self.arrived, arrived, ages);
         spread_over_steps(&mut self.completed, completed, ages);

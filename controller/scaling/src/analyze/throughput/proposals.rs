@@ -1,16 +1,17 @@
-//! Targets of the throughput analyzer: the cheapest throughput grows first, the most expensive shrinks first. Every
-//! cycle starts from the current replicas, including pending ones.
+//! Targets of the throughput analyzer: the cheapest throughput grows first, the most expensive shrinks first.
 
 use super::ThroughputVerdict;
 use crate::Stage;
 use crate::analyze::Verdict;
 use crate::analyze::step_limits::{
-    book_granted, growth_obstacle, removable_replicas, requested_replicas, shrink_obstacle, spare_share,
+    acted_step_down, book_granted, growth_obstacle, note_obstruction, obstructed_last, removable_replicas,
+    requested_replicas, shrink_obstacle, spare_share,
 };
+use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::{Flow, Reason};
 use crate::units::{amount, below, to_finite, to_u32};
-use crate::view::{Draft, ModelView};
+use crate::view::ModelView;
 
 /// Requests per second; one replica covers it.
 const MIN_MISSING: f64 = 1e-6;
@@ -22,6 +23,8 @@ struct Spare {
     now: f64,
     /// Beyond the peak of the hold time.
     held: f64,
+    /// The same of the replicas that serve now: those that start or are asked for take no load yet.
+    serving: f64,
 }
 
 #[derive(Clone, Copy)]
@@ -38,13 +41,13 @@ impl Verdict for ThroughputVerdict {
     }
 
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
-        let mut drafts: Vec<Draft> = model.variants.iter().map(|v| Draft::new(v.current)).collect();
+        let mut drafts: Vec<Draft> = model.variants.iter().map(Draft::of).collect();
         if below(self.supply, self.demand) || self.is_overloaded {
             self.grow(model, excluded, ledger, &mut drafts);
         } else if let Some(held) = self.held {
             self.shrink(model, held, &mut drafts);
         }
-        for (i, draft) in drafts.iter_mut().enumerate().filter(|(_, d)| d.steps.is_empty()) {
+        for (i, draft) in drafts.iter_mut().enumerate().filter(|(_, d)| d.is_unexplained()) {
             draft.note(Stage::Analyze, self.unchanged_reason(i));
         }
         drafts
@@ -69,8 +72,9 @@ impl ThroughputVerdict {
             missing = missing.max(MIN_MISSING);
         }
         let mut ledger = ledger.clone();
-        for i in self.order(model) {
+        for i in obstructed_last(model, self.order(model)) {
             let variant = &model.variants[i];
+            note_obstruction(variant, Stage::Analyze, &mut drafts[i]);
             if !below(0.0, missing) || excluded[i] {
                 continue;
             }
@@ -79,7 +83,7 @@ impl ThroughputVerdict {
                 continue;
             }
             let requested = requested_replicas(variant, missing, self.per_replica[i]);
-            let after = variant.current.saturating_add(requested);
+            let after = variant.step_base().saturating_add(requested);
             drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
             // Outside mode `auto` the variant adds no replica, so the next one grows too.
             if !variant.is_auto() {
@@ -112,7 +116,12 @@ impl ThroughputVerdict {
     }
 
     fn shrink(&self, model: &ModelView, held: f64, drafts: &mut [Draft]) {
-        let mut spare = Spare { now: self.supply - self.demand, held: self.supply - held.max(self.demand) };
+        let least = held.max(self.demand);
+        let mut spare = Spare {
+            now: self.supply - self.demand,
+            held: self.supply - least,
+            serving: self.serving - least,
+        };
         let mut order = self.order(model);
         order.reverse();
         for i in order {
@@ -120,6 +129,8 @@ impl ThroughputVerdict {
             if model.variants[i].is_auto() {
                 spare.now -= f64::from(removed.without_hold) * self.per_replica[i];
                 spare.held -= f64::from(removed.with_hold) * self.per_replica[i];
+                let serving = removed.with_hold.saturating_sub(model.variants[i].arriving());
+                spare.serving -= f64::from(serving) * self.per_replica[i];
             }
         }
     }
@@ -129,7 +140,8 @@ impl ThroughputVerdict {
         let variant = &model.variants[i];
         let removable = removable_replicas(model, i, drafts);
         let fits = |spare: f64| to_u32((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
-        let removed = Removal { without_hold: fits(spare.now), with_hold: fits(spare.held) };
+        let replaceable = fits(spare.serving).saturating_add(variant.arriving());
+        let removed = Removal { without_hold: fits(spare.now), with_hold: fits(spare.held).min(replaceable) };
         if removed.with_hold == 0 {
             if removed.without_hold > 0 {
                 let held = to_finite(self.held.unwrap_or_default() / self.per_replica[i]);
@@ -142,8 +154,9 @@ impl ThroughputVerdict {
             drafts[i].note(Stage::Analyze, reason);
             return Removal { with_hold: 0, ..removed };
         }
+        let removed = Removal { with_hold: acted_step_down(variant, removed.with_hold), ..removed };
         let reason = Reason::CapacityAboveNeed { flow: Box::new(self.flow(i)) };
-        drafts[i].push(Stage::Analyze, variant.current - removed.with_hold, reason);
+        drafts[i].push(Stage::Analyze, variant.step_base() - removed.with_hold, reason);
         removed
     }
 

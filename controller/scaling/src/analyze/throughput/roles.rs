@@ -205,7 +205,8 @@ impl<'a> RoleView<'a> {
         let unit = per_engine * engines_per_replica(&self.subset.view.variants[self.reference_index()]);
         let warm_spare = if keeps_warm_spare { to_finite(unit) } else { 0.0 };
         ThroughputVerdict {
-            supply: total_throughput(&self.subset.view, &per_replica),
+            supply: total_throughput(&self.subset.view, &per_replica, |v| v.planned()),
+            serving: total_throughput(&self.subset.view, &per_replica, |v| v.serving()),
             demand: to_finite(forecast.expected + warm_spare),
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,

@@ -4,12 +4,14 @@
 use super::TokenVerdict;
 use crate::Stage;
 use crate::analyze::step_limits::{
-    book_granted, growth_obstacle, removable_replicas, requested_replicas, shrink_obstacle,
+    acted_step_down, book_granted, growth_obstacle, note_obstruction, obstructed_last, removable_replicas,
+    requested_replicas, shrink_obstacle,
 };
+use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::Reason;
 use crate::units::{below, to_u32};
-use crate::view::{Draft, ModelView};
+use crate::view::ModelView;
 
 pub(super) fn propose(
     verdict: &TokenVerdict,
@@ -19,7 +21,7 @@ pub(super) fn propose(
 ) -> Vec<Draft> {
     let mut drafts: Vec<Draft> = Vec::with_capacity(model.variants.len());
     for (i, variant) in model.variants.iter().enumerate() {
-        let mut draft = Draft::new(variant.current);
+        let mut draft = Draft::of(variant);
         let tokens = Some(Box::new(verdict.figures(model, i)));
         draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens, flow: None });
         drafts.push(draft);
@@ -46,8 +48,9 @@ pub(super) fn by_cost_of_capacity(verdict: &TokenVerdict, model: &ModelView) -> 
 fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
     let mut missing = verdict.required(model);
     let mut ledger = ledger.clone();
-    for i in by_cost_of_capacity(verdict, model) {
+    for i in obstructed_last(model, by_cost_of_capacity(verdict, model)) {
         let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
+        note_obstruction(variant, Stage::Optimize, &mut drafts[i]);
         if !below(0.0, missing) || excluded[i] || capacity <= 0.0 {
             continue;
         }
@@ -56,7 +59,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
             continue;
         }
         let requested = requested_replicas(variant, missing, capacity);
-        let after = variant.current.saturating_add(requested);
+        let after = variant.step_base().saturating_add(requested);
         drafts[i].push(
             Stage::Optimize,
             after,
@@ -84,7 +87,7 @@ fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {
     }
 }
 
-/// Returns the number of removed replicas. Notes the obstacle if there is one.
+/// Returns the number of removed replicas that serve. Notes the obstacle if there is one.
 fn shrink_variant(
     verdict: &TokenVerdict,
     model: &ModelView,
@@ -96,7 +99,9 @@ fn shrink_variant(
     if capacity <= 0.0 {
         return 0;
     }
-    let removed = to_u32((spare / capacity + 1e-9).floor()).min(removable_replicas(model, i, drafts));
+    // Replicas that do not exist yet are not in the supply, and not needed.
+    let spared = to_u32((spare / capacity + 1e-9).floor()).saturating_add(variant.arriving());
+    let removed = spared.min(removable_replicas(model, i, drafts));
     if removed == 0 {
         return 0;
     }
@@ -104,7 +109,8 @@ fn shrink_variant(
         drafts[i].note(Stage::Optimize, reason);
         return 0;
     }
+    let removed = acted_step_down(variant, removed);
     let reason = Reason::SupplyAboveDemand { tokens: Box::new(verdict.figures(model, i)) };
-    drafts[i].push(Stage::Optimize, variant.current - removed, reason);
-    removed
+    drafts[i].push(Stage::Optimize, variant.step_base() - removed, reason);
+    removed.saturating_sub(variant.arriving())
 }

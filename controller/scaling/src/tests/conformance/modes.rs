@@ -3,7 +3,7 @@
 pub(super) const ROWS: &str = "
 recommend | a: 2 mode=recommend kv=.75 | a 2->3 SpareBelowTarget RecommendOnly
 paused without a last target | a: 2 mode=paused kv=.75 | a 2->2 SpareBelowTarget Paused decided=3
-paused at the last target | a: 2 mode=paused desired=5 kv=.75 | a 2->5 SpareBelowTarget Paused decided=3
+paused at the last target | a: 2 mode=paused desired=5 kv=.75 | a 2->5 SpareBelowTarget Paused decided=6
 paused without a change | a: 2 mode=paused kv=.50 | a 2->2 Paused decided=2
 fixed | a: 2 mode=fixed=7 kv=.75 | a 2->7 SpareBelowTarget Fixed asked=7 decided=3
 fixed above the maximum | a: 2 mode=fixed=7 max=6 kv=.75 | a 2->6 SpareBelowTarget Fixed asked=7

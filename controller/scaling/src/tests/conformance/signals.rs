@@ -10,12 +10,23 @@ replicas that are not ready need not report | a: 3 ready=2 pending=11m/starting 
 a kept scale-down continues in a gap | a: 3 desired=2 kv=.1,.1 | a 3->2 KeptDecision
 bounds hold in a gap | a: 3 max=2 kv=.60,.60 | a 3->2 AtMaximum
 another model's gap does not matter | a: 3 kv=.1; == m2; b: 3 kv=.1,.1 | a 3->2 ScaleDownSafe; b 3->3 ScrapeGap
-# One of the two main signals alone.
-without the KV use (counts as 0), with a warning | a: 3 kv=- queue=0 | a 3->2 ScaleDownSafe; warning SignalMissing a KvUsage 3
+# One of the two main signals alone: the other counts as 0 for growth, and the load is unknown for scale-down.
+without the KV use | a: 3 kv=- queue=0 | a 3->3 SignalUnknown replicas=3; warning SignalMissing a KvUsage 3
+one of four without the KV use | a: 4 kv=-,.1,.1,.1 queue=0 | a 4->4 SignalUnknown replicas=1; warning SignalMissing a KvUsage 1
 without the queue (counts as 0), with a warning | a: 2 kv=.75,.75 queue=-,0 | a 2->3 SpareBelowTarget; warning SignalMissing a Queue 1
 each variant and each signal by itself | a: 2 kv=-,.72 queue=0,-; b: 2 kv=.72 | a 2->2 NoChange; b 2->2 NoChange; warning SignalMissing a KvUsage 1; warning SignalMissing a Queue 1
 samples that do not count raise no warning | a: 3 kv=.1,.1,- age=0s,0s,121s | a 3->3 MetricsStale; warning none
 replicas without any signal raise no warning | a: 2 kv=.60,- queue=0,- | a 2->2 NoChange; warning none
+# What a replica does.
+a cache full of prefixes is no load | a: 1 running=0 kv=.95 | a 1->1 NoChange meanSpareKv=0.8
+a cache full of prefixes does not keep it from shrinking | a: 3 running=0 kv=.95 | a 3->2 ScaleDownSafe
+requests that run fill the cache | a: 1 running=2 kv=.95 | a 1->2 AllSaturated
+asleep is no capacity | a: 3 kv=.78,.1,.1 queue=4,0,0 asleep=-,y,y | a 3->4 SpareBelowTarget reporting=1
+asleep does not count as spare | a: 3 kv=.50,.1,.1 asleep=-,y,y | a 3->3 NoChange
+enough awake ones, and one that sleeps | a: 4 kv=.1 asleep=-,-,-,y | a 4->3 ScaleDownSafe
+all asleep | a: 2 kv=0 asleep=y | a 2->2 SafetyNet
+requests that nothing serves | a: 7 running=0 kv=.1,.1,.1,.1,.1,.1,0 queue=213,78,40,32,30,22,0 | a 7->7 NoProgress
+stalled for ten minutes, which forbids scale-down | a: 4 kv=.1 stalled=10m,-,-,- | a 4->4 NoProgress
 # Ages: fresh to 1m, stale to 2m, unknown to 5m, then missing.
 fresh to the last second | a: 3 kv=.1 age=60s | a 3->2 ScaleDownSafe
 late, which forbids scale-down | a: 3 kv=.1 age=60s,60s,61s | a 3->3 MetricsStale stale=1

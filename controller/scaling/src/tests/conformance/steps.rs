@@ -33,7 +33,7 @@ so near its minimum that the HPA would ignore it | a: 12 min=11 hpa=0.1 kv=.10 |
 near enough to its minimum | a: 12 min=10 hpa=0.1 kv=.10 | a 12->10 ScaleDownSafe
 below its minimum | a: 1 min=3 kv=.10 | a 1->3 AtMinimum min=3
 below its minimum, and it grows | a: 1 min=3 kv=.75 | a 1->3 SpareBelowTarget AtMinimum
-above its maximum, and it shrinks | a: 12 max=10 kv=.1 | a 12->10 ScaleDownSafe AtMaximum
+above its maximum, and it shrinks | a: 12 max=10 kv=.1 | a 12->9 ScaleDownSafe
 above its maximum, and it needs more | a: 12 max=10 kv=.75 | a 12->10 AtMaximum AtMaximum
 bounds that contradict each other: the maximum holds | a: 2 min=5 max=3 kv=.5 | a 2->3 AtMinimum min=5
 a maximum of 0 | a: 1 max=0 kv=.1 | a 1->0 AtMaximum max=0

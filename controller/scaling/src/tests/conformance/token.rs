@@ -29,7 +29,8 @@ demand just at the threshold | a: 1 kv=.68 | a 1->1 NoChange demand=10880 requir
 demand just above it | a: 1 kv=.6801 | a 1->2 DemandAboveSupply demand=10882
 a threshold of its own | tokens scaleUpThreshold: 1; a: 2 kv=.71 queue=2 | a 2->2 NoChange demand=24768
 several at once | a: 4 kv=.9 queue=4 | a 4->7 DemandAboveSupply required=26202.3529
-an earlier scale-up does not hold | a: 4 desired=9 kv=.9 queue=4 | a 4->7 DemandAboveSupply
+the last target is the base | a: 4 desired=9 kv=.9 queue=4 | a 4->9 NoChange
+the last target is not enough | a: 4 desired=5 kv=.9 queue=4 | a 4->7 DemandAboveSupply
 an earlier scale-down does not hold | a: 4 desired=2 kv=.9 queue=4 | a 4->7 DemandAboveSupply
 rounded up to what the HPA acts on | a: 20 hpa=.1 kv=.69 | a 20->23 DemandAboveSupply
 more than what the HPA acts on | a: 4 hpa=.1 kv=.9 queue=4 | a 4->7 DemandAboveSupply
@@ -68,7 +69,7 @@ no metrics | a: 2 desired=4 | a 2->4 SafetyNet cause=noMetrics
 stale metrics alone | a: 2 desired=4 kv=.9 age=121s | a 2->4 SafetyNet
 a model at 0 stays there | a: 0 kv=.9 | a 0->0 NoChange
 an idle model goes to zero | zero; idle; a: 2 running=0 kv=0 | a 2->0 SupplyAboveDemand NoRequests
-above its maximum | a: 5 max=4 kv=.6 | a 5->4 AtMaximum
+above its maximum | a: 5 max=4 kv=.6 | a 5->4 AtMaximum AtMaximum
 # Choice by cost. A big replica holds ten times the tokens of a small one at eight times its cost.
 given: tokens
 the cheapest token is added | big: 1 cost=40 kv=1 blocks=6250; small: 0 cost=5 capacity=8000 | big 1->2 DemandAboveSupply; small 0->0 NoChange

@@ -23,9 +23,9 @@ proptest! {
     }
 
     #[test]
-    fn steps_chain_from_current_through_every_stage(case in any_case()) {
+    fn steps_chain_from_the_base_through_every_stage(case in any_case()) {
         for decision in decide(&case).decisions {
-            let mut before = decision.current;
+            let mut before = decision.base;
             for step in &decision.steps {
                 prop_assert_eq!(step.before, before);
                 before = step.after;

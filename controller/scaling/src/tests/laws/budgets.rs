@@ -12,7 +12,7 @@ use crate::tests::generate::any_case;
 use crate::{Decision, Stage, decide};
 
 /// Decided in an earlier cycle, or by a user.
-const COMMITTED: [&str; 5] = ["KeptDecision", "SafetyNet", "WakeHold", "Paused", "Fixed"];
+const COMMITTED: [&str; 4] = ["SafetyNet", "WakeHold", "Paused", "Fixed"];
 
 /// What a replica takes, by budget.
 fn claims(snapshot: &Snapshot, decision: &Decision) -> BTreeMap<String, u64> {
@@ -36,8 +36,15 @@ fn refused_budget(decision: &Decision) -> Option<String> {
     })
 }
 
+/// Replicas that exist or that an earlier cycle asked for.
+fn granted_from(decision: &Decision) -> u32 {
+    decision.base.max(decision.current)
+}
+
 fn is_granted(decision: &Decision) -> bool {
-    decision.mode == Mode::Auto && decision.target() > decision.current && !has_reason(decision, &COMMITTED)
+    decision.mode == Mode::Auto
+        && decision.target() > granted_from(decision)
+        && !has_reason(decision, &COMMITTED)
 }
 
 proptest! {
@@ -48,10 +55,12 @@ proptest! {
         let outcome = decide(&case);
         let (mut held, mut granted) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
         for decision in outcome.decisions.iter().filter(|d| d.mode != Mode::Recommend) {
-            let replicas = u64::from(decision.target().saturating_sub(decision.current));
+            let from = if is_granted(decision) { granted_from(decision) } else { decision.target() };
+            let new = u64::from(decision.target().saturating_sub(from));
+            let old = u64::from(decision.target().min(from).saturating_sub(decision.current));
             for (budget, amount) in claims(&case, decision) {
-                let of = if is_granted(decision) { &mut granted } else { &mut held };
-                *of.entry(budget).or_default() += replicas * amount;
+                *granted.entry(budget.clone()).or_default() += new * amount;
+                *held.entry(budget).or_default() += old * amount;
             }
         }
         for row in &case.config.quotas {
@@ -86,14 +95,14 @@ proptest! {
         case.config.limited_mode = true;
         let outcome = decide(&case);
         for decision in &outcome.decisions {
-            let gives = |step: &crate::Step| matches!(step.reason, Reason::YieldsTo { .. }) && step.after < decision.current;
+            let gives = |step: &crate::Step| matches!(step.reason, Reason::YieldsTo { .. }) && step.after < decision.base;
             let given: Vec<_> = decision.steps.iter().filter(|step| gives(step)).collect();
             prop_assert!(given.len() <= 1);
             if given.is_empty() {
                 continue;
             }
             let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&decision.namespace, &decision.model_id);
-            let givers = outcome.decisions.iter().filter(of_model).filter(|d| d.steps.iter().any(|s| matches!(s.reason, Reason::YieldsTo { .. }) && s.after < d.current));
+            let givers = outcome.decisions.iter().filter(of_model).filter(|d| d.steps.iter().any(|s| matches!(s.reason, Reason::YieldsTo { .. }) && s.after < d.base));
             prop_assert_eq!(givers.count(), 1, "{}", crate::trace::render(&outcome));
             prop_assert_eq!(decision.mode, Mode::Auto);
             prop_assert!(decision.target() >= decision.bounds.min.max(1), "{}", crate::trace::render(&outcome));

@@ -26,11 +26,15 @@ proptest! {
             let variant = variant_of(&case, decision);
             // A recommendation takes no GPUs.
             let Some(accelerator) = variant.accelerator.as_ref().filter(|_| variant.mode != Mode::Recommend) else { continue };
-            let gpus = u64::from(decision.target().saturating_sub(decision.current)) * u64::from(variant.gpus_per_replica.0);
-            // Held decisions, the safety net and wake-ups were limited in an earlier cycle; fixed and paused targets are not
+            // The base, the safety net and wake-ups were limited in an earlier cycle; fixed and paused targets are not
             // limited.
-            let is_committed = has_reason(decision, &["KeptDecision", "SafetyNet", "WakeHold", "Paused", "Fixed"]);
-            *if is_committed { &mut held } else { &mut granted }.entry(accelerator_key(accelerator)).or_default() += gpus;
+            let is_committed = has_reason(decision, &["SafetyNet", "WakeHold", "Paused", "Fixed"]);
+            let from = if is_committed { decision.target() } else { decision.base.max(decision.current) };
+            let of_replica = u64::from(variant.gpus_per_replica.0);
+            let new = u64::from(decision.target().saturating_sub(from));
+            let old = u64::from(decision.target().min(from).saturating_sub(decision.current));
+            *granted.entry(accelerator_key(accelerator)).or_default() += new * of_replica;
+            *held.entry(accelerator_key(accelerator)).or_default() += old * of_replica;
         }
         for (accelerator, left) in left {
             let (held, granted) = (held.get(&accelerator).copied().unwrap_or(0), granted.get(&accelerator).copied().unwrap_or(0));
@@ -48,11 +52,11 @@ proptest! {
         let (limited, free) = (decide(&case), decide(&free));
         for (limited, free) in limited.decisions.iter().zip(&free.decisions) {
             // Scale-downs do not depend on the inventory.
-            if free.target() < free.current {
+            if free.target() < free.base {
                 prop_assert_eq!(limited.target(), free.target());
             }
             let gives_back = has_reason(limited, &["YieldsTo"]);
-            prop_assert!(limited.limited_by.is_none() || limited.target() >= limited.current || limited.mode != Mode::Auto || gives_back);
+            prop_assert!(limited.limited_by.is_none() || limited.target() >= limited.base || limited.mode != Mode::Auto || gives_back);
         }
     }
 }

@@ -65,6 +65,7 @@ impl World {
                 }
             }
             self.now += SYNC;
+            self.fleet.roll_out(self.now, &mut events);
             for (v, wanted) in policy.decide(&FleetView::new(&self.fleet, self.now)).into_iter().enumerate() {
                 self.fleet.scale(v, wanted, self.now, &mut events);
             }

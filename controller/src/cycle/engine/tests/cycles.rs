@@ -161,6 +161,7 @@ async fn observations_and_capacity_carry_over_to_the_next_cycle() {
     let measured = wva_scaling::VariantState {
         desired: 3,
         current: 2,
+        before: None,
         desired_age: wva_crds::GoDuration::default(),
         capacity: Some(12800.0),
     };

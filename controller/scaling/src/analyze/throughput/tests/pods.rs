@@ -157,6 +157,7 @@ fn fallback_does_not_shrink_while_lost_counters_are_known() {
         let replica = |pod: &str| Replica {
             pod: pod.to_owned(),
             kv: Some(KvUsage::default()),
+            queue: Some(crate::units::QueueLength::default()),
             work: work.to_vec(),
             ..Replica::default()
         };
