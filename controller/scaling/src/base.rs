@@ -6,7 +6,8 @@
 //! - There is no target: first sight of the variant, or a status that is too old.
 //! - Mode `recommend`: the target is not published, so the replicas have another owner.
 //! - The workload or its target is at 0: autoscalers do not act at 0, and a target of 0 needs evidence in each cycle.
-//! - Its autoscaler does not scale up: the target falls to what exists, so that other variants get the need.
+//!
+//! A target that the autoscaler does not carry out stays, but is no capacity: other variants of the model get the need.
 
 use std::time::Duration;
 
@@ -55,20 +56,11 @@ impl Base {
         let target = bounds.cut(desired);
         let progress = progress(variant, target, hold);
         let before = variant.desired_before.unwrap_or(target);
-        let base =
-            Self { before_scale_down: bounds.cut(before.min(current)).max(target), ..own(target, progress) };
-        if target <= current {
-            return base;
+        Self {
+            before_scale_down: bounds.cut(before.min(current)).max(target),
+            is_obstructed: is_obstructed || (target > current && progress == Progress::Stalled),
+            ..own(target, progress)
         }
-        if is_obstructed {
-            return Self { replicas: current, ..base };
-        }
-        if progress == Progress::Stalled {
-            // The smallest step keeps asking, so that progress shows when the autoscaler acts again.
-            let asked = current.saturating_add(step_up(variant, current, 1));
-            return Self { replicas: target.min(asked), is_obstructed: true, ..base };
-        }
-        base
     }
 
     /// What became of the last target, if the base differs from it or the autoscaler does not carry it out.

@@ -58,7 +58,7 @@ pub(crate) fn limit(
         }
         let Some(reason) = reason.filter(|_| granted < requested) else { continue };
         // Replicas that `book_committed` has booked stay.
-        let after = draft.target() - requested + granted;
+        let after = (draft.target() - requested + granted).max(draft.base.min(draft.target()));
         draft.push(Stage::Limit, after, reason);
         if granted == 0 {
             refused.push(i);
@@ -69,11 +69,15 @@ pub(crate) fn limit(
 
 /// Replicas beyond those that exist or that an earlier cycle asked for.
 pub(crate) fn added_replicas(variant: &VariantView, draft: &Draft) -> u32 {
-    draft.target().saturating_sub(committed_target(draft).max(variant.current))
+    draft.target().saturating_sub(committed_target(variant, draft).max(variant.current))
 }
 
 /// Target of an earlier cycle that still holds: the base, or what a stage keeps. It was limited then.
-fn committed_target(draft: &Draft) -> u32 {
+fn committed_target(variant: &VariantView, draft: &Draft) -> u32 {
+    // Its autoscaler does not take what it asks for.
+    if variant.base.is_obstructed {
+        return variant.current.min(draft.target());
+    }
     let is_kept = |step: &&Step| matches!(step.reason, Reason::SafetyNet { .. } | Reason::WakeHold { .. });
     let kept = draft.steps.iter().filter(is_kept).map(|step| step.after);
     kept.fold(draft.base, u32::max).min(draft.target())
@@ -82,8 +86,11 @@ fn committed_target(draft: &Draft) -> u32 {
 /// Books replicas without pods that this cycle does not decide: targets of earlier cycles, and of fixed or paused
 /// variants.
 pub(crate) fn book_committed(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
-    let after =
-        if variant.is_auto() { committed_target(draft) } else { variant.replicas_after(draft.target()) };
+    let after = if variant.is_auto() {
+        committed_target(variant, draft)
+    } else {
+        variant.replicas_after(draft.target())
+    };
     ledger.book(variant, after.saturating_sub(variant.current));
 }
 

@@ -220,14 +220,14 @@ impl<'a> VariantView<'a> {
         exist.min(stay).saturating_add(self.arriving())
     }
 
-    /// Replicas of the base that the maximum lets stay.
+    /// Replicas of the base within the bounds.
     pub(crate) fn kept(&self) -> u32 {
-        self.bounds.cut(self.base.replicas)
+        if self.base.replicas == 0 { 0 } else { self.bounds.clamp(self.base.replicas) }
     }
 
     /// Replicas of the base that do not exist yet.
     pub(crate) fn arriving(&self) -> u32 {
-        if self.base.is_obstructed { 0 } else { self.base.replicas.saturating_sub(self.current) }
+        if self.base.is_obstructed { 0 } else { self.kept().saturating_sub(self.current) }
     }
 
     /// Replicas are starting or asked for, so the effect of the last step does not show yet.

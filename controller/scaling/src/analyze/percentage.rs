@@ -120,17 +120,26 @@ impl PercentageVerdict {
     /// must hold for the unsaturated replicas, and for all: else a model could shrink because one replica becomes
     /// saturated and leaves the mean.
     fn can_spare(&self, fewer: u32) -> bool {
-        let fits = |sum: &LoadSum| {
-            let replicas = count(sum.replicas);
-            let left = replicas - f64::from(self.surplus) - f64::from(fewer);
-            left >= 1.0
-                && at_least(self.load.kv_cache_threshold - sum.kv / left, self.load.kv_spare_trigger)
-                && at_least(
-                    self.load.queue_length_threshold - sum.queue / left,
-                    self.load.queue_spare_trigger,
-                )
-        };
-        self.load.non_saturated >= 2 && fits(&self.unsaturated) && fits(&self.all)
+        let left = |sum: &LoadSum| count(sum.replicas) - f64::from(self.surplus) - f64::from(fewer);
+        self.load.non_saturated >= 2
+            && self.fits(&self.unsaturated, left(&self.unsaturated))
+            && self.fits(&self.all, left(&self.all))
+    }
+
+    /// Whether so many replicas keep the spare above its triggers.
+    fn fits(&self, sum: &LoadSum, replicas: f64) -> bool {
+        let Load { kv_cache_threshold, queue_length_threshold, .. } = *self.load;
+        replicas >= 1.0
+            && at_least(kv_cache_threshold - sum.kv / replicas, self.load.kv_spare_trigger)
+            && at_least(queue_length_threshold - sum.queue / replicas, self.load.queue_spare_trigger)
+    }
+
+    /// An HPA ignores that it has fewer replicas than the target, and the targets are enough for the load.
+    fn are_targets_enough(&self, model: &ModelView) -> bool {
+        let is_ignored =
+            |v: &VariantView| v.base.progress == Progress::Reached && v.base.replicas > v.current;
+        let planned = model.variants.iter().map(|v| v.planned()).fold(0, u32::saturating_add);
+        model.variants.iter().any(is_ignored) && self.fits(&self.all, f64::from(planned))
     }
 
     /// Descending spare.
@@ -183,7 +192,7 @@ impl PercentageVerdict {
                 // A revoked scale-down starts from what was there before.
                 let target = drafts[i].target();
                 let start = if variant.base.is_obstructed { target.min(variant.current) } else { target };
-                let after = start.saturating_add(step_up(variant.variant, start, 1));
+                let after = start.saturating_add(step_up(variant.variant, start, 1)).max(target);
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
                 drafts[i].note(Stage::Analyze, reason);
@@ -294,7 +303,7 @@ impl Verdict for PercentageVerdict {
     }
 
     fn propose(&self, model: &ModelView, excluded: &[bool], _: &Ledger) -> Vec<Draft> {
-        let growth_reason = self.growth_reason();
+        let growth_reason = self.growth_reason().filter(|_| !self.are_targets_enough(model));
         let mut drafts: Vec<Draft> = model.variants.iter().map(Draft::of).collect();
         let mut free = vec![true; drafts.len()];
         let mut promised: u32 = 0;

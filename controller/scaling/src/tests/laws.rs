@@ -4,6 +4,7 @@
 mod bounds;
 mod budgets;
 mod coverage;
+mod disturbances;
 mod extremes;
 mod history;
 mod inventory;

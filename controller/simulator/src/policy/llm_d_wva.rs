@@ -108,7 +108,7 @@ impl Thresholds {
     fn scale_direction(&self, view: &FleetView<'_>) -> ScaleDirection {
         let (mut pods, mut spared, mut spare_kv, mut spare_queue) = (0, 0.0, 0.0, 0.0);
         for pod in (0..view.variants().len()).flat_map(|v| view.pods(v)) {
-            let Peaks { kv, waiting } = pod.peaks();
+            let Peaks { kv, waiting, .. } = pod.peaks();
             let queue = to_f64(waiting as u64);
             pods += 1;
             if kv < self.kv && queue < self.queue {

@@ -83,7 +83,7 @@ impl ThroughputVerdict {
                 continue;
             }
             let requested = requested_replicas(variant, missing, self.per_replica[i]);
-            let after = variant.step_base().saturating_add(requested);
+            let after = variant.step_base().saturating_add(requested).max(drafts[i].target());
             drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
             // Outside mode `auto` the variant adds no replica, so the next one grows too.
             if !variant.is_auto() {

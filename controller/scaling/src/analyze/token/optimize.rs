@@ -59,7 +59,7 @@ fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &L
             continue;
         }
         let requested = requested_replicas(variant, missing, capacity);
-        let after = variant.step_base().saturating_add(requested);
+        let after = variant.step_base().saturating_add(requested).max(drafts[i].target());
         drafts[i].push(
             Stage::Optimize,
             after,

@@ -30,9 +30,8 @@ a kept scale-up is not superseded by calm | a: 3 desired=5 desiredAge=5m kv=.1 |
 # Not carried out.
 just before the hold ends | a: 3 desired=4 desiredAge=9m59s kv=.60 | a 3->4 KeptDecision age=9m59s
 the hold ends | a: 3 desired=4 desiredAge=10m kv=.60 | a 3->4 NotCarriedOut desired=4 ageSeconds=600 age=10m0s
-the hold ends, and no other variant can grow | a: 3 desired=9 desiredAge=10m kv=.75 | a 3->4 NotCarriedOut SpareBelowTarget age=10m0s
-the hold ends, and the next cheapest grows | a: 3 cost=40 desired=9 desiredAge=10m kv=.75; b: 1 cost=80 kv=.75 | a 3->4 NotCarriedOut age=10m0s; b 1->2 SpareBelowTarget
-the hold ends, and the HPA ignores one replica | a: 20 hpa=.1 desired=30 desiredAge=10m kv=.69 | a 20->23 NotCarriedOut
+the hold ends, and no other variant can grow | a: 3 desired=9 desiredAge=10m kv=.75 | a 3->9 NotCarriedOut SpareBelowTarget age=10m0s
+the hold ends, and the next cheapest grows | a: 3 cost=40 desired=9 desiredAge=10m kv=.75; b: 1 cost=80 kv=.75 | a 3->9 NotCarriedOut age=10m0s; b 1->2 SpareBelowTarget
 the hold of a scale-down ends, and it takes no further step | a: 4 desired=3 desiredAge=10m kv=.1 | a 4->3 NotCarriedOut age=10m0s
 a configured hold | config decisionHold: 1m; a: 3 desired=4 desiredAge=1m kv=.60 | a 3->4 NotCarriedOut
 a new decision starts its time | a: 3 desired=3 desiredAge=9m kv=.75 | a 3->4 SpareBelowTarget age=0s
@@ -45,7 +44,7 @@ a surge, and more load | a: 22 hpa=.1 desired=20 kv=.75 | a 22->21 SpareBelowTar
 a surge, and less load | a: 22 hpa=.1 desired=20 kv=.30 | a 22->19 ScaleDownSafe
 another writer took replicas away | a: 2 desired=20 kv=.60 | a 2->20 KeptDecision
 # An autoscaler that does not scale up gets no target that others need.
-disabled upwards, and the next cheapest grows | a: 2 cost=40 blockedUp=hpa desired=8 kv=.78; b: 1 cost=80 kv=.78 | a 2->2 NotCarriedOut cause=hpa; b 1->2 SpareBelowTarget
+disabled upwards, and the next cheapest grows | a: 2 cost=40 blockedUp=hpa desired=8 kv=.78; b: 1 cost=80 kv=.78 | a 2->8 NotCarriedOut cause=hpa; b 1->2 SpareBelowTarget
 disabled upwards before anything was asked for | a: 2 cost=40 blockedUp=hpa kv=.78; b: 1 cost=80 kv=.78 | a 2->2 CannotGrow cause=hpa; b 1->2 SpareBelowTarget
 disabled upwards, and no other variant can grow | a: 2 cost=40 blockedUp=hpa kv=.78; b: 1 cost=80 max=1 kv=.78 | a 2->3 CannotGrow SpareBelowTarget; b 1->1 AtMaximum
 disabled downwards | a: 5 desired=2 blockedDown=hpa kv=.60 | a 5->2 NotCarriedOut cause=hpa

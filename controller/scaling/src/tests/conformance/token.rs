@@ -42,7 +42,7 @@ cheapest by token, not by replica | a: 4 cost=10 kv=.9 queue=4; b: 0 cost=15 cap
 equal price: the first by name | b: 1 kv=.95; a: 0 capacity=12800 | a 0->1 DemandAboveSupply; b 1->1 NoChange
 at 0 it grows at its real cost | a: 1 cost=40 kv=.9; b: 0 cost=10 capacity=6400 | a 1->1 NoChange; b 0->1 DemandAboveSupply
 a capacity of 0 is not eligible | a: 1 cost=40 kv=.9; b: 0 cost=1 capacity=0 | a 1->2 DemandAboveSupply; b 0->0 NoChange
-below its minimum, and it grows | a: 1 min=4 kv=.9 | a 1->4 DemandAboveSupply AtMinimum
+below its minimum, and it grows | a: 1 min=4 kv=.9 | a 1->4 AtMinimum
 # Down.
 supply just at the boundary | a: 2 kv=.28 | a 2->1 SupplyAboveDemand demand=8960 spare=12800
 supply just below it | a: 2 kv=.2801 | a 2->2 NoChange demand=8964
