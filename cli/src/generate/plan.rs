@@ -9,7 +9,9 @@ use wva_crds::text::quote;
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
 use super::accelerator::{check_parallelism, find_accelerator, gpus_per_replica};
-use super::autoscaler::{AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, find_bounds, find_prometheus};
+use super::autoscaler::{
+    AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, Tolerance, find_bounds, find_prometheus,
+};
 use super::guess::Guess;
 use super::inputs::Inputs;
 use super::model::find_model;
@@ -231,6 +233,7 @@ fn plan_autoscaler(
         );
     }
     let prometheus = options.prometheus.clone().map_or_else(|| find_prometheus(first), Guess::from_flag);
+    let tolerance = Tolerance::find(kind, options.kubernetes.or(inputs.kubernetes));
     let plan = AutoscalerPlan {
         kind,
         existing,
@@ -239,11 +242,17 @@ fn plan_autoscaler(
         target: &workload.target,
         bounds: [min.value, max.value],
         prometheus: &prometheus.value,
+        has_tolerance: !matches!(tolerance, Tolerance::NotInCluster(_)),
     };
     check_autoscaler_name(workload, inputs, &plan)?;
     let heading = describe_change(&all, &plan, notes);
     let [min_field, max_field] = kind.fields();
     let mut fields = vec![Field::new(min_field, &min), Field::new(max_field, &max)];
+    match &tolerance {
+        Tolerance::Assumed(guess) => fields.push(Field::new("tolerance", guess)),
+        Tolerance::NotInCluster(note) => notes.push(note.clone()),
+        Tolerance::Known => {}
+    }
     if kind == AutoscalerKind::ScaledObject {
         let shown = Guess { value: without_password(&prometheus.value), source: prometheus.source.clone() };
         fields.push(Field::new("serverAddress", &shown));
@@ -274,7 +283,7 @@ fn describe_change(
     }
     let metrics = if metrics.is_empty() { "no metric".to_owned() } else { metrics.join(", ") };
     notes.push(format!(
-        "{title} scales the workload now by {metrics}: the output replaces its {field} and windows"
+        "{title} scales the workload now by {metrics}: the output replaces its {field}, windows and tolerance"
     ));
     format!("{title} of the workload; it follows the variant instead of {metrics}")
 }

@@ -73,6 +73,22 @@ fn prints_objects_that_the_rules_accept() {
 }
 
 #[test]
+fn tolerance_depends_on_the_version_of_the_cluster() {
+    let found = |file: &str, kubernetes: &str| {
+        let options = Options { kubernetes: kubernetes.parse().ok(), ..Options::default() };
+        let (plans, _) = plans(file, &options);
+        let text = render::yaml(&plans).unwrap();
+        let has_note = plans[0].notes.iter().any(|note| note.contains("have no tolerance field"));
+        (text.matches("tolerance: \"0\"").count(), text.contains("# tolerance: needs"), has_note)
+    };
+    for file in ["vllm-args", "existing-keda"] {
+        assert_eq!(found(file, "unknown"), (2, true, false), "{file}: a comment says what it needs");
+        assert_eq!(found(file, "1.35"), (2, false, false), "{file}");
+        assert_eq!(found(file, "1.34"), (0, false, true), "{file}: the API server drops or refuses it");
+    }
+}
+
+#[test]
 fn flags_replace_every_value() {
     let text = |value: &str| Some(value.to_owned());
     let options = Options {
@@ -84,6 +100,7 @@ fn flags_replace_every_value() {
         max: Some(4),
         autoscaler: Some(AutoscalerKind::ScaledObject),
         prometheus: text("http://own"),
+        kubernetes: "1.36".parse().ok(),
     };
     let (plans, problems) = plans("vllm-args", &options);
     assert_eq!(problems, Vec::<String>::new());

@@ -165,11 +165,7 @@ pub(crate) const BLOCKED: Rule = Rule {
         for pause in PAUSES.iter().filter(|_| facts.scaled_object) {
             let value = at(facts.object, &["metadata", "annotations", pause.annotation]);
             if let Some(value) = value.filter(|value| pause.is_set(value)) {
-                out.add_at(
-                    format!("metadata.annotations[{}]", pause.annotation),
-                    show(value),
-                    pause.stopped,
-                );
+                out.add_at(format!("metadata.annotations[{}]", pause.annotation), show(value), pause.stopped);
             }
         }
     }),

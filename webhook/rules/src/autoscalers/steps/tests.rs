@@ -96,7 +96,10 @@ fn warns_of_a_second_metric_that_can_win() {
     let cron = json!({"type": "cron", "metadata": {"desiredReplicas": "5"}});
     object["spec"]["triggers"].as_array_mut().unwrap().push(cron);
     let found = warnings(&object, NEW);
-    assert!(found[0].starts_with("WVA-HPA-054 spec.triggers[1]: cron can ask") && found.len() == 1, "{found:?}");
+    assert!(
+        found[0].starts_with("WVA-HPA-054 spec.triggers[1]: cron can ask") && found.len() == 1,
+        "{found:?}"
+    );
     object["spec"]["advanced"]["scalingModifiers"] = json!({"formula": "max(a, b)"});
     assert_eq!(warnings(&object, NEW), [""; 0], "a formula makes one value of them");
 }
@@ -139,7 +142,8 @@ fn warns_of_pauses_as_keda_reads_them() {
 fn warns_of_idle_replicas_that_keda_refuses() {
     let found = |spec: Value| warnings(&scaled_object(json!({}), spec), NEW);
     assert_eq!(found(json!({"idleReplicaCount": 0, "minReplicaCount": 2})), [""; 0]);
-    let message = "KEDA refuses 2, which is not below minReplicaCount 2; raise minReplicaCount or remove the field";
+    let message =
+        "KEDA refuses 2, which is not below minReplicaCount 2; raise minReplicaCount or remove the field";
     assert_eq!(
         found(json!({"idleReplicaCount": 2, "minReplicaCount": 2})),
         [format!("WVA-HPA-056 spec.idleReplicaCount: {message}")]
