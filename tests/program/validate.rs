@@ -37,8 +37,8 @@ fn finds_lines_of_entries_in_config_maps_and_autoscalers() {
         "maps.yaml:10:5 WVA-CM-022 deny", "maps.yaml:11:24 WVA-CM-023 deny",
         "maps.yaml:13:5 WVA-CM-022 deny", "maps.yaml:14:23 WVA-CM-023 deny",
         "maps.yaml:22:24 WVA-CM-002 deny", "maps.yaml:23:3 WVA-CM-051 warn",
-        "maps.yaml:26:24 WVA-CM-002 deny", "maps.yaml:38:15 WVA-HPA-051 warn",
-        "maps.yaml:39:22 WVA-HPA-052 warn",
+        "maps.yaml:26:24 WVA-CM-002 deny", "maps.yaml:31:1 WVA-HPA-053 warn",
+        "maps.yaml:38:15 WVA-HPA-051 warn", "maps.yaml:39:22 WVA-HPA-052 warn",
     ];
     assert_eq!(rows(&["maps.yaml"], ""), wanted);
 }

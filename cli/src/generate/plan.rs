@@ -1,6 +1,7 @@
 //! The objects for one workload.
 
 use serde_json::{Value, json};
+use wva_crds::hardware::Gpus;
 use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
 };
@@ -20,6 +21,7 @@ use super::render::{Document, Field, Plan};
 use super::server::Server;
 use super::workload::Workload;
 use crate::cluster::{entry, text};
+use crate::gpus::GpuRequests;
 use crate::migrate::objects::{object, set, user_metadata};
 use crate::validate::SourceObject;
 
@@ -56,14 +58,7 @@ fn plan_variant(
     let requests = gpus_per_replica(workload, &inputs.claim_templates);
     let gpus = requests.total();
     let cost = choose_cost(gpus, existing, options);
-    if let Some(template) = requests.unknown_templates().next() {
-        notes.push(format!(
-            "GPUs of the ResourceClaimTemplate {} are not counted: it is not in the input; check variantCost",
-            quote(template)
-        ));
-    } else if gpus == 0 {
-        notes.push("the pods request no GPUs: the limiter cannot count them".to_owned());
-    }
+    notes.extend(check_gpus(workload, &requests));
     if let Some(server) = &server {
         notes.extend(check_parallelism(&server.words, gpus));
         if !server.others.is_empty() {
@@ -82,6 +77,22 @@ fn plan_variant(
         None => format!("VariantAutoscaling for {}", workload.title()),
     };
     Ok(Document { heading, object, fields })
+}
+
+/// Note if the number of GPUs says little about the cost.
+fn check_gpus(workload: &Workload, requests: &GpuRequests) -> Option<String> {
+    if let Some(template) = requests.unknown_templates().next() {
+        return Some(format!(
+            "GPUs of the ResourceClaimTemplate {} are not counted: it is not in the input; check variantCost",
+            quote(template)
+        ));
+    }
+    if requests.total() == 0 {
+        return Some("the pods request no GPUs: the limiter cannot count them".to_owned());
+    }
+    let gpus = Gpus::for_pod(&workload.server);
+    let part = gpus.partition()?;
+    Some(format!("the pods request {part}, a part of a GPU: the limiter counts the parts; check variantCost"))
 }
 
 fn no_server(workload: &Workload) -> String {

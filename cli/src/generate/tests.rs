@@ -237,6 +237,8 @@ fn counts_the_accelerators_of_every_vendor() {
         ("gpu.intel.com/xe", "intel.com/gpu.product"),
         ("google.com/tpu", "cloud.google.com/gke-tpu-accelerator"),
         ("nvidia.com/gpu", "cloud.google.com/gke-accelerator"),
+        ("nvidia.com/gpu.shared", "nvidia.com/gpu.product"),
+        ("amd.com/gpu", "beta.amd.com/gpu.product-name"),
     ] {
         let mut inputs = read("vllm-args", None).unwrap();
         inputs.workloads[0].server = serde_json::from_value(serde_json::json!({
@@ -294,6 +296,11 @@ fn notes_tell_what_to_check() {
         "{nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}, containers: [{name: a, image: vllm, args: [--model=m]}]}",
         &none,
         &["the pods request no GPUs"],
+    );
+    check_notes(
+        "{nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}, containers: [{name: a, image: vllm, args: [--model=m], resources: {limits: {nvidia.com/gpu.shared: 1}}}]}",
+        &none,
+        &["the pods request nvidia.com/gpu.shared, a part of a GPU"],
     );
     check_notes(
         "{containers: [{name: a, image: own, args: [--model=m]}, {name: b, image: vllm, args: [--model=/models/n, -tp, '2'], resources: {limits: {nvidia.com/gpu: 4}}}]}",
