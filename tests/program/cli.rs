@@ -249,7 +249,9 @@ fn migrate_prints_manifests_that_validate_accepts() {
         let out = run(&["migrate", &file(name)], "").ends(0);
         let out = out.reports(&[&format!("{steps} to apply"), "Nothing was applied"]);
         // The HPAs keep their behaviour: they may be for a cluster without a tolerance.
-        run(&["validate", "--strict", "--kube-version", "1.34", "-"], out.stdout).ends(0).prints(&[": 0 denied, 0 warnings"]);
+        run(&["validate", "--strict", "--kube-version", "1.34", "-"], out.stdout)
+            .ends(0)
+            .prints(&[": 0 denied, 0 warnings"]);
     }
     // This object needs a manual change.
     let broken = "kind: VariantAutoscaling\napiVersion: llmd.ai/v1alpha1\nspec: {}\n";
