@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use wva_rules::KubernetesVersion;
 use wva_runtime::client::KubeOptions;
 
 /// Heading of the options that all commands with a cluster share.
@@ -14,6 +15,12 @@ pub(crate) fn option(name: &'static str, value: &'static str, help: &'static str
 
 pub(crate) fn file_option(name: &'static str, help: &'static str) -> Arg {
     option(name, "FILE", help).value_parser(value_parser!(PathBuf))
+}
+
+/// Version of the cluster, for fields that only some versions have. The name is Helm's.
+pub(crate) fn kube_version_option() -> Arg {
+    let help = "Version of Kubernetes that the manifests are for, such as 1.34";
+    option("kube-version", "VERSION", help).value_parser(value_parser!(KubernetesVersion))
 }
 
 pub(crate) fn flag(name: &'static str, help: &'static str) -> Arg {

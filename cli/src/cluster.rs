@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use serde_json::{Value, json};
 use wva_crds::names::{EXCLUDE_ANNOTATION, GROUP, KIND, PLURAL, VERSION};
 use wva_crds::settings::without_password;
+use wva_rules::KubernetesVersion;
 
 use crate::arguments::{kube_options, value, values};
 
@@ -192,6 +193,12 @@ impl Cluster {
         let request = Request::get(path).body(Vec::new());
         let request = request.map_err(|e| ApiError { code: 0, message: e.to_string() })?;
         self.request(request).await
+    }
+
+    /// `None` if the API server names none.
+    pub(super) async fn kubernetes_version(&self) -> Option<KubernetesVersion> {
+        let answer = self.get("/version").await.ok()?;
+        text(&answer, "/gitVersion").parse().ok()
     }
 
     pub(super) async fn get_labelled(&self, path: &str, selector: &str) -> Result<Value, ApiError> {

@@ -2,40 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaimTemplate};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
-use wva_controller::template_claim_gpus;
+use wva_crds::hardware::{Gpus, template_claim_gpus};
 
 use crate::cluster::{ObjectId, id};
 use crate::output::count;
-
-/// Resources that stand for one accelerator each.
-const GPU_RESOURCES: [&str; 7] = [
-    "nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "gpu.intel.com/i915", "gpu.intel.com/xe",
-    "habana.ai/gaudi", "google.com/tpu",
-];
-const MIG_RESOURCE: &str = "nvidia.com/mig-";
-
-/// Of the containers and the sidecars.
-pub(crate) fn pod_gpus(pod: &PodSpec) -> u64 {
-    let sidecars = pod.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
-    pod.containers.iter().chain(sidecars).map(container_gpus).fold(0, u64::saturating_add)
-}
-
-/// As in Kubernetes, missing requests default to the limits.
-pub(crate) fn container_gpus(container: &Container) -> u64 {
-    let Some(resources) = &container.resources else { return 0 };
-    sum_gpus(resources.limits.as_ref()).max(sum_gpus(resources.requests.as_ref()))
-}
-
-fn sum_gpus(resources: Option<&BTreeMap<String, Quantity>>) -> u64 {
-    let is_gpu = |name: &str| GPU_RESOURCES.contains(&name) || name.starts_with(MIG_RESOURCE);
-    let gpus = resources.into_iter().flatten().filter(|(name, _)| is_gpu(name));
-    gpus.filter_map(|(_, count)| count.0.parse::<u64>().ok()).fold(0, u64::saturating_add)
-}
 
 /// GPUs of one claim, by ResourceClaimTemplate.
 #[derive(Clone, Debug, Default)]
@@ -75,7 +48,8 @@ pub(crate) struct GpuRequests {
 impl GpuRequests {
     /// Adds `count` pods.
     pub(crate) fn add(&mut self, pod: &PodSpec, count: u64, namespace: &str, templates: &ClaimTemplates) {
-        self.extended = self.extended.saturating_add(pod_gpus(pod).saturating_mul(count));
+        self.extended =
+            self.extended.saturating_add(u64::from(Gpus::for_pod(pod).total()).saturating_mul(count));
         for claim in pod.resource_claims.iter().flatten().filter(|_| count > 0) {
             if let Some(template) = &claim.resource_claim_template_name {
                 let gpus = templates.gpus(namespace, template).map(|gpus| gpus.saturating_mul(count));

@@ -24,7 +24,8 @@ use objects::SourceProblem;
 use report::Report;
 
 use crate::arguments::{
-    file_option, flag, namespace_option, output_format, output_option, path_value, paths, value,
+    file_option, flag, kube_version_option, namespace_option, output_format, output_option, path_value,
+    paths, value,
 };
 use crate::output::{use_colours, write, wrong_usage, yaml};
 
@@ -60,6 +61,7 @@ pub(crate) fn command() -> Command {
             .value_name("DIR"),
         )
         .arg(namespace_option("Namespace of objects without one").default_value("default"))
+        .arg(kube_version_option())
 }
 
 pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
@@ -75,7 +77,9 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     let old = objects::collect(&old_sources, namespace);
     print_problems(&old_sources, &old.problems);
 
-    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &old.objects));
+    let kubernetes = arguments.get_one("kube-version").copied();
+    let evaluation = evaluate::evaluate(&collected.objects, &old.objects, kubernetes);
+    let report = Report::new(&sources, &collected, evaluation);
     let text = match output_format(arguments) {
         "json" => report::json_line(&json::output(&report)),
         "yaml" => yaml(&json::output(&report))?,
@@ -139,7 +143,7 @@ pub(super) fn read_kinds(
 pub(super) fn findings(text: &str) -> String {
     let sources = [input::Source::new("output".to_owned(), text.as_bytes().to_vec())];
     let collected = objects::collect(&sources, "default");
-    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[]));
+    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[], None));
     text::render(&report, false)
 }
 

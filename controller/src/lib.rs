@@ -20,7 +20,6 @@ pub use collect::telemetry::Telemetry;
 pub use config::{ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
 pub use model::conditions::{ConditionDraft, ConditionStatus, SIGNAL_FOLLOWED};
-pub use model::device_requests::template_claim_gpus;
 pub use model::moment::MAX_TARGET_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};

@@ -2,8 +2,6 @@
 
 pub(crate) mod conditions;
 pub(crate) mod demand;
-pub(crate) mod device_requests;
-pub(crate) mod gpu_drivers;
 pub(crate) mod gpus;
 pub(crate) mod keys;
 pub(crate) mod limits;

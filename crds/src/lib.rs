@@ -5,6 +5,7 @@ pub mod digest;
 pub mod duration;
 pub mod entries;
 pub mod events;
+pub mod hardware;
 pub mod manifest;
 pub mod names;
 pub mod parse_error;

@@ -10,6 +10,7 @@ use kube::core::Selector;
 use serde_json::Value;
 use wva_crds::names::is_desired_replicas;
 use wva_crds::text::without_code;
+use wva_rules::KubernetesVersion;
 use wva_scaling::servers::{ServerSignal, server_metrics};
 use wva_scaling::{Decision, Outcome, decide};
 
@@ -75,6 +76,8 @@ pub(super) struct Facts {
     pub(super) api_service: Option<Value>,
     /// Fields of this release that the installed CRD lacks.
     pub(super) missing_crd_fields: Result<Vec<String>, String>,
+    /// `None` if the API server names none.
+    pub(super) kubernetes: Option<KubernetesVersion>,
     /// `None` without `--prometheus`.
     pub(super) series: Option<Result<PrometheusSeries, String>>,
     pub(super) unreadable: Vec<UnreadableKind>,
@@ -120,6 +123,7 @@ impl Facts {
                 &list_or_note(cluster, &RESOURCE_CLAIM_TEMPLATES, &mut unreadable).await,
                 &list_or_note(cluster, &DEVICE_CLASSES, &mut unreadable).await,
             ),
+            kubernetes: cluster.kubernetes_version().await,
             api_service: get_api_service(cluster, &mut unreadable).await,
             missing_crd_fields: wva_controller::missing_fields(&cluster.client)
                 .await

@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::Value;
+use wva_crds::hardware::{accelerator_key, normalize_accelerator, product_labels};
 use wva_crds::names::ACCELERATOR_LABEL;
-use wva_scaling::{ACCELERATOR_NODE_LABELS, accelerator_key, normalize_accelerator};
 
 use super::command_line::flag_value;
 use super::guess::Guess;
@@ -11,12 +11,6 @@ use super::server::runs_sglang;
 use super::workload::Workload;
 use crate::gpus::{ClaimTemplates, GpuRequests};
 
-/// Node labels with an accelerator that the controller does not read.
-const MORE_NODE_LABELS: [&str; 6] = [
-    "gpu.nvidia.com/class", "amd.com/gpu.product", "intel.com/gpu.product",
-    "cloud.google.com/gke-tpu-accelerator", "karpenter.k8s.aws/instance-gpu-name",
-    "k8s.amazonaws.com/accelerator",
-];
 const INSTANCE_TYPE: &str = "node.kubernetes.io/instance-type";
 /// Beginnings of instance types of AWS and Google Cloud.
 const INSTANCE_TYPES: [(&str, &str); 14] = [
@@ -52,7 +46,8 @@ pub(super) fn find_accelerator(workload: &Workload) -> (Option<Guess>, Vec<Strin
     }
     let required = required_labels(&workload.server);
     let nodes: Vec<NodeLabel<'_>> = workload.nodes.iter().flat_map(labels_of_node).collect();
-    for keys in [&product_keys()[..], &[INSTANCE_TYPE]] {
+    let products: Vec<&str> = product_labels().collect();
+    for keys in [&products[..], &[INSTANCE_TYPE]] {
         for (labels, of) in [(&required, "that the pods require"), (&nodes, "of the nodes of the pods")] {
             if let Some((guess, note)) = choose(labels, keys, of) {
                 return (Some(guess), note.into_iter().collect());
@@ -67,11 +62,7 @@ pub(super) fn find_accelerator(workload: &Workload) -> (Option<Guess>, Vec<Strin
 /// Whether the pod template names the accelerator.
 pub(super) fn is_in_template(workload: &Workload) -> bool {
     workload.label(ACCELERATOR_LABEL).is_some()
-        || choose(&required_labels(&workload.server), &product_keys(), "").is_some()
-}
-
-fn product_keys() -> Vec<&'static str> {
-    ACCELERATOR_NODE_LABELS.into_iter().chain(MORE_NODE_LABELS).collect()
+        || choose(&required_labels(&workload.server), &product_labels().collect::<Vec<_>>(), "").is_some()
 }
 
 /// Accelerator by the first key with a value, and a note if there are several.

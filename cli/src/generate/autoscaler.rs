@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use wva_crds::names::{DESIRED_REPLICAS_METRIC, reads_desired_replicas};
-use wva_rules::Target;
+use wva_rules::{KubernetesVersion, Target};
 
 use super::guess::Guess;
 use super::workload::Workload;
@@ -183,6 +183,35 @@ pub(super) fn find_prometheus(existing: Option<&ExistingAutoscaler<'_>>) -> Gues
     }
 }
 
+/// How the tolerance of the autoscaler came about.
+pub(super) enum Tolerance {
+    /// Without knowledge of the cluster; the value says so.
+    Assumed(Guess),
+    Known,
+    /// The note says what follows.
+    NotInCluster(String),
+}
+
+impl Tolerance {
+    pub(super) fn find(kind: AutoscalerKind, kubernetes: Option<KubernetesVersion>) -> Self {
+        match kubernetes {
+            Some(version) if version.has_hpa_tolerance() => Self::Known,
+            Some(version) => Self::NotInCluster(format!(
+                "HPAs of Kubernetes {version} have no tolerance field, and ignore steps below a tenth of the replicas: \
+                 see \"Steps that the HPA ignores\" in docs/guides/connect-autoscaler.md"
+            )),
+            None => {
+                let needs = match kind {
+                    AutoscalerKind::Hpa => "Kubernetes 1.35",
+                    AutoscalerKind::ScaledObject => "Kubernetes 1.35 and KEDA 2.18",
+                };
+                let source = format!("needs {needs} or later; for older ones set --kube-version");
+                Self::Assumed(Guess::new("0".to_owned(), source))
+            }
+        }
+    }
+}
+
 /// What an autoscaler needs.
 pub(super) struct AutoscalerPlan<'a> {
     pub(super) kind: AutoscalerKind,
@@ -193,6 +222,8 @@ pub(super) struct AutoscalerPlan<'a> {
     pub(super) target: &'a Target,
     pub(super) bounds: [u64; 2],
     pub(super) prometheus: &'a str,
+    /// Whether the cluster may know the tolerance of an HPA.
+    pub(super) has_tolerance: bool,
 }
 
 impl AutoscalerPlan<'_> {
@@ -217,7 +248,7 @@ impl AutoscalerPlan<'_> {
     fn hpa_spec(&self) -> Value {
         let Target { api_version, kind, name } = self.target;
         let mut behavior = self.existing_spec().pointer("/behavior").cloned().unwrap_or_default();
-        set_windows(&mut behavior);
+        self.set_steps(&mut behavior);
         json!({
             "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": name},
             "minReplicas": self.bounds[0],
@@ -247,7 +278,7 @@ impl AutoscalerPlan<'_> {
         }
         let path = "/advanced/horizontalPodAutoscalerConfig/behavior";
         let mut behavior = spec.pointer(path).cloned().unwrap_or_default();
-        set_windows(&mut behavior);
+        self.set_steps(&mut behavior);
         set(&mut spec, &["advanced", "horizontalPodAutoscalerConfig", "behavior"], behavior);
         set(&mut spec, &["triggers"], json!([self.trigger()]));
         // A formula names the triggers that this one replaces.
@@ -275,16 +306,20 @@ impl AutoscalerPlan<'_> {
         trigger
     }
 
+    /// Windows, and a tolerance of 0: the target is a whole number of replicas.
+    fn set_steps(&self, behavior: &mut Value) {
+        for (direction, window) in [("scaleUp", SCALE_UP_WINDOW), ("scaleDown", SCALE_DOWN_WINDOW)] {
+            set(behavior, &[direction, "stabilizationWindowSeconds"], json!(window));
+            if self.has_tolerance {
+                set(behavior, &[direction, "tolerance"], json!("0"));
+            }
+        }
+    }
+
     fn existing_spec(&self) -> Value {
         let spec =
             self.existing.as_ref().and_then(|it| it.object.get("spec")).filter(|spec| spec.is_object());
         spec.cloned().unwrap_or_else(|| json!({}))
-    }
-}
-
-fn set_windows(behavior: &mut Value) {
-    for (direction, window) in [("scaleUp", SCALE_UP_WINDOW), ("scaleDown", SCALE_DOWN_WINDOW)] {
-        set(behavior, &[direction, "stabilizationWindowSeconds"], json!(window));
     }
 }
 

@@ -7,7 +7,7 @@ use clap::ArgMatches;
 use serde_json::Value;
 use wva_crds::names::KIND;
 use wva_crds::text::{nearest, quote};
-use wva_rules::api_group;
+use wva_rules::{KubernetesVersion, api_group};
 
 use super::accelerator::is_in_template;
 use super::kserve;
@@ -33,6 +33,8 @@ pub(super) struct Inputs {
     /// HPAs and ScaledObjects.
     pub(super) autoscalers: Vec<SourceObject>,
     pub(super) claim_templates: ClaimTemplates,
+    /// Version of the cluster. `None` for files.
+    pub(super) kubernetes: Option<KubernetesVersion>,
     /// Objects that cannot be read.
     pub(super) problems: Vec<String>,
 }
@@ -108,7 +110,7 @@ pub(super) async fn read_cluster(
         anyhow::bail!(not_found(wanted, &namespace, &workloads));
     };
     let mut workload = Workload::new(&source_of(object.clone())).map_err(anyhow::Error::msg)?;
-    let mut inputs = Inputs::default();
+    let mut inputs = Inputs { kubernetes: cluster.kubernetes_version().await, ..Inputs::default() };
     match cluster.list(&VARIANTS).await {
         Err(ListError::KindMissing(_)) => {
             workload

@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use wva_rules::KubernetesVersion;
 
 use super::autoscaler::AutoscalerKind;
-use crate::arguments::{cluster_options, namespace_option, option, output_option, value};
+use crate::arguments::{
+    cluster_options, kube_version_option, namespace_option, option, output_option, value,
+};
 use crate::cluster::{DEPLOYMENTS, LEADER_WORKER_SETS, Resource, STATEFUL_SETS};
 
 const HELP: &str = "\
@@ -37,6 +40,7 @@ pub(super) struct Options {
     pub(super) autoscaler: Option<AutoscalerKind>,
     /// URL of Prometheus for KEDA.
     pub(super) prometheus: Option<String>,
+    pub(super) kubernetes: Option<KubernetesVersion>,
 }
 
 /// `[KIND/]NAME`.
@@ -77,7 +81,10 @@ pub(crate) fn command() -> Command {
         .arg(option("cost", "COST", "Cost of a replica in your unit, such as 40.0"))
         .arg(count("min", "Least replicas"))
         .arg(count("max", "Most replicas"))
-        .arg(option("prometheus", "URL", "Prometheus that KEDA queries"));
+        .arg(option("prometheus", "URL", "Prometheus that KEDA queries"))
+        .arg(kube_version_option().help(
+            "Version of Kubernetes that the output is for, such as 1.34; default: that of the cluster",
+        ));
     ["kubeconfig", "context", "as"].into_iter().fold(cluster_options(command), |command, id| {
         command.mut_arg(id, |arg| arg.conflicts_with("filename"))
     })
@@ -99,6 +106,7 @@ impl Options {
                 _ => AutoscalerKind::Hpa,
             }),
             prometheus: text("prometheus"),
+            kubernetes: arguments.get_one("kube-version").copied(),
         }
     }
 

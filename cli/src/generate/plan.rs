@@ -1,6 +1,7 @@
 //! The objects for one workload.
 
 use serde_json::{Value, json};
+use wva_crds::hardware::Gpus;
 use wva_crds::names::{
     ACCELERATOR_LABEL, DESIRED_REPLICAS_METRIC, GROUP, KIND, VERSION, is_desired_replicas,
 };
@@ -9,7 +10,9 @@ use wva_crds::text::quote;
 use wva_rules::{Facts, OtherVariant, Severity, Target, apply_defaults, validate};
 
 use super::accelerator::{check_parallelism, find_accelerator, gpus_per_replica};
-use super::autoscaler::{AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, find_bounds, find_prometheus};
+use super::autoscaler::{
+    AutoscalerKind, AutoscalerPlan, ExistingAutoscaler, Tolerance, find_bounds, find_prometheus,
+};
 use super::guess::Guess;
 use super::inputs::Inputs;
 use super::model::find_model;
@@ -18,6 +21,7 @@ use super::render::{Document, Field, Plan};
 use super::server::Server;
 use super::workload::Workload;
 use crate::cluster::{entry, text};
+use crate::gpus::GpuRequests;
 use crate::migrate::objects::{object, set, user_metadata};
 use crate::validate::SourceObject;
 
@@ -54,14 +58,7 @@ fn plan_variant(
     let requests = gpus_per_replica(workload, &inputs.claim_templates);
     let gpus = requests.total();
     let cost = choose_cost(gpus, existing, options);
-    if let Some(template) = requests.unknown_templates().next() {
-        notes.push(format!(
-            "GPUs of the ResourceClaimTemplate {} are not counted: it is not in the input; check variantCost",
-            quote(template)
-        ));
-    } else if gpus == 0 {
-        notes.push("the pods request no GPUs: the limiter cannot count them".to_owned());
-    }
+    notes.extend(check_gpus(workload, &requests));
     if let Some(server) = &server {
         notes.extend(check_parallelism(&server.words, gpus));
         if !server.others.is_empty() {
@@ -80,6 +77,22 @@ fn plan_variant(
         None => format!("VariantAutoscaling for {}", workload.title()),
     };
     Ok(Document { heading, object, fields })
+}
+
+/// Note if the number of GPUs says little about the cost.
+fn check_gpus(workload: &Workload, requests: &GpuRequests) -> Option<String> {
+    if let Some(template) = requests.unknown_templates().next() {
+        return Some(format!(
+            "GPUs of the ResourceClaimTemplate {} are not counted: it is not in the input; check variantCost",
+            quote(template)
+        ));
+    }
+    if requests.total() == 0 {
+        return Some("the pods request no GPUs: the limiter cannot count them".to_owned());
+    }
+    let gpus = Gpus::for_pod(&workload.server);
+    let part = gpus.partition()?;
+    Some(format!("the pods request {part}, a part of a GPU: the limiter counts the parts; check variantCost"))
 }
 
 fn no_server(workload: &Workload) -> String {
@@ -231,6 +244,7 @@ fn plan_autoscaler(
         );
     }
     let prometheus = options.prometheus.clone().map_or_else(|| find_prometheus(first), Guess::from_flag);
+    let tolerance = Tolerance::find(kind, options.kubernetes.or(inputs.kubernetes));
     let plan = AutoscalerPlan {
         kind,
         existing,
@@ -239,11 +253,17 @@ fn plan_autoscaler(
         target: &workload.target,
         bounds: [min.value, max.value],
         prometheus: &prometheus.value,
+        has_tolerance: !matches!(tolerance, Tolerance::NotInCluster(_)),
     };
     check_autoscaler_name(workload, inputs, &plan)?;
     let heading = describe_change(&all, &plan, notes);
     let [min_field, max_field] = kind.fields();
     let mut fields = vec![Field::new(min_field, &min), Field::new(max_field, &max)];
+    match &tolerance {
+        Tolerance::Assumed(guess) => fields.push(Field::new("tolerance", guess)),
+        Tolerance::NotInCluster(note) => notes.push(note.clone()),
+        Tolerance::Known => {}
+    }
     if kind == AutoscalerKind::ScaledObject {
         let shown = Guess { value: without_password(&prometheus.value), source: prometheus.source.clone() };
         fields.push(Field::new("serverAddress", &shown));
@@ -274,7 +294,7 @@ fn describe_change(
     }
     let metrics = if metrics.is_empty() { "no metric".to_owned() } else { metrics.join(", ") };
     notes.push(format!(
-        "{title} scales the workload now by {metrics}: the output replaces its {field} and windows"
+        "{title} scales the workload now by {metrics}: the output replaces its {field}, windows and tolerance"
     ));
     format!("{title} of the workload; it follows the variant instead of {metrics}")
 }

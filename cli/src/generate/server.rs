@@ -1,9 +1,9 @@
 //! The container of a pod that serves the model.
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
+use wva_crds::hardware::Gpus;
 
 use super::command_line::{Variables, base_name, command_line, flag_value, variables};
-use crate::gpus::container_gpus;
 
 /// Images of model servers whose command line may not name the server.
 const IMAGES: [&str; 4] = ["vllm", "huggingfaceserver", "llm-d-inference-sim", "sglang"];
@@ -51,7 +51,7 @@ impl<'a> Server<'a> {
             Evidence::Image
         } else if flag_value(&words, &MODEL_FLAGS).is_some() {
             Evidence::Flag
-        } else if container_gpus(container) > 0
+        } else if Gpus::for_container(container).total() > 0
             && MODEL_VARIABLES.iter().any(|name| variables.contains_key(*name))
         {
             Evidence::Variable

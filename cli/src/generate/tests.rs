@@ -73,6 +73,22 @@ fn prints_objects_that_the_rules_accept() {
 }
 
 #[test]
+fn tolerance_depends_on_the_version_of_the_cluster() {
+    let found = |file: &str, kubernetes: &str| {
+        let options = Options { kubernetes: kubernetes.parse().ok(), ..Options::default() };
+        let (plans, _) = plans(file, &options);
+        let text = render::yaml(&plans).unwrap();
+        let has_note = plans[0].notes.iter().any(|note| note.contains("have no tolerance field"));
+        (text.matches("tolerance: \"0\"").count(), text.contains("# tolerance: needs"), has_note)
+    };
+    for file in ["vllm-args", "existing-keda"] {
+        assert_eq!(found(file, "unknown"), (2, true, false), "{file}: a comment says what it needs");
+        assert_eq!(found(file, "1.35"), (2, false, false), "{file}");
+        assert_eq!(found(file, "1.34"), (0, false, true), "{file}: the API server drops or refuses it");
+    }
+}
+
+#[test]
 fn flags_replace_every_value() {
     let text = |value: &str| Some(value.to_owned());
     let options = Options {
@@ -84,6 +100,7 @@ fn flags_replace_every_value() {
         max: Some(4),
         autoscaler: Some(AutoscalerKind::ScaledObject),
         prometheus: text("http://own"),
+        kubernetes: "1.36".parse().ok(),
     };
     let (plans, problems) = plans("vllm-args", &options);
     assert_eq!(problems, Vec::<String>::new());
@@ -220,6 +237,8 @@ fn counts_the_accelerators_of_every_vendor() {
         ("gpu.intel.com/xe", "intel.com/gpu.product"),
         ("google.com/tpu", "cloud.google.com/gke-tpu-accelerator"),
         ("nvidia.com/gpu", "cloud.google.com/gke-accelerator"),
+        ("nvidia.com/gpu.shared", "nvidia.com/gpu.product"),
+        ("amd.com/gpu", "beta.amd.com/gpu.product-name"),
     ] {
         let mut inputs = read("vllm-args", None).unwrap();
         inputs.workloads[0].server = serde_json::from_value(serde_json::json!({
@@ -277,6 +296,11 @@ fn notes_tell_what_to_check() {
         "{nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}, containers: [{name: a, image: vllm, args: [--model=m]}]}",
         &none,
         &["the pods request no GPUs"],
+    );
+    check_notes(
+        "{nodeSelector: {nvidia.com/gpu.product: NVIDIA-L4}, containers: [{name: a, image: vllm, args: [--model=m], resources: {limits: {nvidia.com/gpu.shared: 1}}}]}",
+        &none,
+        &["the pods request nvidia.com/gpu.shared, a part of a GPU"],
     );
     check_notes(
         "{containers: [{name: a, image: own, args: [--model=m]}, {name: b, image: vllm, args: [--model=/models/n, -tp, '2'], resources: {limits: {nvidia.com/gpu: 4}}}]}",

@@ -6,9 +6,9 @@ use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::Value;
 use wva_crds::names::{GROUP, KIND};
 use wva_rules::{
-    AutoscalerFacts, Facts, Kind, MapFacts, MapRole, MapScope, MetricReader, Operation, OtherVariant, RULES,
-    Target, Violation, api_group, apply_defaults, model_with_own_cost, validate, validate_autoscaler,
-    validate_map,
+    AutoscalerFacts, Facts, Kind, KubernetesVersion, MapFacts, MapRole, MapScope, MetricReader, Operation,
+    OtherVariant, RULES, Target, Violation, api_group, apply_defaults, model_with_own_cost, validate,
+    validate_autoscaler, validate_map,
 };
 
 use super::maps::InstallNames;
@@ -105,7 +105,12 @@ struct ObjectIndex<'a> {
 }
 
 /// An object that is also in `old` is an update.
-pub(super) fn evaluate(objects: &[Object], old: &[Object]) -> Evaluation {
+/// `kubernetes`: version of the cluster that the objects are for, if it is known.
+pub(super) fn evaluate(
+    objects: &[Object],
+    old: &[Object],
+    kubernetes: Option<KubernetesVersion>,
+) -> Evaluation {
     let index = ObjectIndex::new(objects, old);
     let mut evaluation = Evaluation::default();
     for (number, object) in objects.iter().enumerate() {
@@ -117,7 +122,8 @@ pub(super) fn evaluate(objects: &[Object], old: &[Object]) -> Evaluation {
             },
             Some(kind @ (RelevantKind::Autoscaler | RelevantKind::ScaledObject)) => {
                 let scaled_object = kind == RelevantKind::ScaledObject;
-                validate_autoscaler(&AutoscalerFacts { object: &object.value, scaled_object }).violations
+                let facts = AutoscalerFacts { object: &object.value, scaled_object, kubernetes };
+                validate_autoscaler(&facts).violations
             }
             Some(RelevantKind::Deployment) | None => continue,
         };

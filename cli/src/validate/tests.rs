@@ -8,7 +8,7 @@ fn outputs(files: &[(&str, &str)], namespace: &str) -> [String; 4] {
     let sources: Vec<Source> =
         files.iter().map(|(name, text)| Source::new((*name).to_owned(), text.as_bytes().to_vec())).collect();
     let collected = objects::collect(&sources, namespace);
-    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[]));
+    let report = Report::new(&sources, &collected, evaluate::evaluate(&collected.objects, &[], None));
     [
         text::render(&report, false),
         report::json_line(&json::output(&report)),
@@ -185,5 +185,50 @@ proptest! {
         for output in outputs(&[("f", &text)], "default") {
             prop_assert!(output.ends_with('\n'));
         }
+    }
+}
+
+/// An HPA that follows every step, with this line in its spec.
+fn follower(line: &str) -> String {
+    let (behavior, tolerance) = ("behavior:", "{tolerance: \"0\"}");
+    format!(
+        "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: a}}\nspec:\n  {line}\n  {behavior}\n    \
+         scaleUp: {tolerance}\n    scaleDown: {tolerance}\n  metrics:\n  - type: External\n    external:\n      metric: \
+         {{name: wva_desired_replicas, selector: {{matchLabels: {{variant_name: a}}}}}}\n"
+    )
+}
+
+/// A ScaledObject of the same, with these annotations.
+fn scaled_object(annotations: &str, line: &str) -> String {
+    format!(
+        "apiVersion: keda.sh/v1alpha1\nkind: ScaledObject\nmetadata: {{name: a, annotations: {{{annotations}}}}}\nspec:\n  \
+         {line}\n  triggers:\n  - type: prometheus\n    metadata: {{query: 'wva_desired_replicas{{variant_name=\"a\"}}'}}\n  \
+         advanced: {{horizontalPodAutoscalerConfig: {{behavior: {{scaleUp: {{tolerance: 0}}, scaleDown: {{tolerance: \
+         0}}}}}}}}\n"
+    )
+}
+
+#[test]
+fn points_to_what_keeps_a_target_from_being_carried_out() {
+    let exact = follower("maxReplicas: 8");
+    let cpu = exact.clone() + "  - {type: Resource, resource: {name: cpu}}\n";
+    let disabled = exact.replace("scaleUp: {tolerance: \"0\"}", "scaleUp: {selectPolicy: Disabled}");
+    let paused =
+        |key: &str| scaled_object(&format!("autoscaling.keda.sh/{key}: 'true'"), "minReplicaCount: 2");
+    for (text, want) in [
+        (exact.clone(), &[][..]),
+        (exact.replace("scaleDown: {tolerance: \"0\"}", "scaleDown: {}"), &["f:8:5 WVA-HPA-053"]),
+        (
+            exact.replace("scaleDown: {tolerance: \"0\"}", "scaleDown: {tolerance: 0.1}"),
+            &["f:8:28 WVA-HPA-053"],
+        ),
+        (cpu, &["f:13:5 WVA-HPA-054"]),
+        (disabled, &["f:7:29 WVA-HPA-055"]),
+        (paused("paused-scale-in"), &["f:3:72 WVA-HPA-055"]),
+        (paused("paused-scale-out"), &["f:3:73 WVA-HPA-055"]),
+        (scaled_object("", "minReplicaCount: 2\n  idleReplicaCount: 0"), &[]),
+        (scaled_object("", "minReplicaCount: 2\n  idleReplicaCount: 2"), &["f:6:21 WVA-HPA-056"]),
+    ] {
+        assert_eq!(places(&[("f", &text)]), want, "{text}");
     }
 }

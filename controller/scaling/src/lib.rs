@@ -2,7 +2,6 @@
 //! Kubernetes client, so every decision can be replayed.
 #![warn(clippy::disallowed_methods)]
 
-mod accelerator;
 mod analyze;
 mod base;
 mod draft;
@@ -25,13 +24,11 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use accelerator::{ACCELERATOR_NODE_LABELS, NodeRequirement, derive_accelerator};
 pub use analyze::{engine_arguments, split_shell_words};
 pub use decision::{
     Action, Bounds, Decision, MainSignal, NextState, Outcome, Shadow, SignalGaps, Stage, Step, VariantKey,
     VariantState, Warning,
 };
-pub use limit::{accelerator_key, normalize_accelerator};
 pub use pipeline::decide;
 pub use reason::{Activity, AnalysisError, FallbackSource, Reason, WaitingReplicas};
 pub use replica_state::ReplicaState;

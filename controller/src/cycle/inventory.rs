@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
+use wva_crds::hardware::{GpuCount, Gpus, accelerator_key, partition_accelerator, resource_row};
 use wva_runtime::Availability;
-use wva_scaling::accelerator_key;
 use wva_scaling::snapshot::{Config, Inventory};
 
-use crate::model::gpus::{Gpus, MigCount, NVIDIA, NoInventory, mig_accelerator};
+use crate::model::gpus::NoInventory;
 use crate::observe::claims::{DeviceCounts, GpuClaims};
 use crate::observe::watches::{NodeFacts, Watches};
 
@@ -100,24 +100,23 @@ impl Offers {
         self.0.entry((node.into(), accelerator_key(accelerator))).or_insert_with(new)
     }
 
-    /// Cards by vendor, and MIG slices by profile.
+    /// Cards, MIG slices and shares, each by its own resource.
     fn add_node(&mut self, name: &str, node: &NodeFacts, held: &Gpus) {
-        for (vendor, accelerator) in node.accelerators.iter().enumerate() {
-            if let Some(accelerator) = accelerator {
-                let count = PluginCount { allocatable: node.gpus.cards[vendor], held: held.cards[vendor] };
-                self.add_plugin(name, node, accelerator, count);
+        // A node without GPUs now still names its accelerator.
+        for accelerator in node.accelerators.iter().flatten() {
+            self.offer(name, accelerator);
+        }
+        let mut counts: BTreeMap<&str, PluginCount> = BTreeMap::new();
+        for GpuCount { resource, count } in node.gpus.iter() {
+            counts.entry(resource).or_default().allocatable = *count;
+        }
+        for GpuCount { resource, count } in held.iter() {
+            counts.entry(resource).or_default().held = *count;
+        }
+        for (resource, count) in counts {
+            if let Some(card) = resource_row(resource).and_then(|row| node.accelerators[row].as_deref()) {
+                self.add_plugin(name, node, &partition_accelerator(resource, card), count);
             }
-        }
-        let Some(card) = &node.accelerators[NVIDIA] else { return };
-        let mut slices: BTreeMap<&str, PluginCount> = BTreeMap::new();
-        for MigCount { profile, count } in &node.gpus.mig {
-            slices.entry(profile).or_default().allocatable = *count;
-        }
-        for MigCount { profile, count } in &held.mig {
-            slices.entry(profile).or_default().held = *count;
-        }
-        for (profile, count) in slices {
-            self.add_plugin(name, node, &mig_accelerator(card, profile), count);
         }
     }
 
@@ -126,7 +125,10 @@ impl Offers {
     fn add_plugin(&mut self, name: &str, node: &NodeFacts, accelerator: &str, count: PluginCount) {
         let PluginCount { allocatable, held } = count;
         let limit = if node.takes_pods { allocatable.max(held) } else { held };
-        self.offer(name, accelerator).plugin = Inventory { limit: limit.into(), used: held.into() };
+        // Intel has two resources for one product.
+        let plugin = &mut self.offer(name, accelerator).plugin;
+        plugin.limit = plugin.limit.saturating_add(limit.into());
+        plugin.used = plugin.used.saturating_add(held.into());
     }
 
     fn add_devices(&mut self, counts: &DeviceCounts) {

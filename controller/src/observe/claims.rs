@@ -5,9 +5,8 @@ mod pool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use wva_scaling::{accelerator_key, normalize_accelerator};
+use wva_crds::hardware::{DeviceRequests, GpuClasses, accelerator_key, normalize_accelerator};
 
-use crate::model::device_requests::{DeviceRequests, GpuClasses};
 use crate::model::gpus::NoInventory;
 use crate::model::keys::{PodKey, WorkloadKey};
 use crate::observe::pods::WorkloadPod;

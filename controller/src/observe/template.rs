@@ -1,10 +1,10 @@
 //! Facts from pod templates.
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
+use wva_crds::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
+use wva_scaling::engine_arguments;
 use wva_scaling::servers::{ServerKind, ServingPods};
-use wva_scaling::{NodeRequirement, derive_accelerator, engine_arguments};
 
-use crate::model::gpus::{Gpus, mig_accelerator};
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports};
 
 /// A server has some hundreds of bytes; a script can have any number.
@@ -18,8 +18,8 @@ const ENGINE_SWITCH: &str = "VLLM_USE_V1";
 pub(crate) struct Template {
     /// Card that the template requires of the node.
     card: Option<Box<str>>,
-    /// Of its MIG slices, if these are its only GPUs.
-    mig_profile: Option<Box<str>>,
+    /// Resource of MIG slices or shares of the card, if these are its only GPUs.
+    partition: Option<Box<str>>,
     /// Requests of extended resources.
     pub(crate) gpus: u32,
     /// Claims that each pod gets.
@@ -40,7 +40,7 @@ pub(crate) struct TemplateClaim {
 
 impl Template {
     pub(crate) fn new(pod: &PodSpec) -> Self {
-        let gpus = Gpus::for_template(pod);
+        let gpus = Gpus::for_pod(pod);
         let serves =
             gpus.total() > 0 || pod.resource_claims.is_some() || pod.containers.iter().any(may_serve);
         let arguments = if serves { find_server(&pod.containers).and_then(arguments) } else { None };
@@ -48,7 +48,7 @@ impl Template {
         let claims = claims.filter_map(|claim| claim.resource_claim_template_name.as_deref());
         Self {
             card: required_card(pod).map(Into::into),
-            mig_profile: gpus.mig_profile().map(Into::into),
+            partition: gpus.partition().map(Into::into),
             gpus: gpus.total(),
             claims: claims.map(|template| TemplateClaim { template: template.into(), count: 1 }).collect(),
             metrics_ports: metrics_ports(&pod.containers).into(),
@@ -56,11 +56,11 @@ impl Template {
         }
     }
 
-    /// `label`: of the VariantAutoscaling. It takes precedence, but a card becomes the slice that the pods request.
+    /// `label`: of the VariantAutoscaling. It takes precedence, but a card becomes the part of it that the pods request.
     pub(crate) fn accelerator(&self, label: Option<&str>) -> Option<String> {
         let card = label.or(self.card.as_deref())?;
-        Some(match &self.mig_profile {
-            Some(profile) => mig_accelerator(card, profile),
+        Some(match &self.partition {
+            Some(resource) => partition_accelerator(resource, card),
             None => card.to_owned(),
         })
     }
@@ -133,7 +133,7 @@ fn arguments(container: &Container) -> Option<Box<str>> {
     (!used.is_empty()).then(|| used.join(&SEPARATOR.to_string()).into())
 }
 
-/// Accelerator by node selector, else by required node affinity. For MIG slices it has their profile.
+/// Accelerator by node selector, else by required node affinity. For a part of a card it names the part.
 #[must_use]
 pub fn required_accelerator(pod: &PodSpec) -> Option<String> {
     Template::new(pod).accelerator(None)
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn accelerator_of_mig_slices_has_their_profile() {
+    fn accelerator_of_a_part_of_a_card_names_the_part() {
         let pod = |limits: Value| {
             let container = json!({"name": "s", "image": "vllm", "resources": {"limits": limits}});
             let card = json!({"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"});
@@ -269,6 +269,8 @@ mod tests {
             "the label names the card"
         );
         assert_eq!(slice.accelerator(Some("H100-MIG-2g.20gb")).as_deref(), Some("H100-MIG-2g.20gb"));
+        let shared = pod(json!({"nvidia.com/gpu.shared": "1"}));
+        assert_eq!((shared.gpus, shared.accelerator(None).as_deref()), (1, Some("A100-SHARED")));
         let card = pod(json!({"nvidia.com/gpu": "1"}));
         assert_eq!(card.accelerator(None).as_deref(), Some("A100"));
         assert_eq!(card.accelerator(Some("any name")).as_deref(), Some("any name"));

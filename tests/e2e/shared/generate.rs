@@ -41,6 +41,9 @@ async fn generates_objects_that_the_api_server_accepts() -> anyhow::Result<()> {
         let objects: Vec<Value> = serde_saphyr::from_multiple(&run.stdout)?;
         ensure!(objects[0]["spec"]["modelID"] == model, "{}", run.stdout);
         let hpa = &objects[1];
+        // The version of the cluster is known, so that the tolerance needs no comment.
+        ensure!(hpa["spec"]["behavior"]["scaleUp"]["tolerance"] == "0", "{}", run.stdout);
+        ensure!(!run.stdout.contains("# tolerance"), "{}", run.stdout);
         ensure!(hpa["metadata"]["name"] == autoscaler && hpa["spec"]["maxReplicas"] == max, "{}", run.stdout);
     }
     let run = run_wva(&cluster.testbed, &["generate", "lama-h100", "-n", &ns], "").await?;

@@ -1,12 +1,17 @@
 //! Warnings about HPAs and ScaledObjects that use wva's metric in a wrong way. Only for files: no webhook reviews these
 //! kinds.
 
+mod steps;
+
 use serde_json::Value;
 use wva_crds::names::{is_desired_replicas, reads_desired_replicas};
 
 use crate::facts::at;
+use crate::kubernetes::KubernetesVersion;
 use crate::rule::{Check, Rule, WARN};
 use crate::series::VARIANT_LABEL;
+
+pub(crate) use steps::{BLOCKED, IDLE, OTHER_METRIC, TOLERANCE};
 
 /// Facts about an autoscaler.
 #[derive(Clone, Copy, Debug)]
@@ -15,9 +20,13 @@ pub struct AutoscalerFacts<'a> {
     pub object: &'a Value,
     /// Whether it is a `ScaledObject`.
     pub scaled_object: bool,
+    /// Version of the cluster. `None`: it is not known.
+    pub kubernetes: Option<KubernetesVersion>,
 }
 
 struct MetricSource<'a> {
+    /// In `spec.metrics` or `spec.triggers`.
+    position: usize,
     field: String,
     /// Whether it selects one variant.
     selects_variant: bool,
@@ -41,6 +50,7 @@ impl<'a> AutoscalerFacts<'a> {
             let expressions = selector.and_then(|s| at(s, &["matchExpressions"])).and_then(Value::as_array);
             let selects = |e: &Value| at(e, &["key"]).and_then(Value::as_str) == Some(VARIANT_LABEL);
             Some(MetricSource {
+                position: i,
                 field: format!("spec.metrics[{i}].external.metric"),
                 selects_variant: has_label || expressions.is_some_and(|all| all.iter().any(selects)),
                 target_type: at(external, &["target", "type"]).and_then(Value::as_str),
@@ -57,6 +67,7 @@ impl<'a> AutoscalerFacts<'a> {
             let query =
                 at(trigger, &["metadata", "query"])?.as_str().filter(|q| reads_desired_replicas(q))?;
             Some(MetricSource {
+                position: i,
                 field: format!("spec.triggers[{i}].metadata.query"),
                 selects_variant: query.contains(VARIANT_LABEL),
                 target_type: at(trigger, &["metricType"]).and_then(Value::as_str),
@@ -105,9 +116,12 @@ mod tests {
     use super::*;
     use crate::evaluate::validate_autoscaler;
 
+    /// Without tolerances.
+    const OLD: Option<KubernetesVersion> = Some(KubernetesVersion { major: 1, minor: 34 });
+
     #[track_caller]
     fn check(object: &Value, scaled_object: bool, want: &[(&str, &str)]) {
-        let verdict = validate_autoscaler(&AutoscalerFacts { object, scaled_object });
+        let verdict = validate_autoscaler(&AutoscalerFacts { object, scaled_object, kubernetes: OLD });
         let found: Vec<_> = verdict.violations.iter().map(|v| (v.code, v.field.as_str())).collect();
         assert_eq!(found, want, "{verdict:#?}");
     }
@@ -116,12 +130,12 @@ mod tests {
     fn accepts_one_variant_with_average_value() {
         let hpa = |name: &str, selector: &Value, kind: &str| {
             let external = json!({"metric": {"name": name, "selector": selector}, "target": {"type": kind}});
-            json!({"spec": {"metrics": [{"type": "Resource"}, {"type": "External", "external": external}]}})
+            json!({"spec": {"metrics": [{"type": "External", "external": external}]}})
         };
         let one = json!({"matchLabels": {"variant_name": "a"}});
         let expression =
             json!({"matchExpressions": [{"key": "variant_name", "operator": "In", "values": ["a"]}]});
-        let field = "spec.metrics[1].external.metric";
+        let field = "spec.metrics[0].external.metric";
         check(&hpa(DESIRED_REPLICAS_METRIC, &one, "AverageValue"), false, &[]);
         check(&hpa(DESIRED_REPLICAS_METRIC, &expression, "AverageValue"), false, &[]);
         check(&hpa("queue_length", &Value::Null, "Value"), false, &[]);
@@ -130,7 +144,7 @@ mod tests {
             false,
             &[("WVA-HPA-051", field)],
         );
-        let kind = "spec.metrics[1].external.target.type";
+        let kind = "spec.metrics[0].external.target.type";
         check(&hpa(DESIRED_REPLICAS_METRIC, &one, "Value"), false, &[("WVA-HPA-052", kind)]);
         let trigger = |query: &str, kind: &str| json!({"spec": {"triggers": [{"type": "prometheus", "metricType": kind, "metadata": {"query": query}}]}});
         check(&trigger("wva_desired_replicas{variant_name=\"a\"}", "AverageValue"), true, &[]);

@@ -7,6 +7,7 @@ mod defaults;
 mod evaluate;
 mod facts;
 mod findings;
+mod kubernetes;
 mod maps;
 mod policy;
 mod promql;
@@ -31,6 +32,7 @@ pub use facts::{
     precedence,
 };
 pub use findings::{Findings, PatchOp};
+pub use kubernetes::{KubernetesVersion, VersionError};
 pub use maps::facts::{MapFacts, Running, RunningSource, RunningValue};
 pub use maps::immutable::IMMUTABLE;
 pub use maps::names::{MapNames, MapRole, MapScope};

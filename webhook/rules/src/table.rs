@@ -73,6 +73,10 @@ pub static RULES: &[Rule] = &[
     entries::NO_OPTIMIZER,
     autoscalers::ALL_VARIANTS,
     autoscalers::MULTIPLIES,
+    autoscalers::TOLERANCE,
+    autoscalers::OTHER_METRIC,
+    autoscalers::BLOCKED,
+    autoscalers::IDLE,
 ];
 
 /// Positions in files point to the key instead of its value.

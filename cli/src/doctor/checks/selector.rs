@@ -1,13 +1,18 @@
-//! Whether the HPAs select the series of this variant and of no other, by the admission rules.
+//! Whether the autoscalers select the series of this variant and no other, and carry its target out, by the admission
+//! rules.
 
 use serde_json::Value;
-use wva_rules::{AutoscalerFacts, Facts, MetricReader, apply_defaults, validate, validate_autoscaler};
+use wva_rules::{
+    AutoscalerFacts, Facts, MetricReader, Violation, apply_defaults, validate, validate_autoscaler,
+};
 
 use super::metric::reads_signal;
 use crate::cluster::{ObjectId, id, text};
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
 
+/// Rules about settings that may be meant: the target arrives, and is not carried out in full.
+const MAY_BE_MEANT: [&str; 3] = ["WVA-HPA-053", "WVA-HPA-054", "WVA-HPA-055"];
 /// Rule: an HPA selects series that the variant cannot have.
 const NO_MATCH: &str = "WVA-VA-064";
 
@@ -15,7 +20,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let hpas: Vec<&Value> =
         variant.autoscalers.iter().filter(|autoscaler| reads_signal(autoscaler)).copied().collect();
     let mut findings: Vec<Finding> = mismatches(variant, &hpas);
-    findings.extend(variant.autoscalers.iter().flat_map(|autoscaler| rule_violations(autoscaler)));
+    findings.extend(variant.autoscalers.iter().flat_map(|autoscaler| rule_violations(variant, autoscaler)));
     if !findings.is_empty() {
         return findings;
     }
@@ -33,22 +38,26 @@ fn mismatches(variant: &VariantState<'_>, hpas: &[&Value]) -> Vec<Finding> {
     apply_defaults(&mut object);
     let verdict = validate(&Facts { readers: &readers, ..Facts::new(&object) });
     let mismatches = verdict.violations.iter().filter(|v| v.code == NO_MATCH);
-    let remedy =
-        format!("kubectl edit hpa -n {}: its selector must match this variant's labels", variant.namespace);
+    // One command for all of them.
+    let names: Vec<&str> = readers.iter().map(|reader| reader.name.as_str()).collect();
+    let remedy = format!("kubectl edit hpa -n {} {}", variant.namespace, names.join(" "));
     mismatches.map(|v| Finding::broken(v.message.clone(), remedy.clone())).collect()
 }
 
-fn rule_violations(autoscaler: &Value) -> Vec<Finding> {
+fn rule_violations(variant: &VariantState<'_>, autoscaler: &Value) -> Vec<Finding> {
     let scaled_object = text(autoscaler, "/kind") == "ScaledObject";
-    let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, scaled_object });
+    let kubernetes = variant.facts.kubernetes;
+    let verdict = validate_autoscaler(&AutoscalerFacts { object: autoscaler, scaled_object, kubernetes });
     let kind = if scaled_object { "scaledobject" } else { "hpa" };
     let ObjectId { namespace, name } = id(autoscaler);
     let remedy = format!("kubectl edit {kind} -n {namespace} {name}");
-    verdict
-        .violations
-        .iter()
-        .map(|v| {
-            Finding::broken(format!("{kind} {name}, {}: {} [{}]", v.field, v.message, v.code), remedy.clone())
-        })
-        .collect()
+    let finding = |v: &Violation| {
+        let message = format!("{kind} {name}, {}: {} [{}]", v.field, v.message, v.code);
+        if MAY_BE_MEANT.contains(&v.code) {
+            Finding::warning(message, remedy.clone())
+        } else {
+            Finding::broken(message, remedy.clone())
+        }
+    };
+    verdict.violations.iter().map(finding).collect()
 }

@@ -101,6 +101,7 @@ fn hpa() -> Value {
         "spec": {
             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
             "minReplicas": 1, "maxReplicas": 10,
+            "behavior": {"scaleUp": {"tolerance": "0"}, "scaleDown": {"tolerance": "0"}},
             "metrics": [{"type": "External", "external": {
                 "metric": {"name": "wva_desired_replicas", "selector": {"matchLabels": {
                     "variant_name": "a", "exported_namespace": "prod"}}},
@@ -185,6 +186,7 @@ impl World {
             claim_templates: ClaimTemplates::new(&self.claim_templates, []),
             decisions: index_decisions(&outcomes),
             external_metrics: BTreeMap::from([(id(&hpa()), vec![answer])]),
+            kubernetes: "1.36".parse().ok(),
             api_service: None,
             missing_crd_fields: Ok(Vec::new()),
             series: self.has_prometheus.then_some(Ok(PrometheusSeries {

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::accelerator_key;
 use crate::reason::{BetterModel, QuotaShortage, Reason, quota_budget};
 use crate::snapshot::{Config, QuotaNeed, Snapshot, Variant};
 use crate::view::VariantView;
+use wva_crds::hardware::accelerator_key;
 
 /// Positions of the budgets in the ledger.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Other fields of the outcome, and its texts. Targets, reasons and figures are checked by `conformance`.
 
 use super::fixture::snapshot;
-use crate::{Decision, FallbackSource, Outcome, decide, normalize_accelerator};
+use crate::{Decision, FallbackSource, Outcome, decide};
 
 fn outcome(state: &str) -> Outcome {
     decide(&snapshot(state))
@@ -103,22 +103,4 @@ fn a_gist_has_no_figures_that_change_with_every_sample() {
 fn a_failed_analysis_names_the_pod() {
     let decision = first("tokens; a: 1 kv=.9");
     assert!(decision.reason().to_string().contains("pod a-0"), "{}", decision.reason());
-}
-
-#[test]
-fn normalizes_accelerator_names() {
-    for (label, name) in [
-        ("NVIDIA-H100-80GB-HBM3", "H100"),
-        ("AMD-MI300X-192GB", "MI300X"),
-        ("AMD_Instinct_MI300X_OAM", "MI300X"),
-        ("Intel-Gaudi-2-96GB", "Gaudi-2"),
-        ("NVIDIA-A100-SXM4-80GB", "A100"),
-        ("nvidia-l4", "l4"),
-        ("nvidia-tesla-t4", "t4"),
-        ("NVIDIA-A100-SXM4-40GB-MIG-1g.5gb", "A100-MIG-1g.5gb"),
-        ("H100", "H100"),
-        ("", ""),
-    ] {
-        assert_eq!(normalize_accelerator(label), name, "{label}");
-    }
 }

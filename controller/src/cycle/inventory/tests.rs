@@ -114,6 +114,31 @@ fn mig_slices_count_by_profile() {
     check(&cluster, &[], &[("A100", 0, 0), ("A100-MIG-1g.5gb", 9, 3), ("A100-MIG-3g.20gb", 0, 0)]);
 }
 
+#[test]
+fn shared_gpus_are_a_pool_of_their_own() {
+    let mut cluster = Cluster::new();
+    let allocatable = json!({"nvidia.com/gpu": "0", "nvidia.com/gpu.shared": "8"});
+    cluster.node("renamed", "NVIDIA-A100-SXM4-40GB", 0, json!({"status": {"allocatable": allocatable}}));
+    node(&mut cluster, "suffix", "NVIDIA-A100-SXM4-40GB-SHARED", 4);
+    node(&mut cluster, "whole", "NVIDIA-A100-SXM4-40GB", 2);
+    pod_with(&mut cluster, "p", "renamed", json!({"nvidia.com/gpu.shared": "3"}), json!({}));
+    pod(&mut cluster, "q", "whole", 1, json!({}));
+    check(&cluster, &[], &[("A100", 2, 1), ("A100-SHARED", 12, 3)]);
+    check(&cluster, &[("a100-shared", 1)], &[("A100", 2, 1), ("A100-SHARED", 12, 4)]);
+}
+
+#[test]
+fn amd_and_gaudi_nodes_are_counted() {
+    let mut cluster = Cluster::new();
+    let node = |labels: Value, resource: &str| json!({"metadata": {"labels": labels}, "status": {"allocatable": {resource: "8"}}});
+    let amd = json!({"nvidia.com/gpu.product": "", "amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"});
+    cluster.node("amd", "", 0, node(amd, "amd.com/gpu"));
+    let gaudi = json!({"nvidia.com/gpu.product": "", "habana.ai/product.name": "Gaudi3"});
+    cluster.node("gaudi", "", 0, node(gaudi, "habana.ai/gaudi"));
+    pod_with(&mut cluster, "p", "amd", json!({"amd.com/gpu": "2"}), json!({}));
+    check(&cluster, &[], &[("Gaudi3", 8, 0), ("MI300X", 8, 2)]);
+}
+
 fn h100s(names: &[&str]) -> Value {
     json!({"devices": devices(names, "NVIDIA H100 80GB HBM3", &json!({}))})
 }

@@ -9,13 +9,12 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceClaim, ResourceClaimTe
 use kube::Api;
 use kube::Resource;
 use serde::de::DeserializeOwned;
+use wva_crds::hardware::{DeviceRequests, Driver, is_gpu_class};
 use wva_runtime::cache::Projection;
 use wva_runtime::optional::OptionalWatch;
 use wva_runtime::watch::{WatchScope, config, no_observer};
 use wva_runtime::{Availability, OptionalCache};
 
-use crate::model::device_requests::{DeviceRequests, is_gpu_class};
-use crate::model::gpu_drivers::Driver;
 use crate::model::gpus::NoInventory;
 
 pub(crate) use device::{CounterSet, Device, Slice};

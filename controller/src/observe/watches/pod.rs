@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodExtendedResourceClaimStatus,
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::{Resource, ResourceExt};
 use serde::Deserialize;
+use wva_crds::hardware::Gpus;
 use wva_runtime::cache::Projection;
 
 use super::objects::Owner;
-use crate::model::gpus::Gpus;
 use crate::observe::deletion_cost::DeletionCost;
 
 /// Waiting reasons of containers that do not start without a change.
@@ -210,7 +210,7 @@ impl PodFacts {
         let changed = ready.and_then(|c| c.last_transition_time.as_ref()).map(|t| t.0);
         let created = pod.creation_timestamp().map(|t| t.0);
         let init = pod.spec.init_containers.iter().flatten();
-        let requested = Gpus::for_pod(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0));
+        let requested = Gpus::for_containers(pod.spec.containers.iter().map(|c| &c.0), init.map(|c| &c.0));
         let gpus = pod.status.claimed_resources().fold(requested.clone(), Gpus::without);
         let deletion_cost = DeletionCost::read(&pod.metadata);
         let owner = Owner::from_meta(&pod.metadata);

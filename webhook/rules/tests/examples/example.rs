@@ -112,7 +112,11 @@ impl Example {
         match text(object, "/kind") {
             KIND => self.variant_verdict(object, old, starting),
             "ConfigMap" => self.map_verdict(object, old),
-            kind => validate_autoscaler(&AutoscalerFacts { object, scaled_object: kind == "ScaledObject" }),
+            kind => validate_autoscaler(&AutoscalerFacts {
+                object,
+                scaled_object: kind == "ScaledObject",
+                kubernetes: None,
+            }),
         }
     }
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{has_reason, variant_of};
-use crate::limit::accelerator_key;
 use crate::reason::Reason;
 use crate::snapshot::{Mode, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, Stage, decide};
+use wva_crds::hardware::accelerator_key;
 
 /// Decided in an earlier cycle, or by a user.
 const COMMITTED: [&str; 4] = ["SafetyNet", "WakeHold", "Paused", "Fixed"];

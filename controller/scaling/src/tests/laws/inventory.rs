@@ -6,9 +6,9 @@ use proptest::prelude::*;
 
 use super::{has_reason, remove_budgets, variant_of};
 use crate::decide;
-use crate::limit::accelerator_key;
 use crate::snapshot::Mode;
 use crate::tests::generate::any_case;
+use wva_crds::hardware::accelerator_key;
 
 proptest! {
     #[test]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::remove_budgets;
-use crate::limit::accelerator_key;
 use crate::snapshot::{Model, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, decide};
+use wva_crds::hardware::accelerator_key;
 
 fn decisions_of(snapshot: &Snapshot, model: &Model) -> Vec<Decision> {
     let same = |d: &Decision| (&d.namespace, &d.model_id) == (&model.namespace, &model.model_id);

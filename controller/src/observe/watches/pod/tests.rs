@@ -123,7 +123,10 @@ fn separates_gpus_of_claims_from_those_of_device_plugins() {
     let mapping = json!({"containerName": "c", "resourceName": "nvidia.com/gpu", "requestName": "r"});
     let status = json!({"resourceClaimName": "a-0-x", "requestMappings": [mapping]});
     let facts = read(spec, json!({"extendedResourceClaimStatus": status}));
-    assert_eq!((facts.gpus.cards, facts.gpus.total(), facts.claims.unwrap().extended), ([0; 3], 1, 2));
+    assert_eq!(
+        (facts.gpus.count("nvidia.com/gpu"), facts.gpus.total(), facts.claims.unwrap().extended),
+        (0, 1, 2)
+    );
 }
 
 #[test]

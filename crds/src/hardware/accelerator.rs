@@ -1,13 +1,7 @@
-//! Derives the accelerator of a workload from required node labels.
+//! The accelerator that node labels require.
 
-use crate::limit::accelerator_key;
-use crate::normalize_accelerator;
-
-/// Highest precedence first.
-pub const ACCELERATOR_NODE_LABELS: [&str; 5] = [
-    "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "amd.com/gpu.product-name",
-    "habana.ai/product.name", "gpu.intel.com/product",
-];
+use super::names::{accelerator_key, normalize_accelerator};
+use super::resources::product_labels;
 
 /// Node label that must have one of these values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +21,8 @@ pub fn derive_accelerator(alternatives: &[Vec<NodeRequirement<'_>>]) -> Option<S
     let mut names = Vec::new();
     for requirements in alternatives {
         let requirement =
-            |label: &&str| requirements.iter().find(|r| r.label == *label && !r.values.is_empty());
-        let NodeRequirement { values, .. } = ACCELERATOR_NODE_LABELS.iter().find_map(requirement)?;
+            |label: &str| requirements.iter().find(|r| r.label == label && !r.values.is_empty());
+        let NodeRequirement { values, .. } = product_labels().find_map(requirement)?;
         names.extend(
             values.iter().filter(|value| !value.is_empty()).map(|value| normalize_accelerator(value)),
         );
@@ -43,7 +37,7 @@ mod tests {
 
     #[test]
     fn derives_accelerator_from_node_labels() {
-        let [nvidia, gke, ..] = ACCELERATOR_NODE_LABELS;
+        let (nvidia, gke) = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator");
         let of = |label, values: &[&'static str]| NodeRequirement { label, values: values.to_vec() };
         let zone = || of("topology.kubernetes.io/zone", &["a"]);
         for (alternatives, expected) in [
@@ -59,6 +53,8 @@ mod tests {
                 Some("H100"),
             ),
             (vec![vec![of(nvidia, &["NVIDIA-H100-80GB-HBM3"])], vec![zone()]], None),
+            (vec![vec![of("amd.com/gpu.product-name", &["AMD_Instinct_MI300X_OAM"])]], Some("MI300X")),
+            (vec![vec![of("beta.amd.com/gpu.product-name", &["AMD_Instinct_MI300X_OAM"])]], Some("MI300X")),
             (vec![vec![of(nvidia, &[])]], None),
             (vec![vec![of(nvidia, &[""])]], None),
         ] {

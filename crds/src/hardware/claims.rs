@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::resource::v1::{DeviceClaim, DeviceClass, DeviceRequest, ResourceClaimTemplate};
 
-use crate::model::gpus::is_gpu_resource;
+use super::resources::is_gpu_resource;
 
-/// DeviceClasses of the drivers in [`DRIVERS`](crate::model::gpu_drivers::DRIVERS).
+/// DeviceClasses of the drivers in [`DRIVERS`](super::DRIVERS).
 const GPU_CLASSES: [&str; 5] =
     ["gpu.nvidia.com", "mig.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gaudi.intel.com"];
 
 /// Names of the DeviceClasses whose devices are GPUs.
 #[derive(Clone, Debug)]
-pub(crate) struct GpuClasses(BTreeSet<Box<str>>);
+pub struct GpuClasses(BTreeSet<Box<str>>);
 
 impl Default for GpuClasses {
     fn default() -> Self {
@@ -22,19 +22,21 @@ impl Default for GpuClasses {
 }
 
 impl GpuClasses {
-    pub(crate) fn add(&mut self, class: &str) {
+    /// Adds a class of GPUs.
+    pub fn add(&mut self, class: &str) {
         self.0.insert(class.into());
     }
 }
 
 /// True if pods can request the devices of the class by a GPU resource.
-pub(crate) fn is_gpu_class(class: &DeviceClass) -> bool {
+#[must_use]
+pub fn is_gpu_class(class: &DeviceClass) -> bool {
     class.spec.extended_resource_name.as_deref().is_some_and(is_gpu_resource)
 }
 
 /// Requests of a claim. Requests for administrative access are left out: they use no device up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DeviceRequests(Box<[ClassRequest]>);
+pub struct DeviceRequests(Box<[ClassRequest]>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ClassRequest {
@@ -50,12 +52,15 @@ enum RequestedCount {
 }
 
 impl DeviceRequests {
-    pub(crate) fn new(claim: &DeviceClaim) -> Self {
+    /// Reads the requests of a claim.
+    #[must_use]
+    pub fn new(claim: &DeviceClaim) -> Self {
         Self(claim.requests.iter().flatten().filter_map(ClassRequest::new).collect())
     }
 
-    /// `all`: devices that a request for all of a node gets.
-    pub(crate) fn gpus(&self, classes: &GpuClasses, all: u32) -> u32 {
+    /// GPUs of the requests. `all`: devices that a request for all of a node gets.
+    #[must_use]
+    pub fn gpus(&self, classes: &GpuClasses, all: u32) -> u32 {
         let requests = self.0.iter().filter(|request| classes.0.contains(&request.class));
         let count = |request: &ClassRequest| match request.count {
             RequestedCount::Exactly(count) => count,
@@ -114,7 +119,9 @@ mod tests {
     fn counts_requests_of_gpu_classes() {
         let of = |class: &str, more: Value| {
             let mut exactly = json!({"deviceClassName": class});
-            crate::fixture::merge(&mut exactly, more);
+            for (key, value) in more.as_object().unwrap() {
+                exactly[key] = value.clone();
+            }
             json!({"name": "r", "exactly": exactly})
         };
         let some = |class: &str| of(class, json!({}));

@@ -1,18 +1,20 @@
 //! DRA drivers of GPUs, and the accelerator that the attributes of their devices name.
 
-use wva_scaling::normalize_accelerator;
+use super::names::normalize_accelerator;
+use super::resources::mig_accelerator;
 
-use crate::model::gpus::mig_accelerator;
-
-pub(crate) struct Driver {
+/// DRA driver of GPUs.
+#[derive(Debug)]
+pub struct Driver {
     /// `driver` of its ResourceSlices and allocations.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Attribute with the product name.
     product: &'static str,
     partition: Option<Partition>,
 }
 
 /// How a driver marks a part of a card.
+#[derive(Debug)]
 struct Partition {
     /// Value of the attribute `type`.
     kind: &'static str,
@@ -20,7 +22,8 @@ struct Partition {
     profile: &'static str,
 }
 
-pub(crate) const DRIVERS: [Driver; 4] = [
+/// All drivers.
+pub const DRIVERS: [Driver; 4] = [
     Driver {
         name: "gpu.nvidia.com",
         product: "productName",
@@ -41,17 +44,20 @@ const PASSED_THROUGH: &str = "vfio";
 
 impl Driver {
     /// `None`: a driver of other devices.
-    pub(crate) fn find(name: &str) -> Option<&'static Self> {
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
         DRIVERS.iter().find(|driver| driver.name == name)
     }
 
     /// True for a part of a card.
-    pub(crate) fn is_partition<'a>(&self, attribute: impl Fn(&str) -> Option<&'a str>) -> bool {
+    #[must_use]
+    pub fn is_partition<'a>(&self, attribute: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.partition.as_ref().is_some_and(|partition| attribute("type") == Some(partition.kind))
     }
 
     /// Accelerator of a device with these attributes. `None`: not a GPU for containers, or of an unknown product.
-    pub(crate) fn accelerator<'a>(&self, attribute: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    #[must_use]
+    pub fn accelerator<'a>(&self, attribute: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
         let product = attribute(self.product).filter(|product| !product.is_empty())?;
         let kind = attribute("type");
         match &self.partition {
