@@ -100,6 +100,11 @@ pub(super) fn count(n: usize, noun: &str) -> String {
     format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
+/// At most three names.
+pub(super) fn first_names<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.take(3).collect::<Vec<_>>().join(", ")
+}
+
 /// Replaces control characters, so that foreign text cannot control a terminal.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()

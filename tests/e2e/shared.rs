@@ -8,3 +8,4 @@ mod groups;
 mod scaling;
 mod servers;
 mod signals;
+mod sleeping;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use wva_scaling::servers::ServerSignal::{
-    BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens, InputCount,
-    InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups, PromptTokens, Running,
-    TokenGap, Waiting,
+    Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens,
+    InputCount, InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups,
+    PromptTokens, Running, TokenGap, Waiting,
 };
 use wva_scaling::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
 
@@ -37,8 +37,8 @@ A signal in brackets is missing; wva works without it. Triton needs a label for 
 const SIGNALS: &str = "
 ## Signals by server
 
-Of several names the first that a pod has counts. The last three are histograms, named without `_bucket`, `_sum` and
-`_count`.
+Of several names the first that a pod has counts. Metrics after a `+` are added. The last three are histograms, named
+without `_bucket`, `_sum` and `_count`.
 
 ";
 
@@ -48,6 +48,17 @@ const TAIL: &str = "
 - **SGLang** exports metrics only with `--enable-metrics`. It counts tokens when a request ends, so its counters rise in
   larger steps. wva adds up the ranks of `dp_rank`, and takes the maximum over other ranks. Releases 0.4 export neither
   the size of the KV cache, which analyzer `token` needs, nor the tokens found in the prefix cache.
+- **Prefill and decode pods of SGLang** have queues of their own, for which `sglang:num_queue_reqs` shows nothing. A
+  request that waits for a peer or for memory (`bootstrap`, `prealloc`) counts as waiting. A request whose KV cache is
+  transferred (`inflight`, `transfer`) counts as running: it holds memory, and a slow peer must not make its pods grow.
+- **Sleep mode of vLLM**: a pod whose engines all sleep (`/sleep`) has no capacity, and a scale-down removes it first. If
+  only some of its engines sleep, the pod counts, and its variant is not scaled down. Releases without
+  `vllm:engine_sleep_state` always count as awake.
+- **Several servers in a pod** add up. wva tells them apart by the port of the label `instance`, else by `container`. If
+  neither differs, they count once, and `wva doctor --prometheus URL` names the pods.
+- **Stalled servers**: if requests run or wait for ten minutes, and no counter of requests or tokens moves, the pod is
+  stalled and forbids a scale-down. TensorRT-LLM and Triton count at the end of a request, so one that takes longer
+  looks the same.
 - **TensorRT-LLM** answers JSON at `/metrics`. Set `path: /prometheus/metrics` in the monitor, and start `trtllm-serve`
   with `return_perf_metrics: true` and `enable_iter_perf_stats: true`. Its time between tokens is a mean of each
   request.
@@ -78,10 +89,11 @@ const USES: [(&str, &[ServerSignal], &[ServerSignal]); 6] = [
     ("scale to zero", &[Running, Waiting, Completed], &[]),
 ];
 
-const NAMES: [(ServerSignal, &str); 19] = [
+const NAMES: [(ServerSignal, &str); 20] = [
     (KvUsage, "KV cache in use, 0 to 1"),
     (Waiting, "requests waiting"),
     (Running, "requests running"),
+    (Awake, "engine awake, 0 or 1"),
     (CacheConfig, "KV cache size, in labels"),
     (CacheTokens, "KV cache size, tokens"),
     (CacheBlocks, "KV cache size, blocks"),
@@ -130,7 +142,9 @@ pub(crate) fn page() -> String {
     text += SIGNALS;
     add_table(&mut text, "signal", NAMES.iter().map(|(signal, name)| (*name, *signal)), |row, signal| {
         let names = row.metrics(signal).iter().map(|metric| format!("`{metric}`"));
-        names.collect::<Vec<_>>().join(", ")
+        let parts = row.parts(signal).map(|metric| format!("+ `{metric}`"));
+        let names = names.collect::<Vec<_>>().join(", ");
+        [names].into_iter().chain(parts).collect::<Vec<_>>().join(" ")
     });
     text + TAIL
 }

@@ -3,11 +3,14 @@
 pub(super) mod autoscaler;
 pub(super) mod bounds;
 pub(super) mod decision;
+mod elsewhere;
 pub(super) mod gpus;
 pub(super) mod metric;
 mod monitors;
+mod pod_series;
 pub(super) mod pods;
 pub(super) mod scrape;
+mod scraped_twice;
 pub(super) mod selector;
 pub(super) mod series;
 pub(super) mod signal;

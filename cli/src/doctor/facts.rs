@@ -31,6 +31,11 @@ const CONCURRENCY: usize = 8;
 pub(super) const ENGINE_LABELS: [&str; 9] = [
     "engine", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority", "request_type", "model", "version",
 ];
+/// Labels that other collectors than Prometheus' own discovery give the pod of a series.
+pub(super) const OTHER_POD_LABELS: [&str; 3] = ["k8s_pod_name", "kubernetes_pod_name", "exported_pod"];
+/// The same of its namespace.
+pub(super) const OTHER_NAMESPACE_LABELS: [&str; 3] =
+    ["k8s_namespace_name", "kubernetes_namespace", "exported_namespace"];
 pub(super) const SIGNALS: &str = r#"{__name__=~"(wva|inferno)_desired_replicas"}"#;
 pub(super) const DESCRIBE_API_SERVICE: &str = "kubectl describe apiservice v1beta1.external.metrics.k8s.io";
 const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.external.metrics.k8s.io";
@@ -41,7 +46,7 @@ pub(super) struct ExternalMetric {
 }
 
 pub(super) struct PrometheusSeries {
-    /// Main signals of model servers, by metric, pod and `model_name`.
+    /// Main signals of model servers, by metric, pod (under any of its names) and `model_name`.
     pub(super) models: Vec<Series>,
     /// Series of engines that are scraped more than once.
     pub(super) duplicates: Vec<Series>,
@@ -183,7 +188,8 @@ pub(super) fn index_decisions(outcomes: &[Outcome]) -> BTreeMap<ObjectId, Decisi
 /// Main signals of all pods, by model name.
 fn main_signals() -> String {
     let names = metric_names(&[ServerSignal::KvUsage, ServerSignal::Waiting]);
-    format!("count by (__name__, namespace, pod, pod_name, model_name) ({names})")
+    let others = [OTHER_POD_LABELS, OTHER_NAMESPACE_LABELS].concat().join(", ");
+    format!("count by (__name__, namespace, pod, pod_name, model_name, {others}) ({names})")
 }
 
 /// Queues of engines that are scraped more than once.

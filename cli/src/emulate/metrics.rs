@@ -1,6 +1,7 @@
 //! `/metrics` of the emulated server, with vLLM's names.
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use prometheus::{Encoder, Histogram, HistogramOpts, Registry, TextEncoder};
 use wva_simulator::fleet::engine::Engine;
@@ -28,6 +29,7 @@ pub struct Metrics {
     registry: Registry,
     first_token: Histogram,
     request: Histogram,
+    asleep: AtomicBool,
 }
 
 impl Metrics {
@@ -57,7 +59,17 @@ impl Metrics {
             ),
             model: model.to_owned(),
             registry,
+            asleep: AtomicBool::new(false),
         })
+    }
+
+    /// Lets the engine sleep, or wakes it.
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.asleep.store(asleep, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::Relaxed)
     }
 
     /// Counts the latencies of a request.
@@ -83,6 +95,11 @@ impl Metrics {
         sample("vllm:kv_cache_usage_perc", "gauge", &labels, reading.kv_usage);
         sample("vllm:num_requests_running", "gauge", &labels, real(reading.running as u64));
         sample("vllm:num_requests_waiting", "gauge", &labels, real(reading.waiting as u64));
+        let asleep = self.is_asleep();
+        for (state, is_own) in [("awake", !asleep), ("weights_offloaded", asleep), ("discard_all", false)] {
+            let labels = format!("{labels},sleep_state=\"{state}\"");
+            sample("vllm:engine_sleep_state", "gauge", &labels, if is_own { 1.0 } else { 0.0 });
+        }
         sample("vllm:cache_config_info", "gauge", &self.cache_labels, 1.0);
         let stopped = format!("{labels},finished_reason=\"length\"");
         sample("vllm:request_success_total", "counter", &stopped, real(counters.requests));

@@ -86,6 +86,9 @@ fn router(emulator: Arc<Emulator>) -> Router {
         .route("/health", get(health))
         .route("/v1/models", get(models))
         .route("/metrics", get(metrics))
+        .route("/sleep", post(sleep))
+        .route("/wake_up", post(wake_up))
+        .route("/is_sleeping", get(is_sleeping))
         .route("/v1/completions", post(complete))
         .route("/v1/chat/completions", post(complete))
         .with_state(emulator)
@@ -117,9 +120,27 @@ async fn metrics(State(emulator): Shared) -> Response {
     }
 }
 
+/// Of any level: the weights are not emulated.
+async fn sleep(State(emulator): Shared) -> StatusCode {
+    emulator.metrics.set_asleep(true);
+    StatusCode::OK
+}
+
+async fn wake_up(State(emulator): Shared) -> StatusCode {
+    emulator.metrics.set_asleep(false);
+    StatusCode::OK
+}
+
+async fn is_sleeping(State(emulator): Shared) -> Json<Value> {
+    Json(json!({"is_sleeping": emulator.metrics.is_asleep()}))
+}
+
 async fn complete(State(emulator): Shared, request: Request) -> Response {
     if !emulator.is_ready() {
         return loading();
+    }
+    if emulator.metrics.is_asleep() {
+        return refusal(StatusCode::SERVICE_UNAVAILABLE, "the engine sleeps; wake it with POST /wake_up");
     }
     let body = match timeout(TIMEOUT, Json::<Value>::from_request(request, &())).await {
         Ok(Ok(Json(body))) => body,
@@ -226,6 +247,11 @@ mod tests {
     use super::*;
 
     async fn send(emulator: &Arc<Emulator>, path: &str, body: Option<Value>) -> (u16, Value) {
+        let (status, body) = send_text(emulator, path, body).await;
+        (status, serde_json::from_str(&body).unwrap_or_default())
+    }
+
+    async fn send_text(emulator: &Arc<Emulator>, path: &str, body: Option<Value>) -> (u16, String) {
         let request = Request::builder().uri(path).header("content-type", "application/json");
         let request = match body {
             Some(body) => request.method("POST").body(Body::from(body.to_string())),
@@ -238,7 +264,7 @@ mod tests {
         };
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
-        (status, serde_json::from_slice(&body).unwrap_or_default())
+        (status, String::from_utf8(body.to_vec()).unwrap())
     }
 
     fn emulator(load_time: Duration) -> Arc<Emulator> {
@@ -300,6 +326,20 @@ mod tests {
         ] {
             let (status, answer) = send(&emulator, "/v1/completions", Some(body)).await;
             assert_eq!((status, &answer["error"]["code"]), (want, &json!(want)));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn serves_nothing_while_its_engine_sleeps() {
+        let emulator = emulator(Duration::ZERO);
+        let request = || Some(json!({"prompt": "x"}));
+        for (path, asleep, status) in [("/sleep", true, 503), ("/wake_up", false, 200)] {
+            assert_eq!(send(&emulator, path, Some(json!({}))).await.0, 200);
+            assert_eq!(send(&emulator, "/is_sleeping", None).await.1["is_sleeping"], asleep);
+            let (_, page) = send_text(&emulator, "/metrics", None).await;
+            let awake = format!("sleep_state=\"awake\"}} {}", u8::from(!asleep));
+            assert!(page.contains(&awake), "{awake} is not in\n{page}");
+            assert_eq!(send(&emulator, "/v1/completions", request()).await.0, status);
         }
     }
 

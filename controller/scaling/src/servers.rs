@@ -2,6 +2,7 @@
 //! setting names it.
 
 mod groups;
+mod identity;
 mod table;
 
 use std::fmt;
@@ -9,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use groups::{PodGroup, ServingPods};
+pub use identity::{INSTANCE_PORT, server_in_pod};
 pub use table::{MODEL_SERVERS, ModelServer};
 
 /// Software that serves a model.
@@ -35,6 +37,8 @@ pub enum ServerSignal {
     Waiting,
     /// Gauge: running requests.
     Running,
+    /// Gauge: 1 if an engine is awake, 0 if it sleeps.
+    Awake,
     /// Gauge whose labels `num_gpu_blocks` and `block_size` are the size of the KV cache.
     CacheConfig,
     /// Gauge: size of the KV cache in tokens.
@@ -136,6 +140,16 @@ impl fmt::Display for ServerMetric {
 /// Metrics of a signal over all servers, those of vLLM first and current names before older ones.
 pub fn server_metrics(signal: ServerSignal) -> impl Iterator<Item = (ServerKind, ServerMetric)> {
     MODEL_SERVERS.iter().flat_map(move |row| row.metrics(signal).iter().map(|metric| (row.kind, *metric)))
+}
+
+/// All series of a signal: alternatives of which one counts, and parts that are added to it.
+pub fn server_series(signal: ServerSignal) -> impl Iterator<Item = (ServerKind, ServerMetric)> {
+    server_metrics(signal).chain(server_parts(signal))
+}
+
+/// Metrics that are added to those of [`server_metrics`], over all servers.
+pub fn server_parts(signal: ServerSignal) -> impl Iterator<Item = (ServerKind, ServerMetric)> {
+    MODEL_SERVERS.iter().flat_map(move |row| row.parts(signal).map(|metric| (row.kind, metric)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Sets the deletion cost of pods before a scale-down, so that ReplicaSets remove pods that are not ready or idle. It
+//! Sets the deletion cost of pods before a scale-down, so that ReplicaSets remove pods that are not ready, asleep or idle. It
 //! is removed again when the scale-down has happened or is cancelled.
 
 mod choice;
@@ -18,9 +18,10 @@ use tokio::sync::Semaphore;
 use wva_runtime::api_call::ApiCall;
 use wva_runtime::leadership::NotLeading;
 use wva_scaling::VariantKey;
-use wva_scaling::units::{KvUsage, QueueLength};
+use wva_scaling::snapshot::Replica;
+use wva_scaling::units::Amount;
 
-use self::choice::{Candidate, Load, choose};
+use self::choice::{Candidate, Load, Service, choose};
 use self::failures::Failures;
 use self::leftovers::Leftovers;
 use self::recent::RecentMarks;
@@ -137,7 +138,7 @@ impl DeletionCosts {
         variant: &VariantKey,
         scale_down: &ScaleDown,
         pods: &[(Box<str>, PodFacts)],
-        sampled: &BTreeMap<&str, Load>,
+        sampled: &BTreeMap<&str, Option<Load>>,
     ) -> Result<(), MarkError> {
         let template = workloads::find_workload(&self.watches, &scale_down.workload).and_then(|w| w.template);
         let ports = template.map(|t| with_ranks(&t.metrics_ports, &scale_down.ranks)).unwrap_or_default();
@@ -146,9 +147,14 @@ impl DeletionCosts {
         let ready = ready.filter_map(|(name, pod)| Some((&**name, pod.ip?)));
         let requests = self.servers.query_requests(ready, &ports).await;
         let load = |name: &str| {
-            let sampled = sampled.get(name).copied();
-            let kv = sampled.map_or(0.0, |load| load.kv);
-            requests.get(name).map(|requests| Load { requests: *requests, kv }).or(sampled)
+            let sampled = match sampled.get(name) {
+                // Some of its requests may not be on its page either.
+                Some(None) => return None,
+                Some(sampled) => *sampled,
+                None => None,
+            };
+            let answered = requests.get(name);
+            answered.map(|requests| Load { requests: *requests, ..sampled.unwrap_or_default() }).or(sampled)
         };
         let candidates = pods.iter().filter_map(|(name, pod)| candidate(name, pod, load));
         let candidates: Vec<Candidate> = candidates.collect();
@@ -205,20 +211,27 @@ impl DeletionCosts {
     }
 }
 
-/// Loads by pod as Prometheus shows them, for servers that do not answer.
-fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap<&'a str, Load> {
+/// Loads by pod as Prometheus shows them, for servers that do not answer. `None`: a main signal is missing.
+fn sampled_loads<'a>(published: &'a Published, variant: &VariantKey) -> BTreeMap<&'a str, Option<Load>> {
     let snapshot = &published.snapshot;
     let models = snapshot.models.iter().filter(|m| m.namespace == variant.namespace);
     let own = models.flat_map(|m| &m.variants).filter(|v| v.name == variant.name);
-    let fresh = own.flat_map(|v| &v.replicas).filter(|r| r.age <= snapshot.config.metrics_age.fresh);
-    let loads = fresh.map(|r| {
-        let kv = r.kv.map_or(0.0, KvUsage::get);
-        // vLLM holds blocks of the KV cache for each running request.
-        let running = if kv > 0.0 { 1.0 } else { 0.0 };
-        let requests = r.queue.map_or(0.0, QueueLength::get) + running;
-        (r.pod.as_str(), Load { requests, kv })
-    });
-    loads.collect()
+    let all = own.flat_map(|v| &v.replicas).map(|replica| (replica, load_of(replica)));
+    let is_fresh = |replica: &Replica| replica.age <= snapshot.config.metrics_age.fresh;
+    let known = all.filter(|(replica, load)| load.is_none() || is_fresh(replica));
+    known.map(|(replica, load)| (replica.pod.as_str(), load)).collect()
+}
+
+fn load_of(replica: &Replica) -> Option<Load> {
+    let (kv, queue) = (replica.kv?.get(), replica.queue?.get());
+    // vLLM holds blocks of the KV cache for each running request.
+    let running = replica.running.map_or(if kv > 0.0 { 1.0 } else { 0.0 }, Amount::get);
+    let service = match replica {
+        Replica { asleep: true, .. } => Service::Asleep,
+        Replica { stalled_for: Some(_), .. } => Service::Stalled,
+        _ => Service::Serving,
+    };
+    Some(Load { requests: queue + running, kv, service })
 }
 
 /// `None` if another client has set the cost.

@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics};
+use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
 
 use crate::collect::page::{self, PageError, PageReader};
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
@@ -152,7 +152,9 @@ impl ServerActivity {
             Ok(InFlight { requests: Some(requests) }) if requests > 0.0 => self.busy = Some(server),
             Ok(InFlight { requests: Some(_) }) => self.idle += 1,
             Ok(InFlight { requests: None }) => {
-                let names: BTreeSet<&str> = in_flight_metrics().map(|metric| metric.name).collect();
+                let signals = [ServerSignal::Running, ServerSignal::Waiting].into_iter();
+                let names = signals.flat_map(server_metrics).map(|(_, metric)| metric.name);
+                let names: BTreeSet<&str> = names.collect();
                 let names = names.into_iter().collect::<Vec<_>>().join(", ");
                 self.unknown.push(format!("{server}: its metrics page has none of {names}"));
             }
@@ -190,7 +192,7 @@ impl PageReader for InFlight {
 /// Running and waiting requests of every server.
 fn in_flight_metrics() -> impl Iterator<Item = ServerMetric> {
     let signals = [ServerSignal::Running, ServerSignal::Waiting];
-    signals.into_iter().flat_map(server_metrics).map(|(_, metric)| metric)
+    signals.into_iter().flat_map(server_series).map(|(_, metric)| metric)
 }
 
 #[derive(Debug)]
@@ -292,6 +294,9 @@ mod tests {
             (include_str!("../../../tests/fixtures/model-servers/sglang-0.4.txt"), 2988.0),
             // The requests of a priority are also in the total.
             (include_str!("../../../tests/fixtures/model-servers/sglang-0.5.txt"), 20.0),
+            // All queues of a prefill pod.
+            (include_str!("../../../tests/fixtures/model-servers/sglang-0.5-prefill.txt"), 120.0),
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"), 0.0),
             (include_str!("../../../tests/fixtures/model-servers/tensorrt-llm.txt"), 15.0),
             (include_str!("../../../tests/fixtures/model-servers/triton-25.03.txt"), 1.0),
         ] {

@@ -4,25 +4,26 @@
 mod load;
 mod queues;
 mod router;
+mod update;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
 use super::scope::Scope;
 use super::signals::{
-    CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueRow, Retention, Rows, Signal,
+    CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueRow, Retention, Rows,
 };
 use super::work::CounterHistory;
 use super::{Answer, Answers};
 
 use queues::QueueMap;
 use router::RouterLoads;
+use update::LoadUpdate;
 
-pub(crate) use load::PodLoad;
+pub(crate) use load::{EngineSleep, PodLoad};
 pub(crate) use queues::QueueState;
 
 type NamespacePod = (Arc<str>, Arc<str>);
@@ -41,8 +42,6 @@ impl<T> TimedValue<T> {
     }
 }
 
-/// Assumed for a value of unknown age: the window of `max_over_time(..[1m])`.
-const WINDOW: Duration = Duration::from_mins(1);
 /// Then the endpoint picker of a queue no longer exists.
 const QUEUE_EXPIRY: Duration = Duration::from_hours(1);
 
@@ -114,18 +113,16 @@ impl Samples {
     }
 
     fn add_answers(&mut self, mut round: Round, answers: Answers) -> Round {
-        let mut ages = HashMap::new();
-        let mut servers = HashMap::new();
-        let mut values = Vec::new();
+        let mut update = LoadUpdate::default();
         let (mut queues, mut routers) = (Vec::new(), Vec::new());
         for Answer { query, scope, rows } in answers {
             let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, caches, work, partial, .. } = rows;
+                    let Rows { pods, servers, caches, work, partial, .. } = rows;
                     queues.extend(rows.queues);
                     routers.extend(rows.routers);
-                    servers.extend(rows.servers);
+                    update.add(pods, servers);
                     self.counters.add(round.began, work);
                     match partial {
                         Some(why) => round.partial.push((query, scope, why)),
@@ -133,13 +130,6 @@ impl Samples {
                     }
                     round.has_loads |= matches!(query, Query::KvUsage | Query::Queue);
                     self.add_caches(round.began, caches);
-                    for (signal, key, value) in pods {
-                        if signal.is_age() {
-                            ages.insert((signal, key), value);
-                        } else {
-                            values.push((signal, key, value));
-                        }
-                    }
                 }
                 // Answers arrive in any order, but the same failures must give the same text.
                 Err(error) if self.last_error.as_ref().is_none_or(|(first, _)| query < *first) => {
@@ -148,41 +138,10 @@ impl Samples {
                 Err(_) => {}
             }
         }
-        self.add_loads(round.began, values, &ages, &servers);
+        update.apply(round.began, &mut self.loads);
         self.add_queues(round.began, &queues);
         self.routers.add(round.began, routers, &queues);
         round
-    }
-
-    fn add_loads(
-        &mut self,
-        now: Instant,
-        values: Vec<(Signal, PodModel, f64)>,
-        ages: &HashMap<(Signal, PodModel), f64>,
-        servers: &HashMap<PodModel, ServerKind>,
-    ) {
-        // A value of unknown age is as old as the previous one, because the series may have ended, but not older than
-        // its window.
-        let oldest = now.checked_sub(WINDOW).unwrap_or(now);
-        for (signal, key, value) in values {
-            let reported = match signal.age() {
-                Some(age) => ages.get(&(age, key.clone())),
-                None => Some(&0.0),
-            };
-            let reported = reported.and_then(|age| Duration::try_from_secs_f64(age.max(0.0)).ok());
-            let server = servers.get(&key).copied().unwrap_or_default();
-            let load = self.loads.entry(key).or_default();
-            if signal == Signal::Running {
-                load.server = server;
-            }
-            let Some(slot) = load.field_mut(signal) else { continue };
-            let at = match (reported, &slot) {
-                (Some(age), _) => now.checked_sub(age).unwrap_or(now),
-                (None, Some(before)) => before.at.max(oldest),
-                (None, None) => oldest,
-            };
-            *slot = Some(TimedValue { value, at });
-        }
     }
 
     /// If an engine has several sizes, as after a restart, the smallest counts.

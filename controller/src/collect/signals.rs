@@ -24,13 +24,23 @@ pub(crate) enum Signal {
     KvUsage,
     /// Waiting requests of all engines.
     Queue,
+    /// Most requests that ran at once in the last minute.
+    PeakRunning,
+    /// Sum of all counters.
+    Progress,
     /// Age of the newest KV cache sample, in seconds.
     KvAge,
     /// Age of the newest queue sample, in seconds.
     QueueAge,
     Running,
+    /// Requests that are added to the running ones.
+    RunningPart,
     /// Waiting requests in the same scrape.
     Waiting,
+    /// Requests that are added to the waiting ones.
+    WaitingPart,
+    /// Share of the engines that are awake, if some sleep.
+    Awake,
     /// Age of that scrape, in seconds.
     ScrapeAge,
     /// Mean prompt tokens of a request.
@@ -44,12 +54,14 @@ pub(crate) enum Signal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Query {
     KvUsage,
+    /// Requests that waited and that ran, at most in the last minute.
     Queue,
     /// Ages of the KV cache and queue samples.
     SampleAge,
-    /// Requests in one scrape, as scale to zero needs them.
+    /// Requests in one scrape, as scale to zero needs them, and engines that sleep.
     Running,
     CacheConfig,
+    /// Mean tokens of requests, and whether counters move.
     Tokens,
     PrefixHitRate,
     /// What routers (endpoint pickers) report: requests and bytes in their queue, and figures that no rule reads.
@@ -76,8 +88,27 @@ impl Signal {
         }
     }
 
-    pub(crate) const fn is_age(self) -> bool {
-        matches!(self, Self::KvAge | Self::QueueAge | Self::ScrapeAge)
+    /// It is added to this one.
+    pub(crate) const fn part(self) -> Option<Self> {
+        match self {
+            Self::Running => Some(Self::RunningPart),
+            Self::Waiting => Some(Self::WaitingPart),
+            _ => None,
+        }
+    }
+
+    /// Whether it only says more about another signal of the same round.
+    pub(crate) const fn is_detail(self) -> bool {
+        matches!(
+            self,
+            Self::KvAge
+                | Self::QueueAge
+                | Self::ScrapeAge
+                | Self::RunningPart
+                | Self::WaitingPart
+                | Self::Awake
+                | Self::Progress
+        )
     }
 }
 
@@ -130,7 +161,7 @@ impl Query {
         let select = Selector::new(scope, extra);
         match self {
             Self::KvUsage => select.longest("avg", Server::KvUsage),
-            Self::Queue => select.longest("sum", Server::Waiting),
+            Self::Queue => select.most_in_flight(),
             Self::SampleAge => {
                 any_signal(&[("kv", select.age(Server::KvUsage)), ("queue", select.age(Server::Waiting))])
             }
@@ -139,6 +170,7 @@ impl Query {
             Self::Tokens => any_signal(&[
                 ("input", select.ratio(Server::InputSum, Server::InputCount)),
                 ("output", select.ratio(Server::OutputSum, Server::OutputCount)),
+                ("progress", select.progress()),
             ]),
             Self::PrefixHitRate => select.ratio(Server::PrefixHits, Server::PrefixLookups),
             Self::SchedulerQueue => select.router(),
@@ -154,11 +186,15 @@ impl Query {
     pub(crate) const fn signals(self) -> &'static [(&'static str, Signal)] {
         match self {
             Self::KvUsage => &[("", Signal::KvUsage)],
-            Self::Queue => &[("", Signal::Queue)],
+            Self::Queue => &[("running", Signal::PeakRunning), ("", Signal::Queue)],
             Self::SampleAge => &[("kv", Signal::KvAge), ("queue", Signal::QueueAge)],
             // Running and waiting requests have their own names.
-            Self::Running => &[("age", Signal::ScrapeAge)],
-            Self::Tokens => &[("input", Signal::MeanInput), ("output", Signal::MeanOutput)],
+            Self::Running => &[("age", Signal::ScrapeAge), ("awake", Signal::Awake)],
+            Self::Tokens => &[
+                ("input", Signal::MeanInput),
+                ("output", Signal::MeanOutput),
+                ("progress", Signal::Progress),
+            ],
             Self::PrefixHitRate => &[("", Signal::PrefixHitRate)],
             Self::CacheConfig
             | Self::SchedulerQueue

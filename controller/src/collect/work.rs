@@ -47,6 +47,10 @@ impl Counter {
         Self::GapSeconds,
     ];
 
+    /// Counters of whole units. One of them moves if a server makes progress.
+    pub(crate) const COUNTS: [Self; 5] =
+        [Self::Completed, Self::PromptTokens, Self::GeneratedTokens, Self::Prefills, Self::Gaps];
+
     /// Signal of the model server, and suffix of the metric's name.
     pub(crate) const fn source(self) -> (ServerSignal, &'static str) {
         match self {
@@ -63,11 +67,11 @@ impl Counter {
     }
 }
 
-/// A data-parallel server has several in a pod.
+/// A data-parallel server has several in a pod, and a pod may have several servers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EngineKey {
     pub(crate) pod: PodModel,
-    /// Empty if absent.
+    /// Label of the engine, and the server in its pod; empty if absent.
     pub(crate) engine: Arc<str>,
 }
 
@@ -77,6 +81,8 @@ pub(crate) struct WorkRow {
     pub(crate) counter: Counter,
     /// Of the names that a server has for the counter, 0 is the current one.
     pub(crate) rank: usize,
+    /// It is added to the value under the other names.
+    pub(crate) is_part: bool,
     pub(crate) engine: EngineKey,
     pub(crate) value: f64,
 }
@@ -89,9 +95,12 @@ impl CounterHistory {
     /// for a counter, the current one counts, because a change between them looks like a reset.
     pub(crate) fn add(&mut self, now: Instant, rows: Vec<WorkRow>) {
         let mut engines: BTreeMap<EngineKey, Values> = BTreeMap::new();
-        for WorkRow { counter, rank, engine, value } in rows {
-            let best = &mut engines.entry(engine).or_default()[counter as usize];
-            if best.is_none_or(|(of_best, _)| rank <= of_best) {
+        for WorkRow { counter, rank, is_part, engine, value } in rows {
+            let values = engines.entry(engine).or_default();
+            let best = &mut values.named[counter as usize];
+            if is_part {
+                values.parts[counter as usize] += value;
+            } else if best.is_none_or(|(of_best, _)| rank <= of_best) {
                 *best = Some((rank, value));
             }
         }
@@ -131,8 +140,13 @@ impl CounterHistory {
     }
 }
 
-/// By counter: rank of the name, and value.
-type Values = [Option<(usize, f64)>; 10];
+/// Values of an engine by counter.
+#[derive(Default)]
+struct Values {
+    /// Rank of the name, and value.
+    named: [Option<(usize, f64)>; 10],
+    parts: [f64; 10],
+}
 
 #[derive(Debug, Default)]
 struct Scrapes {
@@ -225,8 +239,11 @@ fn age(now: Instant, at: Instant) -> GoDuration {
 }
 
 /// Counters that only some servers have default to 0.
-fn scrape(now: Instant, values: Values) -> Option<(Instant, WorkSample)> {
-    let value = |counter: Counter| Amount::try_from(values[counter as usize]?.1).ok();
+fn scrape(now: Instant, Values { named, parts }: Values) -> Option<(Instant, WorkSample)> {
+    let value = |counter: Counter| {
+        let (_, value) = named[counter as usize]?;
+        Amount::try_from(value + parts[counter as usize]).ok()
+    };
     let or_0 = |counter| value(counter).unwrap_or_default();
     let ago = Duration::try_from_secs_f64(value(Counter::Age)?.get()).ok()?;
     let sample = WorkSample {
@@ -245,130 +262,4 @@ fn scrape(now: Instant, values: Values) -> Option<(Instant, WorkSample)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key() -> PodModel {
-        PodModel { namespace: "ns".into(), pod: "a-0".into(), model_name: "m".into() }
-    }
-
-    fn rows_of(engine: &str, age: f64, completed: f64) -> Vec<WorkRow> {
-        let value = |counter| match counter {
-            Counter::Age => age,
-            Counter::Completed => completed,
-            _ => 1.0,
-        };
-        let engine = EngineKey { pod: key(), engine: engine.into() };
-        let all = Counter::GAUGES.into_iter().chain(Counter::COUNTERS).chain([Counter::Age]);
-        let row = |counter| WorkRow { counter, rank: 0, engine: engine.clone(), value: value(counter) };
-        all.map(row).collect()
-    }
-
-    fn rows(age: f64, completed: f64) -> Vec<WorkRow> {
-        rows_of("0", age, completed)
-    }
-
-    fn samples(history: &CounterHistory, now: Instant) -> Vec<(u64, f64)> {
-        let (all, _) = history.samples_of(&[&key()], None, now);
-        all.iter().map(|s| (s.age.get().as_secs(), s.completed.get())).collect()
-    }
-
-    #[test]
-    fn keeps_scrapes_once_and_in_order() {
-        let mut history = CounterHistory::default();
-        let began = Instant::now();
-        history.add(began, rows(3.0, 20.0));
-        history.add(began, rows(18.0, 10.0));
-        // The next round repeats the newest scrape of the last one.
-        let later = began + Duration::from_secs(15);
-        history.add(later, rows(18.2, 20.0));
-        history.add(later, rows(3.2, 30.0));
-        assert_eq!(samples(&history, later), [(33, 10.0), (18, 20.0), (3, 30.0)]);
-        for i in 0..10_u32 {
-            history.add(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
-        }
-        assert_eq!(history.0[&key()]["0"].samples.len(), MAX_SCRAPES);
-    }
-
-    #[test]
-    fn of_two_names_the_current_one_counts() {
-        let mut history = CounterHistory::default();
-        let began = Instant::now();
-        let older = |value| {
-            let row = rows(3.0, value).into_iter().find(|row| row.counter == Counter::Completed);
-            row.map(|row| WorkRow { rank: 1, ..row })
-        };
-        history.add(began, rows(18.0, 10.0).into_iter().chain(older(7.0)).collect());
-        history.add(began, older(8.0).into_iter().chain(rows(3.0, 11.0)).collect());
-        assert_eq!(samples(&history, began), [(18, 10.0), (3, 11.0)]);
-    }
-
-    #[test]
-    fn sums_engines_and_survives_restarts() {
-        let mut history = CounterHistory::default();
-        let began = Instant::now();
-        let at = |step: u32| began + Duration::from_secs(15) * step;
-        // The engines are scraped at different times, and the second appears a step later.
-        let rounds = [
-            (100.0, None),
-            (110.0, Some(50.0)),
-            (120.0, Some(60.0)),
-            (130.0, Some(2.0)),
-            (140.0, Some(12.0)),
-        ];
-        for (step, (first, second)) in (0..).zip(rounds) {
-            history.add(at(step), rows_of("0", 3.0, first));
-            if let Some(second) = second {
-                history.add(at(step), rows_of("1", 7.0, second));
-            }
-        }
-        let counts = |history: &CounterHistory, now| {
-            samples(history, now).into_iter().map(|(_, n)| n).collect::<Vec<_>>()
-        };
-        assert_eq!(
-            counts(&history, at(4)),
-            [160.0, 180.0, 192.0, 212.0],
-            "110 + 50, 120 + 60, 130 + 62, 140 + 72"
-        );
-        let (samples, engines) = history.samples_of(&[&key()], None, at(4));
-        assert_eq!((samples[0].running.get(), samples[0].generated_tokens.get(), engines), (2.0, 2.0, 2));
-        // The counts from before the restart of the second engine remain.
-        for step in 5..20 {
-            history.add(at(step), rows_of("0", 3.0, 140.0));
-            history.add(at(step), rows_of("1", 7.0, 12.0));
-        }
-        assert_eq!(counts(&history, at(19)), [212.0; MAX_SCRAPES]);
-        // An engine that is no longer scraped keeps its last counts.
-        for step in 20..40 {
-            history.add(at(step), rows_of("0", 3.0, 150.0));
-            history.remove_expired(at(step), |_| Duration::from_mins(1));
-        }
-        assert_eq!(counts(&history, at(39)), [222.0; MAX_SCRAPES]);
-        let (samples, engines) = history.samples_of(&[&key()], Some(at(37)), at(39));
-        assert_eq!((samples.len(), samples[0].completed.get(), engines), (2, 222.0, 1), "a new pod");
-    }
-
-    #[test]
-    fn single_engine_shows_its_restart() {
-        let mut history = CounterHistory::default();
-        let began = Instant::now();
-        history.add(began, rows(18.0, 100.0));
-        history.add(began, rows(3.0, 5.0));
-        assert_eq!(samples(&history, began), [(18, 100.0), (3, 5.0)]);
-    }
-
-    #[test]
-    fn skips_pod_without_counts_and_removes_expired_pod() {
-        let mut history = CounterHistory::default();
-        let began = Instant::now();
-        let without =
-            |counter| rows(3.0, 1.0).into_iter().filter(|r| r.counter != counter).collect::<Vec<_>>();
-        history.add(began, without(Counter::GeneratedTokens));
-        history.add(began, without(Counter::Age));
-        assert_eq!(samples(&history, began), []);
-        history.add(began, without(Counter::Gaps));
-        assert_eq!(samples(&history, began).len(), 1);
-        history.remove_expired(began + Duration::from_secs(100), |_| Duration::from_mins(1));
-        assert!(history.0.is_empty());
-    }
-}
+mod tests;

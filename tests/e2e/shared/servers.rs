@@ -136,3 +136,30 @@ fn has_every_signal(variant: &Value) -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+/// Two servers of each pod have equal labels of engine and model, and differ in the port of `instance`.
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_of_one_pod_add_up() -> anyhow::Result<()> {
+    let cluster = crate::support::cluster().await?;
+    let ns = cluster.testbed.namespace("two-servers").await?;
+    let fleets = [fleet_config(&ns), fleet_config(&ns)].map(|config| Fleet::start(&cluster.testbed, config));
+    let fleets = fleets.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    for (fleet, (kv, waiting)) in fleets.iter().zip([(0.2, 1.0), (0.4, 2.0)]) {
+        fleet.set_fixed_all(kv, waiting);
+        fleet.set_rate(4.0);
+    }
+    cluster.testbed.apply(&saturation_map(&ns, "analyzerName: throughput")).await?;
+    cluster.testbed.apply(&VariantFixture::new(&ns, "a").all()).await?;
+    eventually("both servers of the pod to add up", DEADLINE, async || {
+        let model = cluster.model(&ns).await?;
+        let replica = &model["variants"][0]["replicas"][0];
+        let kv = replica["kv"].as_f64().context("no KV use")?;
+        ensure!((kv - 0.3).abs() < 0.01 && replica["queue"] == 3.0, "{replica}");
+        ensure!(replica["ranks"] == 2, "{replica}");
+        let work = replica["work"].as_array().and_then(|all| all.last()).context("no work")?;
+        // Each waits and counts on its own.
+        ensure!(work["waiting"] == 3.0 && work["completed"].as_f64() > Some(0.0), "{work}");
+        Ok(())
+    })
+    .await
+}

@@ -40,6 +40,9 @@ pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
         scale_down(cluster, &ns, &fleet, nth, async || set_replicas(2).await.map(|_| ())).await?;
     }
 
+    set_replicas(3).await?;
+    asleep_pod_goes(cluster, &ns, &fleet, async || set_replicas(2).await.map(|_| ())).await?;
+
     // A user keeps the idle pod: a busy one goes.
     set_replicas(3).await?;
     let pods = fleet.wait_ready(3, DEADLINE).await?;
@@ -54,6 +57,30 @@ pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
     ensure!(left.contains(kept), "{left:?}");
     let pod = get_object(testbed, &["pod", kept, "-n", &ns]).await?;
     ensure!(pod["metadata"]["annotations"][COST] == "100", "{}", pod["metadata"]["annotations"]);
+    Ok(())
+}
+
+/// Of idle pods the one whose engine sleeps goes. Prometheus shows it.
+async fn asleep_pod_goes(
+    cluster: &Cluster,
+    ns: &str,
+    fleet: &Fleet,
+    scale: impl AsyncFnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let pods = fleet.wait_ready(3, DEADLINE).await?;
+    let asleep = pods.first().context("no pod")?;
+    fleet.set_asleep(asleep);
+    eventually("the snapshot to show the engine that sleeps", DEADLINE, async || {
+        let model = cluster.model(ns).await?;
+        let replicas = model["variants"][0]["replicas"].as_array().context("no replicas")?;
+        let is_shown = |r: &serde_json::Value| r["pod"] == **asleep && r["asleep"] == true;
+        ensure!(replicas.iter().any(is_shown), "{replicas:?}");
+        Ok(())
+    })
+    .await?;
+    scale().await?;
+    let left = fleet.wait_ready(2, DEADLINE).await?;
+    ensure!(!left.contains(asleep), "{asleep} sleeps and stays: {left:?}");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ mod queueing;
 mod requests;
 mod serve;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -170,6 +170,7 @@ struct State {
     fixed_all: Option<(f64, f64)>,
     fixed: BTreeMap<String, (f64, f64)>,
     faults: BTreeMap<String, ExportFault>,
+    asleep: BTreeSet<String>,
     /// Scrapes do not show single requests.
     unseen: bool,
     /// Error of the last attempt to list the pods.
@@ -216,6 +217,7 @@ impl Fleet {
             fixed_all: None,
             fixed: BTreeMap::new(),
             faults: BTreeMap::new(),
+            asleep: BTreeSet::new(),
             unseen: false,
             blind: Some("the pods were not looked at yet".to_owned()),
         };
@@ -306,6 +308,13 @@ impl Fleet {
             Some(fault) => state.faults.insert(pod.to_owned(), fault),
             None => state.faults.remove(pod),
         };
+    }
+
+    /// Lets the engine of a pod sleep, with an empty KV cache and queue.
+    pub fn set_asleep(&self, pod: &str) {
+        let mut state = self.shared.state.lock();
+        state.fixed.insert(pod.to_owned(), (0.0, 0.0));
+        state.asleep.insert(pod.to_owned());
     }
 
     /// Figures of the ready pods, by name.

@@ -7,14 +7,13 @@ use wva_scaling::MainSignal;
 use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::Replica;
 
+use super::elsewhere;
 use super::monitors;
 use super::pods::{is_ready, is_worker};
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
-use crate::output::count;
-
-pub(super) const MAX_NAMES: usize = 3;
+use crate::output::{count, first_names};
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if variant.ready() == Some(0) {
@@ -31,12 +30,17 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
                 text(error, "/message"),
                 "check PROMETHEUS_BASE_URL of the controller, and that Prometheus runs",
             ),
-            None => monitors::diagnose_scrape(variant),
+            None => without_series(variant),
         }];
     }
     let mut findings = vec![reporting_pods(variant, &reporting)];
     findings.extend(missing_signals(variant, &reporting));
     findings
+}
+
+/// Series with other labels come first: their pods are scraped, so that no monitor is missing.
+fn without_series(variant: &VariantState<'_>) -> Finding {
+    elsewhere::find(variant).unwrap_or_else(|| monitors::diagnose_scrape(variant))
 }
 
 /// Workers of a group report with their leader, or not at all.
@@ -57,7 +61,7 @@ fn reporting_pods(variant: &VariantState<'_>, reporting: &[&Replica]) -> Finding
             "{} of {} report; no metrics yet of {}",
             reporting.len(),
             count(ready.len(), &format!("ready {noun}")),
-            list(not_reporting.iter().copied())
+            first_names(not_reporting.iter().copied())
         ),
         format!(
             "kubectl get pod -n {} {} -o wide, then find its address on the targets page of Prometheus",
@@ -89,9 +93,10 @@ pub(super) fn missing_signal(
     let (first, metric) = (pods.first()?, signal.metric(server));
     Some(Finding::warning(
         format!(
-            "{} without {metric}, which counts as 0: {}",
+            "{} without {metric}, so {} load is unknown: {}",
             count(pods.len(), "pod"),
-            list(pods.iter().copied())
+            if pods.len() == 1 { "its" } else { "their" },
+            first_names(pods.iter().copied())
         ),
         format!(
             "check the metrics port of pod {first} in namespace {}; if it has {metric}, a relabelling of the monitor \
@@ -99,10 +104,6 @@ pub(super) fn missing_signal(
             variant.namespace
         ),
     ))
-}
-
-fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.take(MAX_NAMES).collect::<Vec<_>>().join(", ")
 }
 
 fn by_status(variant: &VariantState<'_>) -> Finding {
@@ -114,7 +115,7 @@ fn by_status(variant: &VariantState<'_>) -> Finding {
         return Finding::fine(format!("from the status: {message}"));
     }
     if text(condition, "/reason") == "MetricsMissing" {
-        return monitors::diagnose_scrape(variant);
+        return without_series(variant);
     }
     Finding::broken(
         message,

@@ -6,17 +6,17 @@ use std::collections::BTreeSet;
 use wva_scaling::MainSignal;
 use wva_scaling::servers::{ServerKind, ServerSignal, server_metrics};
 
-use super::scrape::{MAX_NAMES, missing_signal};
+use super::elsewhere;
+use super::pod_series::{pod_names, pod_of, pods_of};
+use super::scrape::missing_signal;
+use super::scraped_twice;
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
-use crate::doctor::facts::ENGINE_LABELS;
 use crate::doctor::variant_state::VariantState;
 use crate::output::count;
 use crate::prometheus::Series;
 
 const MAIN_SIGNALS: [MainSignal; 2] = [MainSignal::KvUsage, MainSignal::Queue];
-/// Suffix of pod names in metrics of a KServe group.
-const RANK: &str = "-rank-";
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     if variant.ready() == Some(0) {
@@ -25,7 +25,7 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     match &variant.facts.series {
         Some(Ok(series)) => {
             let mut findings = in_prometheus(variant, &series.models);
-            findings.extend(duplicates(variant, &series.duplicates));
+            findings.extend(scraped_twice::check(variant, &series.duplicates));
             findings
         }
         Some(Err(error)) => vec![Finding::unknown(error)],
@@ -51,41 +51,6 @@ fn in_prometheus(variant: &VariantState<'_>, series: &[Series]) -> Vec<Finding> 
     findings
 }
 
-fn pod_names<'a>(variant: &VariantState<'a>) -> BTreeSet<&'a str> {
-    variant.pods().into_iter().map(|pod| text(pod, "/metadata/name")).collect()
-}
-
-/// Pods that are scraped more than once, with the differing labels.
-fn duplicates(variant: &VariantState<'_>, series: &[Series]) -> Option<Finding> {
-    let pods = pod_names(variant);
-    let is_own = |s: &&Series| s.label("namespace") == variant.namespace && pods.contains(pod_of(s));
-    let own: Vec<&Series> = series.iter().filter(is_own).collect();
-    let duplicated = pods_of(&own);
-    let first = *duplicated.first()?;
-    let of_first: Vec<&Series> = own.iter().filter(|s| pod_of(s) == first).copied().collect();
-    let labels: BTreeSet<&str> = of_first
-        .iter()
-        .flat_map(|s| s.labels.keys())
-        .map(String::as_str)
-        .filter(|key| !ENGINE_LABELS.contains(key))
-        .collect();
-    let values = |label: &str| -> BTreeSet<&str> { of_first.iter().map(|s| s.label(label)).collect() };
-    let differs = labels.into_iter().map(|label| (label, values(label))).filter(|(_, all)| all.len() > 1);
-    let differences =
-        differs.map(|(label, all)| format!("{label} ({})", all.into_iter().collect::<Vec<_>>().join(", ")));
-    let differences: Vec<String> = differences.collect();
-    let names = duplicated.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
-    Some(Finding::warning(
-        format!(
-            "Prometheus has duplicate series of {} ({names}); they differ in {}. The highest value counts",
-            count(duplicated.len(), "pod"),
-            differences.join(", ")
-        ),
-        "delete all but one of the monitors that select these pods; if Prometheus stores several clusters, set \
-         PROMETHEUS_EXTRA_MATCHERS to the labels of this cluster",
-    ))
-}
-
 fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> {
     let pods = pods_of(own);
     let missing = |signal: MainSignal| {
@@ -109,6 +74,9 @@ fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> F
     let model = text(variant.object, "/spec/modelID");
     let names: BTreeSet<&str> = own.iter().map(|s| s.label("model_name")).collect();
     if own.is_empty() {
+        if let Some(finding) = elsewhere::find(variant) {
+            return finding;
+        }
         let examples: Vec<&str> =
             server_metrics(ServerSignal::KvUsage).map(|(_, metric)| metric.name).collect();
         return Finding::broken(
@@ -143,13 +111,4 @@ fn by_model(variant: &VariantState<'_>, own: &[&Series], other_pods: usize) -> F
             variant.argument()
         ),
     )
-}
-
-fn pods_of<'a>(series: &[&'a Series]) -> BTreeSet<&'a str> {
-    series.iter().map(|s| pod_of(s)).collect()
-}
-
-fn pod_of(series: &Series) -> &str {
-    let pod = Some(series.label("pod")).filter(|pod| !pod.is_empty()).unwrap_or(series.label("pod_name"));
-    pod.split_once(RANK).map_or(pod, |(pod, _)| pod)
 }

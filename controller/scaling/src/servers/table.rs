@@ -2,9 +2,9 @@
 
 use super::ServerMetric as Metric;
 use super::ServerSignal::{
-    BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens, InputCount,
-    InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups, PromptTokens, Running,
-    TokenGap, Waiting,
+    Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens,
+    InputCount, InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups,
+    PromptTokens, Running, TokenGap, Waiting,
 };
 use super::{ServerKind, ServerSignal};
 
@@ -25,6 +25,8 @@ pub struct ModelServer {
     pub releases: &'static str,
     /// Metrics by signal, the current name first.
     pub signals: &'static [(ServerSignal, &'static [Metric])],
+    /// Metrics that are added to a signal, where requests move through several queues.
+    pub parts: &'static [(ServerSignal, Metric)],
 }
 
 impl ModelServer {
@@ -32,6 +34,11 @@ impl ModelServer {
     #[must_use]
     pub fn metrics(&self, signal: ServerSignal) -> &'static [Metric] {
         self.signals.iter().find(|(own, _)| *own == signal).map_or(&[], |(_, metrics)| metrics)
+    }
+
+    /// Metrics that are added to a signal.
+    pub fn parts(&self, signal: ServerSignal) -> impl Iterator<Item = Metric> {
+        self.parts.iter().filter(move |(own, _)| *own == signal).map(|(_, metric)| *metric)
     }
 }
 
@@ -62,6 +69,7 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (KvUsage, &[of("vllm:kv_cache_usage_perc"), of("vllm:gpu_cache_usage_perc")]),
             (Waiting, &[of("vllm:num_requests_waiting")]),
             (Running, &[of("vllm:num_requests_running")]),
+            (Awake, &[Metric::labelled("vllm:engine_sleep_state", "sleep_state", "awake")]),
             (CacheConfig, &[of("vllm:cache_config_info")]),
             (InputSum, &[of("vllm:request_prompt_tokens_sum")]),
             (InputCount, &[of("vllm:request_prompt_tokens_count")]),
@@ -90,6 +98,7 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (TokenGap, &[of("vllm:inter_token_latency_seconds"), of("vllm:time_per_output_token_seconds")]),
             (FirstToken, &[of("vllm:time_to_first_token_seconds")]),
         ],
+        parts: &[],
     },
     ModelServer {
         kind: ServerKind::Sglang,
@@ -118,6 +127,18 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             ),
             (FirstToken, &[of("sglang:time_to_first_token_seconds")]),
         ],
+        // Prefill and decode pods have queues of their own. A request waits in the first of each for a peer or memory. In
+        // the second its KV cache is transferred: it holds memory, and the transfer takes longer if the peer is busy.
+        parts: &[
+            (Waiting, of("sglang:num_prefill_bootstrap_queue_reqs")),
+            // Its name up to 0.5.9.
+            (Waiting, of("sglang:num_prefill_prealloc_queue_reqs")),
+            (Waiting, of("sglang:num_decode_prealloc_queue_reqs")),
+            (Running, of("sglang:num_prefill_inflight_queue_reqs")),
+            // Its name up to 0.4.9.
+            (Running, of("sglang:num_prefill_infight_queue_reqs")),
+            (Running, of("sglang:num_decode_transfer_queue_reqs")),
+        ],
     },
     ModelServer {
         kind: ServerKind::TensorrtLlm,
@@ -145,6 +166,7 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (TokenGap, &[of("trtllm_time_per_output_token_seconds")]),
             (FirstToken, &[of("trtllm_time_to_first_token_seconds")]),
         ],
+        parts: &[],
     },
     ModelServer {
         kind: ServerKind::Triton,
@@ -167,5 +189,6 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (PromptTokens, &[of("nv_llm_input_token_len_sum")]),
             (GeneratedTokens, &[of("nv_llm_output_token_len_sum")]),
         ],
+        parts: &[],
     },
 ];

@@ -5,12 +5,17 @@ use std::collections::BTreeSet;
 use super::*;
 
 /// Server, page of a release, and signals that this release does not export.
-const PAGES: [(ServerKind, &str, &[ServerSignal]); 6] = [
-    (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-v1.txt"), &[]),
+const PAGES: [(ServerKind, &str, &[ServerSignal]); 7] = [
+    (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"), &[]),
+    (
+        ServerKind::Vllm,
+        include_str!("../../../../tests/fixtures/model-servers/vllm-v1.txt"),
+        &[ServerSignal::Awake],
+    ),
     (
         ServerKind::Vllm,
         include_str!("../../../../tests/fixtures/model-servers/vllm-0.6.txt"),
-        &[ServerSignal::PrefixHits, ServerSignal::PrefixLookups],
+        &[ServerSignal::Awake, ServerSignal::PrefixHits, ServerSignal::PrefixLookups],
     ),
     (ServerKind::Sglang, include_str!("../../../../tests/fixtures/model-servers/sglang-0.5.txt"), &[]),
     (
@@ -53,13 +58,40 @@ fn each_server_has_a_row_and_its_page_has_the_signals() {
     }
 }
 
+const DISAGGREGATED: &str = include_str!("../../../../tests/fixtures/model-servers/sglang-0.5-prefill.txt");
+
+#[test]
+fn pages_have_the_queues_that_are_added_up() {
+    for (name, signal) in [
+        ("sglang:num_prefill_bootstrap_queue_reqs", ServerSignal::Waiting),
+        ("sglang:num_decode_prealloc_queue_reqs", ServerSignal::Waiting),
+        ("sglang:num_prefill_inflight_queue_reqs", ServerSignal::Running),
+        ("sglang:num_decode_transfer_queue_reqs", ServerSignal::Running),
+    ] {
+        let part = ServerKind::Sglang.row().parts(signal).find(|metric| metric.name == name);
+        assert!(part.is_some_and(|metric| has(DISAGGREGATED, metric)), "{name}");
+    }
+    let of_page = |line: &&str| line.contains("_queue_reqs{");
+    let known = |line: &str| {
+        let name = line.split('{').next().unwrap_or_default();
+        [ServerSignal::Waiting, ServerSignal::Running]
+            .iter()
+            .any(|signal| server_series(*signal).any(|(_, metric)| metric.name == name))
+    };
+    let unknown: Vec<&str> = DISAGGREGATED.lines().filter(of_page).filter(|line| !known(line)).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+}
+
 /// The name alone shows the server of a pod.
 #[test]
 fn no_name_belongs_to_two_servers() {
     for row in &MODEL_SERVERS {
-        for metric in row.signals.iter().flat_map(|(_, metrics)| *metrics) {
+        let parts = row.parts.iter().map(|(_, metric)| metric);
+        for metric in row.signals.iter().flat_map(|(_, metrics)| *metrics).chain(parts) {
             let of = |other: &&ModelServer| {
-                other.signals.iter().any(|(_, all)| all.iter().any(|other| other.name == metric.name))
+                let parts = other.parts.iter().map(|(_, part)| part);
+                let mut all = other.signals.iter().flat_map(|(_, metrics)| *metrics).chain(parts);
+                all.any(|other| other.name == metric.name)
             };
             let owners: Vec<_> = MODEL_SERVERS.iter().filter(of).map(|row| row.name).collect();
             assert_eq!(owners, [row.name], "{metric}");

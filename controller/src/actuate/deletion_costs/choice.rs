@@ -5,28 +5,46 @@ use std::cmp::{Ordering, Reverse};
 use jiff::Timestamp;
 
 /// Load of a pod.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Load {
     /// Running and waiting.
     pub(super) requests: f64,
     /// Share of KV cache in use, 0 to 1.
     pub(super) kv: f64,
+    pub(super) service: Service,
+}
+
+/// Whether a pod serves its requests, as the snapshot shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Service {
+    #[default]
+    Serving,
+    /// All its engines sleep.
+    Asleep,
+    /// Its requests make no progress.
+    Stalled,
 }
 
 /// State of a pod, in the order of removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PodState {
     NotReady,
+    /// Its engines sleep, and it has no request.
+    Asleep,
     /// No running and no waiting request.
     Idle,
+    /// Its requests make no progress.
+    Stalled,
     Busy,
 }
 
 /// Others than the chosen pods have 0, unless a user has set one.
 const NOT_READY: i32 = -300;
+const ASLEEP: i32 = -250;
 const IDLE: i32 = -200;
+const STALLED: i32 = -199;
 /// Busy pods with less than two requests.
-const LEAST_BUSY: i32 = -199;
+const LEAST_BUSY: i32 = -198;
 /// All costs of busy pods are below 0.
 const MAX_DOUBLINGS: i32 = 20;
 
@@ -48,24 +66,29 @@ impl Candidate<'_> {
     pub(super) fn cost(&self) -> Option<i32> {
         Some(match self.state()? {
             PodState::NotReady => NOT_READY,
+            PodState::Asleep => ASLEEP,
             PodState::Idle => IDLE,
+            PodState::Stalled => STALLED,
             PodState::Busy => LEAST_BUSY + doublings(self.load?.requests),
         })
     }
 
     pub(super) fn state(&self) -> Option<PodState> {
-        match self.load {
-            _ if !self.is_ready => Some(PodState::NotReady),
-            Some(load) if load.requests <= 0.0 => Some(PodState::Idle),
-            Some(_) => Some(PodState::Busy),
-            None => None,
+        if !self.is_ready {
+            return Some(PodState::NotReady);
         }
+        let Load { requests, service, .. } = self.load?;
+        Some(match service {
+            Service::Asleep if requests <= 0.0 => PodState::Asleep,
+            _ if requests <= 0.0 => PodState::Idle,
+            Service::Stalled => PodState::Stalled,
+            Service::Serving | Service::Asleep => PodState::Busy,
+        })
     }
 
     /// Of two pods with the same load, the younger one has the colder cache.
     fn compare(&self, other: &Self) -> Ordering {
-        let load = |c: &Self| c.load.unwrap_or(Load { requests: 0.0, kv: 0.0 });
-        let (own, others) = (load(self), load(other));
+        let (own, others) = (self.load.unwrap_or_default(), other.load.unwrap_or_default());
         self.state()
             .cmp(&other.state())
             .then(own.requests.total_cmp(&others.requests))
@@ -99,7 +122,7 @@ mod tests {
 
     /// `created`: second of creation.
     fn pod(name: &'static str, load: Option<(f64, f64)>, created: i64) -> Candidate<'static> {
-        let load = load.map(|(requests, kv)| Load { requests, kv });
+        let load = load.map(|(requests, kv)| Load { requests, kv, ..Load::default() });
         let created = Timestamp::from_second(created).ok();
         Candidate { name, uid: "u", is_ready: true, load, created, own_cost: None }
     }
@@ -127,8 +150,35 @@ mod tests {
             ("young", -200),
             ("old", -200),
             ("warm", -200),
-            ("less-busy", -199),
+            ("less-busy", -198),
+            ("busy", -197),
+        ];
+        for count in 0..=order.len() {
+            check(&pods, count, &order[..count]);
+        }
+    }
+
+    #[test]
+    fn asleep_pods_go_first_and_stalled_before_busy_ones() {
+        let of = |name, requests, service| {
+            let load = Some(Load { requests, kv: 0.5, service });
+            Candidate { load, ..pod(name, None, 1) }
+        };
+        let pods = [
+            of("busy", 1.0, Service::Serving),
+            of("stalled", 9.0, Service::Stalled),
+            of("idle", 0.0, Service::Serving),
+            of("asleep", 0.0, Service::Asleep),
+            of("woken", 2.0, Service::Asleep),
+            of("recovered", 0.0, Service::Stalled),
+        ];
+        let order = [
+            ("asleep", -250),
+            ("idle", -200),
+            ("recovered", -200),
+            ("stalled", -199),
             ("busy", -198),
+            ("woken", -197),
         ];
         for count in 0..=order.len() {
             check(&pods, count, &order[..count]);
@@ -137,13 +187,13 @@ mod tests {
 
     #[test]
     fn pods_of_unknown_load_are_not_chosen() {
-        check(&[pod("unknown", None, 9), pod("busy", Some((9.0, 1.0)), 1)], 2, &[("busy", -196)]);
+        check(&[pod("unknown", None, 9), pod("busy", Some((9.0, 1.0)), 1)], 2, &[("busy", -195)]);
     }
 
     #[test]
     fn the_cost_of_a_busy_pod_grows_with_each_doubling() {
         let cost = |requests: f64| pod("busy", Some((requests, 0.0)), 1).cost().unwrap();
         let found = [0.5, 1.0, 1.9, 2.0, 3.0, 4.0, 40.0, 60.0, 64.0, 1e12, f64::INFINITY].map(cost);
-        assert_eq!(found, [-199, -199, -199, -198, -198, -197, -194, -194, -193, -179, -179]);
+        assert_eq!(found, [-198, -198, -198, -197, -197, -196, -193, -193, -192, -178, -178]);
     }
 }

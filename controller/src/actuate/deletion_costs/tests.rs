@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use tokio::sync::watch;
 use wva_fakes::{FakeApi, Method, Reply};
+use wva_scaling::Snapshot;
 
 use super::*;
 use crate::actuate::tests::{IDLE, RUNNING, serve, servers};
@@ -130,6 +131,52 @@ async fn idle_pods_are_marked() {
     assert_eq!(bench.fake.requests().len(), 1, "the cache has the pods");
 }
 
+/// A scale-down to `to` replicas, with these replicas in the snapshot.
+fn step_with(to: u32, replicas: &str) -> Published {
+    let model = format!(
+        "models: [{{modelID: m, namespace: ns, variants: [{{name: a, current: 3, replicas: [{replicas}]}}]}}]"
+    );
+    Published { snapshot: Snapshot::parse(&model).unwrap().into(), ..Bench::step(to) }
+}
+
+#[tokio::test]
+async fn the_snapshot_tells_which_pods_sleep_or_are_stalled() {
+    for (to, costs) in [(2, &[("c", "-250")][..]), (1, &[("b", "-199"), ("c", "-250")])] {
+        let mut bench = Bench::new(3);
+        bench.pod("a", RUNNING, None).await;
+        bench.pod("b", RUNNING, None).await;
+        bench.pod("c", IDLE, None).await;
+        let replicas = "{pod: a, kv: 0.1, queue: 0}, {pod: b, kv: 0.9, queue: 9, stalledFor: 10m}, \
+                        {pod: c, kv: 0, queue: 0, asleep: true}";
+        bench.mark_for(step_with(to, replicas)).await;
+        let costs: Vec<_> = costs.iter().map(|(pod, cost)| ((*pod).to_owned(), json!(cost))).collect();
+        assert_eq!(bench.patches(), costs);
+    }
+}
+
+#[tokio::test]
+async fn a_pod_without_a_main_signal_is_not_marked() {
+    for missing in ["kv: 0.1", "queue: 0"] {
+        let mut bench = Bench::new(2);
+        bench.pod("a", RUNNING, None).await;
+        bench.pod("b", IDLE, None).await;
+        bench.mark_for(step_with(1, &format!("{{pod: a, kv: 0.1, queue: 0}}, {{pod: b, {missing}}}"))).await;
+        assert_eq!(bench.patches(), [("a".to_owned(), json!("-198"))], "{missing}");
+    }
+}
+
+#[test]
+fn requests_of_a_sample_are_those_that_ran() {
+    let load = |replica: Value| load_of(&serde_json::from_value(replica).unwrap()).map(|load| load.requests);
+    assert_eq!(
+        load(json!({"pod": "a", "kv": 0.9, "queue": 0, "running": 0})),
+        Some(0.0),
+        "a cache of prefixes"
+    );
+    assert_eq!(load(json!({"pod": "a", "kv": 0.1, "queue": 2, "running": 3})), Some(5.0));
+    assert_eq!(load(json!({"pod": "a", "kv": 0.1, "queue": 2})), Some(3.0), "without the gauge");
+}
+
 #[tokio::test]
 async fn pods_that_became_busy_lose_their_cost() {
     let mut bench = Bench::new(3);
@@ -147,7 +194,7 @@ async fn costs_of_users_are_left_alone() {
     bench.pod("b", RUNNING, None).await;
     bench.pod("c", RUNNING, None).await;
     bench.mark(2).await;
-    assert_eq!(bench.patches(), [("b".to_owned(), json!("-199"))]);
+    assert_eq!(bench.patches(), [("b".to_owned(), json!("-198"))]);
 }
 
 #[tokio::test]
@@ -158,7 +205,7 @@ async fn pods_of_other_workloads_are_left_alone() {
     bench.pod("foreign", IDLE, None).await;
     bench.cluster.deployment("e", 1, 1).pod("foreign", "e");
     bench.mark(1).await;
-    assert_eq!(bench.patches(), [("a".to_owned(), json!("-199"))]);
+    assert_eq!(bench.patches(), [("a".to_owned(), json!("-198"))]);
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! Tests of samples and their ages by signal and namespace.
 
 use serde_json::{Value, json};
+use wva_scaling::servers::ServerKind;
 use wva_scaling::snapshot::QueueFigures;
 use wva_scaling::units::Amount;
 
+use super::update::WINDOW;
 use super::*;
 use crate::collect::prometheus::QueryError;
 use crate::collect::signals::tests::rows;
@@ -348,3 +350,5 @@ fn failed_window_affects_only_its_namespaces() {
     s.remove_windows(|queried| queried == window(20));
     assert_eq!((at(&s, "other", 9), s.partial_answers().len()), (Some(t0), 0), "the longer one is left");
 }
+
+mod service;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use wva_scaling::servers::{MODEL_SERVERS, ServerKind, server_metrics};
+use wva_scaling::servers::{MODEL_SERVERS, ServerKind, server_series};
 
 use crate::collect::work::Counter;
 
@@ -14,6 +14,8 @@ pub(super) struct NamedSeries {
     pub(super) server: ServerKind,
     /// Of the server's names for it, 0 is the current one.
     pub(super) rank: usize,
+    /// It is added to the others.
+    pub(super) is_part: bool,
     /// Value of the label `request_type`, if the name has several meanings.
     state: Option<&'static str>,
 }
@@ -24,10 +26,13 @@ static SERIES: LazyLock<HashMap<String, Vec<NamedSeries>>> = LazyLock::new(|| {
     for counter in Counter::GAUGES.into_iter().chain(Counter::COUNTERS) {
         let (signal, suffix) = counter.source();
         for row in &MODEL_SERVERS {
-            for (rank, metric) in row.metrics(signal).iter().enumerate() {
+            let named = row.metrics(signal).iter().enumerate().map(|(rank, metric)| (rank, *metric, false));
+            let parts = row.parts(signal).map(|metric| (0, metric, true));
+            for (rank, metric, is_part) in named.chain(parts) {
                 let state = metric.label.map(|(_, state)| state);
                 let name = format!("{}{suffix}", metric.name);
-                series.entry(name).or_default().push(NamedSeries { counter, server: row.kind, rank, state });
+                let server = row.kind;
+                series.entry(name).or_default().push(NamedSeries { counter, server, rank, is_part, state });
             }
         }
     }
@@ -43,7 +48,7 @@ pub(super) fn find(name: &str, state: &str) -> Option<NamedSeries> {
 pub(super) fn names(counters: &[Counter]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (signal, suffix) in counters.iter().map(|counter| counter.source()) {
-        for (_, metric) in server_metrics(signal) {
+        for (_, metric) in server_series(signal) {
             let name = format!("{}{suffix}", metric.name);
             if !names.contains(&name) {
                 names.push(name);

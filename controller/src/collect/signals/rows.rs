@@ -35,6 +35,8 @@ pub(crate) struct Labels {
     engine: String,
     /// Data-parallel engine of `SGLang`.
     dp_rank: String,
+    /// Server in its pod, which the query derives.
+    wva_server: String,
     /// Upper bound of a bucket.
     le: String,
 }
@@ -184,6 +186,11 @@ impl Rows {
         new
     }
 
+    /// Name of an engine in its pod.
+    fn engine(&mut self, engine: &str, server: &str) -> Arc<str> {
+        if server.is_empty() { self.intern(engine) } else { self.intern(&format!("{engine}@{server}")) }
+    }
+
     fn pod_model(&mut self, namespace: &str, pod: &str, labels: &Labels) -> PodModel {
         let model_name = self.intern(&labels.model_name);
         PodModel { namespace: self.intern(namespace), pod: pod.into(), model_name }
@@ -197,6 +204,7 @@ impl Rows {
             Counter::Waiting => Signal::Waiting,
             _ => return None,
         };
+        let signal = if series.is_part { signal.part()? } else { signal };
         let key = self.pod_model(namespace, pod, labels);
         if series.server != ServerKind::Vllm {
             self.servers.push((key.clone(), series.server));
@@ -234,7 +242,8 @@ impl Rows {
                 let cache =
                     if labels.signal == TOKENS { cache_of_tokens(value) } else { cache_config(labels) }?;
                 let engine = present(&labels.engine).unwrap_or(&labels.dp_rank);
-                let (namespace, pod, engine) = (self.intern(namespace), pod()?.into(), self.intern(engine));
+                let engine = self.engine(engine, &labels.wva_server);
+                let (namespace, pod) = (self.intern(namespace), pod()?.into());
                 self.caches.push(CacheRow { namespace, pod, engine, cache });
             }
             Query::SchedulerQueue => self.add_router(namespace, labels, value)?,
@@ -247,15 +256,15 @@ impl Rows {
                 self.add_in_flight(namespace, pod()?, labels, value)?;
             }
             Query::Work | Query::WorkBefore => {
-                let (counter, rank) = if labels.signal == AGE {
-                    (Counter::Age, 0)
+                let (counter, rank, is_part) = if labels.signal == AGE {
+                    (Counter::Age, 0, false)
                 } else {
                     let series = named::find(&labels.name, &labels.request_type)?;
-                    (series.counter, series.rank)
+                    (series.counter, series.rank, series.is_part)
                 };
                 let pod = self.pod_model(namespace, pod()?, labels);
-                let engine = EngineKey { pod, engine: self.intern(&labels.engine) };
-                self.work.push(WorkRow { counter, rank, engine, value });
+                let engine = EngineKey { pod, engine: self.engine(&labels.engine, &labels.wva_server) };
+                self.work.push(WorkRow { counter, rank, is_part, engine, value });
             }
             Query::TimeToFirstToken | Query::InterTokenLatency => {
                 let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;

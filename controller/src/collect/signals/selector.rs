@@ -4,7 +4,7 @@
 //! Functions such as `rate` remove the name. If a pod has two of the names, `rate({__name__=~"a|b"})` would fail the query
 //! for all pods, so the names are joined by `or` there.
 
-use wva_scaling::servers::{ServerMetric, ServerSignal, server_metrics};
+use wva_scaling::servers::{INSTANCE_PORT, ServerMetric, ServerSignal, server_metrics, server_parts};
 
 use super::router::{RouterFigure, RouterSignal};
 use super::{Retention, named, router};
@@ -13,14 +13,17 @@ use crate::collect::work::Counter;
 
 /// Grouping by them adds up engines.
 pub(super) const POD: &str = "namespace, pod, pod_name, model_name";
-/// Data-parallel engine of a pod: `engine` in vLLM, `dp_rank` in `SGLang`. Series with equal labels are duplicates,
+/// Data-parallel engine of a server: `engine` in vLLM, `dp_rank` in `SGLang`. Series with equal labels are duplicates,
 /// scraped by two jobs or both servers of an HA pair, or of ranks that work on the same requests.
-pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine, dp_rank";
+///
+/// [`by_server`] sets the label of the server in its pod. The label `instance` itself would add up clusters, and a pod with
+/// its predecessor of the same name.
+pub(super) const ENGINE: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, wva_server";
 /// Labels that tell the gauges of engines apart. With priorities, `SGLang` has the total and its parts.
 const GAUGE: &str = ENGINE;
 /// Counters have a series for each outcome, source and priority.
-const COUNTER: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, finished_reason, is_streaming, \
-                       cache_source, priority";
+const COUNTER: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, wva_server, finished_reason, \
+                       is_streaming, cache_source, priority";
 /// Labels that tell the series of a router's replicas apart.
 const ROUTER: &str = "pod, pod_name, fairness_id, priority";
 /// Triton has one name for requests in every state.
@@ -65,9 +68,33 @@ impl Selector {
     }
 
     /// Maximum of each engine in the last minute, then `avg` or `sum` over the engines of a pod: they share its requests.
+    /// Parts of a signal are added with their own maxima, which is at least the maximum of their sum.
     pub(super) fn longest(&self, over: &str, signal: ServerSignal) -> String {
-        let maximum = self.either(signal, "", |metric| format!("max_over_time({metric}[1m])"));
-        format!("{over} by ({POD}) (max by ({GAUGE}) ({maximum}))")
+        let of = |metric: &str| format!("max_over_time({metric}[1m])");
+        let mut maximum = self.either(signal, "", of);
+        for (i, (_, part)) in server_parts(signal).enumerate() {
+            let labelled = any_signal(&[(&format!("part {i}"), of(&self.metric(part, "")))]);
+            maximum = format!("{maximum} or {labelled}");
+        }
+        format!("{over} by ({POD}) (max by ({GAUGE}, signal) ({}))", by_server(&maximum))
+    }
+
+    /// Waiting and running requests at most in the last minute.
+    pub(super) fn most_in_flight(&self) -> String {
+        let running = any_signal(&[("running", self.longest("sum", ServerSignal::Running))]);
+        format!("{} or {running}", self.longest("sum", ServerSignal::Waiting))
+    }
+
+    /// Sum of all counters of a pod, of which only a change has a meaning: progress. Duplicates change with it.
+    pub(super) fn progress(&self) -> String {
+        let names = named::names(&Counter::COUNTS).join("|");
+        format!("sum by ({POD}) ({})", self.matching(&format!("__name__=~\"{names}\"")))
+    }
+
+    /// Share of awake engines, of pods in which some sleep.
+    fn awake(&self) -> String {
+        let awake = self.either(ServerSignal::Awake, "", str::to_owned);
+        format!("avg by ({POD}) (max by ({GAUGE}) ({})) < 1", by_server(&awake))
     }
 
     /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
@@ -77,19 +104,19 @@ impl Selector {
 
     fn scrape_age(&self, by: &str, signal: ServerSignal, offset: &str) -> String {
         let age = self.either(signal, "", |metric| format!("time() - timestamp({metric}{offset})"));
-        format!("min by ({by}) ({age})")
+        format!("min by ({by}) ({})", by_server(&age))
     }
 
-    /// Running and waiting requests, and the age of their scrape.
+    /// Running and waiting requests, the age of their scrape, and engines that sleep.
     pub(super) fn in_flight(&self) -> String {
-        let age = any_signal(&[("age", self.age(ServerSignal::Running))]);
-        format!("{} or {age}", self.by_name(POD, GAUGE, &Counter::GAUGES, ""))
+        let labelled = any_signal(&[("age", self.age(ServerSignal::Running)), ("awake", self.awake())]);
+        format!("{} or {labelled}", self.by_name(POD, GAUGE, &Counter::GAUGES, ""))
     }
 
     /// Counters of engines, and the age of their scrape. The label `signal` keeps `or` from dropping a part: it compares
     /// series without their names.
     pub(super) fn work(&self, offset: &str) -> String {
-        let by = format!("{POD}, engine");
+        let by = format!("{POD}, engine, wva_server");
         let counters = self.by_name(&by, COUNTER, &Counter::COUNTERS, offset);
         let age = self.scrape_age(&by, ServerSignal::GeneratedTokens, offset);
         let labelled = any_signal(&[("counter", counters), ("age", age)]);
@@ -100,9 +127,8 @@ impl Selector {
     fn by_name(&self, by: &str, series: &str, counters: &[Counter], offset: &str) -> String {
         let names = named::names(counters).join("|");
         let selected = self.matching(&format!("__name__=~\"{names}\""));
-        format!(
-            "sum by (__name__, {STATE}, {by}) (max by (__name__, {STATE}, {series}) ({selected}{offset}))"
-        )
+        let selected = by_server(&format!("{selected}{offset}"));
+        format!("sum by (__name__, {STATE}, {by}) (max by (__name__, {STATE}, {series}) ({selected}))")
     }
 
     /// Size of the KV cache of each engine: of vLLM in labels, of other servers as a number of tokens.
@@ -110,19 +136,20 @@ impl Selector {
         let all = |signal| self.either(signal, "", str::to_owned);
         // Triton has one name for both, so the labels differ.
         let [blocks, of_block] = [ServerSignal::CacheBlocks, ServerSignal::BlockTokens]
-            .map(|signal| format!("max by ({ENGINE}) ({})", all(signal)));
-        let tokens = format!("{} or {blocks} * {of_block}", all(ServerSignal::CacheTokens));
+            .map(|signal| format!("max by ({ENGINE}) ({})", by_server(&all(signal))));
+        let tokens = format!("{} or {blocks} * {of_block}", by_server(&all(ServerSignal::CacheTokens)));
         // vLLM exports this one without a model name.
-        let by = "namespace, pod, pod_name, engine, dp_rank";
+        let by = "namespace, pod, pod_name, engine, dp_rank, wva_server";
         let tokens = any_signal(&[("tokens", format!("min by ({by}) ({tokens})"))]);
-        format!("max by ({by}, num_gpu_blocks, block_size) ({}) or {tokens}", all(ServerSignal::CacheConfig))
+        let config = by_server(&all(ServerSignal::CacheConfig));
+        format!("max by ({by}, num_gpu_blocks, block_size) ({config}) or {tokens}")
     }
 
     /// Quotient of two counters over a pod's engines.
     pub(super) fn ratio(&self, of: ServerSignal, to: ServerSignal) -> String {
         let rate = |signal| {
             let rate = self.either(signal, "", |metric| format!("rate({metric}[5m])"));
-            format!("sum by ({POD}) (max by ({COUNTER}) ({rate}))")
+            format!("sum by ({POD}) (max by ({COUNTER}) ({}))", by_server(&rate))
         };
         format!("{} / {}", rate(of), rate(to))
     }
@@ -133,7 +160,7 @@ impl Selector {
             let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
             format!("({new_series}) or increase({counter}[{within}])")
         });
-        format!("sum by (namespace, model_name) (max by ({COUNTER}) ({increase}))")
+        format!("sum by (namespace, model_name) (max by ({COUNTER}) ({}))", by_server(&increase))
     }
 
     /// Figures of routers under both generations of names: queues and running requests of models, and the saturation of
@@ -175,8 +202,14 @@ impl Selector {
     /// gap does not bring its whole history. The same in memory needs some 20 series of each pod in every answer.
     pub(super) fn histogram(&self, signal: ServerSignal) -> String {
         let increase = self.either(signal, "_bucket", |metric| format!("increase({metric}[5m])"));
-        format!("sum by (namespace, model_name, le) (max by ({COUNTER}, le) ({increase}))")
+        format!("sum by (namespace, model_name, le) (max by ({COUNTER}, le) ({}))", by_server(&increase))
     }
+}
+
+/// Adds a label that tells the servers of a pod apart, as [`wva_scaling::servers::server_in_pod`] does.
+fn by_server(expression: &str) -> String {
+    let container = format!("label_replace({expression}, \"wva_server\", \"$1\", \"container\", \"(.+)\")");
+    format!("label_replace({container}, \"wva_server\", \"$2\", \"instance\", \"{INSTANCE_PORT}\")")
 }
 
 /// Several signals in one answer, distinguished by a label: functions remove the metric name.

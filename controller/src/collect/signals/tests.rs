@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use wva_scaling::servers::ServerKind;
 
+use super::selector::POD;
 use super::*;
 use crate::collect::prometheus::answer::read;
 use crate::collect::prometheus::tests::FakeReply;
@@ -55,7 +56,9 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
         let expression = query.expression(&Scope::All, "");
         for summed in expression.split("sum by (").skip(1) {
             let (_, of) = summed.split_once(") (").unwrap();
-            assert!(of.starts_with("max by ("), "{}: {expression}", query.name());
+            // Of the sum of all counters only a change counts.
+            let is_progress = query == Query::Tokens && of.starts_with("{__name__=~");
+            assert!(of.starts_with("max by (") || is_progress, "{}: {expression}", query.name());
         }
         assert!(!expression.contains("sum(") && !expression.contains("avg("), "{expression}");
         for averaged in expression.split("avg by (").skip(1) {
@@ -67,7 +70,7 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
     for query in [Query::Tokens, Query::PrefixHitRate, Query::Work, Query::InterTokenLatency] {
         let expression = query.expression(&Scope::All, "");
         assert!(
-            expression.contains("dp_rank, finished_reason, is_streaming, cache_source, priority"),
+            expression.contains("dp_rank, wva_server, finished_reason, is_streaming, cache_source, priority"),
             "{expression}"
         );
     }
@@ -79,7 +82,7 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
 /// Engines share the requests of a pod: counts are added up, and shares are averaged.
 #[test]
 fn engines_of_a_pod_are_combined_by_kind_of_signal() {
-    let engine = "namespace, pod, pod_name, model_name, engine, dp_rank";
+    let engine = "namespace, pod, pod_name, model_name, engine, dp_rank, wva_server";
     let pod = "namespace, pod, pod_name, model_name";
     for (query, over, by) in [
         (Query::KvUsage, "avg", pod),
@@ -93,8 +96,23 @@ fn engines_of_a_pod_are_combined_by_kind_of_signal() {
     }
     // Each engine has a row of its own.
     let caches = Query::CacheConfig.expression(&Scope::All, "");
-    let rows = "max by (namespace, pod, pod_name, engine, dp_rank, num_gpu_blocks, block_size)";
+    let rows = "max by (namespace, pod, pod_name, engine, dp_rank, wva_server, num_gpu_blocks, block_size)";
     assert!(caches.starts_with(rows), "{caches}");
+}
+
+/// Two servers of a pod may have equal labels of engine and model.
+#[test]
+fn every_maximum_tells_servers_of_a_pod_apart() {
+    for query in every_query().into_iter().filter(|query| *query != Query::SchedulerQueue) {
+        let expression = query.expression(&Scope::All, "");
+        let inner = |part: &&str| !part.starts_with(&format!("{POD})"));
+        for by in expression.split("max by (").skip(1).filter(inner) {
+            let (labels, of) = by.split_once(") (").unwrap();
+            let is_router = labels.contains("target_model_name");
+            assert!(is_router || labels.contains("wva_server"), "{}: {by}", query.name());
+            assert!(is_router || of.starts_with("label_replace(label_replace("), "{}: {by}", query.name());
+        }
+    }
 }
 
 /// `or` and `rate` ignore names: a pod that exports two names of a signal must not fail the query of all pods.
@@ -137,7 +155,7 @@ fn every_query_is_in_the_table_once() {
     names.dedup();
     assert_eq!(names.len(), all.len());
     let signals: Vec<_> = Query::ALL.iter().flat_map(|q| q.signals()).collect();
-    assert_eq!(signals.len(), 8);
+    assert_eq!(signals.len(), 11);
 }
 
 #[test]
@@ -175,6 +193,8 @@ fn label_distinguishes_signals_of_one_query() {
     let of = |signal: &str| json!({"namespace": "ns", "pod": "a", "model_name": "m", "signal": signal});
     let ages = rows(Query::SampleAge, &[(of("kv"), "4"), (of("queue"), "5"), (of("other"), "6")]);
     assert_eq!(pod_rows(&ages), [(Signal::KvAge, "a", "m", 4.0), (Signal::QueueAge, "a", "m", 5.0)]);
+    let waiting = rows(Query::Queue, &[(of("running"), "3"), (of(""), "5")]);
+    assert_eq!(pod_rows(&waiting), [(Signal::PeakRunning, "a", "m", 3.0), (Signal::Queue, "a", "m", 5.0)]);
     let tokens = rows(Query::Tokens, &[(of("output"), "128"), (of("input"), "512")]);
     assert_eq!(
         pod_rows(&tokens),
@@ -189,6 +209,8 @@ fn name_distinguishes_signals_and_servers() {
         (of("vllm:num_requests_running", ""), "1"),
         (of("sglang:num_running_reqs", ""), "2"),
         (of("sglang:num_queue_reqs", ""), "3"),
+        (of("sglang:num_prefill_prealloc_queue_reqs", ""), "8"),
+        (of("sglang:num_decode_transfer_queue_reqs", ""), "9"),
         (of("nv_trt_llm_request_metrics", "active"), "4"),
         (of("nv_trt_llm_request_metrics", "waiting"), "5"),
         (of("nv_trt_llm_request_metrics", "max"), "512"),
@@ -197,11 +219,15 @@ fn name_distinguishes_signals_and_servers() {
     let rows = rows(Query::Running, &all);
     let found: Vec<_> = rows.pods.iter().map(|(signal, _, value)| (*signal, *value)).collect();
     let (running, waiting) = (Signal::Running, Signal::Waiting);
-    assert_eq!(found, [(running, 1.0), (running, 2.0), (waiting, 3.0), (running, 4.0), (waiting, 5.0)]);
+    let parts = [(Signal::WaitingPart, 8.0), (Signal::RunningPart, 9.0)];
+    let others = [(running, 1.0), (running, 2.0), (waiting, 3.0), (running, 4.0), (waiting, 5.0)];
+    assert_eq!(found, [&others[..3], &parts, &others[3..]].concat());
     let servers: BTreeMap<&str, ServerKind> =
         rows.servers.iter().map(|(key, server)| (&*key.pod, *server)).collect();
     let others = [
         ("nv_trt_llm_request_metrics", ServerKind::Triton),
+        ("sglang:num_decode_transfer_queue_reqs", ServerKind::Sglang),
+        ("sglang:num_prefill_prealloc_queue_reqs", ServerKind::Sglang),
         ("sglang:num_queue_reqs", ServerKind::Sglang),
         ("sglang:num_running_reqs", ServerKind::Sglang),
     ];
@@ -231,6 +257,15 @@ fn reads_counters_by_name() {
         (Counter::Age, 0, 5.0),
     ];
     assert_eq!(found, want);
+}
+
+#[test]
+fn servers_of_a_pod_have_counters_of_their_own() {
+    let of = |server: &str, engine: &str| json!({"namespace": "ns", "pod": "a", "__name__": "vllm:generation_tokens_total", "signal": "counter", "engine": engine, "wva_server": server});
+    let all = [(of("8000", "0"), 1.0), (of("8001", "0"), 2.0), (of("", "1"), 3.0)];
+    let rows = rows(Query::Work, &all);
+    let found: Vec<_> = rows.work.iter().map(|row| (&*row.engine.engine, row.value)).collect();
+    assert_eq!(found, [("0@8000", 1.0), ("0@8001", 2.0), ("1", 3.0)]);
 }
 
 #[test]

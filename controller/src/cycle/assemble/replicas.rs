@@ -7,7 +7,7 @@ use wva_crds::GoDuration;
 use wva_scaling::snapshot::{MetricsAge, Replica, Variant};
 use wva_scaling::units::{Amount, Fraction, KvUsage, QueueLength};
 
-use crate::collect::sample::{PodCache, PodLoad, Samples, TimedValue};
+use crate::collect::sample::{EngineSleep, PodCache, PodLoad, Samples, TimedValue};
 use crate::collect::signals::{CacheConfig, EngineCaches, PodModel, Query};
 use crate::model::keys::{PodKey, WorkloadKey};
 use crate::model::moment::{Moment, truncate_to_millis};
@@ -212,7 +212,8 @@ impl ReplicaReader<'_> {
 
     /// Absent signals are omitted; absent KV usage or queue length counts as 0. If a signal is unknown (query failed,
     /// value out of range), or a serving pod of a group does not report, that 0 does not mean idle: the age forbids
-    /// scale-down. Otherwise the older main signal sets the age.
+    /// scale-down. So does an engine that sleeps next to others, whose means it lowers. Otherwise the older main signal
+    /// sets the age.
     fn replica(&self, reporting: &ReportingReplica) -> Option<Replica> {
         let ReportingReplica { pod, load, work, start, cache, is_partial } = reporting;
         let kv = self.signal::<KvUsage>(load.kv, Query::KvUsage);
@@ -224,7 +225,8 @@ impl ReplicaReader<'_> {
         let mut oldest = kv.age.max(queue.age)?;
         let tokens_unknown =
             mean_input.is_unknown || mean_output.is_unknown || is_cache_unknown || self.is_queue_late;
-        if *is_partial || kv.is_unknown || queue.is_unknown || (self.uses_tokens && tokens_unknown) {
+        let hides_load = *is_partial || load.sleep == EngineSleep::Some;
+        if hides_load || kv.is_unknown || queue.is_unknown || (self.uses_tokens && tokens_unknown) {
             oldest = oldest.max(self.blocking_age());
         }
         let (work, ranks) = self.samples.counters().samples_of(work, *start, self.now);
@@ -237,6 +239,9 @@ impl ReplicaReader<'_> {
             server: load.server,
             kv: kv.value,
             queue: queue.value,
+            running: self.signal::<Amount>(load.peak_running, Query::Queue).value.filter(|_| !is_partial),
+            asleep: load.sleep == EngineSleep::All,
+            stalled_for: load.stalled_for().map(truncate_to_millis),
             num_gpu_blocks: size(|c| c.num_gpu_blocks),
             block_size: size(|c| c.block_size),
             mean_input: mean_input.value,
@@ -245,7 +250,6 @@ impl ReplicaReader<'_> {
             age: truncate_to_millis(oldest),
             work,
             ranks: Some(ranks).filter(|ranks| *ranks > 1),
-            ..Replica::default()
         })
     }
 

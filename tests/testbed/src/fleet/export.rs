@@ -13,11 +13,12 @@ pub(super) struct Figures<'a> {
     pub(super) kv: f64,
     pub(super) waiting: f64,
     pub(super) replica: Replica,
+    pub(super) asleep: bool,
 }
 
 /// Exposition in the text format 0.0.4.
 pub(super) fn render(figures: &Figures<'_>) -> String {
-    let Figures { config, kv, waiting, replica } = figures;
+    let Figures { config, kv, waiting, replica, asleep } = figures;
     let labels = format!("engine=\"0\",model_name=\"{}\"", escape(&config.model));
     let mut out = String::new();
     let mut series = |name: &str, kind: &str, suffix: &str, labels: &str, value: f64| {
@@ -31,6 +32,10 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
     series("vllm:kv_cache_usage_perc", "gauge", "", &labels, *kv);
     series("vllm:num_requests_waiting", "gauge", "", &labels, *waiting);
     series("vllm:num_requests_running", "gauge", "", &labels, replica.running);
+    for (state, is_own) in [("awake", !asleep), ("weights_offloaded", *asleep), ("discard_all", false)] {
+        let labels = format!("{labels},sleep_state=\"{state}\"");
+        series("vllm:engine_sleep_state", "gauge", "", &labels, if is_own { 1.0 } else { 0.0 });
+    }
     // vLLM exports this one without a model name.
     let cache = format!(
         "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
@@ -108,7 +113,7 @@ mod tests {
         };
         replica.latencies.first_tokens.observe(0.09, 12.0);
         replica.latencies.gaps.observe(0.02, 490.0);
-        let text = render(&Figures { config: &config, kv: f64::NAN, waiting: 3.0, replica });
+        let text = render(&Figures { config: &config, kv: f64::NAN, waiting: 3.0, replica, asleep: true });
         let is_latency =
             |line: &str| line.contains("_token_seconds_bucket") || line.contains("_latency_seconds_bucket");
         let samples = text.lines().filter(|line| !line.starts_with('#'));
@@ -118,6 +123,9 @@ mod tests {
             format!("vllm:kv_cache_usage_perc{{{m}}} NaN"),
             format!("vllm:num_requests_waiting{{{m}}} 3"),
             format!("vllm:num_requests_running{{{m}}} 2.5"),
+            format!("vllm:engine_sleep_state{{{m},sleep_state=\"awake\"}} 0"),
+            format!("vllm:engine_sleep_state{{{m},sleep_state=\"weights_offloaded\"}} 1"),
+            format!("vllm:engine_sleep_state{{{m},sleep_state=\"discard_all\"}} 0"),
             r#"vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="1024"} 1"#.to_owned(),
             format!("vllm:request_success_total{{{m},finished_reason=\"stop\"}} 10"),
             format!("vllm:prompt_tokens_total{{{m}}} 1200"),

@@ -160,7 +160,8 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
     let Some((replica, (kv, waiting))) = replica.zip(state.shown_load(pod)) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let figures = Figures { config: &shared.config, kv, waiting, replica };
+    let asleep = state.asleep.contains(pod);
+    let figures = Figures { config: &shared.config, kv, waiting, replica, asleep };
     let text = match state.faults.get(pod) {
         Some(ExportFault::Down) => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Some(ExportFault::Empty) => String::new(),

@@ -294,3 +294,48 @@ fn a_former_model_name_of_a_server_is_ignored() {
     case.load("now", 1.0, &[("a-0", 0.2, 0.0)]);
     assert_eq!(case.replicas(), [load("a-0", 0.2, 0.0)]);
 }
+
+/// Running requests of pod `a-0`, and the share of its awake engines.
+fn engines_awake(awake: Option<&'static str>) -> Answer {
+    let running = Some((pod_metric("a-0", "vllm:num_requests_running"), "0"));
+    let awake = awake.map(|share| (pod_signal("a-0", "awake"), share));
+    let age = Some((pod_signal("a-0", "age"), "1"));
+    answer(Query::Running, &[running, awake, age].into_iter().flatten().collect::<Vec<_>>())
+}
+
+#[test]
+fn a_replica_sleeps_if_all_its_engines_do() {
+    let (asleep, fresh) = (true, FRESH);
+    for (share, want) in
+        [(None, (!asleep, fresh)), (Some("0"), (asleep, fresh)), (Some("0.5"), (!asleep, stale()))]
+    {
+        let mut case = Case::with_pods(&["a-0"]);
+        case.load("m", 1.0, &[("a-0", 0.0, 0.0)]);
+        case.add_answers([engines_awake(share)]);
+        let replica = case.replica();
+        assert_eq!((replica.asleep, replica.age), want, "{share:?}");
+    }
+}
+
+#[test]
+fn a_replica_has_the_most_requests_that_ran_at_once() {
+    let mut case = Case::with_pods(&["a-0"]);
+    case.load("m", 1.0, &[("a-0", 0.95, 0.0)]);
+    assert_eq!(case.replica().running, None, "its server has no such gauge");
+    case.add_answers([answer(Query::Queue, &[(pod_signal("a-0", "running"), "0")])]);
+    assert_eq!(case.replica().running, Some(Amount::default()));
+}
+
+#[test]
+fn a_replica_without_progress_is_stalled() {
+    let mut case = Case::with_pods(&["a-0"]);
+    let requests = || answer(Query::Running, &[(pod_metric("a-0", "vllm:num_requests_waiting"), "14")]);
+    for (counters, stalled) in [("500", None), ("500", Some("11m0s")), ("501", None)] {
+        case.load("m", 1.0, &[("a-0", 0.0, 14.0)]);
+        case.add_answers([requests(), answer(Query::Tokens, &[(pod_signal("a-0", "progress"), counters)])]);
+        let found = case.replica().stalled_for.map(|time| time.to_string());
+        assert_eq!(found.as_deref(), stalled, "{counters}");
+        case.at.now += Duration::from_mins(11);
+        case.at.wall += Duration::from_mins(11);
+    }
+}

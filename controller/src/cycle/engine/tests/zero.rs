@@ -51,7 +51,7 @@ impl ModelActivity {
                 let own = self.queue.map(|value| (queue_size("ns", "m"), value));
                 FakeReply::series(own.into_iter().chain(adapter))
             }
-            q if q.contains("running") => {
+            q if q.contains("\"age\"") => {
                 let of = |name| {
                     [
                         (pod_metric(name, "vllm:num_requests_running"), self.running),
