@@ -2,6 +2,7 @@
 
 mod annotations;
 mod replicas;
+mod signal;
 mod world;
 
 use serde_json::{Value, json};

@@ -80,13 +80,16 @@ pub struct Bounds {
     pub min: u32,
     /// Most replicas. `None`: no bound.
     pub max: Option<u32>,
+    /// 0 is allowed below `min`.
+    pub idles_at_zero: bool,
 }
 
 impl Bounds {
     /// The maximum wins over the minimum.
     #[must_use]
     pub fn clamp(self, replicas: u32) -> u32 {
-        replicas.max(self.min).min(self.max.unwrap_or(u32::MAX))
+        let min = if replicas == 0 && self.idles_at_zero { 0 } else { self.min };
+        replicas.max(min).min(self.max.unwrap_or(u32::MAX))
     }
 }
 

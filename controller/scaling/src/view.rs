@@ -189,7 +189,11 @@ impl<'a> VariantView<'a> {
             pending: unready - stuck - waiting_for_quota,
             stuck,
             waiting_for_quota,
-            bounds: Bounds { min: if is_lifted { 0 } else { min }, max: variant.max },
+            bounds: Bounds {
+                min: if is_lifted { 0 } else { min },
+                max: variant.max,
+                idles_at_zero: to_zero && variant.idles_at_zero && !variant.min_forbids_zero,
+            },
             counted,
             stale,
             signal_gaps,

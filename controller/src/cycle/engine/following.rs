@@ -1,15 +1,18 @@
 //! Judges whether an autoscaler follows the target that this cycle publishes.
 
 use wva_rules::SeriesLabels;
+use wva_scaling::Decision;
+use wva_scaling::snapshot::Mode;
 
 use super::state::State;
 use super::{Actuation, Engine};
 use crate::cycle::assemble::Assembled;
+use crate::cycle::follow::SignalLook;
 use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
-use crate::model::published::PublishedVariant;
-use crate::observe::signal::{SignalFacts, SignalVerdict, judge_signal};
+use crate::observe::signal::{ScaleRecord, SignalFacts, SignalVerdict, judge_signal};
 use crate::observe::variants::ManagedVariant;
+use crate::observe::watches::Autoscaler;
 
 impl Engine {
     /// Condition `SignalFollowed`.
@@ -17,25 +20,31 @@ impl Engine {
         &self,
         state: &mut State,
         m: &ManagedVariant,
-        (variant, assembled): (&PublishedVariant, &Assembled),
+        (decision, assembled): (Option<&Decision>, &Assembled),
         at: Moment,
     ) -> ConditionDraft {
         let follow = &mut state.deciding.memory.entry(m, at.now, at.wall).follow;
-        let recent = variant.signal().map(|desired| follow.record_target(desired, at.now));
-        let verdict = recent.and_then(|recent| self.judge(m, variant, assembled, &recent));
-        follow.condition(verdict, m.created, at)
+        let published = decision.filter(|decision| decision.mode != Mode::Recommend);
+        let verdict = published.and_then(|decision| {
+            let workload = &m.spec().ok()?.workload;
+            let recent = follow.record_target(decision.target(), at.now);
+            let autoscalers = assembled.autoscalers.of(workload);
+            let last_scale = follow.record_scale(ScaleRecord::read(&autoscalers));
+            self.judge(m, (decision, autoscalers), assembled, (&recent, last_scale))
+        });
+        let is_late = decision.is_some_and(|decision| decision.not_carried_out.is_some());
+        follow.condition(SignalLook { verdict, created: m.created, is_late }, at)
     }
 
     fn judge(
         &self,
         m: &ManagedVariant,
-        variant: &PublishedVariant,
+        (decision, autoscalers): (&Decision, Vec<&Autoscaler>),
         assembled: &Assembled,
-        recent: &[u32],
+        (recent, last_scale): (&[u32], Option<ScaleRecord>),
     ) -> Option<SignalVerdict> {
         let workload = &m.spec().ok()?.workload;
         let replicas = assembled.workloads.get(&m.key)?;
-        let autoscalers = assembled.autoscalers.of(workload);
         let others = if autoscalers.is_empty() {
             assembled.autoscalers.in_namespace(&m.key.namespace).collect()
         } else {
@@ -46,14 +55,16 @@ impl Engine {
             labels: SeriesLabels::published(
                 namespace,
                 name,
-                &variant.accelerator,
-                variant.instance.as_deref(),
+                &decision.accelerator,
+                m.instance.as_deref(),
             ),
             workload: &format!("{} {}", workload.kind, workload.name),
-            desired: variant.signal()?,
+            desired: decision.target(),
             recent,
             current: replicas.current,
             created: replicas.created,
+            last_scale,
+            not_carried_out: decision.not_carried_out,
             autoscalers,
             others,
             has_scaled_objects: self.sources.watches.scaled_objects_availability().is_complete(),
@@ -62,8 +73,8 @@ impl Engine {
         }))
     }
 
-    /// Time after `now` of the next change of a condition `SignalFollowed`, if its problem lasts. A cycle is already
-    /// requested for an earlier one.
+    /// Time after `now` of the next look at a condition `SignalFollowed`. A cycle is already requested for an earlier
+    /// one.
     pub(super) fn next_signal_check(
         state: &State,
         now: tokio::time::Instant,
