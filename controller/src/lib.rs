@@ -37,8 +37,9 @@ pub use observe::template::required_accelerator as template_accelerator;
 pub use observe::validation::validate_stored;
 pub use observe::variants::{Ownership, OwnershipView, detect_orphan, is_excluded as namespace_is_excluded};
 pub use observe::watches::{
-    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerObservers, Direction, GpuWatchConfig, NamespaceFacts,
-    PauseSource, Variant, Watches, watch_all, watch_inference_pools, watch_namespaces, watch_service_monitor, watch_variants,
+    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerObservers, Direction, GpuWatchConfig,
+    NamespaceFacts, PauseSource, Variant, Watches, watch_all, watch_inference_pools, watch_namespaces,
+    watch_service_monitor, watch_variants,
 };
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
 pub use publish::events::{self, EventReporter};

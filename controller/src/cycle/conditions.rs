@@ -11,7 +11,7 @@ use wva_scaling::snapshot::{AnalyzerName, WakeObstacle};
 use wva_scaling::{Decision, FallbackSource, Reason};
 
 use self::metrics::{metrics_available, startup_message};
-pub(crate) use self::need::{NeedState, SiblingIndex, Siblings, need_met};
+pub(crate) use self::need::{NeedState, SiblingIndex, Siblings};
 use self::ready::ready;
 pub(crate) use self::ready::{not_carried_out_message, stuck_message, waiting_message};
 use crate::model::conditions::{ConditionDraft, ConditionStatus, Conditions, VariantError};
@@ -35,17 +35,17 @@ pub(crate) enum ConditionSource<'a> {
         had_target: bool,
         /// Set if the newest became ready a moment ago: missing metrics are normal.
         newly_ready: Option<u32>,
-        effect: DecisionEffect<'a>,
+        effect: &'a DecisionEffect,
     },
 }
 
 /// What becomes of a decision.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct DecisionEffect<'a> {
+#[derive(Clone, Debug)]
+pub(crate) struct DecisionEffect {
     /// `SignalFollowed`.
-    pub(crate) signal: &'a ConditionDraft,
+    pub(crate) signal: ConditionDraft,
     /// `NeedMet`.
-    pub(crate) need: &'a ConditionDraft,
+    pub(crate) need: ConditionDraft,
     /// Other variants serve the model, too.
     pub(crate) has_siblings: bool,
 }

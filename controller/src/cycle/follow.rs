@@ -20,7 +20,7 @@ const DOUBT_AFTER: Duration = Duration::from_secs(45);
 const BROKEN_AFTER: Duration = Duration::from_secs(90);
 /// Interval of looks while a problem is in doubt. Shorter than the sync of an HPA, whose good moments hide another writer.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
-/// A problem that comes and goes is no delay, so fewer looks show it.
+/// No delay comes and goes, so fewer looks show such a problem.
 const RECURRING_LOOKS: u32 = 4;
 const RECURS_FOR: Duration = Duration::from_secs(50);
 /// A problem is over after as many good looks in a row, and as long without a bad one.
@@ -42,6 +42,15 @@ pub(crate) struct SignalLook {
     pub(crate) created: Option<Timestamp>,
     /// The replicas have made no progress for the hold time, so a problem has lasted already.
     pub(crate) is_late: bool,
+}
+
+/// What earlier looks found.
+#[derive(Debug)]
+pub(crate) struct SignalHistory {
+    /// Targets of the last 90 seconds.
+    pub(crate) recent: Vec<u32>,
+    /// Step of the HPA at the previous look.
+    pub(crate) last_scale: Option<ScaleRecord>,
 }
 
 /// What lasts from cycle to cycle, for one variant.
@@ -121,8 +130,14 @@ impl FollowState {
         Self { episode, last: Some(draft.clone()), ..Self::default() }
     }
 
+    /// Records the target and the step of the HPA at this look, and returns the earlier ones.
+    pub(crate) fn record(&mut self, desired: u32, scale: Option<ScaleRecord>, now: Instant) -> SignalHistory {
+        let last_scale = std::mem::replace(&mut self.last_scale, scale);
+        SignalHistory { recent: self.record_target(desired, now), last_scale }
+    }
+
     /// Targets of the last 90 seconds except `desired`, which counts as published now.
-    pub(crate) fn record_target(&mut self, desired: u32, now: Instant) -> Vec<u32> {
+    fn record_target(&mut self, desired: u32, now: Instant) -> Vec<u32> {
         // It was published until now.
         if let Some((_, at)) = self.recent.back_mut() {
             *at = now;
@@ -134,11 +149,6 @@ impl FollowState {
         earlier
     }
 
-    /// Returns the record of the previous look.
-    pub(crate) fn record_scale(&mut self, now: Option<ScaleRecord>) -> Option<ScaleRecord> {
-        std::mem::replace(&mut self.last_scale, now)
-    }
-
     /// Obstacles by the condition while it is False. Those that an object declares count at once, without it. A target
     /// that was given up is none: the decision retries it.
     pub(crate) fn obstacles(&self) -> ScaleObstacles {
@@ -146,7 +156,9 @@ impl FollowState {
             return ScaleObstacles::default();
         };
         let problem = self.episode.as_ref().and_then(|episode| episode.problem.as_ref());
-        let text = problem.map_or_else(|| broken.message.clone(), ToString::to_string);
+        // The message of another release says nothing.
+        let inherited = || format!("condition SignalFollowed is False: {}", broken.reason);
+        let text = problem.map_or_else(inherited, ToString::to_string);
         match problem {
             Some(
                 SignalProblem::AutoscalerPaused { .. }
@@ -164,7 +176,8 @@ impl FollowState {
         let SignalLook { verdict, created, is_late } = look;
         let draft = match verdict {
             Some(SignalVerdict::NotFollowed { problem, created: autoscaler }) => {
-                let settles_in = if is_late { Duration::ZERO } else { settles_in(created.max(autoscaler), at) };
+                let settles_in =
+                    if is_late { Duration::ZERO } else { settles_in(created.max(autoscaler), at) };
                 self.problem_condition(problem, settles_in, is_late, at.now)
             }
             None => {

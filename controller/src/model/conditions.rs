@@ -76,14 +76,9 @@ impl Conditions {
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
         let Self { ready, target_resolved, metrics_available, optimization_ready, signal_followed, need_met } =
             self;
-        TYPES.into_iter().zip([
-            ready,
-            target_resolved,
-            metrics_available,
-            optimization_ready,
-            signal_followed,
-            need_met,
-        ])
+        TYPES
+            .into_iter()
+            .zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed, need_met])
     }
 }
 

@@ -129,7 +129,9 @@ mod tests {
 
     #[test]
     fn a_scaled_object_may_idle_at_zero() {
-        for (idle, forbids, to_zero) in [(json!(0), false, true), (json!(1), true, false), (json!(null), true, false)] {
+        for (idle, forbids, to_zero) in
+            [(json!(0), false, true), (json!(1), true, false), (json!(null), true, false)]
+        {
             let spec = json!({"idleReplicaCount": idle, "minReplicaCount": 2, "maxReplicaCount": 8});
             let limits = Limits::from_scaled_object(&spec);
             assert_eq!((limits.min, limits.max), (2, 8));

@@ -122,7 +122,7 @@ pub(crate) struct SignalCondition {
     pub(crate) since: Timestamp,
 }
 
-/// `None` if its reason is no problem.
+/// `None` for any other reason.
 pub(crate) fn signal_condition(status: &VariantAutoscalingStatus) -> Option<SignalCondition> {
     let condition = status.conditions.iter().find(|c| c.type_ == SIGNAL_FOLLOWED)?;
     let reason = SignalProblem::parse_reason(&condition.reason)?;

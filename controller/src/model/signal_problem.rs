@@ -128,7 +128,9 @@ pub enum SignalProblem {
         desired: u32,
     },
     /// An HPA has to set the same replicas again and again.
-    #[error("{autoscaler} sets {workload} to {wish} replica(s) again and again: another writer changes spec.replicas")]
+    #[error(
+        "{autoscaler} sets {workload} to {wish} replica(s) again and again: another writer changes spec.replicas"
+    )]
     ReplicasOverwritten {
         /// Kind and name.
         autoscaler: String,

@@ -19,7 +19,7 @@ use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
 
-use self::transitions::transitions;
+pub(crate) use self::transitions::transitions;
 use crate::model::orphan::Orphan;
 use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECISION};
 use crate::model::reported::ReportedState;

@@ -1,12 +1,15 @@
 //! Condition `NeedMet`: whether what is decided covers what the model needs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use wva_scaling::snapshot::{Mode, Role};
 use wva_scaling::{Decision, Reason, Snapshot, VariantKey};
 
-use super::{condition_false, condition_true, condition_unknown, stuck_message, waiting_message};
+use super::{
+    DecisionEffect, condition_false, condition_true, condition_unknown, not_decided, stuck_message,
+    waiting_message,
+};
 use crate::model::conditions::{ConditionDraft, ConditionStatus};
 use crate::model::unmet_need::UnmetReason;
 
@@ -44,20 +47,22 @@ struct GroupState {
 
 impl<'a> SiblingIndex<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, decisions: &[Decision]) -> Self {
+        let growing: BTreeSet<(&str, &str)> = decisions
+            .iter()
+            .filter(|decision| grows(decision))
+            .map(|decision| (decision.namespace.as_str(), decision.variant.as_str()))
+            .collect();
         let mut index = Self::default();
         for model in &snapshot.models {
+            let namespace = model.namespace.as_str();
             let serves_whole_requests = model.variants.iter().any(|v| v.role.is_none());
             for variant in &model.variants {
                 let role = variant.role.filter(|_| !serves_whole_requests);
-                let group = VariantGroup { namespace: &model.namespace, model_id: &model.model_id, role };
-                index.groups.entry(group).or_default().variants += 1;
-                index.members.insert((&model.namespace, &variant.name), group);
-            }
-        }
-        for decision in decisions.iter().filter(|decision| grows(decision)) {
-            let member = index.members.get(&(decision.namespace.as_str(), decision.variant.as_str()));
-            if let Some(group) = member.and_then(|group| index.groups.get_mut(group)) {
-                group.grows = true;
+                let group = VariantGroup { namespace, model_id: &model.model_id, role };
+                let state = index.groups.entry(group).or_default();
+                state.variants += 1;
+                state.grows |= growing.contains(&(namespace, variant.name.as_str()));
+                index.members.insert((namespace, &variant.name), group);
             }
         }
         index
@@ -89,7 +94,7 @@ fn limiting_step(decision: &Decision) -> Option<&Reason> {
     let mut has_grown = false;
     for step in &decision.steps {
         let is_limit = match &step.reason {
-            // A lowered maximum alone is no unmet need.
+            // A lowered maximum alone leaves no need unmet.
             Reason::AtMaximum { .. } => has_grown || step.before == step.after,
             Reason::NotCarriedOut { desired, .. } => *desired > decision.current,
             Reason::Stuck { .. } | Reason::WaitingForQuota { .. } => true,
@@ -160,7 +165,8 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
     }
     let given_up = decision.not_carried_out.filter(|desired| *desired > decision.current);
     if let Some(desired) = given_up {
-        let message = format!("More replicas are needed, but the target {desired} was not carried out: see Ready");
+        let message =
+            format!("More replicas are needed, but the target {desired} was not carried out: see Ready");
         return Some(unmet(UnmetReason::NotCarriedOut, message));
     }
     let is_ignored = signal.status == ConditionStatus::False && decision.target() > decision.current;
@@ -170,11 +176,13 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
     })
 }
 
-#[must_use]
-pub(crate) fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {
+fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {
     match unmet_need(decision, signal, siblings) {
         Some(unmet) if !siblings.cover_need => unmet,
-        Some(_) => condition_true("Covered", "This variant cannot grow, and other variants of the model grow instead"),
+        Some(_) => condition_true(
+            "Covered",
+            "This variant cannot grow, and other variants of the model grow instead",
+        ),
         None if decision.model_at_zero && !decision.wants_more() => {
             condition_true("AtZero", "The model is at 0 replicas, and waiting requests wake it")
         }
@@ -199,8 +207,21 @@ struct UnmetNeed {
 }
 
 impl NeedState {
+    /// What becomes of a decision whose condition `SignalFollowed` is `signal`.
+    pub(crate) fn effect(
+        &mut self,
+        decision: Option<&Decision>,
+        signal: ConditionDraft,
+        siblings: Siblings,
+        now: Instant,
+    ) -> DecisionEffect {
+        let need = decision
+            .map_or_else(not_decided, |d| self.settle(need_met(d, &signal, siblings), d.target(), now));
+        DecisionEffect { signal, need, has_siblings: siblings.exist }
+    }
+
     /// The condition, which stays False for a while at the same target.
-    pub(crate) fn settle(&mut self, new: ConditionDraft, target: u32, now: Instant) -> ConditionDraft {
+    fn settle(&mut self, new: ConditionDraft, target: u32, now: Instant) -> ConditionDraft {
         if new.status == ConditionStatus::False {
             self.unmet = Some(UnmetNeed { condition: new.clone(), target, at: now });
             return new;

@@ -47,16 +47,16 @@ pub(crate) fn not_carried_out_message(decision: &Decision, desired: u32, signal:
 pub(super) fn ready(
     decision: &Decision,
     optimization: &ConditionDraft,
-    effect: DecisionEffect<'_>,
+    effect: &DecisionEffect,
 ) -> ConditionDraft {
     let DecisionEffect { signal, has_siblings, .. } = effect;
     let waiting = decision.waiting_for_quota.as_ref();
     let failures = [
         waiting
             .filter(|_| decision.ready == 0)
-            .map(|waiting| ("WaitingForQuota", waiting_message(waiting, has_siblings))),
+            .map(|waiting| ("WaitingForQuota", waiting_message(waiting, *has_siblings))),
         (!optimization.is_true()).then(|| ("MetricsUnavailable", optimization.message.clone())),
-        decision.stuck.then(|| ("Stuck", stuck_message(has_siblings).to_owned())),
+        decision.stuck.then(|| ("Stuck", stuck_message(*has_siblings).to_owned())),
         decision
             .not_carried_out
             .map(|desired| ("NotCarriedOut", not_carried_out_message(decision, desired, signal))),
@@ -72,7 +72,7 @@ pub(super) fn ready(
 fn working(
     decision: &Decision,
     optimization: &ConditionDraft,
-    DecisionEffect { signal, need, has_siblings }: DecisionEffect<'_>,
+    DecisionEffect { signal, need, has_siblings }: &DecisionEffect,
 ) -> ConditionDraft {
     let target = decision.target();
     if signal.status == ConditionStatus::False {
@@ -80,7 +80,8 @@ fn working(
         return condition_true(SIGNAL_NOT_FOLLOWED, message);
     }
     if let Some(waiting) = &decision.waiting_for_quota {
-        let message = format!("The target is {target} replica(s). {}", waiting_message(waiting, has_siblings));
+        let message =
+            format!("The target is {target} replica(s). {}", waiting_message(waiting, *has_siblings));
         return condition_true("WaitingForQuota", message);
     }
     match decision.mode {

@@ -23,10 +23,12 @@ fn decided_with(
     had_target: bool,
     newly_ready: Option<u32>,
 ) -> Conditions {
-    let signal = not_published();
-    let need = need_met(decision, &signal, Siblings::default());
-    let effect = DecisionEffect { signal: &signal, need: &need, has_siblings: false };
-    conditions(ConditionSource::Decided { decision, query_error, had_target, newly_ready, effect })
+    let effect = effect_of(decision, not_published(), Siblings::default());
+    conditions(ConditionSource::Decided { decision, query_error, had_target, newly_ready, effect: &effect })
+}
+
+fn effect_of(decision: &Decision, signal: ConditionDraft, siblings: Siblings) -> DecisionEffect {
+    NeedState::default().effect(Some(decision), signal, siblings, std::time::Instant::now())
 }
 
 /// A target that a watch of its kind does not have.

@@ -7,12 +7,11 @@ use wva_scaling::snapshot::Mode;
 use super::state::State;
 use super::{Actuation, Engine};
 use crate::cycle::assemble::Assembled;
-use crate::cycle::follow::SignalLook;
+use crate::cycle::follow::{SignalHistory, SignalLook};
 use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
 use crate::observe::signal::{ScaleRecord, SignalFacts, SignalVerdict, judge_signal};
 use crate::observe::variants::ManagedVariant;
-use crate::observe::watches::Autoscaler;
 
 impl Engine {
     /// Condition `SignalFollowed`.
@@ -20,17 +19,17 @@ impl Engine {
         &self,
         state: &mut State,
         m: &ManagedVariant,
-        (decision, assembled): (Option<&Decision>, &Assembled),
+        decision: Option<&Decision>,
+        assembled: &Assembled,
         at: Moment,
     ) -> ConditionDraft {
         let follow = &mut state.deciding.memory.entry(m, at.now, at.wall).follow;
         let published = decision.filter(|decision| decision.mode != Mode::Recommend);
         let verdict = published.and_then(|decision| {
             let workload = &m.spec().ok()?.workload;
-            let recent = follow.record_target(decision.target(), at.now);
-            let autoscalers = assembled.autoscalers.of(workload);
-            let last_scale = follow.record_scale(ScaleRecord::read(&autoscalers));
-            self.judge(m, (decision, autoscalers), assembled, (&recent, last_scale))
+            let scale = ScaleRecord::read(&assembled.autoscalers.of(workload));
+            let history = follow.record(decision.target(), scale, at.now);
+            self.judge(m, decision, assembled, &history)
         });
         let is_late = decision.is_some_and(|decision| decision.not_carried_out.is_some());
         follow.condition(SignalLook { verdict, created: m.created, is_late }, at)
@@ -39,12 +38,13 @@ impl Engine {
     fn judge(
         &self,
         m: &ManagedVariant,
-        (decision, autoscalers): (&Decision, Vec<&Autoscaler>),
+        decision: &Decision,
         assembled: &Assembled,
-        (recent, last_scale): (&[u32], Option<ScaleRecord>),
+        history: &SignalHistory,
     ) -> Option<SignalVerdict> {
         let workload = &m.spec().ok()?.workload;
         let replicas = assembled.workloads.get(&m.key)?;
+        let autoscalers = assembled.autoscalers.of(workload);
         let others = if autoscalers.is_empty() {
             assembled.autoscalers.in_namespace(&m.key.namespace).collect()
         } else {
@@ -52,18 +52,13 @@ impl Engine {
         };
         let (namespace, name) = (&m.key.namespace, &m.key.name);
         Some(judge_signal(&SignalFacts {
-            labels: SeriesLabels::published(
-                namespace,
-                name,
-                &decision.accelerator,
-                m.instance.as_deref(),
-            ),
+            labels: SeriesLabels::published(namespace, name, &decision.accelerator, m.instance.as_deref()),
             workload: &format!("{} {}", workload.kind, workload.name),
             desired: decision.target(),
-            recent,
+            recent: &history.recent,
             current: replicas.current,
             created: replicas.created,
-            last_scale,
+            last_scale: history.last_scale,
             not_carried_out: decision.not_carried_out,
             autoscalers,
             others,

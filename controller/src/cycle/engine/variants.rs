@@ -11,9 +11,7 @@ use super::Engine;
 use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
-use crate::cycle::conditions::{
-    ConditionSource, DecisionEffect, SiblingIndex, Siblings, conditions, need_met, not_decided,
-};
+use crate::cycle::conditions::{ConditionSource, DecisionEffect, SiblingIndex, Siblings, conditions};
 use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
@@ -40,7 +38,7 @@ impl Engine {
                 decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             let next = outcome.next.variants.get(&m.key);
             let siblings = siblings.of(&m.key);
-            let mut variant = self.build_variant(state, m, pass, (decision, siblings), next);
+            let mut variant = self.build_variant(state, m, pass, decision, siblings, next);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
@@ -59,7 +57,8 @@ impl Engine {
         state: &mut State,
         m: &ManagedVariant,
         Pass { at, assembled, .. }: &Pass,
-        (mut decision, siblings): (Option<Decision>, Siblings),
+        mut decision: Option<Decision>,
+        siblings: Siblings,
         next: Option<&VariantState>,
     ) -> PublishedVariant {
         let remembered = state.deciding.memory.entry(m, at.now, at.wall);
@@ -74,17 +73,15 @@ impl Engine {
             remembered.track_wake(d, assembled.snapshot.config.decision_hold.get(), at.now);
         }
         let existed = remembered.target_seen;
-        let signal = self.signal_condition(state, m, (decision.as_ref(), assembled), *at);
+        let signal = self.signal_condition(state, m, decision.as_ref(), assembled, *at);
         let remembered = state.deciding.memory.entry(m, at.now, at.wall);
-        let need = decision.as_ref().map_or_else(not_decided, |d| {
-            remembered.need.settle(need_met(d, &signal, siblings), d.target(), at.now)
-        });
-        let effect = DecisionEffect { signal: &signal, need: &need, has_siblings: siblings.exist };
+        let effect = remembered.need.effect(decision.as_ref(), signal, siblings, at.now);
         let availability =
             m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind));
         let query_error = state.sampling.samples.load_error(&m.key.namespace);
         let inherited = remembered.inherited();
-        let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited, effect };
+        let inputs =
+            ConditionInputs { query_error, had_target, existed, availability, inherited, effect: &effect };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
         if let Some(decision) = &variant.decision {
@@ -112,7 +109,7 @@ struct ConditionInputs<'a> {
     /// `None` if the kind is not supported.
     availability: Option<Availability>,
     inherited: &'a ReportedState,
-    effect: DecisionEffect<'a>,
+    effect: &'a DecisionEffect,
 }
 
 fn publish_variant(

@@ -30,7 +30,8 @@ impl Bench {
 
     fn next_leader(&mut self, (status, since): (ConditionStatus, u64), second: u64) {
         let since = self.at(since).wall;
-        let draft = ConditionDraft { status, reason: "NoAutoscaler", message: "of another leader".to_owned() };
+        let draft =
+            ConditionDraft { status, reason: "NoAutoscaler", message: "of another leader".to_owned() };
         self.state = FollowState::from_status(Some(&SignalCondition { draft, since }), self.at(second));
     }
 
@@ -65,7 +66,10 @@ impl Bench {
 }
 
 fn followed() -> SignalVerdict {
-    SignalVerdict::Followed { name: AutoscalerName { kind: AutoscalerKind::Hpa, name: "h".into() }, note: None }
+    SignalVerdict::Followed {
+        name: AutoscalerName { kind: AutoscalerKind::Hpa, name: "h".into() },
+        note: None,
+    }
 }
 
 fn broken() -> SignalVerdict {
@@ -161,7 +165,8 @@ fn a_reported_problem_is_an_obstacle_upwards() {
     bench.look(Some(SignalVerdict::NotFollowed { problem, created: None }), at);
     assert_eq!(bench.state.obstacles(), ScaleObstacles { up: None, down: Some(text) });
     bench.next_leader((ConditionStatus::False, 100), 110);
-    assert_eq!(bench.state.obstacles().up.as_deref(), Some("of another leader"));
+    let up = bench.state.obstacles().up;
+    assert_eq!(up.as_deref(), Some("condition SignalFollowed is False: NoAutoscaler"));
 }
 
 #[test]

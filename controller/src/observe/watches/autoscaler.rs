@@ -20,8 +20,8 @@ use wva_rules::{MetricReader, SeriesSelector, signal_trigger};
 use wva_runtime::cache::Projection;
 
 use self::annotations::Annotations;
-use self::metrics::{MetricPressure, ReceivedValue, milli, pressures, received};
 pub(crate) use self::metrics::ReceivedTotal;
+use self::metrics::{MetricPressure, ReceivedValue, milli, pressures, received};
 pub(crate) use self::pauses::Pauses;
 pub use self::pauses::{Direction, PauseSource};
 use super::objects::Owner;

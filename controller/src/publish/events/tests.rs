@@ -78,7 +78,11 @@ fn each_trouble_has_an_event_when_it_begins_and_ends() {
         (not_followed(), "!SignalNotFollowed", "SignalNotFollowed (NoAutoscaler) ended: "),
         (variant(loading, json!({})), "!Stuck", "Stuck ended: The target is 2 replica(s)"),
         (variant(json!({"desired": 2}), json!({})), "!SafetyNetActivated", "SafetyNetActivated ended: "),
-        (variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits), "!LimitedBy", "LimitedByGPUs ended: "),
+        (
+            variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits),
+            "!LimitedBy",
+            "LimitedByGPUs ended: ",
+        ),
     ] {
         assert_eq!(reasons(Some(&steady()), &trouble), [begin]);
         assert_eq!(reasons(Some(&trouble), &trouble), Vec::<String>::new(), "{begin} again");

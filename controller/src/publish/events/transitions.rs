@@ -50,7 +50,8 @@ fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEv
             of(|d, v| d.waiting_for_quota.as_ref().map(|w| waiting_message(w, v.has_siblings)))?
         }
         Problem::NotCarriedOut => of(|d, v| {
-            d.not_carried_out.map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
+            d.not_carried_out
+                .map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
         })?,
         Problem::NotWakeable => of(|d, _| d.wake_obstacle.map(not_wakeable_message))?,
     };
@@ -58,7 +59,11 @@ fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEv
 }
 
 /// While the need is unmet for one reason, a limit that comes and goes with the load is reported once.
-fn limit_event(before: &ReportedState, now: &ReportedState, after: &PublishedVariant) -> Option<PendingEvent> {
+fn limit_event(
+    before: &ReportedState,
+    now: &ReportedState,
+    after: &PublishedVariant,
+) -> Option<PendingEvent> {
     let is_new = now.unmet.is_none() || now.unmet != before.unmet;
     if now.unmet == Some(UnmetReason::AtMaximum) && is_new {
         return Some(warn(UnmetReason::AtMaximum.as_str(), &after.conditions.need_met.message));

@@ -28,7 +28,7 @@ fn need_of_a(variants: &[Value]) -> ConditionDraft {
 
 fn busy(name: &str, cost: u32, over: Value) -> Value {
     let all = (0..2).map(|i| json!({"pod": format!("{name}-{i}"), "kv": 0.78, "queue": 0.0, "age": "1s"}));
-    let mut variant = json!({"name": name, "cost": cost, "replicas": all.collect::<Vec<_>>()});
+    let mut variant = json!({"name": name, "cost": cost.to_string(), "replicas": all.collect::<Vec<_>>()});
     merge(&mut variant, over);
     variant
 }
@@ -51,7 +51,8 @@ fn a_sibling_that_grows_covers_the_need() {
 
 #[test]
 fn an_unmet_need_holds_while_the_load_crosses_the_limit() {
-    let state = |kv: f64, max: u32| decision(json!({"replicas": replicas(2, kv, "1s"), "max": max}), json!({}));
+    let state =
+        |kv: f64, max: u32| decision(json!({"replicas": replicas(2, kv, "1s"), "max": max}), json!({}));
     let (needs, fits, raised) = (state(0.78, 2), state(0.5, 2), state(0.78, 5));
     let start = Instant::now();
     let mut memory = NeedState::default();

@@ -122,7 +122,7 @@ fn paused_scale_in_is_named() {
 fn larger_second_metric_is_named() {
     let text = "HPA h does not follow the target 3: metric cpu asks for 5";
     check_problem(&[with_cpu(&SHRINKS)], &SHRINKS, "OtherMetricWins", text);
-    // The target is the largest, and the HPA asks for less: the other metric is no cause.
+    // The target is the largest, and the HPA asks for less: the other metric is not the cause.
     let text = "HPA h received the target 5, but asks for 3 replica(s)";
     check_problem(&[with_cpu(&GROWS)], &GROWS, "WishDiffers", text);
     let grown = Numbers { current: 5, wish: 5, target: 5 };
@@ -164,7 +164,10 @@ fn window_and_policies_only_delay_a_step() {
         conditions.retain(|c| c["type"] != type_);
         conditions.push(json!({"type": type_, "status": "True", "reason": reason_of_hpa}));
         let found = verdict(&[object], &SHRINKS);
-        assert!(matches!(found, SignalVerdict::Followed { note: Some(found), .. } if found == note), "{found:?}");
+        assert!(
+            matches!(found, SignalVerdict::Followed { note: Some(found), .. } if found == note),
+            "{found:?}"
+        );
     }
 }
 
@@ -210,13 +213,11 @@ fn hpa_that_sets_the_same_number_again_is_overruled() {
 
 #[test]
 fn given_up_target_is_not_followed() {
-    let given_up = |objects: &[Value]| {
-        judge(objects, |facts| facts.not_carried_out = Some(7))
-    };
+    let given_up = |objects: &[Value]| judge(objects, |facts| facts.not_carried_out = Some(7));
     let SignalVerdict::NotFollowed { problem, .. } = given_up(&[hpa(json!({}))]) else { panic!() };
     assert_eq!(problem.reason(), "NotCarriedOut");
     assert_eq!(problem.to_string(), "HPA h did not carry out the target 7: its status shows no cause");
-    // A step that the controller takes itself is no matter of the HPA.
+    // A step that the controller takes itself does not concern the HPA.
     let at_zero = hpa(status("ScalingActive", "ScalingDisabled"));
     assert_eq!(reason(&given_up(&[at_zero])), "AtZero");
     let paused = [hpa_with(&GROWS, &disabled("scaleUp"))];

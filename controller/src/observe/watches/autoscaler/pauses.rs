@@ -92,8 +92,7 @@ impl Pauses {
         let annotation = |key: &'static str| is_set(object, key).then_some(PauseSource::Annotation(key));
         let policy = |direction: Direction| {
             let rules = direction.rules();
-            let path =
-                format!("/spec/advanced/horizontalPodAutoscalerConfig/behavior/{rules}/selectPolicy");
+            let path = format!("/spec/advanced/horizontalPodAutoscalerConfig/behavior/{rules}/selectPolicy");
             let value = object.data.pointer(&path).and_then(Value::as_str);
             (value == Some("Disabled")).then_some(PauseSource::ScaledObjectPolicy(direction))
         };

@@ -119,13 +119,17 @@ fn reads_state_from_conditions() {
 
 #[test]
 fn names_the_metric_with_the_highest_pressure() {
-    let external = |name: &str| json!({"type": "External", "external": {"metric": {"name": name},
-        "target": {"type": "AverageValue", "averageValue": "1"}}});
+    let external = |name: &str| {
+        json!({"type": "External", "external": {"metric": {"name": name},
+        "target": {"type": "AverageValue", "averageValue": "1"}}})
+    };
     let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
         "target": {"type": "Utilization", "averageUtilization": 60}}});
     let metrics = json!([cpu, external("queue"), external("wva_desired_replicas")]);
-    let of_cpu = |percent: u32| json!({"type": "Resource", "resource": {"name": "cpu",
-        "current": {"averageUtilization": percent, "averageValue": "1"}}});
+    let of_cpu = |percent: u32| {
+        json!({"type": "Resource", "resource": {"name": "cpu",
+        "current": {"averageUtilization": percent, "averageValue": "1"}}})
+    };
     let of_queue = json!({"type": "External", "external": {"metric": {"name": "queue"},
         "current": {"averageValue": "1500m"}}});
     let rival = |current: Value| {
@@ -150,6 +154,6 @@ fn reads_why_an_hpa_takes_a_smaller_step() {
     assert_eq!(pace("ScaleUpStabilized", "ScaleUpLimit"), Some(Pace::Stabilized));
     assert_eq!(pace("ReadyForNewScale", "ScaleUpLimit"), Some(Pace::Limited));
     assert_eq!(pace("ReadyForNewScale", "ScaleDownLimit"), Some(Pace::Limited));
-    // A bound is no delay.
+    // A bound delays nothing.
     assert_eq!(pace("ReadyForNewScale", "TooManyReplicas"), None);
 }
