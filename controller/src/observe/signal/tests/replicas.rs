@@ -14,7 +14,7 @@ const SHRINKS: Numbers = Numbers { current: 5, wish: 5, target: 3 };
 
 /// Status of an HPA that received the target.
 fn status_of(numbers: &Numbers) -> Value {
-    let average = format!("{}m", numbers.target * 1000 / numbers.current);
+    let average = format!("{}m", (numbers.target * 1000).div_ceil(numbers.current));
     json!({"status": {"currentReplicas": numbers.current, "desiredReplicas": numbers.wish, "currentMetrics": [
         {"type": "External", "external": {"metric": {"name": "wva_desired_replicas"}, "current": {"averageValue": average}}}]}})
 }
