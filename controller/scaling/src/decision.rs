@@ -1,5 +1,6 @@
 //! Result of a cycle: steps and target of each variant, and the state for the next cycle.
 
+mod bounds;
 mod signal_gaps;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use crate::snapshot::{
     AnalyzerName, Attainment, ComputeBounds, Mode, RouterLoad, ThroughputMemory, WakeObstacle,
 };
 
+pub use bounds::Bounds;
 pub use signal_gaps::{MainSignal, SignalGaps};
 
 /// A stage of the pipeline.
@@ -71,26 +73,6 @@ pub enum Action {
     Down,
     /// The same number of replicas.
     None,
-}
-
-/// Bounds of a variant in this cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Fewest replicas. 0 if scale to zero lifts an HPA minimum of 1.
-    pub min: u32,
-    /// Most replicas. `None`: no bound.
-    pub max: Option<u32>,
-    /// 0 is allowed below `min`.
-    pub idles_at_zero: bool,
-}
-
-impl Bounds {
-    /// The maximum wins over the minimum.
-    #[must_use]
-    pub fn clamp(self, replicas: u32) -> u32 {
-        let min = if replicas == 0 && self.idles_at_zero { 0 } else { self.min };
-        replicas.max(min).min(self.max.unwrap_or(u32::MAX))
-    }
 }
 
 /// Target of one variant, and the steps that led to it.

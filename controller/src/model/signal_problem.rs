@@ -229,9 +229,7 @@ impl SignalProblem {
             Self::WrongTarget { .. } => "change its spec.scaleTargetRef",
             Self::SeveralAutoscalers { .. } => "delete all but one",
             Self::AutoscalerPaused { .. } => "remove the annotation when the pause is over",
-            Self::DirectionPaused { .. } => {
-                "remove the annotation or the policy when the pause is over; with scale-ups paused, other variants of the model grow instead"
-            }
+            Self::DirectionPaused { .. } => "remove the annotation or the policy when the pause is over",
             Self::OtherMetricWins { .. } => "remove the other metric, or raise its target",
             Self::WishDiffers { .. } | Self::NotCarriedOut { .. } => {
                 "run kubectl describe for it; check its behavior, bounds and other metrics"

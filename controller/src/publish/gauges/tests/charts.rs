@@ -81,7 +81,7 @@ fn a_condition_has_its_present_status_only() {
         "{found:?}"
     );
     let stale = of(0.5, "4m");
-    assert_eq!(stale.len(), 5);
+    assert_eq!(stale.len(), 6);
     assert!(
         stale.contains(&r#""MetricsStale",status="False",type="MetricsAvailable"} 1"#.to_owned()),
         "{stale:?}"
