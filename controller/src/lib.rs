@@ -19,7 +19,7 @@ pub use collect::prometheus::{
 pub use collect::telemetry::Telemetry;
 pub use config::{ConfigMaps, ConfigReloads, main_map, watch_config_maps};
 pub use cycle::engine::{Actuation, CycleProgress, Engine, EngineConfig, EngineMetrics, Sources};
-pub use model::conditions::{ConditionDraft, ConditionStatus, SIGNAL_FOLLOWED};
+pub use model::conditions::{ConditionDraft, ConditionStatus, NEED_MET, SIGNAL_FOLLOWED};
 pub use model::moment::MAX_TARGET_AGE;
 pub use model::orphan::{Orphan, OrphanEvidence};
 pub use model::published::{Published, PublishedVariant, Reader, StatusTargets};
@@ -29,13 +29,16 @@ pub use observe::annotations::{AnnotatedAutoscaler, AnnotationVerdict, replaced_
 pub use observe::crd::{CrdSchemaError, missing_fields, warn_if_crd_outdated};
 pub use observe::metrics_api::watch_metrics_api;
 pub use observe::pools::InferencePools;
-pub use observe::signal::{MetricsApi, SignalFacts, SignalVerdict, judge_signal};
+pub use observe::signal::{
+    FollowNote, MetricsApi, ScaleRecord, SignalFacts, SignalVerdict, declared_obstacles, judge_signal,
+};
 pub use observe::template::required_accelerator as template_accelerator;
 pub use observe::validation::validate_stored;
 pub use observe::variants::{Ownership, OwnershipView, detect_orphan, is_excluded as namespace_is_excluded};
 pub use observe::watches::{
-    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerObservers, GpuWatchConfig, NamespaceFacts, Variant,
-    Watches, watch_all, watch_inference_pools, watch_namespaces, watch_service_monitor, watch_variants,
+    Autoscaler, AutoscalerKind, AutoscalerName, AutoscalerObservers, Direction, GpuWatchConfig,
+    NamespaceFacts, PauseSource, Variant, Watches, watch_all, watch_inference_pools, watch_namespaces,
+    watch_service_monitor, watch_variants,
 };
 pub use observe::workloads::{accelerator as workload_accelerator, exists as workload_exists};
 pub use publish::events::{self, EventReporter};

@@ -36,7 +36,9 @@ use crate::names::DEFAULT_VARIANT_COST;
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".metadata.annotations.wva\\.llmd\\.ai/mode","priority":1}"#,
     printcolumn = r#"{"name":"Min","type":"integer","jsonPath":".spec.minReplicas","priority":1}"#,
     printcolumn = r#"{"name":"Max","type":"integer","jsonPath":".spec.maxReplicas","priority":1}"#,
-    printcolumn = r#"{"name":"Desired-By","type":"string","jsonPath":".status.conditions[?(@.type=='OptimizationReady')].reason","priority":1}"#
+    printcolumn = r#"{"name":"Desired-By","type":"string","jsonPath":".status.conditions[?(@.type=='OptimizationReady')].reason","priority":1}"#,
+    printcolumn = r#"{"name":"Followed","type":"string","jsonPath":".status.conditions[?(@.type=='SignalFollowed')].status"}"#,
+    printcolumn = r#"{"name":"NeedMet","type":"string","jsonPath":".status.conditions[?(@.type=='NeedMet')].status"}"#
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.minReplicas) || !has(self.maxReplicas) || self.minReplicas <= self.maxReplicas")
@@ -112,7 +114,8 @@ pub struct VariantAutoscalingStatus {
     /// State for a new leader. Internal to the controller; see the conditions instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller_state: Option<ControllerState>,
-    /// `Ready`, `TargetResolved`, `MetricsAvailable`, `OptimizationReady`, `SignalFollowed`.
+    /// `Ready`: wva decides and publishes a target for this variant. `SignalFollowed`: an autoscaler follows it.
+    /// `NeedMet`: it covers what the model needs. Also `TargetResolved`, `MetricsAvailable`, `OptimizationReady`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".into()]))]
     pub conditions: Vec<Condition>,

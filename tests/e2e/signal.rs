@@ -67,7 +67,12 @@ async fn deploy<'a>(cluster: &'a Cluster, row: &Break) -> anyhow::Result<Site<'a
 /// Breaks the signal, and returns the row of the table.
 async fn measure(site: &Site<'_>, row: &Break) -> anyhow::Result<String> {
     let (cluster, namespace) = (site.cluster, &site.namespace);
-    let writer = (row.name == "another-writer").then(|| site.overwrite_replicas());
+    let period = match row.name {
+        "another-writer" => Some(Duration::from_millis(100)),
+        "periodic-writer" => Some(Duration::from_secs(9)),
+        _ => None,
+    };
+    let writer = period.map(|every| site.overwrite_replicas(every));
     site.break_by(row.name).await.with_context(|| format!("cannot break {}", row.name))?;
     let began = Instant::now();
     let named = until_followed(cluster, namespace, ("False", row.reason), NAMED_WITHIN);

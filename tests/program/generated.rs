@@ -214,7 +214,11 @@ fn every_reason_is_documented() {
     let sources = [
         include_str!("../../controller/scaling/src/reason/code.rs"),
         include_str!("../../controller/src/cycle/conditions.rs"),
-        include_str!("../../controller/src/publish/events.rs"),
+        include_str!("../../controller/src/cycle/conditions/metrics.rs"),
+        include_str!("../../controller/src/cycle/conditions/need.rs"),
+        include_str!("../../controller/src/cycle/conditions/ready.rs"),
+        include_str!("../../controller/src/model/unmet_need.rs"),
+        include_str!("../../controller/src/publish/events/transitions.rs"),
     ];
     let is_reason = |word: &&str| {
         !["True", "False", "Warning", "Normal", "Decide"].contains(word)

@@ -3,6 +3,7 @@
 mod annotations;
 mod replicas;
 mod series;
+mod signal;
 mod world;
 
 use serde_json::{Value, json};

@@ -1,5 +1,6 @@
 //! Result of a cycle: steps and target of each variant, and the state for the next cycle.
 
+mod bounds;
 mod next_state;
 mod signal_gaps;
 
@@ -11,6 +12,7 @@ use crate::resolve::DroppedLayer;
 use crate::servers::ServerKind;
 use crate::snapshot::{AnalyzerName, Attainment, Mode, RouterLoad, WakeObstacle};
 
+pub use bounds::Bounds;
 pub use next_state::{NextState, VariantState};
 pub use signal_gaps::{MainSignal, SignalGaps};
 
@@ -68,28 +70,6 @@ pub enum Action {
     Down,
     /// The same number of replicas.
     None,
-}
-
-/// Bounds of a variant in this cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
-    /// Fewest replicas. 0 if scale to zero lifts an HPA minimum of 1.
-    pub min: u32,
-    /// Most replicas. `None`: no bound.
-    pub max: Option<u32>,
-}
-
-impl Bounds {
-    /// The maximum wins over the minimum.
-    #[must_use]
-    pub fn clamp(self, replicas: u32) -> u32 {
-        self.cut(replicas.max(self.min))
-    }
-
-    /// At most the maximum.
-    pub(crate) fn cut(self, replicas: u32) -> u32 {
-        replicas.min(self.max.unwrap_or(u32::MAX))
-    }
 }
 
 /// Target of one variant, and the steps that led to it.

@@ -246,6 +246,9 @@ pub struct Variant {
     /// A `min` of 1 from the VA or a `ScaledObject` forbids 0 even if scale to zero is on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub min_forbids_zero: bool,
+    /// A `ScaledObject` with `idleReplicaCount: 0` goes from its `min` to 0 and back, so 0 is allowed below `min`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub idles_at_zero: bool,
     /// Relative change that the HPA ignores. `None`: no HPA, so every step counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hpa_tolerance: Option<HpaTolerance>,

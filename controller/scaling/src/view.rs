@@ -184,7 +184,11 @@ impl<'a> VariantView<'a> {
         let min = variant.min.unwrap_or(0);
         // Before Kubernetes 1.37 an HPA minimum is at least 1, so a 1 does not forbid 0.
         let is_lifted = to_zero && min == 1 && !variant.min_forbids_zero;
-        let bounds = Bounds { min: if is_lifted { 0 } else { min }, max: variant.max };
+        let bounds = Bounds {
+            min: if is_lifted { 0 } else { min },
+            max: variant.max,
+            idles_at_zero: to_zero && variant.idles_at_zero && !variant.min_forbids_zero,
+        };
         Self {
             variant,
             claims,

@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 use wva_runtime::age;
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::{
-    AnalyzerName, Config, MetricsAge, Model, Pending, PendingState, QueueFigures, SchedulerQueue, Variant,
-    WakeObstacle,
+    AnalyzerName, Config, MetricsAge, Model, Pending, PendingState, QueueFigures, ScaleObstacles,
+    SchedulerQueue, Variant, WakeObstacle,
 };
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
@@ -24,12 +24,13 @@ use self::replicas::{Loads, ReplicaReader, loads_by_workload};
 use crate::collect::picker::{OVERFLOW, Pickers};
 use crate::collect::sample::Samples;
 use crate::cycle::evidence::Evidence;
+use crate::cycle::follow::FollowState;
 use crate::cycle::memory::{Memory, VariantMemory};
 use crate::model::keys::{ModelKey, PodKey, Replicas, WorkloadKey};
 use crate::model::limits::Limits;
 use crate::model::moment::{Moment, truncate_to_millis};
 use crate::observe::pods::{self, UnreadyPods, WorkloadPod};
-use crate::observe::signal::AutoscalerIndex;
+use crate::observe::signal::{AutoscalerIndex, declared_obstacles};
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::variant::ParsedSpec;
 use crate::observe::watches::{Watches, Workload};
@@ -64,7 +65,8 @@ pub(crate) fn assemble(
     let autoscalers = AutoscalerIndex::new(watches);
     let limits = bounds::autoscaler_limits(&autoscalers);
     let gpus = GpuInputs::new(watches, &pods);
-    let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, &limits, &config, at);
+    let scaled_by = ScaledBy { limits: &limits, autoscalers: &autoscalers };
+    let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, scaled_by, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
     let mut quotas = QuotaBooks::new(watches, &pods, &config);
@@ -134,13 +136,33 @@ impl<'a> ModelInputs<'a> {
     }
 }
 
+/// Autoscalers of the workloads.
+#[derive(Clone, Copy)]
+struct ScaledBy<'a> {
+    limits: &'a BTreeMap<WorkloadKey, Limits>,
+    autoscalers: &'a AutoscalerIndex,
+}
+
+impl ScaledBy<'_> {
+    /// What the objects declare counts first, then what the condition `SignalFollowed` found.
+    fn obstacles(&self, key: &WorkloadKey, current: u32, follow: &FollowState, at: Moment) -> ScaleObstacles {
+        // The controller takes the step from 0 itself, unless KEDA does.
+        if current == 0 && !self.limits.get(key).is_some_and(|limits| limits.scales_to_zero) {
+            return ScaleObstacles::default();
+        }
+        let declared = declared_obstacles(&self.autoscalers.of(key), at.wall);
+        let judged = follow.obstacles();
+        ScaleObstacles { up: declared.up.or(judged.up), down: declared.down.or(judged.down) }
+    }
+}
+
 /// Joined once for all variants.
 struct CycleInputs<'a> {
     watches: &'a Watches,
     samples: &'a Samples,
     pickers: &'a Pickers,
     loads: BTreeMap<&'a WorkloadKey, Loads<'a>>,
-    limits: &'a BTreeMap<WorkloadKey, Limits>,
+    scaled_by: ScaledBy<'a>,
     unready: BTreeMap<&'a WorkloadKey, UnreadyPods>,
     ready: BTreeMap<&'a WorkloadKey, BTreeSet<&'a str>>,
     cold_starts: BTreeMap<&'a WorkloadKey, Duration>,
@@ -156,7 +178,7 @@ impl<'a> CycleInputs<'a> {
         watches: &'a Watches,
         (samples, pickers): (&'a Samples, &'a Pickers),
         pods: &'a BTreeMap<PodKey, WorkloadPod>,
-        limits: &'a BTreeMap<WorkloadKey, Limits>,
+        scaled_by: ScaledBy<'a>,
         config: &'a Config,
         at: Moment,
     ) -> (Self, usize) {
@@ -167,7 +189,7 @@ impl<'a> CycleInputs<'a> {
             samples,
             pickers,
             loads,
-            limits,
+            scaled_by,
             unready: pods::unready_pods(&replicas),
             ready: pods::ready_pods(&replicas),
             cold_starts: pods::median_cold_starts(&replicas),
@@ -193,7 +215,9 @@ impl<'a> CycleInputs<'a> {
         is_queue_late: bool,
     ) -> Variant {
         let key = &declared.workload;
-        let mut variant = declared_variant(m, declared, self.limits.get(key));
+        let mut variant = declared_variant(m, declared, self.scaled_by.limits.get(key));
+        let current = workload.replicas.current;
+        variant.obstacles = self.scaled_by.obstacles(key, current, &remembered.follow, self.at);
         variant.speed_estimate = m.status.learned;
         variant.role = workloads::role_of_labels(&workload.pod_labels);
         variant.cold_start = self.cold_starts.get(key).copied().map(truncate_to_millis);
@@ -288,6 +312,7 @@ fn declared_variant(m: &ManagedVariant, declared: &ParsedSpec, limits: Option<&L
         min: min.max(limits.map(|l| l.min)),
         max: [max, limits.map(|l| l.max)].into_iter().flatten().min(),
         min_forbids_zero: min.is_some_and(|m| m > 0) || limits.is_some_and(|l| l.min_forbids_zero),
+        idles_at_zero: limits.is_some_and(|l| l.idles_at_zero),
         hpa_tolerance: limits.and_then(|l| l.tolerance),
         ..Variant::default()
     }

@@ -1,12 +1,19 @@
 //! Derives the status conditions from a decision. Pure.
 
+mod metrics;
+mod need;
+mod ready;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use wva_runtime::Availability;
-use wva_scaling::servers::{MODEL_SERVERS, ServerSignal};
-use wva_scaling::snapshot::{AnalyzerName, Mode, WakeObstacle};
-use wva_scaling::{Decision, FallbackSource, MainSignal, Reason, SignalGaps, WaitingReplicas};
+use wva_scaling::snapshot::{AnalyzerName, WakeObstacle};
+use wva_scaling::{Decision, FallbackSource, Reason};
 
+use self::metrics::{metrics_available, startup_message};
+pub(crate) use self::need::{NeedState, SiblingIndex, Siblings};
+use self::ready::ready;
+pub(crate) use self::ready::{not_carried_out_message, stuck_message, waiting_message};
 use crate::model::conditions::{ConditionDraft, ConditionStatus, Conditions, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
 
@@ -28,7 +35,19 @@ pub(crate) enum ConditionSource<'a> {
         had_target: bool,
         /// Set if the newest became ready a moment ago: missing metrics are normal.
         newly_ready: Option<u32>,
+        effect: &'a DecisionEffect,
     },
+}
+
+/// What becomes of a decision.
+#[derive(Clone, Debug)]
+pub(crate) struct DecisionEffect {
+    /// `SignalFollowed`.
+    pub(crate) signal: ConditionDraft,
+    /// `NeedMet`.
+    pub(crate) need: ConditionDraft,
+    /// Other variants serve the model, too.
+    pub(crate) has_siblings: bool,
 }
 
 pub(crate) fn condition_true(reason: &'static str, message: impl Into<String>) -> ConditionDraft {
@@ -49,6 +68,12 @@ pub(crate) fn not_published() -> ConditionDraft {
     condition_unknown("NotPublished", "No target is published, so there is nothing to follow")
 }
 
+/// `NeedMet` without a decision.
+#[must_use]
+pub(crate) fn not_decided() -> ConditionDraft {
+    condition_unknown("NotAnalyzed", "Without a decision the need of the model is not known")
+}
+
 #[must_use]
 pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
     match source {
@@ -56,17 +81,18 @@ pub(crate) fn conditions(source: ConditionSource<'_>) -> Conditions {
         ConditionSource::NoTarget { kind, name, existed, availability } => {
             no_target(kind, name, existed, availability)
         }
-        ConditionSource::Decided { decision, query_error, had_target, newly_ready } => {
+        ConditionSource::Decided { decision, query_error, had_target, newly_ready, effect } => {
             let awaited = startup_message(decision, newly_ready);
             let metrics_available = metrics_available(decision, query_error, awaited.clone());
             let awaited = awaited.filter(|_| metrics_available.reason == "MetricsMissing");
             let optimization_ready = optimization_ready(decision, had_target, awaited);
             Conditions {
-                ready: ready(decision, &optimization_ready),
+                ready: ready(decision, &optimization_ready, effect),
                 target_resolved: condition_true("TargetFound", "The target workload exists"),
                 metrics_available,
                 optimization_ready,
-                signal_followed: not_published(),
+                signal_followed: effect.signal.clone(),
+                need_met: effect.need.clone(),
             }
         }
     }
@@ -96,6 +122,7 @@ fn invalid(error: &VariantError) -> Conditions {
             suspended,
         ),
         signal_followed: not_published(),
+        need_met: not_decided(),
     }
 }
 
@@ -134,105 +161,8 @@ fn no_target(kind: &str, name: &str, existed: bool, availability: Option<Availab
         metrics_available: condition_false("MetricsMissing", suspended.clone()),
         optimization_ready: condition_false("SkippedProcessing", suspended),
         signal_followed: not_published(),
+        need_met: not_decided(),
     }
-}
-
-/// Message about a normal cold start.
-fn startup_message(decision: &Decision, newly_ready: Option<u32>) -> Option<String> {
-    match newly_ready.filter(|ready| *ready > 0) {
-        Some(ready) => Some(format!("Waiting for the first metrics of {ready} ready pod(s)")),
-        None if decision.ready == 0 && decision.current > 0 && !decision.stuck => {
-            let held = decision.waiting_for_quota.as_ref().map(|waiting| format!("; {waiting}"));
-            let held = held.unwrap_or_default();
-            Some(format!("Waiting for the first replica to start (0 of {} ready{held})", decision.current))
-        }
-        None => None,
-    }
-}
-
-fn metrics_available(
-    decision: &Decision,
-    query_error: Option<&str>,
-    awaited: Option<String>,
-) -> ConditionDraft {
-    let Decision { reporting, signal_gaps, .. } = decision;
-    if *reporting > 0 {
-        return match query_error {
-            // At once, not only when the last values have expired.
-            Some(error) => condition_false(
-                "PrometheusError",
-                format!("{error}. Using the last values of {reporting} replica(s) until they are too old"),
-            ),
-            None => condition_true("MetricsFound", metrics_found_message(*reporting, *signal_gaps)),
-        };
-    }
-    // The next leader recognizes a requested step from 0 by this reason.
-    if decision.is_woken() || (decision.current == 0 && decision.wants_more()) {
-        return condition_true(
-            "ScaleFromZero",
-            "The variant was woken from 0 replicas and has not reported yet",
-        );
-    }
-    if decision.model_at_zero {
-        return condition_true("ScaleFromZero", "The model is at 0 replicas, so there is nothing to measure");
-    }
-    if decision.current == 0 && decision.safety_net.is_none() {
-        return condition_true(
-            "MetricsFound",
-            "This variant is at 0 replicas; the model's other variants report",
-        );
-    }
-    metrics_unavailable(decision, query_error, awaited)
-}
-
-/// No replica reports.
-fn metrics_unavailable(
-    decision: &Decision,
-    query_error: Option<&str>,
-    awaited: Option<String>,
-) -> ConditionDraft {
-    let Decision { model_id, namespace, stale, .. } = decision;
-    if let Some(error) = query_error {
-        return condition_false("PrometheusError", error);
-    }
-    if *stale > 0 {
-        return condition_false(
-            "MetricsStale",
-            format!(
-                "The newest metrics of {stale} replica(s) are too old: check that Prometheus still scrapes the pods of model {model_id} in namespace {namespace}"
-            ),
-        );
-    }
-    if let Some(message) = awaited {
-        return condition_false("MetricsMissing", message);
-    }
-    condition_false(
-        "MetricsMissing",
-        format!(
-            "No model server metrics for model {model_id} in namespace {namespace}: check that a ServiceMonitor or PodMonitor selects its pods, that the server exports metrics (SGLang: --enable-metrics), and that {} in Prometheus carries the labels namespace and pod",
-            kv_usage_names()
-        ),
-    )
-}
-
-/// The KV cache use of every server, since the server is unknown.
-fn kv_usage_names() -> String {
-    let names: Vec<&str> =
-        MODEL_SERVERS.iter().map(|row| row.kind.metric(ServerSignal::KvUsage).name).collect();
-    names.join(" or ")
-}
-
-fn metrics_found_message(reporting: u32, signal_gaps: SignalGaps) -> String {
-    let lacks = |(signal, replicas): (MainSignal, u32)| {
-        let what = match signal {
-            MainSignal::KvUsage => "KV cache usage",
-            MainSignal::Queue => "queue length",
-        };
-        let metric = signal.metric(signal_gaps.server);
-        format!("{replicas} of them without {what} ({metric}), counted as 0")
-    };
-    let reported = format!("{reporting} replica(s) report metrics");
-    std::iter::once(reported).chain(signal_gaps.missing().map(lacks)).collect::<Vec<_>>().join("; ")
 }
 
 /// `awaited`: why metrics are not expected yet.
@@ -286,58 +216,8 @@ pub(crate) fn limiting_reason(decision: &Decision) -> Option<&Reason> {
 }
 
 #[must_use]
-pub(crate) const fn stuck_message() -> &'static str {
-    "Replicas of this variant do not become ready, so other variants of the model grow instead: look at its pods with kubectl describe"
-}
-
-/// A person may have to raise a quota; the variant itself works.
-#[must_use]
-pub(crate) fn waiting_message(waiting: &WaitingReplicas) -> String {
-    format!("{waiting}. They start when there is quota; other variants of the model grow until then")
-}
-
-#[must_use]
 pub(crate) fn not_wakeable_message(obstacle: WakeObstacle) -> String {
     format!("Scale to zero is on, but {obstacle}")
-}
-
-#[must_use]
-pub(crate) fn not_carried_out_message(desired: u32) -> String {
-    format!(
-        "The target {desired} was not carried out: check that an HPA or ScaledObject reads wva_desired_replicas for this variant, and its bounds and behavior"
-    )
-}
-
-/// The first False reason, in the order of the API, else the first True one. The message contains all False ones.
-fn ready(decision: &Decision, optimization: &ConditionDraft) -> ConditionDraft {
-    let waiting = decision.waiting_for_quota.as_ref();
-    let failures = [
-        waiting.filter(|_| decision.ready == 0).map(|waiting| ("WaitingForQuota", waiting_message(waiting))),
-        (!optimization.is_true()).then(|| ("MetricsUnavailable", optimization.message.clone())),
-        decision.stuck.then(|| ("Stuck", stuck_message().to_owned())),
-        decision.not_carried_out.map(|desired| ("NotCarriedOut", not_carried_out_message(desired))),
-    ];
-    let (reasons, messages): (Vec<_>, Vec<_>) = failures.into_iter().flatten().unzip();
-    if let Some(reason) = reasons.first() {
-        return condition_false(reason, messages.join(". "));
-    }
-    let target = decision.target();
-    if let Some(waiting) = waiting {
-        let message = format!("The target is {target} replica(s). {}", waiting_message(waiting));
-        return condition_true("WaitingForQuota", message);
-    }
-    match decision.mode {
-        Mode::Paused => condition_true("Paused", format!("Paused by annotation: the target stays {target}")),
-        Mode::Recommend => condition_true(
-            "RecommendOnly",
-            format!("Recommendation only: {target} replica(s), not published"),
-        ),
-        Mode::Fixed(_) => condition_true("Fixed", format!("Fixed by annotation: the target is {target}")),
-        Mode::Auto if decision.safety_net.is_some() => {
-            condition_true("SafetyNet", optimization.message.clone())
-        }
-        Mode::Auto => condition_true("Ready", format!("The target is {target} replica(s)")),
-    }
 }
 
 impl Conditions {

@@ -10,6 +10,7 @@ use wva_runtime::age;
 use wva_scaling::snapshot::{Mode, Pending, PendingState, ReturnedReplicas};
 use wva_scaling::{Decision, Reason, Step, VariantKey, VariantState};
 
+use crate::cycle::conditions::NeedState;
 use crate::cycle::evidence::Evidence;
 use crate::cycle::follow::FollowState;
 use crate::cycle::pending::PendingTracker;
@@ -46,6 +47,7 @@ pub(crate) struct VariantMemory {
     /// State that the status reported first.
     inherited: ReportedState,
     pub(crate) follow: FollowState,
+    pub(crate) need: NeedState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +93,7 @@ impl Memory {
         self.variants.extend(from.variants.remove_entry(key));
     }
 
-    /// When conditions `SignalFollowed` change if their problems last.
+    /// When conditions `SignalFollowed` need another look.
     pub(crate) fn signal_checks(&self) -> impl Iterator<Item = Instant> {
         self.variants.values().filter_map(|v| v.follow.next_check)
     }
@@ -132,7 +134,7 @@ impl VariantMemory {
                 .map(|(target, current)| StalledTarget { target, current }),
             // The target of an old status may be outdated.
             inherited: ReportedState { target: reported_target, ..reported.clone() },
-            follow: FollowState::from_status(*signal_problem, Moment { now, wall }),
+            follow: FollowState::from_status(signal_problem.as_ref(), Moment { now, wall }),
             ..Self::default()
         }
     }

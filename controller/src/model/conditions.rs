@@ -1,10 +1,12 @@
 //! Conditions of a VariantAutoscaling, without times.
 
 /// Condition types in the order of the status.
-pub(crate) const TYPES: [&str; 5] =
-    ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady", SIGNAL_FOLLOWED];
+pub(crate) const TYPES: [&str; 6] =
+    ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady", SIGNAL_FOLLOWED, NEED_MET];
 /// Type of the condition that an autoscaler follows the target.
 pub const SIGNAL_FOLLOWED: &str = "SignalFollowed";
+/// Type of the condition that what is decided covers what the model needs.
+pub const NEED_MET: &str = "NeedMet";
 
 /// Status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +67,18 @@ pub struct Conditions {
     pub optimization_ready: ConditionDraft,
     /// `SignalFollowed`.
     pub signal_followed: ConditionDraft,
+    /// `NeedMet`.
+    pub need_met: ConditionDraft,
 }
 
 impl Conditions {
     /// Each with its type, in the order of the status.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &ConditionDraft)> {
-        let Self { ready, target_resolved, metrics_available, optimization_ready, signal_followed } = self;
+        let Self { ready, target_resolved, metrics_available, optimization_ready, signal_followed, need_met } =
+            self;
         TYPES
             .into_iter()
-            .zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed])
+            .zip([ready, target_resolved, metrics_available, optimization_ready, signal_followed, need_met])
     }
 }
 

@@ -16,8 +16,10 @@ pub(crate) struct Limits {
     pub(crate) max: u32,
     /// The minimum of an HPA is at least 1 by its API, so it does not count.
     pub(crate) min_forbids_zero: bool,
-    /// True for a ScaledObject with minimum 0.
+    /// True for a ScaledObject with minimum 0, or that idles at 0.
     pub(crate) scales_to_zero: bool,
+    /// `idleReplicaCount: 0`: KEDA goes from the minimum to 0 and back, so 0 is allowed next to a greater minimum.
+    pub(crate) idles_at_zero: bool,
     /// Relative change that the HPA ignores.
     pub(crate) tolerance: Option<HpaTolerance>,
 }
@@ -35,6 +37,7 @@ impl Limits {
             max: self.max.min(other.max),
             min_forbids_zero: self.min_forbids_zero || other.min_forbids_zero,
             scales_to_zero: self.scales_to_zero || other.scales_to_zero,
+            idles_at_zero: self.idles_at_zero || other.idles_at_zero,
             tolerance,
         }
     }
@@ -53,6 +56,7 @@ impl Limits {
             max: u32::try_from(spec.max_replicas).unwrap_or(0),
             min_forbids_zero: false,
             scales_to_zero: false,
+            idles_at_zero: false,
             tolerance: Some(HpaTolerance {
                 up: up.unwrap_or(default.up),
                 down: down.unwrap_or(default.down),
@@ -65,11 +69,14 @@ impl Limits {
         let count =
             |field: &str| spec.get(field).and_then(Value::as_i64).map(|n| u32::try_from(n).unwrap_or(0));
         let min = count("minReplicaCount").unwrap_or(0);
+        // KEDA supports no other number.
+        let idles_at_zero = count("idleReplicaCount") == Some(0);
         Self {
             min,
             max: count("maxReplicaCount").unwrap_or(SCALED_OBJECT_MAX),
-            min_forbids_zero: min > 0,
-            scales_to_zero: min == 0,
+            min_forbids_zero: min > 0 && !idles_at_zero,
+            scales_to_zero: min == 0 || idles_at_zero,
+            idles_at_zero,
             tolerance: None,
         }
     }
@@ -108,9 +115,28 @@ mod tests {
             (json!({"minReplicaCount": "one", "maxReplicaCount": -1}), 0, 0, false),
             (Value::Null, 0, 100, false),
         ] {
-            let want =
-                Limits { min, max, min_forbids_zero: forbids, scales_to_zero: min == 0, tolerance: None };
+            let want = Limits {
+                min,
+                max,
+                min_forbids_zero: forbids,
+                scales_to_zero: min == 0,
+                idles_at_zero: false,
+                tolerance: None,
+            };
             assert_eq!(Limits::from_scaled_object(&spec), want, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_scaled_object_may_idle_at_zero() {
+        for (idle, forbids, to_zero) in
+            [(json!(0), false, true), (json!(1), true, false), (json!(null), true, false)]
+        {
+            let spec = json!({"idleReplicaCount": idle, "minReplicaCount": 2, "maxReplicaCount": 8});
+            let limits = Limits::from_scaled_object(&spec);
+            assert_eq!((limits.min, limits.max), (2, 8));
+            assert_eq!((limits.min_forbids_zero, limits.scales_to_zero), (forbids, to_zero), "{idle}");
+            assert_eq!(limits.idles_at_zero, to_zero);
         }
     }
 }

@@ -66,6 +66,8 @@ pub struct PublishedVariant {
     pub decision: Option<Decision>,
     /// Conditions for its status.
     pub conditions: Conditions,
+    /// Whether other variants serve the same part of the model's requests.
+    pub has_siblings: bool,
     /// Whether its workload exists or existed before.
     pub target_seen: bool,
     /// The target, else the last one.

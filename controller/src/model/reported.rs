@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use wva_crds::{ControllerState, VariantAutoscalingStatus};
 use wva_scaling::Decision;
 
-use crate::model::conditions::{ConditionStatus, SIGNAL_FOLLOWED};
+use crate::model::conditions::{ConditionDraft, ConditionStatus, NEED_MET, SIGNAL_FOLLOWED};
 use crate::model::published::PublishedVariant;
 use crate::model::signal_problem::SignalProblem;
+use crate::model::unmet_need::UnmetReason;
 
 /// Version of [`ControllerState`]. This release reads all fields it knows, of any version.
 const VERSION: i32 = 1;
@@ -56,6 +57,8 @@ pub struct ReportedState {
     pub(crate) limited_by: Option<String>,
     /// Reason of the condition `SignalFollowed` while it is False.
     pub(crate) signal_problem: Option<&'static str>,
+    /// Reason of the condition `NeedMet` while it is False.
+    pub(crate) unmet: Option<UnmetReason>,
 }
 
 impl ReportedState {
@@ -77,6 +80,9 @@ impl ReportedState {
             signal_problem: Some(&variant.conditions.signal_followed)
                 .filter(|draft| draft.status == ConditionStatus::False)
                 .map(|draft| draft.reason),
+            unmet: Some(&variant.conditions.need_met)
+                .filter(|draft| draft.status == ConditionStatus::False)
+                .and_then(|draft| UnmetReason::parse(draft.reason)),
         }
     }
 
@@ -88,8 +94,13 @@ impl ReportedState {
             problems: Problem::ALL.into_iter().filter(is_reported).collect(),
             limited_by: state.limited_by.clone(),
             signal_problem: signal_condition(status)
-                .filter(|(status, ..)| *status == ConditionStatus::False)
-                .map(|(_, reason, _)| reason),
+                .filter(|condition| condition.draft.status == ConditionStatus::False)
+                .map(|condition| condition.draft.reason),
+            unmet: status
+                .conditions
+                .iter()
+                .find(|c| c.type_ == NEED_MET && c.status == ConditionStatus::False.as_str())
+                .and_then(|condition| UnmetReason::parse(&condition.reason)),
         }
     }
 
@@ -103,13 +114,21 @@ fn truncate(budget: &str) -> String {
     budget.chars().take(253).collect()
 }
 
-/// Status, reason and transition time of `SignalFollowed`, if its reason is a problem.
-pub(crate) fn signal_condition(
-    status: &VariantAutoscalingStatus,
-) -> Option<(ConditionStatus, &'static str, Timestamp)> {
+/// `SignalFollowed` in a status, while its reason is a problem.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SignalCondition {
+    pub(crate) draft: ConditionDraft,
+    /// Its transition time.
+    pub(crate) since: Timestamp,
+}
+
+/// `None` for any other reason.
+pub(crate) fn signal_condition(status: &VariantAutoscalingStatus) -> Option<SignalCondition> {
     let condition = status.conditions.iter().find(|c| c.type_ == SIGNAL_FOLLOWED)?;
     let reason = SignalProblem::parse_reason(&condition.reason)?;
-    Some((ConditionStatus::parse(&condition.status)?, reason, condition.last_transition_time.0))
+    let (status, message) = (ConditionStatus::parse(&condition.status)?, condition.message.clone());
+    let draft = ConditionDraft { status, reason, message };
+    Some(SignalCondition { draft, since: condition.last_transition_time.0 })
 }
 
 /// The next leader reads it.
@@ -148,6 +167,7 @@ mod tests {
         let all = json!({"ready": 0, "pending": [{"age": "11m"}, {"age": "11m"}]});
         let mut all = decision(all, json!({}));
         all.not_carried_out = Some(3);
+        let full = json!({"replicas": replicas(2, 0.78, "1s"), "max": 2});
         let mut unusable = of(json!({"replicas": replicas(2, 0.78, "1s")}), limits.clone());
         unusable.conditions.note_unusable_settings("because");
         vec![
@@ -158,6 +178,7 @@ mod tests {
             of(loading, json!({})),
             of(gated, json!({})),
             of(late, json!({})),
+            of(full, json!({})),
             published(all),
             unusable,
             without_target(),

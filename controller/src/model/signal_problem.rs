@@ -29,11 +29,23 @@ pub enum SignalProblem {
         /// Kind and name.
         workload: String,
     },
-    /// By an annotation of KEDA.
-    #[error("{autoscaler} is paused by an annotation autoscaling.keda.sh/paused")]
+    /// In both directions.
+    #[error("{autoscaler} is paused: {cause}")]
     AutoscalerPaused {
         /// Kind and name.
         autoscaler: String,
+        /// The field that pauses it.
+        cause: String,
+    },
+    /// In the direction of the target.
+    #[error("{autoscaler} takes no step {direction}: {cause}")]
+    DirectionPaused {
+        /// Kind and name.
+        autoscaler: String,
+        /// `up` or `down`.
+        direction: String,
+        /// The field that pauses it.
+        cause: String,
     },
     /// No metric or query has wva's metric.
     #[error("{autoscaler} does not read wva_desired_replicas")]
@@ -115,6 +127,50 @@ pub enum SignalProblem {
         /// Published target.
         desired: u32,
     },
+    /// An HPA has to set the same replicas again and again.
+    #[error(
+        "{autoscaler} sets {workload} to {wish} replica(s) again and again: another writer changes spec.replicas"
+    )]
+    ReplicasOverwritten {
+        /// Kind and name.
+        autoscaler: String,
+        /// Kind and name.
+        workload: String,
+        /// `status.desiredReplicas` of the HPA.
+        wish: u32,
+    },
+    /// An HPA follows the metric that asks for the most replicas.
+    #[error("{autoscaler} does not follow the target {desired}: metric {metric} asks for {wish}")]
+    OtherMetricWins {
+        /// Kind and name.
+        autoscaler: String,
+        /// Name of the other metric.
+        metric: String,
+        /// `status.desiredReplicas` of the HPA.
+        wish: u32,
+        /// Published target.
+        desired: u32,
+    },
+    /// The HPA received the target and shows no cause for another number.
+    #[error("{autoscaler} received the target {desired}, but asks for {wish} replica(s)")]
+    WishDiffers {
+        /// Kind and name.
+        autoscaler: String,
+        /// `status.desiredReplicas` of the HPA.
+        wish: u32,
+        /// Published target.
+        desired: u32,
+    },
+    /// The replicas made no progress within the hold time.
+    #[error("{autoscaler} did not carry out the target {desired}: {cause}")]
+    NotCarriedOut {
+        /// Kind and name.
+        autoscaler: String,
+        /// Target that was given up.
+        desired: u32,
+        /// From its conditions, or that they show none.
+        cause: String,
+    },
     /// Another writer sets `spec.replicas`, or the HPA cannot.
     #[error("{autoscaler} asks for {desired} replica(s) of {workload}, but spec.replicas is {current}")]
     WorkloadNotScaled {
@@ -131,10 +187,11 @@ pub enum SignalProblem {
 
 impl SignalProblem {
     /// All reasons.
-    pub const REASONS: [&str; 15] = [
+    pub const REASONS: [&str; 18] = [
         "NoAutoscaler", "WrongTarget", "SeveralAutoscalers", "AutoscalerPaused", "OtherMetric",
         "OtherVariant", "WrongMetricTarget", "OutsideBounds", "AutoscalerInactive", "AutoscalerFallback",
         "MetricsAPIMissing", "MetricsAPIUnavailable", "NoMetricValue", "ValueDiffers", "WorkloadNotScaled",
+        "OtherMetricWins", "WishDiffers", "NotCarriedOut",
     ];
 
     /// One of [`Self::REASONS`].
@@ -144,7 +201,7 @@ impl SignalProblem {
             Self::NoAutoscaler { .. } => 0,
             Self::WrongTarget { .. } => 1,
             Self::SeveralAutoscalers { .. } => 2,
-            Self::AutoscalerPaused { .. } => 3,
+            Self::AutoscalerPaused { .. } | Self::DirectionPaused { .. } => 3,
             Self::OtherMetric { .. } => 4,
             Self::OtherVariant { .. } => 5,
             Self::WrongMetricTarget { .. } => 6,
@@ -155,7 +212,10 @@ impl SignalProblem {
             Self::MetricsApiUnavailable { .. } => 11,
             Self::NoMetricValue { .. } => 12,
             Self::ValueDiffers { .. } => 13,
-            Self::WorkloadNotScaled { .. } => 14,
+            Self::WorkloadNotScaled { .. } | Self::ReplicasOverwritten { .. } => 14,
+            Self::OtherMetricWins { .. } => 15,
+            Self::WishDiffers { .. } => 16,
+            Self::NotCarriedOut { .. } => 17,
         }]
     }
 
@@ -169,6 +229,11 @@ impl SignalProblem {
             Self::WrongTarget { .. } => "change its spec.scaleTargetRef",
             Self::SeveralAutoscalers { .. } => "delete all but one",
             Self::AutoscalerPaused { .. } => "remove the annotation when the pause is over",
+            Self::DirectionPaused { .. } => "remove the annotation or the policy when the pause is over",
+            Self::OtherMetricWins { .. } => "remove the other metric, or raise its target",
+            Self::WishDiffers { .. } | Self::NotCarriedOut { .. } => {
+                "run kubectl describe for it; check its behavior, bounds and other metrics"
+            }
             Self::OtherMetric { .. } => {
                 "add the external metric wva_desired_replicas with the selector variant_name and exported_namespace"
             }
@@ -195,7 +260,7 @@ impl SignalProblem {
             Self::ValueDiffers { .. } => {
                 "check that it selects this variant alone, and that Prometheus and the server of external metrics are up to date"
             }
-            Self::WorkloadNotScaled { .. } => {
+            Self::WorkloadNotScaled { .. } | Self::ReplicasOverwritten { .. } => {
                 "look for another writer of spec.replicas (kubectl get --show-managed-fields), such as a GitOps tool"
             }
         }

@@ -1,15 +1,22 @@
 //! Whether an autoscaler follows the target of a variant. One judgement for the controller and `wva doctor`. Pure.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+mod index;
+mod obstacles;
+mod replicas;
+
+use std::fmt;
 
 use jiff::Timestamp;
 use wva_rules::SeriesLabels;
 
-use crate::model::keys::WorkloadKey;
+pub(crate) use self::index::AutoscalerIndex;
+pub use self::obstacles::declared_obstacles;
+use self::obstacles::paused_direction;
+pub use self::replicas::ScaleRecord;
+use self::replicas::judge_replicas;
 use crate::model::signal_problem::SignalProblem;
 use crate::observe::watches::autoscaler::{AutoscalerState, ReceivedTotal, SignalReader};
-use crate::observe::watches::{Autoscaler, AutoscalerKind, AutoscalerName, Watches};
+use crate::observe::watches::{Autoscaler, AutoscalerKind, AutoscalerName, Direction, PauseSource};
 
 /// Availability of the API `external.metrics.k8s.io/v1beta1`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +47,10 @@ pub struct SignalFacts<'a> {
     pub current: u32,
     /// `status.replicas` of the workload.
     pub created: u32,
+    /// Last step of the HPA at the previous look.
+    pub last_scale: Option<ScaleRecord>,
+    /// Target that the decision gave up, because the replicas made no progress towards it.
+    pub not_carried_out: Option<u32>,
     /// All HPAs and ScaledObjects that scale the workload.
     pub autoscalers: Vec<&'a Autoscaler>,
     /// Other autoscalers of the namespace; only read if `autoscalers` is empty.
@@ -56,7 +67,12 @@ pub struct SignalFacts<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalVerdict {
     /// It received the target and may act.
-    Followed(AutoscalerName),
+    Followed {
+        /// The autoscaler.
+        name: AutoscalerName,
+        /// Why the replicas may differ from the target all the same.
+        note: Option<FollowNote>,
+    },
     /// HPAs do not act at 0 replicas; wva takes the step from 0.
     AtZero(AutoscalerName),
     /// `WVA_ACTUATION=scale`, and no autoscaler.
@@ -70,6 +86,30 @@ pub enum SignalVerdict {
         /// Creation of the autoscaler.
         created: Option<Timestamp>,
     },
+}
+
+/// Why replicas that differ from the target are normal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FollowNote {
+    /// The difference is within the HPA's tolerance.
+    Tolerance,
+    /// The stabilization window of the HPA delays the step.
+    Stabilized,
+    /// The scaling policies of the HPA limit the step.
+    Limited,
+    /// It takes no step down, and the target asks for none.
+    NoStepDown(PauseSource),
+}
+
+impl fmt::Display for FollowNote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tolerance => f.write_str("a difference within its tolerance stays"),
+            Self::Stabilized => f.write_str("its stabilization window delays the step"),
+            Self::Limited => f.write_str("the policies of its behavior limit the step"),
+            Self::NoStepDown(source) => write!(f, "it takes no step down: {source}"),
+        }
+    }
 }
 
 /// Judges by one look at the objects. A problem of a moment is normal; see [`SignalVerdict::NotFollowed`].
@@ -128,19 +168,20 @@ fn judge_autoscaler(
     part: Option<&Autoscaler>,
 ) -> Result<SignalVerdict, SignalProblem> {
     let autoscaler = one.own_name.to_string();
-    if one.is_paused {
-        return Err(SignalProblem::AutoscalerPaused { autoscaler });
+    if let Some(source) = one.pauses.whole() {
+        return Err(SignalProblem::AutoscalerPaused { autoscaler, cause: source.to_string() });
     }
     // The name of the metric in an HPA of a ScaledObject that wva cannot see says nothing.
     let Some(reader) = &one.signal else {
         if one.scaled_object.is_some() {
-            return judge_state(facts, one).map(|()| SignalVerdict::Followed(one.own_name.clone()));
+            judge_state(facts, one)?;
+            return judge_step(facts, one, None, None);
         }
         // An adapter or a recording rule may have renamed the metric.
         let hpa = part.unwrap_or(one);
         if hpa.received(None, facts.created).any(|total| is_target(facts, total)) {
             judge_state(facts, one)?;
-            return Ok(SignalVerdict::Followed(one.own_name.clone()));
+            return judge_step(facts, one, part, None);
         }
         return Err(SignalProblem::OtherMetric { autoscaler });
     };
@@ -158,12 +199,42 @@ fn judge_autoscaler(
     for each in std::iter::once(one).chain(part) {
         judge_state(facts, each)?;
     }
+    if hpa.state != AutoscalerState::AtZero {
+        judge_value(facts, hpa, reader, &autoscaler)?;
+    }
+    judge_step(facts, one, part, Some(reader))
+}
+
+/// Of an autoscaler that receives the target: whether it carries it out.
+fn judge_step(
+    facts: &SignalFacts<'_>,
+    one: &Autoscaler,
+    part: Option<&Autoscaler>,
+    reader: Option<&SignalReader>,
+) -> Result<SignalVerdict, SignalProblem> {
+    // Decisions ask for no step up then, so the target does not show it.
+    if let Some(paused) = paused_direction(one, part, Direction::Up) {
+        return Err(paused.problem());
+    }
+    let hpa = part.unwrap_or(one);
     if hpa.state == AutoscalerState::AtZero {
         return Ok(SignalVerdict::AtZero(one.own_name.clone()));
     }
-    judge_value(facts, hpa, reader, &autoscaler)?;
-    judge_replicas(facts, hpa, &autoscaler)?;
-    Ok(SignalVerdict::Followed(one.own_name.clone()))
+    let down = paused_direction(one, part, Direction::Down);
+    // The controller takes the step to 0 itself, unless KEDA does.
+    let asks_down = facts.desired < facts.current && (facts.desired > 0 || one.limits.scales_to_zero);
+    if let Some(paused) = down.as_ref().filter(|_| asks_down) {
+        return Err(paused.problem());
+    }
+    let note = judge_replicas(facts, one, hpa, reader)?.or(down.map(|p| FollowNote::NoStepDown(p.source)));
+    match facts.not_carried_out {
+        Some(desired) => Err(SignalProblem::NotCarriedOut {
+            autoscaler: one.own_name.to_string(),
+            desired,
+            cause: note.map_or_else(|| "its status shows no cause".to_owned(), |note| note.to_string()),
+        }),
+        None => Ok(SignalVerdict::Followed { name: one.own_name.clone(), note }),
+    }
 }
 
 /// One selector that may match is enough.
@@ -222,48 +293,6 @@ fn judge_value(
 
 fn is_target(facts: &SignalFacts<'_>, total: ReceivedTotal) -> bool {
     std::iter::once(&facts.desired).chain(facts.recent).any(|target| total.equals(*target))
-}
-
-fn judge_replicas(facts: &SignalFacts<'_>, hpa: &Autoscaler, autoscaler: &str) -> Result<(), SignalProblem> {
-    match hpa.desired.filter(|desired| *desired != facts.current) {
-        Some(desired) => Err(SignalProblem::WorkloadNotScaled {
-            autoscaler: autoscaler.to_owned(),
-            workload: facts.workload.to_owned(),
-            desired,
-            current: facts.current,
-        }),
-        None => Ok(()),
-    }
-}
-
-/// Autoscalers by the workload that they scale.
-#[derive(Debug, Default)]
-pub(crate) struct AutoscalerIndex(BTreeMap<WorkloadKey, Vec<Arc<Autoscaler>>>);
-
-impl AutoscalerIndex {
-    pub(crate) fn new(watches: &Watches) -> Self {
-        let mut index = Self::default();
-        let mut add = |namespace: &str, _: &str, autoscaler: &Arc<Autoscaler>| {
-            index.0.entry(autoscaler.workload(namespace)).or_default().push(autoscaler.clone());
-        };
-        watches.autoscalers.for_each(&mut add);
-        watches.scaled_objects.cache.for_each(&mut add);
-        index
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&WorkloadKey, &[Arc<Autoscaler>])> {
-        self.0.iter().map(|(key, all)| (key, all.as_slice()))
-    }
-
-    pub(crate) fn of(&self, workload: &WorkloadKey) -> Vec<&Autoscaler> {
-        self.0.get(workload).into_iter().flatten().map(AsRef::as_ref).collect()
-    }
-
-    pub(crate) fn in_namespace<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a Autoscaler> {
-        let first = WorkloadKey { namespace: namespace.to_owned(), kind: String::new(), name: String::new() };
-        let of_namespace = self.0.range(first..).take_while(move |(key, _)| key.namespace == namespace);
-        of_namespace.flat_map(|(_, all)| all).map(AsRef::as_ref)
-    }
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use wva_runtime::{Availability, Cache, OptionalCache};
 use crate::model::keys::leader_worker_sets;
 use crate::observe::pools::{InferencePools, Pool};
 
-pub use autoscaler::{Autoscaler, AutoscalerKind, AutoscalerName};
+pub use autoscaler::{Autoscaler, AutoscalerKind, AutoscalerName, Direction, PauseSource};
 pub use gpus::GpuWatchConfig;
 pub(crate) use gpus::GpuWatches;
 pub use monitor::watch_service_monitor;

@@ -1,6 +1,8 @@
 //! Writes events on VariantAutoscalings, from a comparison with the previous publication or the status. Each event is
 //! an object of its own: kube's recorder would merge events of one reason and keep only the first text.
 
+mod transitions;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +19,14 @@ use wva_crds::names::{GROUP, KIND, VERSION};
 use wva_runtime::api_call::ApiCall;
 use wva_scaling::VariantKey;
 
-use crate::cycle::conditions::{
-    limiting_reason, not_carried_out_message, not_wakeable_message, stuck_message, waiting_message,
-};
+pub(crate) use self::transitions::transitions;
 use crate::model::orphan::Orphan;
 use crate::model::published::{Published, PublishedVariant, Reader, SCALING_DECISION};
-use crate::model::reported::{Problem, ReportedState};
+use crate::model::reported::ReportedState;
 use crate::observe::variants::OwnershipView;
 
 /// Events per publication. Statuses show changes beyond that.
 const MAX_EVENTS: usize = 100;
-const SIGNAL_NOT_FOLLOWED: &str = "SignalNotFollowed";
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONCURRENCY: usize = 8;
 
@@ -42,50 +41,6 @@ pub struct PendingEvent {
     pub note: String,
     /// Digest in the name of events that several controllers may write. Only the first is created.
     pub digest: Option<u64>,
-}
-
-#[must_use]
-pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> Vec<PendingEvent> {
-    let mut events = Vec::new();
-    let now = ReportedState::from_publication(after);
-    let begins = |problem| now.has(problem) && !before.has(problem);
-    let warn =
-        |reason, note: &str| PendingEvent { warning: true, reason, note: note.to_owned(), digest: None };
-    events.extend(after.target_change(before.target).map(|note| PendingEvent {
-        warning: false,
-        reason: SCALING_DECISION,
-        note,
-        digest: None,
-    }));
-    if begins(Problem::TargetNotFound) {
-        events.push(warn(Problem::TargetNotFound.reason(), &after.conditions.ready.message));
-    }
-    if begins(Problem::SafetyNetActivated) {
-        events.push(warn(Problem::SafetyNetActivated.reason(), &after.conditions.optimization_ready.message));
-    }
-    if begins(Problem::Stuck) {
-        events.push(warn(Problem::Stuck.reason(), stuck_message()));
-    }
-    if let Some(waiting) = after.decision.as_ref().and_then(|d| d.waiting_for_quota.as_ref())
-        && begins(Problem::WaitingForQuota)
-    {
-        events.push(warn(Problem::WaitingForQuota.reason(), &waiting_message(waiting)));
-    }
-    if now.signal_problem.is_some() && now.signal_problem != before.signal_problem {
-        events.push(warn(SIGNAL_NOT_FOLLOWED, &after.conditions.signal_followed.message));
-    }
-    if let Some(decision) = &after.decision {
-        if let Some(desired) = decision.not_carried_out.filter(|_| begins(Problem::NotCarriedOut)) {
-            events.push(warn(Problem::NotCarriedOut.reason(), &not_carried_out_message(desired)));
-        }
-        if let Some(obstacle) = decision.wake_obstacle.filter(|_| begins(Problem::NotWakeable)) {
-            events.push(warn(Problem::NotWakeable.reason(), &not_wakeable_message(obstacle)));
-        }
-        if now.limited_by.is_some() && now.limited_by != before.limited_by {
-            events.extend(limiting_reason(decision).map(|reason| warn(reason.code(), &reason.to_string())));
-        }
-    }
-    events
 }
 
 /// Writes the events of each publication until the engine ends. It reads publications while it writes, so it misses no

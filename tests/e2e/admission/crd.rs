@@ -66,21 +66,25 @@ async fn kubectl_shows_the_columns_in_order() -> anyhow::Result<()> {
     let status = json!({
         "desiredOptimizedAlloc": {"accelerator": "H100", "numReplicas": 7}, "currentReplicas": 5,
         "conditions": [condition("MetricsAvailable", "True", "MetricsFound"), condition("Ready", "False", "Stuck"),
-            condition("OptimizationReady", "True", "SafetyNet")],
+            condition("OptimizationReady", "True", "SafetyNet"), condition("SignalFollowed", "False", "NoAutoscaler"),
+            condition("NeedMet", "Unknown", "NotAnalyzed")],
     });
     patch_status(testbed, &namespace, "llama", &status).await?;
     let shown = testbed.kubectl(&["get", "va", "-n", &namespace]).await?.success()?;
     let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
     let documented =
         ["NAME", "TARGET", "MODEL", "ACCELERATOR", "CURRENTREPLICAS", "OPTIMIZED", "METRICSREADY"];
-    assert_eq!(rows[0], [&documented[..], &["READY", "REASON", "AGE"]].concat(), "{shown}");
+    let columns = [&documented[..], &["READY", "REASON", "AGE", "FOLLOWED", "NEEDMET"]].concat();
+    assert_eq!(rows[0], columns, "{shown}");
     let row = ["llama", "llama-8b", "meta-llama/Llama-3.1-8B", "H100", "5", "7", "True"];
     assert_eq!(rows[1][..7], row, "{shown}");
     assert_eq!(rows[1][7..9], ["False", "Stuck"], "{shown}");
+    assert_eq!(rows[1][10..], ["False", "Unknown"], "{shown}");
     let wide = testbed.kubectl(&["get", "va", "-n", &namespace, "-o", "wide"]).await?.success()?;
     let rows: Vec<Vec<&str>> = wide.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[0][10..], ["COST", "MODE", "MIN", "MAX", "DESIRED-BY"], "{wide}");
-    assert_eq!(rows[1][10..], ["10.0", "paused", "1", "5", "SafetyNet"], "{wide}");
+    let last = ["COST", "MODE", "MIN", "MAX", "DESIRED-BY", "FOLLOWED", "NEEDMET"];
+    assert_eq!(rows[0][10..], last, "{wide}");
+    assert_eq!(rows[1][10..], ["10.0", "paused", "1", "5", "SafetyNet", "False", "Unknown"], "{wide}");
     Ok(())
 }
 

@@ -43,7 +43,10 @@ pub(super) static BREAKS: &[Break] = &[
     hpa("ambiguous", "AutoscalerInactive"),
     hpa("sum", "ValueDiffers"),
     hpa("another-writer", "WorkloadNotScaled"),
+    hpa("periodic-writer", "WorkloadNotScaled"),
+    hpa("no-step-up", "AutoscalerPaused"),
     keda("paused", "AutoscalerPaused"),
+    keda("no-scale-out", "AutoscalerPaused"),
     keda("fallback", "AutoscalerFallback"),
     keda("not-ready", "AutoscalerInactive"),
     keda("other-query", "OtherVariant"),
@@ -130,7 +133,11 @@ impl Site<'_> {
                 testbed.apply(&[other.deployment(), variant.to_string()].join("\n---\n")).await?;
                 self.set_metric(of(json!({"exported_namespace": namespace})), one).await
             }
-            "another-writer" => Ok(()),
+            "another-writer" | "periodic-writer" => Ok(()),
+            "no-step-up" => {
+                let behavior = json!({"scaleUp": {"selectPolicy": "Disabled"}});
+                self.patch("hpa", json!({"spec": {"behavior": behavior}})).await
+            }
             _ => self.break_scaled_object(name).await,
         }
     }
@@ -153,6 +160,10 @@ impl Site<'_> {
                 let annotations = json!({"autoscaling.keda.sh/paused": "true"});
                 self.patch("scaledobject", json!({"metadata": {"annotations": annotations}})).await
             }
+            "no-scale-out" => {
+                let annotations = json!({"autoscaling.keda.sh/paused-scale-out": "true"});
+                self.patch("scaledobject", json!({"metadata": {"annotations": annotations}})).await
+            }
             "fallback" => self.set_scaled_object_status("True", "True").await,
             "not-ready" => self.set_scaled_object_status("False", "False").await,
             "other-query" => {
@@ -168,13 +179,13 @@ impl Site<'_> {
         }
     }
 
-    /// Sets one replica whenever the HPA has set two.
-    pub(super) async fn overwrite_replicas(&self) -> anyhow::Result<()> {
+    /// Sets one replica whenever the HPA has set two, or only every 9 seconds, so that most looks find two.
+    pub(super) async fn overwrite_replicas(&self, every: Duration) -> anyhow::Result<()> {
         loop {
             if self.cluster.replicas(&self.namespace, &self.fixture.name).await? != 1 {
                 self.patch("deployment", json!({"spec": {"replicas": 1}})).await?;
             }
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            tokio::time::sleep(every).await;
         }
     }
 }

@@ -32,7 +32,10 @@ fn finding(variant: &VariantState<'_>, verdict: SignalVerdict) -> Finding {
             }
             let is_step = matches!(
                 problem,
-                SignalProblem::ValueDiffers { .. } | SignalProblem::WorkloadNotScaled { .. }
+                SignalProblem::ValueDiffers { .. }
+                    | SignalProblem::WorkloadNotScaled { .. }
+                    | SignalProblem::WishDiffers { .. }
+                    | SignalProblem::OtherMetricWins { .. }
             );
             if is_step && reported.is_none() {
                 return Finding::unknown(format!(
@@ -45,7 +48,10 @@ fn finding(variant: &VariantState<'_>, verdict: SignalVerdict) -> Finding {
             let message = reported.map(|c| text(c, "/message")).unwrap_or_default();
             Finding::warning(format!("fine now, but the last cycle found: {message}"), "run wva doctor again")
         }
-        SignalVerdict::Followed(name) => Finding::fine(format!("{name} follows the target")),
+        SignalVerdict::Followed { name, note: None } => Finding::fine(format!("{name} follows the target")),
+        SignalVerdict::Followed { name, note: Some(note) } => {
+            Finding::fine(format!("{name} follows the target; {note}"))
+        }
         SignalVerdict::AtZero(name) => Finding::fine(format!("{name} waits at 0 replicas")),
         SignalVerdict::ScaledDirectly => {
             Finding::fine("WVA_ACTUATION=scale: the controller scales the workload itself")
@@ -93,6 +99,8 @@ fn judge(variant: &VariantState<'_>, desired: u64) -> SignalVerdict {
         recent: &[],
         current: count(current),
         created: count(created),
+        last_scale: None,
+        not_carried_out: variant.decision.and_then(|decision| decision.not_carried_out),
         autoscalers: own.iter().collect(),
         others: others.iter().collect(),
         has_scaled_objects: facts.unreadable_reason("scaledobjects").is_none(),

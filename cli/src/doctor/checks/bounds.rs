@@ -1,6 +1,7 @@
 //! Bounds of variant and autoscalers.
 
 use serde_json::Value;
+use wva_controller::NEED_MET;
 
 use crate::cluster::{id, number, text};
 use crate::doctor::chain::Finding;
@@ -10,6 +11,8 @@ struct Bounds {
     owner: String,
     min: u64,
     max: u64,
+    /// `idleReplicaCount: 0`.
+    idles_at_zero: bool,
 }
 
 pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
@@ -17,11 +20,20 @@ pub(in crate::doctor) fn check(variant: &VariantState<'_>) -> Vec<Finding> {
     let all = all_bounds(variant);
     findings.extend(contradiction(variant, &all));
     findings.extend(all.iter().filter_map(|bounds| target_at_limit(variant, bounds)));
+    findings.extend(unmet_need(variant));
     if !findings.is_empty() {
         return findings;
     }
-    let list: Vec<String> = all.iter().map(|b| format!("{} {}..{}", b.owner, b.min, limit(b.max))).collect();
+    let list: Vec<String> = all.iter().map(Bounds::range).collect();
     vec![Finding::fine(if list.is_empty() { "no bounds".to_owned() } else { list.join(", ") })]
+}
+
+impl Bounds {
+    fn range(&self) -> String {
+        let Self { owner, min, max, idles_at_zero } = self;
+        let idle = if *idles_at_zero { ", or 0 (idleReplicaCount)" } else { "" };
+        format!("{owner} {min}..{}{idle}", limit(*max))
+    }
 }
 
 fn limit(max: u64) -> String {
@@ -34,7 +46,7 @@ fn all_bounds(variant: &VariantState<'_>) -> Vec<Bounds> {
         (number(variant.object, "/spec/minReplicas"), number(variant.object, "/spec/maxReplicas"));
     if min.is_some() || max.is_some() {
         let (min, max) = (min.unwrap_or(0), max.unwrap_or(u64::MAX));
-        all.push(Bounds { owner: "the variant".to_owned(), min, max });
+        all.push(Bounds { owner: "the variant".to_owned(), min, max, idles_at_zero: false });
     }
     all
 }
@@ -47,12 +59,14 @@ fn bounds_of(autoscaler: &Value) -> Bounds {
             owner: format!("ScaledObject {name}"),
             min: number(autoscaler, "/spec/minReplicaCount").unwrap_or(0),
             max: number(autoscaler, "/spec/maxReplicaCount").unwrap_or(100),
+            idles_at_zero: number(autoscaler, "/spec/idleReplicaCount") == Some(0),
         }
     } else {
         Bounds {
             owner: format!("HPA {name}"),
             min: number(autoscaler, "/spec/minReplicas").unwrap_or(1),
             max: number(autoscaler, "/spec/maxReplicas").unwrap_or(u64::MAX),
+            idles_at_zero: false,
         }
     }
 }
@@ -91,9 +105,25 @@ fn target_at_limit(variant: &VariantState<'_>, bounds: &Bounds) -> Option<Findin
     })
 }
 
+/// Also in a mode that keeps the replicas. Other checks name what is broken.
+fn unmet_need(variant: &VariantState<'_>) -> Option<Finding> {
+    let unmet = variant.condition(NEED_MET).filter(|need| text(need, "/status") == "False")?;
+    let is_known = matches!(text(unmet, "/reason"), "NotCarriedOut" | "SignalNotFollowed" | "Stuck");
+    let explain = format!("wva explain {}", variant.argument());
+    (!is_known).then(|| Finding::warning(text(unmet, "/message"), explain))
+}
+
 /// The target was not reached within the hold time.
 fn target_not_reached(variant: &VariantState<'_>) -> Option<Finding> {
     let ready = variant.condition("Ready").filter(|c| text(c, "/reason") == "NotCarriedOut")?;
-    let remedy = format!("kubectl describe hpa -n {}", variant.namespace);
+    let describe = |autoscaler: &&Value| {
+        let (kind, name) = (text(autoscaler, "/kind"), id(autoscaler).name);
+        let kind = if kind == "ScaledObject" { "scaledobject" } else { "hpa" };
+        format!("kubectl describe {kind} -n {} {name}", variant.namespace)
+    };
+    let remedy = variant.autoscalers.first().map_or_else(
+        || format!("kubectl get hpa,scaledobject -n {}: none of them scales the workload", variant.namespace),
+        describe,
+    );
     Some(Finding::broken(text(ready, "/message"), remedy))
 }

@@ -85,9 +85,14 @@ fn in_prometheus(variant: &VariantState<'_>, all: &[Series]) -> Finding {
         // wva itself serves external metrics, so Prometheus need not scrape it.
         let has_value =
             |answer: &ExternalMetric| answer.values.as_ref().is_ok_and(|values| !values.is_empty());
-        let answers =
-            variant.autoscalers.iter().filter_map(|hpa| variant.facts.external_metrics.get(&id(hpa)));
-        if answers.flatten().any(has_value) {
+        let answers: Vec<_> = variant
+            .autoscalers
+            .iter()
+            .filter_map(|hpa| variant.facts.external_metrics.get(&id(hpa)))
+            .flatten()
+            .collect();
+        // Without a reader the autoscaler is the first broken link, and nothing needs the series yet.
+        if variant.autoscalers.is_empty() || answers.into_iter().any(has_value) {
             return by_status(variant);
         }
         return Finding::broken(

@@ -85,6 +85,27 @@ fn shows_that_no_autoscaler_follows() {
 }
 
 #[test]
+fn names_each_trouble_once() {
+    let shown = |ready: &str, followed: &str, need: Value| {
+        let conditions = json!([{"type": "Ready", "status": "True", "reason": ready},
+            {"type": "SignalFollowed", "status": followed, "reason": "NoAutoscaler"}, need]);
+        variant("a", |v| v["status"]["conditions"] = conditions)
+    };
+    let need = |reason: &str| json!({"type": "NeedMet", "status": "False", "reason": reason});
+    for (object, text) in [
+        (shown("AtMaximum", "True", need("AtMaximum")), "AtMaximum"),
+        (shown("SignalNotFollowed", "False", need("SignalNotFollowed")), "not followed: NoAutoscaler"),
+        (
+            shown("SignalNotFollowed", "False", need("AtMaximum")),
+            "not followed: NoAutoscaler, need not met: AtMaximum",
+        ),
+        (shown("Paused", "True", need("AtMaximum")), "Paused, need not met: AtMaximum"),
+    ] {
+        check(object, &[], &format!("prod | a | 3 | 2 | 2 | - | - | - | {text}"));
+    }
+}
+
+#[test]
 fn shows_why_a_variant_is_not_ready() {
     let ready = |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
     let conditions = ready("False", "DeploymentNotFound");

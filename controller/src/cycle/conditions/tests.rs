@@ -1,5 +1,7 @@
 //! Each reason from a decision on a snapshot, and the messages.
 
+mod situations;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -21,7 +23,12 @@ fn decided_with(
     had_target: bool,
     newly_ready: Option<u32>,
 ) -> Conditions {
-    conditions(ConditionSource::Decided { decision, query_error, had_target, newly_ready })
+    let effect = effect_of(decision, not_published(), Siblings::default());
+    conditions(ConditionSource::Decided { decision, query_error, had_target, newly_ready, effect: &effect })
+}
+
+fn effect_of(decision: &Decision, signal: ConditionDraft, siblings: Siblings) -> DecisionEffect {
+    NeedState::default().effect(Some(decision), signal, siblings, std::time::Instant::now())
 }
 
 /// A target that a watch of its kind does not have.
@@ -189,7 +196,8 @@ fn conditions_have_a_fixed_order_and_a_bounded_message() {
         Timestamp::UNIX_EPOCH,
     );
     let types: Vec<_> = timed.iter().map(|c| c.type_.as_str()).collect();
-    assert_eq!(types, ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady", "SignalFollowed"]);
+    let first = ["Ready", "TargetResolved", "MetricsAvailable", "OptimizationReady"];
+    assert_eq!(types, [&first[..], &["SignalFollowed", "NeedMet"]].concat());
     assert!(timed.iter().all(|c| c.message.len() <= 32_768 && c.observed_generation == Some(3)));
 }
 

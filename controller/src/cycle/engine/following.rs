@@ -1,14 +1,16 @@
 //! Judges whether an autoscaler follows the target that this cycle publishes.
 
 use wva_rules::SeriesLabels;
+use wva_scaling::Decision;
+use wva_scaling::snapshot::Mode;
 
 use super::state::State;
 use super::{Actuation, Engine};
 use crate::cycle::assemble::Assembled;
+use crate::cycle::follow::{SignalHistory, SignalLook};
 use crate::model::conditions::ConditionDraft;
 use crate::model::moment::Moment;
-use crate::model::published::PublishedVariant;
-use crate::observe::signal::{SignalFacts, SignalVerdict, judge_signal};
+use crate::observe::signal::{ScaleRecord, SignalFacts, SignalVerdict, judge_signal};
 use crate::observe::variants::ManagedVariant;
 
 impl Engine {
@@ -17,21 +19,28 @@ impl Engine {
         &self,
         state: &mut State,
         m: &ManagedVariant,
-        (variant, assembled): (&PublishedVariant, &Assembled),
+        decision: Option<&Decision>,
+        assembled: &Assembled,
         at: Moment,
     ) -> ConditionDraft {
         let follow = &mut state.deciding.memory.entry(m, at.now, at.wall).follow;
-        let recent = variant.signal().map(|desired| follow.record_target(desired, at.now));
-        let verdict = recent.and_then(|recent| self.judge(m, variant, assembled, &recent));
-        follow.condition(verdict, m.created, at)
+        let published = decision.filter(|decision| decision.mode != Mode::Recommend);
+        let verdict = published.and_then(|decision| {
+            let workload = &m.spec().ok()?.workload;
+            let scale = ScaleRecord::read(&assembled.autoscalers.of(workload));
+            let history = follow.record(decision.target(), scale, at.now);
+            self.judge(m, decision, assembled, &history)
+        });
+        let is_late = decision.is_some_and(|decision| decision.not_carried_out.is_some());
+        follow.condition(SignalLook { verdict, created: m.created, is_late }, at)
     }
 
     fn judge(
         &self,
         m: &ManagedVariant,
-        variant: &PublishedVariant,
+        decision: &Decision,
         assembled: &Assembled,
-        recent: &[u32],
+        history: &SignalHistory,
     ) -> Option<SignalVerdict> {
         let workload = &m.spec().ok()?.workload;
         let replicas = assembled.workloads.get(&m.key)?;
@@ -43,17 +52,14 @@ impl Engine {
         };
         let (namespace, name) = (&m.key.namespace, &m.key.name);
         Some(judge_signal(&SignalFacts {
-            labels: SeriesLabels::published(
-                namespace,
-                name,
-                &variant.accelerator,
-                variant.instance.as_deref(),
-            ),
+            labels: SeriesLabels::published(namespace, name, &decision.accelerator, m.instance.as_deref()),
             workload: &format!("{} {}", workload.kind, workload.name),
-            desired: variant.signal()?,
-            recent,
+            desired: decision.target(),
+            recent: &history.recent,
             current: replicas.current,
             created: replicas.created,
+            last_scale: history.last_scale,
+            not_carried_out: decision.not_carried_out,
             autoscalers,
             others,
             has_scaled_objects: self.sources.watches.scaled_objects_availability().is_complete(),
@@ -62,8 +68,8 @@ impl Engine {
         }))
     }
 
-    /// Time after `now` of the next change of a condition `SignalFollowed`, if its problem lasts. A cycle is already
-    /// requested for an earlier one.
+    /// Time after `now` of the next look at a condition `SignalFollowed`. A cycle is already requested for an earlier
+    /// one.
     pub(super) fn next_signal_check(
         state: &State,
         now: tokio::time::Instant,

@@ -11,7 +11,7 @@ use super::Engine;
 use super::logs::{count_scaling, log_decision};
 use super::state::{Pass, State};
 use crate::cycle::assemble::Assembled;
-use crate::cycle::conditions::{ConditionSource, conditions};
+use crate::cycle::conditions::{ConditionSource, DecisionEffect, SiblingIndex, Siblings, conditions};
 use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::PublishedVariant;
 use crate::model::reported::ReportedState;
@@ -29,6 +29,7 @@ impl Engine {
     ) -> BTreeMap<VariantKey, Arc<PublishedVariant>> {
         // Sorted by key, so each decision can be moved to its variant.
         outcome.decisions.sort_by(|a, b| (&a.namespace, &a.variant).cmp(&(&b.namespace, &b.variant)));
+        let siblings = SiblingIndex::new(&pass.assembled.snapshot, &outcome.decisions);
         let mut decisions = outcome.decisions.into_iter().peekable();
         let before = self.published.borrow().clone();
         let mut all = BTreeMap::new();
@@ -36,7 +37,8 @@ impl Engine {
             let decision =
                 decisions.next_if(|d| (&d.namespace, &d.variant) == (&m.key.namespace, &m.key.name));
             let next = outcome.next.variants.get(&m.key);
-            let mut variant = self.build_variant(state, m, pass, decision, next);
+            let siblings = siblings.of(&m.key);
+            let mut variant = self.build_variant(state, m, pass, decision, siblings, next);
             let old = before.as_ref().and_then(|b| b.variants.get(&m.key)).filter(|o| o.uid == variant.uid);
             let last_target = old.map_or(variant.inherited.target, |old| old.last_target);
             variant.last_target = variant.target().or(last_target);
@@ -56,6 +58,7 @@ impl Engine {
         m: &ManagedVariant,
         Pass { at, assembled, .. }: &Pass,
         mut decision: Option<Decision>,
+        siblings: Siblings,
         next: Option<&VariantState>,
     ) -> PublishedVariant {
         let remembered = state.deciding.memory.entry(m, at.now, at.wall);
@@ -70,13 +73,16 @@ impl Engine {
             remembered.track_wake(d, assembled.snapshot.config.decision_hold.get(), at.now);
         }
         let existed = remembered.target_seen;
+        let signal = self.signal_condition(state, m, decision.as_ref(), assembled, *at);
+        let remembered = state.deciding.memory.entry(m, at.now, at.wall);
+        let effect = remembered.need.effect(decision.as_ref(), signal, siblings, at.now);
         let availability =
             m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind));
         let query_error = state.sampling.samples.load_error(&m.key.namespace);
         let inherited = remembered.inherited();
-        let inputs = ConditionInputs { query_error, had_target, existed, availability, inherited };
+        let inputs =
+            ConditionInputs { query_error, had_target, existed, availability, inherited, effect: &effect };
         let mut variant = publish_variant(m, decision, assembled, &inputs);
-        variant.conditions.signal_followed = self.signal_condition(state, m, (&variant, assembled), *at);
         variant.learned = state.deciding.learned.shown_curves(&m.key);
         if let Some(decision) = &variant.decision {
             if decision.model_at_zero {
@@ -103,6 +109,7 @@ struct ConditionInputs<'a> {
     /// `None` if the kind is not supported.
     availability: Option<Availability>,
     inherited: &'a ReportedState,
+    effect: &'a DecisionEffect,
 }
 
 fn publish_variant(
@@ -111,12 +118,12 @@ fn publish_variant(
     assembled: &Assembled,
     inputs: &ConditionInputs<'_>,
 ) -> PublishedVariant {
-    let ConditionInputs { query_error, had_target, existed, availability, inherited } = *inputs;
+    let ConditionInputs { query_error, had_target, existed, availability, inherited, effect } = *inputs;
     let source = match (m.spec(), &decision) {
         (Err(error), _) => ConditionSource::Invalid(error),
         (Ok(_), Some(decision)) => {
             let newly_ready = assembled.newly_ready.get(&m.key).copied();
-            ConditionSource::Decided { decision, query_error, had_target, newly_ready }
+            ConditionSource::Decided { decision, query_error, had_target, newly_ready, effect }
         }
         (Ok(declared), None) => {
             let WorkloadKey { kind, name, .. } = &declared.workload;
@@ -131,6 +138,7 @@ fn publish_variant(
         instance: m.instance.clone(),
         accelerator: accelerator.unwrap_or_else(|| UNRESOLVED_ACCELERATOR.to_owned()),
         current: assembled.workloads.get(&m.key).map(|r| r.current),
+        has_siblings: effect.has_siblings,
         target_seen: existed || assembled.workloads.contains_key(&m.key),
         decision,
         conditions,

@@ -3,6 +3,11 @@
 use super::*;
 use crate::observe::watches::{AutoscalerKind, AutoscalerName};
 
+struct LookResult {
+    second: u64,
+    is_false: bool,
+}
+
 /// Condition of one variant over time.
 struct Bench {
     state: FollowState,
@@ -25,13 +30,33 @@ impl Bench {
 
     fn next_leader(&mut self, (status, since): (ConditionStatus, u64), second: u64) {
         let since = self.at(since).wall;
-        self.state = FollowState::from_status(Some((status, since)), self.at(second));
+        let draft =
+            ConditionDraft { status, reason: "NoAutoscaler", message: "of another leader".to_owned() };
+        self.state = FollowState::from_status(Some(&SignalCondition { draft, since }), self.at(second));
+    }
+
+    fn look(&mut self, verdict: Option<SignalVerdict>, at: Moment) -> ConditionDraft {
+        let created = Some(self.created);
+        self.state.condition(SignalLook { verdict, created, is_late: false }, at)
+    }
+
+    /// Looks whenever a look is due, at least every `interval` seconds. `is_bad` gets the number of the look.
+    fn looks(&mut self, end: u64, interval: u64, is_bad: impl Fn(u64, usize) -> bool) -> Vec<LookResult> {
+        let (mut second, mut looks) = (0, Vec::new());
+        while second < end {
+            let verdict = if is_bad(second, looks.len()) { broken() } else { followed() };
+            let draft = self.look(Some(verdict), self.at(second));
+            looks.push(LookResult { second, is_false: draft.status == ConditionStatus::False });
+            let next_cycle = second - second % interval + interval;
+            second = self.next_check().map_or(next_cycle, |next| next.min(next_cycle));
+        }
+        looks
     }
 
     #[track_caller]
     fn check(&mut self, second: u64, verdict: SignalVerdict, want: (&str, &str)) {
         let at = self.at(second);
-        let draft = self.state.condition(Some(verdict), Some(self.created), at);
+        let draft = self.look(Some(verdict), at);
         assert_eq!((draft.status.as_str(), draft.reason), want, "at {second} s: {}", draft.message);
     }
 
@@ -41,7 +66,10 @@ impl Bench {
 }
 
 fn followed() -> SignalVerdict {
-    SignalVerdict::Followed(AutoscalerName { kind: AutoscalerKind::Hpa, name: "h".into() })
+    SignalVerdict::Followed {
+        name: AutoscalerName { kind: AutoscalerKind::Hpa, name: "h".into() },
+        note: None,
+    }
 }
 
 fn broken() -> SignalVerdict {
@@ -64,14 +92,25 @@ fn a_problem_is_reported_once_it_lasts() {
     let mut bench = Bench::new(1000);
     bench.check(0, followed(), TRUE);
     bench.check(10, broken(), TRUE);
-    assert_eq!(bench.next_check(), Some(55));
+    assert_eq!(bench.next_check(), Some(20));
     bench.check(54, broken(), TRUE);
     bench.check(55, broken(), UNKNOWN);
-    assert_eq!(bench.next_check(), Some(100));
+    assert_eq!(bench.next_check(), Some(65));
     bench.check(99, broken(), UNKNOWN);
     bench.check(100, broken(), FALSE);
     assert_eq!(bench.next_check(), None);
-    bench.check(110, followed(), TRUE);
+}
+
+#[test]
+fn a_reported_problem_ends_after_good_looks() {
+    let mut bench = Bench::new(1000);
+    bench.check(0, broken(), UNKNOWN);
+    bench.check(100, broken(), FALSE);
+    bench.check(110, followed(), FALSE);
+    assert_eq!(bench.next_check(), Some(120));
+    bench.check(120, followed(), FALSE);
+    bench.check(130, followed(), FALSE);
+    bench.check(140, followed(), TRUE);
     assert_eq!(bench.next_check(), None);
 }
 
@@ -79,9 +118,55 @@ fn a_problem_is_reported_once_it_lasts() {
 fn one_failed_read_is_not_reported() {
     let mut bench = Bench::new(1000);
     for second in (0..600).step_by(15) {
-        let fails = second % 30 == 15;
-        bench.check(second, if fails { inactive(None) } else { followed() }, TRUE);
+        bench.check(second, if second % 300 == 15 { inactive(None) } else { followed() }, TRUE);
     }
+    let looks = Bench::new(1000).looks(1800, 15, |second, _| second % 60 < 10);
+    assert!(looks.iter().all(|look| !look.is_false), "one of six");
+}
+
+#[test]
+fn another_writer_with_good_moments_is_reported() {
+    for interval in [15, 60] {
+        // Two of three looks meet the moment after a reset.
+        let looks = Bench::new(1000).looks(420, interval, |_, look| look % 3 != 0);
+        let first = looks.iter().find(|look| look.is_false).map(|look| look.second);
+        assert!(first.is_some_and(|first| first - interval <= 90), "every {interval} s: {first:?}");
+        let later = looks.iter().filter(|look| Some(look.second) >= first);
+        assert!(later.into_iter().all(|look| look.is_false), "every {interval} s: it stays");
+    }
+}
+
+#[test]
+fn a_late_target_is_reported_at_once() {
+    let mut bench = Bench::new(1000);
+    bench.check(0, followed(), TRUE);
+    let look = SignalLook { verdict: Some(broken()), created: Some(bench.created), is_late: true };
+    let at = bench.at(10);
+    assert_eq!(bench.state.condition(look, at).status, ConditionStatus::False);
+}
+
+#[test]
+fn a_reported_problem_is_an_obstacle_upwards() {
+    let mut bench = Bench::new(1000);
+    bench.check(0, broken(), UNKNOWN);
+    assert_eq!(bench.state.obstacles(), ScaleObstacles::default(), "not yet");
+    bench.check(90, broken(), FALSE);
+    let up = "No HPA and no ScaledObject scales Deployment d, so the target has no effect".to_owned();
+    assert_eq!(bench.state.obstacles(), ScaleObstacles { up: Some(up), down: None });
+    // An HPA that follows a larger metric grows all the same.
+    let problem = SignalProblem::OtherMetricWins {
+        autoscaler: "HPA h".to_owned(),
+        metric: "cpu".to_owned(),
+        wish: 5,
+        desired: 3,
+    };
+    let text = problem.to_string();
+    let at = bench.at(100);
+    bench.look(Some(SignalVerdict::NotFollowed { problem, created: None }), at);
+    assert_eq!(bench.state.obstacles(), ScaleObstacles { up: None, down: Some(text) });
+    bench.next_leader((ConditionStatus::False, 100), 110);
+    let up = bench.state.obstacles().up;
+    assert_eq!(up.as_deref(), Some("condition SignalFollowed is False: NoAutoscaler"));
 }
 
 #[test]
@@ -112,10 +197,11 @@ fn the_next_leader_continues_to_count() {
     let mut bench = Bench::new(1000);
     bench.next_leader((ConditionStatus::Unknown, 0), 50);
     bench.check(50, broken(), UNKNOWN);
-    assert_eq!(bench.next_check(), Some(90));
+    assert_eq!(bench.next_check(), Some(60));
     bench.check(90, broken(), FALSE);
     bench.next_leader((ConditionStatus::False, 90), 100);
-    bench.check(100, broken(), FALSE);
+    bench.check(100, followed(), FALSE);
+    bench.check(110, broken(), FALSE);
 }
 
 #[test]
@@ -128,7 +214,7 @@ fn the_message_of_a_problem_changes_at_most_every_five_minutes() {
         };
         let at = bench.at(second);
         let verdict = SignalVerdict::NotFollowed { problem, created: None };
-        bench.state.condition(Some(verdict), Some(bench.created), at).message
+        bench.look(Some(verdict), at).message
     };
     let first = message(0);
     assert!(first.contains("attempt 0"), "{first}");
@@ -144,7 +230,7 @@ fn without_a_target_there_is_nothing_to_follow() {
     let mut bench = Bench::new(1000);
     bench.check(0, broken(), UNKNOWN);
     let at = bench.at(10);
-    let draft = bench.state.condition(None, None, at);
+    let draft = bench.look(None, at);
     assert_eq!((draft.status, draft.reason), (ConditionStatus::Unknown, "NotPublished"));
     bench.check(95, broken(), UNKNOWN);
 }

@@ -1,5 +1,7 @@
 //! Each way in which a signal dies, from HPA and ScaledObject objects. `tests/e2e` has them on an API server.
 
+mod replicas;
+
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
@@ -70,6 +72,8 @@ fn judge(objects: &[Value], change: impl Fn(&mut SignalFacts<'_>)) -> SignalVerd
         recent: &[2],
         current: 3,
         created: 2,
+        last_scale: None,
+        not_carried_out: None,
         autoscalers: own,
         others,
         has_scaled_objects: true,
@@ -83,7 +87,7 @@ fn judge(objects: &[Value], change: impl Fn(&mut SignalFacts<'_>)) -> SignalVerd
 fn reason(verdict: &SignalVerdict) -> &'static str {
     match verdict {
         SignalVerdict::NotFollowed { problem, .. } => problem.reason(),
-        SignalVerdict::Followed(_) => "Followed",
+        SignalVerdict::Followed { .. } => "Followed",
         SignalVerdict::AtZero(_) => "AtZero",
         SignalVerdict::ScaledDirectly => "ScaledDirectly",
         SignalVerdict::NotVisible => "NotVisible",

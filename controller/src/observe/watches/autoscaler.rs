@@ -1,13 +1,15 @@
 //! Cached fields of HPAs and ScaledObjects: what they scale, what they read, and what they report.
 
 mod annotations;
+mod metrics;
+mod pauses;
 
 use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{
-    HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus, MetricStatus,
+    HorizontalPodAutoscaler, HorizontalPodAutoscalerCondition, HorizontalPodAutoscalerStatus,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
@@ -18,14 +20,14 @@ use wva_rules::{MetricReader, SeriesSelector, signal_trigger};
 use wva_runtime::cache::Projection;
 
 use self::annotations::Annotations;
+pub(crate) use self::metrics::ReceivedTotal;
+use self::metrics::{MetricPressure, ReceivedValue, milli, pressures, received};
+pub(crate) use self::pauses::Pauses;
+pub use self::pauses::{Direction, PauseSource};
 use super::objects::Owner;
 use crate::model::keys::{WorkloadKey, qualified_kind};
 use crate::model::limits::Limits;
 
-/// Any value but `false` and absence pauses a ScaledObject.
-const PAUSED: &str = "autoscaling.keda.sh/paused";
-/// Pauses a ScaledObject at a number of replicas.
-const PAUSED_REPLICAS: &str = "autoscaling.keda.sh/paused-replicas";
 /// Longest text of a condition that messages repeat.
 const MAX_TEXT_CHARS: usize = 400;
 
@@ -81,10 +83,18 @@ pub struct Autoscaler {
     pub(crate) scaled_object: Option<Box<str>>,
     /// `None` if it does not read wva's metric.
     pub(crate) signal: Option<SignalReader>,
-    pub(crate) is_paused: bool,
+    pub(crate) pauses: Pauses,
     /// Of llm-d WVA v0.9.
     pub(crate) annotations: Option<Box<Annotations>>,
     pub(crate) state: AutoscalerState,
+    /// Since the condition `AbleToScale` of an HPA is False.
+    pub(crate) unable_since: Option<Timestamp>,
+    /// When an HPA last set the replicas.
+    pub(crate) last_scaled: Option<Timestamp>,
+    /// Why an HPA takes a smaller step than its metrics ask for.
+    pub(crate) pace: Option<Pace>,
+    /// Metrics of an HPA.
+    pressures: Box<[MetricPressure]>,
     /// `status.desiredReplicas` of an HPA.
     pub(crate) desired: Option<u32>,
     /// Replicas by which the HPA divided the values.
@@ -143,13 +153,13 @@ impl fmt::Display for Failure {
     }
 }
 
-#[derive(Debug)]
-struct ReceivedValue {
-    metric: Box<str>,
-    /// Thousandths.
-    milli: i64,
-    /// The value is divided by the replicas.
-    is_average: bool,
+/// Limit of an HPA that only delays a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// The stabilization window.
+    Stabilized,
+    /// The policies of its behavior.
+    Limited,
 }
 
 impl Autoscaler {
@@ -166,7 +176,7 @@ impl Autoscaler {
 
     /// Values and replicas change often; the next cycle reads them.
     fn has_same_verdict(&self, other: &Self) -> bool {
-        let of = |a: &Self| (a.limits, a.is_paused, a.created);
+        let of = |a: &Self| (a.limits, a.pauses, a.created);
         (&self.kind, &self.name, &self.scaled_object) == (&other.kind, &other.name, &other.scaled_object)
             && of(self) == of(other)
             && self.signal == other.signal
@@ -189,9 +199,13 @@ impl Autoscaler {
             created: hpa.creation_timestamp().map(|t| t.0),
             scaled_object: owner.map(|owner| owner.name),
             signal: hpa_reader(hpa),
-            is_paused: false,
+            pauses: Pauses::from_hpa(hpa),
             annotations: Annotations::of_hpa(hpa),
             state: status.map_or(AutoscalerState::NoStatus, hpa_state),
+            unable_since: status.and_then(unable_since),
+            last_scaled: status.and_then(|s| s.last_scale_time.as_ref()).map(|time| time.0),
+            pace: status.and_then(pace),
+            pressures: pressures(hpa),
             desired: status.map(|s| count(s.desired_replicas)),
             current: status.and_then(|s| s.current_replicas).map_or(0, count),
             received: status
@@ -209,7 +223,6 @@ impl Autoscaler {
         let target = |field: &str| spec.pointer(&format!("/scaleTargetRef/{field}")).and_then(Value::as_str);
         // KEDA's default.
         let kind = target("kind").filter(|k| !k.is_empty()).unwrap_or("Deployment");
-        let annotations = object.annotations();
         Self {
             kind: qualified_kind(target("apiVersion").filter(|v| !v.is_empty()), kind).into(),
             name: target("name").unwrap_or_default().into(),
@@ -222,10 +235,13 @@ impl Autoscaler {
                 metric: format!("s{position}-").into(),
                 is_one_to_one: is_one_to_one(spec, position),
             }),
-            is_paused: annotations.get(PAUSED).is_some_and(|v| v != "false")
-                || annotations.contains_key(PAUSED_REPLICAS),
+            pauses: Pauses::from_scaled_object(object),
             annotations: Annotations::of_scaled_object(object),
             state: scaled_object_state(&object.data),
+            unable_since: None,
+            last_scaled: None,
+            pace: None,
+            pressures: Box::default(),
             desired: None,
             current: 0,
             received: Box::default(),
@@ -243,6 +259,13 @@ impl Autoscaler {
         WorkloadKey { namespace: namespace.to_owned(), kind, name }
     }
 
+    /// Metric that asks for the most replicas next to the one that `reader` reads. The HPA follows the greatest.
+    pub(crate) fn rival(&self, reader: &SignalReader) -> Option<&str> {
+        let others = self.pressures.iter().filter(|p| !p.metric.starts_with(&*reader.metric));
+        // The first of equal ones.
+        others.reduce(|a, b| if b.ratio > a.ratio { b } else { a }).map(|p| &*p.metric)
+    }
+
     /// Values of its external metrics, in replicas, for a workload with `created` pods. With a `reader`, only of the
     /// metric that it reads.
     pub(crate) fn received(
@@ -256,31 +279,8 @@ impl Autoscaler {
         self.received.iter().filter(is_signal).map(move |value| {
             // The HPA divides by the pods that existed; its status has the replicas asked for.
             let counts = if value.is_average { [created, self.current] } else { [1, 1] };
-            ReceivedTotal { milli: value.milli, counts }
+            ReceivedTotal::new(value, counts)
         })
-    }
-}
-
-/// Value that an HPA received, before the division by one of two replica counts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReceivedTotal {
-    milli: i64,
-    counts: [u32; 2],
-}
-
-impl ReceivedTotal {
-    /// The HPA rounds thousandths up.
-    pub(crate) fn equals(self, target: u32) -> bool {
-        let wanted = i64::from(target) * 1000;
-        self.counts.into_iter().any(|n| {
-            let total = self.milli.saturating_mul(n.into());
-            (wanted..=wanted + i64::from(n)).contains(&total)
-        })
-    }
-
-    /// Rounded to whole replicas.
-    pub(crate) fn replicas(self) -> i64 {
-        self.milli.saturating_mul(self.counts[0].into()).saturating_add(500) / 1000
     }
 }
 
@@ -317,8 +317,29 @@ fn hpa_reader(hpa: &HorizontalPodAutoscaler) -> Option<SignalReader> {
     })
 }
 
+fn hpa_condition<'a>(
+    status: &'a HorizontalPodAutoscalerStatus,
+    type_: &str,
+) -> Option<&'a HorizontalPodAutoscalerCondition> {
+    status.conditions.iter().flatten().find(|c| c.type_ == type_)
+}
+
+fn unable_since(status: &HorizontalPodAutoscalerStatus) -> Option<Timestamp> {
+    let unable = hpa_condition(status, "AbleToScale").filter(|c| c.status == "False")?;
+    unable.last_transition_time.as_ref().map(|time| time.0)
+}
+
+fn pace(status: &HorizontalPodAutoscalerStatus) -> Option<Pace> {
+    let reason = |type_| hpa_condition(status, type_)?.reason.as_deref();
+    match (reason("AbleToScale"), reason("ScalingLimited")) {
+        (Some("ScaleUpStabilized" | "ScaleDownStabilized"), _) => Some(Pace::Stabilized),
+        (_, Some("ScaleUpLimit" | "ScaleDownLimit")) => Some(Pace::Limited),
+        _ => None,
+    }
+}
+
 fn hpa_state(status: &HorizontalPodAutoscalerStatus) -> AutoscalerState {
-    let condition = |type_: &str| status.conditions.iter().flatten().find(|c| c.type_ == type_);
+    let condition = |type_| hpa_condition(status, type_);
     let mut known = ["AbleToScale", "ScalingActive"].into_iter().filter_map(condition).peekable();
     if known.peek().is_none() {
         return AutoscalerState::NoStatus;
@@ -351,31 +372,6 @@ fn scaled_object_state(object: &Value) -> AutoscalerState {
 fn failure(reason: &str, message: &str) -> Failure {
     let message: String = message.chars().take(MAX_TEXT_CHARS).collect();
     Failure { reason: reason.into(), message: message.into() }
-}
-
-fn received(metric: &MetricStatus) -> Option<ReceivedValue> {
-    let external = metric.external.as_ref()?;
-    let (quantity, is_average) = match (&external.current.average_value, &external.current.value) {
-        (Some(average), _) => (average, true),
-        (None, value) => (value.as_ref()?, false),
-    };
-    Some(ReceivedValue {
-        metric: external.metric.name.as_str().into(),
-        milli: milli(&quantity.0)?,
-        is_average,
-    })
-}
-
-/// Thousandths of a quantity, such as 1500 for `1500m` or `1.5`. `None` for other suffixes than `m` and `k`.
-fn milli(quantity: &str) -> Option<i64> {
-    if let Some(milli) = quantity.strip_suffix('m') {
-        return milli.parse().ok();
-    }
-    let (number, factor) = quantity.strip_suffix('k').map_or((quantity, 1000.0), |n| (n, 1_000_000.0));
-    let value = number.parse::<f64>().ok().filter(|value| value.is_finite())? * factor;
-    #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
-    let milli = value.round() as i64;
-    Some(milli)
 }
 
 #[cfg(test)]

@@ -21,9 +21,9 @@ use wva_scaling::units::{Amount, Cost};
 
 use super::autoscaler::{AutoscalerKind, AutoscalerName};
 use super::objects::Owner;
-use crate::model::conditions::{ConditionStatus, VariantError};
+use crate::model::conditions::VariantError;
 use crate::model::keys::WorkloadKey;
-use crate::model::reported::{ReportedState, signal_condition};
+use crate::model::reported::{ReportedState, SignalCondition, signal_condition};
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::observe::{legacy, validation};
 
@@ -72,8 +72,7 @@ pub(crate) struct VariantStatus {
     /// Generation in the condition Ready.
     pub(crate) observed: Option<i64>,
     pub(crate) reported: ReportedState,
-    /// Status and transition time of `SignalFollowed`, while its reason is a problem.
-    pub(crate) signal_problem: Option<(ConditionStatus, Timestamp)>,
+    pub(crate) signal_problem: Option<SignalCondition>,
     /// Learned by an earlier leader.
     pub(crate) learned: Option<SpeedEstimate>,
     /// Read by an earlier leader.
@@ -154,7 +153,7 @@ impl VariantStatus {
             current: status.current_replicas.and_then(|n| u32::try_from(n).ok()),
             observed: condition("Ready").and_then(|c| c.observed_generation),
             reported: ReportedState::from_status(status, &state),
-            signal_problem: signal_condition(status).map(|(status, _, since)| (status, since)),
+            signal_problem: signal_condition(status),
             fingerprint: StatusFingerprint::from_status(status),
             learned: status.learned.as_ref().and_then(learned_times),
             refused: state.refused,

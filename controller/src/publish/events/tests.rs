@@ -6,6 +6,7 @@ use wva_fakes::{FakeApi, Reply};
 
 use super::*;
 use crate::fixture::{Cluster, decision, key, publication, published, replicas, without_target};
+use crate::model::conditions::{ConditionDraft, ConditionStatus};
 use crate::model::orphan::OrphanEvidence;
 use crate::observe::variants::Ownership;
 
@@ -53,7 +54,60 @@ fn only_transitions_cause_events() {
         assert_eq!(reasons(Some(after), after), Vec::<String>::new(), "{want} again");
     }
     assert_eq!(reasons(None, &grows), Vec::<String>::new(), "a first publication changes nothing");
-    assert_eq!(reasons(Some(&without_target()), &steady()), Vec::<String>::new());
+    assert_eq!(reasons(Some(&without_target()), &steady()), ["Resolved"]);
+}
+
+fn at_maximum() -> PublishedVariant {
+    variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2}), json!({}))
+}
+
+fn not_followed() -> PublishedVariant {
+    let mut variant = steady();
+    let message = "No HPA scales it".to_owned();
+    let status = ConditionStatus::False;
+    variant.conditions.signal_followed = ConditionDraft { status, reason: "NoAutoscaler", message };
+    variant
+}
+
+#[test]
+fn each_trouble_has_an_event_when_it_begins_and_ends() {
+    let loading = json!({"ready": 1, "pending": [{"age": "11m"}], "replicas": replicas(1, 0.5, "1s")});
+    let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    for (trouble, begin, end) in [
+        (at_maximum(), "!AtMaximum", "AtMaximum ended: The target covers"),
+        (not_followed(), "!SignalNotFollowed", "SignalNotFollowed (NoAutoscaler) ended: "),
+        (variant(loading, json!({})), "!Stuck", "Stuck ended: The target is 2 replica(s)"),
+        (variant(json!({"desired": 2}), json!({})), "!SafetyNetActivated", "SafetyNetActivated ended: "),
+        (
+            variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits),
+            "!LimitedBy",
+            "LimitedByGPUs ended: ",
+        ),
+    ] {
+        assert_eq!(reasons(Some(&steady()), &trouble), [begin]);
+        assert_eq!(reasons(Some(&trouble), &trouble), Vec::<String>::new(), "{begin} again");
+        let over = transitions(&ReportedState::from_publication(&trouble), &steady());
+        assert_eq!(over.len(), 1, "{over:?}");
+        assert!(!over[0].warning && over[0].reason == "Resolved", "{over:?}");
+        assert!(over[0].note.starts_with(end), "{}", over[0].note);
+        assert_eq!(reasons(Some(&steady()), &steady()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn nothing_ends_for_a_variant_without_a_decision() {
+    assert_eq!(reasons(Some(&at_maximum()), &without_target()), ["!TargetNotFound"]);
+}
+
+/// The condition holds for a while, so the limit was reported.
+#[test]
+fn a_limit_at_the_edge_is_reported_once() {
+    let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
+    let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
+    let mut held = steady();
+    held.conditions.need_met = limited.conditions.need_met.clone();
+    assert_eq!(reasons(Some(&limited), &held), Vec::<String>::new());
+    assert_eq!(reasons(Some(&held), &limited), Vec::<String>::new());
 }
 
 #[test]
@@ -67,7 +121,7 @@ fn an_event_has_the_message_of_its_own_reason() {
     // Limited, then paused.
     let limits = json!({"limitedMode": true, "inventory": {"H100": {"limit": 2, "used": 2}}});
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s"), "max": 2, "min": 2}), limits.clone());
-    assert_eq!(reasons(Some(&steady()), &limited), Vec::<String>::new(), "it needs no more at its maximum");
+    assert_eq!(reasons(Some(&steady()), &limited), ["!AtMaximum"], "GPUs are not what it lacks");
     let limited = variant(json!({"replicas": replicas(2, 0.78, "1s")}), limits);
     assert!(transitions(&ReportedState::from_publication(&steady()), &limited)[0].note.contains("H100"));
 }
@@ -133,7 +187,7 @@ async fn a_change_from_the_status_is_reported_once() {
     for (before, first, second, want) in [
         (without_target(), without_target(), without_target(), &[][..]),
         (steady(), without_target(), without_target(), &["TargetNotFound"]),
-        (without_target(), steady(), without_target(), &["TargetNotFound"]),
+        (without_target(), steady(), without_target(), &["Resolved", "TargetNotFound"]),
         (steady(), grown.clone(), grown, &["ScalingDecision"]),
     ] {
         let fake = FakeApi::new();

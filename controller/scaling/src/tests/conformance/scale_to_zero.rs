@@ -41,7 +41,10 @@ scale to zero off for this namespace's model | idle; config scaleToZero: {x: {mo
 an HPA's minimum of 1 allows 0 | idle; a: 1 min=1 running=0 kv=0 | a 1->0 NoRequests
 the variant's own minimum of 1 forbids 0 | idle; a: 1 min=1 minForbidsZero=true running=0 kv=0 | a 1->1 NoRequests AtMinimum
 a minimum of 2 forbids 0 | idle; a: 2 min=2 running=0 kv=0 | a 2->2 NoRequests AtMinimum min=2
+idleReplicaCount 0 allows 0 below a minimum of 2 | idle; a: 2 min=2 idlesAtZero=true running=0 kv=0 | a 2->0 NoRequests
+idling does not override the variant's own minimum | idle; a: 2 min=2 idlesAtZero=true minForbidsZero=true running=0 kv=0 | a 2->2 NoRequests AtMinimum min=2
 # A zero that is being carried out.
+a decision to idle is kept | idle; a: 2 min=2 idlesAtZero=true desired=0 running=0 kv=0 | a 2->0 KeptDecision
 a decision for 0 is kept | idle; a: 1 desired=0 running=0 kv=0 | a 1->0 KeptDecision
 a decision for 0 ends without its evidence | idle; a: 1 desired=0 running=1 kv=0 | a 1->1 Superseded
 a decision for 0 ends without metrics | idle; a: 1 desired=0 | a 1->1 SafetyNet fallbackSource=current-replicas
@@ -73,6 +76,7 @@ one of each part is kept | a: 1 role=decode desired=0 kv=.1; b: 1 role=prefill d
 with scale to zero on | zero; waiting 3; a: 0 | a 0->1 RequestsWaiting
 without evidence of flow control | zero; waiting 3; model wakeObstacle: unreadable; a: 0 | a 0->1 RequestsWaiting
 to its minimum | waiting 3; a: 0 min=2 | a 0->2 RequestsWaiting AtMinimum
+to its minimum from idling | zero; waiting 3; a: 0 min=2 idlesAtZero=true | a 0->2 RequestsWaiting AtMinimum
 not one whose maximum is 0 | waiting 3; a: 0 max=0; b: 0 cost=40 | a 0->0 NoChange; b 0->1 RequestsWaiting
 not where one serves | waiting 3; a: 1 cost=80 kv=.1; b: 0 cost=40 | a 1->1 NoChange; b 0->0 NoChange
 a stuck one is passed over | waiting 3; a: 1 ready=0 cost=40 pending=61s/unschedulable; b: 0 cost=80 | a 1->1 SafetyNet; b 0->1 SafetyNet RequestsWaiting

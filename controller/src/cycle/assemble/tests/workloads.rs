@@ -46,6 +46,35 @@ fn a_scaled_object_sets_bounds_and_its_minimum_forbids_zero() {
 }
 
 #[test]
+fn a_scaled_object_that_idles_at_zero_allows_zero() {
+    let mut case = Case::with_pods(&["a-0"]);
+    let spec = json!({"scaleTargetRef": {"name": "a"}, "idleReplicaCount": 0, "minReplicaCount": 2, "maxReplicaCount": 8});
+    case.cluster.scaled_object("one", &spec);
+    case.cluster.autoscaler("keda-hpa-one", "a", json!({"minReplicas": 2, "maxReplicas": 8}));
+    check_bounds(&mut case, 2, 8, false, Some(0.1));
+    assert!(case.variant().idles_at_zero);
+    case.cluster.variant("a", "m", json!({"spec": {"minReplicas": 1}}));
+    check_bounds(&mut case, 2, 8, true, Some(0.1));
+}
+
+#[test]
+fn obstacles_name_what_the_autoscaler_does_not_carry_out() {
+    let mut case = Case::with_pods(&["a-0"]);
+    let disabled = |rules: &str| json!({"maxReplicas": 8, "behavior": {rules: {"selectPolicy": "Disabled"}}});
+    assert!(case.variant().obstacles.is_empty());
+    case.cluster.autoscaler("h", "a", disabled("scaleUp"));
+    let up = case.variant().obstacles.up;
+    assert_eq!(up.as_deref(), Some("HPA h: behavior.scaleUp.selectPolicy is Disabled"));
+    case.cluster.autoscaler("h", "a", disabled("scaleDown"));
+    let obstacles = case.variant().obstacles;
+    assert_eq!(obstacles.down.as_deref(), Some("HPA h: behavior.scaleDown.selectPolicy is Disabled"));
+    assert_eq!(obstacles.up, None);
+    // The controller takes the step from 0 itself.
+    case.cluster.autoscaler("h", "a", disabled("scaleUp")).deployment("a", 0, 0);
+    assert!(case.variant().obstacles.is_empty());
+}
+
+#[test]
 fn the_template_gives_accelerator_gpus_and_engine_args() {
     let mut case = Case::new();
     let mut pod = gpu_pod(4);

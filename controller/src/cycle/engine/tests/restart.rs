@@ -1,7 +1,6 @@
 //! State that a new process takes from existing statuses.
 
 use super::*;
-use crate::cycle::conditions::not_carried_out_message;
 use crate::model::reported::{Problem, ReportedState};
 use crate::model::status_fingerprint::StatusFingerprint;
 use crate::publish::events::transitions;
@@ -19,7 +18,7 @@ async fn the_first_publication_has_the_state_of_the_status() {
         [(1, 2, Some(4), "NotCarriedOut"), (1, 3, Some(4), "Ready"), (20, 2, None, "Ready")]
     {
         let condition = json!({"type": "Ready", "status": "False", "reason": "NotCarriedOut",
-            "message": not_carried_out_message(4), "lastTransitionTime": Timestamp::now().to_string()});
+            "message": "The target 4 was not carried out: check that an HPA or ScaledObject reads it", "lastTransitionTime": Timestamp::now().to_string()});
         let status = json!({"desiredOptimizedAlloc": alloc(4, age), "currentReplicas": current, "conditions": [condition]});
         let v = after_a_restart(&status).await;
         assert_eq!((v.inherited.target, v.conditions.ready.reason), (target, ready), "{age} min, {current}");

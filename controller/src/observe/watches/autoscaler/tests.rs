@@ -40,19 +40,6 @@ fn scaled_object_targets_deployment_by_default() {
 }
 
 #[test]
-fn annotations_pause_scaled_objects() {
-    for (key, value, paused) in [
-        (PAUSED, "true", true),
-        (PAUSED, "false", false),
-        (PAUSED_REPLICAS, "2", true),
-        ("autoscaling.keda.sh/other", "true", false),
-    ] {
-        let metadata = json!({"name": "s", "annotations": {key: value}});
-        assert_eq!(scaled_object(metadata, json!({}), Value::Null).is_paused, paused, "{key}={value}");
-    }
-}
-
-#[test]
 fn hpa_follows_one_to_one_only_with_average_value_1() {
     for (target, one_to_one) in [
         (json!({"type": "AverageValue", "averageValue": "1"}), true),
@@ -128,4 +115,45 @@ fn reads_state_from_conditions() {
     assert_eq!(keda("True", "True"), AutoscalerState::Fallback);
     assert_eq!(keda("False", "False"), AutoscalerState::Failing(failing("R")));
     assert_eq!(keda("Unknown", "False"), AutoscalerState::NoStatus);
+}
+
+#[test]
+fn names_the_metric_with_the_highest_pressure() {
+    let external = |name: &str| {
+        json!({"type": "External", "external": {"metric": {"name": name},
+        "target": {"type": "AverageValue", "averageValue": "1"}}})
+    };
+    let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
+        "target": {"type": "Utilization", "averageUtilization": 60}}});
+    let metrics = json!([cpu, external("queue"), external("wva_desired_replicas")]);
+    let of_cpu = |percent: u32| {
+        json!({"type": "Resource", "resource": {"name": "cpu",
+        "current": {"averageUtilization": percent, "averageValue": "1"}}})
+    };
+    let of_queue = json!({"type": "External", "external": {"metric": {"name": "queue"},
+        "current": {"averageValue": "1500m"}}});
+    let rival = |current: Value| {
+        let read = hpa(metrics.clone(), json!({"desiredReplicas": 1, "currentMetrics": current}));
+        read.rival(read.signal.as_ref().unwrap()).map(str::to_owned)
+    };
+    assert_eq!(rival(json!([of_cpu(120), of_queue])).as_deref(), Some("cpu"));
+    assert_eq!(rival(json!([of_cpu(60), of_queue])).as_deref(), Some("queue"));
+    assert_eq!(rival(Value::Null).as_deref(), Some("cpu"), "without values the first one");
+    let alone = hpa(json!([external("wva_desired_replicas")]), Value::Null);
+    assert_eq!(alone.rival(alone.signal.as_ref().unwrap()), None);
+}
+
+#[test]
+fn reads_why_an_hpa_takes_a_smaller_step() {
+    let pace = |able: &str, limited: &str| {
+        let conditions = json!([{"type": "AbleToScale", "status": "True", "reason": able},
+            {"type": "ScalingLimited", "status": "True", "reason": limited}]);
+        hpa(json!([]), json!({"desiredReplicas": 1, "conditions": conditions})).pace
+    };
+    assert_eq!(pace("ScaleDownStabilized", "DesiredWithinRange"), Some(Pace::Stabilized));
+    assert_eq!(pace("ScaleUpStabilized", "ScaleUpLimit"), Some(Pace::Stabilized));
+    assert_eq!(pace("ReadyForNewScale", "ScaleUpLimit"), Some(Pace::Limited));
+    assert_eq!(pace("ReadyForNewScale", "ScaleDownLimit"), Some(Pace::Limited));
+    // A bound delays nothing.
+    assert_eq!(pace("ReadyForNewScale", "TooManyReplicas"), None);
 }

@@ -62,8 +62,8 @@ fn an_unbounded_variant_has_no_maximum() {
 fn a_variant_without_a_decision_has_conditions_only() {
     let lines = lines(fixture::publication([("a", without_target())]));
     let names: Vec<_> = lines.iter().filter_map(|line| line.split('{').next()).collect();
-    assert_eq!(names[..5], ["wva_variant_condition"; 5], "{lines:#?}");
-    assert_eq!(names[5..], ["wva_variants"], "{lines:#?}");
+    assert_eq!(names[..6], ["wva_variant_condition"; 6], "{lines:#?}");
+    assert_eq!(names[6..], ["wva_variants"], "{lines:#?}");
     let ready = r#"{reason="DeploymentNotFound",status="False",type="Ready"} 1"#.to_owned();
     assert!(values(&lines, "wva_variant_condition").contains(&ready), "{lines:#?}");
 }
@@ -75,13 +75,13 @@ fn a_condition_has_its_present_status_only() {
         values(&lines, r#"wva_variant_condition{namespace="ns",reason="#)
     };
     let found = of(0.5, "1s");
-    assert_eq!(found.len(), 5);
+    assert_eq!(found.len(), 6);
     assert!(
         found.contains(&r#""MetricsFound",status="True",type="MetricsAvailable"} 1"#.to_owned()),
         "{found:?}"
     );
     let stale = of(0.5, "4m");
-    assert_eq!(stale.len(), 5);
+    assert_eq!(stale.len(), 6);
     assert!(
         stale.contains(&r#""MetricsStale",status="False",type="MetricsAvailable"} 1"#.to_owned()),
         "{stale:?}"

@@ -1,0 +1,241 @@
+//! Condition `NeedMet`: whether what is decided covers what the model needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use wva_scaling::snapshot::{Mode, Role};
+use wva_scaling::{Decision, Reason, Snapshot, VariantKey};
+
+use super::{
+    DecisionEffect, condition_false, condition_true, condition_unknown, not_decided, stuck_message,
+    waiting_message,
+};
+use crate::model::conditions::{ConditionDraft, ConditionStatus};
+use crate::model::unmet_need::UnmetReason;
+
+/// How long an unmet need holds while the target stays: a load at a limit crosses it in every other cycle.
+const UNMET_LASTS: Duration = Duration::from_mins(2);
+
+/// Other variants that serve the same part of the model's requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Siblings {
+    pub(crate) exist: bool,
+    /// One of them grows without a limit.
+    pub(crate) cover_need: bool,
+}
+
+/// Siblings of all variants of a pass.
+#[derive(Debug, Default)]
+pub(crate) struct SiblingIndex<'a> {
+    groups: BTreeMap<VariantGroup<'a>, GroupState>,
+    members: BTreeMap<(&'a str, &'a str), VariantGroup<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct VariantGroup<'a> {
+    namespace: &'a str,
+    model_id: &'a str,
+    /// `None` if a variant of the model serves whole requests.
+    role: Option<Role>,
+}
+
+#[derive(Debug, Default)]
+struct GroupState {
+    variants: usize,
+    grows: bool,
+}
+
+impl<'a> SiblingIndex<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, decisions: &[Decision]) -> Self {
+        let growing: BTreeSet<(&str, &str)> = decisions
+            .iter()
+            .filter(|decision| grows(decision))
+            .map(|decision| (decision.namespace.as_str(), decision.variant.as_str()))
+            .collect();
+        let mut index = Self::default();
+        for model in &snapshot.models {
+            let namespace = model.namespace.as_str();
+            let serves_whole_requests = model.variants.iter().any(|v| v.role.is_none());
+            for variant in &model.variants {
+                let role = variant.role.filter(|_| !serves_whole_requests);
+                let group = VariantGroup { namespace, model_id: &model.model_id, role };
+                let state = index.groups.entry(group).or_default();
+                state.variants += 1;
+                state.grows |= growing.contains(&(namespace, variant.name.as_str()));
+                index.members.insert((namespace, &variant.name), group);
+            }
+        }
+        index
+    }
+
+    pub(crate) fn of(&self, key: &VariantKey) -> Siblings {
+        let member = self.members.get(&(key.namespace.as_str(), key.name.as_str()));
+        let group = member.and_then(|group| self.groups.get(group));
+        group.map_or_else(Siblings::default, |group| Siblings {
+            exist: group.variants > 1,
+            cover_need: group.grows,
+        })
+    }
+}
+
+/// Its replicas come, as many as the analysis asks for.
+fn grows(decision: &Decision) -> bool {
+    decision.mode == Mode::Auto
+        && decision.target() > decision.ready
+        && decision.safety_net.is_none()
+        && !decision.stuck
+        && decision.waiting_for_quota.is_none()
+        && decision.not_carried_out.is_none()
+        && limiting_step(decision).is_none()
+}
+
+/// The first step that keeps the variant from growing as the analysis asks.
+fn limiting_step(decision: &Decision) -> Option<&Reason> {
+    let mut has_grown = false;
+    for step in &decision.steps {
+        let is_limit = match &step.reason {
+            // A lowered maximum alone leaves no need unmet.
+            Reason::AtMaximum { .. } => has_grown || step.before == step.after,
+            Reason::NotCarriedOut { desired, .. } => *desired > decision.current,
+            Reason::Stuck { .. } | Reason::WaitingForQuota { .. } => true,
+            reason => reason.scarce_budget().is_some(),
+        };
+        if is_limit {
+            return Some(&step.reason);
+        }
+        has_grown |= step.after > step.before;
+    }
+    None
+}
+
+fn unmet(reason: UnmetReason, message: impl Into<String>) -> ConditionDraft {
+    condition_false(reason.as_str(), message)
+}
+
+/// Without figures that change, which would write the status every cycle.
+fn unmet_need(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> Option<ConditionDraft> {
+    if decision.safety_net.is_some() {
+        return unmet_without_analysis(decision, siblings);
+    }
+    let withheld = decision.target_before_mode() > decision.target();
+    let by_mode = match decision.mode {
+        Mode::Paused => withheld.then_some(UnmetReason::Paused),
+        Mode::Fixed(_) => withheld.then_some(UnmetReason::Fixed),
+        Mode::Recommend => (decision.target() > decision.current).then_some(UnmetReason::RecommendOnly),
+        Mode::Auto => return unmet_in_auto(decision, signal, siblings),
+    };
+    by_mode.map(|reason| {
+        let message = "The model needs more replicas than the annotation wva.llmd.ai/mode allows: remove it if it is no longer needed";
+        unmet(reason, message)
+    })
+}
+
+/// A model without a ready replica needs one.
+fn unmet_without_analysis(decision: &Decision, siblings: Siblings) -> Option<ConditionDraft> {
+    if decision.ready > 0 || decision.current == 0 {
+        return None;
+    }
+    if let Some(waiting) = &decision.waiting_for_quota {
+        return Some(unmet(UnmetReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
+    }
+    decision.stuck.then(|| unmet(UnmetReason::Stuck, stuck_message(siblings.exist)))
+}
+
+fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> Option<ConditionDraft> {
+    let limited = |code, reason: &Reason| Some(unmet(code, format!("More replicas are needed; {reason}")));
+    match limiting_step(decision) {
+        Some(Reason::AtMaximum { max }) => {
+            return Some(unmet(
+                UnmetReason::AtMaximum,
+                format!(
+                    "The model needs more replicas than the maximum {max} allows: raise the maximum of the variant, its HPA or its ScaledObject, or add a variant"
+                ),
+            ));
+        }
+        Some(Reason::Stuck { .. }) => {
+            return Some(unmet(UnmetReason::Stuck, stuck_message(siblings.exist)));
+        }
+        Some(Reason::WaitingForQuota { waiting }) => {
+            return Some(unmet(UnmetReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
+        }
+        Some(reason @ Reason::LimitedBy { .. }) => return limited(UnmetReason::LimitedByGpus, reason),
+        Some(reason @ Reason::LimitedByQuota { .. }) => return limited(UnmetReason::LimitedByQuota, reason),
+        Some(reason @ Reason::YieldsTo { .. }) => return limited(UnmetReason::YieldsTo, reason),
+        _ => {}
+    }
+    let given_up = decision.not_carried_out.filter(|desired| *desired > decision.current);
+    if let Some(desired) = given_up {
+        let message =
+            format!("More replicas are needed, but the target {desired} was not carried out: see Ready");
+        return Some(unmet(UnmetReason::NotCarriedOut, message));
+    }
+    let is_ignored = signal.status == ConditionStatus::False && decision.target() > decision.current;
+    is_ignored.then(|| {
+        let message = "More replicas are needed, but no autoscaler follows the target: see SignalFollowed";
+        unmet(UnmetReason::SignalNotFollowed, message)
+    })
+}
+
+fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {
+    match unmet_need(decision, signal, siblings) {
+        Some(unmet) if !siblings.cover_need => unmet,
+        Some(_) => condition_true(
+            "Covered",
+            "This variant cannot grow, and other variants of the model grow instead",
+        ),
+        None if decision.model_at_zero && !decision.wants_more() => {
+            condition_true("AtZero", "The model is at 0 replicas, and waiting requests wake it")
+        }
+        None if decision.safety_net.is_some() => {
+            condition_unknown("NotAnalyzed", "The analysis failed, so the need of the model is not known")
+        }
+        None => condition_true("Covered", "The target covers what the model needs"),
+    }
+}
+
+/// Last unmet need of a variant.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NeedState {
+    unmet: Option<UnmetNeed>,
+}
+
+#[derive(Clone, Debug)]
+struct UnmetNeed {
+    condition: ConditionDraft,
+    target: u32,
+    at: Instant,
+}
+
+impl NeedState {
+    /// What becomes of a decision whose condition `SignalFollowed` is `signal`.
+    pub(crate) fn effect(
+        &mut self,
+        decision: Option<&Decision>,
+        signal: ConditionDraft,
+        siblings: Siblings,
+        now: Instant,
+    ) -> DecisionEffect {
+        let need = decision
+            .map_or_else(not_decided, |d| self.settle(need_met(d, &signal, siblings), d.target(), now));
+        DecisionEffect { signal, need, has_siblings: siblings.exist }
+    }
+
+    /// The condition, which stays False for a while at the same target.
+    fn settle(&mut self, new: ConditionDraft, target: u32, now: Instant) -> ConditionDraft {
+        if new.status == ConditionStatus::False {
+            self.unmet = Some(UnmetNeed { condition: new.clone(), target, at: now });
+            return new;
+        }
+        let holds = |unmet: &UnmetNeed| {
+            unmet.target == target && now.saturating_duration_since(unmet.at) < UNMET_LASTS
+        };
+        self.unmet = self.unmet.take().filter(holds);
+        match &self.unmet {
+            Some(unmet) if new.is_true() => unmet.condition.clone(),
+            _ => new,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

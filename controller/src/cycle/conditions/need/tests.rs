@@ -1,0 +1,79 @@
+//! Needs that siblings cover, and needs at a limit that the load crosses again and again.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::cycle::conditions::not_published;
+use crate::fixture::{decision, key, merge, replicas};
+
+fn model(variants: &[Value]) -> Snapshot {
+    let variant = |variant: &Value| {
+        let mut own = json!({"accelerator": "H100", "current": 2});
+        merge(&mut own, variant.clone());
+        own
+    };
+    let variants: Vec<Value> = variants.iter().map(variant).collect();
+    let model = json!({"modelID": "m", "namespace": "ns", "variants": variants});
+    Snapshot::parse(&json!({"config": {}, "models": [model]}).to_string()).unwrap()
+}
+
+/// `NeedMet` of variant `a`.
+fn need_of_a(variants: &[Value]) -> ConditionDraft {
+    let snapshot = model(variants);
+    let decisions = wva_scaling::decide(&snapshot).decisions;
+    let siblings = SiblingIndex::new(&snapshot, &decisions).of(&key("a"));
+    let a = decisions.iter().find(|d| d.variant == "a").unwrap();
+    need_met(a, &not_published(), siblings)
+}
+
+fn busy(name: &str, cost: u32, over: Value) -> Value {
+    let all = (0..2).map(|i| json!({"pod": format!("{name}-{i}"), "kv": 0.78, "queue": 0.0, "age": "1s"}));
+    let mut variant = json!({"name": name, "cost": cost.to_string(), "replicas": all.collect::<Vec<_>>()});
+    merge(&mut variant, over);
+    variant
+}
+
+#[test]
+fn a_sibling_that_grows_covers_the_need() {
+    let full = || busy("a", 1, json!({"max": 2}));
+    let shown = |others: &[Value]| {
+        let need = need_of_a(&[&[full()], others].concat());
+        (need.status, need.reason)
+    };
+    assert_eq!(shown(&[]), (ConditionStatus::False, "AtMaximum"));
+    assert_eq!(shown(&[busy("b", 2, json!({}))]), (ConditionStatus::True, "Covered"));
+    assert_eq!(shown(&[busy("b", 2, json!({"max": 2}))]), (ConditionStatus::False, "AtMaximum"));
+    // A decode replica computes no prompt.
+    let prefill = busy("a", 1, json!({"max": 2, "role": "prefill"}));
+    let need = need_of_a(&[prefill, busy("b", 2, json!({"role": "decode"}))]);
+    assert_eq!((need.status, need.reason), (ConditionStatus::False, "AtMaximum"));
+}
+
+#[test]
+fn an_unmet_need_holds_while_the_load_crosses_the_limit() {
+    let state =
+        |kv: f64, max: u32| decision(json!({"replicas": replicas(2, kv, "1s"), "max": max}), json!({}));
+    let (needs, fits, raised) = (state(0.78, 2), state(0.5, 2), state(0.78, 5));
+    let start = Instant::now();
+    let mut memory = NeedState::default();
+    let mut look = |decision: &Decision, second: u64| {
+        let new = need_met(decision, &not_published(), Siblings::default());
+        memory.settle(new, decision.target(), start + Duration::from_secs(second)).reason
+    };
+    assert_eq!(look(&needs, 0), "AtMaximum");
+    assert_eq!(look(&fits, 60), "AtMaximum");
+    assert_eq!(look(&needs, 75), "AtMaximum");
+    assert_eq!(look(&fits, 194), "AtMaximum");
+    assert_eq!(look(&fits, 195), "Covered");
+    assert_eq!(look(&needs, 200), "AtMaximum");
+    assert_eq!(look(&raised, 210), "Covered", "another target ends it at once");
+    assert_eq!(look(&fits, 220), "Covered");
+}
+
+#[test]
+fn each_unmet_reason_is_parsed() {
+    for reason in UnmetReason::ALL {
+        assert_eq!(UnmetReason::parse(reason.as_str()), Some(reason));
+    }
+    assert_eq!(UnmetReason::parse("Covered"), None);
+}

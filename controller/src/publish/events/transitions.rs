@@ -1,0 +1,97 @@
+//! Events of a variant: what began and what ended between two publications.
+
+use wva_scaling::Decision;
+
+use super::PendingEvent;
+use crate::cycle::conditions::{
+    limiting_reason, not_carried_out_message, not_wakeable_message, stuck_message, waiting_message,
+};
+use crate::model::published::{PublishedVariant, SCALING_DECISION};
+use crate::model::reported::{Problem, ReportedState};
+use crate::model::unmet_need::UnmetReason;
+
+const SIGNAL_NOT_FOLLOWED: &str = "SignalNotFollowed";
+/// Of the event that a trouble is over.
+const RESOLVED: &str = "Resolved";
+
+fn warn(reason: &'static str, note: impl Into<String>) -> PendingEvent {
+    PendingEvent { warning: true, reason, note: note.into(), digest: None }
+}
+
+fn inform(reason: &'static str, note: impl Into<String>) -> PendingEvent {
+    PendingEvent { warning: false, reason, note: note.into(), digest: None }
+}
+
+#[must_use]
+pub(crate) fn transitions(before: &ReportedState, after: &PublishedVariant) -> Vec<PendingEvent> {
+    let now = ReportedState::from_publication(after);
+    let change = after.target_change(before.target).map(|note| inform(SCALING_DECISION, note));
+    let begun = now.problems.difference(&before.problems).filter_map(|p| problem_event(*p, after));
+    let mut events: Vec<PendingEvent> = change.into_iter().chain(begun).collect();
+    if now.signal_problem.is_some() && now.signal_problem != before.signal_problem {
+        events.push(warn(SIGNAL_NOT_FOLLOWED, &after.conditions.signal_followed.message));
+    }
+    events.extend(limit_event(before, &now, after));
+    events.extend(ended(before, &now, after));
+    events
+}
+
+/// `None` if the decision that has the problem is missing.
+fn problem_event(problem: Problem, after: &PublishedVariant) -> Option<PendingEvent> {
+    let conditions = &after.conditions;
+    let of = |note: fn(&Decision, &PublishedVariant) -> Option<String>| {
+        after.decision.as_ref().and_then(|decision| note(decision, after))
+    };
+    let note = match problem {
+        Problem::TargetNotFound => conditions.ready.message.clone(),
+        Problem::SafetyNetActivated => conditions.optimization_ready.message.clone(),
+        Problem::Stuck => stuck_message(after.has_siblings).to_owned(),
+        Problem::WaitingForQuota => {
+            of(|d, v| d.waiting_for_quota.as_ref().map(|w| waiting_message(w, v.has_siblings)))?
+        }
+        Problem::NotCarriedOut => of(|d, v| {
+            d.not_carried_out
+                .map(|desired| not_carried_out_message(d, desired, &v.conditions.signal_followed))
+        })?,
+        Problem::NotWakeable => of(|d, _| d.wake_obstacle.map(not_wakeable_message))?,
+    };
+    Some(warn(problem.reason(), note))
+}
+
+/// While the need is unmet for one reason, a limit that comes and goes with the load is reported once.
+fn limit_event(
+    before: &ReportedState,
+    now: &ReportedState,
+    after: &PublishedVariant,
+) -> Option<PendingEvent> {
+    let is_new = now.unmet.is_none() || now.unmet != before.unmet;
+    if now.unmet == Some(UnmetReason::AtMaximum) && is_new {
+        return Some(warn(UnmetReason::AtMaximum.as_str(), &after.conditions.need_met.message));
+    }
+    let is_other = before.limited_by.is_some() && now.limited_by != before.limited_by;
+    if now.limited_by.is_none() || !(is_other || (before.limited_by.is_none() && is_new)) {
+        return None;
+    }
+    let reason = limiting_reason(after.decision.as_ref()?)?;
+    Some(warn(reason.code(), reason.to_string()))
+}
+
+/// Nothing is over for a variant without a decision, or whose target is not published any more.
+fn ended(before: &ReportedState, now: &ReportedState, after: &PublishedVariant) -> Vec<PendingEvent> {
+    if after.decision.is_none() {
+        return Vec::new();
+    }
+    let resolved = |what: &str, state: &str| inform(RESOLVED, format!("{what} ended: {state}"));
+    let (signal, need) = (&after.conditions.signal_followed, &after.conditions.need_met);
+    let mut events: Vec<PendingEvent> = before
+        .problems
+        .difference(&now.problems)
+        .map(|problem| resolved(problem.reason(), &after.conditions.ready.message))
+        .collect();
+    if let (Some(old), None, true) = (before.signal_problem, now.signal_problem, after.signal().is_some()) {
+        events.push(resolved(&format!("{SIGNAL_NOT_FOLLOWED} ({old})"), &signal.message));
+    }
+    let limit = before.unmet.filter(|old| old.is_limit() && now.unmet != Some(*old));
+    events.extend(limit.map(|old| resolved(old.as_str(), &need.message)));
+    events
+}
