@@ -5,7 +5,8 @@
 //! Replicas become the base in these cases:
 //! - There is no target: first sight of the variant, or a status that is too old.
 //! - Mode `recommend`: the target is not published, so the replicas have another owner.
-//! - The workload or its target is at 0: autoscalers do not act at 0, and a target of 0 needs evidence in each cycle.
+//! - The workload is at 0, where autoscalers do not act, or every target of the model is: that needs evidence in each
+//!   cycle.
 //!
 //! A target that the autoscaler does not carry out stays, but is no capacity: other variants of the model get the need.
 
@@ -42,7 +43,8 @@ pub(crate) enum Progress {
 
 impl Base {
     /// `hold`: time without progress after which a target counts as not carried out.
-    pub(crate) fn new(variant: &Variant, bounds: Bounds, hold: Duration) -> Self {
+    /// `goes_to_zero`: every target of the model is 0.
+    pub(crate) fn new(variant: &Variant, bounds: Bounds, hold: Duration, goes_to_zero: bool) -> Self {
         let current = variant.current;
         let is_obstructed = variant.obstacles.up.is_some();
         let own =
@@ -50,12 +52,12 @@ impl Base {
         let Some(desired) = variant.desired.filter(|_| variant.mode != Mode::Recommend) else {
             return own(current, Progress::Reached);
         };
-        if desired == 0 || current == 0 {
+        if current == 0 || (desired == 0 && goes_to_zero) {
             return own(current, Progress::Reached);
         }
         let target = bounds.cut(desired);
         let progress = progress(variant, target, hold);
-        let before = variant.desired_before.unwrap_or(target);
+        let before = variant.desired_before.unwrap_or(if desired == 0 { current } else { target });
         Self {
             before_scale_down: bounds.cut(before.min(current)).max(target),
             is_obstructed: is_obstructed || (target > current && progress == Progress::Stalled),

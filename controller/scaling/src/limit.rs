@@ -58,8 +58,11 @@ pub(crate) fn limit(
         }
         let Some(reason) = reason.filter(|_| granted < requested) else { continue };
         // Replicas that `book_committed` has booked stay.
+        // What its autoscaler does not take stays asked for, and takes nothing.
         let after = (draft.target() - requested + granted).max(draft.base.min(draft.target()));
-        draft.push(Stage::Limit, after, reason);
+        if after < draft.target() {
+            draft.push(Stage::Limit, after, reason);
+        }
         if granted == 0 {
             refused.push(i);
         }
@@ -74,8 +77,7 @@ pub(crate) fn added_replicas(variant: &VariantView, draft: &Draft) -> u32 {
 
 /// Target of an earlier cycle that still holds: the base, or what a stage keeps. It was limited then.
 fn committed_target(variant: &VariantView, draft: &Draft) -> u32 {
-    // Its autoscaler does not take what it asks for.
-    if variant.base.is_obstructed {
+    if variant.is_auto() && variant.base.is_obstructed {
         return variant.current.min(draft.target());
     }
     let is_kept = |step: &&Step| matches!(step.reason, Reason::SafetyNet { .. } | Reason::WakeHold { .. });

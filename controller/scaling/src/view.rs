@@ -1,21 +1,17 @@
 //! View of a snapshot for the rules: sorted, with defaults, and with samples classified by age.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+mod unready;
 
+use std::collections::BTreeMap;
+
+use self::unready::UnreadyState;
 use crate::base::{self, Base, Progress};
 use crate::decision::{Bounds, SignalGaps};
 use crate::limit::{BudgetIndex, Claim};
 use crate::reason::{Reason, WaitingReplicas};
 use crate::replica_state::ReplicaState;
 use crate::resolve::{Saturation, ScaleToZero};
-use crate::snapshot::{
-    ComputeBounds, Config, Mode, Model, Pending, PendingState, Replica, ThroughputMemory, Variant,
-};
-
-/// Time after which an unschedulable or crash-looping replica counts as stuck, and a held one as waiting for quota. It is
-/// short: such a replica is not just slow.
-const FAILING_GRACE: Duration = Duration::from_mins(1);
+use crate::snapshot::{ComputeBounds, Config, Mode, Model, Replica, ThroughputMemory, Variant};
 
 pub(crate) struct ModelView<'a> {
     pub(crate) model: &'a Model,
@@ -60,31 +56,11 @@ pub(crate) struct Sample<'a> {
     pub(crate) is_late: bool,
 }
 
-/// What a replica that is not ready means for the variant.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum UnreadyState {
-    Starting,
-    Stuck,
-    WaitingForQuota,
-}
-
-impl UnreadyState {
-    fn count(variant: &Variant, config: &Config, state: Self) -> u32 {
-        let all = variant.pending.iter().flatten();
-        saturating_u32(all.filter(|pending| Self::of(pending, config) == state).count())
-    }
-
-    fn of(pending: &Pending, config: &Config) -> Self {
-        let age = pending.age.get();
-        match pending.state {
-            // Kueue admits most pods within seconds.
-            PendingState::WaitingForQuota if age > FAILING_GRACE => Self::WaitingForQuota,
-            PendingState::Unschedulable | PendingState::CrashLooping if age > FAILING_GRACE => Self::Stuck,
-            PendingState::WaitingForQuota => Self::Starting,
-            _ if age > config.pending_grace.get() => Self::Stuck,
-            _ => Self::Starting,
-        }
-    }
+/// Whether the model may go to 0, and whether all its targets are 0.
+#[derive(Clone, Copy)]
+struct ZeroSteps {
+    is_allowed: bool,
+    is_underway: bool,
 }
 
 /// Forbids scale-down of the model.
@@ -116,7 +92,12 @@ impl<'a> ModelView<'a> {
         to_zero: ScaleToZero,
     ) -> Self {
         let claims = |v: &'a Variant| budgets.claims(&model.namespace, v);
-        let view = |v: &'a Variant| VariantView::new(v, config, claims(v), to_zero.enabled);
+        let last = |v: &Variant| v.desired.unwrap_or(v.current).min(v.max.unwrap_or(u32::MAX));
+        let zero = ZeroSteps {
+            is_allowed: to_zero.enabled,
+            is_underway: model.variants.iter().all(|v| last(v) == 0),
+        };
+        let view = |v: &'a Variant| VariantView::new(v, config, claims(v), zero);
         let mut variants: Vec<_> = model.variants.iter().map(view).collect();
         variants.sort_by(|a, b| a.variant.name.cmp(&b.variant.name));
         Self { model, config, remembered, learned, settings, to_zero, variants }
@@ -172,7 +153,7 @@ impl<'a> ModelView<'a> {
 }
 
 impl<'a> VariantView<'a> {
-    fn new(variant: &'a Variant, config: &Config, claims: Vec<Claim<'a>>, to_zero: bool) -> Self {
+    fn new(variant: &'a Variant, config: &Config, claims: Vec<Claim<'a>>, zero: ZeroSteps) -> Self {
         let current = variant.current;
         let ready = variant.ready.unwrap_or(current).min(current);
         let unready = current - ready;
@@ -183,18 +164,18 @@ impl<'a> VariantView<'a> {
         let Reports { counted, asleep, stale, signal_gaps } = Reports::new(variant, config);
         let min = variant.min.unwrap_or(0);
         // Before Kubernetes 1.37 an HPA minimum is at least 1, so a 1 does not forbid 0.
-        let is_lifted = to_zero && min == 1 && !variant.min_forbids_zero;
+        let is_lifted = zero.is_allowed && min == 1 && !variant.min_forbids_zero;
         let bounds = Bounds {
             min: if is_lifted { 0 } else { min },
             max: variant.max,
-            idles_at_zero: to_zero && variant.idles_at_zero && !variant.min_forbids_zero,
+            idles_at_zero: zero.is_allowed && variant.idles_at_zero && !variant.min_forbids_zero,
         };
         Self {
             variant,
             claims,
             current,
             ready,
-            base: Base::new(variant, bounds, config.decision_hold.get()),
+            base: Base::new(variant, bounds, config.decision_hold.get(), zero.is_underway),
             pending: unready - stuck - waiting_for_quota,
             stuck,
             waiting_for_quota,
@@ -315,10 +296,15 @@ impl<'a> VariantView<'a> {
         base::smallest_step_down(self.variant, self.step_base())
     }
 
-    /// The HPA would ignore a scale-down by `step`.
-    pub(crate) fn ignores_step_down(&self, step: u32) -> bool {
-        let after = self.step_base().saturating_sub(step);
-        after < self.current && base::is_ignored(self.variant, after)
+    /// The next target from `target` on that the HPA does not ignore.
+    pub(crate) fn acted_target(&self, target: u32) -> u32 {
+        if !base::is_ignored(self.variant, target) {
+            target
+        } else if target < self.current {
+            self.current
+        } else {
+            self.current.saturating_add(base::step_up(self.variant, self.current, 1))
+        }
     }
 
     /// The API server's refusal to scale the workload.

@@ -23,14 +23,18 @@ fn replace_with_scaled_object(w: &mut World, spec: Value) {
 fn names_a_paused_direction() {
     let up = "HPA h takes no step up: behavior.scaleUp.selectPolicy is Disabled [AutoscalerPaused]";
     check("autoscaler", &[up], |w| disable(w, "scaleUp"));
-    check("", &["follows the target; it takes no step down: behavior.scaleDown.selectPolicy"], |w| {
-        disable(w, "scaleDown");
-    });
+    check(
+        "?selector",
+        &["follows the target; it takes no step down: behavior.scaleDown.selectPolicy"],
+        |w| {
+            disable(w, "scaleDown");
+        },
+    );
 }
 
 #[test]
 fn shows_that_a_scaled_object_idles_at_zero() {
-    check("", &["ScaledObject s 2..8, or 0 (idleReplicaCount)"], |w| {
+    check("?selector", &["ScaledObject s 2..8, or 0 (idleReplicaCount)"], |w| {
         let bounds = json!({"idleReplicaCount": 0, "minReplicaCount": 2, "maxReplicaCount": 8});
         replace_with_scaled_object(w, bounds);
         w.variant["status"]["desiredOptimizedAlloc"]["numReplicas"] = json!(2);

@@ -58,7 +58,8 @@ pub(super) fn removable_replicas(model: &ModelView, i: usize, drafts: &[Draft]) 
 
 /// The part of a step down that the HPA acts on, or that drops replicas which do not exist yet. 0: it would ignore all of it.
 pub(super) fn acted_step_down(variant: &VariantView, step: u32) -> u32 {
-    if variant.ignores_step_down(step) { variant.step_base().saturating_sub(variant.current) } else { step }
+    let base = variant.step_base();
+    base - variant.acted_target(base.saturating_sub(step)).min(base)
 }
 
 pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ModelCase;
+use crate::base::Progress;
 use crate::decision::Stage;
 use crate::draft::Draft;
 use crate::limit::{Claim, is_limited};
@@ -110,7 +111,7 @@ fn spare_step(variant: &VariantView, draft: &Draft, budget: usize) -> Option<(u3
     let is_held = |reason: &Reason| matches!(reason, Reason::SafetyNet { .. } | Reason::WakeHold { .. });
     if !variant.is_auto()
         || draft.target() != variant.base.replicas
-        || variant.base.replicas > variant.current
+        || variant.base.progress != Progress::Reached
         || draft.steps.iter().any(|s| is_held(&s.reason))
     {
         return None;

@@ -19,7 +19,7 @@ mod texts;
 
 use proptest::prelude::*;
 
-use crate::snapshot::{Snapshot, Variant};
+use crate::snapshot::{Mode, Snapshot, Variant};
 use crate::{Decision, Outcome};
 
 /// Variant of a decision.
@@ -32,6 +32,13 @@ fn variant_of<'a>(snapshot: &'a Snapshot, decision: &Decision) -> &'a Variant {
 fn remove_budgets(snapshot: &mut Snapshot) {
     snapshot.config.inventory = None;
     snapshot.config.quotas.clear();
+}
+
+/// An autoscaler that does not act takes nothing of what it is asked for.
+fn is_taken(snapshot: &Snapshot, decision: &Decision) -> bool {
+    let is_blocked = variant_of(snapshot, decision).obstacles.up.is_some()
+        || (has_reason(decision, &["NotCarriedOut"]) && decision.base > decision.current);
+    decision.mode != Mode::Auto || !is_blocked
 }
 
 /// True if a step has one of these reason codes.

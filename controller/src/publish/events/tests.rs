@@ -45,7 +45,6 @@ fn only_transitions_cause_events() {
         (&without_target(), "!TargetNotFound"),
         (&held, "!SafetyNetActivated"),
         (&stuck, "!Stuck"),
-        (&late, "!NotCarriedOut"),
         (&limited, "!LimitedBy"),
         (&by_quota, "!LimitedByQuota"),
         (&waits, "!WaitingForQuota"),
@@ -53,6 +52,10 @@ fn only_transitions_cause_events() {
         assert_eq!(reasons(Some(&steady()), after), [want]);
         assert_eq!(reasons(Some(after), after), Vec::<String>::new(), "{want} again");
     }
+    // The target stays when it turns out that it is not carried out.
+    let kept =
+        variant(json!({"desired": 4, "desiredAge": "1m", "replicas": replicas(2, 0.5, "1s")}), json!({}));
+    assert_eq!(reasons(Some(&kept), &late), ["!NotCarriedOut"]);
     assert_eq!(reasons(None, &grows), Vec::<String>::new(), "a first publication changes nothing");
     assert_eq!(reasons(Some(&without_target()), &steady()), ["Resolved"]);
 }

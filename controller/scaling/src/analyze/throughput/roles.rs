@@ -127,8 +127,8 @@ fn learned_verdicts(
         && model.metrics_gap().is_none()
         && !prefill.subset.is_saturated
         && !decode.subset.is_saturated
-        && !of_prefill.needs_more()
-        && !of_decode.needs_more();
+        && !of_prefill.lacks_replicas()
+        && !of_decode.lacks_replicas();
     for (verdict, backlog) in [(&mut of_prefill, at_prefill), (&mut of_decode, at_decode)] {
         verdict.waiting_time = waiting_time;
         verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
@@ -230,8 +230,9 @@ impl ThroughputVerdict {
         self.demand = to_finite(self.demand + self.backlog).max(self.bursts);
     }
 
-    fn needs_more(&self) -> bool {
-        below(self.supply, self.demand) || self.is_overloaded
+    /// Those that start or are asked for take no load yet.
+    fn lacks_replicas(&self) -> bool {
+        below(self.serving, self.demand) || self.is_overloaded
     }
 }
 

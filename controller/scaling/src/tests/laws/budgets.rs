@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{has_reason, variant_of};
+use super::{has_reason, is_taken, variant_of};
 use crate::reason::Reason;
 use crate::snapshot::{Mode, Snapshot};
 use crate::tests::generate::any_case;
@@ -57,7 +57,8 @@ proptest! {
         for decision in outcome.decisions.iter().filter(|d| d.mode != Mode::Recommend) {
             let from = if is_granted(decision) { granted_from(decision) } else { decision.target() };
             let new = u64::from(decision.target().saturating_sub(from));
-            let old = u64::from(decision.target().min(from).saturating_sub(decision.current));
+            let is_taken = u64::from(is_taken(&case, decision));
+            let old = is_taken * u64::from(decision.target().min(from).saturating_sub(decision.current));
             for (budget, amount) in claims(&case, decision) {
                 *granted.entry(budget.clone()).or_default() += new * amount;
                 *held.entry(budget).or_default() += old * amount;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{has_reason, remove_budgets, variant_of};
+use super::{has_reason, is_taken, remove_budgets, variant_of};
 use crate::decide;
 use crate::snapshot::Mode;
 use crate::tests::generate::any_case;
@@ -32,7 +32,8 @@ proptest! {
             let from = if is_committed { decision.target() } else { decision.base.max(decision.current) };
             let of_replica = u64::from(variant.gpus_per_replica.0);
             let new = u64::from(decision.target().saturating_sub(from));
-            let old = u64::from(decision.target().min(from).saturating_sub(decision.current));
+            let is_taken = u64::from(is_taken(&case, decision));
+            let old = is_taken * u64::from(decision.target().min(from).saturating_sub(decision.current));
             *granted.entry(accelerator_key(accelerator)).or_default() += new * of_replica;
             *held.entry(accelerator_key(accelerator)).or_default() += old * of_replica;
         }

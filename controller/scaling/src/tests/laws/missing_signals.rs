@@ -120,7 +120,7 @@ proptest! {
             // A base above the maximum, or that the autoscaler does not carry out, is replaced.
             let is_above = decision.bounds.cut(decision.base) < decision.base;
             let is_replaced =
-                has_reason(&decision, &["NotCarriedOut"]) || variant.obstacles.up.is_some() || is_above;
+                has_reason(&decision, &["NotCarriedOut", "Superseded"]) || variant.obstacles.up.is_some() || is_above;
             for taken in &decision.steps {
                 match taken.reason.code() {
                     "SpareBelowTarget" | "AllSaturated" if !is_replaced => prop_assert_eq!(taken.after - taken.before, up),

@@ -75,8 +75,8 @@ proptest! {
         for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto) {
             let traces = || format!("{}{}", crate::trace::render(&first), crate::trace::render(&second));
             let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&one.namespace, &one.model_id);
-            // What a user has just fixed is capacity from the next cycle on.
-            let is_just_fixed = |d: &Decision| matches!(d.mode, Mode::Fixed(_)) && d.target() != d.base;
+            // What a mode has just set is capacity from the next cycle on.
+            let is_just_fixed = |d: &Decision| d.mode != Mode::Auto && d.target() != d.base;
             if first.decisions.iter().filter(of_model).any(|d| is_just_fixed(d) || takes_blocked(d)) {
                 continue;
             }
