@@ -3,12 +3,12 @@
 //! a rollout adds surge pods, an HPA adopts them within its tolerance, and other writers change `spec.replicas`.
 //!
 //! Replicas become the base in these cases:
-//! - There is no target: first sight of the variant, or a status that is too old.
+//! - It has no target: first sight of the variant, or a status that is too old.
 //! - Mode `recommend`: the target is not published, so the replicas have another owner.
 //! - The workload is at 0, where autoscalers do not act, or every target of the model is: that needs evidence in each
 //!   cycle.
 //!
-//! A target that the autoscaler does not carry out stays, but is no capacity: other variants of the model get the need.
+//! A target that the autoscaler does not carry out stays, but adds no capacity: other variants of the model get the need.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(crate) struct Base {
 /// Progress towards the last target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There is no target, the replicas equal it, or the HPA ignores the difference.
+    /// It has no target, the replicas equal it, or the HPA ignores the difference.
     Reached,
     /// The autoscaler has time to carry it out.
     Underway,

@@ -28,7 +28,7 @@ impl ReplicaState {
     /// State of a replica that reports.
     #[must_use]
     pub fn of(replica: &Replica, variant: &Variant) -> Self {
-        let waiting = replica.queue.map_or(0.0, |queue| queue.get());
+        let waiting = replica.queue.map_or(0.0, f64::from);
         if replica.asleep {
             Self::Asleep
         } else if replica.stalled_for.is_some()

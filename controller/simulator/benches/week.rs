@@ -64,6 +64,7 @@ fn variant(name: &str, cost: f64, speed: f64) -> Variant {
         slowness: RandomQuantity::log_normal(1.0, 0.0),
         prefix_hits: Vec::new(),
         speculation: Vec::new(),
+        rollouts: Vec::new(),
         role: None,
     }
 }

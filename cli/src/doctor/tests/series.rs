@@ -108,7 +108,7 @@ fn finds_series_whose_pod_has_another_label() {
         [[("namespace", "other"), ("k8s_pod_name", "a-0")], [("namespace", "prod"), ("k8s_pod_name", "b-0")]]
     {
         check("scrape", &["no Service and no PodMonitor selects its pods"], |w| {
-            without_own_series(w, of(&labels))
+            without_own_series(w, of(&labels));
         });
     }
 }
@@ -131,6 +131,6 @@ fn finds_pods_that_no_workload_of_the_model_owns() {
         without_own_series(w, ["launcher-0", "launcher-1"].map(of).into());
     });
     check("scrape", &["no Service and no PodMonitor selects its pods"], |w| {
-        without_own_series(w, Vec::new())
+        without_own_series(w, Vec::new());
     });
 }

@@ -9,7 +9,7 @@ fn disable(w: &mut World, rules: &str) {
     w.hpas[0]["spec"]["behavior"] = json!({rules: {"selectPolicy": "Disabled"}});
 }
 
-fn replace_with_scaled_object(w: &mut World, spec: Value) {
+fn replace_with_scaled_object(w: &mut World, spec: &Value) {
     let query = "wva_desired_replicas{variant_name=\"a\"}";
     let mut object = json!({"kind": "ScaledObject", "metadata": {"name": "s", "namespace": "prod"}, "spec": spec,
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
@@ -36,7 +36,7 @@ fn names_a_paused_direction() {
 fn shows_that_a_scaled_object_idles_at_zero() {
     check("?selector", &["ScaledObject s 2..8, or 0 (idleReplicaCount)"], |w| {
         let bounds = json!({"idleReplicaCount": 0, "minReplicaCount": 2, "maxReplicaCount": 8});
-        replace_with_scaled_object(w, bounds);
+        replace_with_scaled_object(w, &bounds);
         w.variant["status"]["desiredOptimizedAlloc"]["numReplicas"] = json!(2);
     });
 }

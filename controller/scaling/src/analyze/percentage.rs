@@ -138,7 +138,7 @@ impl PercentageVerdict {
     fn are_targets_enough(&self, model: &ModelView) -> bool {
         let is_ignored =
             |v: &VariantView| v.base.progress == Progress::Reached && v.base.replicas > v.current;
-        let planned = model.variants.iter().map(|v| v.planned()).fold(0, u32::saturating_add);
+        let planned = model.variants.iter().map(VariantView::planned).fold(0, u32::saturating_add);
         model.variants.iter().any(is_ignored) && self.fits(&self.all, f64::from(planned))
     }
 

@@ -286,10 +286,10 @@ fn whole_verdict(
     let may_shrink = has_full_history(model, memory) && all_have_counters(model) && !saturated;
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
-    let supply = total_throughput(model, &per_replica, |v| v.planned());
+    let supply = total_throughput(&per_replica, model.variants.iter().map(VariantView::planned));
     Some(ThroughputVerdict {
         supply,
-        serving: total_throughput(model, &per_replica, |v| v.serving()),
+        serving: total_throughput(&per_replica, model.variants.iter().map(VariantView::serving)),
         waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
         demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
@@ -329,9 +329,8 @@ fn wants_warm_spare(setting: WarmSpare, cold_start: f64) -> bool {
 }
 
 /// Throughput of a number of replicas of each variant, requests per second.
-fn total_throughput(model: &ModelView, per_replica: &[f64], replicas: impl Fn(&VariantView) -> u32) -> f64 {
-    let each = model.variants.iter().zip(per_replica);
-    to_finite(each.map(|(v, rate)| f64::from(replicas(v)) * rate).sum())
+fn total_throughput(per_replica: &[f64], replicas: impl Iterator<Item = u32>) -> f64 {
+    to_finite(replicas.zip(per_replica).map(|(n, rate)| f64::from(n) * rate).sum())
 }
 
 fn has_counters(model: &ModelView) -> bool {
@@ -366,7 +365,7 @@ fn unlearned_verdict(
     let factor = factor.clamp(1.0, MAX_UNLEARNED_GROWTH);
     let per_replica = vec![1.0; model.variants.len()];
     ThroughputVerdict {
-        supply: total_throughput(model, &per_replica, |v| v.planned()),
+        supply: total_throughput(&per_replica, model.variants.iter().map(VariantView::planned)),
         serving: 0.0,
         demand: if hot { ready * factor } else { 0.0 },
         forecast,

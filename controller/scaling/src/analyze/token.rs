@@ -67,15 +67,16 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     }
     let per_replica: Vec<f64> =
         (0..model.variants.len()).map(|i| per_replica(model, &state, &engines, i)).collect();
-    let sum = |replicas: fn(&VariantView) -> u32| -> f64 {
-        to_finite(model.variants.iter().zip(&per_replica).map(|(v, per)| f64::from(replicas(v)) * per).sum())
+    let sum = |replicas: Vec<u32>| -> f64 {
+        to_finite(replicas.iter().zip(&per_replica).map(|(n, per)| f64::from(*n) * per).sum())
     };
+    let (serving, planned) = model.variants.iter().map(|v| (v.serving(), v.planned())).unzip();
     let is_unknown = model.model.scheduler_queue == SchedulerQueue::Unknown;
     let has_waiting = model.model.scheduler_queue.holds_requests() || samples().any(|s| s.queue > 0.0);
     Ok(TokenVerdict {
         demand,
-        supply: sum(|v| v.serving()),
-        anticipated: sum(|v| v.planned()),
+        supply: sum(serving),
+        anticipated: sum(planned),
         has_unsized_queue: is_unknown || (input.is_none() && has_waiting),
         per_replica,
         state,

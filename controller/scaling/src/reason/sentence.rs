@@ -106,29 +106,17 @@ impl Reason {
         }
     }
 
-    fn write_hold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Replicas that keep the variant from a step.
+    fn write_replicas(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
-                write!(f, "holding the last target: {cause}")
-            }
-            Self::SafetyNet { fallback_source: FallbackSource::CurrentReplicas, cause } => {
-                write!(f, "holding the current replicas: {cause}")
-            }
-            Self::WaitingForQuota { waiting } => write!(f, "{waiting}; other variants grow instead"),
-            Self::PendingReplicas { pending } => {
-                write!(f, "waiting for {pending} replica(s) to become ready")
-            }
-            Self::StepNotSafe { step, load } => {
+            Self::Stuck { stuck } => {
                 write!(
                     f,
-                    "not scaled down: the HPA ignores steps smaller than {step}, and removing {step} is unsafe: {load}"
+                    "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
                 )
             }
-            Self::ScrapeGap { ready, reporting } => {
-                write!(f, "not scaled down: only {reporting} of {ready} ready replicas report metrics")
-            }
-            Self::MetricsStale { stale } => {
-                write!(f, "not scaled down: the metrics of {stale} replica(s) are old")
+            Self::PendingReplicas { pending } => {
+                write!(f, "waiting for {pending} replica(s) to become ready")
             }
             Self::SignalUnknown { replicas } => {
                 write!(
@@ -144,6 +132,31 @@ impl Reason {
                     "not scaled down: {} replica(s) have requests and finish none ({shown}{more}): restart them",
                     pods.len()
                 )
+            }
+            Self::WaitingForQuota { waiting } => write!(f, "{waiting}; other variants grow instead"),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_hold(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SafetyNet { fallback_source: FallbackSource::PreviousDesired, cause } => {
+                write!(f, "holding the last target: {cause}")
+            }
+            Self::SafetyNet { fallback_source: FallbackSource::CurrentReplicas, cause } => {
+                write!(f, "holding the current replicas: {cause}")
+            }
+            Self::StepNotSafe { step, load } => {
+                write!(
+                    f,
+                    "not scaled down: the HPA ignores steps smaller than {step}, and removing {step} is unsafe: {load}"
+                )
+            }
+            Self::ScrapeGap { ready, reporting } => {
+                write!(f, "not scaled down: only {reporting} of {ready} ready replicas report metrics")
+            }
+            Self::MetricsStale { stale } => {
+                write!(f, "not scaled down: the metrics of {stale} replica(s) are old")
             }
             Self::WithinTolerance { step, tolerance } => {
                 write!(
@@ -224,12 +237,6 @@ impl fmt::Display for Reason {
             Self::KeptDecision { age_seconds } => {
                 write!(f, "{lead}, last progress {} s ago", format_figure(*age_seconds))
             }
-            Self::Stuck { stuck } => {
-                write!(
-                    f,
-                    "{stuck} replica(s) do not become ready; other variants grow instead: check the pods of this variant"
-                )
-            }
             Self::SignalsMissing { missing, server } => {
                 write!(
                     f,
@@ -241,14 +248,15 @@ impl fmt::Display for Reason {
             | Self::Superseded { .. }
             | Self::NotCarriedOut { .. }
             | Self::CannotGrow { .. } => self.write_end(f),
-            Self::SafetyNet { .. }
+            Self::Stuck { .. }
             | Self::PendingReplicas { .. }
             | Self::WaitingForQuota { .. }
+            | Self::SignalUnknown { .. }
+            | Self::NoProgress { .. } => self.write_replicas(f),
+            Self::SafetyNet { .. }
             | Self::StepNotSafe { .. }
             | Self::ScrapeGap { .. }
             | Self::MetricsStale { .. }
-            | Self::SignalUnknown { .. }
-            | Self::NoProgress { .. }
             | Self::WithinTolerance { .. }
             | Self::HeldPeak { .. }
             | Self::NotLearnt { .. } => self.write_hold(f),

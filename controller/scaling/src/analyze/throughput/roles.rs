@@ -15,7 +15,7 @@ use super::{
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
 use crate::snapshot::{Role, ThroughputMemory};
 use crate::units::{below, seconds, to_finite};
-use crate::view::ModelView;
+use crate::view::{ModelView, VariantView};
 
 pub(super) struct RoleSubset<'a> {
     role: Role,
@@ -204,9 +204,10 @@ impl<'a> RoleView<'a> {
             forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
         let unit = per_engine * engines_per_replica(&self.subset.view.variants[self.reference_index()]);
         let warm_spare = if keeps_warm_spare { to_finite(unit) } else { 0.0 };
+        let variants = || self.subset.view.variants.iter();
         ThroughputVerdict {
-            supply: total_throughput(&self.subset.view, &per_replica, |v| v.planned()),
-            serving: total_throughput(&self.subset.view, &per_replica, |v| v.serving()),
+            supply: total_throughput(&per_replica, variants().map(VariantView::planned)),
+            serving: total_throughput(&per_replica, variants().map(VariantView::serving)),
             demand: to_finite(forecast.expected + warm_spare),
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,

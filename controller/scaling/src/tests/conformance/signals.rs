@@ -18,10 +18,10 @@ each variant and each signal by itself | a: 2 kv=-,.72 queue=0,-; b: 2 kv=.72 | 
 samples that do not count raise no warning | a: 3 kv=.1,.1,- age=0s,0s,121s | a 3->3 MetricsStale; warning none
 replicas without any signal raise no warning | a: 2 kv=.60,- queue=0,- | a 2->2 NoChange; warning none
 # What a replica does.
-a cache full of prefixes is no load | a: 1 running=0 kv=.95 | a 1->1 NoChange meanSpareKv=0.8
+a cache full of prefixes counts as 0 | a: 1 running=0 kv=.95 | a 1->1 NoChange meanSpareKv=0.8
 a cache full of prefixes does not keep it from shrinking | a: 3 running=0 kv=.95 | a 3->2 ScaleDownSafe
 requests that run fill the cache | a: 1 running=2 kv=.95 | a 1->2 AllSaturated
-asleep is no capacity | a: 3 kv=.78,.1,.1 queue=4,0,0 asleep=-,y,y | a 3->4 SpareBelowTarget reporting=1
+asleep adds no capacity | a: 3 kv=.78,.1,.1 queue=4,0,0 asleep=-,y,y | a 3->4 SpareBelowTarget reporting=1
 asleep does not count as spare | a: 3 kv=.50,.1,.1 asleep=-,y,y | a 3->3 NoChange
 enough awake ones, and one that sleeps | a: 4 kv=.1 asleep=-,-,-,y | a 4->3 ScaleDownSafe
 all asleep | a: 2 kv=0 asleep=y | a 2->2 SafetyNet

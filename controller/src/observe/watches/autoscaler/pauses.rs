@@ -139,12 +139,9 @@ mod tests {
         [pauses.up, pauses.down].map(|source| source.map(|source| source.to_string()))
     }
 
-    fn set(key: &str) -> Option<String> {
-        Some(format!("annotation autoscaling.keda.sh/{key} is set"))
-    }
-
     #[test]
     fn annotations_pause_as_keda_reads_them() {
+        let set = |key: &str| Some(format!("annotation autoscaling.keda.sh/{key} is set"));
         for (key, value, [up, down]) in [
             ("paused", "true", [set("paused"), set("paused")]),
             ("paused", "", [set("paused"), set("paused")]),
