@@ -7,7 +7,7 @@ mod budget;
 use crate::decision::{Stage, Step};
 use crate::draft::Draft;
 use crate::reason::Reason;
-use crate::snapshot::Config;
+use crate::snapshot::{Config, ReturnedReplicas};
 use crate::view::{ModelView, VariantView};
 
 pub(crate) use budget::{BudgetIndex, Claim, Ledger};
@@ -70,9 +70,11 @@ pub(crate) fn limit(
     refused
 }
 
-/// Replicas beyond those that exist or that an earlier cycle asked for.
+/// Replicas beyond those that an earlier cycle asked for, or that exist and were not given back.
 pub(crate) fn added_replicas(variant: &VariantView, draft: &Draft) -> u32 {
-    draft.target().saturating_sub(committed_target(variant, draft).max(variant.current))
+    let is_given_back = variant.variant.returned.as_ref().is_some_and(ReturnedReplicas::is_kept);
+    let own = if is_given_back { variant.current.min(variant.bounds.min) } else { variant.current };
+    draft.target().saturating_sub(committed_target(variant, draft).max(own))
 }
 
 /// Target of an earlier cycle that still holds: the base, or what a stage keeps. It was limited then.

@@ -2,7 +2,11 @@
 //! stays within that tolerance of its size without rollouts, whatever their number. An analyzer that starts from the
 //! replicas that exist grows with each of them.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's own input; figures are shown on demand")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test's own input; figures are shown on demand"
+)]
 
 use wva_simulator::scenario::{Spec, parse_tree};
 use wva_simulator::study::run_study;
@@ -32,9 +36,13 @@ policies:
 
 #[test]
 fn rollouts_do_not_grow_a_fleet() {
-    let rollouts = "[{at: 30m, surge: 0.25}, {at: 35m, surge: 0.05}, {at: 40m, surge: 0.1}, {at: 47m, surge: 0.25}]";
+    let rollouts =
+        "[{at: 30m, surge: 0.25}, {at: 35m, surge: 0.05}, {at: 40m, surge: 0.1}, {at: 47m, surge: 0.25}]";
     for ((policy, calm), (_, most)) in most_replicas("[]").into_iter().zip(most_replicas(rollouts)) {
         println!("{policy}: at most {calm} replicas without rollouts, {most} with four");
-        assert!(f64::from(most) <= (1.1 * f64::from(calm)).ceil(), "{policy}: {most}, without rollouts {calm}");
+        assert!(
+            f64::from(most) <= (1.1 * f64::from(calm)).ceil(),
+            "{policy}: {most}, without rollouts {calm}"
+        );
     }
 }

@@ -1,14 +1,27 @@
 //! A second cycle with unchanged signals, and the first result as its last target, changes no decision.
 
 use proptest::prelude::*;
+use wva_crds::GoDuration;
 
 use super::has_reason;
-use crate::snapshot::{AnalyzerName, Mode, Snapshot};
+use crate::reason::Reason;
+use crate::snapshot::{AnalyzerName, Mode, ReturnedReplicas, Snapshot};
 use crate::tests::generate::any_case;
 use crate::{Decision, Outcome, VariantKey, decide};
 
 const UP: [&str; 2] = ["SpareBelowTarget", "AllSaturated"];
 const DOWN: [&str; 1] = ["ScaleDownSafe"];
+
+/// What a variant gave back, as the controller remembers it.
+fn returned(decision: &Decision) -> Option<ReturnedReplicas> {
+    decision.steps.iter().find_map(|step| {
+        let Reason::YieldsTo { yielded } = &step.reason else { return None };
+        let replicas = decision.current.saturating_sub(step.after);
+        let (namespace, model_id) = (yielded.namespace.clone(), yielded.model_id.clone());
+        let ago = GoDuration::default();
+        (replicas > 0).then_some(ReturnedReplicas { namespace, model_id, replicas, ago })
+    })
+}
 
 /// Snapshot of the next cycle without any change of the signals.
 ///
@@ -22,6 +35,8 @@ fn next_cycle(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
             let state = outcome.next.variants[&key];
             variant.desired = Some(state.desired);
             variant.desired_before = state.before;
+            let decision = outcome.decisions.iter().find(|decision| decision.key() == key);
+            variant.returned = decision.and_then(returned).or(variant.returned.take());
             variant.desired_age = Some(state.desired_age_after(std::time::Duration::ZERO, variant.current));
             variant.remembered_capacity = state.capacity.map(crate::tests::generate::figure);
         }
@@ -36,10 +51,10 @@ fn next_cycle(snapshot: &Snapshot, outcome: &Outcome) -> Snapshot {
     next
 }
 
-/// Targets of scale-downs that are carried out: what they started from is known.
-fn know_scale_downs(snapshot: &mut Snapshot) {
+/// No target is carried out. Targets of another load settle in more than one cycle.
+fn start_at_rest(snapshot: &mut Snapshot) {
     for variant in snapshot.models.iter_mut().flat_map(|model| &mut model.variants) {
-        variant.desired_before = variant.desired.filter(|d| *d < variant.current).map(|_| variant.current);
+        (variant.desired, variant.desired_before, variant.returned) = (None, None, None);
     }
 }
 
@@ -54,7 +69,7 @@ proptest! {
     fn a_single_variant_keeps_its_target(case in any_case()) {
         let mut case = case.0;
         case.models.iter_mut().for_each(|model| model.variants.truncate(1));
-        know_scale_downs(&mut case);
+        start_at_rest(&mut case);
         let first = decide(&case);
         let second = decide(&next_cycle(&case, &first));
         for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto && !takes_blocked(d)) {
@@ -69,14 +84,16 @@ proptest! {
         let mut case = case.0;
         // A joining variant may take GPUs that the token analyzer of another model counts on.
         super::remove_budgets(&mut case);
-        know_scale_downs(&mut case);
+        start_at_rest(&mut case);
         let first = decide(&case);
         let second = decide(&next_cycle(&case, &first));
         for (one, other) in first.decisions.iter().zip(&second.decisions).filter(|(d, _)| d.mode == Mode::Auto) {
             let traces = || format!("{}{}", crate::trace::render(&first), crate::trace::render(&second));
             let of_model = |d: &&Decision| (&d.namespace, &d.model_id) == (&one.namespace, &one.model_id);
-            // What a mode has just set is capacity from the next cycle on.
-            let is_just_fixed = |d: &Decision| d.mode != Mode::Auto && d.target() != d.base;
+            // What a mode or the kept minimum has just set is capacity from the next cycle on.
+            let is_just_fixed = |d: &Decision| {
+                (d.mode != Mode::Auto && d.target() != d.base) || has_reason(d, &["MinimumKept"])
+            };
             if first.decisions.iter().filter(of_model).any(|d| is_just_fixed(d) || takes_blocked(d)) {
                 continue;
             }
