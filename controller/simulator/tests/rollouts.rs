@@ -2,11 +2,7 @@
 //! stays within that tolerance of its size without rollouts, whatever their number. An analyzer that starts from the
 //! replicas that exist grows with each of them.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test's own input; figures are shown on demand"
-)]
+#![expect(clippy::unwrap_used, reason = "a test's own input")]
 
 use wva_simulator::scenario::{Spec, parse_tree};
 use wva_simulator::study::run_study;
