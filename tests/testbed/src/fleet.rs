@@ -191,9 +191,12 @@ impl State {
         Some(self.requests.over(pod, self.queueing.replicas().get(pod)?, prompt_tokens))
     }
 
-    /// The same figures, as a scrape shows them.
+    /// The same figures, as a scrape shows them. Requests that run hold a KV cache use, also a fixed one.
     fn scraped(&self, pod: &str) -> Option<Replica> {
-        if self.unseen { self.queueing.replicas().get(pod).copied() } else { self.replica(pod) }
+        let replica =
+            if self.unseen { self.queueing.replicas().get(pod).copied() } else { self.replica(pod) }?;
+        let is_used = self.shown_load(pod).is_some_and(|(kv, _)| kv > 0.0);
+        Some(Replica { running: replica.running.max(f64::from(is_used)), ..replica })
     }
 
     fn at_gateway(&self) -> f64 {
