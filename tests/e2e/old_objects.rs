@@ -144,7 +144,7 @@ async fn works_with_the_crd_of_llm_d_wva(testbed: Testbed) -> anyhow::Result<()>
         ensure!(alloc["numReplicas"] == 1 && alloc["accelerator"] == "H100", "{status}");
         ensure!(alloc["lastRunTime"].is_string() && status["actuation"]["applied"] == true, "{status}");
         ensure!(status["currentReplicas"].is_null(), "the CRD has no such field: {status}");
-        ensure!(status["conditions"].as_array().is_some_and(|all| all.len() == 5), "{status}");
+        ensure!(status["conditions"].as_array().is_some_and(|all| all.len() == 6), "{status}");
         Ok(())
     })
     .await?;
