@@ -182,7 +182,11 @@ impl State {
     fn shown_load(&self, pod: &str) -> Option<(f64, f64)> {
         let replica = self.replica(pod)?;
         let own = (replica.kv(self.queueing.service()), replica.waiting);
-        Some(self.fixed.get(pod).copied().or(self.fixed_all).unwrap_or(own))
+        Some(self.fixed_load(pod).unwrap_or(own))
+    }
+
+    fn fixed_load(&self, pod: &str) -> Option<(f64, f64)> {
+        self.fixed.get(pod).copied().or(self.fixed_all)
     }
 
     /// Current figures of a ready pod.
@@ -191,11 +195,11 @@ impl State {
         Some(self.requests.over(pod, self.queueing.replicas().get(pod)?, prompt_tokens))
     }
 
-    /// The same figures, as a scrape shows them. Requests that run hold a KV cache use, also a fixed one.
+    /// The same figures, as a scrape shows them. Requests that run hold a fixed KV cache use.
     fn scraped(&self, pod: &str) -> Option<Replica> {
         let replica =
             if self.unseen { self.queueing.replicas().get(pod).copied() } else { self.replica(pod) }?;
-        let is_used = self.shown_load(pod).is_some_and(|(kv, _)| kv > 0.0);
+        let is_used = self.fixed_load(pod).is_some_and(|(kv, _)| kv > 0.0);
         Some(Replica { running: replica.running.max(f64::from(is_used)), ..replica })
     }
 
