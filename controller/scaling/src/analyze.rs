@@ -3,6 +3,7 @@
 
 mod by_role;
 mod engine_args;
+mod growth;
 mod percentage;
 mod shell_words;
 mod step_limits;

@@ -88,7 +88,7 @@ fn wake_one(
     };
     for i in wake_candidates(model, group, drafts) {
         let variant = &model.variants[i];
-        if variant.headroom() == 0 || excluded[i] {
+        if variant.headroom(variant.step_base()) == 0 || excluded[i] {
             continue;
         }
         let after = drafts[i].target().max(1);

@@ -309,7 +309,7 @@ fn variant_state(variant: &VariantView, decision: &Decision, capacity: Option<f6
     let is_same_direction =
         target != current && last.is_some_and(|last| last.cmp(&current) == target.cmp(&current));
     let before = variant.variant.desired_before.or(last).unwrap_or(decision.base);
-    let is_scaling_down = target < current && target < before && last.is_none_or(|last| target <= last);
+    let is_scaling_down = target < current && target < before;
     VariantState {
         desired: target,
         before: is_scaling_down.then_some(before),

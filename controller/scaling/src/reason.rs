@@ -115,7 +115,7 @@ pub enum Reason {
         /// Their pods.
         pods: Vec<String>,
     },
-    /// The autoscaler of the variant does not scale up, so other variants grow instead.
+    /// The autoscaler of the variant does not scale up, so the variant grows only if no other one can.
     CannotGrow {
         /// Object and field.
         cause: String,

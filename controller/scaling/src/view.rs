@@ -220,9 +220,17 @@ impl<'a> VariantView<'a> {
         self.pending > 0 || (self.base.progress == Progress::Underway && self.arriving() > 0)
     }
 
-    /// Where a step starts. A target that the autoscaler does not carry out adds no capacity.
+    /// Where a step starts.
     pub(crate) fn step_base(&self) -> u32 {
-        if self.base.is_obstructed { self.kept().min(self.current) } else { self.kept() }
+        self.step_base_of(self.base.replicas)
+    }
+
+    /// Where a step starts after an earlier one to `target`. A target that the autoscaler does not carry out adds no
+    /// capacity.
+    pub(crate) fn step_base_of(&self, target: u32) -> u32 {
+        let is_revoked = target > self.base.replicas;
+        let target = if is_revoked { target } else { self.kept() };
+        if self.base.is_obstructed { target.min(self.current) } else { target }
     }
 
     /// Some of its replicas do not come soon, so other variants serve instead.
@@ -274,20 +282,20 @@ impl<'a> VariantView<'a> {
         saturating_u32(self.counted.len()).saturating_add(self.asleep)
     }
 
-    /// Replicas that the maximum allows to add.
-    pub(crate) fn headroom(&self) -> u32 {
-        self.bounds.max.map_or(u32::MAX, |max| max.saturating_sub(self.step_base()))
+    /// Replicas that the maximum allows to add to `start`.
+    pub(crate) fn headroom(&self, start: u32) -> u32 {
+        self.bounds.max.map_or(u32::MAX, |max| max.saturating_sub(start))
     }
 
-    /// Replicas to add: at least `wanted`, and so many that the HPA acts.
-    pub(crate) fn step_up(&self, wanted: u32) -> u32 {
-        base::step_up(self.variant, self.step_base(), wanted)
+    /// Replicas to add to `start`: at least `wanted`, and so many that the HPA acts.
+    pub(crate) fn step_up(&self, start: u32, wanted: u32) -> u32 {
+        base::step_up(self.variant, start, wanted)
     }
 
     /// Replicas to grant if only `fits` fit. 0 if the HPA would ignore the step; below its minimum it acts on every
     /// step.
     pub(crate) fn grantable_replicas(&self, requested: u32, fits: u32) -> u32 {
-        let is_ignored = fits < self.step_up(1) && self.current >= self.bounds.min;
+        let is_ignored = fits < self.step_up(self.step_base(), 1) && self.current >= self.bounds.min;
         if fits < requested && is_ignored { 0 } else { requested.min(fits) }
     }
 
@@ -303,7 +311,7 @@ impl<'a> VariantView<'a> {
         } else if target < self.current {
             self.current
         } else {
-            self.current.saturating_add(base::step_up(self.variant, self.current, 1))
+            self.current.saturating_add(self.step_up(self.current, 1))
         }
     }
 

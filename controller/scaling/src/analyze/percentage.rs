@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Verdict;
 use super::step_limits::{note_obstruction, shrink_obstacle};
-use crate::base::{Progress, step_up};
+use crate::base::Progress;
 use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::{AnalysisError, Load, Reason};
@@ -192,7 +192,7 @@ impl PercentageVerdict {
                 // A revoked scale-down starts from what was there before.
                 let target = drafts[i].target();
                 let start = if variant.base.is_obstructed { target.min(variant.current) } else { target };
-                let after = start.saturating_add(step_up(variant.variant, start, 1)).max(target);
+                let after = start.saturating_add(variant.step_up(start, 1)).max(target);
                 drafts[i].push(Stage::Analyze, after, reason.clone());
             } else if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
                 drafts[i].note(Stage::Analyze, reason);
@@ -283,10 +283,11 @@ fn check_earlier_decision(model: &ModelView, variant: &VariantView, needs_more: 
 
 /// The maximum must leave a step that the HPA acts on.
 fn can_grow(variant: &VariantView) -> bool {
+    let base = variant.step_base();
     variant.pending == 0
         && !variant.is_blocked()
         && variant.refusal().is_none()
-        && variant.headroom() >= variant.step_up(1)
+        && variant.headroom(base) >= variant.step_up(base, 1)
 }
 
 fn can_shrink(variant: &VariantView) -> bool {

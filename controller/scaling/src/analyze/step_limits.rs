@@ -3,9 +3,7 @@
 use crate::Stage;
 use crate::base::Progress;
 use crate::draft::Draft;
-use crate::limit::{Ledger, is_limited};
 use crate::reason::Reason;
-use crate::units::to_u32;
 use crate::view::{MetricsGap, ModelView, VariantView};
 
 /// Share of the supply that the demand leaves.
@@ -17,28 +15,6 @@ pub(super) fn spare_share(supply: f64, demand: f64) -> f64 {
     } else {
         0.0
     }
-}
-
-/// Replicas that supply what is missing, at least the smallest step that the HPA acts on.
-pub(super) fn requested_replicas(variant: &VariantView, missing: f64, per_replica: f64) -> u32 {
-    // The tolerance keeps a quotient of 2.0000000001 at 2.
-    variant.step_up(to_u32((missing / per_replica - 1e-9).ceil()))
-}
-
-/// Replicas of a step up that remain after later stages cut it to the maximum and to the free GPUs, which it books.
-pub(super) fn book_granted(
-    model: &ModelView,
-    variant: &VariantView,
-    requested: u32,
-    ledger: &mut Ledger,
-) -> u32 {
-    let within_maximum = requested.min(variant.headroom());
-    if !is_limited(model) {
-        return within_maximum;
-    }
-    let granted = variant.grantable_replicas(within_maximum, ledger.fitting_replicas(variant));
-    ledger.book(variant, granted);
-    granted
 }
 
 /// Replicas of the variant `i` above its minimum, without its last one if no other variant serves.
@@ -60,20 +36,6 @@ pub(super) fn removable_replicas(model: &ModelView, i: usize, drafts: &[Draft]) 
 pub(super) fn acted_step_down(variant: &VariantView, step: u32) -> u32 {
     let base = variant.step_base();
     base - variant.acted_target(base.saturating_sub(step)).min(base)
-}
-
-pub(super) fn growth_obstacle(variant: &VariantView) -> Option<Reason> {
-    if let Some(reason) = variant.blocked_reason().or_else(|| variant.refusal()) {
-        return Some(reason);
-    }
-    let max = variant.bounds.max.filter(|_| variant.headroom() < variant.step_up(1));
-    max.map(|max| Reason::AtMaximum { max })
-}
-
-/// Variants whose autoscaler does not scale up come last: they only get what the others cannot take.
-pub(super) fn obstructed_last(model: &ModelView, mut order: Vec<usize>) -> Vec<usize> {
-    order.sort_by_key(|i| model.variants[*i].base.is_obstructed);
-    order
 }
 
 /// Notes why a variant grows last. A target that is not carried out has its note already.

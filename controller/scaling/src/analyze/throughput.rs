@@ -76,8 +76,10 @@ pub(super) struct ThroughputVerdict {
     ttft_slo: Option<f64>,
     /// Throughput of the warm spare replica; 0: none.
     warm_spare: f64,
-    /// The model does not shrink below it; `None`: not at all.
-    held: Option<f64>,
+    /// Peak of the hold time and the whole backlog. Infinite while the replicas are saturated: what they are able to serve
+    /// is in doubt.
+    held: f64,
+    may_shrink: bool,
     is_overloaded: bool,
     is_learned: bool,
 }
@@ -282,8 +284,6 @@ fn whole_verdict(
     let bursts = demand.burst_floor(occupancy(&engines[reference], shape));
     let expected = forecast.expected.max(bursts);
     let peak = peaks::record(memory, to_finite(expected / unit), seconds(settings.hold));
-    // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.
-    let may_shrink = has_full_history(model, memory) && all_have_counters(model) && !saturated;
     let keeps_warm_spare = forecast.is_steep() && wants_warm_spare(settings.warm_spare, demand.cold_start);
     let warm_spare = if keeps_warm_spare { unit } else { 0.0 };
     let supply = total_throughput(&per_replica, model.variants.iter().map(VariantView::planned));
@@ -294,8 +294,9 @@ fn whole_verdict(
         ttft_slo: settings.ttft_slo,
         demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
         warm_spare,
-        // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
-        held: may_shrink.then(|| to_finite((peak * unit).max(forecast.expected + backlog))),
+        held: held(saturated, peak * unit, forecast.expected + backlog),
+        // Scale-down needs a full hold time of history, counters of every replica, and unsaturated replicas.
+        may_shrink: has_full_history(model, memory) && all_have_counters(model) && !saturated,
         is_overloaded: memory.saturated >= SATURATED_STEPS && !has_pending(model),
         is_learned: true,
         backlog: backlog.min(forecast.expected),
@@ -304,6 +305,11 @@ fn whole_verdict(
         per_replica,
         engines,
     })
+}
+
+/// The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
+fn held(saturated: bool, peak: f64, with_backlog: f64) -> f64 {
+    if saturated { f64::INFINITY } else { to_finite(peak.max(with_backlog)) }
 }
 
 fn occupancy(engine: &EngineSpeed, shape: RequestShape) -> bursts::Occupancy {
@@ -357,7 +363,9 @@ fn unlearned_verdict(
 ) -> ThroughputVerdict {
     let is_hot = |s: &Sample| waiting_requests(s).max(s.queue) >= HOT_WAITING || s.kv >= HOT_KV;
     let hot = share_of_replicas(model, is_hot) > 0.5;
-    let ready = model.variants.iter().map(|v| f64::from(v.ready.saturating_sub(v.asleep))).sum::<f64>();
+    // Surge pods beyond the base take a part of the load, and are no part of the need.
+    let ready =
+        model.variants.iter().map(|v| f64::from(v.ready.saturating_sub(v.asleep).min(v.kept()))).sum::<f64>();
     // The same scrapes for both, without assumed arrivals.
     let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
     let completed = Some(last(&memory.completed)).filter(|completed| *completed > 0.0);
@@ -376,7 +384,8 @@ fn unlearned_verdict(
         waiting_time: 0.0,
         ttft_slo: None,
         warm_spare: 0.0,
-        held: None,
+        held: 0.0,
+        may_shrink: false,
         is_overloaded: hot && is_overloaded && !has_pending(model),
         is_learned: false,
     }

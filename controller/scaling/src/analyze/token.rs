@@ -212,6 +212,11 @@ impl TokenVerdict {
         (self.supply - to_finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
     }
 
+    /// Tokens that are missing for the targets of earlier scale-downs: `demand / scaleDownBoundary - anticipated`.
+    fn lacking_for_scale_down(&self, model: &ModelView) -> f64 {
+        to_finite(self.demand / model.settings.scale_down_boundary) - self.anticipated
+    }
+
     fn figures(&self, model: &ModelView, i: usize) -> Tokens {
         Tokens {
             demand: self.demand,

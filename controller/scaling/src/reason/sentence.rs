@@ -101,7 +101,7 @@ impl Reason {
                 format_figure(*age_seconds),
                 not_carried_out_cause(cause.as_deref())
             ),
-            Self::CannotGrow { cause } => write!(f, "other variants grow instead: {cause}"),
+            Self::CannotGrow { cause } => write!(f, "grows only if no other variant can: {cause}"),
             _ => Ok(()),
         }
     }

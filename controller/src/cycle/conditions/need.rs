@@ -97,7 +97,7 @@ fn limiting_step(decision: &Decision) -> Option<&Reason> {
             // A lowered maximum alone leaves no need unmet.
             Reason::AtMaximum { .. } => has_grown || step.before == step.after,
             Reason::NotCarriedOut { desired, .. } => *desired > decision.current,
-            Reason::Stuck { .. } | Reason::WaitingForQuota { .. } => true,
+            Reason::Stuck { .. } | Reason::WaitingForQuota { .. } | Reason::CannotGrow { .. } => true,
             reason => reason.scarce_budget().is_some(),
         };
         if is_limit {
@@ -157,6 +157,9 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
         }
         Some(Reason::WaitingForQuota { waiting }) => {
             return Some(unmet(UnmetReason::WaitingForQuota, waiting_message(waiting, siblings.exist)));
+        }
+        Some(Reason::CannotGrow { cause }) => {
+            return Some(unmet(UnmetReason::NotCarriedOut, format!("More replicas are needed, but {cause}")));
         }
         Some(reason @ Reason::LimitedBy { .. }) => return limited(UnmetReason::LimitedByGpus, reason),
         Some(reason @ Reason::LimitedByQuota { .. }) => return limited(UnmetReason::LimitedByQuota, reason),

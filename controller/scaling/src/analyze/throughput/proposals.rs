@@ -3,10 +3,8 @@
 use super::ThroughputVerdict;
 use crate::Stage;
 use crate::analyze::Verdict;
-use crate::analyze::step_limits::{
-    acted_step_down, book_granted, growth_obstacle, note_obstruction, obstructed_last, removable_replicas,
-    requested_replicas, shrink_obstacle, spare_share,
-};
+use crate::analyze::growth::Growth;
+use crate::analyze::step_limits::{acted_step_down, removable_replicas, shrink_obstacle, spare_share};
 use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::{Flow, Reason};
@@ -42,10 +40,18 @@ impl Verdict for ThroughputVerdict {
 
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = model.variants.iter().map(Draft::of).collect();
-        if below(self.supply, self.demand) || self.is_overloaded {
-            self.grow(model, excluded, ledger, &mut drafts);
-        } else if let Some(held) = self.held {
-            self.shrink(model, held, &mut drafts);
+        let growth =
+            Growth { model, stage: Stage::Analyze, order: self.order(model), per_replica: &self.per_replica };
+        let returned = growth.revoke_scale_downs(self.least() - self.supply, &mut drafts);
+        let mut missing = self.demand - self.supply - returned;
+        if self.is_overloaded {
+            // The saturated replicas are not enough, whatever the fitted throughput says.
+            missing = missing.max(MIN_MISSING);
+        }
+        if below(0.0, missing) {
+            growth.grow(missing, excluded, ledger, |i| self.growth_reason(i), &mut drafts);
+        } else if self.may_shrink {
+            self.shrink(model, &mut drafts);
         }
         for (i, draft) in drafts.iter_mut().enumerate().filter(|(_, d)| d.is_unexplained()) {
             draft.note(Stage::Analyze, self.unchanged_reason(i));
@@ -65,36 +71,6 @@ impl Verdict for ThroughputVerdict {
 }
 
 impl ThroughputVerdict {
-    fn grow(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
-        let mut missing = self.demand - self.supply;
-        if self.is_overloaded {
-            // The saturated replicas are not enough, whatever the fitted throughput says.
-            missing = missing.max(MIN_MISSING);
-        }
-        let mut ledger = ledger.clone();
-        for i in obstructed_last(model, self.order(model)) {
-            let variant = &model.variants[i];
-            note_obstruction(variant, Stage::Analyze, &mut drafts[i]);
-            if !below(0.0, missing) || excluded[i] {
-                continue;
-            }
-            if let Some(reason) = growth_obstacle(variant) {
-                drafts[i].note(Stage::Analyze, reason);
-                continue;
-            }
-            let requested = requested_replicas(variant, missing, self.per_replica[i]);
-            let after = variant.step_base().saturating_add(requested).max(drafts[i].target());
-            drafts[i].push(Stage::Analyze, after, self.growth_reason(i));
-            // Outside mode `auto` the variant adds no replica, so the next one grows too.
-            if !variant.is_auto() {
-                continue;
-            }
-            // The next variant gets the rest.
-            let granted = book_granted(model, variant, requested, &mut ledger);
-            missing -= f64::from(granted) * self.per_replica[i];
-        }
-    }
-
     /// The first of arrivals, trend, warm spare and backlog that exceeds the supply.
     fn growth_reason(&self, i: usize) -> Reason {
         let flow = Box::new(self.flow(i));
@@ -115,8 +91,13 @@ impl ThroughputVerdict {
         }
     }
 
-    fn shrink(&self, model: &ModelView, held: f64, drafts: &mut [Draft]) {
-        let least = held.max(self.demand);
+    /// The model does not shrink below it.
+    fn least(&self) -> f64 {
+        self.held.max(self.demand)
+    }
+
+    fn shrink(&self, model: &ModelView, drafts: &mut [Draft]) {
+        let least = self.least();
         let mut spare = Spare {
             now: self.supply - self.demand,
             held: self.supply - least,
@@ -144,7 +125,7 @@ impl ThroughputVerdict {
         let removed = Removal { without_hold: fits(spare.now), with_hold: fits(spare.held).min(replaceable) };
         if removed.with_hold == 0 {
             if removed.without_hold > 0 {
-                let held = to_finite(self.held.unwrap_or_default() / self.per_replica[i]);
+                let held = to_finite(self.held / self.per_replica[i]);
                 let flow = Box::new(self.flow(i));
                 drafts[i].note(Stage::Analyze, Reason::HeldPeak { held, flow });
             }

@@ -9,7 +9,7 @@ use super::engine_speed::{
 use super::queueing::{RequestPart, slack};
 use super::queues::{pod_backlog_rate, queue_drain_rate};
 use super::{
-    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_full_history, has_pending,
+    Demand, SATURATED_STEPS, ThroughputVerdict, all_have_counters, has_full_history, has_pending, held,
     is_saturated, learning, peaks, total_throughput, unlearned_verdict, wants_warm_spare,
 };
 use crate::analyze::by_role::{RoleVerdict, RoleVerdicts};
@@ -121,20 +121,19 @@ fn learned_verdicts(
     of_prefill.add_backlog(at_prefill);
     of_decode.add_backlog(at_decode);
     let waiting_time = to_finite(at_prefill * drain / of_prefill.supply.max(f64::MIN_POSITIVE));
+    let saturated = prefill.subset.is_saturated || decode.subset.is_saturated;
     // No role shrinks while the other one lacks replicas, or does not show its load.
     let may_shrink = has_full_history(model, memory)
         && all_have_counters(model)
         && model.metrics_gap().is_none()
-        && !prefill.subset.is_saturated
-        && !decode.subset.is_saturated
+        && !saturated
         && !of_prefill.lacks_replicas()
         && !of_decode.lacks_replicas();
     for (verdict, backlog) in [(&mut of_prefill, at_prefill), (&mut of_decode, at_decode)] {
         verdict.waiting_time = waiting_time;
         verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
-        // The forecast bounds growth for the backlog, but scale-down waits for the whole backlog.
-        let least = peak.max(verdict.bursts).max(demand.forecast.expected + backlog);
-        verdict.held = may_shrink.then(|| to_finite(least));
+        verdict.held = held(saturated, peak.max(verdict.bursts), demand.forecast.expected + backlog);
+        verdict.may_shrink = may_shrink;
     }
     (of_prefill, of_decode)
 }
@@ -212,7 +211,8 @@ impl<'a> RoleView<'a> {
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,
             warm_spare,
-            held: None,
+            held: 0.0,
+            may_shrink: false,
             is_overloaded: self.saturated_steps >= SATURATED_STEPS && !has_pending(&self.subset.view),
             is_learned: true,
             backlog: 0.0,

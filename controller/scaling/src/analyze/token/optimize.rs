@@ -3,10 +3,8 @@
 
 use super::TokenVerdict;
 use crate::Stage;
-use crate::analyze::step_limits::{
-    acted_step_down, book_granted, growth_obstacle, note_obstruction, obstructed_last, removable_replicas,
-    requested_replicas, shrink_obstacle,
-};
+use crate::analyze::growth::Growth;
+use crate::analyze::step_limits::{acted_step_down, removable_replicas, shrink_obstacle};
 use crate::draft::Draft;
 use crate::limit::Ledger;
 use crate::reason::Reason;
@@ -26,8 +24,13 @@ pub(super) fn propose(
         draft.note(Stage::Analyze, Reason::NoChange { load: None, tokens, flow: None });
         drafts.push(draft);
     }
-    if below(0.0, verdict.required(model)) {
-        grow(verdict, model, excluded, ledger, &mut drafts);
+    let order = by_cost_of_capacity(verdict, model);
+    let growth = Growth { model, stage: Stage::Optimize, order, per_replica: &verdict.per_replica };
+    let returned = growth.revoke_scale_downs(verdict.lacking_for_scale_down(model), &mut drafts);
+    let missing = verdict.required(model) - returned;
+    if below(0.0, missing) {
+        let reason = |i| Reason::DemandAboveSupply { tokens: Box::new(verdict.figures(model, i)) };
+        growth.grow(missing, excluded, ledger, reason, &mut drafts);
     } else if below(0.0, verdict.spare_tokens(model)) && !verdict.has_unsized_queue {
         shrink(verdict, model, &mut drafts);
     }
@@ -43,35 +46,6 @@ pub(super) fn by_cost_of_capacity(verdict: &TokenVerdict, model: &ModelView) -> 
     let mut order: Vec<usize> = (0..model.variants.len()).collect();
     order.sort_by(|a, b| price(*a).total_cmp(&price(*b)));
     order
-}
-
-fn grow(verdict: &TokenVerdict, model: &ModelView, excluded: &[bool], ledger: &Ledger, drafts: &mut [Draft]) {
-    let mut missing = verdict.required(model);
-    let mut ledger = ledger.clone();
-    for i in obstructed_last(model, by_cost_of_capacity(verdict, model)) {
-        let (variant, capacity) = (&model.variants[i], verdict.per_replica[i]);
-        note_obstruction(variant, Stage::Optimize, &mut drafts[i]);
-        if !below(0.0, missing) || excluded[i] || capacity <= 0.0 {
-            continue;
-        }
-        if let Some(reason) = growth_obstacle(variant) {
-            drafts[i].note(Stage::Optimize, reason);
-            continue;
-        }
-        let requested = requested_replicas(variant, missing, capacity);
-        let after = variant.step_base().saturating_add(requested).max(drafts[i].target());
-        drafts[i].push(
-            Stage::Optimize,
-            after,
-            Reason::DemandAboveSupply { tokens: Box::new(verdict.figures(model, i)) },
-        );
-        // Outside mode `auto` the variant adds no replica, so the next one grows too.
-        if !variant.is_auto() {
-            continue;
-        }
-        // The next variant gets the rest.
-        missing -= f64::from(book_granted(model, variant, requested, &mut ledger)) * capacity;
-    }
 }
 
 fn shrink(verdict: &TokenVerdict, model: &ModelView, drafts: &mut [Draft]) {

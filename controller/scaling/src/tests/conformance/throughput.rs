@@ -31,6 +31,11 @@ saturated just now: no scale-down | learned 1; a: 4 wait=3 | a 4->4 NoChange nee
 fewer arrivals for long | learned 6; a: 4 | a 4->2 SupplyAboveDemand need=1.8529
 a need that is held | learned 6 need=2.5; a: 4 | a 4->3 SupplyAboveDemand
 a peak of all replicas is held | learned 6 need=3.5; a: 4 | a 4->4 HeldPeak held=3.5
+a scale-down that is not carried out yet is revoked up to the held need | learned 6 need=2.5; a: 4 desired=2 before=4 | a 4->3 Superseded desired=2
+it stays while the need fits | learned 6; a: 4 desired=2 before=4 | a 4->2 NoChange
+all of it is revoked while replicas are saturated | learned 1; a: 4 desired=2 before=4 wait=3 | a 4->4 Superseded
+it is revoked, and more are added | learned 16; a: 4 desired=2 before=3 | a 4->5 Superseded ArrivalsAboveCapacity
+each role revokes its own | learned 10; a: 4 role=prefill desired=1 before=4; b: 4 role=decode desired=1 before=4 | a 4->2 Superseded; b 4->2 Superseded
 a shorter hold | throughput hold: 30s; learned 6 need=3.5; a: 4 | a 4->2 SupplyAboveDemand
 not watched for long enough | learned 6 watched=4m; a: 4 | a 4->4 NoChange
 the last one stays | learned 0; a: 1 | a 1->1 NoChange

@@ -43,6 +43,12 @@ equal price: the first by name | b: 1 kv=.95; a: 0 capacity=12800 | a 0->1 Deman
 at 0 it grows at its real cost | a: 1 cost=40 kv=.9; b: 0 cost=10 capacity=6400 | a 1->1 NoChange; b 0->1 DemandAboveSupply
 a capacity of 0 is not eligible | a: 1 cost=40 kv=.9; b: 0 cost=1 capacity=0 | a 1->2 DemandAboveSupply; b 0->0 NoChange
 below its minimum, and it grows | a: 1 min=4 kv=.9 | a 1->4 AtMinimum
+# A scale-down that is not carried out yet is revoked as far as the demand calls for it.
+it fits on the target | a: 4 desired=2 before=4 kv=.2 | a 4->2 NoChange demand=12800
+it does not fit, so replicas stay | a: 4 desired=2 before=4 kv=.4 | a 4->3 Superseded desired=2
+all stay, and more are added | a: 4 desired=2 before=4 kv=.9 queue=4 | a 4->7 Superseded DemandAboveSupply
+no more than there were before | a: 4 desired=2 before=3 kv=.45 | a 4->3 Superseded
+the cheapest token stays | a: 4 cost=20 desired=2 before=4 kv=.4; b: 4 cost=10 desired=2 before=4 kv=.4 | a 4->2 NoChange; b 4->4 Superseded
 # Down.
 supply just at the boundary | a: 2 kv=.28 | a 2->1 SupplyAboveDemand demand=8960 spare=12800
 supply just below it | a: 2 kv=.2801 | a 2->2 NoChange demand=8964

@@ -43,6 +43,14 @@ fn a_sibling_that_grows_covers_the_need() {
     assert_eq!(shown(&[]), (ConditionStatus::False, "AtMaximum"));
     assert_eq!(shown(&[busy("b", 2, json!({}))]), (ConditionStatus::True, "Covered"));
     assert_eq!(shown(&[busy("b", 2, json!({"max": 2}))]), (ConditionStatus::False, "AtMaximum"));
+    // An autoscaler that does not scale up.
+    let blocked = |name, cost| busy(name, cost, json!({"obstacles": {"up": "the HPA is disabled upwards"}}));
+    let of_blocked = |others: &[Value]| need_of_a(&[&[blocked("a", 1)], others].concat());
+    let need = of_blocked(&[]);
+    assert_eq!((need.status, need.reason), (ConditionStatus::False, "NotCarriedOut"));
+    assert_eq!(need.message, "More replicas are needed, but the HPA is disabled upwards");
+    assert!(!of_blocked(&[blocked("b", 2)]).is_true());
+    assert!(of_blocked(&[busy("b", 2, json!({}))]).is_true());
     // A decode replica computes no prompt.
     let prefill = busy("a", 1, json!({"max": 2, "role": "prefill"}));
     let need = need_of_a(&[prefill, busy("b", 2, json!({"role": "decode"}))]);
