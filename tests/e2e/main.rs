@@ -16,6 +16,7 @@ mod old_objects;
 mod operations;
 mod outage;
 mod releases;
+mod rollout;
 mod scaling;
 mod secure_metrics;
 mod shared;

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, DEADLINE, fleet_config, has_condition, saturation_map, target};
+use crate::support::{
+    Cluster, DEADLINE, find_condition, fleet_config, has_condition, saturation_map, target,
+};
 use anyhow::{Context as _, ensure};
 use serde_json::Value;
 use wva_testbed::fixtures::VariantFixture;
@@ -81,6 +83,30 @@ async fn scales_up_the_cheaper_variant_through_the_hpa() -> anyhow::Result<()> {
     };
     cluster.wait_for(&ns, "cheap", "be ready", is_well).await?;
     wait_for_event(cluster, &ns, "ScalingDecision", "1 -> 2 (SpareBelowTarget)").await.map(|_| ())
+}
+
+/// The cheaper variant would grow first, but its HPA does not scale up.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_hpa_leaves_the_need_to_the_sibling() -> anyhow::Result<()> {
+    let cluster = crate::support::cluster().await?;
+    let ns = cluster.testbed.namespace("disabled").await?;
+    let (cheap, other) = (VariantFixture::new(&ns, "cheap").cost("40.0"), VariantFixture::new(&ns, "other"));
+    let load = start_fleet(cluster, &ns)?;
+    load.set_fixed_all(0.30, 0.0);
+    let disabled = cheap.autoscaler_with(&serde_json::json!({"scaleUp": {"selectPolicy": "Disabled"}}));
+    cluster.testbed.apply(&[cheap.deployment(), cheap.variant(), disabled].join("---\n")).await?;
+    cluster.testbed.apply(&other.cost("80.0").all()).await?;
+    for name in ["cheap", "other"] {
+        cluster.wait_for(&ns, name, "have a target of 1", |va| target(va) == Some(1)).await?;
+    }
+    load.set_fixed_all(0.78, 0.0);
+    cluster.wait_for_replicas(&ns, "other", 3).await?;
+    let va = cluster.variant(&ns, "cheap").await?;
+    ensure!(target(&va) == Some(1) && cluster.replicas(&ns, "cheap").await? == 1, "{}", va["status"]);
+    ensure!(has_condition(&va, "NeedMet", ("True", "Covered")), "{}", va["status"]);
+    let message = find_condition(&va, "OptimizationReady")?["message"].to_string();
+    ensure!(message.contains("CannotGrow") || message.contains("Disabled"), "{message}");
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -59,6 +59,9 @@ pub struct FleetConfig {
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
     pub block_size: u64,
+    /// Whether requests of a pod that ends are served to their end, unseen, as in a graceful shutdown. Else clients send
+    /// them again.
+    pub drains: bool,
     /// Makes the page of another model server, or of another release, from a page.
     pub page: Option<fn(&str) -> String>,
 }
@@ -82,6 +85,7 @@ impl FleetConfig {
             prefix_hit_rate: 0.25,
             num_gpu_blocks: 4096,
             block_size: 16,
+            drains: false,
             page: None,
         }
     }
@@ -102,6 +106,7 @@ impl FleetConfig {
             prompt_tokens: input,
             output_tokens: output,
             max_queue: f64::from(self.max_queue),
+            drains: self.drains,
         };
         let Some(Engine { a, b, c }) = self.engine else { return Ok(service) };
         let cache = f64::from(u32::try_from(self.num_gpu_blocks * self.block_size)?);

@@ -50,6 +50,9 @@ const HOT_KV: f64 = 0.6;
 /// Growth factor of a hot model before a curve is learned, and its maximum.
 const UNLEARNED_GROWTH: f64 = 1.5;
 const MAX_UNLEARNED_GROWTH: f64 = 4.0;
+/// Steps in which arrivals are compared with completions, and the ratio from which the difference is not chance.
+const COMPARED_STEPS: usize = 4;
+const NOTABLE_GROWTH: f64 = 1.05;
 /// Seconds for which an unused curve is kept: a rollback within a day finds it again.
 const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
 /// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.
@@ -367,10 +370,11 @@ fn unlearned_verdict(
     let ready =
         model.variants.iter().map(|v| f64::from(v.ready.saturating_sub(v.asleep).min(v.kept()))).sum::<f64>();
     // The same scrapes for both, without assumed arrivals.
-    let last = |steps: &[Amount]| steps.iter().rev().take(4).map(|n| n.get()).sum::<f64>();
-    let completed = Some(last(&memory.completed)).filter(|completed| *completed > 0.0);
+    let last = |steps: &[Amount]| steps.iter().rev().take(COMPARED_STEPS).map(|n| n.get()).sum::<f64>();
+    let gone = arrivals::held_by_gone_pods(model, memory, count(COMPARED_STEPS) * STEP);
+    let completed = Some(last(&memory.completed) + gone).filter(|completed| *completed > 0.0);
     let factor = completed.map_or(UNLEARNED_GROWTH, |completed| last(&memory.arrivals) / completed);
-    let factor = factor.clamp(1.0, MAX_UNLEARNED_GROWTH);
+    let factor = if factor < NOTABLE_GROWTH { 1.0 } else { factor.min(MAX_UNLEARNED_GROWTH) };
     let per_replica = vec![1.0; model.variants.len()];
     ThroughputVerdict {
         supply: total_throughput(&per_replica, model.variants.iter().map(VariantView::planned)),

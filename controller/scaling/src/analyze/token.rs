@@ -212,9 +212,10 @@ impl TokenVerdict {
         (self.supply - to_finite(self.demand / model.settings.scale_down_boundary)).max(0.0)
     }
 
-    /// Tokens that are missing for the targets of earlier scale-downs: `demand / scaleDownBoundary - anticipated`.
+    /// Tokens that are missing for the targets of earlier scale-downs: `demand / scaleDownBoundary - supply`. As for a new
+    /// scale-down, starting replicas do not count.
     fn lacking_for_scale_down(&self, model: &ModelView) -> f64 {
-        to_finite(self.demand / model.settings.scale_down_boundary) - self.anticipated
+        to_finite(self.demand / model.settings.scale_down_boundary) - self.supply
     }
 
     fn figures(&self, model: &ModelView, i: usize) -> Tokens {

@@ -26,6 +26,8 @@ pub(super) struct Service {
     pub(super) output_tokens: f64,
     /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
     pub(super) max_queue: f64,
+    /// Requests of a removed replica end unseen. Else they are sent again.
+    pub(super) drains: bool,
 }
 
 impl Service {
@@ -102,11 +104,14 @@ impl Queueing {
         self.rate = if requests_per_second > 0.0 { requests_per_second } else { 0.0 };
     }
 
-    /// Sets the ready replicas. New ones start empty. Requests of removed ones wait at the gateway until the next
-    /// step.
+    /// Sets the ready replicas. New ones start empty. Unless they drain, requests of removed ones wait at the gateway
+    /// until the next step.
     pub(super) fn set_replicas(&mut self, names: &BTreeSet<String>) {
         let gone = self.replicas.extract_if(.., |name, _| !names.contains(name));
-        self.gateway += gone.map(|(_, replica)| replica.load()).sum::<f64>();
+        let unfinished = gone.map(|(_, replica)| replica.load()).sum::<f64>();
+        if !self.service.drains {
+            self.gateway += unfinished;
+        }
         for name in names {
             self.replicas.entry(name.clone()).or_default();
         }
@@ -201,6 +206,7 @@ mod tests {
         prompt_tokens: 100.0,
         output_tokens: 50.0,
         max_queue: 40.0,
+        drains: false,
     };
 
     fn names(count: usize) -> BTreeSet<String> {

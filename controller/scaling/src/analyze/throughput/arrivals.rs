@@ -115,6 +115,14 @@ pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
     Some(to_finite(counted.iter().sum::<f64>()) / (count(counted.len()) * STEP))
 }
 
+/// Requests that pods held when they went within the last `within` seconds. They end unseen, or arrive again elsewhere.
+pub(super) fn held_by_gone_pods(model: &ModelView, memory: &ThroughputMemory, within: f64) -> f64 {
+    let replicas = || model.variants.iter().flat_map(|v| &v.variant.replicas);
+    let is_gone = |pod: &&PodHistory| replicas().all(|replica| replica.pod != pod.pod);
+    let recent = memory.pods.iter().filter(|pod| seconds(pod.last.age) <= within);
+    recent.filter(is_gone).map(|pod| pod.last.running.get() + pod.last.waiting.get()).sum()
+}
+
 fn oldest_scrape(model: &ModelView) -> f64 {
     let work = model.variants.iter().flat_map(|v| &v.variant.replicas).flat_map(|r| &r.work);
     work.map(|s| seconds(s.age)).fold(0.0, f64::max)
