@@ -3,8 +3,6 @@
 //! Why a control plane of its own: cycles and the sync of HPAs take several seconds, as in a cluster, so that an HPA finds
 //! a rollout half-way.
 
-#![expect(clippy::print_stdout, reason = "the table is for the person who runs the tests")]
-
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
