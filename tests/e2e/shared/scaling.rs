@@ -102,10 +102,11 @@ async fn a_disabled_hpa_leaves_the_need_to_the_sibling() -> anyhow::Result<()> {
     load.set_fixed_all(0.78, 0.0);
     cluster.wait_for_replicas(&ns, "other", 3).await?;
     let va = cluster.variant(&ns, "cheap").await?;
-    ensure!(target(&va) == Some(1) && cluster.replicas(&ns, "cheap").await? == 1, "{}", va["status"]);
+    // While replicas of the sibling start, the cheap variant may be asked for one, too.
+    ensure!(cluster.replicas(&ns, "cheap").await? == 1, "{}", va["status"]);
     ensure!(has_condition(&va, "NeedMet", ("True", "Covered")), "{}", va["status"]);
     let message = find_condition(&va, "OptimizationReady")?["message"].to_string();
-    ensure!(message.contains("CannotGrow") || message.contains("Disabled"), "{message}");
+    ensure!(message.contains("behavior.scaleUp.selectPolicy is Disabled"), "{message}");
     Ok(())
 }
 
