@@ -22,7 +22,7 @@ const STARTS: Duration = Duration::from_secs(5);
 /// From the first target to an unchanged one: the throughput of a replica is learned.
 const SETTLES: Duration = Duration::from_mins(1);
 /// Queries take the highest use of the cache within the last minute, and the first pods alone are overloaded.
-const STARTED: Duration = Duration::from_secs(90);
+const STARTED: Duration = Duration::from_secs(150);
 /// How long nothing may change after a rollout.
 const CALM: Duration = Duration::from_secs(40);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
