@@ -25,7 +25,6 @@ const SETTLES: Duration = Duration::from_mins(1);
 const STARTED: Duration = Duration::from_secs(150);
 /// How long nothing may change after a rollout.
 const CALM: Duration = Duration::from_secs(40);
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Copy)]
 struct Row {
@@ -127,7 +126,8 @@ impl<'a> Site<'a> {
         eventually(&format!("{}: calm", self.namespace), 2 * DEADLINE, async || {
             let va = self.cluster.variant(&self.namespace, NAME).await?;
             let message = find_condition(&va, "OptimizationReady")?["message"].to_string();
-            let (target, replicas) = (self.target().await?, replicas(&self.deployment().await?)?);
+            let target = target(&va).with_context(|| va["status"].to_string())?;
+            let replicas = replicas(&self.deployment().await?)?;
             let is_followed = replicas.asked == replicas.exist && self.is_followed(target, replicas.asked);
             if last.0 != target || !is_followed {
                 last = (target, Instant::now());
@@ -147,7 +147,7 @@ impl<'a> Site<'a> {
         merge_patch(&self.cluster.testbed, &self.namespace, &object, &change).await?.success()?;
         let began = Instant::now();
         let (mut most, mut highest) = (Replicas { asked: 0, exist: 0 }, 0);
-        loop {
+        eventually(&format!("{}: the end of the rollout", self.namespace), 2 * DEADLINE, async || {
             highest = highest.max(self.target().await?);
             let deployment = self.deployment().await?;
             let now = replicas(&deployment)?;
@@ -155,13 +155,12 @@ impl<'a> Site<'a> {
             let status = &deployment["status"];
             let is_observed = status["observedGeneration"] == deployment["metadata"]["generation"];
             let count = |field: &str| status[field].as_u64().unwrap_or_default();
-            if is_observed && count("updatedReplicas") == now.exist && count("availableReplicas") == now.asked
-            {
-                return Ok((most, highest, began.elapsed()));
-            }
-            ensure!(began.elapsed() < 2 * DEADLINE, "the rollout does not end: {status}");
-            tokio::time::sleep(POLL_INTERVAL).await;
-        }
+            let is_done = count("updatedReplicas") == now.exist && count("availableReplicas") == now.asked;
+            ensure!(is_observed && is_done, "{status}");
+            Ok(())
+        })
+        .await?;
+        Ok((most, highest, began.elapsed()))
     }
 
     /// An HPA with its default tolerance adopts up to 10 % more pods, and keeps them.

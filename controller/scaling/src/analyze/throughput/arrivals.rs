@@ -2,6 +2,8 @@
 //! over the steps, and those after the last scrape are assumed until the next. A counter that falls counts from 0, as far
 //! as that is credible; a pod that is gone adds nothing.
 
+use std::collections::BTreeSet;
+
 use crate::snapshot::{PodHistory, Replica, Role, SchedulerQueue, ThroughputMemory, WorkSample};
 use crate::units::{Amount, amount, count, seconds, to_duration, to_finite, to_u32};
 use crate::view::ModelView;
@@ -117,10 +119,11 @@ pub(super) fn rate(steps: &[f64], last: f64) -> Option<f64> {
 
 /// Requests that pods held when they went within the last `within` seconds. They end unseen, or arrive again elsewhere.
 pub(super) fn held_by_gone_pods(model: &ModelView, memory: &ThroughputMemory, within: f64) -> f64 {
-    let replicas = || model.variants.iter().flat_map(|v| &v.variant.replicas);
-    let is_gone = |pod: &&PodHistory| replicas().all(|replica| replica.pod != pod.pod);
+    let replicas = model.variants.iter().flat_map(|v| &v.variant.replicas);
+    let present: BTreeSet<&str> = replicas.map(|replica| replica.pod.as_str()).collect();
     let recent = memory.pods.iter().filter(|pod| seconds(pod.last.age) <= within);
-    recent.filter(is_gone).map(|pod| pod.last.running.get() + pod.last.waiting.get()).sum()
+    let gone = recent.filter(|pod| !present.contains(pod.pod.as_str()));
+    gone.map(|pod| pod.last.running.get() + pod.last.waiting.get()).sum()
 }
 
 fn oldest_scrape(model: &ModelView) -> f64 {
