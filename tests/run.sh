@@ -80,5 +80,5 @@ part "crates on real sockets, commands" cargo test --quiet --workspace "${plain[
 
 printf '\n'
 printf '%s\n' "${times[@]}"
-tests/totals.sh "$logs"/*.log || status=1
+tests/totals.sh --failures "$logs"/*.log || status=1
 exit $status

@@ -78,7 +78,7 @@ fn without_data(counts: &Counts) -> BTreeSet<String> {
 async fn every_query_returns_data_in_both_layouts() -> anyhow::Result<()> {
     let began = SystemTime::now();
     let scenario = Box::pin(Scenario::start()).await?;
-    scenario.scale_up_and_down().await?;
+    scale_up_and_down(&scenario, began).await?;
     let empty = empty_panels()?;
     let counts =
         eventually("every query to have data, except those of panels named as empty", DEADLINE, async || {
@@ -96,6 +96,18 @@ async fn every_query_returns_data_in_both_layouts() -> anyhow::Result<()> {
     let took = began.elapsed().unwrap_or(Duration::ZERO).as_secs();
     println!("{} queries, {took} s", counts.len());
     no_query_reads_another_release(&scenario, began).await
+}
+
+/// A chart shows a change between two scrapes of four seconds. On a busy machine they can be late, so that the load has
+/// to rise once more.
+async fn scale_up_and_down(scenario: &Scenario, began: SystemTime) -> anyhow::Result<()> {
+    for _ in 0..3 {
+        scenario.scale_up_and_down().await?;
+        if !without_data(&count(scenario, began).await?).iter().any(|name| name.contains("Scale-")) {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// For a release that does not exist, queries of wva's series find nothing, although two others are there.

@@ -43,7 +43,21 @@ impl Scenario {
         let fleet = Fleet::start(&testbed, cheap.fleet())?;
         fleet.set_rate(QUIET);
         fleet.wait_ready(2, DEADLINE).await?;
-        Ok(Self { fleet, install, testbed })
+        let scenario = Self { fleet, install, testbed };
+        // A first target is no change, and a counter must be seen at 0.
+        scenario.wait_for_replicas(1).await?;
+        scenario.wait_for_counters().await?;
+        Ok(scenario)
+    }
+
+    async fn wait_for_counters(&self) -> anyhow::Result<()> {
+        let counters = r#"sum by (job) (wva_replica_scaling_total{variant_name="llama-a100", direction="up"}) == 0"#;
+        eventually("both jobs to have scraped a counter of 0", DEADLINE, async || {
+            let jobs = self.testbed.prometheus_query(counters).await?;
+            ensure!(jobs.len() == 2, "{jobs:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// Load rises until both variants are at their maxima, and falls until the HPA has scaled the first one down.
