@@ -101,12 +101,17 @@ async fn a_disabled_hpa_leaves_the_need_to_the_sibling() -> anyhow::Result<()> {
     }
     load.set_fixed_all(0.78, 0.0);
     cluster.wait_for_replicas(&ns, "other", 3).await?;
+    let is_named = |va: &Value| {
+        let ready = find_condition(va, "OptimizationReady");
+        let message = ready.map(|condition| condition["message"].to_string()).unwrap_or_default();
+        has_condition(va, "NeedMet", ("True", "Covered"))
+            && message.contains("behavior.scaleUp.selectPolicy is Disabled")
+    };
+    cluster.wait_for(&ns, "cheap", "name what keeps it from growing", is_named).await?;
     let va = cluster.variant(&ns, "cheap").await?;
-    // While replicas of the sibling start, the cheap variant may be asked for one, too.
-    ensure!(cluster.replicas(&ns, "cheap").await? == 1, "{}", va["status"]);
-    ensure!(has_condition(&va, "NeedMet", ("True", "Covered")), "{}", va["status"]);
-    let message = find_condition(&va, "OptimizationReady")?["message"].to_string();
-    ensure!(message.contains("behavior.scaleUp.selectPolicy is Disabled"), "{message}");
+    ensure!(target(&va) == Some(1), "asked for what nobody carries out: {}", va["status"]);
+    let replicas = cluster.replicas(&ns, "cheap").await?;
+    ensure!(replicas == 1, "{replicas} replicas: {}", va["status"]);
     Ok(())
 }
 

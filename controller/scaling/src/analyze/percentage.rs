@@ -180,8 +180,9 @@ impl PercentageVerdict {
         };
         let candidates = || (0..model.variants.len()).filter(|i| free[*i] && !excluded[*i]);
         let is_obstructed = |i: &usize| model.variants[*i].base.is_obstructed;
-        // A variant whose autoscaler does not scale up only grows if no other one can.
-        let others_grow = candidates().any(|i| can_grow(&model.variants[i]) && !is_obstructed(&i));
+        // A variant whose autoscaler does not scale up only grows if no other one can, or does.
+        let others_grow = candidates().any(|i| can_grow(&model.variants[i]) && !is_obstructed(&i))
+            || model.variants.iter().any(is_growing);
         let growing =
             || candidates().filter(|i| can_grow(&model.variants[*i]) && !(others_grow && is_obstructed(i)));
         let chosen = Self::best(growing(), cheaper);
@@ -279,6 +280,14 @@ fn check_earlier_decision(model: &ModelView, variant: &VariantView, needs_more: 
         Progress::Stalled if desired < variant.current => EarlierDecision::Stalled,
         Progress::Reached | Progress::Stalled => EarlierDecision::None,
     }
+}
+
+/// Replicas come without a further step.
+fn is_growing(variant: &VariantView) -> bool {
+    variant.is_auto()
+        && !variant.base.is_obstructed
+        && !variant.is_blocked()
+        && variant.has_unfinished_growth()
 }
 
 /// The maximum must leave a step that the HPA acts on.

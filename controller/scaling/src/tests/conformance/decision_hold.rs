@@ -47,6 +47,9 @@ another writer took replicas away | a: 2 desired=20 kv=.60 | a 2->20 KeptDecisio
 disabled upwards, and the next cheapest grows | a: 2 cost=40 blockedUp=hpa desired=8 kv=.78; b: 1 cost=80 kv=.78 | a 2->8 NotCarriedOut cause=hpa; b 1->2 SpareBelowTarget
 disabled upwards before anything was asked for | a: 2 cost=40 blockedUp=hpa kv=.78; b: 1 cost=80 kv=.78 | a 2->2 CannotGrow cause=hpa; b 1->2 SpareBelowTarget
 disabled upwards, and no other variant can grow | a: 2 cost=40 blockedUp=hpa kv=.78; b: 1 cost=80 max=1 kv=.78 | a 2->3 CannotGrow SpareBelowTarget; b 1->1 AtMaximum
+disabled upwards, and replicas of the next one start | a: 2 cost=40 blockedUp=hpa kv=.78; b: 2 ready=1 cost=80 kv=.78 | a 2->2 CannotGrow cause=hpa; b 2->2 PendingReplicas
+disabled upwards, and the next one was asked for | a: 2 cost=40 blockedUp=hpa kv=.78; b: 1 desired=2 cost=80 kv=.78 | a 2->2 CannotGrow cause=hpa; b 1->2 KeptDecision
+disabled upwards, and the next one is stuck | a: 2 cost=40 blockedUp=hpa kv=.78; b: 2 ready=1 pending=11m/starting cost=80 kv=.78 | a 2->3 CannotGrow SpareBelowTarget; b 2->2 Stuck
 disabled downwards | a: 5 desired=2 blockedDown=hpa kv=.60 | a 5->2 NotCarriedOut cause=hpa
 # Outside mode auto no decision holds.
 recommend holds no decision | a: 3 desired=4 mode=recommend kv=.60 | a 3->3 RecommendOnly
