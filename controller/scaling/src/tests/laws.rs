@@ -36,8 +36,11 @@ fn remove_budgets(snapshot: &mut Snapshot) {
 
 /// An autoscaler that does not act takes nothing of what it is asked for.
 fn is_taken(snapshot: &Snapshot, decision: &Decision) -> bool {
-    let is_blocked = variant_of(snapshot, decision).obstacles.up.is_some()
-        || (has_reason(decision, &["NotCarriedOut"]) && decision.base > decision.current);
+    let variant = variant_of(snapshot, decision);
+    // The safety net does not note it.
+    let is_late = variant.desired_age.unwrap_or_default() >= snapshot.config.decision_hold;
+    let is_stalled = is_late || has_reason(decision, &["NotCarriedOut"]);
+    let is_blocked = variant.obstacles.up.is_some() || (is_stalled && decision.base > decision.current);
     decision.mode != Mode::Auto || !is_blocked
 }
 

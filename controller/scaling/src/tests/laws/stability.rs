@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use wva_crds::GoDuration;
 
 use super::has_reason;
+use crate::base::is_ignored;
 use crate::reason::Reason;
 use crate::snapshot::{AnalyzerName, Mode, ReturnedReplicas, Snapshot};
 use crate::tests::generate::any_case;
@@ -97,8 +98,9 @@ proptest! {
             if first.decisions.iter().filter(of_model).any(|d| is_just_fixed(d) || takes_blocked(d)) {
                 continue;
             }
-            // A workload at 0 starts from 0 in each cycle, and by then others have the need.
-            if one.current == 0 {
+            // A workload at 0 starts from 0 in each cycle, and by then others have the need. A target that the HPA ignores
+            // counts as reached.
+            if one.current == 0 || is_ignored(super::variant_of(&case, one), one.target()) {
                 continue;
             }
             let is_percentage = one.analyzer == AnalyzerName::Percentage || has_reason(one, &["SignalsMissing"]);
