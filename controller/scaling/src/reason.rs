@@ -19,7 +19,7 @@ pub(crate) use self::budget::{BetterModel, quota_budget};
 pub use self::budget::{QuotaShortage, WaitingReplicas, YieldedBudget};
 pub(crate) use self::figures::format_figure;
 pub use self::figures::{AnalysisError, FallbackSource, Load, Tokens};
-pub use self::flow::{Flow, MissingSignal};
+pub use self::flow::{Flow, MissingSignal, Objective};
 
 /// Why a step was taken or not. Figures are boxed or shared, because a cycle of a large fleet keeps tens of thousands
 /// of reasons.
@@ -114,6 +114,20 @@ pub enum Reason {
     NoProgress {
         /// Their pods.
         pods: Vec<String>,
+    },
+    /// These replicas need more than twice the time of the others for a step. They do not set the plan.
+    SlowReplicas {
+        /// Their pods.
+        pods: Vec<String>,
+    },
+    /// No number of replicas meets the objective, so the model is sized without it.
+    ObjectiveOutOfReach {
+        /// Objective.
+        objective: Objective,
+        /// Its value, milliseconds.
+        objective_ms: f64,
+        /// What a request takes alone on a replica, milliseconds.
+        least_ms: f64,
     },
     /// The autoscaler of the variant does not scale up, so the variant grows only if no other one can.
     CannotGrow {
@@ -334,7 +348,8 @@ impl Reason {
         }
     }
 
-    /// True for what a draft says before the load: what became of the last target, and replicas without progress.
+    /// True for what a draft says before the load: what became of the last target, replicas that are stalled or
+    /// slow, and objectives out of reach.
     pub(crate) const fn precedes_analysis(&self) -> bool {
         matches!(
             self,
@@ -342,6 +357,8 @@ impl Reason {
                 | Self::Superseded { .. }
                 | Self::NotCarriedOut { .. }
                 | Self::NoProgress { .. }
+                | Self::SlowReplicas { .. }
+                | Self::ObjectiveOutOfReach { .. }
         )
     }
 }

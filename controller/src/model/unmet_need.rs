@@ -14,10 +14,11 @@ pub(crate) enum UnmetReason {
     Paused,
     Fixed,
     RecommendOnly,
+    ObjectiveOutOfReach,
 }
 
 impl UnmetReason {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::AtMaximum,
         Self::LimitedByGpus,
         Self::LimitedByQuota,
@@ -29,6 +30,7 @@ impl UnmetReason {
         Self::Paused,
         Self::Fixed,
         Self::RecommendOnly,
+        Self::ObjectiveOutOfReach,
     ];
 
     /// Its text in the API.
@@ -45,6 +47,7 @@ impl UnmetReason {
             Self::Paused => "Paused",
             Self::Fixed => "Fixed",
             Self::RecommendOnly => "RecommendOnly",
+            Self::ObjectiveOutOfReach => "ObjectiveOutOfReach",
         }
     }
 

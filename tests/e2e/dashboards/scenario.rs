@@ -51,7 +51,8 @@ impl Scenario {
     }
 
     async fn wait_for_counters(&self) -> anyhow::Result<()> {
-        let counters = r#"sum by (job) (wva_replica_scaling_total{variant_name="llama-a100", direction="up"}) == 0"#;
+        let counters =
+            r#"sum by (job) (wva_replica_scaling_total{variant_name="llama-a100", direction="up"}) == 0"#;
         eventually("both jobs to have scraped a counter of 0", DEADLINE, async || {
             let jobs = self.testbed.prometheus_query(counters).await?;
             ensure!(jobs.len() == 2, "{jobs:?}");

@@ -4,8 +4,10 @@
 mod arrivals;
 mod bursts;
 mod capacity;
+mod demonstrated;
 mod engine_speed;
 mod learning;
+mod observed;
 mod peaks;
 mod prompts;
 mod proposals;
@@ -18,11 +20,11 @@ mod trend;
 mod tests;
 
 use wva_crds::entries::WarmSpare;
-use wva_crds::names::UNRESOLVED_ACCELERATOR;
 
-use self::arrivals::{EngineInterval, STEP};
+use self::arrivals::STEP;
 use self::capacity::RequestShape;
 use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_throughputs};
+use self::observed::{Observed, is_curve_of, record_proven, update_curves};
 use self::queues::{backlog_rate, waiting_requests, waiting_time};
 use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
@@ -53,8 +55,6 @@ const MAX_UNLEARNED_GROWTH: f64 = 4.0;
 /// Steps in which arrivals are compared with completions, and the ratio from which the difference is not chance.
 const COMPARED_STEPS: usize = 4;
 const NOTABLE_GROWTH: f64 = 1.05;
-/// Seconds for which an unused curve is kept: a rollback within a day finds it again.
-const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
 /// A new leader does not shrink for this time in seconds, or for `hold` if shorter: it does not know earlier peaks.
 const MIN_HISTORY: f64 = 300.0;
 
@@ -77,6 +77,8 @@ pub(super) struct ThroughputVerdict {
     waiting_time: f64,
     /// Milliseconds.
     ttft_slo: Option<f64>,
+    /// Milliseconds.
+    itl_slo: Option<f64>,
     /// Throughput of the warm spare replica; 0: none.
     warm_spare: f64,
     /// Peak of the hold time and the whole backlog. Infinite while the replicas are saturated: what they are able to serve
@@ -108,7 +110,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
         ..ThroughputMemory::default()
     });
     let (passed, intervals) = arrivals::update(model, &mut memory);
-    let curves = update_curves(model, &mut memory, &intervals, passed);
+    let observed = update_curves(model, &mut memory, intervals, passed);
     update_request_lengths(model, &mut memory);
     let roles = RoleSubsets::new(model);
     let (saturated, decode_saturated) = match &roles {
@@ -119,7 +121,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     memory.saturated = saturated_steps(saturated, memory.saturated, steps);
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
     let verdict = check_signals(model, &memory, roles.as_ref())
-        .and_then(|()| build_verdict(model, &mut memory, &curves, saturated, roles).ok_or(None));
+        .and_then(|()| build_verdict(model, &mut memory, &observed, saturated, roles).ok_or(None));
     let mut replicas = model.variants.iter().flat_map(|v| &v.counted);
     let server = replicas.next().map(|sample| sample.replica.server).unwrap_or_default();
     (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing, server })), memory)
@@ -173,39 +175,6 @@ fn has_full_history(model: &ModelView, memory: &ThroughputMemory) -> bool {
     seconds(memory.watched) >= seconds(model.settings.throughput.hold).min(MIN_HISTORY)
 }
 
-/// Returns the curve index of each variant.
-fn update_curves(
-    model: &ModelView,
-    memory: &mut ThroughputMemory,
-    intervals: &[EngineInterval],
-    passed: f64,
-) -> Vec<usize> {
-    let matches = |c: &Curve, v: &VariantView| is_curve_of(c, v.variant);
-    memory.curves.retain(|c| {
-        seconds(c.quiet) <= CURVE_RETENTION_SECONDS || model.variants.iter().any(|v| matches(c, v))
-    });
-    let mut of_variant = Vec::with_capacity(model.variants.len());
-    for view in &model.variants {
-        let curve = memory.curves.iter().position(|c| matches(c, view)).unwrap_or_else(|| {
-            let variant = view.variant;
-            let new = learning::new_curve(view.accelerator(), &variant.engine_args, variant.speed_estimate);
-            memory.curves.push(Curve { role: variant.role, ..new });
-            memory.curves.len() - 1
-        });
-        of_variant.push(curve);
-    }
-    for (i, curve) in memory.curves.iter_mut().enumerate() {
-        learning::update(curve, intervals.iter().filter(|s| of_variant[s.variant] == i), passed);
-    }
-    of_variant
-}
-
-/// Compares accelerator, arguments and role.
-fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
-    let accelerator = variant.accelerator.as_deref().unwrap_or(UNRESOLVED_ACCELERATOR);
-    curve.role == variant.role && learning::matches(curve, accelerator, &variant.engine_args)
-}
-
 /// `None`: too few samples.
 pub(crate) fn speed_estimate(learned: &ThroughputMemory, variant: &Variant) -> Option<SpeedEstimate> {
     let matches = |c: &&Curve| is_curve_of(c, variant);
@@ -242,7 +211,7 @@ fn cold_start(variant: &VariantView) -> f64 {
 fn build_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    curves: &[usize],
+    observed: &Observed<'_>,
     saturated: bool,
     roles: Option<RoleSubsets<'_>>,
 ) -> Option<Box<dyn Verdict>> {
@@ -256,20 +225,22 @@ fn build_verdict(
     memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);
     let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
     Some(match roles {
-        Some(roles) => Box::new(roles::build_verdicts(model, memory, curves, roles, &demand)),
-        None => Box::new(whole_verdict(model, memory, curves, saturated, &demand)?),
+        Some(roles) => Box::new(roles::build_verdicts(model, memory, &observed.curves, roles, &demand)),
+        None => Box::new(whole_verdict(model, memory, observed, saturated, &demand)?),
     })
 }
 
 fn whole_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    curves: &[usize],
+    observed: &Observed<'_>,
     saturated: bool,
     demand: &Demand,
 ) -> Option<ThroughputVerdict> {
     let Demand { forecast, shape, .. } = *demand;
+    let curves = &observed.curves;
     let engines = engine_speeds(model, memory, curves, shape);
+    record_proven(model, memory, observed, &engines);
     let reference = *model.by_cost().first()?;
     let has_replicas = |i: &usize| model.variants[*i].current > 0;
     let is_learned = |i: &usize| learning::is_learned(&memory.curves[curves[*i]]);
@@ -295,6 +266,7 @@ fn whole_verdict(
         serving: total_throughput(&per_replica, model.variants.iter().map(VariantView::serving)),
         waiting_time: waiting_time(model, forecast, supply / utilization),
         ttft_slo: settings.ttft_slo,
+        itl_slo: settings.itl_slo,
         demand: to_finite(forecast.expected + backlog.min(forecast.expected) + warm_spare).max(bursts),
         warm_spare,
         held: held(saturated, peak * unit, forecast.expected + backlog),
@@ -387,6 +359,7 @@ fn unlearned_verdict(
         bursts: 0.0,
         waiting_time: 0.0,
         ttft_slo: None,
+        itl_slo: None,
         warm_spare: 0.0,
         held: 0.0,
         may_shrink: false,

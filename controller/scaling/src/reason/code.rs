@@ -21,6 +21,8 @@ impl Reason {
             Self::MetricsStale { .. } => "MetricsStale",
             Self::SignalUnknown { .. } => "SignalUnknown",
             Self::NoProgress { .. } => "NoProgress",
+            Self::SlowReplicas { .. } => "SlowReplicas",
+            Self::ObjectiveOutOfReach { .. } => "ObjectiveOutOfReach",
             Self::CannotGrow { .. } => "CannotGrow",
             Self::OutOfBounds { .. } => "OutOfBounds",
             Self::Superseded { .. } => "Superseded",

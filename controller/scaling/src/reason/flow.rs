@@ -107,6 +107,30 @@ fn format_short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// Latency objective of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Objective {
+    /// `itlSlo`.
+    InterTokenLatency,
+    /// `ttftSlo`.
+    TimeToFirstToken,
+}
+
+impl Objective {
+    /// Without figures that change with each sample.
+    pub(super) fn out_of_reach_gist(self, objective_ms: f64) -> String {
+        let (key, of) = match self {
+            Self::InterTokenLatency => ("itlSlo", "a step of an engine"),
+            Self::TimeToFirstToken => ("ttftSlo", "the prompt of a request"),
+        };
+        format!(
+            "no number of replicas meets {key} {objective_ms:.0} ms, because {of} alone takes longer; the model is sized \
+             without it: raise {key}, or use faster hardware"
+        )
+    }
+}
+
 /// Signal that the throughput analyzer lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

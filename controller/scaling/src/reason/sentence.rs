@@ -38,6 +38,12 @@ impl Reason {
                 )
             }
             Self::NoProgress { pods } => format!("requests of {} replica(s) make no progress", pods.len()),
+            Self::SlowReplicas { pods } => {
+                format!("{} replica(s) are much slower than the others", pods.len())
+            }
+            Self::ObjectiveOutOfReach { objective, objective_ms, .. } => {
+                objective.out_of_reach_gist(*objective_ms)
+            }
             Self::Paused { .. } => "paused: the last target stays".to_owned(),
             Self::Fixed { asked, .. } => format!("fixed at {asked}, within the bounds"),
             _ => self.lead().map_or_else(|| self.to_string(), str::to_owned),
@@ -125,12 +131,20 @@ impl Reason {
                 )
             }
             Self::NoProgress { pods } => {
-                let shown = pods.iter().take(SHOWN_PODS).map(String::as_str).collect::<Vec<_>>().join(", ");
-                let more = if pods.len() > SHOWN_PODS { ", ..." } else { "" };
                 write!(
                     f,
-                    "not scaled down: {} replica(s) have requests and finish none ({shown}{more}): restart them",
-                    pods.len()
+                    "not scaled down: {} replica(s) have requests and finish none ({}): restart them",
+                    pods.len(),
+                    shown_pods(pods)
+                )
+            }
+            Self::SlowReplicas { pods } => {
+                write!(
+                    f,
+                    "{} replica(s) need more than twice the time of the others ({}), and do not set the plan: look at \
+                     their nodes",
+                    pods.len(),
+                    shown_pods(pods)
                 )
             }
             Self::WaitingForQuota { waiting } => write!(f, "{waiting}; other variants grow instead"),
@@ -252,7 +266,11 @@ impl fmt::Display for Reason {
             | Self::PendingReplicas { .. }
             | Self::WaitingForQuota { .. }
             | Self::SignalUnknown { .. }
-            | Self::NoProgress { .. } => self.write_replicas(f),
+            | Self::NoProgress { .. }
+            | Self::SlowReplicas { .. } => self.write_replicas(f),
+            Self::ObjectiveOutOfReach { objective, objective_ms, least_ms } => {
+                write!(f, "{} (it takes {least_ms:.0} ms)", objective.out_of_reach_gist(*objective_ms))
+            }
             Self::SafetyNet { .. }
             | Self::StepNotSafe { .. }
             | Self::ScrapeGap { .. }
@@ -276,4 +294,10 @@ impl fmt::Display for Reason {
             _ => f.write_str(lead),
         }
     }
+}
+
+/// The first of them.
+fn shown_pods(pods: &[String]) -> String {
+    let shown = pods.iter().take(SHOWN_PODS).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if pods.len() > SHOWN_PODS { shown + ", ..." } else { shown }
 }

@@ -97,6 +97,11 @@ const fn is_zero(steps: &u32) -> bool {
     *steps == 0
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero_amount(amount: &Amount) -> bool {
+    amount.get() == 0.0
+}
+
 impl ThroughputMemory {
     /// Memory `elapsed` later.
     #[must_use]
@@ -136,6 +141,12 @@ pub struct PodHistory {
     pub arrived: Amount,
     /// Last generation rate, tokens per second.
     pub token_rate: Amount,
+    /// Measured by expected time of its steps. `None`: unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Amount>,
+    /// Its steps take much longer than those of other pods of its kind.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_slow: bool,
 }
 
 /// Sums of a recursive least squares fit for one kind of hardware.
@@ -165,6 +176,12 @@ pub struct Curve {
     /// Time since the last sample.
     #[serde(default)]
     pub quiet: GoDuration,
+    /// Busy share of an engine that the fitted times gave for what it demonstrably did. Above 1 they are too long.
+    #[serde(default, skip_serializing_if = "is_zero_amount")]
+    pub proven: Amount,
+    /// No number of replicas meets the objective for the inter-token latency.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub itl_out_of_reach: bool,
 }
 
 /// Time of an engine step, in seconds.

@@ -126,7 +126,8 @@ fn learned_of(
     let pod = |replica: &Replica| {
         let last = *replica.work.last()?;
         let last = WorkSample { age: GoDuration::from_secs(5), ..last };
-        Some(PodHistory { pod: replica.pod.clone(), last, steps: 9, ..PodHistory::default() })
+        let is_slow = replica.pod.ends_with('1') && need > 0.0;
+        Some(PodHistory { pod: replica.pod.clone(), last, steps: 9, is_slow, ..PodHistory::default() })
     };
     let mut pods: Vec<PodHistory> = replicas().filter_map(pod).collect();
     pods.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -138,6 +139,7 @@ fn learned_of(
         engine_args: v.engine_args.join(" "),
         prior: StepTimes { a, b, c },
         samples: figure(f64::from(samples)),
+        itl_out_of_reach: need > 2.0,
         ..Curve::default()
     };
     ThroughputMemory {
@@ -341,9 +343,13 @@ fn remembered() -> impl Strategy<Value = Vec<ComputeBounds>> {
 }
 
 fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
-    let stock = weighted(0.4, (0_u64..6, 0_u64..3, 0_u64..4));
-    (any::<bool>(), weighted(0.5, any::<bool>()), stock).prop_map(move |(to_zero, limited, stock)| {
+    let stock = weighted(0.6, (0_u64..6, 0_u64..3, 0_u64..4));
+    // Milliseconds: below a step of the learned engines, and above.
+    let itl_slo = weighted(0.3, prop::sample::select(&[10.0, 60.0][..]));
+    let flags = (any::<bool>(), weighted(0.5, any::<bool>()), stock, itl_slo);
+    flags.prop_map(move |(to_zero, limited, stock, itl_slo)| {
         let entry = SaturationEntry {
+            itl_slo: itl_slo.and_then(|ms| ms.try_into().ok()),
             warm_spare: Some(WarmSpare::On),
             drain: PositiveDuration::try_from(GoDuration::from_secs(5)).ok(),
             analyzer_name: Some(analyzer),

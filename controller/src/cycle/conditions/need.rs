@@ -172,11 +172,18 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
             format!("More replicas are needed, but the target {desired} was not carried out: see Ready");
         return Some(unmet(UnmetReason::NotCarriedOut, message));
     }
-    let is_ignored = signal.status == ConditionStatus::False && decision.target() > decision.current;
-    is_ignored.then(|| {
+    if signal.status == ConditionStatus::False && decision.target() > decision.current {
         let message = "More replicas are needed, but no autoscaler follows the target: see SignalFollowed";
-        unmet(UnmetReason::SignalNotFollowed, message)
-    })
+        return Some(unmet(UnmetReason::SignalNotFollowed, message));
+    }
+    let mut reasons = decision.steps.iter().map(|step| &step.reason);
+    let out_of_reach = reasons.find(|reason| matches!(reason, Reason::ObjectiveOutOfReach { .. }))?;
+    Some(unmet(UnmetReason::ObjectiveOutOfReach, sentence_case(&out_of_reach.gist())))
+}
+
+fn sentence_case(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {

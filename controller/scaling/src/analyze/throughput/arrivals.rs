@@ -26,8 +26,9 @@ const NEWCOMER_REQUESTS: f64 = 10.0;
 const SAME_SCRAPE: f64 = 0.5;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct EngineInterval {
+pub(super) struct EngineInterval<'a> {
     pub(super) variant: usize,
+    pub(super) pod: &'a str,
     /// Above 0.
     pub(super) seconds: f64,
     /// Running requests.
@@ -47,7 +48,10 @@ pub(super) struct EngineInterval {
 }
 
 /// Adds the steps since the last cycle. Returns their length in seconds, and the intervals of warm engines.
-pub(super) fn update(model: &ModelView, memory: &mut ThroughputMemory) -> (f64, Vec<EngineInterval>) {
+pub(super) fn update<'a>(
+    model: &ModelView<'a>,
+    memory: &mut ThroughputMemory,
+) -> (f64, Vec<EngineInterval<'a>>) {
     let mut elapsed = seconds(memory.age);
     let is_new = memory.pods.is_empty() && memory.arrivals.is_empty() || elapsed > MAX_PAUSE;
     if is_new {
@@ -132,9 +136,14 @@ fn oldest_scrape(model: &ModelView) -> f64 {
 }
 
 /// Counts each pod since its last scrape. A pod that is gone is dropped after [`MAX_PAUSE`].
-fn count_pods(model: &ModelView, memory: &mut ThroughputMemory, passed: f64, counter: &mut StepCounter) {
+fn count_pods<'a>(
+    model: &ModelView<'a>,
+    memory: &mut ThroughputMemory,
+    passed: f64,
+    counter: &mut StepCounter<'a>,
+) {
     let replicas = model.variants.iter().map(|v| v.variant.replicas.len()).sum();
-    let mut present: Vec<(usize, &Replica)> = Vec::with_capacity(replicas);
+    let mut present: Vec<(usize, &'a Replica)> = Vec::with_capacity(replicas);
     for (variant, view) in model.variants.iter().enumerate() {
         present.extend(view.variant.replicas.iter().map(|replica| (variant, replica)));
     }
@@ -233,7 +242,7 @@ fn all_requests(sample: &WorkSample) -> f64 {
 }
 
 /// Ages are relative to the end of the newest step.
-struct StepCounter {
+struct StepCounter<'a> {
     steps: u32,
     /// Time since the end of the newest step, seconds.
     rest: f64,
@@ -245,16 +254,16 @@ struct StepCounter {
     arrived: [f64; STEPS],
     /// Newest step first.
     completed: [f64; WARM_UP_STEPS],
-    intervals: Vec<EngineInterval>,
+    intervals: Vec<EngineInterval<'a>>,
     /// Ages of a pod's samples at the end of the newest step, seconds. Kept for its allocation.
     ages: Vec<f64>,
 }
 
-impl StepCounter {
+impl<'a> StepCounter<'a> {
     fn count_pod(
         &mut self,
         variant: usize,
-        replica: &Replica,
+        replica: &'a Replica,
         known: Option<PodHistory>,
     ) -> Option<PodHistory> {
         let mut known = known;
@@ -270,7 +279,7 @@ impl StepCounter {
             match &mut known {
                 None => known = Some(self.first_sample(&replica.pod, sample, age, variant)),
                 Some(pod) if age <= seconds(pod.last.age) - SAME_SCRAPE => {
-                    let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, replica.engines());
+                    let interval = self.next_sample(pod, (sample, age.max(0.0)), variant, replica);
                     self.intervals.extend(interval);
                 }
                 Some(_) => {}
@@ -292,6 +301,8 @@ impl StepCounter {
             steps: 0,
             arrived: amount(arrived),
             token_rate: Amount::default(),
+            pace: None,
+            is_slow: false,
         }
     }
 
@@ -314,8 +325,9 @@ impl StepCounter {
         pod: &mut PodHistory,
         (sample, age): (&WorkSample, f64),
         variant: usize,
-        engines: f64,
-    ) -> Option<EngineInterval> {
+        replica: &'a Replica,
+    ) -> Option<EngineInterval<'a>> {
+        let engines = replica.engines();
         let old = std::mem::replace(&mut pod.last, WorkSample { age: to_duration(age), ..*sample });
         let from = seconds(old.age);
         let length = from - age;
@@ -333,13 +345,14 @@ impl StepCounter {
         spread_over_steps(&mut self.completed, completed, ages);
         pod.arrived = amount(to_finite(arrived * STEP));
         if is_restarted {
-            (pod.steps, pod.token_rate) = (0, Amount::default());
+            (pod.steps, pod.token_rate, pod.pace) = (0, Amount::default(), None);
             return None;
         }
         pod.steps = pod.steps.saturating_add(to_u32((length / STEP).round()).max(1));
         let grown = |of: fn(&WorkSample) -> Amount| (of(sample).get() - of(&old).get()).max(0.0) / engines;
         let interval = EngineInterval {
             variant,
+            pod: &replica.pod,
             seconds: length,
             running_before: old.running.get() / engines,
             running_after: sample.running.get() / engines,

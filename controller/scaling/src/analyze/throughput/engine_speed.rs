@@ -1,6 +1,7 @@
 //! Throughput of a replica of each variant, from the learned step times.
 
 use super::capacity::{self, ConcurrencyLimits, RequestShape};
+use super::demonstrated;
 use super::learning::{self, Times};
 use crate::analyze::engine_args::EngineArgs;
 use crate::snapshot::{Role, ThroughputMemory};
@@ -21,6 +22,10 @@ pub(super) struct EngineSpeed {
     pub(super) token_gap: f64,
     /// Time to first token without queueing, seconds.
     pub(super) time_to_first_token: f64,
+    /// The same of a single request.
+    pub(super) least_first_token: f64,
+    /// No number of replicas meets the objective for the inter-token latency.
+    pub(super) itl_out_of_reach: bool,
 }
 
 /// The smallest concurrency of the fleet applies to all variants, because requests are spread evenly. Variants with a
@@ -36,7 +41,10 @@ pub(super) fn engine_speeds(
         .variants
         .iter()
         .zip(curves)
-        .map(|(view, curve)| concurrency(view, learning::fitted_times(&memory.curves[*curve]), shape, itl))
+        .map(|(view, curve)| {
+            let curve = &memory.curves[*curve];
+            concurrency(view, learning::fitted_times(curve), shape, itl.filter(|_| !curve.itl_out_of_reach))
+        })
         .collect();
     let throughput = |(engine, view): (&(Times, f64), &VariantView)| {
         let (times, running) = *engine;
@@ -54,6 +62,8 @@ pub(super) fn engine_speeds(
             work: work(view, times, shape, running),
             token_gap: capacity::token_gap(times, shape, running),
             time_to_first_token: capacity::time_to_first_token(times, shape, running),
+            least_first_token: times.a + times.b + shape.input * times.c,
+            itl_out_of_reach: memory.curves[*curve].itl_out_of_reach,
         }
     };
     each.into_iter().zip(curves).zip(&model.variants).map(speed).collect()
@@ -98,7 +108,8 @@ pub(super) struct LearnedEngines<'a> {
     pub(super) learned: &'a [usize],
 }
 
-/// Requests per second of a replica: `utilization * engines / work`, with the loosening of old curves. A variant
+/// Requests per second of a replica: `utilization * engines / work`, with the loosening of old curves, and no less than
+/// what replicas demonstrably serve. A variant
 /// without a learned curve is assumed proportional to its cost, relative to the cheapest of `learned`. While replicas
 /// are saturated, the observed throughput bounds the fitted one, but not below half of it.
 pub(super) fn replica_throughputs(
@@ -110,8 +121,9 @@ pub(super) fn replica_throughputs(
 ) -> Vec<f64> {
     let LearnedEngines { memory, curves, engines, learned } = *known;
     let fitted = |i: usize| {
-        let loosening = learning::loosening(&memory.curves[curves[i]]);
-        let engine = utilization * loosening / engines[i].work.max(f64::MIN_POSITIVE);
+        let curve = &memory.curves[curves[i]];
+        let factor = learning::loosening(curve) * demonstrated::proven_factor(curve);
+        let engine = utilization * factor / engines[i].work.max(f64::MIN_POSITIVE);
         let fitted = to_finite(engines_per_replica(&model.variants[i]) * engine);
         let observed = saturated.then(|| observed_throughput(&model.variants[i], memory, shape)).flatten();
         observed.map_or(fitted, |observed| fitted.min(observed.max(fitted / 2.0)))

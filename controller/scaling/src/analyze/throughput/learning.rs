@@ -109,24 +109,12 @@ fn prior(curve: &Curve) -> [f64; 3] {
 /// `elapsed`: seconds since the last update.
 pub(super) fn update<'a>(
     curve: &mut Curve,
-    intervals: impl Iterator<Item = &'a EngineInterval>,
+    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
     elapsed: f64,
 ) {
     let fitted = fitted_times(curve);
-    let batch = (curve.role == Some(Role::Prefill))
-        .then(|| EngineArgs::parse(std::slice::from_ref(&curve.engine_args)).batched_tokens());
-    let is_decode = curve.role == Some(Role::Decode);
-    let equations = intervals.flat_map(|interval| match batch {
-        Some(batch) => [prompt_equation(interval, batch), None],
-        // vLLM counts the whole prompt at the decode pod, which computes one token of it.
-        None if is_decode => {
-            equations(&EngineInterval { prompt: 0.0, prefill_seconds: 0.0, ..*interval }, fitted)
-        }
-        None => equations(interval, fitted),
-    });
-    let equations = equations.flatten();
-    // A hanging engine uses time without work.
-    let equations: Vec<Equation> = equations.filter(|equation| equation.expected(fitted) > 0.0).collect();
+    let rule = EquationRule::of(curve);
+    let equations: Vec<Equation> = intervals.flat_map(|interval| rule.equations(interval, fitted)).collect();
     if equations.is_empty() {
         curve.quiet = to_duration(seconds(curve.quiet) + elapsed);
         return;
@@ -136,6 +124,58 @@ pub(super) fn update<'a>(
         add_equation(curve, equation, fitted);
     }
     curve.quiet = to_duration(0.0);
+}
+
+/// Which equations the intervals of a curve give.
+enum EquationRule {
+    Whole,
+    /// Most prompt tokens of a step.
+    Prefill(f64),
+    Decode,
+}
+
+impl EquationRule {
+    fn of(curve: &Curve) -> Self {
+        match curve.role {
+            None => Self::Whole,
+            Some(Role::Decode) => Self::Decode,
+            Some(Role::Prefill) => {
+                let args = EngineArgs::parse(std::slice::from_ref(&curve.engine_args));
+                Self::Prefill(args.batched_tokens())
+            }
+        }
+    }
+
+    fn equations(&self, interval: &EngineInterval<'_>, fitted: Times) -> impl Iterator<Item = Equation> {
+        let equations = match self {
+            Self::Whole => equations(interval, fitted),
+            Self::Prefill(batch) => [prompt_equation(interval, *batch), None],
+            // vLLM counts the whole prompt at the decode pod, which computes one token of it.
+            Self::Decode => {
+                equations(&EngineInterval { prompt: 0.0, prefill_seconds: 0.0, ..*interval }, fitted)
+            }
+        };
+        // A hanging engine uses time without work.
+        equations.into_iter().flatten().filter(move |equation| equation.expected(fitted) > 0.0)
+    }
+}
+
+/// Measured by expected time of each interval. `None`: it shows nothing.
+pub(super) fn paces<'a>(
+    curve: &Curve,
+    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+) -> Vec<(&'a str, Option<f64>)> {
+    let fitted = fitted_times(curve);
+    let rule = EquationRule::of(curve);
+    let pace = |interval: &'a EngineInterval<'a>| {
+        let mut sums = (0.0, 0.0);
+        for equation in rule.equations(interval, fitted) {
+            sums.0 += equation.measured;
+            sums.1 += equation.expected(fitted);
+        }
+        (interval.pod, (sums.1 > 0.0).then(|| (sums.0 / sums.1).clamp(0.01, 100.0)))
+    };
+    intervals.map(pace).collect()
 }
 
 /// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together.
@@ -171,7 +211,7 @@ fn change_prior(curve: &mut Curve, old: [f64; 3], new: [f64; 3]) {
 }
 
 /// One equation of a busy engine, up to two of single requests.
-fn equations(interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] {
+fn equations(interval: &EngineInterval<'_>, fitted: Times) -> [Option<Equation>; 2] {
     let running = f64::midpoint(interval.running_before, interval.running_after);
     let least = interval.running_before.min(interval.running_after);
     let changed = (interval.running_after - interval.running_before).abs();
@@ -187,7 +227,7 @@ fn equations(interval: &EngineInterval, fitted: Times) -> [Option<Equation>; 2] 
 }
 
 /// All steps, in the share of the time with a running request.
-fn busy_equation(interval: &EngineInterval, running: f64) -> Equation {
+fn busy_equation(interval: &EngineInterval<'_>, running: f64) -> Equation {
     let measured = interval.seconds * (1.0 - (-running).exp());
     let coefficients = [interval.generated / running, interval.generated, interval.prompt];
     Equation { measured, coefficients, scale: BUSY_SCALE }
@@ -195,7 +235,7 @@ fn busy_equation(interval: &EngineInterval, running: f64) -> Equation {
 
 /// Prompts of single requests. vLLM counts a prompt when it is computed, but its time when the request ends. If these
 /// are different intervals, the equation is unusable.
-fn prefill_equation(interval: &EngineInterval, running: f64) -> Option<Equation> {
+fn prefill_equation(interval: &EngineInterval<'_>, running: f64) -> Option<Equation> {
     let coefficients = [interval.prefills, interval.prefills * running, interval.prompt];
     let measured = interval.prefill_seconds;
     (interval.prompt > 0.0).then_some(Equation { measured, coefficients, scale: SINGLE_SCALE })
@@ -203,7 +243,7 @@ fn prefill_equation(interval: &EngineInterval, running: f64) -> Option<Equation>
 
 /// Tokens of single requests, without the time of other prompts. With speculative decoding one gap covers all tokens of
 /// a step. The first token belongs to the prefill.
-fn token_equation(interval: &EngineInterval, running: f64, fitted: Times) -> Equation {
+fn token_equation(interval: &EngineInterval<'_>, running: f64, fitted: Times) -> Equation {
     let tokens = interval.gaps.max(interval.generated - interval.prefills);
     let without_prompts = (1.0 - fitted.c * interval.prompt / interval.seconds).clamp(0.0, 1.0);
     let coefficients = [tokens, tokens * (1.0 + running), 0.0];

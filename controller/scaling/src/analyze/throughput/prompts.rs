@@ -11,7 +11,7 @@ const EXPONENT: i32 = 4;
 /// No counter of vLLM shows how long an engine was busy. `prefill_seconds` counts a step once for each prompt in it, so
 /// by Little's law it shows the mean number of prompts inside: the busy share of an idle engine, the prompts in a step
 /// of a full one. Between both it is interpolated.
-pub(super) fn prompt_equation(interval: &EngineInterval, batch: f64) -> Option<Equation> {
+pub(super) fn prompt_equation(interval: &EngineInterval<'_>, batch: f64) -> Option<Equation> {
     if interval.prefills < 1.0 || interval.prompt <= 0.0 {
         return None;
     }

@@ -5,11 +5,12 @@ use crate::Stage;
 use crate::analyze::Verdict;
 use crate::analyze::growth::Growth;
 use crate::analyze::step_limits::{acted_step_down, removable_replicas, shrink_obstacle, spare_share};
+use crate::base::Progress;
 use crate::draft::Draft;
 use crate::limit::Ledger;
-use crate::reason::{Flow, Reason};
-use crate::units::{amount, below, to_finite, to_u32};
-use crate::view::ModelView;
+use crate::reason::{Flow, Objective, Reason};
+use crate::units::{amount, below, seconds, to_finite, to_u32};
+use crate::view::{ModelView, VariantView};
 
 /// Requests per second; one replica covers it.
 const MIN_MISSING: f64 = 1e-6;
@@ -40,6 +41,9 @@ impl Verdict for ThroughputVerdict {
 
     fn propose(&self, model: &ModelView, excluded: &[bool], ledger: &Ledger) -> Vec<Draft> {
         let mut drafts: Vec<Draft> = model.variants.iter().map(Draft::of).collect();
+        for (i, draft) in drafts.iter_mut().enumerate() {
+            self.note_obstacles(model, i, draft);
+        }
         let growth =
             Growth { model, stage: Stage::Analyze, order: self.order(model), per_replica: &self.per_replica };
         let returned = growth.revoke_scale_downs(self.least() - self.supply, &mut drafts);
@@ -70,6 +74,14 @@ impl Verdict for ThroughputVerdict {
     }
 }
 
+/// A target that nobody has followed yet stays for the time in which a backlog drains: a queue that comes and goes must not
+/// ask for a replica and withdraw it in turn.
+fn unfollowed_growth(variant: &VariantView, drain: f64) -> Option<Reason> {
+    let is_unfollowed = variant.base.progress == Progress::Underway && variant.arriving() > 0;
+    let age_seconds = variant.variant.desired_age.map_or(0.0, seconds);
+    (is_unfollowed && age_seconds < drain).then_some(Reason::KeptDecision { age_seconds })
+}
+
 impl ThroughputVerdict {
     /// The first of arrivals, trend, warm spare and backlog that exceeds the supply.
     fn growth_reason(&self, i: usize) -> Reason {
@@ -88,6 +100,27 @@ impl ThroughputVerdict {
             Reason::RecurringBursts { flow }
         } else {
             Reason::Backlog { flow }
+        }
+    }
+
+    /// What keeps replicas of the variant from what the others do, or from the objectives.
+    fn note_obstacles(&self, model: &ModelView, i: usize, draft: &mut Draft) {
+        let learned = model.learned.iter().flat_map(|learned| &learned.pods);
+        let of_variant = |pod: &str| model.variants[i].variant.replicas.iter().any(|r| r.pod == pod);
+        let slow = learned.filter(|pod| pod.is_slow && of_variant(&pod.pod)).map(|pod| pod.pod.clone());
+        let pods: Vec<String> = slow.collect();
+        if !pods.is_empty() {
+            draft.note(Stage::Analyze, Reason::SlowReplicas { pods });
+        }
+        let engine = &self.engines[i];
+        let ms = |seconds: f64| to_finite(1000.0 * seconds);
+        let gap = self.itl_slo.filter(|_| engine.itl_out_of_reach && self.is_learned);
+        let itl = gap.map(|slo| (Objective::InterTokenLatency, slo, ms(engine.times.a)));
+        let late = |slo: &f64| self.is_learned && ms(engine.least_first_token) > *slo;
+        let ttft = self.ttft_slo.filter(late);
+        let ttft = ttft.map(|slo| (Objective::TimeToFirstToken, slo, ms(engine.least_first_token)));
+        for (objective, objective_ms, least_ms) in itl.into_iter().chain(ttft) {
+            draft.note(Stage::Analyze, Reason::ObjectiveOutOfReach { objective, objective_ms, least_ms });
         }
     }
 
@@ -119,6 +152,10 @@ impl ThroughputVerdict {
     /// Notes the obstacle if there is one.
     fn shrink_variant(&self, model: &ModelView, i: usize, spare: Spare, drafts: &mut [Draft]) -> Removal {
         let variant = &model.variants[i];
+        if let Some(reason) = unfollowed_growth(variant, seconds(model.settings.throughput.drain)) {
+            drafts[i].note(Stage::Analyze, reason);
+            return Removal { without_hold: 0, with_hold: 0 };
+        }
         let removable = removable_replicas(model, i, drafts);
         let fits = |spare: f64| to_u32((spare / self.per_replica[i] + 1e-9).floor()).min(removable);
         let replaceable = fits(spare.serving).saturating_add(variant.arriving());

@@ -98,11 +98,16 @@ fn learned_verdicts(
     let (prompt_engine, answer_engine) = (prefill.reference(), decode.reference());
     let prompt_step = prompt_engine.times.a + prompt_engine.times.b + prompt_engine.times.c * input;
     let first_token = prompt_step + answer_engine.times.a + answer_engine.times.b * answer_engine.running;
+    let least_first_token = prompt_step + answer_engine.times.a + answer_engine.times.b;
     let planned = settings.planned_utilization();
     let prompts = RequestPart::Prefill {
         work: prompt_engine.work.max(f64::MIN_POSITIVE),
         planned,
-        slack: settings.ttft_slo.map(|ms| slack(ms / 1000.0, first_token)),
+        slack: settings
+            .ttft_slo
+            .map(|ms| ms / 1000.0)
+            .filter(|ttft| *ttft >= least_first_token)
+            .map(|ttft| slack(ttft, first_token)),
     };
     let answers =
         RequestPart::Decode { times: answer_engine.times, output, running: answer_engine.running, planned };
@@ -131,7 +136,9 @@ fn learned_verdicts(
         && !of_decode.lacks_replicas();
     for (verdict, backlog) in [(&mut of_prefill, at_prefill), (&mut of_decode, at_decode)] {
         verdict.waiting_time = waiting_time;
-        verdict.engines.iter_mut().for_each(|engine| engine.time_to_first_token = first_token);
+        for engine in &mut verdict.engines {
+            (engine.time_to_first_token, engine.least_first_token) = (first_token, least_first_token);
+        }
         verdict.held = held(saturated, peak.max(verdict.bursts), demand.forecast.expected + backlog);
         verdict.may_shrink = may_shrink;
     }
@@ -210,6 +217,7 @@ impl<'a> RoleView<'a> {
             demand: to_finite(forecast.expected + warm_spare),
             waiting_time: 0.0,
             ttft_slo: settings.ttft_slo,
+            itl_slo: settings.itl_slo,
             warm_spare,
             held: 0.0,
             may_shrink: false,

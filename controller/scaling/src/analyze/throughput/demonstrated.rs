@@ -1,0 +1,106 @@
+//! What replicas demonstrably do: a slow replica does not set the plan of the others, the plan is no lower than what they
+//! serve, and an objective below the time of an empty step is out of reach.
+
+use std::collections::BTreeSet;
+
+use super::arrivals::EngineInterval;
+use super::engine_speed::EngineSpeed;
+use super::learning::{self, Times};
+use crate::snapshot::{Curve, PodHistory, Role};
+use crate::units::{amount, mean};
+
+/// A replica is slow if its steps take this multiple of the time of the others.
+const SLOW: f64 = 2.0;
+/// Weight of the newest interval in the pace of a pod.
+const PACE_WEIGHT: f64 = 0.5;
+/// Weight of the newest step in the proven busy share while it rises, and its decay for each step.
+const PROVEN_WEIGHT: f64 = 0.25;
+const PROVEN_DECAY: f64 = 0.998;
+/// A busy share up to here is within the error of a fit.
+const FIT_ERROR: f64 = 1.1;
+/// An objective is within reach again from this multiple of an empty step.
+const REACH_AGAIN: f64 = 1.1;
+
+/// Records how long the steps of each pod take by the times of the curve. `pods` are sorted.
+pub(super) fn record_paces<'a>(
+    pods: &mut [PodHistory],
+    curve: &Curve,
+    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+) {
+    for (name, pace) in learning::paces(curve, intervals) {
+        let Ok(i) = pods.binary_search_by(|pod| pod.pod.as_str().cmp(name)) else { continue };
+        let Some(pace) = pace else { continue };
+        let before = pods[i].pace.map_or(pace, f64::from);
+        pods[i].pace = Some(amount(before + PACE_WEIGHT * (pace - before)));
+    }
+}
+
+/// Slow ones of these pods. The reference is the median, of an even number the faster one: two pods have no median.
+pub(super) fn slow_pods<'a>(
+    pods: &[PodHistory],
+    of_curve: impl Iterator<Item = &'a str>,
+) -> BTreeSet<&'a str> {
+    let pace = |name: &'a str| {
+        let i = pods.binary_search_by(|pod| pod.pod.as_str().cmp(name)).ok()?;
+        Some((name, pods[i].pace?.get()))
+    };
+    let paces: Vec<(&str, f64)> = of_curve.filter_map(pace).collect();
+    let mut sorted: Vec<f64> = paces.iter().map(|(_, pace)| *pace).collect();
+    sorted.sort_by(f64::total_cmp);
+    let Some(reference) = sorted.get(sorted.len().saturating_sub(1) / 2).copied() else {
+        return BTreeSet::new();
+    };
+    paces.into_iter().filter(|(_, pace)| *pace > SLOW * reference).map(|(name, _)| name).collect()
+}
+
+/// `objective`: seconds. An engine whose tokens came in time shows that it is within reach.
+pub(super) fn update_reach<'a>(
+    curve: &mut Curve,
+    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+    objective: Option<f64>,
+) {
+    let Some(objective) = objective.filter(|_| curve.role != Some(Role::Prefill)) else {
+        curve.itl_out_of_reach = false;
+        return;
+    };
+    if !learning::is_learned(curve) {
+        return;
+    }
+    let Times { a, .. } = learning::fitted_times(curve);
+    let least = if curve.itl_out_of_reach { REACH_AGAIN * a } else { a };
+    let mut gaps = intervals.filter_map(token_gap);
+    curve.itl_out_of_reach = objective < least && !gaps.any(|gap| gap <= objective);
+}
+
+/// Mean seconds between two tokens.
+fn token_gap(interval: &EngineInterval<'_>) -> Option<f64> {
+    (interval.gaps > 0.0).then(|| interval.gap_seconds / interval.gaps)
+}
+
+/// Records how much of its time an engine would need for what it did while it met the `objective` (seconds), by the times
+/// and the concurrency of the plan.
+pub(super) fn record_proven<'a>(
+    curve: &mut Curve,
+    engine: &EngineSpeed,
+    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+    objective: Option<f64>,
+) {
+    let Times { a, b, c } = engine.times;
+    let objective = objective.filter(|_| !curve.itl_out_of_reach);
+    let is_met = |interval: &&EngineInterval<'_>| {
+        objective.is_none_or(|objective| token_gap(interval).is_some_and(|gap| gap <= objective))
+    };
+    let busy = |interval: &EngineInterval<'_>| {
+        (interval.prompt * c + interval.generated * (b + a / engine.running)) / interval.seconds
+    };
+    let shares: Vec<f64> = intervals.filter(is_met).map(busy).collect();
+    let decayed = PROVEN_DECAY * curve.proven.get();
+    let now = mean(shares.into_iter()).unwrap_or_default();
+    let risen = curve.proven.get() + PROVEN_WEIGHT * (now - curve.proven.get());
+    curve.proven = amount(decayed.max(risen));
+}
+
+/// Factor of the planned throughput, at least 1.
+pub(super) fn proven_factor(curve: &Curve) -> f64 {
+    (curve.proven.get() / FIT_ERROR).max(1.0)
+}
