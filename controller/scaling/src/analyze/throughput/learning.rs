@@ -113,8 +113,9 @@ pub(super) fn update<'a>(
     elapsed: f64,
 ) {
     let fitted = fitted_times(curve);
-    let batch = (curve.role == Some(Role::Prefill))
-        .then(|| EngineArgs::parse(std::slice::from_ref(&curve.engine_args)).batched_tokens());
+    let batch = (curve.role == Some(Role::Prefill)).then(|| {
+        EngineArgs::on(&curve.accelerator, std::slice::from_ref(&curve.engine_args)).batched_tokens()
+    });
     let is_decode = curve.role == Some(Role::Decode);
     let equations = intervals.flat_map(|interval| match batch {
         Some(batch) => [prompt_equation(interval, batch), None],
