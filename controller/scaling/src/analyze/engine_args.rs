@@ -13,6 +13,7 @@ const CONFIG_FILE: &str = "--config";
 
 /// Replicas with equal arguments on equal hardware have the same capacity.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct EngineArgs {
     /// `--num-gpu-blocks-override`.
     blocks_override: Option<f64>,
