@@ -1,6 +1,6 @@
 //! Arguments of a vLLM server that bound its capacity, with the defaults that vLLM has on this hardware.
 
-use wva_crds::hardware::{accelerator_key, gpu_memory};
+use wva_crds::hardware::gpu_memory;
 
 use super::shell_words::{parse_vllm_integer, split_shell_words};
 
@@ -50,12 +50,11 @@ impl Defaults {
     /// On hardware of unknown memory.
     const UNKNOWN: Self = Self { seqs: 256.0, batched_tokens: 8192.0 };
 
-    /// By the memory of a GPU, as `EngineArgs.get_batch_defaults` of vLLM.
+    /// By the memory of a GPU, as vLLM does. It takes an A100 of 80 GB for a small card, as one of 40 GB is.
     fn on(accelerator: &str, has_large_batches: bool) -> Self {
         let Some(gib) = gpu_memory(accelerator) else { return Self::UNKNOWN };
-        let is_a100 = accelerator_key(accelerator).starts_with("A100");
         match gib {
-            _ if is_a100 || gib < 70.0 => Self { seqs: 256.0, batched_tokens: 2048.0 },
+            _ if gib < 70.0 => Self { seqs: 256.0, batched_tokens: 2048.0 },
             _ if has_large_batches && gib >= 160.0 => Self { seqs: 1024.0, batched_tokens: 16384.0 },
             _ => Self { seqs: 1024.0, batched_tokens: 8192.0 },
         }
