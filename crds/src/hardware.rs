@@ -4,6 +4,7 @@
 mod accelerator;
 mod claims;
 mod drivers;
+mod memory;
 mod names;
 mod pods;
 mod resources;
@@ -11,6 +12,7 @@ mod resources;
 pub use accelerator::{NodeRequirement, derive_accelerator};
 pub use claims::{DeviceRequests, GpuClasses, is_gpu_class, template_claim_gpus};
 pub use drivers::{DRIVERS, Driver};
+pub use memory::gpu_memory;
 pub use names::{accelerator_key, normalize_accelerator};
 pub use pods::{GpuCount, Gpus};
 pub use resources::{

@@ -188,7 +188,7 @@ impl<'a> Site<'a> {
             took.as_secs()
         );
         ensure!(before.abs_diff(REPLICAS.into()) <= 3, "the load is not that of 20 replicas: {line}");
-        // The load of an emulated fleet varies with its clock, and what the throughput analyzer learned is no constant.
+        // The load of an emulated fleet varies with its clock, and so does what the throughput analyzer learns.
         ensure!(highest <= before + 1 && after <= before + 1, "the target rose: {line}");
         ensure!(after + 2 >= before, "the target fell: {line}");
         let surge = (before * u64::from(self.row.surge)).div_ceil(100);

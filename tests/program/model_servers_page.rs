@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use wva_scaling::servers::ServerSignal::{
     Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens,
-    InputCount, InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups,
-    PromptTokens, Running, TokenGap, Waiting,
+    InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime, PrefixHits,
+    PrefixLookups, PromptTokens, Running, TokenGap, Waiting,
 };
 use wva_scaling::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
 
@@ -25,8 +25,9 @@ different servers. One query has the names of all servers, so another server mak
 ";
 
 const FEATURES: &str = "
-Versions are claimed, not tested with the software itself: tests read pages from the servers' documentation
-(`tests/fixtures/model-servers`) and emulated servers of vLLM and SGLang.
+Tests read pages in `tests/fixtures/model-servers`: those of vLLM 0.32 were recorded, those of SGLang follow its source,
+and others its documentation. Tests also read emulated servers of vLLM and SGLang. Nothing else proves these names for
+TensorRT-LLM and Triton.
 
 ## What works
 
@@ -46,14 +47,19 @@ const TAIL: &str = "
 ## Notes
 
 - **SGLang** exports metrics only with `--enable-metrics`. It counts tokens when a request ends, so its counters rise in
-  larger steps. wva adds up the ranks of `dp_rank`, and takes the maximum over other ranks. Releases 0.4 export neither
-  the size of the KV cache, which analyzer `token` needs, nor the tokens found in the prefix cache.
+  larger steps. Gauges change with each prefill and every `--decode-log-interval` steps. wva adds up the ranks of
+  `dp_rank`, and takes the maximum over other ranks. Releases before 0.5.6 do not export the size of the KV cache, which
+  analyzer `token` needs. 0.4.6 exports the tokens found in the prefix cache, earlier ones may not.
+- **Labels of your own on SGLang's counters** (`--tokenizer-metrics-allowed-custom-labels`) split each counter. wva does not
+  know these labels, counts only the greatest part, and so sees too few requests. Leave them out.
 - **Prefill and decode pods of SGLang** have queues of their own, for which `sglang:num_queue_reqs` shows nothing. A
   request that waits for a peer or for memory (`bootstrap`, `prealloc`) counts as waiting. A request whose KV cache is
   transferred (`inflight`, `transfer`) counts as running: it holds memory, and a slow peer must not make its pods grow.
 - **Sleep mode of vLLM**: a pod whose engines all sleep (`/sleep`) has no capacity, and a scale-down removes it first. If
   only some of its engines sleep, the pod counts, and its variant is not scaled down. Releases without
   `vllm:engine_sleep_state` always count as awake.
+- **Data parallelism of vLLM**: each engine has its own series. Several API servers export gauges of requests only from the
+  first request on; until then the counter `vllm:prompt_tokens_total` is 0, and the pod counts as idle.
 - **Several servers in a pod** add up. wva tells them apart by the port of the label `instance`, else by `container`. If
   neither differs, they count once, and `wva doctor --prometheus URL` names the pods.
 - **Stalled servers**: if requests run or wait for ten minutes, and no counter of requests or tokens moves, the pod is
@@ -73,6 +79,25 @@ const TAIL: &str = "
 
 - If a signal is missing, `MetricsAvailable`, `wva explain` and `wva doctor` name the metric of the pod's server.
 - The [final check](../concepts/scale-to-zero.md#the-final-check) before a step to zero reads the same names.
+
+## Defaults of vLLM
+
+The analyzers `token` and `throughput` read how many sequences run at once (`--max-num-seqs`) and how many tokens a step
+has (`--max-num-batched-tokens`). Without these arguments they assume vLLM's defaults, which depend on the GPU:
+
+| GPU | sequences | tokens of a step |
+|---|---|---|
+| 70 GiB or more, but not an A100 | 1024 | 8192 |
+| 160 GiB or more, from vLLM 0.32 on | 1024 | 16384 |
+| others, also an A100 of 80 GB and slices of large cards | 256 | 2048 |
+| of unknown memory | 256 | 8192 |
+| any, with `VLLM_USE_V1=0` | 256 | 2048, or `--max-model-len` without chunked prefill |
+
+wva derives the memory from the accelerator's name, and the release from the tag of an image `vllm-openai`. With another
+image it assumes an earlier release.
+
+wva does not read the file of `--config`, which may set the same arguments. `wva explain` says so. Set arguments that
+determine capacity on the command line.
 ";
 
 /// A feature with the signals that it needs, and those that it can do without.
@@ -82,18 +107,19 @@ const USES: [(&str, &[ServerSignal], &[ServerSignal]); 6] = [
     (
         "analyzer `throughput`",
         &[Completed, PromptTokens, GeneratedTokens, Running, Waiting],
-        &[PrefillTime, TokenGap],
+        &[PrefillTime, TokenGap, FirstToken],
     ),
     ("objective `ttftSlo` measured", &[FirstToken], &[]),
     ("objective `itlSlo` measured", &[TokenGap], &[]),
-    ("scale to zero", &[Running, Waiting, Completed], &[]),
+    ("scale to zero", &[Running, Waiting, Completed], &[FirstToken]),
 ];
 
-const NAMES: [(ServerSignal, &str); 20] = [
+const NAMES: [(ServerSignal, &str); 21] = [
     (KvUsage, "KV cache in use, 0 to 1"),
     (Waiting, "requests waiting"),
     (Running, "requests running"),
     (Awake, "engine awake, 0 or 1"),
+    (NoRequestYet, "0 until the first request"),
     (CacheConfig, "KV cache size, in labels"),
     (CacheTokens, "KV cache size, tokens"),
     (CacheBlocks, "KV cache size, blocks"),

@@ -185,11 +185,15 @@ pub(super) fn index_decisions(outcomes: &[Outcome]) -> BTreeMap<ObjectId, Decisi
     all.map(|decision| (id(decision), decision.clone())).collect()
 }
 
-/// Main signals of all pods, by model name.
+/// Main signals of all pods, by model name; also under names that a pipeline has changed. A pod without a request yet has
+/// the counter that shows it.
 fn main_signals() -> String {
-    let names = metric_names(&[ServerSignal::KvUsage, ServerSignal::Waiting]);
+    let names = metric_names(&[ServerSignal::KvUsage, ServerSignal::Waiting]).replace(':', "[:_.]");
+    let unused = metric_names(&[ServerSignal::NoRequestYet]);
     let others = [OTHER_POD_LABELS, OTHER_NAMESPACE_LABELS].concat().join(", ");
-    format!("count by (__name__, namespace, pod, pod_name, model_name, {others}) ({names})")
+    let by = format!("__name__, namespace, pod, pod_name, model_name, {others}");
+    // It compares series without their names, so pods with main signals have no such counter.
+    format!("count by ({by}) ({names}) or count by ({by}) ({unused} == 0)")
 }
 
 /// Queues of engines that are scraped more than once.

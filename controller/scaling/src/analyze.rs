@@ -10,7 +10,8 @@ mod step_limits;
 mod throughput;
 mod token;
 
-pub use self::engine_args::engine_arguments;
+pub(crate) use self::engine_args::has_config_file;
+pub use self::engine_args::{RELEASE, engine_arguments};
 pub use self::shell_words::split_shell_words;
 pub(crate) use self::throughput::speed_estimate;
 pub(crate) use self::token::OBSERVATIONS;

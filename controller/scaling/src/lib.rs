@@ -24,7 +24,7 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use analyze::{engine_arguments, split_shell_words};
+pub use analyze::{RELEASE as ENGINE_RELEASE, engine_arguments, split_shell_words};
 pub use decision::{
     Action, Bounds, Decision, MainSignal, NextState, Outcome, Shadow, SignalGaps, Stage, Step, VariantKey,
     VariantState, Warning,

@@ -115,7 +115,7 @@ pub enum Reason {
         /// Their pods.
         pods: Vec<String>,
     },
-    /// These replicas need more than twice the time of the others for a step. They do not set the plan.
+    /// These replicas need more than twice the time of the others for a step. The planned throughput is that of the others.
     SlowReplicas {
         /// Their pods.
         pods: Vec<String>,

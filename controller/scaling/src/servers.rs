@@ -39,7 +39,9 @@ pub enum ServerSignal {
     Running,
     /// Gauge: 1 if an engine is awake, 0 if it sleeps.
     Awake,
-    /// Gauge whose labels `num_gpu_blocks` and `block_size` are the size of the KV cache.
+    /// Counter that is 0 until the first request, of servers that export the gauges of requests only from then on.
+    NoRequestYet,
+    /// Gauge whose labels are the size of the KV cache: `kv_cache_size_tokens`, or `num_gpu_blocks` and `block_size`.
     CacheConfig,
     /// Gauge: size of the KV cache in tokens.
     CacheTokens,

@@ -172,6 +172,11 @@ struct InFlight {
 
 impl PageReader for InFlight {
     fn read_series(&mut self, name: &str, rest: &str) -> Option<()> {
+        if server_metrics(ServerSignal::NoRequestYet).any(|(_, metric)| metric.name == name) {
+            let is_unused = page::parse_value(rest, |_, _| {})? == 0.0;
+            self.requests = self.requests.or(is_unused.then_some(0.0));
+            return Some(());
+        }
         let metrics: Vec<ServerMetric> = in_flight_metrics().filter(|metric| metric.name == name).collect();
         if metrics.is_empty() {
             return page::check_number(rest);
@@ -285,11 +290,15 @@ mod tests {
         assert_eq!(url(|pod| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z")), None);
     }
 
-    /// Pages of the servers' own documentation.
+    /// Recorded pages, and those of the servers' own documentation.
     #[test]
     fn reads_the_requests_of_every_server() {
         for (page, requests) in [
-            (include_str!("../../../tests/fixtures/model-servers/vllm-v1.txt"), 15.0),
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.32-load.txt"), 10.0),
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.32-saturated.txt"), 153.0),
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.32-dp2-api2-load.txt"), 12.0),
+            // Without a request yet it has no gauges.
+            (include_str!("../../../tests/fixtures/model-servers/vllm-0.32-dp2-api2-idle.txt"), 0.0),
             (include_str!("../../../tests/fixtures/model-servers/vllm-0.6.txt"), 15.0),
             (include_str!("../../../tests/fixtures/model-servers/sglang-0.4.txt"), 2988.0),
             // The requests of a priority are also in the total.
@@ -321,5 +330,7 @@ mod tests {
         assert_eq!(in_flight("vllm:num_requests_running{model_name=\"a\"} 0.0\n"), Some(0.0));
         assert_eq!(in_flight("vllm:num_requests_running{model_name=\"a\"} NaN\n"), None);
         assert_eq!(in_flight("go_goroutines 12\n"), None);
+        let used = "vllm:prompt_tokens_total{model_name=\"a\"} 7.0\n";
+        assert_eq!(in_flight(used), None, "its gauges are missing");
     }
 }

@@ -14,7 +14,7 @@ use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
 use super::scope::Scope;
 use super::signals::{
-    CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueRow, Retention, Rows,
+    CachePod, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueRow, Retention, Rows,
 };
 use super::work::CounterHistory;
 use super::{Answer, Answers};
@@ -25,8 +25,6 @@ use update::LoadUpdate;
 
 pub(crate) use load::{EngineSleep, PodLoad};
 pub(crate) use queues::QueueState;
-
-type NamespacePod = (Arc<str>, Arc<str>);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct TimedValue<T = f64> {
@@ -56,8 +54,7 @@ pub(crate) struct PodCache<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     loads: BTreeMap<PodModel, PodLoad>,
-    /// Keys: namespace and pod.
-    caches: BTreeMap<NamespacePod, TimedValue<EngineCaches>>,
+    caches: BTreeMap<CachePod, TimedValue<EngineCaches>>,
     queues: QueueMap,
     /// All queues of a picker, by namespace and InferencePool.
     pool_queues: QueueMap,
@@ -144,26 +141,9 @@ impl Samples {
         round
     }
 
-    /// If an engine has several sizes, as after a restart, the smallest counts.
     fn add_caches(&mut self, now: Instant, caches: Vec<CacheRow>) {
-        let mut engines: BTreeMap<(NamespacePod, Arc<str>), CacheConfig> = BTreeMap::new();
-        for CacheRow { namespace, pod, engine, cache } in caches {
-            let smallest = engines.entry(((namespace, pod), engine)).or_insert(cache);
-            *smallest = smallest.min_tokens(cache);
-        }
-        for ((pod, _), smallest) in engines {
-            let new = TimedValue { value: EngineCaches { smallest, engines: 1 }, at: now };
-            self.caches
-                .entry(pod)
-                .and_modify(|old| {
-                    let is_same_round = old.at == now;
-                    *old = if is_same_round {
-                        TimedValue { value: old.value.join(new.value), ..new }
-                    } else {
-                        new
-                    };
-                })
-                .or_insert(new);
+        for (pod, value) in EngineCaches::by_pod(caches) {
+            self.caches.insert(pod, TimedValue { value, at: now });
         }
     }
 
@@ -182,7 +162,8 @@ impl Samples {
             Ok(rows) => {
                 for CompletedRow { namespace, model, requests } in rows.completed {
                     let windows = self.completed.entry((namespace, model)).or_default();
-                    windows.insert(within, TimedValue { value: requests, at: now });
+                    let sample = windows.entry(within).or_insert(TimedValue { value: requests, at: now });
+                    sample.value = sample.value.max(requests);
                 }
             }
             Err(_) => {}

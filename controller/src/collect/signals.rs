@@ -1,5 +1,6 @@
 //! The Prometheus queries. One query serves all models: one of each per round, and one for each retention period.
 
+mod cache;
 mod named;
 mod router;
 mod rows;
@@ -13,10 +14,9 @@ use wva_scaling::servers::ServerSignal as Server;
 use self::selector::{Selector, any_signal};
 use super::scope::Scope;
 
+pub(crate) use cache::{CacheConfig, CachePod, CacheRow, EngineCaches};
 pub(crate) use router::RouterFigure;
-pub(crate) use rows::{
-    BucketRow, CacheConfig, CacheRow, CompletedRow, EngineCaches, PodModel, QueueRow, RouterRow, Rows,
-};
+pub(crate) use rows::{BucketRow, CompletedRow, PodModel, QueueRow, RouterRow, Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {

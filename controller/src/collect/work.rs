@@ -20,6 +20,7 @@ const SAME_SCRAPE: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counter {
     Completed,
+    FirstTokens,
     PromptTokens,
     GeneratedTokens,
     Prefills,
@@ -37,8 +38,9 @@ impl Counter {
     pub(crate) const GAUGES: [Self; 2] = [Self::Running, Self::Waiting];
 
     /// Counters of an engine.
-    pub(crate) const COUNTERS: [Self; 7] = [
+    pub(crate) const COUNTERS: [Self; 8] = [
         Self::Completed,
+        Self::FirstTokens,
         Self::PromptTokens,
         Self::GeneratedTokens,
         Self::Prefills,
@@ -55,6 +57,7 @@ impl Counter {
     pub(crate) const fn source(self) -> (ServerSignal, &'static str) {
         match self {
             Self::Completed => (ServerSignal::Completed, ""),
+            Self::FirstTokens => (ServerSignal::FirstToken, "_count"),
             Self::PromptTokens => (ServerSignal::PromptTokens, ""),
             Self::GeneratedTokens | Self::Age => (ServerSignal::GeneratedTokens, ""),
             Self::Prefills => (ServerSignal::PrefillTime, "_count"),
@@ -144,8 +147,8 @@ impl CounterHistory {
 #[derive(Default)]
 struct Values {
     /// Rank of the name, and value.
-    named: [Option<(usize, f64)>; 10],
-    parts: [f64; 10],
+    named: [Option<(usize, f64)>; 11],
+    parts: [f64; 11],
 }
 
 #[derive(Debug, Default)]
@@ -222,6 +225,7 @@ fn plus(a: WorkSample, b: WorkSample) -> WorkSample {
     WorkSample {
         age: b.age,
         completed: sum(|s| s.completed),
+        first_tokens: sum(|s| s.first_tokens),
         prompt_tokens: sum(|s| s.prompt_tokens),
         generated_tokens: sum(|s| s.generated_tokens),
         prefills: sum(|s| s.prefills),
@@ -245,18 +249,25 @@ fn scrape(now: Instant, Values { named, parts }: Values) -> Option<(Instant, Wor
         Amount::try_from(value + parts[counter as usize]).ok()
     };
     let or_0 = |counter| value(counter).unwrap_or_default();
+    let prompt_tokens = value(Counter::PromptTokens)?;
+    let (running, waiting) = match (value(Counter::Running), value(Counter::Waiting)) {
+        // Until its first request, an engine need not have gauges.
+        (None, None) if prompt_tokens.get() <= 0.0 => (Amount::default(), Amount::default()),
+        (running, waiting) => (running?, waiting?),
+    };
     let ago = Duration::try_from_secs_f64(value(Counter::Age)?.get()).ok()?;
     let sample = WorkSample {
         age: GoDuration::default(),
         completed: value(Counter::Completed)?,
-        prompt_tokens: value(Counter::PromptTokens)?,
+        first_tokens: or_0(Counter::FirstTokens),
+        prompt_tokens,
         generated_tokens: value(Counter::GeneratedTokens)?,
         prefills: or_0(Counter::Prefills),
         prefill_seconds: or_0(Counter::PrefillSeconds),
         gaps: or_0(Counter::Gaps),
         gap_seconds: or_0(Counter::GapSeconds),
-        running: value(Counter::Running)?,
-        waiting: value(Counter::Waiting)?,
+        running,
+        waiting,
     };
     Some((now.checked_sub(ago)?, sample))
 }

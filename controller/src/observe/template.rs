@@ -2,8 +2,8 @@
 
 use k8s_openapi::api::core::v1::{Container, NodeSelectorTerm, PodSpec};
 use wva_crds::hardware::{Gpus, NodeRequirement, derive_accelerator, partition_accelerator};
-use wva_scaling::engine_arguments;
 use wva_scaling::servers::{ServerKind, ServingPods};
+use wva_scaling::{ENGINE_RELEASE, engine_arguments};
 
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports};
 
@@ -122,15 +122,25 @@ fn may_serve(container: &Container) -> bool {
 fn arguments(container: &Container) -> Option<Box<str>> {
     let switch = container.env.iter().flatten().find(|e| e.name == ENGINE_SWITCH);
     let switch = switch.and_then(|e| e.value.as_ref()).map(|value| format!("{ENGINE_SWITCH}={value}"));
+    let release = container.image.as_deref().and_then(vllm_release);
+    let release = release.map(|release| format!("{ENGINE_RELEASE}{release}"));
     let mut room = MAX_ARGUMENT_BYTES;
     let fits = |word: &&str| {
         room = room.saturating_sub(word.len() + 1);
         room > 0
     };
     let read: Vec<String> =
-        command_line(container).take_while(fits).map(str::to_owned).chain(switch).collect();
+        command_line(container).take_while(fits).map(str::to_owned).chain(switch).chain(release).collect();
     let used = engine_arguments(&read);
     (!used.is_empty()).then(|| used.join(&SEPARATOR.to_string()).into())
+}
+
+/// Such as `0.32` of `vllm/vllm-openai:v0.32.0`. Other projects have versions of their own in the tag.
+fn vllm_release(image: &str) -> Option<String> {
+    let (image, tag) = image.rsplit('/').next()?.split('@').next()?.split_once(':')?;
+    let mut numbers = tag.strip_prefix('v').unwrap_or(tag).split(['.', '-']);
+    let release = format!("{}.{}", numbers.next()?, numbers.next()?);
+    image.starts_with("vllm-openai").then_some(release)
 }
 
 /// Accelerator by node selector, else by required node affinity. For a part of a card it names the part.
@@ -204,6 +214,19 @@ mod tests {
         assert_eq!(args(container(&json!({"name": "VLLM_USE_V1", "value": "0"}))), ["VLLM_USE_V1=0"]);
         let from = json!({"name": "VLLM_USE_V1", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}});
         assert_eq!(args(container(&from)), [""; 0], "the value is not in the template");
+    }
+
+    #[test]
+    fn reads_the_release_from_the_image() {
+        let of = |image: &str| args(json!([{"name": "s", "image": image, "args": ["vllm"]}]));
+        let since = ["VLLM_RELEASE=0.32"];
+        assert_eq!(of("vllm/vllm-openai:v0.32.0"), since);
+        assert_eq!(of("registry:5000/vllm/vllm-openai-rocm:v0.40.1-x@sha256:00"), since);
+        for image in
+            ["vllm/vllm-openai:v0.31.0", "vllm/vllm-openai", "nvidia/vllm:25.09-py3", "vllm-openai:latest"]
+        {
+            assert_eq!(of(image), [""; 0], "{image}");
+        }
     }
 
     #[test]

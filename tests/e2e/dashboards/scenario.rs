@@ -44,7 +44,7 @@ impl Scenario {
         fleet.set_rate(QUIET);
         fleet.wait_ready(2, DEADLINE).await?;
         let scenario = Self { fleet, install, testbed };
-        // A first target is no change, and a counter must be seen at 0.
+        // A first target does not count as a change, and a counter must be seen at 0.
         scenario.wait_for_replicas(1).await?;
         scenario.wait_for_counters().await?;
         Ok(scenario)

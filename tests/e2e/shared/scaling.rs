@@ -109,7 +109,7 @@ async fn a_disabled_hpa_leaves_the_need_to_the_sibling() -> anyhow::Result<()> {
     };
     cluster.wait_for(&ns, "cheap", "name what keeps it from growing", is_named).await?;
     let va = cluster.variant(&ns, "cheap").await?;
-    ensure!(target(&va) == Some(1), "asked for what nobody carries out: {}", va["status"]);
+    ensure!(target(&va) == Some(1), "asked for a replica that its HPA does not add: {}", va["status"]);
     let replicas = cluster.replicas(&ns, "cheap").await?;
     ensure!(replicas == 1, "{replicas} replicas: {}", va["status"]);
     Ok(())

@@ -1,6 +1,8 @@
-//! Series of the variant's model that have other labels, or belong to other pods.
+//! Series of the variant's model that have other labels or names, or belong to other pods.
 
 use std::collections::BTreeSet;
+
+use wva_scaling::servers::{ServerSignal, server_metrics};
 
 use super::pod_series::{pod_names, pod_of, pods_of};
 use crate::cluster::text;
@@ -15,7 +17,32 @@ pub(super) fn find(variant: &VariantState<'_>) -> Option<Finding> {
     let series = variant.facts.series.as_ref()?.as_ref().ok()?;
     let model = text(variant.object, "/spec/modelID");
     let of_model: Vec<&Series> = series.models.iter().filter(|s| s.label("model_name") == model).collect();
-    other_labels(variant, &of_model).or_else(|| other_pods(variant, &of_model))
+    let elsewhere = other_names(variant, &of_model).or_else(|| other_labels(variant, &of_model));
+    elsewhere.or_else(|| other_pods(variant, &of_model))
+}
+
+/// Another name of a metric, such as `vllm_num_requests_waiting`, which pipelines make that allow no colon.
+pub(super) fn renamed(series: &Series) -> Option<&'static str> {
+    let name = series.label("__name__");
+    let signals = [ServerSignal::KvUsage, ServerSignal::Waiting].into_iter().flat_map(server_metrics);
+    let mut names = signals.map(|(_, metric)| metric.name);
+    names.find(|own| *own != name && own.replace(':', "_") == name.replace('.', "_"))
+}
+
+/// The pods are scraped, but their metrics have other names.
+fn other_names(variant: &VariantState<'_>, of_model: &[&Series]) -> Option<Finding> {
+    let pods = pod_names(variant);
+    let is_own = |s: &&&Series| s.label("namespace") == variant.namespace && pods.contains(pod_of(s));
+    let all = of_model.iter().filter(is_own).filter_map(|s| Some((*s, renamed(s)?)));
+    let all: Vec<(&Series, &str)> = all.collect();
+    let (first, name) = *all.first()?;
+    let renamed = first.label("__name__");
+    let count = count(pods_of(&all.iter().map(|(s, _)| *s).collect::<Vec<_>>()).len(), "pod");
+    Some(Finding::broken(
+        format!("{count} scraped under other names: {renamed} instead of {name}"),
+        "let the pipeline to Prometheus keep the colon in the names of metrics, or rename them: metricRelabelings: \
+         [{sourceLabels: [__name__], regex: \"(vllm|sglang)[_.](.+)\", targetLabel: __name__, replacement: \"$1:$2\"}]",
+    ))
 }
 
 /// The first of these labels that a series has.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use wva_scaling::servers::{ServerSignal, server_metrics};
+
 use crate::cluster::text;
 use crate::doctor::variant_state::VariantState;
 use crate::prometheus::Series;
@@ -11,6 +13,11 @@ const RANK: &str = "-rank-";
 
 pub(super) fn pod_names<'a>(variant: &VariantState<'a>) -> BTreeSet<&'a str> {
     variant.pods().into_iter().map(|pod| text(pod, "/metadata/name")).collect()
+}
+
+/// Whether a model server has this signal under the name of the series.
+pub(super) fn has_name_of(series: &Series, signal: ServerSignal) -> bool {
+    server_metrics(signal).any(|(_, metric)| metric.name == series.label("__name__"))
 }
 
 pub(super) fn pods_of<'a>(series: &[&'a Series]) -> BTreeSet<&'a str> {

@@ -7,13 +7,13 @@ use wva_scaling::MainSignal;
 use wva_scaling::servers::{ServerKind, ServerSignal, server_metrics};
 
 use super::elsewhere;
-use super::pod_series::{pod_names, pod_of, pods_of};
+use super::pod_series::{has_name_of, pod_names, pod_of, pods_of};
 use super::scrape::missing_signal;
 use super::scraped_twice;
 use crate::cluster::text;
 use crate::doctor::chain::Finding;
 use crate::doctor::variant_state::VariantState;
-use crate::output::count;
+use crate::output::{count, first_names};
 use crate::prometheus::Series;
 
 const MAIN_SIGNALS: [MainSignal; 2] = [MainSignal::KvUsage, MainSignal::Queue];
@@ -44,11 +44,26 @@ fn in_prometheus(variant: &VariantState<'_>, series: &[Series]) -> Vec<Finding> 
     let pods = pod_names(variant);
     let (own, others): (Vec<&Series>, Vec<&Series>) = series
         .iter()
-        .filter(|s| s.label("namespace") == variant.namespace)
+        .filter(|s| s.label("namespace") == variant.namespace && elsewhere::renamed(s).is_none())
         .partition(|s| pods.contains(pod_of(s)));
     let mut findings = vec![by_model(variant, &own, pods_of(&others).len())];
-    findings.extend(missing_signals(variant, &own));
+    let (unused, used): (Vec<&Series>, Vec<&Series>) =
+        own.into_iter().partition(|s| has_name_of(s, ServerSignal::NoRequestYet));
+    findings.extend(missing_signals(variant, &used));
+    findings.extend(without_requests(&unused));
     findings
+}
+
+/// vLLM with several API servers exports gauges from its first request on.
+fn without_requests(unused: &[&Series]) -> Option<Finding> {
+    let pods = pods_of(unused);
+    (!pods.is_empty()).then(|| {
+        Finding::fine(format!(
+            "{} scraped and without a request yet, so idle: {}",
+            count(pods.len(), "pod"),
+            first_names(pods.into_iter())
+        ))
+    })
 }
 
 fn missing_signals(variant: &VariantState<'_>, own: &[&Series]) -> Vec<Finding> {

@@ -114,6 +114,29 @@ fn finds_series_whose_pod_has_another_label() {
 }
 
 #[test]
+fn finds_series_under_other_names() {
+    for name in ["vllm_kv_cache_usage_perc", "vllm.kv_cache_usage_perc"] {
+        let labels = [("__name__", name), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")];
+        let sentence = format!("1 pod scraped under other names: {name} instead of vllm:kv_cache_usage_perc");
+        check("scrape", &[&sentence, "replacement: \"$1:$2\""], |w| {
+            without_own_series(w, vec![series(&labels, 1.0)]);
+        });
+    }
+}
+
+#[test]
+fn knows_pods_without_a_request_yet() {
+    let of = |name: &str| {
+        series(&[("__name__", name), ("namespace", "prod"), ("pod", "a-0"), ("model_name", "m")], 1.0)
+    };
+    let mut world = World::new();
+    world.models = vec![of("vllm:prompt_tokens_total")];
+    let report = report(world);
+    assert!(report.contains("1 pod scraped and without a request yet, so idle: a-0"), "{report}");
+    assert!(!report.contains("load is unknown"), "{report}");
+}
+
+#[test]
 fn finds_pods_that_no_workload_of_the_model_owns() {
     let of = |pod: &str| {
         series(

@@ -57,6 +57,7 @@ fn scrape(running: f64, cycles: u32, ago: u32) -> WorkSample {
     WorkSample {
         age: GoDuration::from(Duration::from_secs(5) + STEP * ago),
         completed: amount(done),
+        first_tokens: amount(done + running),
         prompt_tokens: amount(done * INPUT),
         generated_tokens: amount(done * OUTPUT),
         prefills: amount(done),

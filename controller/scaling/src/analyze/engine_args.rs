@@ -1,25 +1,70 @@
-//! Arguments of a vLLM server that bound its capacity, with vLLM's defaults.
+//! Arguments of a vLLM server that bound its capacity, with the defaults that vLLM has on this hardware.
+
+use wva_crds::hardware::gpu_memory;
 
 use super::shell_words::{parse_vllm_integer, split_shell_words};
 
+/// Word for the release of vLLM, such as `VLLM_RELEASE=0.32`, as the tag of its image shows it.
+pub const RELEASE: &str = "VLLM_RELEASE=";
+/// From this release on, the defaults are higher on large GPUs.
+const LARGE_BATCHES: (u32, u32) = (0, 32);
+/// Flag for a file with more arguments, which only the server reads.
+const CONFIG_FILE: &str = "--config";
+
 /// Replicas with equal arguments on equal hardware have the same capacity.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct EngineArgs {
     /// `--num-gpu-blocks-override`.
     blocks_override: Option<f64>,
     /// `--block-size`, tokens.
     block_size: f64,
-    /// `--max-num-seqs`, concurrent sequences.
-    pub(super) max_seqs: f64,
+    /// `--max-num-seqs`.
+    max_seqs: Option<f64>,
     max_batched_tokens: Option<f64>,
     max_model_len: Option<f64>,
     chunked_prefill: bool,
     v1: bool,
+    /// The release is [`LARGE_BATCHES`] or later.
+    has_large_batches: bool,
+    defaults: Defaults,
+    /// Of `--config`. Its arguments are unknown.
+    has_config_file: bool,
     // No formula uses the following; they decide whether two variants are compatible.
     gpu_memory_utilization: f64,
     kv_cache_dtype: String,
     tensor_parallel_size: f64,
     enforce_eager: bool,
+}
+
+/// Defaults of the API server of vLLM's engine V1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Defaults {
+    /// Concurrent sequences.
+    seqs: f64,
+    /// Tokens of an engine step.
+    batched_tokens: f64,
+}
+
+impl Defaults {
+    /// On hardware of unknown memory.
+    const UNKNOWN: Self = Self { seqs: 256.0, batched_tokens: 8192.0 };
+
+    /// By the memory of a GPU, as vLLM does. It takes an A100 of 80 GB for a small card, as one of 40 GB is.
+    fn on(accelerator: &str, has_large_batches: bool) -> Self {
+        let Some(gib) = gpu_memory(accelerator) else { return Self::UNKNOWN };
+        match gib {
+            _ if gib < 70.0 => Self { seqs: 256.0, batched_tokens: 2048.0 },
+            _ if has_large_batches && gib >= 160.0 => Self { seqs: 1024.0, batched_tokens: 16384.0 },
+            _ => Self { seqs: 1024.0, batched_tokens: 8192.0 },
+        }
+    }
+}
+
+/// Whether a file has arguments of the server that wva cannot read. `words`: of [`engine_arguments`].
+#[must_use]
+pub(crate) fn has_config_file(words: &[String]) -> bool {
+    words.iter().any(|word| word == CONFIG_FILE)
 }
 
 /// Extracts the capacity arguments from command, arguments and environment of a vLLM server, in one spelling. Drops all
@@ -34,11 +79,14 @@ impl Default for EngineArgs {
         Self {
             blocks_override: None,
             block_size: 16.0,
-            max_seqs: 256.0,
+            max_seqs: None,
             max_batched_tokens: None,
             max_model_len: None,
             chunked_prefill: false,
             v1: true,
+            has_large_batches: false,
+            defaults: Defaults::UNKNOWN,
+            has_config_file: false,
             gpu_memory_utilization: 0.9,
             kv_cache_dtype: "auto".to_owned(),
             tensor_parallel_size: 1.0,
@@ -48,14 +96,22 @@ impl Default for EngineArgs {
 }
 
 impl EngineArgs {
+    /// Arguments of a server on this hardware.
+    pub(super) fn on(accelerator: &str, args: &[String]) -> Self {
+        let engine = Self::parse(args);
+        Self { defaults: Defaults::on(accelerator, engine.has_large_batches), ..engine }
+    }
+
     /// Parses flags of vLLM, and those of `SGLang` with the same meaning: `--k v`, `--k=v`, `-` for `_`, scripts of
     /// `sh -c`, and `VLLM_USE_V1=0`. Ignores unknown flags. The last of several equal flags counts.
-    pub(super) fn parse(args: &[String]) -> Self {
+    fn parse(args: &[String]) -> Self {
         let mut engine = Self::default();
         let words: Vec<String> = args.iter().flat_map(|arg| split_shell_words(arg)).collect();
         for (i, word) in words.iter().enumerate() {
             if let Some(value) = word.strip_prefix("VLLM_USE_V1=") {
                 engine.v1 = value != "0";
+            } else if let Some(release) = word.strip_prefix(RELEASE) {
+                engine.has_large_batches = is_since(release, LARGE_BATCHES);
             } else if let Some(flag) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) {
                 let (name, value) = match flag.split_once('=') {
                     Some((name, value)) => (name, Some(value)),
@@ -74,7 +130,8 @@ impl EngineArgs {
         match name {
             "num-gpu-blocks-override" => self.blocks_override = number().or(self.blocks_override),
             "block-size" => self.block_size = number().unwrap_or(self.block_size),
-            "max-num-seqs" | "max-running-requests" => self.max_seqs = number().unwrap_or(self.max_seqs),
+            "max-num-seqs" | "max-running-requests" => self.max_seqs = number().or(self.max_seqs),
+            "config" => self.has_config_file = true,
             "max-num-batched-tokens" | "chunked-prefill-size" => {
                 self.max_batched_tokens = number().or(self.max_batched_tokens);
             }
@@ -112,7 +169,7 @@ impl EngineArgs {
         [
             number("num-gpu-blocks-override", self.blocks_override, None),
             required("block-size", self.block_size, default.block_size),
-            required("max-num-seqs", self.max_seqs, default.max_seqs),
+            number("max-num-seqs", self.max_seqs, None),
             number("max-num-batched-tokens", self.max_batched_tokens, None),
             number("max-model-len", self.max_model_len, None),
             required("gpu-memory-utilization", self.gpu_memory_utilization, default.gpu_memory_utilization),
@@ -121,16 +178,23 @@ impl EngineArgs {
             switch("--enable-chunked-prefill", self.chunked_prefill),
             switch("--enforce-eager", self.enforce_eager),
             switch("VLLM_USE_V1=0", !self.v1),
+            switch(CONFIG_FILE, self.has_config_file),
+            self.has_large_batches.then(|| format!("{RELEASE}{}.{}", LARGE_BATCHES.0, LARGE_BATCHES.1)),
         ]
         .into_iter()
         .flatten()
         .collect()
     }
 
-    /// `--max-num-batched-tokens`: most tokens of an engine step; by default vLLM's for the engine version.
+    /// `--max-num-seqs`: concurrent sequences.
+    pub(super) fn max_seqs(&self) -> f64 {
+        self.max_seqs.unwrap_or(if self.v1 { self.defaults.seqs } else { 256.0 })
+    }
+
+    /// `--max-num-batched-tokens`: most tokens of an engine step.
     pub(super) fn batched_tokens(&self) -> f64 {
         self.max_batched_tokens.unwrap_or(match (self.v1, self.chunked_prefill) {
-            (true, _) => 8192.0,
+            (true, _) => self.defaults.batched_tokens,
             (false, true) => 2048.0,
             (false, false) => self.max_model_len.unwrap_or(0.0).max(2048.0),
         })
@@ -142,100 +206,14 @@ impl EngineArgs {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(args: &[&str], batched: f64, seqs: f64, kv: Option<f64>) {
-        let args: Vec<String> = args.iter().map(|a| (*a).to_owned()).collect();
-        let engine = EngineArgs::parse(&args);
-        let found = (engine.batched_tokens(), engine.max_seqs, engine.kv_tokens());
-        assert_eq!(format!("{found:?}"), format!("{:?}", (batched, seqs, kv)), "{args:?}");
-    }
-
-    #[test]
-    fn parses_every_spelling() {
-        check(&[], 8192.0, 256.0, None);
-        check(&["--max-num-seqs=64", "--max_num_batched_tokens", "4096"], 4096.0, 64.0, None);
-        check(
-            &["sh", "-c", "vllm serve m --num-gpu-blocks-override 100 --block-size=32"],
-            8192.0,
-            256.0,
-            Some(3200.0),
-        );
-        check(&["VLLM_USE_V1=0"], 2048.0, 256.0, None);
-        check(&["VLLM_USE_V1=0", "--max-model-len=4096"], 4096.0, 256.0, None);
-        check(&["VLLM_USE_V1=0", "--max-model-len=4096", "--enable-chunked-prefill"], 2048.0, 256.0, None);
-        check(
-            &["VLLM_USE_V1=0", "--max-model-len=4096", "--enable-chunked-prefill=False"],
-            4096.0,
-            256.0,
-            None,
-        );
-        check(&["--max-num-seqs=many"], 8192.0, 256.0, None);
-        check(&["--max-num-batched-tokens=8k", "--max-num-seqs", "1K"], 8000.0, 1024.0, None);
-        check(&["--max-num-seqs=-1", "--max-num-batched-tokens=0"], 8192.0, 256.0, None);
-        check(&["--max-num-seqs=4", "--max-num-seqs=8"], 8192.0, 8.0, None);
-    }
-
-    #[test]
-    fn parses_shell_scripts() {
-        check(&["VLLM_USE_V1=0 exec vllm serve m --max-model-len=4096"], 4096.0, 256.0, None);
-        check(&["export VLLM_USE_V1=\"0\"; vllm serve m --max-model-len '4096'"], 4096.0, 256.0, None);
-        check(
-            &["-m sglang.launch_server --max-running-requests 64 --chunked-prefill-size=4096"],
-            4096.0,
-            64.0,
-            None,
-        );
-        check(&["vllm serve \"my model\" --max-num-seqs=\"64\""], 8192.0, 64.0, None);
-        check(&["vllm serve m \\\n  --max-num-seqs 64 \\\n  --max-model-len 4096"], 8192.0, 64.0, None);
-        check(&["# --max-num-seqs 4\nvllm serve m"], 8192.0, 256.0, None);
-        check(&["--chat-template \"say --max-num-seqs=4\" --max-num-seqs 8"], 8192.0, 8.0, None);
-        let v0 = [
-            "VLLM_USE_V1=0", "--max-model-len=4096", "--enable-chunked-prefill",
-            "--no-enable-chunked-prefill",
-        ];
-        check(&v0, 4096.0, 256.0, None);
-    }
-
-    #[test]
-    fn normalized_words_are_equivalent_and_contain_no_secret() {
-        let script = "export HF_TOKEN=secret VLLM_USE_V1=0; vllm serve m --api-key secret --max_num_seqs 64 \
-                      --num-gpu-blocks-override=1000 --block-size 32 --max-num-batched-tokens=8k --max-model-len 4096 \
-                      -tp 2 --gpu-memory-utilization .85 --kv-cache-dtype fp8 --enforce-eager \
-                      --enable-chunked-prefill True";
-        let words = engine_arguments(&["sh".to_owned(), "-c".to_owned(), script.to_owned()]);
-        let expected = [
-            "--num-gpu-blocks-override=1000", "--block-size=32", "--max-num-seqs=64",
-            "--max-num-batched-tokens=8000", "--max-model-len=4096", "--gpu-memory-utilization=0.85",
-            "--tensor-parallel-size=2", "--kv-cache-dtype=fp8", "--enable-chunked-prefill",
-            "--enforce-eager", "VLLM_USE_V1=0",
-        ];
-        assert_eq!(words, expected);
-        assert_eq!(EngineArgs::parse(&words), EngineArgs::parse(&[script.to_owned()]));
-        assert_eq!(engine_arguments(&words), words);
-        assert_eq!(engine_arguments(&["--max-num-seqs=256".to_owned()]), [""; 0]);
-        let odd = engine_arguments(&["--kv-cache-dtype".to_owned(), "'fp8 --max-num-seqs=1'".to_owned()]);
-        assert_eq!(odd, [""; 0], "not the name of a type");
-    }
-
-    #[test]
-    fn equivalent_arguments_are_equal() {
-        let parse = |text: &str| EngineArgs::parse(&[text.to_owned()]);
-        for (one, other) in [
-            ("", "--block-size 16 --kv-cache-dtype auto --gpu-memory-utilization=0.90 --port 8000"),
-            ("--tensor_parallel_size=2", "-tp 2"),
-            ("--enforce-eager --tensor-parallel-size 2", "-tp=2 --enforce-eager=true"),
-        ] {
-            assert_eq!(parse(one), parse(other), "{one} and {other}");
-        }
-        for flag in [
-            "--block-size 32", "--kv-cache-dtype fp8", "--gpu-memory-utilization .8", "-tp 2",
-            "--enforce-eager", "--max-model-len 4096", "--max-num-seqs 64", "VLLM_USE_V1=0",
-        ] {
-            assert_ne!(parse(""), parse(flag), "{flag}");
-        }
-    }
+/// Whether `release`, such as `0.32`, is this one or later.
+fn is_since(release: &str, since: (u32, u32)) -> bool {
+    let parse = |release: &str| {
+        let (major, minor) = release.split_once('.')?;
+        Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
+    };
+    parse(release).is_some_and(|release| release >= since)
 }
+
+#[cfg(test)]
+mod tests;

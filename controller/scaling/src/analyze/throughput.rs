@@ -6,8 +6,8 @@ mod bursts;
 mod capacity;
 mod demonstrated;
 mod engine_speed;
+mod evidence;
 mod learning;
-mod observed;
 mod peaks;
 mod prompts;
 mod proposals;
@@ -24,7 +24,7 @@ use wva_crds::entries::WarmSpare;
 use self::arrivals::STEP;
 use self::capacity::RequestShape;
 use self::engine_speed::{EngineSpeed, LearnedEngines, engine_speeds, replica_throughputs};
-use self::observed::{Observed, is_curve_of, record_proven, update_curves};
+use self::evidence::{CycleEvidence, is_curve_of, record_proven, update_curves};
 use self::queues::{backlog_rate, waiting_requests, waiting_time};
 use self::roles::RoleSubsets;
 use self::trend::ArrivalForecast;
@@ -110,7 +110,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
         ..ThroughputMemory::default()
     });
     let (passed, intervals) = arrivals::update(model, &mut memory);
-    let observed = update_curves(model, &mut memory, intervals, passed);
+    let evidence = update_curves(model, &mut memory, intervals, passed);
     update_request_lengths(model, &mut memory);
     let roles = RoleSubsets::new(model);
     let (saturated, decode_saturated) = match &roles {
@@ -121,7 +121,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
     memory.saturated = saturated_steps(saturated, memory.saturated, steps);
     memory.decode_saturated = saturated_steps(decode_saturated, memory.decode_saturated, steps);
     let verdict = check_signals(model, &memory, roles.as_ref())
-        .and_then(|()| build_verdict(model, &mut memory, &observed, saturated, roles).ok_or(None));
+        .and_then(|()| build_verdict(model, &mut memory, &evidence, saturated, roles).ok_or(None));
     let mut replicas = model.variants.iter().flat_map(|v| &v.counted);
     let server = replicas.next().map(|sample| sample.replica.server).unwrap_or_default();
     (verdict.map_err(|missing| missing.map(|missing| Reason::SignalsMissing { missing, server })), memory)
@@ -211,7 +211,7 @@ fn cold_start(variant: &VariantView) -> f64 {
 fn build_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    observed: &Observed<'_>,
+    evidence: &CycleEvidence<'_>,
     saturated: bool,
     roles: Option<RoleSubsets<'_>>,
 ) -> Option<Box<dyn Verdict>> {
@@ -225,22 +225,22 @@ fn build_verdict(
     memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);
     let demand = Demand { forecast, shape, cold_start, per_step, has_burst_floor: memory.has_burst_floor };
     Some(match roles {
-        Some(roles) => Box::new(roles::build_verdicts(model, memory, &observed.curves, roles, &demand)),
-        None => Box::new(whole_verdict(model, memory, observed, saturated, &demand)?),
+        Some(roles) => Box::new(roles::build_verdicts(model, memory, &evidence.curves, roles, &demand)),
+        None => Box::new(whole_verdict(model, memory, evidence, saturated, &demand)?),
     })
 }
 
 fn whole_verdict(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    observed: &Observed<'_>,
+    evidence: &CycleEvidence<'_>,
     saturated: bool,
     demand: &Demand,
 ) -> Option<ThroughputVerdict> {
     let Demand { forecast, shape, .. } = *demand;
-    let curves = &observed.curves;
+    let curves = &evidence.curves;
     let engines = engine_speeds(model, memory, curves, shape);
-    record_proven(model, memory, observed, &engines);
+    record_proven(model, memory, evidence, &engines);
     let reference = *model.by_cost().first()?;
     let has_replicas = |i: &usize| model.variants[*i].current > 0;
     let is_learned = |i: &usize| learning::is_learned(&memory.curves[curves[*i]]);

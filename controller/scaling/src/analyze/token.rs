@@ -42,7 +42,8 @@ pub(super) fn analyze(model: &ModelView) -> Result<TokenVerdict, AnalysisError> 
     let hit_rate = mean(samples().filter_map(|s| s.replica.prefix_hit_rate).map(f64::from)).unwrap_or(0.0);
     let mut state = AnalyzerState::default();
     let mut demand: f64 = 0.0;
-    let engines: Vec<_> = model.variants.iter().map(|v| EngineArgs::parse(&v.variant.engine_args)).collect();
+    let arguments = |v: &VariantView| EngineArgs::on(v.accelerator(), &v.variant.engine_args);
+    let engines: Vec<_> = model.variants.iter().map(arguments).collect();
     for (variant, engine) in model.variants.iter().zip(&engines) {
         let mut capacities = Vec::with_capacity(variant.counted.len());
         for sample in &variant.counted {
@@ -157,7 +158,7 @@ fn derived_compute_bound(engine: &EngineArgs, shape: ReplicaShape) -> Option<f64
     if input + output <= 0.0 {
         return None;
     }
-    let running = (engine.batched_tokens() * output / (input + output)).min(engine.max_seqs);
+    let running = (engine.batched_tokens() * output / (input + output)).min(engine.max_seqs());
     // Requests without output have no such bound.
     Some(running * (input + output / 2.0)).filter(|k2| *k2 > 0.0)
 }

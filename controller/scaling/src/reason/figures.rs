@@ -113,7 +113,8 @@ pub enum AnalysisError {
     },
     /// The KV cache size is unknown.
     #[error(
-        "the KV cache size of pod {pod} is unknown: it reports no {} and has no argument --num-gpu-blocks-override",
+        "the KV cache size of pod {pod} is unknown: it reports no {} that shows it, and has no argument \
+         --num-gpu-blocks-override",
         cache_metric(*server)
     )]
     NoCapacity {

@@ -141,8 +141,8 @@ impl Reason {
             Self::SlowReplicas { pods } => {
                 write!(
                     f,
-                    "{} replica(s) need more than twice the time of the others ({}), and do not set the plan: look at \
-                     their nodes",
+                    "{} replica(s) need more than twice the time of the others ({}), and the others set the throughput: \
+                     look at their nodes",
                     pods.len(),
                     shown_pods(pods)
                 )

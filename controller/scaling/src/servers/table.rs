@@ -3,8 +3,8 @@
 use super::ServerMetric as Metric;
 use super::ServerSignal::{
     Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens,
-    InputCount, InputSum, KvUsage, OutputCount, OutputSum, PrefillTime, PrefixHits, PrefixLookups,
-    PromptTokens, Running, TokenGap, Waiting,
+    InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime, PrefixHits,
+    PrefixLookups, PromptTokens, Running, TokenGap, Waiting,
 };
 use super::{ServerKind, ServerSignal};
 
@@ -70,6 +70,8 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (Waiting, &[of("vllm:num_requests_waiting")]),
             (Running, &[of("vllm:num_requests_running")]),
             (Awake, &[Metric::labelled("vllm:engine_sleep_state", "sleep_state", "awake")]),
+            // Several API servers share the gauges, and the first writes them at its first request.
+            (NoRequestYet, &[of("vllm:prompt_tokens_total")]),
             (CacheConfig, &[of("vllm:cache_config_info")]),
             (InputSum, &[of("vllm:request_prompt_tokens_sum")]),
             (InputCount, &[of("vllm:request_prompt_tokens_count")]),

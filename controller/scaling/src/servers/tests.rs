@@ -1,16 +1,17 @@
-//! The table against pages of the servers' own documentation.
+//! The table against recorded pages, and those of the servers' own documentation.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
 /// Server, page of a release, and signals that this release does not export.
-const PAGES: [(ServerKind, &str, &[ServerSignal]); 7] = [
+const PAGES: [(ServerKind, &str, &[ServerSignal]); 8] = [
     (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"), &[]),
+    (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-load.txt"), &[]),
     (
         ServerKind::Vllm,
-        include_str!("../../../../tests/fixtures/model-servers/vllm-v1.txt"),
-        &[ServerSignal::Awake],
+        include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-dp2-api2-idle.txt"),
+        &[ServerSignal::KvUsage, ServerSignal::Waiting, ServerSignal::Running],
     ),
     (
         ServerKind::Vllm,

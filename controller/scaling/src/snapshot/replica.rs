@@ -31,7 +31,7 @@ pub struct Replica {
     /// Time for which requests have run or waited without any progress. `None`: it makes progress, or has no requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_for: Option<GoDuration>,
-    /// KV cache blocks of an engine.
+    /// KV cache blocks of an engine, the smallest if they differ.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub num_gpu_blocks: Option<Amount>,
     /// Tokens per block.

@@ -12,8 +12,11 @@ use crate::units::Amount;
 pub struct WorkSample {
     /// Age of the scrape.
     pub age: GoDuration,
-    /// Finished requests, for any reason. Source: `vllm:request_success_total`.
+    /// Finished requests. Those that the client cancels are not among them. Source: `vllm:request_success_total`.
     pub completed: Amount,
+    /// Requests with a first token, also if they were cancelled later. 0: the server does not count them. Source:
+    /// `vllm:time_to_first_token_seconds_count`.
+    pub first_tokens: Amount,
     /// Prompt tokens. Source: `vllm:prompt_tokens_total`.
     pub prompt_tokens: Amount,
     /// Generated tokens. Source: `vllm:generation_tokens_total`.
@@ -139,6 +142,9 @@ pub struct PodHistory {
     pub steps: u32,
     /// Requests per step between its last two samples. 0 if the pod is gone.
     pub arrived: Amount,
+    /// Requests that were cancelled after their first token, since the start of its server.
+    #[serde(default)]
+    pub cancelled: Amount,
     /// Last generation rate, tokens per second.
     pub token_rate: Amount,
     /// Measured by expected time of its steps. `None`: unknown.

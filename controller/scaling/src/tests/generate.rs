@@ -95,6 +95,7 @@ fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
         WorkSample {
             age: GoDuration::from_secs(age),
             completed: figure(done),
+            first_tokens: figure(done + (pace * 4.0).ceil()),
             prompt_tokens: figure(done * 500.0),
             generated_tokens: figure(done * 100.0),
             prefills: figure(done),

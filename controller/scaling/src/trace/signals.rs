@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::ReplicaState;
+use crate::analyze::has_config_file;
 use crate::reason::format_figure;
 use crate::snapshot::{Pending, PendingState, Replica, Variant};
 
@@ -36,6 +37,9 @@ impl fmt::Display for Signals<'_> {
             facts.push(format!("woken {woken} ago"));
         }
         writeln!(f, "  {}", facts.join("; "))?;
+        if has_config_file(&v.engine_args) {
+            writeln!(f, "  arguments in the file of --config are unknown; the defaults of vLLM are assumed")?;
+        }
         for (direction, cause) in [("up", &v.obstacles.up), ("down", &v.obstacles.down)] {
             cause.iter().try_for_each(|cause| writeln!(f, "  not scaled {direction}: {cause}"))?;
         }
@@ -71,8 +75,8 @@ fn pending_state(pending: Pending) -> &'static str {
 fn replica_line(replica: &Replica, variant: &Variant) -> String {
     let known = |what: &str, value: Option<f64>| value.map(|v| format!("{what} {}", format_figure(v)));
     let size = |r: &Replica| {
-        let (blocks, of) = (r.num_gpu_blocks?.get(), r.block_size?.get());
-        Some(format!("{} blocks of {} tokens", format_figure(blocks), format_figure(of)))
+        let tokens = r.num_gpu_blocks?.get() * r.block_size?.get();
+        Some(format!("cache of {} tokens", format_figure(tokens)))
     };
     let parts = [
         known("KV", replica.kv.map(f64::from)).or_else(|| Some("KV unknown".to_owned())),

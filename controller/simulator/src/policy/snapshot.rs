@@ -14,6 +14,7 @@ use super::hpa::Behavior;
 use super::{FleetView, Peaks, PickerQueue, Pod};
 use crate::fleet::engine::to_f64;
 use crate::fleet::replica::Sample;
+use crate::fleet::variant::Variant as FleetVariant;
 
 /// Name of the one model.
 pub(super) const MODEL: &str = "model";
@@ -89,11 +90,21 @@ fn variant(view: &FleetView<'_>, v: usize, memory: Memory, behavior: &Behavior) 
         running: Some(amount(to_f64(running as u64))),
         cold_start: view.cold_start(v).map(seconds),
         gpus_per_replica: GpuCount(fleet_variant.gpus),
-        engine_args: fleet_variant.engine_args.clone(),
+        engine_args: engine_args(fleet_variant),
         role: fleet_variant.role,
         replicas: view.pods(v).map(|p| replica(view, v, p)).collect(),
         ..Variant::default()
     }
+}
+
+/// What its server is started with, before the arguments of the scenario.
+fn engine_args(variant: &FleetVariant) -> Vec<String> {
+    let engine = &variant.engine;
+    let own = [
+        format!("--max-num-seqs={}", engine.max_seqs),
+        format!("--max-num-batched-tokens={}", engine.max_batched_tokens),
+    ];
+    own.into_iter().chain(variant.engine_args.iter().cloned()).collect()
 }
 
 fn pending((age, unschedulable): (f64, bool)) -> Pending {
@@ -130,6 +141,8 @@ fn work(view: &FleetView<'_>, sample: &Sample) -> WorkSample {
     WorkSample {
         age: seconds(view.now - sample.at),
         completed: count(counters.requests),
+        // No client cancels a request.
+        first_tokens: Amount::default(),
         prompt_tokens: count(counters.prompt_tokens),
         generated_tokens: count(counters.generated),
         prefills: count(counters.requests),

@@ -161,13 +161,16 @@ fn counts_engines_and_their_smallest_cache_until_a_new_config() {
         labels[label] = json!(engine);
         (labels, value)
     };
-    // The second engine has restarted with less memory.
-    let three = [of("engine", "0", "1000"), of("engine", "1", "2000"), of("engine", "1", "900")];
+    let tokens = |label: &str, engine: &str, tokens: f64| {
+        (json!({"namespace": "ns", "pod": "a", "signal": "tokens", label: engine}), tokens)
+    };
+    // Each reports the blocks of both. The server has restarted with less memory.
+    let three = [of("engine", "0", "2000"), of("engine", "1", "4000"), of("engine", "1", "1800")];
     s.add_round(t0, vec![answer(Query::CacheConfig, &three)]);
     assert_eq!(found(&s), (900, 2));
     s.add_round(
         t0 + seconds(15),
-        vec![answer(Query::CacheConfig, &["0", "1", "2"].map(|rank| of("dp_rank", rank, "700")))],
+        vec![answer(Query::CacheConfig, &["0", "1", "2"].map(|rank| tokens("dp_rank", rank, 700.0)))],
     );
     assert_eq!(found(&s), (700, 3), "ranks of SGLang");
     s.add_round(t0 + seconds(30), vec![answer(Query::CacheConfig, &[cache("a", "4000")])]);
@@ -352,3 +355,17 @@ fn failed_window_affects_only_its_namespaces() {
 }
 
 mod service;
+
+/// Clients cancelled all requests after their first tokens, so that none has finished.
+#[test]
+fn cancelled_requests_keep_a_model_from_zero() {
+    let (t0, mut s) = (Instant::now(), Samples::default());
+    let window = Retention::new(seconds(600));
+    let of_model = json!({"namespace": "ns", "model_name": "m"});
+    let mut started = of_model.clone();
+    started["signal"] = json!("first tokens");
+    for series in [[(of_model.clone(), "0"), (started.clone(), "3")], [(started, "3"), (of_model, "0")]] {
+        s.add_completed(t0, answer(Query::Completed(window), &series));
+        assert_eq!(s.completed("ns", "m", window).map(|sample| sample.value), Some(3.0));
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use wva_scaling::servers::ServerKind;
 
+use super::cache::{CacheConfig, CacheRow, CacheScope};
 use super::router::{RouterFigure, RouterSignal};
 use super::{Query, Signal, named, router};
 use crate::collect::histogram::Bucket;
@@ -29,8 +30,10 @@ pub(crate) struct Labels {
     signal: String,
     /// State of the requests that Triton counts.
     request_type: String,
+    kv_cache_size_tokens: String,
     num_gpu_blocks: String,
     block_size: String,
+    mamba_block_size: String,
     /// Data-parallel engine of vLLM.
     engine: String,
     /// Data-parallel engine of `SGLang`.
@@ -48,43 +51,6 @@ pub(crate) struct PodModel {
     pub pod: Arc<str>,
     /// `model_name` of the series; empty if absent.
     pub model_name: Arc<str>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct CacheConfig {
-    /// Blocks on the GPUs; at least 1.
-    pub num_gpu_blocks: u32,
-    /// Tokens per block; at least 1.
-    pub block_size: u32,
-}
-
-/// Caches of the engines of one or several pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EngineCaches {
-    pub smallest: CacheConfig,
-    pub engines: u32,
-}
-
-impl EngineCaches {
-    #[must_use]
-    pub(crate) fn join(self, other: Self) -> Self {
-        Self {
-            smallest: self.smallest.min_tokens(other.smallest),
-            engines: self.engines.saturating_add(other.engines),
-        }
-    }
-}
-
-impl CacheConfig {
-    pub(crate) fn tokens(self) -> f64 {
-        f64::from(self.num_gpu_blocks) * f64::from(self.block_size)
-    }
-
-    /// The one with fewer tokens.
-    #[must_use]
-    pub(crate) fn min_tokens(self, other: Self) -> Self {
-        if self.tokens() <= other.tokens() { self } else { other }
-    }
 }
 
 /// A model's queue at an endpoint picker, in requests or bytes.
@@ -113,17 +79,7 @@ pub(crate) struct RouterRow {
     pub value: f64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CacheRow {
-    pub namespace: Arc<str>,
-    /// It may have a rank suffix.
-    pub pod: Arc<str>,
-    /// Empty if absent.
-    pub engine: Arc<str>,
-    pub cache: CacheConfig,
-}
-
-/// Within the window of the query.
+/// Within the window of the query. A model has several, of which the greatest counts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CompletedRow {
     pub namespace: Arc<str>,
@@ -199,17 +155,21 @@ impl Rows {
     /// Running or waiting requests, whose names tell the server.
     fn add_in_flight(&mut self, namespace: &str, pod: &str, labels: &Labels, value: f64) -> Option<()> {
         let series = named::find(&labels.name, &labels.request_type)?;
-        let signal = match series.counter {
-            Counter::Running => Signal::Running,
-            Counter::Waiting => Signal::Waiting,
+        let signals: &[Signal] = match series.counter {
+            Counter::Running => &[Signal::Running],
+            Counter::Waiting => &[Signal::Waiting],
+            // It is 0, in place of both.
+            Counter::PromptTokens => &[Signal::Running, Signal::Waiting],
             _ => return None,
         };
-        let signal = if series.is_part { signal.part()? } else { signal };
         let key = self.pod_model(namespace, pod, labels);
         if series.server != ServerKind::Vllm {
             self.servers.push((key.clone(), series.server));
         }
-        self.pods.push((signal, key, value));
+        for signal in signals {
+            let signal = if series.is_part { signal.part()? } else { *signal };
+            self.pods.push((signal, key.clone(), value));
+        }
         Some(())
     }
 
@@ -239,12 +199,15 @@ impl Rows {
         let pod = || present(&labels.pod).or_else(|| present(&labels.pod_name));
         match self.query {
             Query::CacheConfig => {
-                let cache =
-                    if labels.signal == TOKENS { cache_of_tokens(value) } else { cache_config(labels) }?;
-                let engine = present(&labels.engine).unwrap_or(&labels.dp_rank);
-                let engine = self.engine(engine, &labels.wva_server);
+                let (cache, scope) = if labels.signal == TOKENS {
+                    (cache_of_tokens(value)?, CacheScope::Engine)
+                } else {
+                    cache_config(labels)?
+                };
+                let engine = self.intern(present(&labels.engine).unwrap_or(&labels.dp_rank));
+                let server = self.intern(&labels.wva_server);
                 let (namespace, pod) = (self.intern(namespace), pod()?.into());
-                self.caches.push(CacheRow { namespace, pod, engine, cache });
+                self.caches.push(CacheRow { namespace, pod, server, engine, cache, scope });
             }
             Query::SchedulerQueue => self.add_router(namespace, labels, value)?,
             Query::Completed(_) => {
@@ -302,18 +265,26 @@ fn present(label: &str) -> Option<&str> {
     Some(label).filter(|value| !value.is_empty())
 }
 
-/// vLLM writes `None` until it has measured its memory.
-fn cache_config(labels: &Labels) -> Option<CacheConfig> {
+/// Size that vLLM reports in labels. It writes `None` until it has measured its memory. Releases with tokens report those of
+/// an engine, and blocks are always the sum of a server's engines. With Mamba layers, the blocks do not show the tokens.
+fn cache_config(labels: &Labels) -> Option<(CacheConfig, CacheScope)> {
     let number = |label: &str| label.parse().ok().filter(|n| *n > 0);
-    Some(CacheConfig {
+    if let Some(tokens) = number(&labels.kv_cache_size_tokens) {
+        return Some((CacheConfig::of_tokens(tokens), CacheScope::Engine));
+    }
+    if number(&labels.mamba_block_size).is_some() {
+        return None;
+    }
+    let cache = CacheConfig {
         num_gpu_blocks: number(&labels.num_gpu_blocks)?,
         block_size: number(&labels.block_size)?,
-    })
+    };
+    Some((cache, CacheScope::Server))
 }
 
 /// A cache whose size is known in tokens.
 fn cache_of_tokens(tokens: f64) -> Option<CacheConfig> {
     let is_count = tokens >= 1.0 && tokens <= f64::from(u32::MAX) && tokens.fract() == 0.0;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is checked above")]
-    is_count.then_some(CacheConfig { num_gpu_blocks: tokens as u32, block_size: 1 })
+    is_count.then_some(CacheConfig::of_tokens(tokens as u32))
 }

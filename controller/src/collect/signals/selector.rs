@@ -4,7 +4,9 @@
 //! Functions such as `rate` remove the name. If a pod has two of the names, `rate({__name__=~"a|b"})` would fail the query
 //! for all pods, so the names are joined by `or` there.
 
-use wva_scaling::servers::{INSTANCE_PORT, ServerMetric, ServerSignal, server_metrics, server_parts};
+use wva_scaling::servers::{
+    INSTANCE_PORT, ServerKind, ServerMetric, ServerSignal, server_metrics, server_parts,
+};
 
 use super::router::{RouterFigure, RouterSignal};
 use super::{Retention, named, router};
@@ -71,12 +73,21 @@ impl Selector {
     /// Parts of a signal are added with their own maxima, which is at least the maximum of their sum.
     pub(super) fn longest(&self, over: &str, signal: ServerSignal) -> String {
         let of = |metric: &str| format!("max_over_time({metric}[1m])");
-        let mut maximum = self.either(signal, "", of);
+        let mut maximum = format!("{} or {}", self.either(signal, "", of), self.no_request_yet());
         for (i, (_, part)) in server_parts(signal).enumerate() {
             let labelled = any_signal(&[(&format!("part {i}"), of(&self.metric(part, "")))]);
             maximum = format!("{maximum} or {labelled}");
         }
         format!("{over} by ({POD}) (max by ({GAUGE}, signal) ({}))", by_server(&maximum))
+    }
+
+    /// 0 for each engine without a request yet and without gauges. If only one gauge is missing, a relabelling drops it.
+    fn no_request_yet(&self) -> String {
+        let of = |(server, counter): (ServerKind, ServerMetric)| {
+            let running = self.metric(server.metric(ServerSignal::Running), "");
+            format!("{} == 0 unless {running}", self.metric(counter, ""))
+        };
+        server_metrics(ServerSignal::NoRequestYet).map(of).collect::<Vec<_>>().join(" or ")
     }
 
     /// Waiting and running requests at most in the last minute.
@@ -99,35 +110,42 @@ impl Selector {
 
     /// Age of the newest scrape of each engine. An older duplicate may be of a stopped Prometheus replica.
     pub(super) fn age(&self, signal: ServerSignal) -> String {
-        format!("max by ({POD}) ({})", self.scrape_age(ENGINE, signal, ""))
+        let signals = [signal, ServerSignal::NoRequestYet];
+        format!("max by ({POD}) ({})", self.scrape_age(ENGINE, &signals, ""))
     }
 
-    fn scrape_age(&self, by: &str, signal: ServerSignal, offset: &str) -> String {
-        let age = self.either(signal, "", |metric| format!("time() - timestamp({metric}{offset})"));
-        format!("min by ({by}) ({})", by_server(&age))
+    fn scrape_age(&self, by: &str, signals: &[ServerSignal], offset: &str) -> String {
+        let age = |metric: &str| format!("time() - timestamp({metric}{offset})");
+        let ages: Vec<String> = signals.iter().map(|signal| self.either(*signal, "", age)).collect();
+        format!("min by ({by}) ({})", by_server(&ages.join(" or ")))
     }
 
-    /// Running and waiting requests, the age of their scrape, and engines that sleep.
+    /// Running and waiting requests, else the counter that is 0 without them, the age of the scrape, and engines that
+    /// sleep. `or` compares series without their names, so it drops that counter of pods with gauges.
     pub(super) fn in_flight(&self) -> String {
         let labelled = any_signal(&[("age", self.age(ServerSignal::Running)), ("awake", self.awake())]);
-        format!("{} or {labelled}", self.by_name(POD, GAUGE, &Counter::GAUGES, ""))
+        let gauges = self.by_name(POD, GAUGE, &named::names(&Counter::GAUGES), "");
+        let unused: Vec<String> =
+            server_metrics(ServerSignal::NoRequestYet).map(|(_, metric)| metric.name.to_owned()).collect();
+        format!("{gauges} or {} or {labelled}", self.by_name(POD, GAUGE, &unused, " == 0"))
     }
 
     /// Counters of engines, and the age of their scrape. The label `signal` keeps `or` from dropping a part: it compares
     /// series without their names.
     pub(super) fn work(&self, offset: &str) -> String {
         let by = format!("{POD}, engine, wva_server");
-        let counters = self.by_name(&by, COUNTER, &Counter::COUNTERS, offset);
-        let age = self.scrape_age(&by, ServerSignal::GeneratedTokens, offset);
+        let counters = self.by_name(&by, COUNTER, &named::names(&Counter::COUNTERS), offset);
+        let age = self.scrape_age(&by, &[ServerSignal::GeneratedTokens], offset);
         let labelled = any_signal(&[("counter", counters), ("age", age)]);
-        format!("{} or {labelled}", self.by_name(&by, GAUGE, &Counter::GAUGES, offset))
+        let gauges = self.by_name(&by, GAUGE, &named::names(&Counter::GAUGES), offset);
+        format!("{gauges} or {labelled}")
     }
 
-    /// Series under their own names, which [`super::named`] knows. `series`: labels that tell them apart.
-    fn by_name(&self, by: &str, series: &str, counters: &[Counter], offset: &str) -> String {
-        let names = named::names(counters).join("|");
-        let selected = self.matching(&format!("__name__=~\"{names}\""));
-        let selected = by_server(&format!("{selected}{offset}"));
+    /// Series under their own names, which [`super::named`] knows. `series`: labels that tell them apart. `modifier`: what
+    /// follows the selector.
+    fn by_name(&self, by: &str, series: &str, names: &[String], modifier: &str) -> String {
+        let selected = self.matching(&format!("__name__=~\"{}\"", names.join("|")));
+        let selected = by_server(&format!("{selected}{modifier}"));
         format!("sum by (__name__, {STATE}, {by}) (max by (__name__, {STATE}, {series}) ({selected}))")
     }
 
@@ -142,7 +160,8 @@ impl Selector {
         let by = "namespace, pod, pod_name, engine, dp_rank, wva_server";
         let tokens = any_signal(&[("tokens", format!("min by ({by}) ({tokens})"))]);
         let config = by_server(&all(ServerSignal::CacheConfig));
-        format!("max by ({by}, num_gpu_blocks, block_size) ({config}) or {tokens}")
+        let labels = "kv_cache_size_tokens, num_gpu_blocks, block_size, mamba_block_size";
+        format!("max by ({by}, {labels}) ({config}) or {tokens}")
     }
 
     /// Quotient of two counters over a pod's engines.
@@ -154,13 +173,20 @@ impl Selector {
         format!("{} / {}", rate(of), rate(to))
     }
 
+    /// Requests that finished, and those with a first token: cancelled ones finish uncounted. The greater number counts.
+    ///
     /// `increase` starts from the first sample, so for a series younger than the window the value is the increase.
     pub(super) fn completed(&self, within: Retention) -> String {
-        let increase = self.either(ServerSignal::Completed, "", |counter| {
+        let increase = |counter: &str| {
             let new_series = format!("last_over_time({counter}[{within}]) unless {counter} offset {within}");
             format!("({new_series}) or increase({counter}[{within}])")
-        });
-        format!("sum by (namespace, model_name) (max by ({COUNTER}) ({}))", by_server(&increase))
+        };
+        let by_model = |signal, suffix| {
+            let increase = by_server(&self.either(signal, suffix, increase));
+            format!("sum by (namespace, model_name) (max by ({COUNTER}) ({increase}))")
+        };
+        let started = any_signal(&[("first tokens", by_model(ServerSignal::FirstToken, "_count"))]);
+        format!("{} or {started}", by_model(ServerSignal::Completed, ""))
     }
 
     /// Figures of routers under both generations of names: queues and running requests of models, and the saturation of

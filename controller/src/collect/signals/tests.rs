@@ -11,6 +11,8 @@ use crate::collect::prometheus::answer::read;
 use crate::collect::prometheus::tests::FakeReply;
 use crate::collect::work::Counter;
 
+pub(crate) mod pages;
+
 /// Rows of an answer with these series, each as labels and value.
 pub(crate) fn rows(query: Query, series: &[(Value, impl ToString + Clone)]) -> Rows {
     let FakeReply::Body(_, text) = FakeReply::series(series.to_vec()) else { unreachable!() };
@@ -96,7 +98,7 @@ fn engines_of_a_pod_are_combined_by_kind_of_signal() {
     }
     // Each engine has a row of its own.
     let caches = Query::CacheConfig.expression(&Scope::All, "");
-    let rows = "max by (namespace, pod, pod_name, engine, dp_rank, wva_server, num_gpu_blocks, block_size)";
+    let rows = "max by (namespace, pod, pod_name, engine, dp_rank, wva_server, kv_cache_size_tokens";
     assert!(caches.starts_with(rows), "{caches}");
 }
 

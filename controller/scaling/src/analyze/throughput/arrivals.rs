@@ -1,6 +1,7 @@
 //! Counts arriving requests in steps of 15 s from the counters of every pod. Arrivals between two scrapes are spread
 //! over the steps, and those after the last scrape are assumed until the next. A counter that falls counts from 0, as far
-//! as that is credible; a pod that is gone adds nothing.
+//! as that is credible; a pod that is gone adds nothing. Requests that are cancelled before their first token are in no
+//! counter.
 
 use std::collections::BTreeSet;
 
@@ -230,15 +231,23 @@ struct CountedRequests {
 }
 
 impl CountedRequests {
-    fn between(before: &WorkSample, after: &WorkSample) -> Self {
-        let arrived = to_finite(all_requests(after)) - to_finite(all_requests(before));
-        let completed = after.completed.get() - before.completed.get();
+    /// `cancelled`: requests between the two.
+    fn between(before: &WorkSample, after: &WorkSample, cancelled: f64) -> Self {
+        let arrived = to_finite(all_requests(after)) - to_finite(all_requests(before)) + cancelled;
+        let completed = after.completed.get() - before.completed.get() + cancelled;
         Self { arrived: arrived.max(0.0), completed: completed.max(0.0) }
     }
 }
 
+/// All but the cancelled ones.
 fn all_requests(sample: &WorkSample) -> f64 {
     sample.completed.get() + sample.running.get() + sample.waiting.get()
+}
+
+/// Least number of requests that were cancelled after their first token. Those that run may have none yet. Their number
+/// varies, so the greatest of all samples counts.
+fn cancelled(sample: &WorkSample) -> f64 {
+    (sample.first_tokens.get() - sample.completed.get() - sample.running.get()).max(0.0)
 }
 
 /// Ages are relative to the end of the newest step.
@@ -300,6 +309,7 @@ impl<'a> StepCounter<'a> {
             last: WorkSample { age: to_duration(age), ..*sample },
             steps: 0,
             arrived: amount(arrived),
+            cancelled: amount(cancelled(sample)),
             token_rate: Amount::default(),
             pace: None,
             is_slow: false,
@@ -312,11 +322,12 @@ impl<'a> StepCounter<'a> {
     fn arrived_since_start(&self, sample: &WorkSample, length: f64) -> CountedRequests {
         let steps = (length / STEP).max(1.0);
         let credible = (NEWCOMER_RATIO * self.usual.unwrap_or_default()).max(NEWCOMER_REQUESTS) * steps;
-        let completed = sample.completed.get();
+        let cancelled = cancelled(sample);
+        let completed = to_finite(sample.completed.get() + cancelled);
         if completed > credible {
             return CountedRequests { arrived: credible, completed: credible };
         }
-        CountedRequests { arrived: to_finite(all_requests(sample)), completed }
+        CountedRequests { arrived: to_finite(all_requests(sample) + cancelled), completed }
     }
 
     /// `None`: the server is not warm, or the last sample is too old.
@@ -332,12 +343,14 @@ impl<'a> StepCounter<'a> {
         let from = seconds(old.age);
         let length = from - age;
         let is_restarted = sample.has_restarted_since(&old);
+        let before = if is_restarted { 0.0 } else { pod.cancelled.get() };
+        pod.cancelled = amount(before.max(cancelled(sample)));
         let counted = if !self.receives[variant] {
             CountedRequests::default()
         } else if is_restarted {
             self.arrived_since_start(sample, length)
         } else {
-            CountedRequests::between(&old, sample)
+            CountedRequests::between(&old, sample, pod.cancelled.get() - before)
         };
         let (arrived, completed) = (counted.arrived / length, counted.completed / length);
         let ages = Ages { from, to: age };

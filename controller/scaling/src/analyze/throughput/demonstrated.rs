@@ -1,5 +1,5 @@
-//! What replicas demonstrably do: a slow replica does not set the plan of the others, the plan is no lower than what they
-//! serve, and an objective below the time of an empty step is out of reach.
+//! What replicas demonstrably do: a slow replica does not set the throughput of the others, the planned throughput is not
+//! below what they serve, and an objective below the time of an empty step is out of reach.
 
 use std::collections::BTreeSet;
 
@@ -77,8 +77,8 @@ fn token_gap(interval: &EngineInterval<'_>) -> Option<f64> {
     (interval.gaps > 0.0).then(|| interval.gap_seconds / interval.gaps)
 }
 
-/// Records how much of its time an engine would need for what it did while it met the `objective` (seconds), by the times
-/// and the concurrency of the plan.
+/// Records how much of its time an engine would need for what it did while it met the `objective` (seconds), by the planned
+/// times and concurrency.
 pub(super) fn record_proven<'a>(
     curve: &mut Curve,
     engine: &EngineSpeed,

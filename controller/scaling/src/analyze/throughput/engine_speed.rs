@@ -71,8 +71,8 @@ pub(super) fn engine_speeds(
 
 /// Step times and planned concurrency.
 fn concurrency(view: &VariantView, times: Times, shape: RequestShape, itl: Option<f64>) -> (Times, f64) {
-    let args = EngineArgs::parse(&view.variant.engine_args);
-    let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs, itl };
+    let args = EngineArgs::on(view.accelerator(), &view.variant.engine_args);
+    let limits = ConcurrencyLimits { kv_tokens: kv_tokens(view, &args), max_seqs: args.max_seqs(), itl };
     match view.variant.role {
         Some(Role::Prefill) => (times, capacity::prompts_at_once(shape, limits, args.batched_tokens())),
         Some(Role::Decode) => {

@@ -140,7 +140,7 @@ impl EquationRule {
             None => Self::Whole,
             Some(Role::Decode) => Self::Decode,
             Some(Role::Prefill) => {
-                let args = EngineArgs::parse(std::slice::from_ref(&curve.engine_args));
+                let args = EngineArgs::on(&curve.accelerator, std::slice::from_ref(&curve.engine_args));
                 Self::Prefill(args.batched_tokens())
             }
         }

@@ -74,7 +74,7 @@ impl Verdict for ThroughputVerdict {
     }
 }
 
-/// A target that nobody has followed yet stays for the time in which a backlog drains: a queue that comes and goes must not
+/// A target that is not followed yet stays for the time in which a backlog drains: a queue that comes and goes must not
 /// ask for a replica and withdraw it in turn.
 fn unfollowed_growth(variant: &VariantView, drain: f64) -> Option<Reason> {
     let is_unfollowed = variant.base.progress == Progress::Underway && variant.arriving() > 0;

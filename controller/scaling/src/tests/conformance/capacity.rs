@@ -67,7 +67,7 @@ a compatible variant's | a: 1 accelerator=H100 kv=.5; b: 0 accelerator=H100 | a 
 a compatible variant's memory | a: 1 kv=.5; b: 0 accelerator=H100 capacity=6400; c: 0 accelerator=H100 | a 1->1 NoChange; b 0->0 NoChange; c 0->0 NoChange perReplica=6400
 equivalent arguments: compatible | a: 1 accelerator=H100 kv=.5 args=--port=8000; b: 0 accelerator=H100 args=--block-size=16|--port=9000 | a 1->1 NoChange; b 0->0 NoChange perReplica=12800
 other arguments: not compatible | a: 1 accelerator=H100 kv=.5; b: 0 accelerator=H100 args=--kv-cache-dtype=fp8 | a 1->1 NoChange; b 0->0 NoChange perReplica=8192
-another accelerator: not compatible | a: 1 accelerator=H100 kv=.5; b: 0 accelerator=L4 | a 1->1 NoChange; b 0->0 NoChange perReplica=8192
+another accelerator: not compatible | a: 1 accelerator=H100 kv=.5; b: 0 accelerator=L4 | a 1->1 NoChange; b 0->0 NoChange perReplica=2048
 other GPUs: not compatible | a: 1 accelerator=H100 kv=.5; b: 0 accelerator=H100 gpus=2 | a 1->1 NoChange; b 0->0 NoChange perReplica=8192
 unknown accelerators: not compatible | a: 1 kv=.5; b: 0 | a 1->1 NoChange; b 0->0 NoChange perReplica=8192
 # The bound from the arguments.

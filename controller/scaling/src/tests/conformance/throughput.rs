@@ -7,7 +7,7 @@ given: throughput; each blocks=15625 in=1000 out=500 kv=.3 wait=0
 as many replicas as the arrival rate needs | learned 10; a: 1 | a 1->4 ArrivalsAboveCapacity arrivals=10 work=0.2625 running=160 throughput=3.2381 need=3.0882
 enough replicas | learned 10; a: 4 | a 4->4 NoChange need=3.0882
 starting replicas count | learned 10; a: 4 ready=1 | a 4->4 NoChange
-a target that nobody has followed yet stays | learned 10; a: 4 desired=9 | a 4->9 KeptDecision age=0s
+a target that is not followed yet stays | learned 10; a: 4 desired=9 | a 4->9 KeptDecision age=0s
 until a backlog would have drained | learned 10; a: 4 desired=9 desiredAge=2m | a 4->4 SupplyAboveDemand
 stuck replicas do not count, and a stuck variant does not grow | learned 10; a: 4 ready=1 pending=11m/starting | a 4->4 Stuck
 an objective between tokens | throughput itlSlo: 40; learned 10; a: 1 | a 1->5 ArrivalsAboveCapacity running=50 itlMs=40 work=0.4 throughput=2.375

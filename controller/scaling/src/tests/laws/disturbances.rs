@@ -151,6 +151,7 @@ impl World {
         let sample = |age: u64, done: f64| WorkSample {
             age: GoDuration::from_secs(age),
             completed: figure(done),
+            first_tokens: figure(done + 4.0),
             prompt_tokens: figure(done * 500.0),
             generated_tokens: figure(done * 100.0),
             prefills: figure(done),

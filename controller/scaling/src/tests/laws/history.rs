@@ -72,6 +72,7 @@ fn sample((figures, ..): &PodScrapes, age: u64, done: f64) -> WorkSample {
     WorkSample {
         age: GoDuration::from_secs(age),
         completed: grown(completed),
+        first_tokens: grown(prefills),
         prompt_tokens: grown(prompt),
         generated_tokens: grown(generated),
         prefills: grown(prefills),

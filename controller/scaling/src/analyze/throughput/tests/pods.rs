@@ -77,6 +77,51 @@ fn counts_arrivals_across_lost_scrapes_and_restarts() {
     assert_arrivals(&after(&[(0, 190.0, 0.0), steady[1], steady[2], steady[3]]), &[30.0, 30.0, 30.0, 0.0]);
 }
 
+/// Counters of a real server whose clients cancel requests, in most of which they waited for tokens. At the last scrape,
+/// the prompts of three running requests are computed.
+#[test]
+fn cancelled_requests_arrive_too() {
+    let scrapes =
+        [(45, 10.0, 4.0, 14.0), (30, 20.0, 4.0, 34.0), (15, 25.0, 10.0, 60.0), (0, 35.0, 10.0, 72.0)];
+    let work = |with_first_tokens: bool| {
+        let sample = |(age, completed, running, first_tokens): (u64, f64, f64, f64)| WorkSample {
+            age: GoDuration::from_secs(age),
+            completed: amount(completed),
+            first_tokens: amount(if with_first_tokens { first_tokens } else { 0.0 }),
+            running: amount(running),
+            ..WorkSample::default()
+        };
+        let work = scrapes.map(sample).into();
+        let replica =
+            Replica { pod: "p".to_owned(), kv: Some(KvUsage::default()), work, ..Replica::default() };
+        crate::decide(&model_of(Vec::new(), vec![replica])).next.learned.remove(0)
+    };
+    let memory = work(true);
+    // 34 - 24 are cancelled until the second scrape, 25 until the third, and 27 until the last.
+    assert_arrivals(&memory, &[20.0, 26.0, 12.0]);
+    assert!((memory.pods[0].cancelled.get() - 27.0).abs() < 1e-9, "{:?}", memory.pods[0]);
+    // A server without the histogram.
+    assert_arrivals(&work(false), &[10.0, 11.0, 10.0]);
+}
+
+#[test]
+fn prompts_in_computation_are_no_cancelled_requests() {
+    // Sixteen prompts start at once, each without a first token until the next scrape.
+    let scrapes =
+        [(45, 20.0, 0.0, 22.0), (30, 20.0, 16.0, 22.0), (15, 36.0, 0.0, 38.0), (0, 36.0, 16.0, 38.0)];
+    let sample = |(age, completed, running, first_tokens): (u64, f64, f64, f64)| WorkSample {
+        age: GoDuration::from_secs(age),
+        completed: amount(completed),
+        first_tokens: amount(first_tokens),
+        running: amount(running),
+        ..WorkSample::default()
+    };
+    let work = scrapes.map(sample).into();
+    let replica = Replica { pod: "p".to_owned(), kv: Some(KvUsage::default()), work, ..Replica::default() };
+    let memory = crate::decide(&model_of(Vec::new(), vec![replica])).next.learned.remove(0);
+    assert_arrivals(&memory, &[16.0, 0.0, 16.0]);
+}
+
 #[test]
 fn engines_of_a_pod_share_one_curve_and_add_up() {
     // Curve and throughput of a pod whose engines each do the same.

@@ -15,7 +15,7 @@ use crate::view::{ModelView, VariantView};
 const CURVE_RETENTION_SECONDS: f64 = 86_400.0;
 
 /// What the counters of this cycle show.
-pub(super) struct Observed<'a> {
+pub(super) struct CycleEvidence<'a> {
     /// Index of the curve of each variant.
     pub(super) curves: Vec<usize>,
     intervals: Vec<EngineInterval<'a>>,
@@ -24,7 +24,7 @@ pub(super) struct Observed<'a> {
     slow: BTreeSet<&'a str>,
 }
 
-impl<'a> Observed<'a> {
+impl<'a> CycleEvidence<'a> {
     /// Intervals of a curve without those of slow pods.
     fn of_curve(&self, curve: usize) -> impl Iterator<Item = &EngineInterval<'a>> {
         self.intervals.iter().filter(move |i| self.curves[i.variant] == curve && !self.slow.contains(i.pod))
@@ -37,7 +37,7 @@ pub(super) fn update_curves<'a>(
     memory: &mut ThroughputMemory,
     intervals: Vec<EngineInterval<'a>>,
     passed: f64,
-) -> Observed<'a> {
+) -> CycleEvidence<'a> {
     let matches = |c: &Curve, v: &VariantView| is_curve_of(c, v.variant);
     memory.curves.retain(|c| {
         seconds(c.quiet) <= CURVE_RETENTION_SECONDS || model.variants.iter().any(|v| matches(c, v))
@@ -52,20 +52,20 @@ pub(super) fn update_curves<'a>(
         });
         of_variant.push(curve);
     }
-    let mut observed = Observed { curves: of_variant, intervals, passed, slow: BTreeSet::new() };
+    let mut evidence = CycleEvidence { curves: of_variant, intervals, passed, slow: BTreeSet::new() };
     let itl = itl_objective(model);
     for (i, curve) in memory.curves.iter_mut().enumerate() {
-        demonstrated::record_paces(&mut memory.pods, curve, observed.of_curve(i));
-        let variants = model.variants.iter().zip(&observed.curves).filter(|(_, curve)| **curve == i);
+        demonstrated::record_paces(&mut memory.pods, curve, evidence.of_curve(i));
+        let variants = model.variants.iter().zip(&evidence.curves).filter(|(_, curve)| **curve == i);
         let pods = variants.flat_map(|(view, _)| &view.variant.replicas).map(|r| r.pod.as_str());
-        observed.slow.extend(demonstrated::slow_pods(&memory.pods, pods));
-        learning::update(curve, observed.of_curve(i), passed);
-        demonstrated::update_reach(curve, observed.of_curve(i), itl);
+        evidence.slow.extend(demonstrated::slow_pods(&memory.pods, pods));
+        learning::update(curve, evidence.of_curve(i), passed);
+        demonstrated::update_reach(curve, evidence.of_curve(i), itl);
     }
     for pod in &mut memory.pods {
-        pod.is_slow = observed.slow.contains(pod.pod.as_str());
+        pod.is_slow = evidence.slow.contains(pod.pod.as_str());
     }
-    observed
+    evidence
 }
 
 /// Seconds.
@@ -83,13 +83,13 @@ pub(super) fn is_curve_of(curve: &Curve, variant: &Variant) -> bool {
 pub(super) fn record_proven(
     model: &ModelView,
     memory: &mut ThroughputMemory,
-    observed: &Observed<'_>,
+    evidence: &CycleEvidence<'_>,
     engines: &[EngineSpeed],
 ) {
     for (i, curve) in memory.curves.iter_mut().enumerate() {
-        let engine = observed.curves.iter().position(|of_variant| *of_variant == i).map(|v| &engines[v]);
-        if let Some(engine) = engine.filter(|_| observed.passed >= STEP) {
-            demonstrated::record_proven(curve, engine, observed.of_curve(i), itl_objective(model));
+        let engine = evidence.curves.iter().position(|of_variant| *of_variant == i).map(|v| &engines[v]);
+        if let Some(engine) = engine.filter(|_| evidence.passed >= STEP) {
+            demonstrated::record_proven(curve, engine, evidence.of_curve(i), itl_objective(model));
         }
     }
 }
