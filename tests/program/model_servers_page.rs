@@ -25,9 +25,18 @@ different servers. One query has the names of all servers, so another server mak
 ";
 
 const FEATURES: &str = "
-Tests read pages in `tests/fixtures/model-servers`: those of vLLM 0.32 were recorded, those of SGLang follow its source,
-and others its documentation. Tests also read emulated servers of vLLM and SGLang. Nothing else proves these names for
-TensorRT-LLM and Triton.
+How each release is proven:
+
+| server | release | proof |
+|---|---|---|
+| vLLM | 0.32 | run on a CPU with a tiny model: one engine, two data-parallel engines, a model with sliding layers, load beyond saturation, cancelled requests, sleep. Tests read its recorded pages |
+| vLLM | 0.11, 0.15 | names and defaults read from its source |
+| vLLM | 0.6 to 0.10 | names of its documentation; not run |
+| SGLang | 0.4.6, 0.5.4, 0.5.23 | names read from its source; not run |
+| TensorRT-LLM, Triton | | names of their documentation; not proven |
+
+No server was run on a GPU for this. Tests read the pages in `tests/fixtures/model-servers`, and emulated servers of
+vLLM and SGLang.
 
 ## What works
 
