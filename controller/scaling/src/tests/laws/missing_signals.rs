@@ -108,7 +108,9 @@ proptest! {
         prop_assert_eq!(warned, missing);
         for (decision, filled) in found.decisions.iter().zip(&decide(&filled).decisions) {
             prop_assert_eq!(filled.signal_gaps, SignalGaps::default());
-            prop_assert!(decision.target() >= filled.target(), "{:?}\n{:?}", decision, filled);
+            // Where another variant may go, the cheapest one keeps the last replica.
+            let keeps_last = has_reason(filled, &["MinimumKept"]);
+            prop_assert!(decision.target() >= filled.target() || keeps_last, "{:?}\n{:?}", decision, filled);
         }
     }
 
