@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::latency::Latencies;
 
 /// Time that an engine needs for a prompt, in seconds.
-const PREFILL: f64 = 0.09;
+pub(super) const PREFILL: f64 = 0.09;
 
 /// Capacity of a replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn latencies_show_waiting_and_speed() {
         // 2 s for 50 tokens are 40 ms between two. 40 waiting requests of 5 a second take 8 s.
-        for (rate, first_token) in [(2.0, "0.1"), (20.0, "10")] {
+        for (rate, first_token) in [(2.0, "0.1"), (20.0, "10.0")] {
             let replica = after(SERVICE, 1, rate, 120).replicas()["pod-0"];
             let share = |buckets: Vec<(String, f64)>, bound: &str| {
                 let total = buckets.last().map_or(0.0, |(_, total)| *total);
