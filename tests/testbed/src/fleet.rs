@@ -60,6 +60,10 @@ pub struct FleetConfig {
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
     pub block_size: u64,
+    /// Data-parallel engines of a pod, at least 1. They share its load and its KV cache evenly.
+    pub engines: u32,
+    /// Share of the requests that clients cancel after the first token, at least 0 and below 1.
+    pub cancelled: f64,
     /// Whether requests of a pod that ends are served to their end, unseen, as in a graceful shutdown. Else clients send
     /// them again.
     pub drains: bool,
@@ -86,6 +90,8 @@ impl FleetConfig {
             prefix_hit_rate: 0.25,
             num_gpu_blocks: 4096,
             block_size: 16,
+            engines: 1,
+            cancelled: 0.0,
             drains: false,
             page: None,
         }
@@ -94,6 +100,9 @@ impl FleetConfig {
     fn service(&self) -> anyhow::Result<Service> {
         if self.max_seqs == 0 || self.run_time.is_zero() || !(0.0..=1.0).contains(&self.kv_per_request) {
             bail!("max_seqs and run_time must be above 0 and kv_per_request within 0..=1: {self:?}");
+        }
+        if self.engines == 0 || !(0.0..1.0).contains(&self.cancelled) {
+            bail!("engines must be above 0 and cancelled at least 0 and below 1: {self:?}");
         }
         if self.engine.is_some_and(|engine| engine.a <= 0.0) {
             bail!("the fixed time of a step must be above 0: {self:?}");
@@ -107,6 +116,7 @@ impl FleetConfig {
             prompt_tokens: input,
             output_tokens: output,
             max_queue: f64::from(self.max_queue),
+            cancelled: self.cancelled,
             drains: self.drains,
         };
         let Some(Engine { a, b, c }) = self.engine else { return Ok(service) };

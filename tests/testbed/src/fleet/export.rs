@@ -35,8 +35,8 @@ pub(super) struct Figures<'a> {
 /// Page under construction.
 struct Page {
     text: String,
-    /// Labels of every series.
-    labels: String,
+    /// Labels of every series, for each engine.
+    engines: Vec<String>,
     /// Value of all `_created` series.
     created: f64,
 }
@@ -46,9 +46,17 @@ impl Page {
         let _ = writeln!(self.text, "# TYPE {name} {kind}");
     }
 
-    /// Writes a sample with more labels: empty, or a comma and the labels.
+    /// Writes a value that all engines share evenly. `more` is empty, or a comma and more labels.
+    fn share(&mut self, name: &str, more: &str, value: f64) {
+        let engines = u32::try_from(self.engines.len()).map_or(f64::INFINITY, f64::from);
+        self.sample(name, more, value / engines);
+    }
+
+    /// Writes a value that every engine has.
     fn sample(&mut self, name: &str, more: &str, value: f64) {
-        let _ = writeln!(self.text, "{name}{{{}{more}}} {value}", self.labels);
+        for labels in &self.engines {
+            let _ = writeln!(self.text, "{name}{{{labels}{more}}} {value}");
+        }
     }
 
     fn gauge(&mut self, name: &str, value: f64) {
@@ -66,7 +74,7 @@ impl Page {
         let (total, created) = (format!("{name}_total"), format!("{name}_created"));
         self.declare(&total, "counter");
         for (label, value) in series {
-            self.sample(&total, label, *value);
+            self.share(&total, label, *value);
         }
         self.declare(&created, "gauge");
         for (label, _) in series {
@@ -79,11 +87,11 @@ impl Page {
         self.declare(name, "histogram");
         let bucket = format!("{name}_bucket");
         for (bound, up_to) in buckets {
-            self.sample(&bucket, &format!(",le=\"{bound}\""), *up_to);
+            self.share(&bucket, &format!(",le=\"{bound}\""), *up_to);
         }
         if let Some((sum, count)) = totals {
-            self.sample(&format!("{name}_sum"), "", sum);
-            self.sample(&format!("{name}_count"), "", count);
+            self.share(&format!("{name}_sum"), "", sum);
+            self.share(&format!("{name}_count"), "", count);
         }
         self.gauge(&format!("{name}_created"), self.created);
     }
@@ -92,15 +100,21 @@ impl Page {
 /// Exposition in the text format 0.0.4.
 pub(super) fn render(figures: &Figures<'_>) -> String {
     let Figures { config, kv, waiting, replica, asleep, created } = figures;
-    let labels = format!("engine=\"0\",model_name=\"{}\"", escape(&config.model));
-    let mut page = Page { text: String::with_capacity(PAGE_BYTES), labels, created: *created };
+    let model = escape(&config.model);
+    let engines = (0..config.engines).map(|engine| format!("engine=\"{engine}\",model_name=\"{model}\""));
+    let text = String::with_capacity(PAGE_BYTES * config.engines as usize);
+    let mut page = Page { text, engines: engines.collect(), created: *created };
     page.gauge("vllm:kv_cache_usage_perc", *kv);
-    page.gauge("vllm:num_requests_waiting", *waiting);
+    for (name, value) in
+        [("vllm:num_requests_waiting", *waiting), ("vllm:num_requests_running", replica.running)]
+    {
+        page.declare(name, "gauge");
+        page.share(name, "", value);
+    }
     page.declare("vllm:num_requests_waiting_by_reason", "gauge");
     for (reason, value) in [(",reason=\"capacity\"", *waiting), (",reason=\"deferred\"", 0.0)] {
-        page.sample("vllm:num_requests_waiting_by_reason", reason, value);
+        page.share("vllm:num_requests_waiting_by_reason", reason, value);
     }
-    page.gauge("vllm:num_requests_running", replica.running);
     page.declare("vllm:engine_sleep_state", "gauge");
     for (state, is_own) in [("awake", !asleep), ("weights_offloaded", *asleep), ("discard_all", false)] {
         let state = format!(",sleep_state=\"{state}\"");
@@ -111,30 +125,35 @@ pub(super) fn render(figures: &Figures<'_>) -> String {
     page.text
 }
 
-/// vLLM exports this one without a model name. The labels are those that wva reads.
+/// vLLM exports this one without a model name. The labels are those that wva reads. Each engine reports the blocks of
+/// all engines, but the tokens of its own.
 fn write_cache_config(text: &mut String, config: &FleetConfig) {
-    let (blocks, size) = (config.num_gpu_blocks, config.block_size);
-    let _ = writeln!(
-        text,
-        "# TYPE vllm:cache_config_info gauge\nvllm:cache_config_info{{block_size=\"{size}\",engine=\"0\",\
-         kv_cache_size_tokens=\"{}\",mamba_block_size=\"None\",num_gpu_blocks=\"{blocks}\"}} 1",
-        blocks * size
-    );
+    let FleetConfig { num_gpu_blocks: blocks, block_size: size, engines, .. } = config;
+    let tokens = blocks * size / u64::from(*engines);
+    let _ = writeln!(text, "# TYPE vllm:cache_config_info gauge");
+    for engine in 0..*engines {
+        let _ = writeln!(
+            text,
+            "vllm:cache_config_info{{block_size=\"{size}\",engine=\"{engine}\",kv_cache_size_tokens=\"{tokens}\",\
+             mamba_block_size=\"None\",num_gpu_blocks=\"{blocks}\"}} 1"
+        );
+    }
 }
 
 /// Writes counters and histograms.
 fn write_work(page: &mut Page, config: &FleetConfig, replica: &Replica) {
     let done = replica.completed;
-    let generated = done * f64::from(config.generation_tokens);
+    let completed_tokens = done * f64::from(config.generation_tokens);
     let finished = FINISHED_REASONS.map(|label| (label, if label == STOPPED { done } else { 0.0 }));
     page.labelled_counter("vllm:request_success", &finished);
     let prompts = replica.prompt_tokens;
     page.counter("vllm:prompt_tokens", prompts);
-    page.counter("vllm:generation_tokens", generated);
+    // A cancelled request has its first token.
+    page.counter("vllm:generation_tokens", completed_tokens + replica.cancelled);
     page.counter("vllm:prefix_cache_queries", prompts);
     page.counter("vllm:prefix_cache_hits", prompts * config.prefix_hit_rate);
     for (name, tokens) in [
-        ("vllm:request_generation_tokens", generated),
+        ("vllm:request_generation_tokens", completed_tokens),
         ("vllm:request_prompt_tokens", replica.completed_prompt_tokens),
     ] {
         page.histogram(name, &[("+Inf".to_owned(), done)], Some((tokens, done)));
@@ -167,8 +186,10 @@ fn escape(label: &str) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn exposition_has_names_and_labels_of_vllm() {
+    /// Labels of the pod of [`busy_pod`].
+    const M: &str = r#"engine="0",model_name="a\"b""#;
+
+    fn busy_pod() -> String {
         let config =
             FleetConfig { generation_tokens: 50, num_gpu_blocks: 1024, ..FleetConfig::new("", "", "a\"b") };
         let mut replica = Replica {
@@ -182,28 +203,27 @@ mod tests {
         };
         replica.latencies.first_tokens.observe(0.09, 12.0);
         replica.latencies.gaps.observe(0.02, 490.0);
-        let text = render(&Figures {
-            config: &config,
-            kv: f64::NAN,
-            waiting: 3.0,
-            replica,
-            asleep: true,
-            created: 5.5,
-        });
-        let is_latency =
-            |line: &str| line.contains("_token_seconds_bucket") || line.contains("_latency_seconds_bucket");
-        let samples = text.lines().filter(|line| !line.starts_with('#'));
-        let (latencies, samples): (Vec<&str>, Vec<&str>) = samples.partition(|line| is_latency(line));
-        let (created, samples): (Vec<&str>, Vec<&str>) =
-            samples.into_iter().partition(|line| line.contains("_created{"));
+        let (kv, created) = (f64::NAN, 5.5);
+        render(&Figures { config: &config, kv, waiting: 3.0, replica, asleep: true, created })
+    }
+
+    fn is_latency(line: &&str) -> bool {
+        line.contains("_token_seconds_bucket") || line.contains("_latency_seconds_bucket")
+    }
+
+    #[test]
+    fn exposition_has_names_and_labels_of_vllm() {
+        let text = busy_pod();
+        let samples = text.lines().filter(|line| !line.starts_with('#') && !is_latency(line));
+        let (created, samples): (Vec<&str>, Vec<&str>) = samples.partition(|line| line.contains("_created{"));
         assert!(created.len() == 13 && created.iter().all(|line| line.ends_with("} 5.5")), "{created:#?}");
-        let m = r#"engine="0",model_name="a\"b""#;
+        let m = M;
         let want = [
             format!("vllm:kv_cache_usage_perc{{{m}}} NaN"),
             format!("vllm:num_requests_waiting{{{m}}} 3"),
+            format!("vllm:num_requests_running{{{m}}} 2.5"),
             format!("vllm:num_requests_waiting_by_reason{{{m},reason=\"capacity\"}} 3"),
             format!("vllm:num_requests_waiting_by_reason{{{m},reason=\"deferred\"}} 0"),
-            format!("vllm:num_requests_running{{{m}}} 2.5"),
             format!("vllm:engine_sleep_state{{{m},sleep_state=\"awake\"}} 0"),
             format!("vllm:engine_sleep_state{{{m},sleep_state=\"weights_offloaded\"}} 1"),
             format!("vllm:engine_sleep_state{{{m},sleep_state=\"discard_all\"}} 0"),
@@ -229,6 +249,12 @@ mod tests {
             format!("vllm:time_to_first_token_seconds_count{{{m}}} 12"),
         ];
         assert_eq!(samples, want);
+    }
+
+    #[test]
+    fn latencies_have_the_buckets_of_vllm() {
+        let (text, m) = (busy_pod(), M);
+        let latencies: Vec<&str> = text.lines().filter(is_latency).collect();
         for line in [
             format!("vllm:time_to_first_token_seconds_bucket{{{m},le=\"0.08\"}} 0"),
             format!("vllm:time_to_first_token_seconds_bucket{{{m},le=\"0.1\"}} 12"),
@@ -239,6 +265,37 @@ mod tests {
         }
         assert_eq!(latencies.len(), 23 + 20);
     }
+
+    #[test]
+    fn engines_share_the_load_and_the_cache_of_a_pod() {
+        let config = FleetConfig { engines: 2, generation_tokens: 50, ..FleetConfig::new("", "", "m") };
+        let replica = Replica { running: 7.0, completed: 10.0, cancelled: 4.0, ..Replica::default() };
+        let text =
+            render(&Figures { config: &config, kv: 0.5, waiting: 3.0, replica, asleep: false, created: 5.5 });
+        for engine in [0, 1] {
+            let m = format!("engine=\"{engine}\",model_name=\"m\"");
+            for line in [
+                format!("vllm:kv_cache_usage_perc{{{m}}} 0.5"),
+                format!("vllm:num_requests_running{{{m}}} 3.5"),
+                format!("vllm:num_requests_waiting{{{m}}} 1.5"),
+                format!("vllm:num_requests_waiting_by_reason{{{m},reason=\"capacity\"}} 1.5"),
+                format!("vllm:engine_sleep_state{{{m},sleep_state=\"awake\"}} 1"),
+                // The recorded engine counts an aborted request under no reason.
+                format!("vllm:request_success_total{{{m},finished_reason=\"stop\"}} 5"),
+                format!("vllm:request_success_total{{{m},finished_reason=\"abort\"}} 0"),
+                format!("vllm:generation_tokens_total{{{m}}} 252"),
+                format!("vllm:request_generation_tokens_sum{{{m}}} 250"),
+                format!("vllm:request_success_created{{{m},finished_reason=\"stop\"}} 5.5"),
+                format!(
+                    "vllm:cache_config_info{{block_size=\"16\",engine=\"{engine}\",kv_cache_size_tokens=\"32768\",\
+                     mamba_block_size=\"None\",num_gpu_blocks=\"4096\"}} 1"
+                ),
+            ] {
+                assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+            }
+        }
+    }
+
     /// In addition to what no emulated page has.
     const DIFFERENCES_ON_PURPOSE: &[&str] = &[
         // The fluid model knows no such times.

@@ -26,6 +26,8 @@ pub(super) struct Service {
     pub(super) output_tokens: f64,
     /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
     pub(super) max_queue: f64,
+    /// Share of the requests that clients cancel after the first token, at least 0 and below 1.
+    pub(super) cancelled: f64,
     /// Requests of a removed replica end unseen. Else they are sent again.
     pub(super) drains: bool,
 }
@@ -53,10 +55,14 @@ pub(super) struct Replica {
     pub(super) admitted: f64,
     /// Requests completed since it started, a counter.
     pub(super) completed: f64,
+    /// Requests cancelled after their first token, a counter. They leave at once.
+    pub(super) cancelled: f64,
     /// Input tokens of the started requests, a counter.
     pub(super) prompt_tokens: f64,
     /// Input tokens of the completed requests, a counter.
     pub(super) completed_prompt_tokens: f64,
+    /// Input tokens of the cancelled requests, a counter.
+    pub(super) cancelled_prompt_tokens: f64,
     /// Latencies of requests since it started, counters.
     pub(super) latencies: Latencies,
 }
@@ -140,7 +146,8 @@ impl Queueing {
             replica.completed += ended;
             let tokens = self.service.output_tokens;
             replica.latencies.gaps.observe(runs_for / tokens, ended * (tokens - 1.0).max(0.0));
-            let held = replica.prompt_tokens - replica.completed_prompt_tokens;
+            let left = replica.completed_prompt_tokens + replica.cancelled_prompt_tokens;
+            let held = replica.prompt_tokens - left;
             replica.completed_prompt_tokens += held * (1.0 - stay);
             replica.running *= stay;
         }
@@ -154,9 +161,13 @@ impl Queueing {
         let capacity = self.service.capacity();
         for replica in self.replicas.values_mut() {
             replica.waiting += (level - replica.load()).max(0.0);
-            let starting = replica.waiting.min(capacity - replica.running).max(0.0);
+            let stay = 1.0 - self.service.cancelled;
+            let starting = replica.waiting.min((capacity - replica.running) / stay).max(0.0);
             replica.waiting -= starting;
-            replica.running += starting;
+            replica.running += starting * stay;
+            let cancelled = starting * self.service.cancelled;
+            replica.cancelled += cancelled;
+            replica.cancelled_prompt_tokens += cancelled * self.service.prompt_tokens;
             // A request that starts now found about the queue that it leaves behind.
             let waited = replica.waiting / capacity * self.service.runs_for(replica.running);
             replica.latencies.first_tokens.observe(waited + PREFILL, starting);
@@ -206,6 +217,7 @@ mod tests {
         prompt_tokens: 100.0,
         output_tokens: 50.0,
         max_queue: 40.0,
+        cancelled: 0.0,
         drains: false,
     };
 
@@ -347,6 +359,15 @@ mod tests {
         }
         let later = model.replicas()["pod-0"];
         near(later.prompt_tokens - replica.prompt_tokens, 500.0 * 3.0 * 60.0, "input of longer requests");
+    }
+
+    #[test]
+    fn cancelled_requests_have_a_first_token_and_no_end() {
+        let replica = after(Service { cancelled: 0.25, ..SERVICE }, 1, 4.0, 120).replicas()["pod-0"];
+        near(replica.latencies.first_tokens.count(), 4.0 * 120.0, "first tokens");
+        near(replica.cancelled, 120.0, "cancelled");
+        near(replica.completed + replica.running, 360.0, "others");
+        near(replica.completed_prompt_tokens, 100.0 * replica.completed, "input of what ended");
     }
 
     #[test]
