@@ -3,6 +3,7 @@
 mod gaps;
 mod load;
 mod metrics;
+mod page;
 mod server;
 mod sglang;
 mod timeline;

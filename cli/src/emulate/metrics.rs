@@ -1,13 +1,19 @@
 //! `/metrics` of the emulated server, with vLLM's names.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
-use prometheus::{Encoder, Histogram, HistogramOpts, Registry, TextEncoder};
+use prometheus::core::Metric as _;
+use prometheus::{Histogram, HistogramOpts};
 use wva_simulator::fleet::engine::Engine;
 use wva_simulator::fleet::server::ServedRequest;
 
+use super::page::Page;
 use super::timeline::Reading;
+
+#[cfg(test)]
+#[path = "../../../tests/fixtures/page_differences.rs"]
+mod page_differences;
 
 /// vLLM's buckets, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 22] = [
@@ -20,13 +26,22 @@ const REQUEST_BUCKETS: [f64; 21] = [
     960.0, 1920.0, 7680.0,
 ];
 
+/// How all requests end: they generate as many tokens as they ask for.
+const FINISHED: &str = ",finished_reason=\"length\"";
+/// Labels of finished requests. vLLM exports all from the start.
+const FINISHED_REASONS: [&str; 5] = [
+    ",finished_reason=\"stop\"", FINISHED, ",finished_reason=\"abort\"", ",finished_reason=\"error\"",
+    ",finished_reason=\"repetition\"",
+];
+
 /// Metrics page of an emulated server.
 #[derive(Debug)]
 pub struct Metrics {
-    model: String,
+    labels: String,
     /// `vllm:cache_config_info` has no model name.
     cache_labels: String,
-    registry: Registry,
+    /// When the server started, in seconds since 1970.
+    created: f64,
     first_token: Histogram,
     request: Histogram,
     asleep: AtomicBool,
@@ -36,29 +51,23 @@ impl Metrics {
     /// A page whose series have this `model_name`.
     ///
     /// # Errors
-    /// The registry refuses a histogram.
+    /// The buckets of a histogram are out of order.
     pub fn new(model: &str, engine: &Engine) -> anyhow::Result<Self> {
-        let registry = Registry::new();
-        let histogram = |name: &str, help: &str, buckets: &[f64]| {
-            let opts = HistogramOpts::new(name, help).buckets(buckets.to_vec());
-            let opts = opts.const_label("engine", "0").const_label("model_name", model);
-            let histogram = Histogram::with_opts(opts)?;
-            registry.register(Box::new(histogram.clone()))?;
-            anyhow::Ok(histogram)
+        let histogram = |name: &str, buckets: &[f64]| {
+            Histogram::with_opts(HistogramOpts::new(name, name).buckets(buckets.to_vec()))
         };
+        let model = model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
         Ok(Self {
-            first_token: histogram(
-                "vllm:time_to_first_token_seconds", "Time to the first token.", &FIRST_TOKEN_BUCKETS,
-            )?,
-            request: histogram(
-                "vllm:e2e_request_latency_seconds", "Time of a whole request.", &REQUEST_BUCKETS,
-            )?,
+            labels: format!("engine=\"0\",model_name=\"{model}\""),
             cache_labels: format!(
-                "block_size=\"{}\",engine=\"0\",num_gpu_blocks=\"{}\"",
-                engine.block_size, engine.kv_blocks
+                "block_size=\"{}\",engine=\"0\",kv_cache_size_tokens=\"{}\",mamba_block_size=\"None\",num_gpu_blocks=\"{}\"",
+                engine.block_size,
+                engine.kv_tokens(),
+                engine.kv_blocks
             ),
-            model: model.to_owned(),
-            registry,
+            created: UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64()),
+            first_token: histogram("first_token", &FIRST_TOKEN_BUCKETS)?,
+            request: histogram("request", &REQUEST_BUCKETS)?,
             asleep: AtomicBool::new(false),
         })
     }
@@ -79,58 +88,61 @@ impl Metrics {
     }
 
     /// The page in the text format 0.0.4.
-    ///
-    /// # Errors
-    /// A histogram cannot be written.
-    pub fn page(&self, reading: &Reading) -> anyhow::Result<String> {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
-        let mut page = String::from_utf8(text)?;
-        let model = self.model.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
-        let labels = format!("engine=\"0\",model_name=\"{model}\"");
-        let counters = &reading.counters;
-        let mut sample = |name: &str, kind: &str, labels: &str, value: f64| {
-            let _ = writeln!(page, "# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
-        };
-        sample("vllm:kv_cache_usage_perc", "gauge", &labels, reading.kv_usage);
-        sample("vllm:num_requests_running", "gauge", &labels, real(reading.running as u64));
-        sample("vllm:num_requests_waiting", "gauge", &labels, real(reading.waiting as u64));
+    #[must_use]
+    pub fn page(&self, reading: &Reading) -> String {
+        let mut page = Page::new(&self.labels, self.created);
+        let waiting = real(reading.waiting as u64);
+        page.gauge("vllm:kv_cache_usage_perc", reading.kv_usage);
+        page.gauge("vllm:num_requests_running", real(reading.running as u64));
+        page.gauge("vllm:num_requests_waiting", waiting);
+        page.declare("vllm:num_requests_waiting_by_reason", "gauge");
+        for (reason, value) in [(",reason=\"capacity\"", waiting), (",reason=\"deferred\"", 0.0)] {
+            page.sample("vllm:num_requests_waiting_by_reason", reason, value);
+        }
         let asleep = self.is_asleep();
+        page.declare("vllm:engine_sleep_state", "gauge");
         for (state, is_own) in [("awake", !asleep), ("weights_offloaded", asleep), ("discard_all", false)] {
-            let labels = format!("{labels},sleep_state=\"{state}\"");
-            sample("vllm:engine_sleep_state", "gauge", &labels, if is_own { 1.0 } else { 0.0 });
+            let state = format!(",sleep_state=\"{state}\"");
+            page.sample("vllm:engine_sleep_state", &state, f64::from(is_own));
         }
-        sample("vllm:cache_config_info", "gauge", &self.cache_labels, 1.0);
-        let stopped = format!("{labels},finished_reason=\"length\"");
-        sample("vllm:request_success_total", "counter", &stopped, real(counters.requests));
-        sample("vllm:prompt_tokens_total", "counter", &labels, real(counters.prompt_tokens));
-        sample("vllm:generation_tokens_total", "counter", &labels, real(counters.generated));
-        sample("vllm:num_preemptions_total", "counter", &labels, real(counters.preemptions));
-        sample("vllm:prefix_cache_queries_total", "counter", &labels, real(counters.prompt_tokens));
-        sample("vllm:prefix_cache_hits_total", "counter", &labels, 0.0);
-        let mut histogram = |name: &str, sum: f64, count: u64, buckets: &[(f64, u64)]| {
-            let _ = writeln!(page, "# TYPE {name} histogram");
-            for (bound, up_to) in buckets {
-                let _ = writeln!(page, "{name}_bucket{{{labels},le=\"{bound}\"}} {up_to}");
-            }
-            let _ = writeln!(
-                page,
-                "{name}_bucket{{{labels},le=\"+Inf\"}} {count}\n{name}_sum{{{labels}}} {sum}\n{name}_count{{{labels}}} {count}"
-            );
-        };
-        for (name, sum, count) in [
-            ("vllm:request_prompt_tokens", real(counters.input), counters.requests),
-            ("vllm:request_generation_tokens", real(counters.output), counters.requests),
-            ("vllm:request_prefill_time_seconds", counters.prefill_seconds, counters.requests),
+        page.info("vllm:cache_config_info", &self.cache_labels);
+        self.write_work(&mut page, reading);
+        page.into_text()
+    }
+
+    /// Writes counters and histograms.
+    fn write_work(&self, page: &mut Page<'_>, reading: &Reading) {
+        let counters = &reading.counters;
+        let requests = real(counters.requests);
+        let finished = FINISHED_REASONS.map(|label| (label, if label == FINISHED { requests } else { 0.0 }));
+        page.counter("vllm:request_success", &finished);
+        for (name, value) in [
+            ("vllm:prompt_tokens", real(counters.prompt_tokens)),
+            ("vllm:generation_tokens", real(counters.generated)),
+            ("vllm:num_preemptions", real(counters.preemptions)),
+            ("vllm:prefix_cache_queries", real(counters.prompt_tokens)),
+            ("vllm:prefix_cache_hits", 0.0),
         ] {
-            histogram(name, sum, count, &[]);
+            page.counter(name, &[("", value)]);
         }
-        let gaps: Vec<(f64, u64)> = reading.gaps.cumulative().collect();
-        // The second name is the older one. Releases during the change export both.
-        for name in ["vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"] {
-            histogram(name, counters.gap_seconds, counters.gaps, &gaps);
+        for (name, histogram) in [
+            ("vllm:time_to_first_token_seconds", &self.first_token),
+            ("vllm:e2e_request_latency_seconds", &self.request),
+        ] {
+            let metric = histogram.metric();
+            let buckets = metric.get_histogram().get_bucket().iter();
+            let buckets = buckets.map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
+            page.histogram(name, (histogram.get_sample_sum(), histogram.get_sample_count()), buckets);
         }
-        Ok(page)
+        for (name, sum) in [
+            ("vllm:request_prompt_tokens", real(counters.input)),
+            ("vllm:request_generation_tokens", real(counters.output)),
+            ("vllm:request_prefill_time_seconds", counters.prefill_seconds),
+        ] {
+            page.histogram(name, (sum, counters.requests), []);
+        }
+        let gaps = (counters.gap_seconds, counters.gaps);
+        page.histogram("vllm:inter_token_latency_seconds", gaps, reading.gaps.cumulative());
     }
 }
 
@@ -150,23 +162,35 @@ mod tests {
     #[test]
     fn exports_the_series_that_analyzers_read() {
         let metrics = Metrics::new("a\"b", &GUIDE_A100).unwrap();
-        let request = Request { arrived: 1.0, input: 10, output: 10 };
-        metrics.observe(&ServedRequest { request, first_token: 1.3, ended: 2.0 });
-        let page = metrics.page(&Timeline::new(GUIDE_A100).read()).unwrap();
+        let request = Request { arrived: 0.0, input: 10, output: 10 };
+        metrics.observe(&ServedRequest { request, first_token: 0.3, ended: 1.0 });
+        let page = metrics.page(&Timeline::new(GUIDE_A100).read());
         let labels = r#"engine="0",model_name="a\"b""#;
         for line in [
             format!("vllm:kv_cache_usage_perc{{{labels}}} 0"),
             format!("vllm:num_requests_waiting{{{labels}}} 0"),
-            r#"vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="16000"} 1"#.to_owned(),
+            "vllm:cache_config_info{block_size=\"16\",engine=\"0\",kv_cache_size_tokens=\"256000\",\
+             mamba_block_size=\"None\",num_gpu_blocks=\"16000\"} 1"
+                .to_owned(),
             format!("vllm:request_success_total{{{labels},finished_reason=\"length\"}} 0"),
+            format!("vllm:time_to_first_token_seconds_sum{{{labels}}} 0.3"),
+            format!("vllm:time_to_first_token_seconds_count{{{labels}}} 1"),
             format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.25\"}} 0"),
             format!("vllm:time_to_first_token_seconds_bucket{{{labels},le=\"0.5\"}} 1"),
             format!("vllm:inter_token_latency_seconds_bucket{{{labels},le=\"0.025\"}} 0"),
             format!("vllm:inter_token_latency_seconds_bucket{{{labels},le=\"+Inf\"}} 0"),
             format!("vllm:inter_token_latency_seconds_count{{{labels}}} 0"),
-            format!("vllm:time_per_output_token_seconds_bucket{{{labels},le=\"0.025\"}} 0"),
         ] {
             assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
         }
+    }
+    /// In addition to what no emulated page has: wva reads the mean of the prefill.
+    const DIFFERENCES_ON_PURPOSE: &[&str] = &["- vllm:request_prefill_time_seconds_bucket{le}"];
+
+    #[test]
+    fn page_differs_from_recorded_one_only_on_purpose() {
+        let metrics = Metrics::new("m", &GUIDE_A100).unwrap();
+        let page = metrics.page(&Timeline::new(GUIDE_A100).read());
+        page_differences::assert_differences(&page, DIFFERENCES_ON_PURPOSE);
     }
 }

@@ -10,16 +10,21 @@ use wva_testbed::{Fleet, FleetConfig, eventually};
 /// A release that renames the KV cache use, and exports it under both names.
 fn as_older_vllm(page: &str) -> String {
     let kv: String =
-        page.lines().filter(|line| line.contains("kv_cache")).fold(String::new(), |text, line| {
+        page.lines().filter(|line| line.contains("kv_cache_usage_perc")).fold(String::new(), |text, line| {
             text + &line.replace("kv_cache_usage_perc", "gpu_cache_usage_perc") + "\n"
         });
-    kv + &page.replace("vllm:inter_token_latency_seconds", "vllm:other_seconds")
+    kv + &with_older_names(page)
 }
 
 /// vLLM 0.8, without the current names.
 fn as_oldest_vllm(page: &str) -> String {
-    page.replace("kv_cache_usage_perc", "gpu_cache_usage_perc")
-        .replace("vllm:inter_token_latency_seconds", "vllm:other")
+    with_older_names(page).replace("kv_cache_usage_perc", "gpu_cache_usage_perc")
+}
+
+/// The older name of the time between tokens, and a cache without its size in tokens.
+fn with_older_names(page: &str) -> String {
+    page.replace("vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds")
+        .replace("kv_cache_size_tokens=\"65536\",", "")
 }
 
 /// vLLM's page with the series of a router. All its requests stream, in two priorities: the router observes as many as

@@ -7,9 +7,9 @@ mod latency;
 mod queueing;
 mod requests;
 mod serve;
+mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,8 +18,9 @@ use anyhow::{Context as _, bail};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use self::queueing::{Queueing, Replica, Service};
+use self::queueing::{Queueing, Service};
 use self::requests::Requests;
+use self::state::{Shared, State};
 use crate::testbed::Testbed;
 use crate::testbed::prometheus::write_targets;
 use crate::wait::eventually;
@@ -59,6 +60,10 @@ pub struct FleetConfig {
     /// KV cache of a pod, in blocks.
     pub num_gpu_blocks: u64,
     pub block_size: u64,
+    /// Data-parallel engines of a pod, at least 1. They share its load and its KV cache evenly.
+    pub engines: u32,
+    /// Share of the requests that clients cancel after the first token, at least 0 and below 1.
+    pub cancelled: f64,
     /// Whether requests of a pod that ends are served to their end, unseen, as in a graceful shutdown. Else clients send
     /// them again.
     pub drains: bool,
@@ -85,6 +90,8 @@ impl FleetConfig {
             prefix_hit_rate: 0.25,
             num_gpu_blocks: 4096,
             block_size: 16,
+            engines: 1,
+            cancelled: 0.0,
             drains: false,
             page: None,
         }
@@ -93,6 +100,9 @@ impl FleetConfig {
     fn service(&self) -> anyhow::Result<Service> {
         if self.max_seqs == 0 || self.run_time.is_zero() || !(0.0..=1.0).contains(&self.kv_per_request) {
             bail!("max_seqs and run_time must be above 0 and kv_per_request within 0..=1: {self:?}");
+        }
+        if self.engines == 0 || !(0.0..1.0).contains(&self.cancelled) {
+            bail!("engines must be above 0 and cancelled at least 0 and below 1: {self:?}");
         }
         if self.engine.is_some_and(|engine| engine.a <= 0.0) {
             bail!("the fixed time of a step must be above 0: {self:?}");
@@ -106,6 +116,7 @@ impl FleetConfig {
             prompt_tokens: input,
             output_tokens: output,
             max_queue: f64::from(self.max_queue),
+            cancelled: self.cancelled,
             drains: self.drains,
         };
         let Some(Engine { a, b, c }) = self.engine else { return Ok(service) };
@@ -159,60 +170,6 @@ pub struct Fleet {
     thread: Option<JoinHandle<()>>,
 }
 
-/// State shared by the thread, the metrics pages and the handle.
-pub(crate) struct Shared {
-    config: FleetConfig,
-    /// Address of the metrics pages. Each pod also has one at its own address, on the same port.
-    address: SocketAddr,
-    data: std::path::PathBuf,
-    targets: String,
-    state: Mutex<State>,
-}
-
-struct State {
-    queueing: Queueing,
-    requests: Requests,
-    fixed_all: Option<(f64, f64)>,
-    fixed: BTreeMap<String, (f64, f64)>,
-    faults: BTreeMap<String, ExportFault>,
-    asleep: BTreeSet<String>,
-    /// Scrapes do not show single requests.
-    unseen: bool,
-    /// Error of the last attempt to list the pods.
-    blind: Option<String>,
-}
-
-impl State {
-    /// Fixed KV cache use and queue length of a pod.
-    fn shown_load(&self, pod: &str) -> Option<(f64, f64)> {
-        let replica = self.replica(pod)?;
-        let own = (replica.kv(self.queueing.service()), replica.waiting);
-        Some(self.fixed_load(pod).unwrap_or(own))
-    }
-
-    fn fixed_load(&self, pod: &str) -> Option<(f64, f64)> {
-        self.fixed.get(pod).copied().or(self.fixed_all)
-    }
-
-    /// Current figures of a ready pod.
-    fn replica(&self, pod: &str) -> Option<Replica> {
-        let prompt_tokens = self.queueing.service().prompt_tokens;
-        Some(self.requests.over(pod, self.queueing.replicas().get(pod)?, prompt_tokens))
-    }
-
-    /// The same figures, as a scrape shows them. Requests that run hold a fixed KV cache use.
-    fn scraped(&self, pod: &str) -> Option<Replica> {
-        let replica =
-            if self.unseen { self.queueing.replicas().get(pod).copied() } else { self.replica(pod) }?;
-        let is_used = self.fixed_load(pod).is_some_and(|(kv, _)| kv > 0.0);
-        Some(Replica { running: replica.running.max(f64::from(is_used)), ..replica })
-    }
-
-    fn at_gateway(&self) -> f64 {
-        self.queueing.gateway() + self.requests.waiting()
-    }
-}
-
 impl Fleet {
     /// Starts the emulation. It notices pod changes within half a second; Prometheus scrapes them one interval later.
     pub fn start(testbed: &Testbed, config: FleetConfig) -> anyhow::Result<Self> {
@@ -230,6 +187,7 @@ impl Fleet {
             fixed: BTreeMap::new(),
             faults: BTreeMap::new(),
             asleep: BTreeSet::new(),
+            created: BTreeMap::new(),
             unseen: false,
             blind: Some("the pods were not looked at yet".to_owned()),
         };

@@ -78,8 +78,6 @@ async fn page(State(serving): State<Serving>, Path(pod): Path<String>) -> Respon
     let Some(server) = serving.lock().get(&pod).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    match server.metrics.page(&server.timeline.read()) {
-        Ok(page) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response(),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
-    }
+    let page = server.metrics.page(&server.timeline.read());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page).into_response()
 }

@@ -19,8 +19,9 @@ pub(super) struct Latencies {
 
 impl Default for Latencies {
     fn default() -> Self {
-        let first_tokens = Histogram { bounds: &FIRST_TOKEN_BOUNDS, counts: [0.0; 22], above: 0.0 };
-        Self { first_tokens, gaps: Histogram { bounds: &GAP_BOUNDS, counts: [0.0; 19], above: 0.0 } }
+        let first_tokens = Histogram { bounds: &FIRST_TOKEN_BOUNDS, counts: [0.0; 22], above: 0.0, sum: 0.0 };
+        let gaps = Histogram { bounds: &GAP_BOUNDS, counts: [0.0; 19], above: 0.0, sum: 0.0 };
+        Self { first_tokens, gaps }
     }
 }
 
@@ -31,6 +32,8 @@ pub(super) struct Histogram<const N: usize> {
     counts: [f64; N],
     /// Observations above the last bound.
     above: f64,
+    /// Seconds of all observations.
+    sum: f64,
 }
 
 impl<const N: usize> Histogram<N> {
@@ -38,11 +41,23 @@ impl<const N: usize> Histogram<N> {
     pub(super) fn observe(&mut self, seconds: f64, count: f64) {
         let bucket = self.bounds.partition_point(|bound| *bound < seconds);
         *self.counts.get_mut(bucket).unwrap_or(&mut self.above) += count;
+        self.sum += seconds * count;
+    }
+
+    /// Seconds of all observations.
+    pub(super) fn sum(&self) -> f64 {
+        self.sum
+    }
+
+    /// Number of observations.
+    pub(super) fn count(&self) -> f64 {
+        self.counts.iter().sum::<f64>() + self.above
     }
 
     /// Values of the label `le`, each with the observations up to it.
     pub(super) fn buckets(&self) -> Vec<(String, f64)> {
-        let bounds = self.bounds.iter().map(ToString::to_string).chain(["+Inf".to_owned()]);
+        // Debug writes 1 as 1.0, as vLLM does.
+        let bounds = self.bounds.iter().map(|bound| format!("{bound:?}")).chain(["+Inf".to_owned()]);
         let mut sum = 0.0;
         let counts = self.counts.iter().chain([&self.above]).map(|count| {
             sum += count;
@@ -65,8 +80,9 @@ mod tests {
         let found = gaps.buckets();
         let of = |le: &str| found.iter().find(|(bound, _)| bound == le).map(|(_, count)| *count);
         assert_eq!(
-            [of("0.01"), of("0.025"), of("80"), of("+Inf")],
+            [of("0.01"), of("0.025"), of("80.0"), of("+Inf")],
             [Some(0.0), Some(3.0), Some(3.0), Some(7.0)]
         );
+        assert!((gaps.sum() - 400.055).abs() < 1e-9 && (gaps.count() - 7.0).abs() < 1e-9, "{gaps:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::latency::Latencies;
 
 /// Time that an engine needs for a prompt, in seconds.
-const PREFILL: f64 = 0.09;
+pub(super) const PREFILL: f64 = 0.09;
 
 /// Capacity of a replica.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,6 +26,8 @@ pub(super) struct Service {
     pub(super) output_tokens: f64,
     /// Requests that wait at one replica, and at the gateway while no replica is ready; more are rejected.
     pub(super) max_queue: f64,
+    /// Share of the requests that clients cancel after the first token, at least 0 and below 1.
+    pub(super) cancelled: f64,
     /// Requests of a removed replica end unseen. Else they are sent again.
     pub(super) drains: bool,
 }
@@ -53,10 +55,14 @@ pub(super) struct Replica {
     pub(super) admitted: f64,
     /// Requests completed since it started, a counter.
     pub(super) completed: f64,
+    /// Requests cancelled after their first token, a counter. They leave at once.
+    pub(super) cancelled: f64,
     /// Input tokens of the started requests, a counter.
     pub(super) prompt_tokens: f64,
     /// Input tokens of the completed requests, a counter.
     pub(super) completed_prompt_tokens: f64,
+    /// Input tokens of the cancelled requests, a counter.
+    pub(super) cancelled_prompt_tokens: f64,
     /// Latencies of requests since it started, counters.
     pub(super) latencies: Latencies,
 }
@@ -140,7 +146,8 @@ impl Queueing {
             replica.completed += ended;
             let tokens = self.service.output_tokens;
             replica.latencies.gaps.observe(runs_for / tokens, ended * (tokens - 1.0).max(0.0));
-            let held = replica.prompt_tokens - replica.completed_prompt_tokens;
+            let left = replica.completed_prompt_tokens + replica.cancelled_prompt_tokens;
+            let held = replica.prompt_tokens - left;
             replica.completed_prompt_tokens += held * (1.0 - stay);
             replica.running *= stay;
         }
@@ -154,9 +161,13 @@ impl Queueing {
         let capacity = self.service.capacity();
         for replica in self.replicas.values_mut() {
             replica.waiting += (level - replica.load()).max(0.0);
-            let starting = replica.waiting.min(capacity - replica.running).max(0.0);
+            let stay = 1.0 - self.service.cancelled;
+            let starting = replica.waiting.min((capacity - replica.running) / stay).max(0.0);
             replica.waiting -= starting;
-            replica.running += starting;
+            replica.running += starting * stay;
+            let cancelled = starting * self.service.cancelled;
+            replica.cancelled += cancelled;
+            replica.cancelled_prompt_tokens += cancelled * self.service.prompt_tokens;
             // A request that starts now found about the queue that it leaves behind.
             let waited = replica.waiting / capacity * self.service.runs_for(replica.running);
             replica.latencies.first_tokens.observe(waited + PREFILL, starting);
@@ -206,6 +217,7 @@ mod tests {
         prompt_tokens: 100.0,
         output_tokens: 50.0,
         max_queue: 40.0,
+        cancelled: 0.0,
         drains: false,
     };
 
@@ -256,7 +268,7 @@ mod tests {
     #[test]
     fn latencies_show_waiting_and_speed() {
         // 2 s for 50 tokens are 40 ms between two. 40 waiting requests of 5 a second take 8 s.
-        for (rate, first_token) in [(2.0, "0.1"), (20.0, "10")] {
+        for (rate, first_token) in [(2.0, "0.1"), (20.0, "10.0")] {
             let replica = after(SERVICE, 1, rate, 120).replicas()["pod-0"];
             let share = |buckets: Vec<(String, f64)>, bound: &str| {
                 let total = buckets.last().map_or(0.0, |(_, total)| *total);
@@ -347,6 +359,15 @@ mod tests {
         }
         let later = model.replicas()["pod-0"];
         near(later.prompt_tokens - replica.prompt_tokens, 500.0 * 3.0 * 60.0, "input of longer requests");
+    }
+
+    #[test]
+    fn cancelled_requests_have_a_first_token_and_no_end() {
+        let replica = after(Service { cancelled: 0.25, ..SERVICE }, 1, 4.0, 120).replicas()["pod-0"];
+        near(replica.latencies.first_tokens.count(), 4.0 * 120.0, "first tokens");
+        near(replica.cancelled, 120.0, "cancelled");
+        near(replica.completed + replica.running, 360.0, "others");
+        near(replica.completed_prompt_tokens, 100.0 * replica.completed, "input of what ended");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::queueing::Replica;
+use super::queueing::{PREFILL, Replica};
 
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +90,10 @@ impl Requests {
         let running = running.filter(|r| r.runs.as_ref().is_some_and(|(on, _)| on == pod)).count();
         let running = u32::try_from(running).map_or(f64::INFINITY, f64::from);
         let completed = self.completed.get(pod).copied().unwrap_or_default();
+        let mut latencies = replica.latencies;
+        latencies.first_tokens.observe(PREFILL, running + completed);
         Replica {
+            latencies,
             running: replica.running + running,
             admitted: replica.admitted + running + completed,
             completed: replica.completed + completed,
@@ -125,6 +128,11 @@ mod tests {
         let at = |seconds| begin + Duration::from_secs(seconds);
         let figures = |requests: &Requests, pod: &str| {
             let over = requests.over(pod, &Replica::default(), 512.0);
+            let first_tokens = over.latencies.first_tokens.count();
+            assert!(
+                (first_tokens - over.running - over.completed).abs() < 1e-9,
+                "{first_tokens} first tokens"
+            );
             format!("{} run, {} done, {} wait", over.running, over.completed, requests.waiting())
         };
         requests.send(Duration::from_secs(10), &BTreeMap::new(), at(0));

@@ -20,7 +20,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::export::{Figures, render, render_gateway};
-use super::{ExportFault, GATEWAY, Shared};
+use super::state::Shared;
+use super::{ExportFault, GATEWAY};
 use crate::testbed::prometheus::write_targets;
 use crate::wait::within;
 
@@ -70,8 +71,7 @@ async fn refresh_pods(shared: &Arc<Shared>, kube: kube::Config) -> anyhow::Resul
                     write_targets(&shared.data, &shared.targets, &targets(shared, &ready))?;
                 }
                 let mut state = shared.state.lock();
-                state.queueing.set_replicas(&ready);
-                state.requests.set_replicas(&ready, std::time::Instant::now());
+                state.set_replicas(&ready);
                 state.blind = None;
                 known = Some(ready);
             }
@@ -161,7 +161,8 @@ fn show(shared: &Shared, pod: &str, scrape: bool) -> Response {
         return StatusCode::NOT_FOUND.into_response();
     };
     let asleep = state.asleep.contains(pod);
-    let figures = Figures { config: &shared.config, kv, waiting, replica, asleep };
+    let created = state.created.get(pod).copied().unwrap_or_default();
+    let figures = Figures { config: &shared.config, kv, waiting, replica, asleep, created };
     let text = match state.faults.get(pod) {
         Some(ExportFault::Down) => return StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Some(ExportFault::Empty) => String::new(),
