@@ -38,7 +38,7 @@ def decisions(path):
     with open(path, encoding="utf-8") as file:
         answer = json.load(file)
     return {
-        (one["namespace"], one["variant"]): (one["steps"][-1]["after"], {step["reason"]["code"] for step in one["steps"]})
+        (one["namespace"], one["variant"]): (one["target"], {step["reason"] for step in one["steps"]})
         for one in answer["decisions"]
     }
 

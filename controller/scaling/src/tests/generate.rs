@@ -2,6 +2,7 @@
 //! idle or at 0. `laws/coverage.rs` checks that every rule occurs.
 
 mod budgets;
+mod learned;
 mod obstacles;
 
 use std::fmt;
@@ -14,9 +15,9 @@ use wva_crds::GoDuration;
 use wva_crds::entries::PositiveDuration;
 
 use crate::snapshot::{
-    AnalyzerName, ComputeBounds, Config, Curve, GpuCount, HpaTolerance, Inventory, Lateness, Mode, Model,
-    NeedPeak, OutputBucket, Pending, PendingState, PodHistory, QueueFigures, Replica, Role, SaturationEntry,
-    SchedulerQueue, Snapshot, StepTimes, ThroughputMemory, Variant, WakeObstacle, WarmSpare, WorkSample,
+    AnalyzerName, ComputeBounds, Config, GpuCount, HpaTolerance, Inventory, Lateness, Mode, Model,
+    OutputBucket, Pending, PendingState, QueueFigures, Replica, Role, SaturationEntry, SchedulerQueue,
+    Snapshot, Variant, WakeObstacle, WarmSpare, WorkSample,
 };
 use crate::units::{Amount, Cost, Fraction, KvUsage, QueueLength};
 
@@ -107,67 +108,6 @@ fn work(pace: f64, waiting: f64) -> Vec<WorkSample> {
         }
     };
     [5, 20, 65].map(sample).into()
-}
-
-/// Parameters of a memory of the throughput analyzer, one minute after its last step.
-fn learned() -> impl Strategy<Value = (f64, f64, u32, u64, f64)> {
-    let arrivals = prop::sample::select(&[0.0, 3.0, 15.0, 60.0][..]);
-    // Below 0: a burst in every fourth step.
-    let rising = prop::sample::select(&[0.0, 0.0, 0.3, 3.0, -1.0][..]);
-    let samples = prop::sample::select(&[0_u32, 3, 4, 200][..]);
-    let watched = prop::sample::select(&[60_u64, 600][..]);
-    (arrivals, rising, samples, watched, prop::sample::select(&[0.0, 2.0, 9.0][..]))
-}
-
-fn learned_of(
-    model: &Model,
-    (arrivals, rising, samples, watched, need): (f64, f64, u32, u64, f64),
-) -> ThroughputMemory {
-    let replicas = || model.variants.iter().flat_map(|v| &v.replicas);
-    let pod = |replica: &Replica| {
-        let last = *replica.work.last()?;
-        let last = WorkSample { age: GoDuration::from_secs(5), ..last };
-        let is_slow = replica.pod.ends_with('1') && need > 0.0;
-        Some(PodHistory { pod: replica.pod.clone(), last, steps: 9, is_slow, ..PodHistory::default() })
-    };
-    let mut pods: Vec<PodHistory> = replicas().filter_map(pod).collect();
-    pods.sort_by(|a, b| a.pod.cmp(&b.pod));
-    pods.dedup_by(|a, b| a.pod == b.pod);
-    let [a, b, c] = [0.02, 0.000_2, 0.000_1].map(figure::<Amount>);
-    let curve = |v: &Variant| Curve {
-        role: v.role,
-        accelerator: v.accelerator.clone().unwrap_or_else(|| "unresolved".to_owned()),
-        engine_args: v.engine_args.join(" "),
-        prior: StepTimes { a, b, c },
-        samples: figure(f64::from(samples)),
-        itl_out_of_reach: need > 2.0,
-        ..Curve::default()
-    };
-    ThroughputMemory {
-        model_id: model.model_id.clone(),
-        namespace: model.namespace.clone(),
-        age: GoDuration::from_secs(60),
-        watched: GoDuration::from_secs(watched),
-        arrivals: (0..12_u32)
-            .map(|i| match i % 4 {
-                _ if rising >= 0.0 => arrivals + f64::from(i) * rising * arrivals / 12.0,
-                0 => 8.0 * arrivals,
-                _ => 0.0,
-            })
-            .map(crate::units::amount)
-            .collect(),
-        needs: vec![NeedPeak { age: GoDuration::from_secs(100), replicas: figure(need) }],
-        pods,
-        // Of a model with roles both are learned, or none.
-        curves: model
-            .variants
-            .iter()
-            .filter(|v| v.role.is_some())
-            .chain(model.variants.first())
-            .map(curve)
-            .collect(),
-        ..ThroughputMemory::default()
-    }
 }
 
 fn mode() -> impl Strategy<Value = Mode> {
@@ -373,7 +313,7 @@ fn config(analyzer: AnalyzerName) -> impl Strategy<Value = Config> {
 
 /// A snapshot with one analyzer for all models.
 pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
-    let learned = vec(weighted(0.8, learned()), 3);
+    let learned = vec(weighted(0.8, learned::parameters()), 3);
     (vec(model(), 1..4), config(analyzer), remembered(), learned, budgets::budgets()).prop_map(
         move |(mut models, config, remembered, learned, budgets)| {
             for (m, model) in models.iter_mut().enumerate() {
@@ -388,7 +328,8 @@ pub(super) fn case_of(analyzer: AnalyzerName) -> impl Strategy<Value = Case> {
                 }
             }
             let watched = models.iter().zip(learned).filter(|_| analyzer == AnalyzerName::Throughput);
-            let learned = watched.filter_map(|(model, learned)| Some(learned_of(model, learned?))).collect();
+            let learned =
+                watched.filter_map(|(model, learned)| Some(learned::learned_of(model, learned?))).collect();
             let mut snapshot = Snapshot { now: None, config, remembered, learned, models };
             budgets.add_to(&mut snapshot);
             Case(snapshot)

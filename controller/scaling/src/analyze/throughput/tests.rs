@@ -1,6 +1,7 @@
 //! Tests of each formula on figures that can be checked by hand.
 
 mod pods;
+mod slow;
 
 use wva_crds::GoDuration;
 
