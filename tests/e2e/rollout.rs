@@ -191,7 +191,8 @@ impl<'a> Site<'a> {
         // The load of an emulated fleet varies with its clock, and so does what the throughput analyzer learns.
         ensure!(highest <= before + 1 && after <= before + 1, "the target rose: {line}");
         ensure!(after + 2 >= before, "the target fell: {line}");
-        let surge = (before * u64::from(self.row.surge)).div_ceil(100);
+        // A pod that ends counts until its ReplicaSet has seen it.
+        let surge = (before * u64::from(self.row.surge)).div_ceil(100) + 1;
         ensure!(
             self.row.tolerance.is_none() || most.exist <= highest.max(after) + surge,
             "too many pods: {line}"
