@@ -181,11 +181,13 @@ impl Site<'_> {
 
     /// Sets one replica whenever the HPA has set two, or only every 9 seconds, so that most looks find two.
     pub(super) async fn overwrite_replicas(&self, every: Duration) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(every);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
+            ticks.tick().await;
             if self.cluster.replicas(&self.namespace, &self.fixture.name).await? != 1 {
                 self.patch("deployment", json!({"spec": {"replicas": 1}})).await?;
             }
-            tokio::time::sleep(every).await;
         }
     }
 }

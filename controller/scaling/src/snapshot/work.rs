@@ -100,11 +100,6 @@ const fn is_zero(steps: &u32) -> bool {
     *steps == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero_amount(amount: &Amount) -> bool {
-    amount.get() == 0.0
-}
-
 impl ThroughputMemory {
     /// Memory `elapsed` later.
     #[must_use]
@@ -183,7 +178,7 @@ pub struct Curve {
     #[serde(default)]
     pub quiet: GoDuration,
     /// Busy share of an engine that the fitted times gave for what it demonstrably did. Above 1 they are too long.
-    #[serde(default, skip_serializing_if = "is_zero_amount")]
+    #[serde(default)]
     pub proven: Amount,
     /// No number of replicas meets the objective for the inter-token latency.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -178,12 +178,8 @@ fn unmet_in_auto(decision: &Decision, signal: &ConditionDraft, siblings: Sibling
     }
     let mut reasons = decision.steps.iter().map(|step| &step.reason);
     let out_of_reach = reasons.find(|reason| matches!(reason, Reason::ObjectiveOutOfReach { .. }))?;
-    Some(unmet(UnmetReason::ObjectiveOutOfReach, sentence_case(&out_of_reach.gist())))
-}
-
-fn sentence_case(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+    let message = format!("More replicas do not help; {}", out_of_reach.gist());
+    Some(unmet(UnmetReason::ObjectiveOutOfReach, message))
 }
 
 fn need_met(decision: &Decision, signal: &ConditionDraft, siblings: Siblings) -> ConditionDraft {

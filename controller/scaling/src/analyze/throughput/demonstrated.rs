@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::arrivals::EngineInterval;
 use super::engine_speed::EngineSpeed;
-use super::learning::{self, Times};
+use super::learning::{self, Measurement, Times};
 use crate::snapshot::{Curve, PodHistory, Role};
 use crate::units::{amount, mean};
 
@@ -21,15 +21,11 @@ const FIT_ERROR: f64 = 1.1;
 /// An objective is within reach again from this multiple of an empty step.
 const REACH_AGAIN: f64 = 1.1;
 
-/// Records how long the steps of each pod take by the times of the curve. `pods` are sorted.
-pub(super) fn record_paces<'a>(
-    pods: &mut [PodHistory],
-    curve: &Curve,
-    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
-) {
-    for (name, pace) in learning::paces(curve, intervals) {
+/// Records how long the steps of each pod take. `pods` are sorted.
+pub(super) fn record_paces(pods: &mut [PodHistory], measurements: &[Measurement<'_>]) {
+    for Measurement { pod: name, pace, .. } in measurements {
         let Ok(i) = pods.binary_search_by(|pod| pod.pod.as_str().cmp(name)) else { continue };
-        let Some(pace) = pace else { continue };
+        let Some(pace) = *pace else { continue };
         let before = pods[i].pace.map_or(pace, f64::from);
         pods[i].pace = Some(amount(before + PACE_WEIGHT * (pace - before)));
     }
@@ -84,6 +80,7 @@ pub(super) fn record_proven<'a>(
     engine: &EngineSpeed,
     intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
     objective: Option<f64>,
+    steps: f64,
 ) {
     let Times { a, b, c } = engine.times;
     let objective = objective.filter(|_| !curve.itl_out_of_reach);
@@ -94,9 +91,10 @@ pub(super) fn record_proven<'a>(
         (interval.prompt * c + interval.generated * (b + a / engine.running)) / interval.seconds
     };
     let shares: Vec<f64> = intervals.filter(is_met).map(busy).collect();
-    let decayed = PROVEN_DECAY * curve.proven.get();
+    let decayed = PROVEN_DECAY.powf(steps) * curve.proven.get();
     let now = mean(shares.into_iter()).unwrap_or_default();
-    let risen = curve.proven.get() + PROVEN_WEIGHT * (now - curve.proven.get());
+    let weight = 1.0 - (1.0 - PROVEN_WEIGHT).powf(steps);
+    let risen = curve.proven.get() + weight * (now - curve.proven.get());
     curve.proven = amount(decayed.max(risen));
 }
 

@@ -55,11 +55,13 @@ pub(super) fn update_curves<'a>(
     let mut evidence = CycleEvidence { curves: of_variant, intervals, passed, slow: BTreeSet::new() };
     let itl = itl_objective(model);
     for (i, curve) in memory.curves.iter_mut().enumerate() {
-        demonstrated::record_paces(&mut memory.pods, curve, evidence.of_curve(i));
+        let measurements = learning::measure(curve, evidence.of_curve(i));
+        demonstrated::record_paces(&mut memory.pods, &measurements);
         let variants = model.variants.iter().zip(&evidence.curves).filter(|(_, curve)| **curve == i);
         let pods = variants.flat_map(|(view, _)| &view.variant.replicas).map(|r| r.pod.as_str());
         evidence.slow.extend(demonstrated::slow_pods(&memory.pods, pods));
-        learning::update(curve, evidence.of_curve(i), passed);
+        let healthy = measurements.into_iter().filter(|m| !evidence.slow.contains(m.pod));
+        learning::update(curve, healthy, passed);
         demonstrated::update_reach(curve, evidence.of_curve(i), itl);
     }
     for pod in &mut memory.pods {
@@ -88,8 +90,9 @@ pub(super) fn record_proven(
 ) {
     for (i, curve) in memory.curves.iter_mut().enumerate() {
         let engine = evidence.curves.iter().position(|of_variant| *of_variant == i).map(|v| &engines[v]);
-        if let Some(engine) = engine.filter(|_| evidence.passed >= STEP) {
-            demonstrated::record_proven(curve, engine, evidence.of_curve(i), itl_objective(model));
+        if let Some(engine) = engine {
+            let steps = evidence.passed / STEP;
+            demonstrated::record_proven(curve, engine, evidence.of_curve(i), itl_objective(model), steps);
         }
     }
 }

@@ -106,15 +106,42 @@ fn prior(curve: &Curve) -> [f64; 3] {
     clamped([curve.prior.a, curve.prior.b, curve.prior.c].map(f64::from))
 }
 
+/// What an interval of an engine shows.
+pub(super) struct Measurement<'a> {
+    pub(super) pod: &'a str,
+    equations: Vec<Equation>,
+    /// Measured by expected time. `None`: it shows nothing.
+    pub(super) pace: Option<f64>,
+}
+
+/// Compares the intervals with the curve.
+pub(super) fn measure<'a, 'b>(
+    curve: &Curve,
+    intervals: impl Iterator<Item = &'b EngineInterval<'a>>,
+) -> Vec<Measurement<'a>>
+where
+    'a: 'b,
+{
+    let fitted = fitted_times(curve);
+    let rule = EquationRule::of(curve);
+    let measurement = |interval: &EngineInterval<'a>| {
+        let equations: Vec<Equation> = rule.equations(interval, fitted).collect();
+        let measured: f64 = equations.iter().map(|equation| equation.measured).sum();
+        let expected: f64 = equations.iter().map(|equation| equation.expected(fitted)).sum();
+        let pace = (expected > 0.0).then(|| (measured / expected).clamp(0.01, 100.0));
+        Measurement { pod: interval.pod, equations, pace }
+    };
+    intervals.map(measurement).collect()
+}
+
 /// `elapsed`: seconds since the last update.
 pub(super) fn update<'a>(
     curve: &mut Curve,
-    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
+    measurements: impl Iterator<Item = Measurement<'a>>,
     elapsed: f64,
 ) {
     let fitted = fitted_times(curve);
-    let rule = EquationRule::of(curve);
-    let equations: Vec<Equation> = intervals.flat_map(|interval| rule.equations(interval, fitted)).collect();
+    let equations: Vec<Equation> = measurements.flat_map(|measurement| measurement.equations).collect();
     if equations.is_empty() {
         curve.quiet = to_duration(seconds(curve.quiet) + elapsed);
         return;
@@ -158,24 +185,6 @@ impl EquationRule {
         // A hanging engine uses time without work.
         equations.into_iter().flatten().filter(move |equation| equation.expected(fitted) > 0.0)
     }
-}
-
-/// Measured by expected time of each interval. `None`: it shows nothing.
-pub(super) fn paces<'a>(
-    curve: &Curve,
-    intervals: impl Iterator<Item = &'a EngineInterval<'a>>,
-) -> Vec<(&'a str, Option<f64>)> {
-    let fitted = fitted_times(curve);
-    let rule = EquationRule::of(curve);
-    let pace = |interval: &'a EngineInterval<'a>| {
-        let mut sums = (0.0, 0.0);
-        for equation in rule.equations(interval, fitted) {
-            sums.0 += equation.measured;
-            sums.1 += equation.expected(fitted);
-        }
-        (interval.pod, (sums.1 > 0.0).then(|| (sums.0 / sums.1).clamp(0.01, 100.0)))
-    };
-    intervals.map(pace).collect()
 }
 
 /// Reduces the weight of the past, and scales the prior by the same ratio: usually all three times deviate together.

@@ -7,7 +7,7 @@ use wva_crds::GoDuration;
 
 use super::arrivals::EngineInterval;
 use super::capacity::{ConcurrencyLimits, RequestShape, concurrency, time_to_first_token, token_gap, work};
-use super::learning::{Times, fitted_times, loosening, new_curve, update};
+use super::learning::{Times, fitted_times, loosening, measure, new_curve};
 use super::trend::forecast_arrivals;
 use super::{arrivals, learning, peaks};
 use crate::snapshot::{
@@ -64,6 +64,12 @@ const FAST: Times = Times { a: 0.005, b: 0.000_046, c: 0.000_02 };
 const SLOW: Times = Times { a: 0.125, b: 0.001_15, c: 0.000_5 };
 const USUAL: Times = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
 const SHAPE: RequestShape = RequestShape { input: 1000.0, output: 1000.0 };
+
+/// Learns from intervals of healthy engines.
+fn update<'a>(curve: &mut Curve, intervals: impl Iterator<Item = &'a EngineInterval<'a>>, elapsed: f64) {
+    let measurements = measure(curve, intervals);
+    learning::update(curve, measurements.into_iter(), elapsed);
+}
 
 /// Learns from one engine.
 fn learn(curve: &mut Curve, interval: &EngineInterval<'_>) {
