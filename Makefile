@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -127,6 +127,12 @@ test-bad-input: tools ## Send bad input of every kind to the release binary duri
 
 test-consumers: tools build ## Run KEDA, cert-manager and the Prometheus operator as processes with wva; 10 minutes once they are built
 	@$(TARGET)/debug/wva-experiments consumers --wva $(TARGET)/debug/wva $(if $(ONLY),--only $(ONLY))
+
+test-engines: tools build ## Run real vLLM servers on this machine's CPU under load, and check what wva makes of them; 15 minutes, once 6 GB are installed in target/engines
+	@tests/engines/install.sh
+	@python3 tests/engines/sglang_names.py tests/fixtures/model-servers/sglang-names.txt $(TARGET)/engines/sglang
+	@python3 tests/engines/sglang_names.py tests/fixtures/model-servers/sglang-names.txt $(TARGET)/engines/sglang --newest
+	@$(TARGET)/debug/wva-experiments engines --wva $(TARGET)/debug/wva --folder $(TARGET)/engines
 
 test-faults: tools build ## Test faults of certificates, leadership and shutdown in full on the release binary; half an hour
 	$(CARGO) build --release --bin wva

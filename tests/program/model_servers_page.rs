@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use wva_scaling::servers::ServerSignal::{
-    Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens,
-    InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime, PrefixHits,
-    PrefixLookups, PromptTokens, Running, TokenGap, Waiting,
+    Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, CachedTokens, Completed, FirstToken,
+    GeneratedTokens, InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime,
+    PrefixHits, PrefixLookups, PromptTokens, Refused, Running, TokenGap, Waiting,
 };
 use wva_scaling::servers::{MODEL_SERVERS, ModelServer, ServerSignal};
 
@@ -29,10 +29,11 @@ How each release is proven:
 
 | server | release | proof |
 |---|---|---|
-| vLLM | 0.32 | run on a CPU with a tiny model: one engine, two data-parallel engines, a model with sliding layers, load beyond saturation, cancelled requests, sleep. Tests read its recorded pages |
+| vLLM | 0.32 | run on a CPU with a tiny model by `make test-engines`, with a real Prometheus and wva: one engine, two data-parallel engines, load beyond saturation, cancelled requests, one slowed server of two. By hand: a model with sliding layers, sleep. Tests read its recorded pages |
 | vLLM | 0.11, 0.15 | names and defaults read from its source |
 | vLLM | 0.6 to 0.10 | names of its documentation; not run |
-| SGLang | 0.4.6, 0.5.4, 0.5.23 | names read from its source; not run |
+| SGLang | 0.5.23 | names and types read from its package by a script of `make test-engines`, which also shows what the newest release changed; not run |
+| SGLang | 0.4.6, 0.5.4 | names read from its source; not run |
 | TensorRT-LLM, Triton | | names of their documentation; not proven |
 
 No server was run on a GPU for this. Tests read the pages in `tests/fixtures/model-servers`, and emulated servers of
@@ -116,14 +117,14 @@ const USES: [(&str, &[ServerSignal], &[ServerSignal]); 6] = [
     (
         "analyzer `throughput`",
         &[Completed, PromptTokens, GeneratedTokens, Running, Waiting],
-        &[PrefillTime, TokenGap, FirstToken],
+        &[CachedTokens, PrefillTime, TokenGap, FirstToken],
     ),
     ("objective `ttftSlo` measured", &[FirstToken], &[]),
     ("objective `itlSlo` measured", &[TokenGap], &[]),
     ("scale to zero", &[Running, Waiting, Completed], &[FirstToken]),
 ];
 
-const NAMES: [(ServerSignal, &str); 21] = [
+const NAMES: [(ServerSignal, &str); 23] = [
     (KvUsage, "KV cache in use, 0 to 1"),
     (Waiting, "requests waiting"),
     (Running, "requests running"),
@@ -140,7 +141,9 @@ const NAMES: [(ServerSignal, &str); 21] = [
     (PrefixHits, "prefix cache: tokens found"),
     (PrefixLookups, "prefix cache: tokens looked up"),
     (Completed, "requests finished"),
+    (Refused, "requests refused by a full queue"),
     (PromptTokens, "prompt tokens"),
+    (CachedTokens, "prompt tokens of a cache"),
     (GeneratedTokens, "generated tokens"),
     (PrefillTime, "prefill time"),
     (TokenGap, "time between tokens"),

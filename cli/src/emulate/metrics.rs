@@ -118,10 +118,11 @@ impl Metrics {
         page.counter("vllm:request_success", &finished);
         for (name, value) in [
             ("vllm:prompt_tokens", real(counters.prompt_tokens)),
+            ("vllm:prompt_tokens_cached", real(counters.cached_tokens)),
             ("vllm:generation_tokens", real(counters.generated)),
             ("vllm:num_preemptions", real(counters.preemptions)),
             ("vllm:prefix_cache_queries", real(counters.prompt_tokens)),
-            ("vllm:prefix_cache_hits", 0.0),
+            ("vllm:prefix_cache_hits", real(counters.cached_tokens)),
         ] {
             page.counter(name, &[("", value)]);
         }
@@ -185,7 +186,11 @@ mod tests {
         }
     }
     /// In addition to what no emulated page has: wva reads the mean of the prefill.
-    const DIFFERENCES_ON_PURPOSE: &[&str] = &["- vllm:request_prefill_time_seconds_bucket{le}"];
+    const DIFFERENCES_ON_PURPOSE: &[&str] = &[
+        // Its queue has no limit.
+        "- vllm:admission_rejections",
+        "- vllm:request_prefill_time_seconds_bucket{le}",
+    ];
 
     #[test]
     fn page_differs_from_recorded_one_only_on_purpose() {

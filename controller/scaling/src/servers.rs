@@ -63,8 +63,12 @@ pub enum ServerSignal {
     PrefixLookups,
     /// Counter: finished requests.
     Completed,
+    /// Counter: requests that a full queue refused.
+    Refused,
     /// Counter: prompt tokens.
     PromptTokens,
+    /// Counter: those of them that a cache had, so that the engine did not compute them.
+    CachedTokens,
     /// Counter: generated tokens.
     GeneratedTokens,
     /// Histogram: time to compute a prompt, seconds.
@@ -92,10 +96,14 @@ impl ServerKind {
         MODEL_SERVERS.iter().find(|row| row.kind == self).unwrap_or(&MODEL_SERVERS[0])
     }
 
-    /// Current metric of a signal, as messages name it; that of vLLM if this server has none.
+    /// Current metric of a signal, as messages name it: without a label if there is one; that of vLLM if this server has
+    /// none.
     #[must_use]
     pub fn metric(self, signal: ServerSignal) -> ServerMetric {
-        let of = |kind: Self| kind.row().metrics(signal).first().copied();
+        let of = |kind: Self| {
+            let metrics = kind.row().metrics(signal);
+            metrics.iter().find(|metric| metric.label.is_none()).or(metrics.first()).copied()
+        };
         of(self).or_else(|| of(Self::Vllm)).unwrap_or(ServerMetric::named(""))
     }
 

@@ -29,7 +29,9 @@ pub use replica::Replica;
 pub use returned::ReturnedReplicas;
 pub use router::RouterLoad;
 pub use wake::WakeObstacle;
-pub use work::{Curve, NeedPeak, PodHistory, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample};
+pub use work::{
+    Curve, NeedPeak, PodHistory, PromptShare, SpeedEstimate, StepTimes, ThroughputMemory, WorkSample,
+};
 pub use wva_crds::entries::{AnalyzerName, Priority, SaturationEntry, ScaleToZeroEntry, WarmSpare};
 
 use crate::servers::PodGroup;

@@ -21,7 +21,9 @@ const SAME_SCRAPE: Duration = Duration::from_millis(500);
 pub(crate) enum Counter {
     Completed,
     FirstTokens,
+    Refused,
     PromptTokens,
+    CachedTokens,
     GeneratedTokens,
     Prefills,
     PrefillSeconds,
@@ -38,10 +40,12 @@ impl Counter {
     pub(crate) const GAUGES: [Self; 2] = [Self::Running, Self::Waiting];
 
     /// Counters of an engine.
-    pub(crate) const COUNTERS: [Self; 8] = [
+    pub(crate) const COUNTERS: [Self; 10] = [
         Self::Completed,
         Self::FirstTokens,
+        Self::Refused,
         Self::PromptTokens,
+        Self::CachedTokens,
         Self::GeneratedTokens,
         Self::Prefills,
         Self::PrefillSeconds,
@@ -58,7 +62,9 @@ impl Counter {
         match self {
             Self::Completed => (ServerSignal::Completed, ""),
             Self::FirstTokens => (ServerSignal::FirstToken, "_count"),
+            Self::Refused => (ServerSignal::Refused, ""),
             Self::PromptTokens => (ServerSignal::PromptTokens, ""),
+            Self::CachedTokens => (ServerSignal::CachedTokens, ""),
             Self::GeneratedTokens | Self::Age => (ServerSignal::GeneratedTokens, ""),
             Self::Prefills => (ServerSignal::PrefillTime, "_count"),
             Self::PrefillSeconds => (ServerSignal::PrefillTime, "_sum"),
@@ -76,6 +82,13 @@ pub(crate) struct EngineKey {
     pub(crate) pod: PodModel,
     /// Label of the engine, and the server in its pod; empty if absent.
     pub(crate) engine: Arc<str>,
+}
+
+impl EngineKey {
+    /// Server in its pod; empty if nothing tells several apart.
+    fn server(&self) -> &str {
+        self.engine.split_once('@').map_or("", |(_, server)| server)
+    }
 }
 
 /// Value of a counter under one of its names.
@@ -107,6 +120,7 @@ impl CounterHistory {
                 *best = Some((rank, value));
             }
         }
+        move_to_first_engine(&mut engines);
         for (EngineKey { pod, engine }, values) in engines {
             if let Some((at, sample)) = scrape(now, values) {
                 self.0.entry(pod).or_default().entry(engine).or_default().add(at, sample);
@@ -143,12 +157,33 @@ impl CounterHistory {
     }
 }
 
+/// Kinds of [`Counter`].
+const COUNTERS: usize = Counter::Age as usize + 1;
+
+/// A server refuses a request before it has an engine, so this counter has no engine. It goes to the server's first.
+fn move_to_first_engine(engines: &mut BTreeMap<EngineKey, Values>) {
+    let refused = Counter::Refused as usize;
+    let has_engine = |values: &Values| values.named[Counter::PromptTokens as usize].is_some();
+    let without: Vec<EngineKey> =
+        engines.iter().filter(|(_, values)| !has_engine(values)).map(|(key, _)| key.clone()).collect();
+    for key in without {
+        let Some(values) = engines.get(&key) else { continue };
+        let (named, part) = (values.named[refused], values.parts[refused]);
+        let first_of_pod = EngineKey { engine: Arc::default(), ..key.clone() };
+        let mut of_pod = engines.range_mut(first_of_pod..).take_while(|(other, _)| other.pod == key.pod);
+        let first = of_pod.find(|(other, values)| other.server() == key.server() && has_engine(values));
+        if let Some((_, first)) = first {
+            (first.named[refused], first.parts[refused]) = (named, part);
+        }
+    }
+}
+
 /// Values of an engine by counter.
 #[derive(Default)]
 struct Values {
     /// Rank of the name, and value.
-    named: [Option<(usize, f64)>; 11],
-    parts: [f64; 11],
+    named: [Option<(usize, f64)>; COUNTERS],
+    parts: [f64; COUNTERS],
 }
 
 #[derive(Debug, Default)]
@@ -226,7 +261,9 @@ fn plus(a: WorkSample, b: WorkSample) -> WorkSample {
         age: b.age,
         completed: sum(|s| s.completed),
         first_tokens: sum(|s| s.first_tokens),
+        refused: sum(|s| s.refused),
         prompt_tokens: sum(|s| s.prompt_tokens),
+        cached_tokens: sum(|s| s.cached_tokens),
         generated_tokens: sum(|s| s.generated_tokens),
         prefills: sum(|s| s.prefills),
         prefill_seconds: sum(|s| s.prefill_seconds),
@@ -260,7 +297,9 @@ fn scrape(now: Instant, Values { named, parts }: Values) -> Option<(Instant, Wor
         age: GoDuration::default(),
         completed: value(Counter::Completed)?,
         first_tokens: or_0(Counter::FirstTokens),
+        refused: or_0(Counter::Refused),
         prompt_tokens,
+        cached_tokens: or_0(Counter::CachedTokens),
         generated_tokens: value(Counter::GeneratedTokens)?,
         prefills: or_0(Counter::Prefills),
         prefill_seconds: or_0(Counter::PrefillSeconds),

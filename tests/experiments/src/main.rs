@@ -4,9 +4,11 @@ mod bench;
 mod command;
 mod consumers;
 mod demo;
+mod engines;
 mod faults;
 mod from_zero;
 mod history;
+mod learned;
 mod outages;
 mod replay;
 mod report;
@@ -137,6 +139,12 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
+    /// Real vLLM servers on the CPU under Poisson load: signals, arrivals, learned capacity, targets
+    Engines {
+        /// Folder that tests/engines/install.sh has filled
+        #[arg(long, default_value = "target/engines")]
+        folder: PathBuf,
+    },
     /// Compares the throughput analyzer with a known emulated engine, under load that changes in steps
     Throughput {
         /// Total duration of all steps
@@ -191,6 +199,7 @@ impl Task {
             Self::ScaleDown(plan) => Box::pin(scale_down::run(wva, plan)),
             Self::FromZero => Box::pin(from_zero::run(wva)),
             Self::Consumers { only } => Box::pin(consumers::run(wva, only.as_deref())),
+            Self::Engines { folder } => Box::pin(engines::run(wva, folder)),
             Self::Throughput { lasts } => Box::pin(throughput::run(wva, *lasts)),
         };
         work.await

@@ -1,7 +1,6 @@
 //! Throughput analyzer over an emulated fleet with a known engine. Load and prompts change in steps. The experiment
 //! prints why the target moves, and compares learned times with the truth in a table.
 
-mod decision;
 mod truth;
 
 use std::collections::BTreeSet;
@@ -13,9 +12,9 @@ use wva_testbed::fixtures::{VariantFixture, saturation_map};
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Engine, Fleet, FleetConfig, Options, Testbed};
 
-use self::decision::LearnedDecision;
 use self::truth::{BELIEVED, ENGINE, OUTPUT, Truth};
 use crate::command::print_line;
+use crate::learned::{self, LearnedDecision};
 use crate::report::Report;
 
 /// Requests per second and mean prompt tokens, step by step. Both change: a single mix cannot separate the cost of a
@@ -164,7 +163,7 @@ impl Model {
     }
 
     async fn read_decision(&self) -> anyhow::Result<Option<LearnedDecision>> {
-        decision::read(self.install.address("debug")?, &self.namespace, NAME).await
+        learned::read(self.install.address("debug")?, &self.namespace, NAME).await
     }
 
     fn note(&self, what: &str) -> anyhow::Result<()> {

@@ -66,6 +66,7 @@ fn scrape(running: f64, cycles: u32, ago: u32) -> WorkSample {
         gap_seconds: amount(done * OUTPUT * step),
         running: amount(running),
         waiting: amount(0.0),
+        ..WorkSample::default()
     }
 }
 

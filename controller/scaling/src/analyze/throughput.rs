@@ -110,6 +110,7 @@ pub(super) fn analyze(model: &ModelView) -> (Result<Box<dyn Verdict>, Option<Rea
         ..ThroughputMemory::default()
     });
     let (passed, intervals) = arrivals::update(model, &mut memory);
+    prompts::record_share(model, &mut memory, &intervals, passed);
     let evidence = update_curves(model, &mut memory, intervals, passed);
     update_request_lengths(model, &mut memory);
     let roles = RoleSubsets::new(model);
@@ -218,8 +219,10 @@ fn build_verdict(
     let cold_start = model.variants.iter().map(cold_start).fold(0.0, f64::max);
     let per_step = arrivals::per_step(memory);
     let forecast = trend::forecast_arrivals(&per_step, cold_start + REACTION)?;
+    let input = memory.input.map_or(0.0, f64::from);
     let shape = RequestShape {
-        input: memory.input.map_or(0.0, f64::from),
+        input,
+        computed: input * prompts::computed_share(memory),
         output: memory.output.map(f64::from).filter(|o| *o > 0.0)?,
     };
     memory.has_burst_floor = bursts::has_burst_floor(model.model.lateness, memory.has_burst_floor);

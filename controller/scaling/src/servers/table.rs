@@ -2,9 +2,9 @@
 
 use super::ServerMetric as Metric;
 use super::ServerSignal::{
-    Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, Completed, FirstToken, GeneratedTokens,
-    InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime, PrefixHits,
-    PrefixLookups, PromptTokens, Running, TokenGap, Waiting,
+    Awake, BlockTokens, CacheBlocks, CacheConfig, CacheTokens, CachedTokens, Completed, FirstToken,
+    GeneratedTokens, InputCount, InputSum, KvUsage, NoRequestYet, OutputCount, OutputSum, PrefillTime,
+    PrefixHits, PrefixLookups, PromptTokens, Refused, Running, TokenGap, Waiting,
 };
 use super::{ServerKind, ServerSignal};
 
@@ -46,6 +46,16 @@ const fn of(name: &'static str) -> Metric {
     Metric::named(name)
 }
 
+/// Requests of vLLM that wait for this reason.
+const fn waiting(reason: &'static str) -> Metric {
+    Metric::labelled("vllm:num_requests_waiting_by_reason", "reason", reason)
+}
+
+/// Requests that vLLM refused for this reason.
+const fn refused(reason: &'static str) -> Metric {
+    Metric::labelled("vllm:admission_rejections_total", "reason", reason)
+}
+
 /// Requests of Triton in this state.
 const fn requests(state: &'static str) -> Metric {
     Metric::labelled("nv_trt_llm_request_metrics", "request_type", state)
@@ -67,7 +77,7 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
         releases: "0.6 and later, both engines",
         signals: &[
             (KvUsage, &[of("vllm:kv_cache_usage_perc"), of("vllm:gpu_cache_usage_perc")]),
-            (Waiting, &[of("vllm:num_requests_waiting")]),
+            (Waiting, &[waiting("capacity"), of("vllm:num_requests_waiting")]),
             (Running, &[of("vllm:num_requests_running")]),
             (Awake, &[Metric::labelled("vllm:engine_sleep_state", "sleep_state", "awake")]),
             // Several API servers share the gauges, and the first writes them at its first request.
@@ -94,13 +104,27 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
                 ],
             ),
             (Completed, &[of("vllm:request_success_total")]),
+            (Refused, &[refused("max_num_queued_reqs")]),
             (PromptTokens, &[of("vllm:prompt_tokens_total")]),
+            (
+                CachedTokens,
+                &[
+                    of("vllm:prompt_tokens_cached_total"),
+                    of("vllm:prefix_cache_hits_total"),
+                    of("vllm:prefix_cache_hits"),
+                    of("vllm:gpu_prefix_cache_hits_total"),
+                ],
+            ),
             (GeneratedTokens, &[of("vllm:generation_tokens_total")]),
             (PrefillTime, &[of("vllm:request_prefill_time_seconds")]),
             (TokenGap, &[of("vllm:inter_token_latency_seconds"), of("vllm:time_per_output_token_seconds")]),
             (FirstToken, &[of("vllm:time_to_first_token_seconds")]),
         ],
-        parts: &[],
+        parts: &[
+            // It waits for a KV transfer, or for a place of its LoRA adapter: more replicas do not help it.
+            (Running, waiting("deferred")),
+            (Refused, refused("max_num_queued_tokens")),
+        ],
     },
     ModelServer {
         kind: ServerKind::Sglang,
@@ -122,6 +146,7 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (PrefixLookups, &[of("sglang:prompt_tokens_total")]),
             (Completed, &[of("sglang:num_requests_total"), of("sglang:e2e_request_latency_seconds_count")]),
             (PromptTokens, &[of("sglang:prompt_tokens_total")]),
+            (CachedTokens, &[of("sglang:cached_tokens_total")]),
             (GeneratedTokens, &[of("sglang:generation_tokens_total")]),
             (
                 TokenGap,
@@ -163,6 +188,7 @@ pub static MODEL_SERVERS: [ModelServer; 4] = [
             (PrefixLookups, &[of("trtllm_prompt_tokens_total")]),
             (Completed, &[of("trtllm_request_success_total")]),
             (PromptTokens, &[of("trtllm_prompt_tokens_total")]),
+            (CachedTokens, &[of("trtllm_prompt_cached_tokens_total")]),
             (GeneratedTokens, &[of("trtllm_generation_tokens_total")]),
             (PrefillTime, &[of("trtllm_request_prefill_time_seconds")]),
             (TokenGap, &[of("trtllm_time_per_output_token_seconds")]),

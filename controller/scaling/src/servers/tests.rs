@@ -6,7 +6,11 @@ use super::*;
 
 /// Server, page of a release, and signals that this release does not export.
 const PAGES: [(ServerKind, &str, &[ServerSignal]); 8] = [
-    (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"), &[]),
+    (
+        ServerKind::Vllm,
+        include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-asleep.txt"),
+        &[ServerSignal::Refused],
+    ),
     (ServerKind::Vllm, include_str!("../../../../tests/fixtures/model-servers/vllm-0.32-load.txt"), &[]),
     (
         ServerKind::Vllm,
@@ -16,13 +20,19 @@ const PAGES: [(ServerKind, &str, &[ServerSignal]); 8] = [
     (
         ServerKind::Vllm,
         include_str!("../../../../tests/fixtures/model-servers/vllm-0.6.txt"),
-        &[ServerSignal::Awake, ServerSignal::PrefixHits, ServerSignal::PrefixLookups],
+        &[
+            ServerSignal::Awake,
+            ServerSignal::PrefixHits,
+            ServerSignal::PrefixLookups,
+            ServerSignal::Refused,
+            ServerSignal::CachedTokens,
+        ],
     ),
     (ServerKind::Sglang, include_str!("../../../../tests/fixtures/model-servers/sglang-0.5.txt"), &[]),
     (
         ServerKind::Sglang,
         include_str!("../../../../tests/fixtures/model-servers/sglang-0.4.txt"),
-        &[ServerSignal::CacheTokens, ServerSignal::PrefixHits],
+        &[ServerSignal::CacheTokens, ServerSignal::PrefixHits, ServerSignal::CachedTokens],
     ),
     (ServerKind::TensorrtLlm, include_str!("../../../../tests/fixtures/model-servers/tensorrt-llm.txt"), &[]),
     (ServerKind::Triton, include_str!("../../../../tests/fixtures/model-servers/triton-25.03.txt"), &[]),
@@ -123,4 +133,22 @@ fn command_lines_and_images_name_the_server() {
     ] {
         assert_eq!(ServerKind::named_in(text), kind, "{text}");
     }
+}
+
+/// The list is read from SGLang's package, because the server needs a GPU.
+#[test]
+fn names_of_sglang_are_in_its_package() {
+    let list = include_str!("../../../../tests/fixtures/model-servers/sglang-names.txt");
+    let names: BTreeSet<&str> = list.lines().filter_map(|line| line.split(' ').next()).collect();
+    let is_known = |metric: ServerMetric| {
+        let name = metric.name.strip_suffix("_count").unwrap_or(metric.name);
+        names.contains(name)
+    };
+    let row = ServerKind::Sglang.row();
+    for (signal, metrics) in row.signals {
+        assert!(is_known(metrics[0]), "{signal:?}: {}", metrics[0]);
+    }
+    let earlier: Vec<&str> =
+        row.parts.iter().map(|(_, part)| part.name).filter(|name| !names.contains(name)).collect();
+    assert_eq!(earlier, ["sglang:num_prefill_prealloc_queue_reqs", "sglang:num_prefill_infight_queue_reqs"]);
 }

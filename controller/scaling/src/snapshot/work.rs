@@ -19,6 +19,12 @@ pub struct WorkSample {
     pub first_tokens: Amount,
     /// Prompt tokens. Source: `vllm:prompt_tokens_total`.
     pub prompt_tokens: Amount,
+    /// Prompt tokens that a cache had. 0: the server does not count them. Source: `vllm:prompt_tokens_cached_total`.
+    #[serde(skip_serializing_if = "is_none_counted")]
+    pub cached_tokens: Amount,
+    /// Requests that a full queue refused. Source: `vllm:admission_rejections_total`.
+    #[serde(skip_serializing_if = "is_none_counted")]
+    pub refused: Amount,
     /// Generated tokens. Source: `vllm:generation_tokens_total`.
     pub generated_tokens: Amount,
     /// Computed prompts. Source: `vllm:request_prefill_time_seconds_count`.
@@ -75,6 +81,9 @@ pub struct ThroughputMemory {
     /// Last known mean generated tokens per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Amount>,
+    /// Prompt tokens that engines computed, of all. Empty: no server counts those that a cache had.
+    #[serde(default, skip_serializing_if = "has_no_prompts")]
+    pub prompts: PromptShare,
     /// Consecutive saturated steps.
     #[serde(default)]
     pub saturated: u32,
@@ -93,6 +102,25 @@ pub struct ThroughputMemory {
     /// Step times of each kind of hardware.
     #[serde(default)]
     pub curves: Vec<Curve>,
+}
+
+/// Prompt tokens of the last minutes, of which older ones count less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PromptShare {
+    /// Those that engines computed.
+    pub computed: Amount,
+    /// All.
+    pub all: Amount,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_none_counted(count: &Amount) -> bool {
+    *count == Amount::default()
+}
+
+fn has_no_prompts(prompts: &PromptShare) -> bool {
+    *prompts == PromptShare::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

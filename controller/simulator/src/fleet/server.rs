@@ -267,7 +267,10 @@ impl Server {
             let Some((mut sequence, _)) = self.prefilling.pop_front() else { break };
             if sequence.first_token.is_none() {
                 sequence.first_token = Some(now);
-                self.counters.prompt_tokens += u64::from(sequence.request.input);
+                let input = sequence.request.input;
+                self.counters.prompt_tokens += u64::from(input);
+                self.counters.cached_tokens +=
+                    u64::from(input).saturating_sub(self.engine.computed_tokens(input));
             }
             self.counters.generated += 1;
             sequence.generated += 1;

@@ -144,6 +144,9 @@ fn work(view: &FleetView<'_>, sample: &Sample) -> WorkSample {
         // No client cancels a request.
         first_tokens: Amount::default(),
         prompt_tokens: count(counters.prompt_tokens),
+        cached_tokens: count(counters.cached_tokens),
+        // No server has a limit of its queue.
+        refused: Amount::default(),
         generated_tokens: count(counters.generated),
         prefills: count(counters.requests),
         prefill_seconds: amount(counters.prefill_seconds),

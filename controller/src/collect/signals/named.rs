@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use wva_scaling::servers::{MODEL_SERVERS, ServerKind, server_series};
+use wva_scaling::servers::{MODEL_SERVERS, ServerKind, ServerMetric, server_series};
 
 use crate::collect::work::Counter;
 
@@ -16,7 +16,7 @@ pub(super) struct NamedSeries {
     pub(super) rank: usize,
     /// It is added to the others.
     pub(super) is_part: bool,
-    /// Value of the label `request_type`, if the name has several meanings.
+    /// Value of the label `request_type` or `reason`, if the name has several meanings.
     state: Option<&'static str>,
 }
 
@@ -39,16 +39,28 @@ static SERIES: LazyLock<HashMap<String, Vec<NamedSeries>>> = LazyLock::new(|| {
     series
 });
 
-/// Finds the meaning of a series. `state`: its label `request_type`, empty if absent.
+/// Finds the meaning of a series. `state`: its label `request_type` or `reason`, empty if absent.
 pub(super) fn find(name: &str, state: &str) -> Option<NamedSeries> {
     SERIES.get(name)?.iter().find(|series| series.state.is_none_or(|own| own == state)).copied()
 }
 
+/// Label of the reason for which requests wait.
+const REASON: &str = "reason";
+
 /// Names of these counters over all servers, each once.
 pub(super) fn names(counters: &[Counter]) -> Vec<String> {
+    names_of(counters, |_| true)
+}
+
+/// Names of running and waiting requests, without those by reason: all wait.
+pub(super) fn in_flight() -> Vec<String> {
+    names_of(&Counter::GAUGES, |metric| metric.label.is_none_or(|(label, _)| label != REASON))
+}
+
+fn names_of(counters: &[Counter], select: impl Fn(&ServerMetric) -> bool) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (signal, suffix) in counters.iter().map(|counter| counter.source()) {
-        for (_, metric) in server_series(signal) {
+        for (_, metric) in server_series(signal).filter(|(_, metric)| select(metric)) {
             let name = format!("{}{suffix}", metric.name);
             if !names.contains(&name) {
                 names.push(name);

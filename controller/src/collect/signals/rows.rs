@@ -30,6 +30,8 @@ pub(crate) struct Labels {
     signal: String,
     /// State of the requests that Triton counts.
     request_type: String,
+    /// Why requests wait or are refused in vLLM.
+    reason: String,
     kv_cache_size_tokens: String,
     num_gpu_blocks: String,
     block_size: String,
@@ -42,6 +44,13 @@ pub(crate) struct Labels {
     wva_server: String,
     /// Upper bound of a bucket.
     le: String,
+}
+
+impl Labels {
+    /// Which of the meanings of its name a series has.
+    fn state(&self) -> &str {
+        present(&self.request_type).unwrap_or(&self.reason)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,7 +163,7 @@ impl Rows {
 
     /// Running or waiting requests, whose names tell the server.
     fn add_in_flight(&mut self, namespace: &str, pod: &str, labels: &Labels, value: f64) -> Option<()> {
-        let series = named::find(&labels.name, &labels.request_type)?;
+        let series = named::find(&labels.name, labels.state())?;
         let signals: &[Signal] = match series.counter {
             Counter::Running => &[Signal::Running],
             Counter::Waiting => &[Signal::Waiting],
@@ -222,7 +231,7 @@ impl Rows {
                 let (counter, rank, is_part) = if labels.signal == AGE {
                     (Counter::Age, 0, false)
                 } else {
-                    let series = named::find(&labels.name, &labels.request_type)?;
+                    let series = named::find(&labels.name, labels.state())?;
                     (series.counter, series.rank, series.is_part)
                 };
                 let pod = self.pod_model(namespace, pod()?, labels);

@@ -28,8 +28,8 @@ const COUNTER: &str = "namespace, pod, pod_name, model_name, engine, dp_rank, wv
                        is_streaming, cache_source, priority";
 /// Labels that tell the series of a router's replicas apart.
 const ROUTER: &str = "pod, pod_name, fairness_id, priority";
-/// Triton has one name for requests in every state.
-const STATE: &str = "request_type";
+/// Labels that tell the meanings of a name apart: requests in every state in Triton, reasons in vLLM.
+const STATE: &str = "request_type, reason";
 
 pub(super) struct Selector {
     matcher: String,
@@ -63,7 +63,16 @@ impl Selector {
     /// An expression over each metric of a signal. The first that a pod has counts. Nested to the right, so that the many
     /// series of one server pass through few `or`: 4,000 pods take 10 ms in each.
     fn either(&self, signal: ServerSignal, suffix: &str, expression: impl Fn(&str) -> String) -> String {
-        let of = |(_, metric)| expression(&self.metric(metric, suffix));
+        // `or` compares labels, so those that select a meaning must go.
+        let of = |(_, metric): (ServerKind, ServerMetric)| match metric.label {
+            Some((label, _)) => {
+                format!(
+                    "label_replace({}, \"{label}\", \"\", \"\", \"\")",
+                    expression(&self.metric(metric, suffix))
+                )
+            }
+            None => expression(&self.metric(metric, suffix)),
+        };
         let mut all: Vec<String> = server_metrics(signal).map(of).collect();
         let last = all.pop().unwrap_or_default();
         all.into_iter().rev().fold(last, |rest, one| format!("{one} or ({rest})"))
@@ -124,7 +133,7 @@ impl Selector {
     /// sleep. `or` compares series without their names, so it drops that counter of pods with gauges.
     pub(super) fn in_flight(&self) -> String {
         let labelled = any_signal(&[("age", self.age(ServerSignal::Running)), ("awake", self.awake())]);
-        let gauges = self.by_name(POD, GAUGE, &named::names(&Counter::GAUGES), "");
+        let gauges = self.by_name(POD, GAUGE, &named::in_flight(), "");
         let unused: Vec<String> =
             server_metrics(ServerSignal::NoRequestYet).map(|(_, metric)| metric.name.to_owned()).collect();
         format!("{gauges} or {} or {labelled}", self.by_name(POD, GAUGE, &unused, " == 0"))

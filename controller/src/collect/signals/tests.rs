@@ -89,7 +89,7 @@ fn engines_of_a_pod_are_combined_by_kind_of_signal() {
     for (query, over, by) in [
         (Query::KvUsage, "avg", pod),
         (Query::Queue, "sum", pod),
-        (Query::Running, "sum", "__name__, request_type, namespace, pod, pod_name, model_name"),
+        (Query::Running, "sum", "__name__, request_type, reason, namespace, pod, pod_name, model_name"),
         (Query::PrefixHitRate, "sum", pod),
     ] {
         let expression = query.expression(&Scope::All, "");
@@ -255,7 +255,8 @@ fn reads_counters_by_name() {
         (Counter::Completed, 1, 1.5),
         (Counter::GapSeconds, 0, 2.0),
         (Counter::GeneratedTokens, 0, 3.0),
-        (Counter::Waiting, 0, 4.0),
+        // Under its name with reasons, releases tell those apart that wait for a place.
+        (Counter::Waiting, 1, 4.0),
         (Counter::Age, 0, 5.0),
     ];
     assert_eq!(found, want);

@@ -146,12 +146,14 @@ fn write_work(page: &mut Page, config: &FleetConfig, replica: &Replica) {
     let completed_tokens = done * f64::from(config.generation_tokens);
     let finished = FINISHED_REASONS.map(|label| (label, if label == STOPPED { done } else { 0.0 }));
     page.labelled_counter("vllm:request_success", &finished);
+    write_rejections(page, config, replica);
     let prompts = replica.prompt_tokens;
     page.counter("vllm:prompt_tokens", prompts);
     // A cancelled request has its first token.
     page.counter("vllm:generation_tokens", completed_tokens + replica.cancelled);
     page.counter("vllm:prefix_cache_queries", prompts);
     page.counter("vllm:prefix_cache_hits", prompts * config.prefix_hit_rate);
+    page.counter("vllm:prompt_tokens_cached", prompts * config.prefix_hit_rate);
     for (name, tokens) in [
         ("vllm:request_generation_tokens", completed_tokens),
         ("vllm:request_prompt_tokens", replica.completed_prompt_tokens),
@@ -163,6 +165,16 @@ fn write_work(page: &mut Page, config: &FleetConfig, replica: &Replica) {
     page.histogram("vllm:time_to_first_token_seconds", &first.buckets(), totals);
     // The throughput analyzer learns from sum and count: this engine has no such steps.
     page.histogram("vllm:inter_token_latency_seconds", &replica.latencies.gaps.buckets(), None);
+}
+
+/// A server rejects a request before it has an engine.
+fn write_rejections(page: &mut Page, config: &FleetConfig, replica: &Replica) {
+    let server = format!("model_name=\"{}\"", escape(&config.model));
+    let engines = std::mem::replace(&mut page.engines, vec![server]);
+    let reasons =
+        [(",reason=\"max_num_queued_reqs\"", replica.rejected), (",reason=\"max_num_queued_tokens\"", 0.0)];
+    page.labelled_counter("vllm:admission_rejections", &reasons);
+    page.engines = engines;
 }
 
 /// Flow-control queue of the endpoint picker, in the same format.
@@ -197,6 +209,7 @@ mod tests {
             waiting: 9.0,
             admitted: 12.0,
             completed: 10.0,
+            rejected: 7.0,
             prompt_tokens: 1200.0,
             completed_prompt_tokens: 1000.0,
             ..Replica::default()
@@ -216,7 +229,7 @@ mod tests {
         let text = busy_pod();
         let samples = text.lines().filter(|line| !line.starts_with('#') && !is_latency(line));
         let (created, samples): (Vec<&str>, Vec<&str>) = samples.partition(|line| line.contains("_created{"));
-        assert!(created.len() == 13 && created.iter().all(|line| line.ends_with("} 5.5")), "{created:#?}");
+        assert!(created.len() == 16 && created.iter().all(|line| line.ends_with("} 5.5")), "{created:#?}");
         let m = M;
         let want = [
             format!("vllm:kv_cache_usage_perc{{{m}}} NaN"),
@@ -235,10 +248,14 @@ mod tests {
             format!("vllm:request_success_total{{{m},finished_reason=\"abort\"}} 0"),
             format!("vllm:request_success_total{{{m},finished_reason=\"error\"}} 0"),
             format!("vllm:request_success_total{{{m},finished_reason=\"repetition\"}} 0"),
+            r#"vllm:admission_rejections_total{model_name="a\"b",reason="max_num_queued_reqs"} 7"#.to_owned(),
+            r#"vllm:admission_rejections_total{model_name="a\"b",reason="max_num_queued_tokens"} 0"#
+                .to_owned(),
             format!("vllm:prompt_tokens_total{{{m}}} 1200"),
             format!("vllm:generation_tokens_total{{{m}}} 500"),
             format!("vllm:prefix_cache_queries_total{{{m}}} 1200"),
             format!("vllm:prefix_cache_hits_total{{{m}}} 300"),
+            format!("vllm:prompt_tokens_cached_total{{{m}}} 300"),
             format!("vllm:request_generation_tokens_bucket{{{m},le=\"+Inf\"}} 10"),
             format!("vllm:request_generation_tokens_sum{{{m}}} 500"),
             format!("vllm:request_generation_tokens_count{{{m}}} 10"),

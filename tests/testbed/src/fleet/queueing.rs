@@ -57,6 +57,8 @@ pub(super) struct Replica {
     pub(super) completed: f64,
     /// Requests cancelled after their first token, a counter. They leave at once.
     pub(super) cancelled: f64,
+    /// Requests rejected because its queue was full, a counter.
+    pub(super) rejected: f64,
     /// Input tokens of the started requests, a counter.
     pub(super) prompt_tokens: f64,
     /// Input tokens of the completed requests, a counter.
@@ -173,7 +175,9 @@ impl Queueing {
             replica.latencies.first_tokens.observe(waited + PREFILL, starting);
             replica.admitted += starting;
             replica.prompt_tokens += starting * self.service.prompt_tokens;
-            self.rejected += cut(&mut replica.waiting, self.service.max_queue);
+            let rejected = cut(&mut replica.waiting, self.service.max_queue);
+            replica.rejected += rejected;
+            self.rejected += rejected;
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Counts arriving requests in steps of 15 s from the counters of every pod. Arrivals between two scrapes are spread
 //! over the steps, and those after the last scrape are assumed until the next. A counter that falls counts from 0, as far
-//! as that is credible; a pod that is gone adds nothing. Requests that are cancelled before their first token are in no
-//! counter.
+//! as that is credible; a pod that is gone adds nothing. Requests that a full queue refuses arrive, too, but count at most
+//! as many as those that it takes. Requests that are cancelled before their first token are in no counter.
 
 use std::collections::BTreeSet;
 
@@ -38,8 +38,10 @@ pub(super) struct EngineInterval<'a> {
     pub(super) running_after: f64,
     /// Tokens.
     pub(super) generated: f64,
-    /// Tokens.
+    /// Computed tokens.
     pub(super) prompt: f64,
+    /// Prompt tokens that a cache had.
+    pub(super) cached: f64,
     pub(super) prefills: f64,
     pub(super) prefill_seconds: f64,
     pub(super) gaps: f64,
@@ -235,7 +237,10 @@ impl CountedRequests {
     fn between(before: &WorkSample, after: &WorkSample, cancelled: f64) -> Self {
         let arrived = to_finite(all_requests(after)) - to_finite(all_requests(before)) + cancelled;
         let completed = after.completed.get() - before.completed.get() + cancelled;
-        Self { arrived: arrived.max(0.0), completed: completed.max(0.0) }
+        let refused = (after.refused.get() - before.refused.get()).max(0.0);
+        let arrived = arrived.max(0.0);
+        // A client that tries again at once is refused many times.
+        Self { arrived: arrived + refused.min(arrived), completed: completed.max(0.0) }
     }
 }
 
@@ -370,7 +375,8 @@ impl<'a> StepCounter<'a> {
             running_before: old.running.get() / engines,
             running_after: sample.running.get() / engines,
             generated: grown(|s| s.generated_tokens),
-            prompt: grown(|s| s.prompt_tokens),
+            prompt: (grown(|s| s.prompt_tokens) - grown(|s| s.cached_tokens)).max(0.0),
+            cached: grown(|s| s.cached_tokens),
             prefills: grown(|s| s.prefills),
             prefill_seconds: grown(|s| s.prefill_seconds),
             gaps: grown(|s| s.gaps),

@@ -1,5 +1,5 @@
-//! Capacity of an engine. A step with `n` running sequences takes `a + n * b` seconds, plus `c` seconds for each prompt
-//! token.
+//! Capacity of an engine. A step with `n` running sequences takes `a + n * b` seconds, plus `c` seconds for each
+//! computed prompt token.
 
 use super::learning::Times;
 use crate::units::to_finite;
@@ -13,8 +13,10 @@ const MIN_GAP_BEYOND_STEP: f64 = 0.1;
 /// Mean tokens of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RequestShape {
-    /// Prompt tokens.
+    /// Prompt tokens, which the KV cache holds.
     pub(super) input: f64,
+    /// Those that the engine computes: a cache has the others.
+    pub(super) computed: f64,
     pub(super) output: f64,
 }
 
@@ -33,7 +35,7 @@ pub(super) fn concurrency(times: Times, shape: RequestShape, limits: Concurrency
     let kv = limits
         .kv_tokens
         .map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / (shape.input + shape.output / 2.0));
-    let each = times.b + times.c * shape.input / shape.output;
+    let each = times.b + times.c * shape.computed / shape.output;
     let least = MIN_GAP_BEYOND_STEP * times.a / each;
     let itl = limits.itl.map_or(f64::INFINITY, |itl| ((itl - times.a) / each).max(least));
     kv.min(limits.max_seqs).min(itl).max(1.0)
@@ -41,29 +43,30 @@ pub(super) fn concurrency(times: Times, shape: RequestShape, limits: Concurrency
 
 /// Prompts that a step of a prefill pod computes at once, at least 1. `batch` is the number of prompt tokens of a step.
 pub(super) fn prompts_at_once(shape: RequestShape, limits: ConcurrencyLimits, batch: f64) -> f64 {
-    let input = shape.input.max(1.0);
-    let kv = limits.kv_tokens.map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / input);
-    (batch / input).max(1.0).min(kv).min(limits.max_seqs).max(1.0)
+    let kv =
+        limits.kv_tokens.map_or(f64::INFINITY, |tokens| PLANNED_KV_SHARE * tokens / shape.input.max(1.0));
+    (batch / shape.computed.max(1.0)).max(1.0).min(kv).min(limits.max_seqs).max(1.0)
 }
 
 /// Seconds, for `at_once` prompts in a step.
 pub(super) fn prompt_work(times: Times, shape: RequestShape, at_once: f64) -> f64 {
-    to_finite(shape.input * times.c + times.b + times.a / at_once)
+    to_finite(shape.computed * times.c + times.b + times.a / at_once)
 }
 
-/// Engine time of a request with `running` concurrent sequences, seconds: `I * c + O * (b + a / running)`.
+/// Engine time of a request with `running` concurrent sequences, seconds: `I * c + O * (b + a / running)` with
+/// `I` computed tokens.
 pub(super) fn work(times: Times, shape: RequestShape, running: f64) -> f64 {
-    to_finite(shape.input * times.c + shape.output * (times.b + times.a / running))
+    to_finite(shape.computed * times.c + shape.output * (times.b + times.a / running))
 }
 
 /// Time to first token of a request without queueing, seconds: half of the present step, then the step that computes its
 /// prompt.
 pub(super) fn time_to_first_token(times: Times, shape: RequestShape, running: f64) -> f64 {
-    to_finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.input * times.c)
+    to_finite(token_gap(times, shape, running) / 2.0 + times.a + running * times.b + shape.computed * times.c)
 }
 
 /// Mean inter-token gap with `running` concurrent sequences and the prompts that they bring, seconds:
 /// `a + running * (b + c * I / O)`.
 pub(super) fn token_gap(times: Times, shape: RequestShape, running: f64) -> f64 {
-    to_finite(times.a + running * (times.b + times.c * shape.input / shape.output))
+    to_finite(times.a + running * (times.b + times.c * shape.computed / shape.output))
 }

@@ -62,7 +62,7 @@ pub(super) fn engine_speeds(
             work: work(view, times, shape, running),
             token_gap: capacity::token_gap(times, shape, running),
             time_to_first_token: capacity::time_to_first_token(times, shape, running),
-            least_first_token: times.a + times.b + shape.input * times.c,
+            least_first_token: times.a + times.b + shape.computed * times.c,
             itl_out_of_reach: memory.curves[*curve].itl_out_of_reach,
         }
     };

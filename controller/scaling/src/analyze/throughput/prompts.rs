@@ -1,10 +1,47 @@
-//! Equation of the prompts that a prefill pod computed.
+//! Prompts: the share that engines compute, and the equation of those that a prefill pod computed.
 
 use super::arrivals::EngineInterval;
 use super::learning::{BUSY_SCALE, Equation, MIN_MEASURED, SINGLE_SCALE};
+use crate::snapshot::{PromptShare, Role, ThroughputMemory};
+use crate::units::{amount, to_finite};
+use crate::view::ModelView;
 
 /// Exponent between an idle and a full engine. Of 1, 2, 3, 4 and 6, 4 came nearest to the work of simulated engines.
 const EXPONENT: i32 = 4;
+
+/// Time after which prompt tokens count about a third, seconds: that of the mean lengths of requests.
+const SHARE_SECONDS: f64 = 300.0;
+
+/// Records how many prompt tokens the engines computed, once a server counts those of its cache.
+pub(super) fn record_share(
+    model: &ModelView,
+    memory: &mut ThroughputMemory,
+    intervals: &[EngineInterval<'_>],
+    passed: f64,
+) {
+    // vLLM counts the whole prompt at the decode pod as well.
+    let is_receiving = |i: &&EngineInterval<'_>| model.variants[i.variant].variant.role != Some(Role::Decode);
+    let (mut computed, mut cached) = (0.0, 0.0);
+    for interval in intervals.iter().filter(is_receiving) {
+        computed += interval.prompt;
+        cached += interval.cached;
+    }
+    let PromptShare { computed: before, all } = memory.prompts;
+    if cached <= 0.0 && all.get() <= 0.0 {
+        return;
+    }
+    let fades = (-passed / SHARE_SECONDS).exp();
+    memory.prompts = PromptShare {
+        computed: amount(to_finite(fades * before.get() + computed)),
+        all: amount(to_finite(fades * all.get() + computed + cached)),
+    };
+}
+
+/// Share of the prompt tokens that engines compute, 0 to 1.
+pub(super) fn computed_share(memory: &ThroughputMemory) -> f64 {
+    let PromptShare { computed, all } = memory.prompts;
+    if all.get() > 0.0 { (computed.get() / all.get()).min(1.0) } else { 1.0 }
+}
 
 /// `batch`: most prompt tokens of a step.
 ///

@@ -94,9 +94,9 @@ fn learned_verdicts(
     demand: &Demand,
 ) -> (ThroughputVerdict, ThroughputVerdict) {
     let settings = &model.settings.throughput;
-    let (input, output) = (demand.shape.input, demand.shape.output);
+    let RequestShape { computed, output, .. } = demand.shape;
     let (prompt_engine, answer_engine) = (prefill.reference(), decode.reference());
-    let prompt_step = prompt_engine.times.a + prompt_engine.times.b + prompt_engine.times.c * input;
+    let prompt_step = prompt_engine.times.a + prompt_engine.times.b + prompt_engine.times.c * computed;
     let first_token = prompt_step + answer_engine.times.a + answer_engine.times.b * answer_engine.running;
     let least_first_token = prompt_step + answer_engine.times.a + answer_engine.times.b;
     let planned = settings.planned_utilization();

@@ -33,6 +33,7 @@ fn busy(truth: Times, running: f64, input_by_output: f64) -> EngineInterval<'sta
         running_after: running,
         generated,
         prompt: generated * input_by_output,
+        cached: 0.0,
         prefills: 0.0,
         prefill_seconds: 0.0,
         gaps: 0.0,
@@ -63,7 +64,7 @@ fn curve() -> Curve {
 const FAST: Times = Times { a: 0.005, b: 0.000_046, c: 0.000_02 };
 const SLOW: Times = Times { a: 0.125, b: 0.001_15, c: 0.000_5 };
 const USUAL: Times = Times { a: 0.017, b: 0.000_25, c: 0.000_06 };
-const SHAPE: RequestShape = RequestShape { input: 1000.0, output: 1000.0 };
+const SHAPE: RequestShape = RequestShape { input: 1000.0, computed: 1000.0, output: 1000.0 };
 
 /// Learns from intervals of healthy engines.
 fn update<'a>(curve: &mut Curve, intervals: impl Iterator<Item = &'a EngineInterval<'a>>, elapsed: f64) {
@@ -99,7 +100,7 @@ fn learns_step_times_from_any_prior() {
         for (input, output, running) in
             [(1000.0, 1000.0, 100.0), (4000.0, 1000.0, 60.0), (200.0, 400.0, 20.0)]
         {
-            let shape = RequestShape { input, output };
+            let shape = RequestShape { input, computed: input, output };
             assert_near(work(found, shape, running), work(truth, shape, running), 0.1);
         }
         assert!(learning::is_learned(&curve));
@@ -215,7 +216,7 @@ fn a_new_leader_starts_from_the_estimate_of_the_last_one() {
 #[test]
 fn concurrency_is_the_smallest_limit() {
     let times = Times { a: 0.02, b: 0.000_2, c: 0.000_1 };
-    let shape = RequestShape { input: 1000.0, output: 500.0 };
+    let shape = RequestShape { input: 1000.0, computed: 1000.0, output: 500.0 };
     let limits = ConcurrencyLimits { kv_tokens: Some(250_000.0), max_seqs: 256.0, itl: None };
     for (limits, expected) in [
         (limits, 160.0),

@@ -160,6 +160,7 @@ impl World {
             gap_seconds: figure(done * 2.0),
             running: figure(4.0),
             waiting: figure(0.0),
+            ..WorkSample::default()
         };
         vec![sample(5, fallen.unwrap_or(now)), sample(20, before)]
     }

@@ -16,6 +16,8 @@ pub struct Counters {
     pub preemptions: u64,
     /// Prompt tokens of all requests with a first token.
     pub prompt_tokens: u64,
+    /// Those that the prefix cache had.
+    pub cached_tokens: u64,
     /// Including requests under way.
     pub generated: u64,
     /// Seconds from admission to the first token, of finished requests.

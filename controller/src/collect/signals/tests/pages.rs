@@ -9,7 +9,7 @@ use wva_scaling::snapshot::WorkSample;
 
 use super::*;
 use crate::collect::page::{self, Page, PageReader};
-use crate::collect::work::CounterHistory;
+use crate::collect::work::{Counter, CounterHistory};
 
 pub(crate) const LOAD: &str = include_str!("../../../../../tests/fixtures/model-servers/vllm-0.32-load.txt");
 pub(crate) const SATURATED: &str =
@@ -99,11 +99,12 @@ fn blocks_of_mamba_layers_do_not_show_the_size() {
 
 /// Counters and gauges of the throughput analyzer, with the age of the scrape.
 fn work(page: &str) -> Option<WorkSample> {
-    let mut sums: BTreeMap<(String, String), (Value, f64)> = BTreeMap::new();
-    for (labels, value) in series_of(page, "8000", |name| named::find(name, "").is_some()) {
-        let key = [&labels["__name__"], &labels["engine"]].map(Value::to_string);
+    let mut sums: BTreeMap<[String; 3], (Value, f64)> = BTreeMap::new();
+    let names = [named::names(&Counter::GAUGES), named::names(&Counter::COUNTERS)].concat();
+    for (labels, value) in series_of(page, "8000", |name| names.iter().any(|own| own == name)) {
+        let key = ["__name__", "engine", "reason"].map(|label| labels[label].to_string());
         // As the query does, over the reasons for which requests finish.
-        sums.entry(key.into()).or_insert((labels, 0.0)).1 += value;
+        sums.entry(key).or_insert((labels, 0.0)).1 += value;
     }
     let mut series: Vec<(Value, f64)> = sums.into_values().collect();
     for engine in ["0", "1"] {
@@ -150,4 +151,40 @@ fn first_tokens_count_requests_that_do_not_finish() {
     assert_eq!(found(LOAD), "988 978 10 0");
     assert_eq!(found(SATURATED), "1037 1022 15 138");
     assert_eq!(found(TWO_ENGINES), "20 12 7 5");
+}
+
+/// A request that waits for a KV transfer holds memory; more replicas do not help it.
+#[test]
+fn deferred_requests_do_not_wait_for_a_place() {
+    let found = |page: &str| work(page).map(|work| [work.running, work.waiting].map(f64::from));
+    let by_reason = |reason: &str, value: &str| {
+        format!(
+            "vllm:num_requests_waiting_by_reason{{engine=\"0\",model_name=\"acme/tiny\",reason=\"{reason}\"}} {value}"
+        )
+    };
+    assert_eq!(found(SATURATED), Some([15.0, 138.0]));
+    let page = SATURATED.replace(&by_reason("capacity", "138.0"), &by_reason("capacity", "130.0"));
+    let page = page.replace(&by_reason("deferred", "0.0"), &by_reason("deferred", "8.0"));
+    assert_eq!(found(&page), Some([23.0, 130.0]));
+    let older: Vec<&str> = SATURATED.lines().filter(|line| !line.contains("_by_reason{")).collect();
+    assert_eq!(found(&older.join("\n")), Some([15.0, 138.0]), "releases without reasons");
+}
+
+#[test]
+fn prompts_of_a_cache_and_refused_requests_are_counted() {
+    let found = |page: &str| {
+        let work = work(page).unwrap();
+        [work.prompt_tokens, work.cached_tokens, work.refused].map(|n| n.get().to_string())
+    };
+    assert_eq!(found(LOAD), ["222274", "32", "0"]);
+    // The server has these two without an engine.
+    let refused = |reason: &str, value: &str| {
+        format!("vllm:admission_rejections_total{{model_name=\"acme/tiny\",reason=\"{reason}\"}} {value}")
+    };
+    let page = [("max_num_queued_reqs", "5.0"), ("max_num_queued_tokens", "2.0")]
+        .into_iter()
+        .fold(TWO_ENGINES.to_owned(), |page, (reason, value)| {
+            page.replace(&refused(reason, "0.0"), &refused(reason, value))
+        });
+    assert_eq!(found(&page)[2], "7", "of the first engine");
 }

@@ -121,6 +121,63 @@ fn prompts_in_computation_are_no_cancelled_requests() {
     assert_arrivals(&memory, &[16.0, 0.0, 16.0]);
 }
 
+/// Of the requests that a full queue refuses, at most as many count as it takes: clients try again.
+#[test]
+fn refused_requests_arrive_too() {
+    let scrapes = [(45, 10.0, 0.0), (30, 20.0, 4.0), (15, 30.0, 4.0), (0, 40.0, 1000.0)];
+    let sample = |(age, completed, refused): (u64, f64, f64)| WorkSample {
+        age: GoDuration::from_secs(age),
+        completed: amount(completed),
+        refused: amount(refused),
+        ..WorkSample::default()
+    };
+    let work = scrapes.map(sample).into();
+    let replica = Replica { pod: "p".to_owned(), kv: Some(KvUsage::default()), work, ..Replica::default() };
+    let memory = crate::decide(&model_of(Vec::new(), vec![replica])).next.learned.remove(0);
+    assert_arrivals(&memory, &[14.0, 10.0, 20.0]);
+}
+
+/// An engine whose cache has half of each prompt is learned as one with prompts of half the length, and planned alike.
+#[test]
+fn prompts_of_a_cache_cost_no_time() {
+    let learn = |input: f64, cached: f64| {
+        let (mut learned, mut throughput) = (Vec::new(), 0.0);
+        for cycle in 1..=20_u32 {
+            let scrape = |ago: u32| {
+                let done = 100.0 * f64::from(cycle + 10 - ago);
+                WorkSample {
+                    age: GoDuration::from_secs(u64::from(15 * ago)),
+                    completed: amount(done),
+                    prompt_tokens: amount(input * done),
+                    cached_tokens: amount(cached * done),
+                    generated_tokens: amount(50.0 * done),
+                    running: amount(20.0),
+                    ..WorkSample::default()
+                }
+            };
+            let replica = Replica {
+                pod: "p".to_owned(),
+                kv: Some(KvUsage::default()),
+                mean_input: Some(amount(input)),
+                mean_output: Some(amount(50.0)),
+                work: vec![scrape(0), scrape(1)],
+                ..Replica::default()
+            };
+            let mut outcome = crate::decide(&model_of(learned, vec![replica]));
+            throughput = outcome.decisions[0].steps[0].reason.flow().unwrap().throughput;
+            let passed = std::time::Duration::from_secs(15);
+            learned = outcome.next.learned.drain(..).map(|l| l.aged_by(passed)).collect();
+        }
+        (learned.remove(0).curves, throughput)
+    };
+    let (curves, throughput) = learn(400.0, 200.0);
+    assert!(throughput > 0.0);
+    let (short, of_short) = learn(200.0, 0.0);
+    assert_eq!(curves, short);
+    assert!((throughput - of_short).abs() < 1e-6, "{throughput} and {of_short} req/s");
+    assert!(learn(400.0, 0.0).0 != learn(400.0, 200.0).0, "without a cache");
+}
+
 #[test]
 fn engines_of_a_pod_share_one_curve_and_add_up() {
     // Curve and throughput of a pod whose engines each do the same.

@@ -9,25 +9,29 @@ use wva_testbed::install::get;
 const ENOUGH: f64 = 4.0;
 
 /// One decision.
-pub(super) struct LearnedDecision {
-    pub(super) target: u64,
+pub(crate) struct LearnedDecision {
+    pub(crate) target: u64,
     /// Step of the analyzer, as `wva explain` prints it.
-    pub(super) trace: String,
+    pub(crate) trace: String,
     /// Requests a second.
-    pub(super) arrivals: f64,
+    pub(crate) arrivals: f64,
     /// Learned times of the engine.
-    pub(super) times: Engine,
-    pub(super) samples: f64,
+    pub(crate) times: Engine,
+    pub(crate) samples: f64,
+    /// Requests a second of a replica, as planned.
+    pub(crate) throughput: f64,
+    /// Pods that are named as slow.
+    pub(crate) slow: Vec<String>,
 }
 
 impl LearnedDecision {
-    pub(super) fn is_learnt(&self) -> bool {
+    pub(crate) fn is_learnt(&self) -> bool {
         self.samples >= ENOUGH
     }
 }
 
 /// Newest decision; `None` before the first one, with another analyzer, or if a cycle ran between the two requests.
-pub(super) async fn read(
+pub(crate) async fn read(
     address: &str,
     namespace: &str,
     name: &str,
@@ -52,6 +56,10 @@ pub(super) async fn read(
     };
     let figure =
         |name: &str| figures[name].as_f64().with_context(|| format!("no figure {name} in {figures}"));
+    let slow = steps.iter().filter(|step| step["reason"] == "SlowReplicas").flat_map(|step| {
+        let pods = step["figures"]["pods"].as_array().into_iter().flatten();
+        pods.filter_map(|pod| pod.as_str().map(str::to_owned))
+    });
     let trace = text.lines().map(str::trim).find(|line| line.starts_with("analyze "));
     Ok(Some(LearnedDecision {
         target: decision["target"].as_u64().context("a decision without a target")?,
@@ -59,5 +67,7 @@ pub(super) async fn read(
         arrivals: figure("arrivals")?,
         times: Engine { a: figure("a")?, b: figure("b")?, c: figure("c")? },
         samples: figure("samples")?,
+        throughput: figure("throughput")?,
+        slow: slow.collect(),
     }))
 }
