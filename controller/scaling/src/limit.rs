@@ -10,7 +10,7 @@ use crate::reason::Reason;
 use crate::snapshot::{Config, ReturnedReplicas};
 use crate::view::{ModelView, VariantView};
 
-pub(crate) use budget::{BudgetIndex, Claim, Ledger};
+pub(crate) use budget::{BudgetIndex, Claim, KeptPart, Ledger};
 
 pub(crate) fn is_limited(model: &ModelView) -> bool {
     has_budgets(model.config) && (model.config.limited_mode || model.settings.enable_limiter)

@@ -2,8 +2,10 @@
 //! of priority and urgency. Without them, the order of the models does not matter.
 
 mod give_back;
+mod rank;
 mod share;
 
+use self::rank::Rank;
 use crate::analyze::{Verdict, analyze};
 use crate::decision::{Decision, Outcome, Shadow, Stage, VariantKey, VariantState, Warning};
 use crate::draft::Draft;
@@ -13,7 +15,7 @@ use crate::memory::{BoundsMemory, MemoryIndex};
 use crate::publish::publish;
 use crate::reason::Reason;
 use crate::resolve::{Entries, Saturation, ScaleToZero};
-use crate::snapshot::{Config, Model, Priority, Snapshot};
+use crate::snapshot::{Config, Model, Snapshot};
 use crate::view::{ModelView, VariantView};
 
 struct CycleContext<'a> {
@@ -25,8 +27,7 @@ struct CycleContext<'a> {
 
 struct ModelCase<'a> {
     view: ModelView<'a>,
-    /// Of its best service class.
-    priority: Option<Priority>,
+    rank: Rank,
     verdict: Box<dyn Verdict>,
     drafts: Vec<Draft>,
     shadow: Option<Box<Self>>,
@@ -114,8 +115,8 @@ impl<'a> ModelCase<'a> {
             (cycle.memory.compute_bounds(namespace, model_id), cycle.memory.learned(namespace, model_id));
         let view = ModelView::new(model, cycle.config, &cycle.budgets, remembered, settings, to_zero);
         let verdict = analyze(&view);
-        let priority = cycle.config.priorities.get(model_id).copied();
-        let mut case = Self { view, priority, verdict, drafts: Vec::new(), shadow: None };
+        let rank = Rank::of(cycle.config, namespace, model_id);
+        let mut case = Self { view, rank, verdict, drafts: Vec::new(), shadow: None };
         case.drafts = propose(&case, &vec![false; case.view.variants.len()], &Ledger::default());
         case
     }

@@ -35,6 +35,7 @@ pub struct Change {
     quotas: Option<Vec<QuotaLimit>>,
     quotas_forbidden: Option<bool>,
     priorities: Option<BTreeMap<String, Priority>>,
+    namespace_priorities: Option<BTreeMap<String, BTreeMap<String, Priority>>>,
 }
 
 impl Change {
@@ -71,6 +72,7 @@ impl Change {
             quotas,
             quotas_forbidden,
             priorities,
+            namespace_priorities,
         } = config;
         set(saturation, self.saturation.as_ref());
         set(scale_to_zero, self.scale_to_zero.as_ref());
@@ -82,6 +84,7 @@ impl Change {
         set(quotas, self.quotas.as_ref());
         set(quotas_forbidden, self.quotas_forbidden.as_ref());
         set(priorities, self.priorities.as_ref());
+        set(namespace_priorities, self.namespace_priorities.as_ref());
         if self.inventory.is_some() {
             inventory.clone_from(&self.inventory);
         }

@@ -17,7 +17,7 @@ use super::effective::{LocalMapScope, effective_maps, global_maps};
 use super::layers::EffectiveMaps;
 use super::parsed_map::ParsedMap;
 use super::reloads::ConfigReloads;
-use super::service_classes::{Objectives, ServiceClasses};
+use super::service_classes::{ModelClasses, ServiceClasses};
 use crate::model::published::PublishedVariant;
 use crate::observe::variants::ManagedVariant;
 use crate::observe::watches::NamespaceFacts;
@@ -62,8 +62,13 @@ impl Settings {
             let to_zero = self.resolve_scale_to_zero(namespace, model);
             resolved.scale_to_zero.extend(to_zero.map(|entry| (key.clone(), entry)));
             let mut entry = self.resolve_model(namespace, model, &mut dropped);
-            if let Some(objectives) = self.objectives(model) {
-                resolved.priorities.insert(model.to_owned(), objectives.priority);
+            let ModelClasses { best, bound, named } = self.classes_of(namespace, model);
+            resolved.priorities.extend(named.map(|priority| (model.to_owned(), priority)));
+            if let Some(priority) = bound {
+                let models = resolved.namespace_priorities.entry(namespace.to_owned()).or_default();
+                models.insert(model.to_owned(), priority);
+            }
+            if let Some(objectives) = best {
                 entry.itl_slo = entry.itl_slo.or(objectives.itl);
                 entry.ttft_slo = entry.ttft_slo.or(objectives.ttft);
                 if proactive {
@@ -76,9 +81,9 @@ impl Settings {
         resolved
     }
 
-    fn objectives(&self, model: &str) -> Option<&Objectives> {
+    fn classes_of(&self, namespace: &str, model: &str) -> ModelClasses<'_> {
         let classes = self.classes.iter().flat_map(|map| &map.entries);
-        ServiceClasses::objectives(classes.map(|keyed| &keyed.entry), model)
+        ServiceClasses::of_model(classes.map(|keyed| &keyed.entry), namespace, model)
     }
 
     /// Rules of models without an entry.

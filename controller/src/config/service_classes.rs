@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wva_crds::entries::{Millis, Priority, Scoped, parse_objectives};
+use wva_crds::entries::{ClassNamespaces, Millis, Priority, Scoped, parse_objectives};
 
 use super::parsed_map::{MapEntry, join_faults};
 
@@ -17,19 +17,43 @@ pub(super) struct ServiceClasses(BTreeMap<String, Objectives>);
 pub(super) struct Objectives {
     #[serde(skip)]
     model: String,
+    #[serde(skip)]
+    namespaces: Option<ClassNamespaces>,
     pub(super) priority: Priority,
     pub(super) itl: Option<Millis>,
     pub(super) ttft: Option<Millis>,
 }
 
+/// Classes of a model in a namespace, the lowest priority number first; of equals the first in the map.
+#[derive(Debug, Default)]
+pub(super) struct ModelClasses<'c> {
+    /// Class whose objectives apply.
+    pub(super) best: Option<&'c Objectives>,
+    /// Best priority of the classes that are bound to the namespace.
+    pub(super) bound: Option<Priority>,
+    /// Best priority of the others.
+    pub(super) named: Option<Priority>,
+}
+
 impl ServiceClasses {
-    /// Objectives of the class with the lowest priority number; of equals the first.
-    pub(super) fn objectives<'c>(
+    pub(super) fn of_model<'c>(
         classes: impl Iterator<Item = &'c Self>,
+        namespace: &str,
         model: &str,
-    ) -> Option<&'c Objectives> {
-        let all = classes.flat_map(|classes| classes.0.values());
-        all.filter(|objectives| objectives.model == model).min_by_key(|objectives| objectives.priority)
+    ) -> ModelClasses<'c> {
+        let mut found = ModelClasses::default();
+        let better = |known: Option<Priority>, new: Priority| Some(known.map_or(new, |known| known.min(new)));
+        for class in classes.flat_map(|classes| classes.0.values()).filter(|class| class.model == model) {
+            match &class.namespaces {
+                Some(namespaces) if !namespaces.contains(namespace) => continue,
+                Some(_) => found.bound = better(found.bound, class.priority),
+                None => found.named = better(found.named, class.priority),
+            }
+            if found.best.is_none_or(|best| class.priority < best.priority) {
+                found.best = Some(class);
+            }
+        }
+        found
     }
 }
 
@@ -40,6 +64,7 @@ impl MapEntry for ServiceClasses {
             let name = format!("{}/{}", objective.class, objective.model);
             let objectives = Objectives {
                 model: objective.model.clone(),
+                namespaces: objective.namespaces,
                 priority: objective.priority,
                 itl: objective.itl,
                 ttft: objective.ttft,
@@ -71,11 +96,31 @@ mod tests {
             parse("premium", "name: Premium\npriority: 1\ndata:\n- {model: m, slo-tpot: 24, slo-ttft: 500}");
         let equal = parse("second", "name: Second\npriority: 1\ndata:\n- {model: m, slo-tpot: 1}");
         for classes in [[&list, &premium, &equal], [&premium, &equal, &list]] {
-            let found = ServiceClasses::objectives(classes.into_iter(), "m").unwrap();
+            let found = ServiceClasses::of_model(classes.into_iter(), "ns", "m").best.unwrap();
             let millis = [found.itl, found.ttft].map(|m| m.map(Millis::get));
             assert_eq!(millis, [Some(24.0), Some(500.0)], "less important classes do not count");
         }
-        assert!(ServiceClasses::objectives([&list].into_iter(), "other").is_none());
+        assert!(ServiceClasses::of_model([&list].into_iter(), "ns", "other").best.is_none());
+    }
+
+    #[test]
+    fn a_bound_class_applies_only_to_its_namespaces() {
+        let parse = |key: &str, text: &str| ServiceClasses::parse(key, text).unwrap();
+        let list = parse(
+            "serviceClasses",
+            "- {name: Batch, model: m, priority: 10}\n- {name: Gold, model: m, priority: 2, namespaces: [a]}",
+        );
+        let premium =
+            parse("premium", "name: Premium\npriority: 1\nnamespaces: [b]\ndata: [{model: m, slo-tpot: 24}]");
+        let found = |namespace: &str| {
+            let found = ServiceClasses::of_model([&list, &premium].into_iter(), namespace, "m");
+            [found.bound, found.named, found.best.map(|best| best.priority)].map(|p| p.map(Priority::get))
+        };
+        assert_eq!(found("a"), [Some(2), Some(10), Some(2)]);
+        assert_eq!(found("b"), [Some(1), Some(10), Some(1)]);
+        assert_eq!(found("c"), [None, Some(10), Some(10)]);
+        let wrong = ServiceClasses::parse("p", "name: P\npriority: 1\nnamespaces: []\ndata: []").unwrap_err();
+        assert!(wrong.contains("namespaces") && wrong.contains("at least one namespace"), "{wrong}");
     }
 
     #[test]

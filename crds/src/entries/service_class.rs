@@ -26,6 +26,10 @@ pub struct ServiceClassRow {
     pub model: String,
     /// Priority of the class, a whole number; 1 is the highest priority.
     pub priority: Priority,
+    /// Namespaces that the class is bound to. It applies only there, and its priority counts against models of every
+    /// namespace. Default: the class applies everywhere, and its priority counts only within a namespace.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<ClassNamespaces>,
     /// Objective for the inter-token latency in milliseconds, above 0. Default: none.
     #[serde(rename = "slo-itl", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
@@ -59,6 +63,10 @@ pub struct ServiceClassEntry {
     pub name: String,
     /// Priority of the class, a whole number; 1 is the highest priority.
     pub priority: Priority,
+    /// Namespaces that the class is bound to. It applies only there, and its priority counts against models of every
+    /// namespace. Default: the class applies everywhere, and its priority counts only within a namespace.
+    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<ClassNamespaces>,
     /// Objectives, one item for each model.
     pub data: Vec<ServiceClassModel>,
 }
@@ -82,6 +90,30 @@ pub struct ServiceClassModel {
     pub slo_ttft: Option<Millis>,
 }
 
+/// Names of namespaces, at least one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<String>")]
+pub struct ClassNamespaces(#[schemars(length(min = 1), inner(length(min = 1)))] Vec<String>);
+
+impl ClassNamespaces {
+    /// Whether the class is bound to this namespace.
+    #[must_use]
+    pub fn contains(&self, namespace: &str) -> bool {
+        self.0.iter().any(|own| own == namespace)
+    }
+}
+
+impl TryFrom<Vec<String>> for ClassNamespaces {
+    type Error = &'static str;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
+        if names.is_empty() || names.iter().any(String::is_empty) {
+            return Err("name at least one namespace, none of them empty, or leave the field out");
+        }
+        Ok(Self(names))
+    }
+}
+
 /// Reads the name of a class or model; refuses `""`.
 fn not_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -97,6 +129,8 @@ pub struct Objective {
     pub priority: Priority,
     /// Name of the model.
     pub model: String,
+    /// Namespaces that the class is bound to. `None`: it applies everywhere.
+    pub namespaces: Option<ClassNamespaces>,
     /// Inter-token latency.
     pub itl: Option<Millis>,
     /// Time to first token.
@@ -114,6 +148,7 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
             class: row.name,
             priority: row.priority,
             model: row.model,
+            namespaces: row.namespaces,
             itl: row.slo_itl,
             ttft: row.slo_ttw,
         };
@@ -124,11 +159,12 @@ pub fn parse_objectives(key: &str, text: &str) -> Result<Vec<Objective>, Vec<Fau
     if entry.is_empty() {
         return Ok(Vec::new());
     }
-    let ServiceClassEntry { name, priority, data } = entry.to_typed()?;
+    let ServiceClassEntry { name, priority, namespaces, data } = entry.to_typed()?;
     let objective = |model: ServiceClassModel| Objective {
         class: name.clone(),
         priority,
         model: model.model,
+        namespaces: namespaces.clone(),
         itl: model.slo_tpot,
         ttft: model.slo_ttft,
     };

@@ -22,6 +22,8 @@ pub(crate) struct BudgetIndex<'a> {
 /// What one replica takes from one budget, above 0.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim<'a> {
+    /// Of the variant.
+    namespace: &'a str,
     budget: usize,
     per_replica: u64,
     resource: ClaimedResource<'a>,
@@ -53,21 +55,21 @@ impl<'a> BudgetIndex<'a> {
     }
 
     /// Without the budgets that are unknown: those limit nothing.
-    pub(crate) fn claims(&self, namespace: &str, variant: &'a Variant) -> Vec<Claim<'a>> {
+    pub(crate) fn claims(&self, namespace: &'a str, variant: &'a Variant) -> Vec<Claim<'a>> {
         let quotas = variant.quota_needs.iter().filter_map(|need| {
             let budget = *self.quotas.get(&(namespace, &*need.quota, &*need.resource))?;
             let per_replica = Some(need.per_replica.0).filter(|amount| *amount > 0)?;
-            Some(Claim { budget, per_replica, resource: ClaimedResource::Quota(need) })
+            Some(Claim { namespace, budget, per_replica, resource: ClaimedResource::Quota(need) })
         });
-        self.gpu_claim(variant).into_iter().chain(quotas).collect()
+        self.gpu_claim(namespace, variant).into_iter().chain(quotas).collect()
     }
 
-    fn gpu_claim(&self, variant: &'a Variant) -> Option<Claim<'a>> {
+    fn gpu_claim(&self, namespace: &'a str, variant: &'a Variant) -> Option<Claim<'a>> {
         let per_replica = Some(variant.gpus_per_replica.0).filter(|gpus| *gpus > 0)?;
         let accelerator = variant.accelerator.as_deref()?;
         let budget = self.by_name.get(accelerator).copied().flatten()?;
         let resource = ClaimedResource::Gpus { accelerator, per_replica };
-        Some(Claim { budget, per_replica: per_replica.into(), resource })
+        Some(Claim { namespace, budget, per_replica: per_replica.into(), resource })
     }
 }
 
@@ -118,8 +120,19 @@ pub(crate) struct Ledger {
     left: Vec<u64>,
     /// By budget: the model that waits for more of it. It keeps the rest.
     reserved: BTreeMap<usize, Arc<BetterModel>>,
-    /// By budget: the part that a model has been given back.
-    kept: BTreeMap<usize, (u64, Arc<BetterModel>)>,
+    /// The same against other models of its namespace, by budget and namespace.
+    reserved_within: BTreeMap<(usize, String), Arc<BetterModel>>,
+    kept: Vec<KeptPart>,
+}
+
+/// Part of a budget that was given back for a model.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptPart {
+    pub(crate) budget: usize,
+    pub(crate) amount: u64,
+    pub(crate) better: Arc<BetterModel>,
+    /// Its model has had its turn, so that others of its namespace do not take the part either.
+    pub(crate) is_against_all: bool,
 }
 
 impl Ledger {
@@ -137,17 +150,43 @@ impl Ledger {
         Self { left, ..Self::default() }
     }
 
-    /// Keeps the rest of the budget that a reason names for the model of the variant.
-    pub(crate) fn reserve(&mut self, variant: &VariantView, reason: &Reason, model: &Arc<BetterModel>) {
-        if let Some(claim) = variant.claims.iter().find(|claim| claim.is_named_by(reason)) {
+    /// Keeps the rest of the budget that a reason names for the model of the variant, against all models or those of its
+    /// namespace.
+    pub(crate) fn reserve(
+        &mut self,
+        variant: &VariantView,
+        reason: &Reason,
+        model: &Arc<BetterModel>,
+        is_against_all: bool,
+    ) {
+        let Some(claim) = variant.claims.iter().find(|claim| claim.is_named_by(reason)) else { return };
+        if is_against_all {
             self.reserved.entry(claim.budget).or_insert_with(|| model.clone());
+        } else {
+            let key = (claim.budget, claim.namespace.to_owned());
+            self.reserved_within.entry(key).or_insert_with(|| model.clone());
         }
     }
 
-    /// Keeps a part of the budget for a model.
-    pub(crate) fn keep(&mut self, budget: usize, amount: u64, model: &Arc<BetterModel>) {
-        let (kept, _) = self.kept.entry(budget).or_insert_with(|| (0, model.clone()));
-        *kept = kept.saturating_add(amount);
+    fn reserved(&self, claim: &Claim<'_>) -> Option<&Arc<BetterModel>> {
+        let within = || self.reserved_within.get(&(claim.budget, claim.namespace.to_owned()));
+        self.reserved.get(&claim.budget).or_else(within)
+    }
+
+    /// Keeps a part of a budget for a model. It replaces the part that was kept for the model before its turn.
+    pub(crate) fn keep(&mut self, part: KeptPart) {
+        let is_same = |other: &KeptPart| (other.budget, &other.better) == (part.budget, &part.better);
+        if part.is_against_all {
+            self.kept.retain(|other| !is_same(other) || other.is_against_all);
+        }
+        self.kept.push(part);
+    }
+
+    fn kept(&self, claim: &Claim<'_>) -> impl Iterator<Item = &KeptPart> {
+        let (budget, namespace) = (claim.budget, claim.namespace);
+        self.kept.iter().filter(move |part| {
+            part.budget == budget && (part.is_against_all || part.better.namespace != namespace)
+        })
     }
 
     /// `replicas`: additional ones.
@@ -171,9 +210,8 @@ impl Ledger {
 
     pub(crate) fn reason(&self, claim: &Claim<'_>) -> Reason {
         let left = self.left.get(claim.budget).copied().unwrap_or(0);
-        let kept =
-            || self.kept.get(&claim.budget).filter(|_| self.fits(claim) < Some(claim.replicas_in(left)));
-        match self.reserved.get(&claim.budget).or_else(|| kept().map(|(_, better)| better)) {
+        let kept = || self.kept(claim).next().filter(|_| self.fits(claim) < Some(claim.replicas_in(left)));
+        match self.reserved(claim).or_else(|| kept().map(|part| &part.better)) {
             Some(better) => claim.yielded(better),
             None => claim.shortage(left),
         }
@@ -182,10 +220,10 @@ impl Ledger {
     /// `None`: not limited.
     fn fits(&self, claim: &Claim<'_>) -> Option<u32> {
         let left = self.left.get(claim.budget)?;
-        if self.reserved.contains_key(&claim.budget) {
+        if self.reserved(claim).is_some() {
             return Some(0);
         }
-        let kept = self.kept.get(&claim.budget).map_or(0, |(kept, _)| *kept);
+        let kept = self.kept(claim).fold(0_u64, |sum, part| sum.saturating_add(part.amount));
         Some(claim.replicas_in(left.saturating_sub(kept)))
     }
 }

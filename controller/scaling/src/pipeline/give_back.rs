@@ -30,7 +30,7 @@ struct Giver {
 pub(super) fn give_back(cases: &mut [&mut ModelCase], order: &[usize]) {
     let mut freed = freed_gpus(cases);
     let mut has_given = vec![false; cases.len()];
-    for &taker in order.iter().filter(|i| cases[**i].priority.is_some()).collect::<Vec<_>>() {
+    for &taker in order.iter().filter(|i| cases[**i].rank.has_class()).collect::<Vec<_>>() {
         // One accelerator is enough: all its variants serve the same load.
         for Shortage { budget, gpus } in shortages(cases[taker]) {
             let available = freed.entry(budget).or_default();
@@ -90,7 +90,12 @@ fn find_giver(
     has_given: &[bool],
     (taker, budget): (usize, usize),
 ) -> Option<Giver> {
-    let is_worse = |i: usize| cases[i].priority > cases[taker].priority && is_limited(&cases[i].view);
+    let ModelCase { view, rank, .. } = &*cases[taker];
+    let namespace = &view.model.namespace;
+    let is_worse = |i: usize| {
+        let other = &cases[i];
+        rank.is_better(other.rank, other.view.model.namespace == *namespace) && is_limited(&other.view)
+    };
     // With a gap its load is unknown.
     let may_give = |i: usize| !has_given[i] && cases[i].view.metrics_gap().is_none();
     let candidates = order.iter().rev().copied().filter(|i| is_worse(*i) && may_give(*i));

@@ -38,9 +38,13 @@ pub struct Config {
     /// The limiter is on, and the controller may not read ResourceQuotas.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quotas_forbidden: bool,
-    /// Best service class priority by model. 1 is the best.
+    /// Best service class priority by model, which counts within a namespace. 1 is the best.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub priorities: BTreeMap<String, Priority>,
+    /// Best priority of the service classes that are bound to a namespace, by namespace and model. It counts against models
+    /// of every namespace.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub namespace_priorities: BTreeMap<String, BTreeMap<String, Priority>>,
 }
 
 impl Default for Config {
@@ -58,6 +62,7 @@ impl Default for Config {
             quotas: Vec::new(),
             quotas_forbidden: false,
             priorities: BTreeMap::new(),
+            namespace_priorities: BTreeMap::new(),
         }
     }
 }

@@ -12,7 +12,7 @@
 //! zero | stock H100=2 L4=1                 scale to zero is on | limited mode, with these free GPUs
 //! quota team/pods=3/1                      resources of ResourceQuotas of namespace ns, with limit and use; `needs=team/pods:1`
 //!                                          is what a replica takes
-//! priority m1=1 m2=2                       service class priorities of models
+//! priority m1=1 ns/m2=2                    service class priorities of models, bound to a namespace or not
 //! remembered H100 <500 4000,6000           observations of the token analyzer
 //! throughput | throughput itlSlo: 40       the throughput analyzer, with further settings
 //! learned 10 samples=9 watched=5m need=3   its memory: arrival rate per second; all variants have the same curve
@@ -220,10 +220,17 @@ fn quotas(text: &str) -> String {
     format!("quotas: [{}]", text.split_whitespace().map(row).collect::<Vec<_>>().join(", "))
 }
 
-/// `m1=1 m2=2`.
+/// `m1=1 m2=2`, or `ns/m1=1` for a class that is bound to the namespace.
 fn priorities(text: &str) -> String {
-    let entries = text.split_whitespace().map(|word| word.replace('=', ": "));
-    format!("priorities: {}", mapping(&entries.collect::<Vec<_>>()))
+    let (bound, named): (Vec<&str>, Vec<&str>) = text.split_whitespace().partition(|word| word.contains('/'));
+    let named: Vec<String> = named.into_iter().map(|word| word.replace('=', ": ")).collect();
+    let mut namespaces: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (namespace, entry) in bound.into_iter().map(|word| word.split_once('/').unwrap()) {
+        namespaces.entry(namespace).or_default().push(entry.replace('=', ": "));
+    }
+    let bound = namespaces.into_iter().map(|(name, models)| format!("{name}: {}", mapping(&models)));
+    let bound: Vec<String> = bound.collect();
+    format!("priorities: {}, namespacePriorities: {}", mapping(&named), mapping(&bound))
 }
 
 /// `H100 <500 4000,6000`.

@@ -45,4 +45,20 @@ given: stock H100=1 L4=1; priority m1=1 m2=2
 another accelerator is not kept for it | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/1s accelerator=L4 kv=.60; == m3; c: 1 accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->1 NoChange; c 1->2 SpareBelowTarget
 given: stock H100=2; priority m1=1 m2=2
 only what was given back is kept | == m1; a: 1 accelerator=H100 kv=.60; == m2; b: 1 returned=m1/1s accelerator=H100 kv=.78 | a 1->1 NoChange; b 1->2 SpareBelowTarget
+# A model's name gives no rank in another namespace: the operator binds a class to namespaces.
+given: stock H100=0; priority m1=1 m2=2
+nothing is given back for a name | == m2; b: 3 accelerator=H100 kv=.60; == other/m1; a: 1 accelerator=H100 kv=.78 | b 3->3 NoChange; a 1->1 SpareBelowTarget LimitedBy
+within a namespace it is | == m2; b: 3 accelerator=H100 kv=.60; == m1; c: 1 accelerator=H100 kv=.78; == other/m1; a: 1 accelerator=H100 kv=.78 | c 1->1 SpareBelowTarget LimitedBy; b 3->2 YieldsTo modelID=m1 namespace=ns; a 1->1 SpareBelowTarget LimitedBy
+given: stock H100=0; priority other/m1=1 ns/m2=2 m3=3
+a bound class counts everywhere | == m2; b: 3 accelerator=H100 kv=.60; == other/m1; a: 1 accelerator=H100 kv=.78 | b 3->2 YieldsTo modelID=m1 namespace=other; a 1->1 SpareBelowTarget LimitedBy
+only where it is bound | == m2; b: 3 accelerator=H100 kv=.60; == third/m1; a: 1 accelerator=H100 kv=.78 | b 3->3 NoChange; a 1->1 SpareBelowTarget LimitedBy
+a class that is not bound gives nothing to it | == m3; b: 3 accelerator=H100 kv=.60; == other/m1; a: 1 accelerator=H100 kv=.78 | b 3->3 NoChange; a 1->1 SpareBelowTarget LimitedBy
+given: stock H100=1; priority m1=1 m2=2
+the last GPU goes to the most saturated, whatever its name | == m2; b: 1 accelerator=H100 kv=.79; == other/m1; a: 1 accelerator=H100 kv=.75 | b 1->2 SpareBelowTarget; a 1->1 SpareBelowTarget LimitedBy
+within a namespace to the better name, in its place | == m1; c: 1 accelerator=H100 kv=.75; == m2; b: 1 accelerator=H100 kv=.79; == other/m2; a: 1 accelerator=H100 kv=.77 | c 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget LimitedBy; a 1->1 SpareBelowTarget LimitedBy
+the rest is kept within the namespace | == m1; c: 1 accelerator=H100 gpus=2 kv=.79; == m2; b: 1 accelerator=H100 kv=.78; == other/m9; a: 1 accelerator=H100 kv=.77 | c 1->1 SpareBelowTarget LimitedBy left=1; b 1->1 SpareBelowTarget YieldsTo modelID=m1; a 1->2 SpareBelowTarget
+what a namespace gave back stays its own | == m1; c: 1 accelerator=H100 kv=.78; == m2; b: 1 returned=m1/1s accelerator=H100 kv=.60; == other/m1; a: 1 accelerator=H100 kv=.79 | c 1->2 SpareBelowTarget; b 1->1 NoChange; a 1->1 SpareBelowTarget YieldsTo modelID=m1 namespace=ns
+given: stock H100=1; priority other/m1=1 m1=9 m2=2
+a bound class gets the last GPU | == m2; b: 1 accelerator=H100 kv=.79; == other/m1; a: 1 accelerator=H100 kv=.75 | b 1->1 SpareBelowTarget LimitedBy; a 1->2 SpareBelowTarget
+and keeps the rest from all | == m2; b: 1 accelerator=H100 kv=.79; == other/m1; a: 1 accelerator=H100 gpus=2 kv=.75 | b 1->1 SpareBelowTarget YieldsTo modelID=m1; a 1->1 SpareBelowTarget LimitedBy left=1
 ";

@@ -62,6 +62,12 @@ impl Budgets {
             let priority = priority.and_then(|n| Priority::try_from(f64::from(n)).ok());
             if let Some(priority) = priority {
                 snapshot.config.priorities.insert(model.model_id.clone(), priority);
+                // Every second class is bound to its namespace, too.
+                if priority.get() % 2 == 0 {
+                    let bound =
+                        snapshot.config.namespace_priorities.entry(model.namespace.clone()).or_default();
+                    bound.insert(model.model_id.clone(), priority);
+                }
             }
             if let Some(variant) = model.variants.first_mut() {
                 variant.terminating = terminating;

@@ -77,10 +77,19 @@ proptest! {
         let mut case = case.0;
         case.config.limited_mode = true;
         let outcome = decide(&case);
-        let priority = |d: &Decision| case.config.priorities.get(&d.model_id);
-        for better in outcome.decisions.iter().filter(|d| d.mode == Mode::Auto && priority(d).is_some()) {
+        let named = |d: &Decision| case.config.priorities.get(&d.model_id);
+        let bound = |d: &Decision| case.config.namespace_priorities.get(&d.namespace)?.get(&d.model_id);
+        for better in outcome.decisions.iter().filter(|d| d.mode == Mode::Auto) {
             let Some(budget) = refused_budget(better) else { continue };
-            let is_worse = |d: &&Decision| priority(d).is_none_or(|worse| Some(worse) > priority(better));
+            let is_worse = |d: &&Decision| match (bound(better), bound(d)) {
+                (Some(better), worse) => worse.is_none_or(|worse| worse > better),
+                (None, Some(_)) => false,
+                // Without a bound class, priorities count within a namespace.
+                (None, None) => {
+                    let worse = named(d).is_none_or(|worse| Some(worse) > named(better));
+                    d.namespace == better.namespace && named(better).is_some() && worse
+                }
+            };
             for worse in outcome.decisions.iter().filter(is_worse).filter(|d| is_granted(d)) {
                 prop_assert!(
                     !claims(&case, worse).contains_key(&budget),

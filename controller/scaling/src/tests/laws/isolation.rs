@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::remove_budgets;
-use crate::snapshot::{Model, Snapshot};
+use crate::snapshot::{Inventory, Model, Priority, Snapshot};
+use crate::tests::fixture::snapshot;
 use crate::tests::generate::any_case;
-use crate::{Decision, decide};
+use crate::{Decision, Reason, Step, decide};
 use wva_crds::hardware::accelerator_key;
 
 fn decisions_of(snapshot: &Snapshot, model: &Model) -> Vec<Decision> {
@@ -37,6 +38,14 @@ fn rivals(models: &[Model]) -> Vec<Model> {
     rivals.into_iter().map(|i| models[i].clone()).collect()
 }
 
+/// Model that a service class names.
+const PREMIUM: &str = "premium";
+
+fn saturated_guest(accelerator: &str) -> Model {
+    let state = format!("== guest/{PREMIUM}; g: 1 accelerator={accelerator} kv=.95 queue=9");
+    snapshot(&state).models.remove(0)
+}
+
 proptest! {
     #[test]
     fn models_are_independent_without_an_inventory(case in any_case()) {
@@ -45,6 +54,43 @@ proptest! {
         for model in &all.models {
             let alone = Snapshot { models: vec![model.clone()], ..all.clone() };
             prop_assert_eq!(decisions_of(&alone, model), decisions_of(&all, model));
+        }
+    }
+
+    /// A tenant chooses the names of models, their objects, labels and series. None of them takes replicas from others.
+    #[test]
+    fn another_namespace_lowers_no_target(case in any_case(), guests in any_case(), is_full in any::<bool>()) {
+        let mut all = case.0;
+        all.config.limited_mode = true;
+        all.config.priorities.insert(PREMIUM.to_owned(), Priority::try_from(1.0).unwrap());
+        let accelerators: BTreeSet<&String> =
+            all.models.iter().flat_map(|m| &m.variants).filter_map(|v| v.accelerator.as_ref()).collect();
+        let premium = accelerators.iter().map(|accelerator| saturated_guest(accelerator));
+        let guests: Vec<Model> = guests.models.iter().cloned().chain(premium).collect();
+        if is_full {
+            let none = |accelerator: &&String| ((*accelerator).clone(), Inventory { limit: 0, used: 0 });
+            all.config.inventory = Some(accelerators.iter().map(none).collect());
+        }
+        let alone = decide(&all);
+        for (i, mut guest) in guests.into_iter().enumerate() {
+            guest.namespace = format!("guest-{i}");
+            for variant in &mut guest.variants {
+                // It is wva's own memory.
+                variant.returned = None;
+            }
+            all.models.push(guest);
+        }
+        let with_guests = decide(&all);
+        for before in &alone.decisions {
+            let same = |d: &&Decision| (&d.namespace, &d.variant) == (&before.namespace, &before.variant);
+            let after = with_guests.decisions.iter().find(same).unwrap();
+            let least = before.target().min(before.base);
+            // Fewer free GPUs let a model give one to a better one of its own namespace.
+            let is_own = |step: &Step| matches!(&step.reason, Reason::YieldsTo { yielded } if yielded.namespace == before.namespace);
+            prop_assert!(
+                after.target() >= least || after.steps.iter().any(is_own),
+                "{}: {} with guests\n{}", before.variant, after.target(), crate::trace::render(&with_guests)
+            );
         }
     }
 
