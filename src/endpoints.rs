@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use wva_controller::CycleProgress;
 use wva_runtime::SyncStatus;
 use wva_runtime::auth::{Action, AuthError, DelegatedAuth, Peer, RETRY_AFTER};
-use wva_runtime::server::{self, Limits};
+use wva_runtime::server::{self, Connection, Limits};
 
 pub(crate) use debug::debug_router;
 
@@ -51,7 +51,10 @@ pub(crate) fn require_authorization(router: Router, auth: Arc<DelegatedAuth>) ->
         let auth = auth.clone();
         async move {
             let action = Action::Path { verb: "get", path: request.uri().path().to_owned() };
-            match auth.check_request(&Peer::new(None), request.headers(), action).await {
+            // Not its certificate: only the API server has one, and it does not ask for these paths.
+            let address = request.extensions().get::<Connection>().and_then(|c| c.peer.address());
+            let peer = Peer::default().at(address);
+            match auth.check_request(&peer, request.headers(), action).await {
                 Ok(_) => next.run(request).await,
                 Err(error) => error_response(&error),
             }

@@ -8,6 +8,7 @@ mod reviewer;
 mod token_bucket;
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use arc_swap::ArcSwapOption;
 use axum::http::{HeaderMap, StatusCode, header};
 use cache::Cache;
 use reviewer::{ReviewError, Reviewer};
-use token_bucket::TokenBucket;
+use token_bucket::TokenBuckets;
 
 pub use peer::Peer;
 pub use request_header::{RequestHeader, RequestHeaderError};
@@ -25,9 +26,11 @@ const CACHE_LIFETIME: Duration = Duration::from_mins(1);
 const OUTAGE_GRACE: Duration = Duration::from_mins(10);
 /// Entries in each cache.
 const CACHE_SIZE: usize = 1024;
-/// A burst of 32, then two a second.
+/// A burst of 32, then two a second, for each client.
 const UNKNOWN_TOKEN_BURST: u32 = 32;
 const UNKNOWN_TOKEN_INTERVAL: Duration = Duration::from_millis(500);
+/// Clients with unknown tokens at once.
+const MAX_CLIENTS: usize = 1024;
 /// Bytes. Longer than any token of an API server.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// Every API server skips its authorizer for this group.
@@ -123,7 +126,8 @@ pub struct DelegatedAuth {
     rejected_tokens: Cache<String, ()>,
     decisions: Cache<(User, Action), Result<(), String>>,
     reviewer: Reviewer,
-    unknown_tokens: TokenBucket,
+    /// By client: one that invents tokens must not lock out the others.
+    unknown_tokens: TokenBuckets<Option<IpAddr>>,
 }
 
 impl DelegatedAuth {
@@ -143,7 +147,7 @@ impl DelegatedAuth {
             tokens: Cache::new(CACHE_SIZE, lifetime),
             rejected_tokens: Cache::new(CACHE_SIZE, lifetime),
             decisions: Cache::new(CACHE_SIZE, lifetime),
-            unknown_tokens: TokenBucket::new(UNKNOWN_TOKEN_BURST, UNKNOWN_TOKEN_INTERVAL),
+            unknown_tokens: TokenBuckets::new(UNKNOWN_TOKEN_BURST, UNKNOWN_TOKEN_INTERVAL, MAX_CLIENTS),
         }
     }
 
@@ -185,7 +189,7 @@ impl DelegatedAuth {
             return Err(AuthError::Unauthenticated);
         }
         let earlier = self.tokens.get_within(token, OUTAGE_GRACE);
-        if earlier.is_none() && !self.unknown_tokens.take() {
+        if earlier.is_none() && !self.unknown_tokens.take(&peer.address().map(network)) {
             return Err(AuthError::TooManyRequests);
         }
         match self.reviewer.review_token(token, earlier.is_some()).await {
@@ -239,6 +243,14 @@ impl std::fmt::Display for Action {
             }
             Self::Path { verb, path } => write!(f, "{verb} path {path:?}"),
         }
+    }
+}
+
+/// A client with IPv6 may have any address of its /64.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
     }
 }
 

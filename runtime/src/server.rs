@@ -137,15 +137,17 @@ pub async fn serve(
     accept(listener, limits, signals.shutdown.clone(), move |stream, slot| {
         let (tls, app, signals) = (tls.clone(), app.clone(), signals.clone());
         async move {
+            let address = stream.peer_addr().ok().map(|address| address.ip());
             let Some(tls) = tls else {
-                return serve_connection(stream, (Peer::default(), slot), app, limits, false, signals).await;
+                let peer = Peer::default().at(address);
+                return serve_connection(stream, (peer, slot), app, limits, false, signals).await;
             };
             let handshake = timeout(limits.handshake, tls.accept(stream));
             let Some(handshake) = signals.shutdown.run_until_cancelled(handshake).await else { return };
             match handshake.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())) {
                 Ok(stream) => {
                     let session = stream.get_ref().1;
-                    let peer = Peer::new(session.peer_certificates());
+                    let peer = Peer::new(session.peer_certificates()).at(address);
                     let http2 = session.alpn_protocol() == Some(b"h2");
                     serve_connection(stream, (peer, slot), app, limits, http2, signals).await;
                 }

@@ -182,6 +182,10 @@ async fn reviews_of_invented_tokens_are_rate_limited() {
     flood(1).await;
     assert_eq!(fake.count(is_token_review), burst + 10, "two a second");
     assert_eq!(ask("token-of-bob").await, Err(AuthError::TooManyRequests));
+    // Another client is not locked out.
+    let elsewhere = Peer::default().at(Some(std::net::Ipv4Addr::new(10, 0, 0, 2).into()));
+    let bob = auth.authenticate(&elsewhere, &headers(&[("authorization", "Bearer token-of-bob")])).await;
+    assert_eq!(bob.map(|user| user.name), Ok("bob".to_owned()));
     // A token that was valid before is reviewed again, whatever other clients send.
     tokio::time::advance(CACHE_LIFETIME).await;
     flood(2).await;

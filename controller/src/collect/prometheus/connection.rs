@@ -109,6 +109,12 @@ fn endpoint(config: &PrometheusConfig) -> Result<(Url, Option<String>), ClientEr
         let url = without_password(&config.base_url);
         return Err(ClientError::Credentials { url, setting });
     }
+    if let Some(path) =
+        config.token_path.as_ref().filter(|_| config.bearer_token.is_none() && url.scheme() == "http")
+    {
+        let url = without_password(&config.base_url);
+        return Err(ClientError::TokenOverHttp { url, path: path.clone() });
+    }
     let Some(host) = url.host_str().map(str::to_owned) else {
         return Err(unusable("the URL has no host".to_owned()));
     };

@@ -81,6 +81,17 @@ pub enum ClientError {
         /// The setting with the token.
         setting: &'static str,
     },
+    /// The token of a file would be sent in the clear.
+    #[error(
+        "PROMETHEUS_BASE_URL {url} is not https, and PROMETHEUS_TOKEN_PATH {path} has a token, which everybody on the way \
+         could read; use an https URL, or set PROMETHEUS_TOKEN_PATH to \"\" if Prometheus asks for no token"
+    )]
+    TokenOverHttp {
+        /// The URL without its password.
+        url: String,
+        /// The file with the token.
+        path: String,
+    },
     /// The HTTP client could not be created.
     #[error("cannot create the HTTP client for Prometheus: {problem}")]
     Http {

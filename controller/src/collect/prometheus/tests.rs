@@ -313,33 +313,22 @@ fn refuses_a_user_together_with_a_token() {
     Prometheus::new(config).unwrap();
 }
 
-#[tokio::test]
-async fn sends_the_token_and_reads_a_rotated_one() {
-    let fake = FakePrometheus::start(FakeReply::no_series()).await;
-    let folder = TempFolder::new();
-    let token_path = Some(folder.path("token"));
-    let client = Prometheus::new(PrometheusConfig { token_path, ..fake.config() }).unwrap();
-    let missing = client.values("x").await.unwrap_err();
-    assert!(matches!(missing, QueryError::Token { .. }), "{missing}");
-    assert!(missing.to_string().contains("PROMETHEUS_TOKEN_PATH"), "{missing}");
-    for token in ["one", "two"] {
-        folder.write("token", format!("{token}\n"));
-        client.values("up{a=\"b\"}").await.unwrap();
+#[test]
+fn refuses_a_token_file_over_plain_http() {
+    let config = |base_url: &str| PrometheusConfig {
+        base_url: base_url.into(),
+        token_path: Some("/token".into()),
+        ..PrometheusConfig::default()
+    };
+    for url in ["http://prometheus:9090", "HTTP://u@127.0.0.1"] {
+        let error = Prometheus::new(config(url)).unwrap_err().to_string();
+        let says = error.contains("not https") || error.contains("has a user");
+        assert!(says && error.contains("PROMETHEUS_TOKEN_PATH"), "{error}");
     }
-    // An invalid or missing token file keeps the last valid token in use.
-    for bad in ["", "a b", "a\nb"] {
-        folder.write("token", bad);
-        client.values("x").await.unwrap();
-    }
-    std::fs::remove_file(folder.path("token")).unwrap();
-    client.values("x").await.unwrap();
-    let given = PrometheusConfig { bearer_token: Some("given".into()), ..fake.config() };
-    Prometheus::new(given).unwrap().values("x").await.unwrap();
-    let requests = fake.requests.lock().unwrap();
-    let tokens: Vec<_> = requests.iter().map(|request| request.authorization.as_deref().unwrap()).collect();
-    let two = "Bearer two";
-    assert_eq!(tokens, ["Bearer one", two, two, two, two, two, "Bearer given"]);
-    assert_eq!(requests[0].expression, "up{a=\"b\"}");
+    // The setting that takes precedence leaves the file unread.
+    let given = PrometheusConfig { bearer_token: Some("t".into()), ..config("http://prometheus:9090") };
+    Prometheus::new(given).unwrap();
+    Prometheus::new(config("https://prometheus:9090")).unwrap();
 }
 
 /// A temporary folder of the test.

@@ -219,6 +219,38 @@ async fn reloads_a_changed_ca_but_not_garbage() {
 }
 
 #[tokio::test]
+async fn sends_the_token_and_reads_a_rotated_one() {
+    let (ca, folder) = (Ca::new(), TempFolder::new());
+    folder.write("ca.crt", ca.pem());
+    let server = TlsPrometheus::start(&ca, "localhost", None);
+    let ca_path = Some(folder.path("ca.crt"));
+    let config = PrometheusConfig { ca_path, ..server.config("localhost") };
+    let token_path = Some(folder.path("token"));
+    let client = Prometheus::new(PrometheusConfig { token_path, ..config.clone() }).unwrap();
+    let missing = client.values("x").await.unwrap_err();
+    assert!(matches!(missing, QueryError::Token { .. }), "{missing}");
+    assert!(missing.to_string().contains("PROMETHEUS_TOKEN_PATH"), "{missing}");
+    for token in ["one", "two"] {
+        folder.write("token", format!("{token}\n"));
+        client.values("up{a=\"b\"}").await.unwrap();
+    }
+    // An invalid or missing token file keeps the last valid token in use.
+    for bad in ["", "a b", "a\nb"] {
+        folder.write("token", bad);
+        client.values("x").await.unwrap();
+    }
+    std::fs::remove_file(folder.path("token")).unwrap();
+    client.values("x").await.unwrap();
+    let given = PrometheusConfig { bearer_token: Some("given".into()), ..config };
+    Prometheus::new(given).unwrap().values("x").await.unwrap();
+    let requests = server.fake.requests.lock().unwrap();
+    let tokens: Vec<_> = requests.iter().map(|request| request.authorization.as_deref().unwrap()).collect();
+    let two = "Bearer two";
+    assert_eq!(tokens, ["Bearer one", two, two, two, two, two, "Bearer given"]);
+    assert_eq!(requests[0].expression, "up{a=\"b\"}");
+}
+
+#[tokio::test]
 async fn slow_files_do_not_delay_a_round() {
     let (ca, folder) = (Ca::new(), TempFolder::new());
     folder.write("ca.crt", ca.pem());
