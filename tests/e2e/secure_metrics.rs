@@ -2,6 +2,7 @@
 //! API server authenticates and allows.
 //! Why a control plane of its own: its API server stops.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::support::{install_options, read_ca};
@@ -79,12 +80,12 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
     testbed.apply(READER).await?;
 
     let pem = read_ca(&testbed, &options).await?;
-    let client = reqwest::Client::builder()
-        .no_proxy()
-        .timeout(Duration::from_secs(20))
-        .tls_certs_only([reqwest::Certificate::from_pem(&pem)?])
-        .build()?;
-    let caller = Scraper { testbed: &testbed, install: &install, client };
+    let client = |address: [u8; 4]| {
+        let builder = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(20));
+        let certificate = reqwest::Certificate::from_pem(&pem)?;
+        builder.local_address(IpAddr::from(address)).tls_certs_only([certificate]).build()
+    };
+    let caller = Scraper { testbed: &testbed, install: &install, client: client([127, 0, 0, 1])? };
     caller.expect("without a token", None, 401).await?;
     caller.expect("with a made-up token", Some("made-up"), 401).await?;
     caller.expect("without the right", Some(&caller.token("stranger").await?), 403).await?;
@@ -94,6 +95,8 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
         caller.expect("with the right", Some(&scraper), 200).await
     })
     .await?;
+    let stranger = Scraper { testbed: &testbed, install: &install, client: client([127, 0, 0, 2])? };
+    stranger_locks_out_only_itself(&stranger, &caller).await?;
     every_https_endpoint_offers_http2(&install, &pem, &caller.token("scraper").await?).await?;
 
     testbed.stop(Component::Apiserver).await?;
@@ -107,6 +110,20 @@ async fn metrics_require_rbac_permission() -> anyhow::Result<()> {
         Ok(())
     })
     .await
+}
+
+/// Invented tokens use up the limit of the address that they come from.
+async fn stranger_locks_out_only_itself(stranger: &Scraper<'_>, caller: &Scraper<'_>) -> anyhow::Result<()> {
+    let new = caller.token("scraper").await?;
+    let mut refused = 0;
+    for i in 0..100 {
+        let status = stranger.scrape(Some(&format!("invented-{i}"))).await?.status;
+        ensure!(status == 401 || status == 429, "{status}");
+        refused += u32::from(status == 429);
+    }
+    ensure!(refused > 0, "no invented token was refused unseen");
+    stranger.expect("a new token from the same address", Some(&new), 429).await?;
+    caller.expect("a new token from another address", Some(&new), 200).await
 }
 
 /// An allowed caller is served while the API server is away, also when its review is due.

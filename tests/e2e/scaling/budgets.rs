@@ -1,5 +1,5 @@
-//! Models share GPUs by the priority of their service class, a ResourceQuota caps a target, and a gated pod waits for
-//! quota without being stuck.
+//! Models share GPUs by the priority of their service class, which a tenant cannot claim by a model's name. A ResourceQuota
+//! caps a target, and a gated pod waits for quota without being stuck.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const CLASSES: &str = "- {name: Premium, model: premium, priority: 1}
 - {name: Batch, model: batch, priority: 2}
 ";
 
-/// A control plane with 4 A100s, 2 of which another workload takes, and plenty of H100s.
+/// A control plane with 5 A100s, 2 of which another workload takes, and plenty of H100s.
 struct Cluster {
     // Dropped in this order: each ends before the one that it depends on.
     install: Install,
@@ -28,7 +28,7 @@ struct Cluster {
 impl Cluster {
     async fn start(wva: &Path) -> anyhow::Result<Self> {
         let nodes = vec![
-            NodeGroup { gpus: 4, ..NodeGroup::new("a100", 1, "NVIDIA-A100-SXM4-80GB") },
+            NodeGroup { gpus: 5, ..NodeGroup::new("a100", 1, "NVIDIA-A100-SXM4-80GB") },
             NodeGroup::new("h100", 1, "NVIDIA-H100-80GB-HBM3"),
         ];
         let testbed =
@@ -69,7 +69,8 @@ pub(crate) async fn budgets(wva: &Path) -> anyhow::Result<Outcome> {
     let cluster = Cluster::start(wva).await?;
     let gated = gated_variant(&cluster).await?;
     let quota = quota_caps_target(&cluster).await?;
-    let priorities = priorities(&cluster).await?;
+    let guest = Guest::start(&cluster).await?;
+    let priorities = priorities(&cluster, &guest).await?;
     let waits = waits_for_quota(&cluster, &gated).await?;
     Ok(Outcome { figures: [quota, priorities, waits].join("; "), faults: Vec::new() })
 }
@@ -158,7 +159,44 @@ async fn ranked_models(cluster: &Cluster, namespace: &str) -> anyhow::Result<Vec
     Ok(fleets)
 }
 
-async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
+/// A tenant with one A100, whose model has the name that the best service class names.
+struct Guest {
+    namespace: String,
+    fleet: Fleet,
+}
+
+impl Guest {
+    async fn start(cluster: &Cluster) -> anyhow::Result<Self> {
+        let namespace = cluster.testbed.namespace("guest").await?;
+        let served =
+            VariantFixture { model: "premium".to_owned(), ..VariantFixture::new(&namespace, "guest") };
+        let served = served.on_a100();
+        let fleet = Fleet::start(&cluster.testbed, FleetConfig { rate: QUIET, ..served.fleet() })?;
+        cluster.testbed.apply(&served.all()).await?;
+        fleet.wait_ready(1, SOON).await?;
+        Ok(Self { namespace, fleet })
+    }
+
+    /// Lacks GPUs, and takes none from the model of the worse class in another namespace.
+    async fn takes_nothing(&self, cluster: &Cluster, timeline: &mut Timeline<'_>) -> anyhow::Result<()> {
+        timeline.note("a tenant has a saturated model of the better class's name");
+        self.fleet.set_fixed_all(0.95, 20.0);
+        cluster.wait_for_event(&self.namespace, "guest", "LimitedBy").await?;
+        let (mut looks, mut faults) = (0_u32, 0_u32);
+        let watched = timeline.until("ten seconds to pass", SOON, |now| {
+            looks += 1;
+            faults += u32::from(variant(now, "batch")?.target != Some(2));
+            ensure!(looks > 50, "{looks} looks");
+            Ok(())
+        });
+        watched.await?;
+        ensure!(faults == 0, "a tenant took a replica from another one");
+        self.fleet.set_fixed_all(0.1, 0.0);
+        Ok(())
+    }
+}
+
+async fn priorities(cluster: &Cluster, guest: &Guest) -> anyhow::Result<String> {
     let namespace = cluster.testbed.namespace("ranks").await?;
     let fleets = ranked_models(cluster, &namespace).await?;
     let mut timeline = Timeline::start(&cluster.testbed, &namespace);
@@ -186,7 +224,7 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
         })
         .await?;
     ensure!(faults == 0, "the worse priority requested the last GPU");
-    let back = given_back(cluster, &namespace, &fleets, &mut timeline).await?;
+    let back = given_back(cluster, guest, &namespace, &fleets, &mut timeline).await?;
     let figures = "the better priority had the last GPU after {a} s, and one that was given back after {b} s";
     let (last, back) = (format!("{:.1}", last.as_secs_f64()), format!("{:.1}", back.as_secs_f64()));
     Ok(figures.replace("{a}", &last).replace("{b}", &back))
@@ -195,6 +233,7 @@ async fn priorities(cluster: &Cluster) -> anyhow::Result<String> {
 /// Both models get two replicas; then the better priority needs a third.
 async fn given_back(
     cluster: &Cluster,
+    guest: &Guest,
     namespace: &str,
     fleets: &[Fleet],
     timeline: &mut Timeline<'_>,
@@ -218,6 +257,7 @@ async fn given_back(
     timeline.note("another A100 becomes free");
     cluster.scale_others(namespace, 0).await?;
     ready(timeline, "batch", 2).await?;
+    guest.takes_nothing(cluster, timeline).await?;
 
     timeline.note("the better priority needs a third replica");
     fleets[0].set_rate(2.0 * BUSY);

@@ -13,8 +13,8 @@ use wva_scaling::servers::ServerSignal;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
-use self::load::{Client, Measured};
-use self::model::{Arrivals, Look, Model, missing_signals};
+use self::load::{Client, ClosedLoop};
+use self::model::{Arrivals, Model, Observation, missing_signals};
 use self::server::{CACHE_TOKENS, EngineServer, Installed};
 use crate::command::{SOON, print_line};
 use crate::report::{Report, mib};
@@ -99,7 +99,7 @@ impl Bench<'_> {
     }
 
     /// One engine: idle, Poisson arrivals with and without cancelled requests, beyond saturation.
-    async fn one_engine(&mut self, server: &EngineServer) -> anyhow::Result<Measured> {
+    async fn one_engine(&mut self, server: &EngineServer) -> anyhow::Result<ClosedLoop> {
         let model =
             Model::deploy(self.testbed, self.install, &[server], 1, "{analyzerName: throughput}").await?;
         let client = Client::new(vec![server.url()], SEED)?;
@@ -107,7 +107,7 @@ impl Bench<'_> {
 
         self.note("as many requests at once as it runs")?;
         let measured = client.measure(MEASURES).await?;
-        let Measured { throughput, token_gap } = measured;
+        let ClosedLoop { throughput, token_gap } = measured;
         Report::note("closed loop", format!("{throughput:.2} req/s, {:.1} ms per token", 1e3 * token_gap))?;
 
         self.arrive(&model, &client, "40 %", 0.4 * throughput, 0.0).await?;
@@ -148,7 +148,7 @@ impl Bench<'_> {
         &mut self,
         server: &EngineServer,
         slow: &EngineServer,
-        measured: &Measured,
+        measured: &ClosedLoop,
     ) -> anyhow::Result<()> {
         // An objective that an engine at its full speed keeps, and a slowed one cannot.
         let objective = 1e3 * 1.5 * measured.token_gap;
@@ -185,7 +185,7 @@ impl Bench<'_> {
     }
 
     /// Two data-parallel engines behind two API servers.
-    async fn data_parallel(&mut self, server: &EngineServer, measured: &Measured) -> anyhow::Result<()> {
+    async fn data_parallel(&mut self, server: &EngineServer, measured: &ClosedLoop) -> anyhow::Result<()> {
         let model =
             Model::deploy(self.testbed, self.install, &[server], ENGINES, "{analyzerName: throughput}")
                 .await?;
@@ -291,7 +291,7 @@ const GAUGES: [ServerSignal; 4] =
     [ServerSignal::KvUsage, ServerSignal::Waiting, ServerSignal::Running, ServerSignal::Awake];
 
 /// Start of a queue that is not empty for [`STAYS`].
-fn queue_stays(looks: &[Look]) -> Option<Instant> {
+fn queue_stays(looks: &[Observation]) -> Option<Instant> {
     let mut since: Option<Instant> = None;
     for look in looks {
         if look.waiting <= 0.0 {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::snapshot::{Config, Priority};
 
-/// Rank of a model by its service classes. Everybody may name a model in a namespace of his own, so a class counts against
+/// Rank of a model by its service classes. Any tenant may name a model so, and a class counts against
 /// models of other namespaces only where the operator bound it to the namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rank {

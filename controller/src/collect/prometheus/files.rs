@@ -83,7 +83,7 @@ pub enum ClientError {
     },
     /// The token of a file would be sent in the clear.
     #[error(
-        "PROMETHEUS_BASE_URL {url} is not https, and PROMETHEUS_TOKEN_PATH {path} has a token, which everybody on the way \
+        "PROMETHEUS_BASE_URL {url} is not https, and PROMETHEUS_TOKEN_PATH {path} has a token, which anyone on the way \
          could read; use an https URL, or set PROMETHEUS_TOKEN_PATH to \"\" if Prometheus asks for no token"
     )]
     TokenOverHttp {

@@ -35,7 +35,7 @@ pub(super) struct SentRequest {
 
 /// What a server does with as many requests at once as it runs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
+pub(super) struct ClosedLoop {
     /// Requests a second.
     pub(super) throughput: f64,
     /// Mean seconds between two tokens.
@@ -112,7 +112,7 @@ impl Client {
     }
 
     /// Keeps [`MAX_SEQS`] requests in flight for `lasts`, and measures after the first quarter.
-    pub(super) async fn measure(&self, lasts: Duration) -> anyhow::Result<Measured> {
+    pub(super) async fn measure(&self, lasts: Duration) -> anyhow::Result<ClosedLoop> {
         let (begins, ends) = (Instant::now() + lasts / 4, Instant::now() + lasts);
         let before = self.sent.lock().len();
         let workers = (0..MAX_SEQS).map(|_| async {
@@ -133,7 +133,7 @@ impl Client {
         }
         ensure!(gaps > 0, "no request was completed within {lasts:?}");
         let throughput = f64::from(completed) / (ends - begins).as_secs_f64();
-        Ok(Measured { throughput, token_gap: gap_seconds / f64::from(gaps) })
+        Ok(ClosedLoop { throughput, token_gap: gap_seconds / f64::from(gaps) })
     }
 
     fn ask(&self, cancelled: f64) -> Ask {

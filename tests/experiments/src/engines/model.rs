@@ -108,7 +108,7 @@ impl<'a> Model<'a> {
     pub(super) async fn watch<T>(
         &self,
         work: impl Future<Output = anyhow::Result<T>>,
-    ) -> anyhow::Result<(T, Vec<Look>)> {
+    ) -> anyhow::Result<(T, Vec<Observation>)> {
         let mut looks = Vec::new();
         let looking = async {
             let mut every = tokio::time::interval(Duration::from_secs(1));
@@ -125,13 +125,13 @@ impl<'a> Model<'a> {
     }
 
     /// `None` before the first decision.
-    async fn look(&self) -> anyhow::Result<Option<Look>> {
+    async fn look(&self) -> anyhow::Result<Option<Observation>> {
         let mut waiting = 0.0;
         for server in self.pods.values() {
             waiting += sum(&server.page().await?, "vllm:num_requests_waiting");
         }
         let decision = self.decision().await?;
-        Ok(decision.map(|decision| Look { at: Instant::now(), waiting, decision }))
+        Ok(decision.map(|decision| Observation { at: Instant::now(), waiting, decision }))
     }
 
     /// Requests that arrived between both moments, as wva counts them and as they were sent, in the whole steps between
@@ -166,7 +166,7 @@ impl<'a> Model<'a> {
 }
 
 /// Servers and decision at a moment.
-pub(super) struct Look {
+pub(super) struct Observation {
     pub(super) at: Instant,
     /// Waiting requests.
     pub(super) waiting: f64,
