@@ -10,7 +10,7 @@ use wva_scaling::{Snapshot, decide as decide_snapshot, trace};
 
 use crate::arguments::{file_option, output_format, output_option, path_value};
 use crate::input::{self, STDIN, is_stdin};
-use crate::output::{UnreadableFile, object_name, print, structured};
+use crate::output::{UnreadableFile, object_name, print, printable, structured};
 
 const LIMIT: u64 = 256 << 20;
 
@@ -46,7 +46,7 @@ pub(crate) fn decide(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
     print(&format!("{}\n", text.trim_end_matches('\n')))?;
     if !matches!(format, "text" | "wide") {
         for warning in &outcome.warnings {
-            eprintln!("warning: {warning}");
+            eprintln!("warning: {}", printable(&warning.to_string()));
         }
     }
     Ok(ExitCode::SUCCESS)

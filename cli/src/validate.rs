@@ -27,7 +27,7 @@ use crate::arguments::{
     file_option, flag, kube_version_option, namespace_option, output_format, output_option, path_value,
     paths, value,
 };
-use crate::output::{use_colours, write, wrong_usage, yaml};
+use crate::output::{harmless, printable, use_colours, write_unchecked, wrong_usage, yaml};
 
 const EXAMPLES: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
@@ -87,7 +87,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         "github" => github::render(&report),
         _ => text::render(&report, use_colours()),
     };
-    write(&text).context("cannot write the findings")?;
+    write_unchecked(&harmless(&text, true)).context("cannot write the findings")?;
     let failed = report.deny_count() > 0 || (arguments.get_flag("strict") && report.warn_count() > 0);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -128,7 +128,7 @@ pub(super) fn read_kinds(
         format!("{}:{}", source.name, source.position(offset).line)
     };
     let problems = collected.problems.iter().map(|SourceProblem { source, problem }| {
-        format!("{}: {}", place(*source, problem.at.start), input::printable(&problem.message))
+        format!("{}: {}", place(*source, problem.at.start), printable(&problem.message))
     });
     let objects = collected.objects.iter().map(|object| SourceObject {
         place: place(object.source, object.node.span.start),
@@ -153,7 +153,7 @@ fn print_problems(sources: &[input::Source], problems: &[SourceProblem]) {
     for SourceProblem { source, problem } in problems {
         let source = &sources[*source];
         let Position { line, column } = source.position(problem.at.start);
-        let message = input::printable(&problem.message);
+        let message = printable(&problem.message);
         eprintln!("wva: --against: {}:{line}:{column}: ignored: {message}", source.name);
     }
 }

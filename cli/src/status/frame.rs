@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Reading;
 use super::rows::{self, Row};
-use crate::output::{TerminalSize, print, printable, terminal_size, use_colours};
+use crate::output::{TerminalSize, harmless, print_unchecked, printable, terminal_size, use_colours};
 
 /// Alternate screen, without cursor and without wrapped lines; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -35,7 +35,7 @@ impl Screen {
 
     pub(super) fn show(&mut self, reading: Reading) -> anyhow::Result<bool> {
         if self.last.is_none() {
-            print(ENTER)?;
+            print_unchecked(ENTER)?;
         }
         self.last = Some(reading);
         self.draw(None)
@@ -55,8 +55,10 @@ impl Screen {
             coloured: use_colours(),
             rows: terminal_size().map(|TerminalSize { rows, .. }| usize::from(rows)),
         };
-        let lines = frame.lines().join(&format!("{CLEAR_LINE}\r\n"));
-        print(&format!("{HOME}{lines}{CLEAR_LINE}{CLEAR_BELOW}"))
+        let lines = frame.lines();
+        let lines: Vec<_> = lines.iter().map(|line| harmless(line, true)).collect();
+        let lines = lines.join(&format!("{CLEAR_LINE}\r\n"));
+        print_unchecked(&format!("{HOME}{lines}{CLEAR_LINE}{CLEAR_BELOW}"))
     }
 }
 
@@ -65,7 +67,7 @@ impl Drop for Screen {
         let Some(last) = &self.last else { return };
         let table = last.render(if self.wide { "wide" } else { "text" }).unwrap_or_default();
         // A terminal that is gone needs no restoring.
-        let _ = print(&format!("{LEAVE}{table}"));
+        let _ = print_unchecked(&format!("{LEAVE}{}", harmless(&table, false)));
     }
 }
 

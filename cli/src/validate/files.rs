@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 
-use super::input::{InputError, MAX_FILES, display_path, printable};
+use super::input::{InputError, MAX_FILES, display_path};
+use crate::output::printable;
 
 const MAX_DEPTH: usize = 64;
 const MAX_ENTRIES: usize = 500_000;

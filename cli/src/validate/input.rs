@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::files;
 use super::yaml::Problem;
 use crate::input::{self, STDIN, is_stdin};
+use crate::output::printable;
 
 const MAX_FILE: u64 = 16 << 20;
 const MAX_TOTAL: usize = 128 << 20;
@@ -145,15 +146,6 @@ fn load_file(path: &Path) -> Result<Source, InputError> {
 
 pub(super) fn display_path(path: &Path) -> String {
     printable(&path.to_string_lossy())
-}
-
-/// Replaces control characters and bidirectional marks; columns stay the same.
-pub(super) fn printable(text: &str) -> String {
-    let harmful = |c: char| {
-        (c.is_control() && c != '\t')
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{61c}')
-    };
-    text.chars().map(|c| if harmful(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use wva_rules::{RULES_ABOUT_KEYS, Severity};
 
 use super::evaluate::{Evaluation, FILE_CODE, ObjectViolation};
-use super::input::{Position, Source, printable};
+use super::input::{Position, Source};
 use super::objects::{Object, ObjectSet, SourceProblem};
 use super::position::{self, Part};
-use crate::output::count;
+use crate::output::{count, printable};
 
 pub(super) const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 

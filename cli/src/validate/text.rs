@@ -2,9 +2,9 @@
 
 use annotate_snippets::{AnnotationKind, Level, Origin, Renderer, Snippet};
 
-use super::input::printable;
 use super::report::{Finding, Report, command};
 use super::secrets;
+use crate::output::printable;
 
 /// Longest line that is printed, in bytes. Longer ones, such as JSON on one line, get only a position.
 const MAX_LINE: usize = 2_000;
