@@ -96,7 +96,7 @@ struct ReturnedGpus {
 }
 
 fn returned_gpus(cases: &[&mut ModelCase]) -> Vec<ReturnedGpus> {
-    let one = |variant: &VariantView| {
+    let one = |(giver, variant): (&ModelCase, &VariantView)| {
         let returned = variant.variant.returned.as_ref().filter(|returned| returned.is_kept())?;
         let (budget, per_replica) = variant.gpu_claim()?.gpus()?;
         let is_taker = |case: &&mut ModelCase| {
@@ -104,10 +104,18 @@ fn returned_gpus(cases: &[&mut ModelCase]) -> Vec<ReturnedGpus> {
             (&model.namespace, &model.model_id) == (&returned.namespace, &returned.model_id)
         };
         let taker = cases.iter().position(is_taker)?;
+        let is_same_namespace = giver.view.model.namespace == returned.namespace;
+        // The classes may have changed since.
+        if !cases[taker].rank.is_better(giver.rank, is_same_namespace) {
+            return None;
+        }
         let gpus = per_replica.saturating_mul(returned.replicas.into());
         Some(ReturnedGpus { taker, budget, gpus, ago: returned.ago })
     };
-    cases.iter().flat_map(|case| &case.view.variants).filter_map(one).collect()
+    let of_case = |case: &'_ &mut ModelCase| -> Vec<ReturnedGpus> {
+        case.view.variants.iter().filter_map(|variant| one((case, variant))).collect()
+    };
+    cases.iter().flat_map(of_case).collect()
 }
 
 impl ReturnedGpus {

@@ -58,6 +58,7 @@ the last GPU goes to the most saturated, whatever its name | == m2; b: 1 acceler
 within a namespace to the better name, in its place | == m1; c: 1 accelerator=H100 kv=.75; == m2; b: 1 accelerator=H100 kv=.79; == other/m2; a: 1 accelerator=H100 kv=.77 | c 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget LimitedBy; a 1->1 SpareBelowTarget LimitedBy
 the rest is kept within the namespace | == m1; c: 1 accelerator=H100 gpus=2 kv=.79; == m2; b: 1 accelerator=H100 kv=.78; == other/m9; a: 1 accelerator=H100 kv=.77 | c 1->1 SpareBelowTarget LimitedBy left=1; b 1->1 SpareBelowTarget YieldsTo modelID=m1; a 1->2 SpareBelowTarget
 what a namespace gave back stays its own | == m1; c: 1 accelerator=H100 kv=.78; == m2; b: 1 returned=m1/1s accelerator=H100 kv=.60; == other/m1; a: 1 accelerator=H100 kv=.79 | c 1->2 SpareBelowTarget; b 1->1 NoChange; a 1->1 SpareBelowTarget YieldsTo modelID=m1 namespace=ns
+a class that is not bound keeps nothing | == m2; b: 1 accelerator=H100 kv=.60; == other/m9; a: 0 returned=m2/1s accelerator=H100; waiting 1 | b 1->1 NoChange; a 0->1 RequestsWaiting
 given: stock H100=1; priority other/m1=1 m1=9 m2=2
 a bound class gets the last GPU | == m2; b: 1 accelerator=H100 kv=.79; == other/m1; a: 1 accelerator=H100 kv=.75 | b 1->1 SpareBelowTarget LimitedBy; a 1->2 SpareBelowTarget
 and keeps the rest from all | == m2; b: 1 accelerator=H100 kv=.79; == other/m1; a: 1 accelerator=H100 gpus=2 kv=.75 | b 1->1 SpareBelowTarget YieldsTo modelID=m1; a 1->1 SpareBelowTarget LimitedBy left=1
