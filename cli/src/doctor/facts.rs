@@ -28,8 +28,9 @@ use crate::workloads::Workloads;
 
 const CONCURRENCY: usize = 8;
 /// Labels that tell the queues of one pod apart, of any model server.
-pub(super) const ENGINE_LABELS: [&str; 9] = [
-    "engine", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority", "request_type", "model", "version",
+pub(super) const ENGINE_LABELS: [&str; 10] = [
+    "engine", "dp_rank", "tp_rank", "pp_rank", "moe_ep_rank", "priority", "request_type", "reason", "model",
+    "version",
 ];
 /// Labels that other collectors than Prometheus' own discovery give the pod of a series.
 pub(super) const OTHER_POD_LABELS: [&str; 3] = ["k8s_pod_name", "kubernetes_pod_name", "exported_pod"];

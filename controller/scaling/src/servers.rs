@@ -137,6 +137,14 @@ impl ServerMetric {
     }
 }
 
+impl ServerMetric {
+    /// Whether it counts the waiting requests of one reason, which are also in the metric of all.
+    #[must_use]
+    pub fn is_by_reason(&self) -> bool {
+        self.label.is_some_and(|(label, _)| label == "reason")
+    }
+}
+
 /// As a selector of PromQL.
 impl fmt::Display for ServerMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

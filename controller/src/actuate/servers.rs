@@ -197,7 +197,11 @@ impl PageReader for InFlight {
 /// Running and waiting requests of every server.
 fn in_flight_metrics() -> impl Iterator<Item = ServerMetric> {
     let signals = [ServerSignal::Running, ServerSignal::Waiting];
-    signals.into_iter().flat_map(server_series).map(|(_, metric)| metric)
+    signals
+        .into_iter()
+        .flat_map(server_series)
+        .map(|(_, metric)| metric)
+        .filter(|metric| !metric.is_by_reason())
 }
 
 #[derive(Debug)]

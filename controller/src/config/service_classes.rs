@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use wva_crds::entries::{ClassNamespaces, Millis, Priority, Scoped, parse_objectives};
+use wva_crds::entries::{Millis, Priority, Scoped, parse_objectives};
 
 use super::parsed_map::{MapEntry, join_faults};
 
@@ -18,7 +18,7 @@ pub(super) struct Objectives {
     #[serde(skip)]
     model: String,
     #[serde(skip)]
-    namespaces: Option<ClassNamespaces>,
+    namespaces: Option<Vec<String>>,
     pub(super) priority: Priority,
     pub(super) itl: Option<Millis>,
     pub(super) ttft: Option<Millis>,
@@ -45,7 +45,7 @@ impl ServiceClasses {
         let better = |known: Option<Priority>, new: Priority| Some(known.map_or(new, |known| known.min(new)));
         for class in classes.flat_map(|classes| classes.0.values()).filter(|class| class.model == model) {
             match &class.namespaces {
-                Some(namespaces) if !namespaces.contains(namespace) => continue,
+                Some(namespaces) if !namespaces.iter().any(|own| own == namespace) => continue,
                 Some(_) => found.bound = better(found.bound, class.priority),
                 None => found.named = better(found.named, class.priority),
             }
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(found("b"), [Some(1), Some(10), Some(1)]);
         assert_eq!(found("c"), [None, Some(10), Some(10)]);
         let wrong = ServiceClasses::parse("p", "name: P\npriority: 1\nnamespaces: []\ndata: []").unwrap_err();
-        assert!(wrong.contains("namespaces") && wrong.contains("at least one namespace"), "{wrong}");
+        assert!(wrong.starts_with("namespaces: "), "{wrong}");
     }
 
     #[test]

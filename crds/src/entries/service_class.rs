@@ -26,10 +26,10 @@ pub struct ServiceClassRow {
     pub model: String,
     /// Priority of the class, a whole number; 1 is the highest priority.
     pub priority: Priority,
-    /// Namespaces that the class is bound to. It applies only there, and its priority counts against models of every
-    /// namespace. Default: the class applies everywhere, and its priority counts only within a namespace.
-    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
-    pub namespaces: Option<ClassNamespaces>,
+    /// Namespaces that the class is bound to: it applies only there, and its priority counts against models of every namespace. Default: it applies everywhere, and its priority counts within a namespace.
+    #[schemars(length(min = 1), inner(length(min = 1)))]
+    #[serde(default, deserialize_with = "names", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
     /// Objective for the inter-token latency in milliseconds, above 0. Default: none.
     #[serde(rename = "slo-itl", default)]
     #[serde(deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
@@ -63,10 +63,10 @@ pub struct ServiceClassEntry {
     pub name: String,
     /// Priority of the class, a whole number; 1 is the highest priority.
     pub priority: Priority,
-    /// Namespaces that the class is bound to. It applies only there, and its priority counts against models of every
-    /// namespace. Default: the class applies everywhere, and its priority counts only within a namespace.
-    #[serde(default, deserialize_with = "non_null", skip_serializing_if = "Option::is_none")]
-    pub namespaces: Option<ClassNamespaces>,
+    /// Namespaces that the class is bound to: it applies only there, and its priority counts against models of every namespace. Default: it applies everywhere, and its priority counts within a namespace.
+    #[schemars(length(min = 1), inner(length(min = 1)))]
+    #[serde(default, deserialize_with = "names", skip_serializing_if = "Option::is_none")]
+    pub namespaces: Option<Vec<String>>,
     /// Objectives, one item for each model.
     pub data: Vec<ServiceClassModel>,
 }
@@ -90,28 +90,13 @@ pub struct ServiceClassModel {
     pub slo_ttft: Option<Millis>,
 }
 
-/// Names of namespaces, at least one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "Vec<String>")]
-pub struct ClassNamespaces(#[schemars(length(min = 1), inner(length(min = 1)))] Vec<String>);
-
-impl ClassNamespaces {
-    /// Whether the class is bound to this namespace.
-    #[must_use]
-    pub fn contains(&self, namespace: &str) -> bool {
-        self.0.iter().any(|own| own == namespace)
+/// Reads at least one name; refuses `""`.
+fn names<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<String>>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    if names.is_empty() || names.iter().any(String::is_empty) {
+        return Err(serde::de::Error::custom("name at least one namespace, none of them empty"));
     }
-}
-
-impl TryFrom<Vec<String>> for ClassNamespaces {
-    type Error = &'static str;
-
-    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
-        if names.is_empty() || names.iter().any(String::is_empty) {
-            return Err("name at least one namespace, none of them empty, or leave the field out");
-        }
-        Ok(Self(names))
-    }
+    Ok(Some(names))
 }
 
 /// Reads the name of a class or model; refuses `""`.
@@ -130,7 +115,7 @@ pub struct Objective {
     /// Name of the model.
     pub model: String,
     /// Namespaces that the class is bound to. `None`: it applies everywhere.
-    pub namespaces: Option<ClassNamespaces>,
+    pub namespaces: Option<Vec<String>>,
     /// Inter-token latency.
     pub itl: Option<Millis>,
     /// Time to first token.

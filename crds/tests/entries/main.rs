@@ -235,7 +235,8 @@ fn every_field_has_a_description_and_a_valid_default() {
                 assert!(jsonschema::is_valid(field, default), "{path}.{key}: {default}");
             }
             *described += 1;
-            if let Some(items) = field.get("items") {
+            // Texts have no fields to describe.
+            if let Some(items) = field.get("items").filter(|items| items["type"] != "string") {
                 walk(items, &format!("{path}.{key}[]"), described);
             }
         }
@@ -247,7 +248,7 @@ fn every_field_has_a_description_and_a_valid_default() {
         assert!(!schema.to_string().contains("null"), "{kind:?} accepts null");
         walk(&schema, &format!("{kind:?}"), &mut described);
     }
-    assert_eq!(described, 18 + 5 + 6 + 5);
+    assert_eq!(described, 18 + 5 + 7 + 6);
 }
 
 #[test]

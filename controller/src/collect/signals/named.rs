@@ -44,9 +44,6 @@ pub(super) fn find(name: &str, state: &str) -> Option<NamedSeries> {
     SERIES.get(name)?.iter().find(|series| series.state.is_none_or(|own| own == state)).copied()
 }
 
-/// Label of the reason for which requests wait.
-const REASON: &str = "reason";
-
 /// Names of these counters over all servers, each once.
 pub(super) fn names(counters: &[Counter]) -> Vec<String> {
     names_of(counters, |_| true)
@@ -54,7 +51,7 @@ pub(super) fn names(counters: &[Counter]) -> Vec<String> {
 
 /// Names of running and waiting requests, without those by reason: all wait.
 pub(super) fn in_flight() -> Vec<String> {
-    names_of(&Counter::GAUGES, |metric| metric.label.is_none_or(|(label, _)| label != REASON))
+    names_of(&Counter::GAUGES, |metric| !metric.is_by_reason())
 }
 
 fn names_of(counters: &[Counter], select: impl Fn(&ServerMetric) -> bool) -> Vec<String> {
