@@ -82,7 +82,7 @@ pub(super) fn doctor(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         } else {
             examine(&facts, &variants, arguments)?
         };
-        output::print_unchecked(&output::harmless(&report.text, true))?;
+        output::print_coloured(&report.text)?;
         Ok(if report.is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }

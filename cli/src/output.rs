@@ -17,24 +17,20 @@ use wva_runtime::client::ClientError;
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(text: &str) -> anyhow::Result<bool> {
-    write(text).context("cannot write to standard output")
+    print_unchecked(&harmless(text, false))
 }
 
-/// Like [`print()`], without context on the error.
-pub(crate) fn write(text: &str) -> io::Result<bool> {
-    write_unchecked(&harmless(text, false))
+/// Like [`print()`], for text with our own colours.
+pub(crate) fn print_coloured(text: &str) -> anyhow::Result<bool> {
+    print_unchecked(&harmless(text, true))
 }
 
-/// Like [`print()`], for text with our own colours and cursor movements. Text of others in it must be [`harmless`].
+/// Like [`print()`], for text with our own cursor movements. Text of others in it must be [`harmless`].
 pub(crate) fn print_unchecked(text: &str) -> anyhow::Result<bool> {
-    write_unchecked(text).context("cannot write to standard output")
-}
-
-pub(crate) fn write_unchecked(text: &str) -> io::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        written => written.map(|()| true),
+        written => written.map(|()| true).context("cannot write to standard output"),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::arguments::{
     file_option, flag, kube_version_option, namespace_option, output_format, output_option, path_value,
     paths, value,
 };
-use crate::output::{harmless, printable, use_colours, write_unchecked, wrong_usage, yaml};
+use crate::output::{print_coloured, printable, use_colours, wrong_usage, yaml};
 
 const EXAMPLES: &str = "\
 PATH is a file, a directory (all *.yaml, *.yml and *.json below it), a quoted
@@ -87,7 +87,7 @@ pub(crate) fn validate(arguments: &ArgMatches) -> anyhow::Result<ExitCode> {
         "github" => github::render(&report),
         _ => text::render(&report, use_colours()),
     };
-    write_unchecked(&harmless(&text, true)).context("cannot write the findings")?;
+    print_coloured(&text)?;
     let failed = report.deny_count() > 0 || (arguments.get_flag("strict") && report.warn_count() > 0);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -24,10 +24,10 @@ pub(super) struct Objectives {
     pub(super) ttft: Option<Millis>,
 }
 
-/// Classes of a model in a namespace, the lowest priority number first; of equals the first in the map.
+/// What the classes of a model say of it in a namespace. The lowest priority number is the best.
 #[derive(Debug, Default)]
 pub(super) struct ModelClasses<'c> {
-    /// Class whose objectives apply.
+    /// Best class, whose objectives apply; of equals the first.
     pub(super) best: Option<&'c Objectives>,
     /// Best priority of the classes that are bound to the namespace.
     pub(super) bound: Option<Priority>,

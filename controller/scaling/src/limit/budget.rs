@@ -120,8 +120,8 @@ pub(crate) struct Ledger {
     left: Vec<u64>,
     /// By budget: the model that waits for more of it. It keeps the rest.
     reserved: BTreeMap<usize, Arc<BetterModel>>,
-    /// The same against other models of its namespace, by budget and namespace.
-    reserved_within: BTreeMap<(usize, String), Arc<BetterModel>>,
+    /// The same against other models of its namespace, by budget, then namespace.
+    reserved_within: BTreeMap<usize, BTreeMap<String, Arc<BetterModel>>>,
     kept: Vec<KeptPart>,
 }
 
@@ -163,13 +163,13 @@ impl Ledger {
         if is_against_all {
             self.reserved.entry(claim.budget).or_insert_with(|| model.clone());
         } else {
-            let key = (claim.budget, claim.namespace.to_owned());
-            self.reserved_within.entry(key).or_insert_with(|| model.clone());
+            let within = self.reserved_within.entry(claim.budget).or_default();
+            within.entry(claim.namespace.to_owned()).or_insert_with(|| model.clone());
         }
     }
 
     fn reserved(&self, claim: &Claim<'_>) -> Option<&Arc<BetterModel>> {
-        let within = || self.reserved_within.get(&(claim.budget, claim.namespace.to_owned()));
+        let within = || self.reserved_within.get(&claim.budget)?.get(claim.namespace);
         self.reserved.get(&claim.budget).or_else(within)
     }
 

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use crate::snapshot::{Config, Priority};
 
-/// Rank of a model by its service classes. Any tenant may name a model so, and a class counts against
-/// models of other namespaces only where the operator bound it to the namespace.
+/// Rank of a model by its service classes. Any tenant may give a model the name that a class lists, so a class counts
+/// against models of other namespaces only where the operator bound it to the namespace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Rank {
     /// Best priority of the classes that are bound to the namespace. It counts against all models.
@@ -42,8 +42,8 @@ impl Rank {
 
     /// Whether classes rank the model before another one, which has a class as well.
     pub(super) fn is_better(self, other: Self, is_same_namespace: bool) -> bool {
-        let has_class = |rank: Self| rank.bound.is_some() || is_same_namespace && rank.named.is_some();
-        let order = if is_same_namespace { self.cmp_within(other) } else { self.cmp_across(other) };
-        has_class(self) && has_class(other) && order == Ordering::Less
+        let [own, other] =
+            [self, other].map(|rank| if is_same_namespace { rank } else { Self { named: None, ..rank } });
+        own.has_class() && other.has_class() && own.cmp_within(other).is_lt()
     }
 }

@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use wva_testbed::install::get;
 use wva_testbed::{Process, eventually, free_port};
 
+use crate::usage::Usage;
+
 /// Served model.
 pub(super) const MODEL: &str = "acme/tiny";
 /// `--max-num-seqs`.
@@ -124,19 +126,14 @@ impl EngineServer {
 
     /// Resident memory of the server and its engines, KiB.
     pub(super) fn memory(&self) -> u64 {
-        let mut pids = engines_of(self.process.pid());
-        pids.push(i32::try_from(self.process.pid()).unwrap_or_default());
-        let of = |pid: i32| procfs::process::Process::new(pid).and_then(|p| p.status()).ok()?.vmrss;
-        pids.into_iter().filter_map(of).sum()
+        let resident = |pid: u32| Usage::read(pid).map_or(0, |usage| usage.resident);
+        process_tree(self.process.pid()).into_iter().map(resident).sum()
     }
 
     /// Lets the engines run for only this share of the time, at least 0 and at most 1, until the returned value is dropped.
     pub(super) fn slow_down(&self, share: f64) -> anyhow::Result<SlowDown> {
-        let pids: Vec<Pid> = engines_of(self.process.pid())
-            .into_iter()
-            .filter(|pid| is_engine(*pid))
-            .filter_map(Pid::from_raw)
-            .collect();
+        let engines = process_tree(self.process.pid()).into_iter().filter(|pid| is_engine(*pid));
+        let pids: Vec<Pid> = engines.filter_map(|pid| Pid::from_raw(pid.cast_signed())).collect();
         ensure!(!pids.is_empty(), "{} has no process of an engine", self.process.name());
         let end = Arc::new(AtomicBool::new(false));
         let thread = std::thread::spawn({
@@ -179,22 +176,24 @@ impl Drop for SlowDown {
     }
 }
 
-/// Processes below this one.
-fn engines_of(pid: u32) -> Vec<i32> {
-    let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
-    let parents: Vec<(i32, i32)> =
-        all.filter_map(Result::ok).filter_map(|p| p.stat().ok()).map(|stat| (stat.pid, stat.ppid)).collect();
-    let mut found = vec![i32::try_from(pid).unwrap_or_default()];
+/// This process and all below it.
+fn process_tree(pid: u32) -> Vec<u32> {
+    let all = procfs::process::all_processes().into_iter().flatten().filter_map(Result::ok);
+    let parents: Vec<(u32, u32)> = all
+        .filter_map(|process| process.stat().ok())
+        .map(|stat| (stat.pid.cast_unsigned(), stat.ppid.cast_unsigned()))
+        .collect();
+    let mut found = vec![pid];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
         found.extend(parents.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
         next += 1;
     }
-    found.split_off(1)
+    found
 }
 
 /// Whether the process computes tokens: vLLM names it `VLLM::EngineCore`.
-fn is_engine(pid: i32) -> bool {
-    let command = procfs::process::Process::new(pid).and_then(|process| process.cmdline());
+fn is_engine(pid: u32) -> bool {
+    let command = procfs::process::Process::new(pid.cast_signed()).and_then(|process| process.cmdline());
     command.is_ok_and(|command| command.iter().any(|word| word.contains("EngineCore")))
 }
