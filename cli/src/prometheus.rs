@@ -70,6 +70,9 @@ impl Prometheus {
             QueryError::Unreachable { cause, has_begun: false, .. } => {
                 format!("Prometheus did not answer: check --prometheus: {cause}")
             }
+            QueryError::TimedOut { after, .. } => {
+                format!("Prometheus did not answer: check --prometheus: it timed out after {after:?}")
+            }
             QueryError::Unreachable { cause, .. } => {
                 format!("the connection to Prometheus broke during its answer: {cause}")
             }

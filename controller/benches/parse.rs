@@ -9,7 +9,7 @@ use std::io::{self, Read};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde::Deserialize;
-use wva_controller::bench::rows;
+use wva_controller::bench::{ManagedPods, rows};
 
 /// A generated answer with one series per pod.
 struct GeneratedAnswer {
@@ -37,16 +37,28 @@ impl GeneratedAnswer {
             "]}}".to_owned()
         } else {
             format!(
-                r#"{}{{"metric":{{"model_name":"meta-llama/Llama-3.1-70B-Instruct-{:04}","namespace":"team-{:02}","pod":"ms-llama-70b-h100-decode-5b8f9d7c6-{:05}"}},"value":[1763766000.123,"0.{:06}"]}}"#,
+                r#"{}{{"metric":{{"model_name":"meta-llama/Llama-3.1-70B-Instruct-{:04}","namespace":"{}","pod":"{}"}},"value":[1763766000.123,"0.{:06}"]}}"#,
                 if i == 0 { "" } else { "," },
                 i / 4,
-                i % 20,
-                i,
+                namespace(i),
+                pod(i),
                 i % 1_000_000,
             )
         };
         self.text.extend_from_slice(text.as_bytes());
     }
+}
+
+fn namespace(i: usize) -> String {
+    format!("team-{:02}", i % 20)
+}
+
+fn pod(i: usize) -> String {
+    format!("ms-llama-70b-h100-decode-5b8f9d7c6-{i:05}")
+}
+
+fn managed(pods: usize) -> ManagedPods {
+    ManagedPods::new((0..pods).map(|i| (namespace(i), pod(i))))
 }
 
 impl Read for GeneratedAnswer {
@@ -95,8 +107,9 @@ fn peak_memory() -> u64 {
 fn print_memory() {
     // The peak only rises, so the smaller size comes first.
     for pods in [4_000, 200_000] {
+        let managed = managed(pods);
         let before = peak_memory();
-        let kept = rows(GeneratedAnswer::new(pods)).unwrap();
+        let kept = rows(GeneratedAnswer::new(pods), &managed).unwrap();
         let streamed = peak_memory();
         assert_eq!(kept.len(), pods);
         drop(kept);
@@ -114,8 +127,9 @@ fn parse(c: &mut Criterion) {
     print_memory();
     let mut body = Vec::new();
     GeneratedAnswer::new(4_000).read_to_end(&mut body).unwrap();
+    let managed = managed(4_000);
     let mut group = c.benchmark_group("4,000 series");
-    group.bench_function("as they arrive", |b| b.iter(|| rows(black_box(&*body)).unwrap()));
+    group.bench_function("as they arrive", |b| b.iter(|| rows(black_box(&*body), &managed).unwrap()));
     group.bench_function("whole", |b| {
         b.iter(|| serde_json::from_slice::<WholeAnswer>(black_box(&body)).unwrap());
     });

@@ -1,5 +1,6 @@
 //! Collects metrics from Prometheus and endpoint pickers.
 
+pub(crate) mod filter;
 pub(crate) mod histogram;
 pub(crate) mod page;
 pub(crate) mod picker;
@@ -19,6 +20,7 @@ use futures::stream::{self, BoxStream};
 use tracing::Instrument;
 use wva_runtime::spans;
 
+use self::filter::SeriesFilter;
 use self::prometheus::{Prometheus, QueryError, Session};
 use self::scope::Scope;
 use self::signals::{Query, Rows};
@@ -37,12 +39,12 @@ pub(crate) type Answers = Vec<Answer>;
 
 const CONCURRENCY: usize = 4;
 
-/// Makes these queries for every scope, each within `within`.
+/// Makes these queries for every scope, within `within` altogether.
 pub(crate) async fn query_round(
     prometheus: &Prometheus,
     scopes: Vec<Scope>,
     queries: &[Query],
-    telemetry: &Telemetry,
+    reads: (Arc<SeriesFilter>, &Telemetry),
     within: Duration,
 ) -> Answers {
     let mut requests = Vec::new();
@@ -50,30 +52,32 @@ pub(crate) async fn query_round(
         requests.extend(queries.iter().map(|query| (*query, scope.clone())));
     }
     let span = spans::prometheus_round(requests.len());
-    stream_answers(prometheus, requests, telemetry, within).collect().instrument(span).await
+    stream_answers(prometheus, requests, reads, within).collect().instrument(span).await
 }
 
 /// Yields each answer as it arrives.
 pub(crate) fn stream_answers<'a>(
     prometheus: &'a Prometheus,
     mut requests: Vec<(Query, Scope)>,
-    telemetry: &'a Telemetry,
+    (filter, telemetry): (Arc<SeriesFilter>, &'a Telemetry),
     within: Duration,
 ) -> BoxStream<'a, Answer> {
     let deadline = tokio::time::Instant::now() + within;
     let session = async move {
         let session = tokio::time::timeout_at(deadline, prometheus.session()).await;
-        Arc::new(session.unwrap_or_else(|_| Err(prometheus.timed_out(within))))
+        Arc::new(session.unwrap_or_else(|_| Err(prometheus.out_of_time(within))))
     };
-    let answer = move |session: Arc<Result<Session, QueryError>>, (query, scope): (Query, Scope)| async move {
-        let began = Instant::now();
+    let answer = move |session: Arc<Result<Session, QueryError>>,
+                       filter: Arc<SeriesFilter>,
+                       (query, scope): (Query, Scope)| async move {
+        let (began, filter) = (Instant::now(), &filter);
         let result = async {
             let session = session.as_ref().as_ref().map_err(Clone::clone)?;
-            let expression = query.expression(&scope, prometheus.extra_matchers());
-            prometheus.query_into(session, &expression, || Rows::new(query)).await
+            let expression = query.expression(&scope.matcher(), prometheus.extra_matchers());
+            prometheus.query_into(session, &expression, || Rows::new(query, filter.clone())).await
         };
         let answer = tokio::time::timeout_at(deadline, result).await;
-        let answer = answer.unwrap_or_else(|_| Err(prometheus.timed_out(within)));
+        let answer = answer.unwrap_or_else(|_| Err(prometheus.out_of_time(within)));
         telemetry.record_query(query, began.elapsed(), answer.is_ok());
         let rows = answer.map(|(mut rows, partial)| {
             if partial.is_some() {
@@ -86,7 +90,10 @@ pub(crate) fn stream_answers<'a>(
     };
     let all = move |session: Arc<Result<Session, QueryError>>| {
         let requests = stream::iter(std::mem::take(&mut requests));
-        requests.map(move |request| answer(session.clone(), request)).buffer_unordered(CONCURRENCY)
+        let filter = filter.clone();
+        requests
+            .map(move |request| answer(session.clone(), filter.clone(), request))
+            .buffer_unordered(CONCURRENCY)
     };
     stream::once(session).flat_map(all).boxed()
 }

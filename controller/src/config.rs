@@ -13,11 +13,10 @@ mod service_classes;
 pub(crate) mod testing;
 mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use effective::{LocalMapScope, global_maps};
-use k8s_openapi::api::core::v1::ConfigMap;
 use parsed_map::{MapEntry, MapKey, Maps};
 use serde_json::Value;
 use service_classes::ServiceClasses;
@@ -41,20 +40,37 @@ pub struct ConfigMaps {
     parsing: Arc<Mutex<()>>,
     local_scope: Arc<RwLock<Option<Arc<LocalMapScope>>>>,
     changed: Arc<Notify>,
+    /// Some of [`MapCache::wanted`] are new.
+    wanted: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
 struct MapCache {
-    /// Parsed only while their namespace is in use: a parsed map can be much larger.
-    local: BTreeMap<MapKey, Arc<ConfigMap>>,
+    /// Local maps of namespaces that are not in use. Only their names are kept: anybody may store them, of any size.
+    unread: BTreeSet<MapKey>,
+    /// Those of them whose namespace came into use. The watch reads them.
+    wanted: BTreeSet<MapKey>,
     saturation: Maps<SaturationEntry>,
     to_zero: Maps<ScaleToZeroEntry>,
     classes: Maps<ServiceClasses>,
 }
 
 impl MapCache {
-    fn has_parsed(&self, key: &MapKey) -> bool {
-        self.saturation.contains_key(key) || self.to_zero.contains_key(key) || self.classes.contains_key(key)
+    /// Parsed maps.
+    fn parsed(&self) -> impl Iterator<Item = &MapKey> {
+        self.saturation.keys().chain(self.to_zero.keys()).chain(self.classes.keys())
+    }
+
+    /// Returns whether it was parsed.
+    fn set_unread(&mut self, key: &MapKey) -> bool {
+        self.unread.insert(key.clone());
+        self.remove_parsed(key)
+    }
+
+    /// Returns whether it was known.
+    fn remove(&mut self, key: &MapKey) -> bool {
+        self.wanted.remove(key);
+        self.unread.remove(key) | self.remove_parsed(key)
     }
 
     fn remove_parsed(&mut self, key: &MapKey) -> bool {
@@ -69,8 +85,8 @@ impl MapCache {
 
 impl ConfigMaps {
     fn new(names: MapNames, opt_in_value: String) -> Self {
-        let (cache, parsing, local_scope, changed) = Default::default();
-        Self { names, opt_in_value, cache, parsing, local_scope, changed }
+        let (cache, parsing, local_scope, changed, wanted) = Default::default();
+        Self { names, opt_in_value, cache, parsing, local_scope, changed, wanted }
     }
 
     fn lock_parsing(&self) -> MutexGuard<'_, ()> {
@@ -110,29 +126,54 @@ impl ConfigMaps {
     fn set_local_scope(&self, scope: &Arc<LocalMapScope>) {
         // First, so that a map that arrives now is either found here or starts the next cycle.
         *self.local_scope.write().unwrap_or_else(PoisonError::into_inner) = Some(scope.clone());
-        let (mut unparsed, mut unused) = (Vec::new(), Vec::new());
         let _parsing = self.lock_parsing();
+        let (unused, wanted): (Vec<MapKey>, Vec<MapKey>) = {
+            let cache = self.cache();
+            let is_used = |key: &&MapKey| scope.includes(&key.namespace);
+            let is_local = |key: &&MapKey| *key.namespace != *self.names.namespace;
+            let unused = cache.parsed().filter(is_local).filter(|key| !is_used(key));
+            (unused.cloned().collect(), cache.unread.iter().filter(is_used).cloned().collect())
+        };
+        for key in unused {
+            self.change(|cache| cache.set_unread(&key));
+        }
+        self.want(wanted);
+    }
+
+    /// Leaves out what belongs to a namespace whose local maps are not read yet, and has them read. A change of the maps
+    /// follows.
+    pub(crate) fn retain_read<T>(&self, all: &mut Vec<T>, namespace_of: impl Fn(&T) -> &str) {
+        let mut wanted = BTreeSet::new();
         {
             let cache = self.cache();
-            for (key, map) in &cache.local {
-                match (scope.includes(&key.namespace), cache.has_parsed(key)) {
-                    (true, false) => unparsed.push(map.clone()),
-                    (false, true) => unused.push(key.clone()),
-                    _ => {}
-                }
-            }
+            all.retain(|one| {
+                let first = MapKey::new(namespace_of(one), "");
+                let of_namespace =
+                    cache.unread.range(&first..).take_while(|key| key.namespace == first.namespace);
+                let before = wanted.len();
+                wanted.extend(of_namespace.cloned());
+                wanted.len() == before
+            });
         }
-        for map in unparsed {
-            self.parse(&map);
-        }
-        for key in unused {
-            self.change(|cache| cache.remove_parsed(&key));
+        self.want(wanted);
+    }
+
+    fn want(&self, keys: impl IntoIterator<Item = MapKey>) {
+        let is_new = self.change(|cache| {
+            let before = cache.wanted.len();
+            cache.wanted.extend(keys);
+            cache.wanted.len() > before
+        });
+        if is_new {
+            self.wanted.notify_one();
         }
     }
 
     fn is_in_use(&self, namespace: &str) -> bool {
         let scope = self.local_scope.read().unwrap_or_else(PoisonError::into_inner);
-        namespace == self.names.namespace || scope.as_ref().is_none_or(|scope| scope.includes(namespace))
+        namespace == self.names.namespace
+            || scope.as_ref().is_none_or(|scope| scope.includes(namespace))
+            || self.cache().wanted.iter().any(|key| *key.namespace == *namespace)
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut MapCache) -> T) -> T {

@@ -52,16 +52,35 @@ pub use publish::status::StatusWriter;
 #[doc(hidden)]
 pub mod bench {
     use std::io::Read;
+    use std::sync::Arc;
 
+    use crate::collect::filter::SeriesFilter;
     use crate::collect::prometheus::answer::read;
     use crate::collect::signals::{Query, Rows};
+
+    /// Pods whose series are read.
+    #[derive(Debug)]
+    pub struct ManagedPods(Arc<SeriesFilter>);
+
+    impl ManagedPods {
+        /// Of a namespace and a name each.
+        #[must_use]
+        pub fn new(pods: impl IntoIterator<Item = (String, String)>) -> Self {
+            let mut filter = SeriesFilter::default();
+            for (namespace, pod) in pods {
+                filter.add_model(&namespace, "m");
+                filter.add_pod(&namespace, &pod, true);
+            }
+            Self(Arc::new(filter))
+        }
+    }
 
     /// Pod and value of each series of a KV cache usage answer.
     ///
     /// # Errors
     /// The text is not an answer of Prometheus.
-    pub fn rows(body: impl Read) -> Result<Vec<(std::sync::Arc<str>, f64)>, serde_json::Error> {
-        let mut rows = Rows::new(Query::KvUsage);
+    pub fn rows(body: impl Read, pods: &ManagedPods) -> Result<Vec<(Arc<str>, f64)>, serde_json::Error> {
+        let mut rows = Rows::new(Query::KvUsage, pods.0.clone());
         read(body, &mut rows)?;
         Ok(rows.pods.into_iter().map(|(_, key, value)| (key.pod, value)).collect())
     }

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::cache::{Cache, Projection, Writer};
-use crate::watch::{Observer, WatchScope};
+use crate::watch::{Observer, WatchScope, events};
 use crate::{Backoff, InterruptionLogger};
 
 /// kube itself retries for longer.
@@ -250,7 +250,7 @@ async fn forward_events<K>(
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let stream = watcher::watcher(watch.api.clone(), watch.config.clone());
+    let stream = events(watch.api.clone(), watch.config.clone());
     let mut stream = Box::pin(stream.default_backoff());
     let (mut interruptions, mut was_listed) = (InterruptionLogger::new(publisher.task, None), false);
     while let Some(event) = stream.next().await {

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt, future};
 use kube::api::{ApiResource, DynamicObject};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::cache::{Cache, Projection, Writer};
 use crate::{InterruptionLogger, SyncStatus, Tasks};
 
-/// Objects in one page of a list. The API server reads each page from etcd.
-const PAGE: u32 = 500;
+/// Objects in one page of a list, if the API server cannot stream it. An object has up to 1.5 MB, and a page is in memory
+/// as a whole.
+const PAGE: u32 = 50;
 
 /// Called for each event, in order, after the cache has applied it.
 pub type Observer<K> = Box<dyn FnMut(&Event<K>) + Send>;
@@ -79,7 +80,7 @@ impl WatchScope<'_> {
         self.synced.add(task, synced);
         let mut interruptions = InterruptionLogger::new(task, self.namespace.as_deref());
         let watch = async move {
-            let mut stream = Box::pin(watcher::watcher(api, config()).default_backoff());
+            let mut stream = Box::pin(events(api, config()).default_backoff());
             while let Some(event) = stream.next().await {
                 interruptions.log(&event);
                 // The stream itself retries after an error, with backoff.
@@ -108,8 +109,27 @@ pub fn config() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
+/// Events of a kind, one object in memory at a time: people store objects of any size. API servers without the feature
+/// `WatchList` send pages.
+pub fn events<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = watcher::Result<Event<K>>> + Send
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let in_pages = watcher::watcher(api.clone(), config.clone());
+    let streamed = watcher::watcher(api, config.streaming_lists());
+    streamed.take_while(|event| future::ready(!is_refused(event))).chain(in_pages)
+}
+
+/// The API server has no streaming lists.
+fn is_refused<K>(event: &watcher::Result<Event<K>>) -> bool {
+    matches!(event, Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) if status.is_invalid())
+}
+
 /// Observer that ignores all events.
 #[must_use]
 pub fn no_observer<K>() -> Observer<K> {
     Box::new(|_| {})
 }
+
+#[cfg(test)]
+mod tests;

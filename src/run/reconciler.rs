@@ -54,7 +54,6 @@ impl Process {
             metrics_api,
             refusals: refused,
             ownership,
-            namespace: self.settings.watch_namespace.clone(),
         };
         self.spawn_engine(Engine {
             sources,

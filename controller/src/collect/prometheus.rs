@@ -93,6 +93,17 @@ pub enum QueryError {
         /// A part of the answer had arrived.
         has_begun: bool,
     },
+    /// No complete answer to a query within its timeout.
+    #[error(
+        "Prometheus at {url} did not answer: it timed out after {after:?}; check PROMETHEUS_BASE_URL and that \
+         Prometheus runs"
+    )]
+    TimedOut {
+        /// The base URL.
+        url: String,
+        /// Timeout of the query.
+        after: Duration,
+    },
     /// An HTTP status other than 200.
     #[error("Prometheus at {url} answered {status}: {message}")]
     Refused {
@@ -211,11 +222,13 @@ impl Prometheus {
             }
         };
         let answer = tokio::time::timeout(self.timeout, attempts).await;
-        answer.unwrap_or_else(|_| Err(self.timed_out(self.timeout)))
+        let timed_out = || QueryError::TimedOut { url: self.shown_url.clone(), after: self.timeout };
+        answer.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    pub(crate) fn timed_out(&self, after: Duration) -> QueryError {
-        let cause = format!("it timed out after {after:?}");
+    /// The round ended before the query.
+    pub(crate) fn out_of_time(&self, after: Duration) -> QueryError {
+        let cause = format!("the round of queries ended after {after:?}");
         QueryError::Unreachable { url: self.shown_url.clone(), cause, has_begun: false }
     }
 

@@ -6,15 +6,17 @@ mod queues;
 mod router;
 mod update;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
+use super::filter::PodName;
 use super::scope::Scope;
 use super::signals::{
-    CachePod, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueRow, Retention, Rows,
+    CachePod, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueKey, Retention, Rows,
 };
 use super::work::CounterHistory;
 use super::{Answer, Answers};
@@ -62,7 +64,7 @@ pub(crate) struct Samples {
     /// Keys: namespace and model; for each window the count and the time of the query.
     completed: BTreeMap<(Arc<str>, Arc<str>), BTreeMap<Retention, TimedValue>>,
     /// Windows whose newest answer may lack series.
-    partial_windows: BTreeMap<Retention, (Scope, String)>,
+    incomplete_windows: BTreeMap<Retention, (Scope, Incomplete)>,
     /// Work counters, if an entry selects the throughput analyzer.
     counters: CounterHistory,
     /// Start of the newest full round with an answer about loads.
@@ -74,20 +76,58 @@ pub(crate) struct Samples {
     part: Option<Round>,
 }
 
+/// Why an answer may lack series.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Incomplete {
+    /// Warning of Prometheus.
+    Warning(String),
+    /// A pod or model has more series than wva reads.
+    TooMany(String),
+}
+
+impl Incomplete {
+    pub(crate) const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Warning(_) => "check the stores of Prometheus",
+            Self::TooMany(_) => "check what it exports",
+        }
+    }
+}
+
+impl fmt::Display for Incomplete {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Warning(why) => write!(f, "Prometheus returned partial results ({why})"),
+            Self::TooMany(what) => write!(f, "{what}, which wva does not read"),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Round {
     began: Instant,
     scope: Scope,
     has_loads: bool,
-    /// Scopes with a complete, possibly empty, answer.
+    /// Scopes with an answer, possibly empty.
     answered: BTreeMap<Query, Vec<Scope>>,
     /// Scopes whose answer may lack series, and why.
-    partial: Vec<(Query, Scope, String)>,
+    incomplete: Vec<(Query, Scope, Incomplete)>,
+    /// Pods of no known workload.
+    unmapped: HashSet<PodName>,
 }
 
 impl Round {
     fn new(began: Instant, scope: Scope) -> Self {
-        Self { began, scope, has_loads: false, answered: BTreeMap::new(), partial: Vec::new() }
+        let (answered, incomplete, unmapped) = Default::default();
+        Self { began, scope, has_loads: false, answered, incomplete, unmapped }
+    }
+
+    /// Whether a query has an answer for this namespace that lacks nothing.
+    fn is_complete(&self, query: Query, namespace: &str) -> bool {
+        let answered = self.answered.get(&query).into_iter().flatten();
+        let mut incomplete = self.incomplete.iter().filter(|(other, _, _)| *other == query);
+        answered.into_iter().any(|scope| scope.contains(namespace))
+            && !incomplete.any(|(_, scope, _)| scope.contains(namespace))
     }
 }
 
@@ -96,7 +136,8 @@ impl Samples {
     pub(crate) fn add_round(&mut self, now: Instant, answers: Answers) {
         self.last_error = None;
         self.part = None;
-        let round = self.add_answers(Round::new(now, Scope::All), answers);
+        let scope = Scope::union(answers.iter().map(|answer| &answer.scope));
+        let round = self.add_answers(Round::new(now, scope), answers);
         if round.has_loads {
             self.last_round = Some(now);
         }
@@ -111,20 +152,25 @@ impl Samples {
 
     fn add_answers(&mut self, mut round: Round, answers: Answers) -> Round {
         let mut update = LoadUpdate::default();
-        let (mut queues, mut routers) = (Vec::new(), Vec::new());
+        let (mut queues, mut routers) = (BTreeMap::new(), Vec::new());
         for Answer { query, scope, rows } in answers {
             let answered = round.answered.entry(query).or_default();
             match rows {
                 Ok(rows) => {
-                    let Rows { pods, servers, caches, work, partial, .. } = rows;
+                    let Rows { names, pods, servers, caches, work, partial, .. } = rows;
                     queues.extend(rows.queues);
                     routers.extend(rows.routers);
                     update.add(pods, servers);
                     self.counters.add(round.began, work);
-                    match partial {
-                        Some(why) => round.partial.push((query, scope, why)),
-                        None => answered.push(scope),
-                    }
+                    let (unmapped, reached) = names.into_parts();
+                    round.unmapped.extend(unmapped);
+                    let reached = reached.into_iter().map(|limit| {
+                        let scope = Scope::new([&*limit.namespace]);
+                        (query, scope, Incomplete::TooMany(limit.to_string()))
+                    });
+                    let partial = partial.map(|why| (query, scope.clone(), Incomplete::Warning(why)));
+                    round.incomplete.extend(partial.into_iter().chain(reached));
+                    answered.push(scope);
                     round.has_loads |= matches!(query, Query::KvUsage | Query::Queue);
                     self.add_caches(round.began, caches);
                 }
@@ -154,10 +200,10 @@ impl Samples {
         {
             windows.remove(&within);
         }
-        self.partial_windows.remove(&within);
+        self.incomplete_windows.remove(&within);
         match rows {
             Ok(Rows { partial: Some(why), .. }) => {
-                self.partial_windows.insert(within, (scope, why));
+                self.incomplete_windows.insert(within, (scope, Incomplete::Warning(why)));
             }
             Ok(rows) => {
                 for CompletedRow { namespace, model, requests } in rows.completed {
@@ -175,11 +221,11 @@ impl Samples {
             windows.retain(|window, _| is_queried(*window));
             !windows.is_empty()
         });
-        self.partial_windows.retain(|window, _| is_queried(*window));
+        self.incomplete_windows.retain(|window, _| is_queried(*window));
     }
 
-    fn add_queues(&mut self, now: Instant, rows: &[QueueRow]) {
-        queues::add(&mut self.queues, now, rows, |row| Some(&row.model));
+    fn add_queues(&mut self, now: Instant, rows: &BTreeMap<QueueKey, f64>) {
+        queues::add(&mut self.queues, now, rows, |row| row.model.as_ref());
         queues::add(&mut self.pool_queues, now, rows, |row| row.pool.as_ref());
     }
 
@@ -214,8 +260,8 @@ impl Samples {
     /// Whether the newest query has a complete answer. If not, missing signals are unknown.
     #[must_use]
     pub(crate) fn has_answer(&self, query: Query, namespace: &str) -> bool {
-        let newest = self.rounds(namespace).find_map(|round| round.answered.get(&query));
-        newest.into_iter().flatten().any(|scope| scope.contains(namespace))
+        let newest = self.rounds(namespace).find(|round| round.answered.contains_key(&query));
+        newest.is_some_and(|round| round.is_complete(query, namespace))
     }
 
     /// False: a queue that was there is missing now, and may hold requests.
@@ -232,23 +278,26 @@ impl Samples {
         of_model.range(within..).next().map(|(_, value)| *value)
     }
 
-    /// Warning that series of a namespace may be missing.
+    /// Why series of a namespace may be missing.
     #[must_use]
-    pub(crate) fn partial_answer(&self, namespace: &str) -> Option<&str> {
-        let of_loads = self.rounds(namespace).next().into_iter().flat_map(|round| &round.partial);
+    pub(crate) fn incomplete_answer(&self, namespace: &str) -> Option<&Incomplete> {
+        let of_loads = self.rounds(namespace).next().into_iter().flat_map(|round| &round.incomplete);
         let of_loads =
             of_loads.filter(|(_, scope, _)| scope.contains(namespace)).min_by_key(|(query, _, _)| *query);
-        let mut of_windows = self.partial_windows.values();
-        of_loads
-            .map(|(_, _, why)| why.as_str())
-            .or_else(|| of_windows.find(|(scope, _)| scope.contains(namespace)).map(|(_, why)| why.as_str()))
+        let of_windows = || self.incomplete_windows.values().find(|(scope, _)| scope.contains(namespace));
+        of_loads.map(|(_, _, why)| why).or_else(|| of_windows().map(|(_, why)| why))
     }
 
-    /// All warnings that series may be missing.
-    pub(crate) fn partial_answers(&self) -> BTreeSet<&str> {
+    /// All reasons for which series may be missing.
+    pub(crate) fn incomplete_answers(&self) -> BTreeSet<&Incomplete> {
         let rounds = [&self.part, &self.full].into_iter().flatten();
-        let of_loads = rounds.flat_map(|round| &round.partial).map(|(_, _, why)| why.as_str());
-        of_loads.chain(self.partial_windows.values().map(|(_, why)| why.as_str())).collect()
+        let of_loads = rounds.flat_map(|round| &round.incomplete).map(|(_, _, why)| why);
+        of_loads.chain(self.incomplete_windows.values().map(|(_, why)| why)).collect()
+    }
+
+    /// Pods in the newest full round that belong to no known workload.
+    pub(crate) fn unmapped(&self) -> usize {
+        self.full.as_ref().map_or(0, |round| round.unmapped.len())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&PodModel, &PodLoad)> {

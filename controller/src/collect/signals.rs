@@ -12,11 +12,10 @@ use std::time::Duration;
 use wva_scaling::servers::ServerSignal as Server;
 
 use self::selector::{Selector, any_signal};
-use super::scope::Scope;
 
 pub(crate) use cache::{CacheConfig, CachePod, CacheRow, EngineCaches};
 pub(crate) use router::RouterFigure;
-pub(crate) use rows::{BucketRow, CompletedRow, PodModel, QueueRow, RouterRow, Rows};
+pub(crate) use rows::{BucketRow, CompletedRow, PodModel, QueueKey, RouterRow, Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Signal {
@@ -155,10 +154,10 @@ impl Query {
         }
     }
 
-    /// `extra`: label matchers for every selector.
+    /// `namespaces`, `extra`: label matchers for every selector.
     #[must_use]
-    pub(crate) fn expression(self, scope: &Scope, extra: &str) -> String {
-        let select = Selector::new(scope, extra);
+    pub(crate) fn expression(self, namespaces: &str, extra: &str) -> String {
+        let select = Selector::new(namespaces, extra);
         match self {
             Self::KvUsage => select.longest("avg", Server::KvUsage),
             Self::Queue => select.most_in_flight(),

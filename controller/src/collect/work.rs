@@ -14,6 +14,8 @@ use super::signals::PodModel;
 
 /// Scrapes of an engine: three rounds.
 const MAX_SCRAPES: usize = 6;
+/// Engines of a pod and model.
+const MAX_ENGINES: usize = 64;
 /// Closer scrapes are the same.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 
@@ -84,11 +86,9 @@ pub(crate) struct EngineKey {
     pub(crate) engine: Arc<str>,
 }
 
-impl EngineKey {
-    /// Server in its pod; empty if nothing tells several apart.
-    fn server(&self) -> &str {
-        self.engine.split_once('@').map_or("", |(_, server)| server)
-    }
+/// Server of an engine in its pod; empty if nothing tells several apart.
+pub(crate) fn server_of(engine: &str) -> &str {
+    engine.split_once('@').map_or("", |(_, server)| server)
 }
 
 /// Value of a counter under one of its names.
@@ -104,7 +104,15 @@ pub(crate) struct WorkRow {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct CounterHistory(BTreeMap<PodModel, BTreeMap<Arc<str>, Scrapes>>);
+pub(crate) struct CounterHistory(BTreeMap<PodModel, Server>);
+
+/// Counters of a pod and model.
+#[derive(Debug, Default)]
+struct Server {
+    engines: BTreeMap<Arc<str>, Scrapes>,
+    /// Counts of engines that are gone: without them the sum would fall, which looks like a restart.
+    gone: WorkSample,
+}
 
 impl CounterHistory {
     /// Skips engines without counts of requests and tokens. Answers have no order: of two names that a server exports
@@ -123,7 +131,7 @@ impl CounterHistory {
         move_to_first_engine(&mut engines);
         for (EngineKey { pod, engine }, values) in engines {
             if let Some((at, sample)) = scrape(now, values) {
-                self.0.entry(pod).or_default().entry(engine).or_default().add(at, sample);
+                self.0.entry(pod).or_default().add(engine, at, sample);
             }
         }
     }
@@ -135,24 +143,51 @@ impl CounterHistory {
         start: Option<Instant>,
         now: Instant,
     ) -> (Vec<WorkSample>, usize) {
-        let engines = servers.iter().filter_map(|key| self.0.get(key)).flat_map(BTreeMap::values);
-        let engines: Vec<&Scrapes> = engines.collect();
+        let servers: Vec<&Server> = servers.iter().filter_map(|key| self.0.get(key)).collect();
+        let engines: Vec<&Scrapes> = servers.iter().flat_map(|server| server.engines.values()).collect();
+        let gone = servers.iter().fold(WorkSample::default(), |sum, server| plus(sum, server.gone));
         let is_current = |(at, _): &(Instant, WorkSample)| start.is_none_or(|start| *at >= start);
         // Engines of an earlier pod of this name stay in the sum, which would fall otherwise, but are not counted.
         let count = engines.iter().filter(|scrapes| scrapes.samples.back().is_some_and(is_current)).count();
         let all: Vec<(Instant, WorkSample)> = match engines.as_slice() {
-            [one] => one.samples.iter().copied().collect(),
+            // Not corrected for resets: that of the only engine is a restart of its server.
+            [one] if gone == WorkSample::default() => one.samples.iter().copied().collect(),
             several => sum_engines(several),
         };
         let current = all.into_iter().filter(is_current);
-        (current.map(|(at, sample)| WorkSample { age: age(now, at), ..sample }).collect(), count)
+        let sample = |(at, sample)| WorkSample { age: age(now, at), ..plus(gone, sample) };
+        (current.map(sample).collect(), count)
     }
 
-    /// Pods keep all engines: a falling sum would look like a restart.
+    /// Engines end one by one, and servers with their last engine.
     pub(crate) fn remove_expired(&mut self, now: Instant, limit: impl Fn(&PodModel) -> Duration) {
-        self.0.retain(|key, engines| {
-            let newest = engines.values().filter_map(Scrapes::newest).max();
-            newest.is_some_and(|at| now.saturating_duration_since(at) <= limit(key))
+        self.0.retain(|key, server| {
+            let limit = limit(key);
+            server.remove_older(|newest| now.saturating_duration_since(newest) > limit);
+            !server.engines.is_empty()
+        });
+    }
+}
+
+impl Server {
+    fn add(&mut self, engine: Arc<str>, at: Instant, sample: WorkSample) {
+        let is_new = !self.engines.contains_key(&engine);
+        if is_new && self.engines.len() >= MAX_ENGINES {
+            let oldest = self.engines.values().filter_map(Scrapes::newest).min();
+            self.remove_older(|newest| Some(newest) <= oldest);
+        }
+        self.engines.entry(engine).or_default().add(at, sample);
+    }
+
+    /// Keeps the counts of removed engines.
+    fn remove_older(&mut self, is_old: impl Fn(Instant) -> bool) {
+        let Self { engines, gone } = self;
+        engines.retain(|_, scrapes| {
+            let is_kept = scrapes.newest().is_some_and(|newest| !is_old(newest));
+            if !is_kept && let Some((_, last)) = scrapes.without_resets().pop() {
+                *gone = plus(*gone, without_gauges(last));
+            }
+            is_kept
         });
     }
 }
@@ -171,7 +206,8 @@ fn move_to_first_engine(engines: &mut BTreeMap<EngineKey, Values>) {
         let (named, part) = (values.named[refused], values.parts[refused]);
         let first_of_pod = EngineKey { engine: Arc::default(), ..key.clone() };
         let mut of_pod = engines.range_mut(first_of_pod..).take_while(|(other, _)| other.pod == key.pod);
-        let first = of_pod.find(|(other, values)| other.server() == key.server() && has_engine(values));
+        let first = of_pod
+            .find(|(other, values)| server_of(&other.engine) == server_of(&key.engine) && has_engine(values));
         if let Some((_, first)) = first {
             (first.named[refused], first.parts[refused]) = (named, part);
         }

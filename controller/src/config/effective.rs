@@ -13,7 +13,7 @@ use crate::observe::variants::{ManagedVariant, is_excluded};
 use crate::observe::watches::NamespaceFacts;
 
 /// Namespaces with managed variants or the opt-in label.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LocalMapScope {
     managed: BTreeSet<String>,
     namespaces: Option<Cache<NamespaceFacts>>,

@@ -3,23 +3,27 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{SelectAll, Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use wva_crds::names::{LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME};
 use wva_rules::{MapNames, MapRole, MapScope};
 use wva_runtime::InterruptionLogger;
-use wva_runtime::watch::{WatchScope, config};
+use wva_runtime::watch::{WatchScope, config, events};
 
 use super::parsed_map::{MapEntry, MapKey, Maps, ParsedMap};
 use super::{ConfigMaps, MapCache};
 
 const TASK: &str = "watch of ConfigMaps";
+const READ_TIMEOUT: Duration = Duration::from_secs(10);
+/// Until maps that could not be read are read again.
+const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 const LOCAL_NAMES: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_MAP_NAME];
 
@@ -27,6 +31,9 @@ const LOCAL_NAMES: [&str; 2] = [LOCAL_SATURATION_MAP_NAME, LOCAL_SCALE_TO_ZERO_M
 pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_value: String) -> ConfigMaps {
     let selections = selections(&names, scope.namespace.as_deref());
     let maps = ConfigMaps::new(names, opt_in_value);
+    // No namespace is in use before the first cycle.
+    maps.set_local_scope(&Arc::default());
+    let client = scope.client.clone();
     let mut streams = SelectAll::new();
     for (at, selection) in selections.iter().enumerate() {
         streams.push(Box::pin(selection.stream(&scope.client).map(move |event| (at, event))));
@@ -37,7 +44,20 @@ pub fn watch_config_maps(scope: &mut WatchScope<'_>, names: MapNames, opt_in_val
     scope.synced.add(TASK, synced);
     let mut interruptions = InterruptionLogger::new(TASK, scope.namespace.as_deref());
     let watch = async move {
-        while let Some((at, event)) = streams.next().await {
+        let mut retry_at = None;
+        loop {
+            let next = tokio::select! {
+                next = streams.next() => next,
+                () = writer.maps.wanted.notified() => {
+                    retry_at = writer.read_wanted(&client).await;
+                    continue;
+                }
+                () = sleep_until(retry_at.unwrap_or_else(Instant::now)), if retry_at.is_some() => {
+                    retry_at = writer.read_wanted(&client).await;
+                    continue;
+                }
+            };
+            let Some((at, event)) = next else { break };
             interruptions.log(&event);
             // The stream resumes by itself, with backoff.
             let Ok(event) = event else { continue };
@@ -73,7 +93,7 @@ impl Selection {
             None => Api::all(client.clone()),
         };
         let by_name = config().fields(&format!("metadata.name={}", self.name));
-        watcher::watcher(api, by_name).default_backoff()
+        events(api, by_name).default_backoff()
     }
 
     fn matches(&self, map: &MapKey) -> bool {
@@ -121,7 +141,7 @@ impl Writer {
             Event::Apply(map) => self.put(map),
             Event::Delete(map) => {
                 let key = MapKey::from_map(map);
-                self.maps.change(|cache| cache.local.remove(&key).is_some() | cache.remove_parsed(&key))
+                self.maps.change(|cache| cache.remove(&key))
             }
             Event::Init => {
                 self.listed[at].clear();
@@ -137,7 +157,8 @@ impl Writer {
                 let selection = &self.selections[at];
                 self.maps.change(|cache| {
                     let remains = |key: &MapKey| !selection.matches(key) || listed.contains(key);
-                    cache.local.retain(|key, _| remains(key));
+                    cache.unread.retain(remains);
+                    cache.wanted.retain(remains);
                     // Without short-circuit evaluation: every map must be filtered.
                     retain(&mut cache.saturation, remains)
                         | retain(&mut cache.to_zero, remains)
@@ -157,17 +178,51 @@ impl Writer {
         }
     }
 
-    /// Returns whether it changed. A map of an unused namespace is stored unparsed.
+    /// Returns whether it changed.
     fn put(&self, map: &ConfigMap) -> bool {
         let key = MapKey::from_map(map);
         let Some((_, place)) = self.maps.names.role(&key.namespace, &key.name) else { return false };
-        if place == MapScope::Local {
-            self.maps.change(|cache| cache.local.insert(key.clone(), Arc::new(used_fields(map))));
-            if !self.maps.is_in_use(&key.namespace) {
-                return self.maps.change(|cache| cache.remove_parsed(&key));
+        if place == MapScope::Local && !self.maps.is_in_use(&key.namespace) {
+            return self.maps.change(|cache| cache.set_unread(&key));
+        }
+        let is_changed = self.maps.parse(map);
+        self.maps.change(|cache| {
+            cache.wanted.remove(&key);
+            cache.unread.remove(&key)
+        }) | is_changed
+    }
+
+    /// Reads the maps of namespaces that came into use, one by one. Returns when to try again.
+    async fn read_wanted(&self, client: &Client) -> Option<Instant> {
+        let wanted = self.maps.change(|cache| cache.wanted.clone());
+        let mut is_complete = true;
+        for key in wanted {
+            let api: Api<ConfigMap> = Api::namespaced(client.clone(), &key.namespace);
+            match tokio::time::timeout(READ_TIMEOUT, api.get_opt(&key.name)).await {
+                Ok(Ok(Some(map))) => {
+                    let maps = self.maps.clone();
+                    let _parsing = maps.lock_parsing();
+                    self.put(&map);
+                }
+                Ok(Ok(None)) => {
+                    self.maps.change(|cache| cache.remove(&key));
+                }
+                failed => {
+                    let error = failed.map_or_else(
+                        |late| late.to_string(),
+                        |read| read.err().map(|error| error.to_string()).unwrap_or_default(),
+                    );
+                    let MapKey { namespace, name } = &key;
+                    tracing::warn!(
+                        error, %namespace, %name,
+                        "Cannot read a ConfigMap; the variants of its namespace wait for it"
+                    );
+                    is_complete = false;
+                }
             }
         }
-        self.maps.parse(map)
+        self.maps.notify_changed();
+        (!is_complete).then(|| Instant::now() + RETRY_PAUSE)
     }
 }
 
@@ -181,16 +236,6 @@ impl ConfigMaps {
             Some((MapRole::ServiceClasses, place)) => put(self, |cache| &mut cache.classes, map, place),
         }
     }
-}
-
-fn used_fields(map: &ConfigMap) -> ConfigMap {
-    let metadata = ObjectMeta {
-        namespace: map.metadata.namespace.clone(),
-        name: map.metadata.name.clone(),
-        uid: map.metadata.uid.clone(),
-        ..ObjectMeta::default()
-    };
-    ConfigMap { metadata, data: map.data.clone(), ..ConfigMap::default() }
 }
 
 /// Returns whether the content changed. Parses without the lock.

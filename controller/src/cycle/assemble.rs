@@ -45,8 +45,6 @@ pub(crate) struct Assembled {
     pub(crate) workloads: BTreeMap<VariantKey, Replicas>,
     /// Ready replicas of variants whose newest one may not report yet.
     pub(crate) newly_ready: BTreeMap<VariantKey, u32>,
-    /// Pods with series of no known workload.
-    pub(crate) unmapped: usize,
     pub(crate) gaps: InventoryGaps,
     pub(crate) limits: BTreeMap<WorkloadKey, Limits>,
     pub(crate) autoscalers: AutoscalerIndex,
@@ -66,7 +64,7 @@ pub(crate) fn assemble(
     let limits = bounds::autoscaler_limits(&autoscalers);
     let gpus = GpuInputs::new(watches, &pods);
     let scaled_by = ScaledBy { limits: &limits, autoscalers: &autoscalers };
-    let (inputs, unmapped) = CycleInputs::new(watches, (samples, pickers), &pods, scaled_by, &config, at);
+    let inputs = CycleInputs::new(watches, (samples, pickers), &pods, scaled_by, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
     let mut quotas = QuotaBooks::new(watches, &pods, &config);
@@ -104,7 +102,7 @@ pub(crate) fn assemble(
     quotas.finish(&mut config);
     let gaps = gpus.add_inventory(&mut config, watches, &pods, &consumers);
     let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
-    Assembled { snapshot, workloads: present, newly_ready, unmapped, gaps, limits, autoscalers }
+    Assembled { snapshot, workloads: present, newly_ready, gaps, limits, autoscalers }
 }
 
 struct ModelInputs<'a> {
@@ -173,7 +171,6 @@ struct CycleInputs<'a> {
 }
 
 impl<'a> CycleInputs<'a> {
-    /// Also returns the number of pods with series of no known workload.
     fn new(
         watches: &'a Watches,
         (samples, pickers): (&'a Samples, &'a Pickers),
@@ -181,10 +178,10 @@ impl<'a> CycleInputs<'a> {
         scaled_by: ScaledBy<'a>,
         config: &'a Config,
         at: Moment,
-    ) -> (Self, usize) {
-        let (loads, unmapped) = loads_by_workload(samples, pods, &config.metrics_age, at);
+    ) -> Self {
+        let loads = loads_by_workload(samples, pods, &config.metrics_age, at);
         let replicas = pods::replicas(pods, at.wall);
-        let inputs = Self {
+        Self {
             watches,
             samples,
             pickers,
@@ -197,8 +194,7 @@ impl<'a> CycleInputs<'a> {
             entries: Entries::new(config),
             ages: config.metrics_age,
             at,
-        };
-        (inputs, unmapped)
+        }
     }
 
     /// Within [`FIRST_METRICS`].

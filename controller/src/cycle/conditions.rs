@@ -14,6 +14,7 @@ use self::metrics::{metrics_available, startup_message};
 pub(crate) use self::need::{NeedState, SiblingIndex, Siblings};
 use self::ready::ready;
 pub(crate) use self::ready::{not_carried_out_message, stuck_message, waiting_message};
+use crate::collect::sample::Incomplete;
 use crate::model::conditions::{ConditionDraft, ConditionStatus, Conditions, VariantError};
 use crate::model::status_fingerprint::StatusFingerprint;
 
@@ -238,10 +239,9 @@ impl Conditions {
     }
 
     /// Answers of Prometheus may lack series.
-    pub(crate) fn note_partial_answers(&mut self, why: &str) {
-        let note = format!(
-            ". Prometheus returned partial results ({why}): the model does not scale to zero; check the stores of Prometheus"
-        );
+    pub(crate) fn note_incomplete_answers(&mut self, why: &Incomplete) {
+        let remedy = why.remedy();
+        let note = format!(". {why}: the model does not scale to zero; {remedy}");
         self.metrics_available.message.push_str(&note);
     }
 

@@ -85,8 +85,6 @@ pub struct Sources {
     pub refusals: watch::Receiver<Arc<Refusals>>,
     /// Which variants this controller manages.
     pub ownership: Ownership,
-    /// `None`: all.
-    pub namespace: Option<String>,
 }
 
 /// Metrics of the engine.
@@ -163,10 +161,7 @@ impl Engine {
                 schedule.round = self.due_round(state);
             }
             Event::CycleDue if self.is_sample_recent(state, Duration::ZERO) => self.run_cycle(state),
-            Event::CycleDue => {
-                schedule.cycle_after_round = true;
-                schedule.round.get_or_insert_with(|| self.fetch(state));
-            }
+            Event::CycleDue => self.run_cycle_after_round(state, schedule),
             Event::SettingsChanged => {
                 schedule.timers.set_periods(self.config());
                 schedule.request_cycle_within(SETTINGS_DEBOUNCE);
@@ -175,12 +170,18 @@ impl Engine {
             Event::ObjectsChanged | Event::SignalCheckDue => schedule.request_cycle_within(DEBOUNCE),
             Event::RequestedCycleDue => {
                 schedule.cycle_after_counts = false;
-                schedule.cycle_after_round |= state.sampling.last_round.is_none();
-                if state.sampling.last_round.is_some() {
+                if self.has_read_all(state) {
                     self.run_cycle(state);
+                } else {
+                    self.run_cycle_after_round(state, schedule);
                 }
             }
         }
+    }
+
+    fn run_cycle_after_round<'e>(&'e self, state: &mut State, schedule: &mut Schedule<'e>) {
+        schedule.cycle_after_round = true;
+        schedule.round.get_or_insert_with(|| self.fetch(state));
     }
 
     /// Starts due counts and queries for latencies, and hastens the next round if a step to zero waits for its second check.
@@ -201,7 +202,8 @@ impl Engine {
         *self.config.borrow()
     }
 
-    /// `ManagedVariant` variants. Those whose kind of workload has unknown availability are left out.
+    /// Managed variants. Those whose kind of workload has unknown availability are left out, and those whose namespace
+    /// has ConfigMaps that are not read yet.
     fn managed(&self) -> Vec<ManagedVariant> {
         let mut managed = observed::managed_variants(&self.sources.watches, &self.sources.ownership);
         // Their status must stay unchanged, because it holds the target.
@@ -209,6 +211,7 @@ impl Engine {
             m.spec().ok().and_then(|d| workloads::kind_availability(&self.sources.watches, &d.workload.kind))
                 != Some(Availability::Unknown)
         });
+        self.sources.maps.retain_read(&mut managed, |m| &m.key.namespace);
         managed
     }
 

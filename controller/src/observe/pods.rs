@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use wva_scaling::servers::{PodGroup, ServingPods};
 
+use crate::collect::filter::without_rank;
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::objects::Owner;
 use crate::observe::watches::{Phase, PodClaims, PodFacts, Progress, Watches};
@@ -199,10 +200,7 @@ pub(crate) fn find_pod<'a>(
     let find = |name: &str| {
         pods.get_key_value(&PodKey::new(namespace, name)).map(|(key, pod)| (key.name.as_str(), pod))
     };
-    find(label).or_else(|| {
-        let (name, rank) = label.rsplit_once("-rank-")?;
-        rank.bytes().all(|b| b.is_ascii_digit()).then(|| find(name))?
-    })
+    find(label).or_else(|| find(without_rank(label)?))
 }
 
 #[must_use]

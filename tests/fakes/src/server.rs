@@ -3,7 +3,7 @@
 use std::io;
 
 use axum::body::Body;
-use futures::stream;
+use futures::stream::{self, StreamExt};
 use http::{Method, Response};
 use serde_json::{Value, json};
 
@@ -120,10 +120,14 @@ impl FakeApi {
 
     fn watch(&self, request: &Request) -> Body {
         let version = request.query.split('&').find_map(|p| p.strip_prefix("resourceVersion="));
-        let from: u64 = version.unwrap().parse().unwrap();
+        let mut from: u64 = version.unwrap().parse().unwrap();
+        let mut initial = Vec::new();
+        if request.query.contains("sendInitialEvents=true") {
+            (from, initial) = self.initial_events(request);
+        }
         let generation = self.lock().watch_generation;
         let (fake, changed, request) = (self.clone(), self.changed.subscribe(), request.clone());
-        Body::from_stream(stream::unfold((changed, from), move |(mut changed, from)| {
+        let later = stream::unfold((changed, from), move |(mut changed, from)| {
             let (fake, request) = (fake.clone(), request.clone());
             async move {
                 loop {
@@ -145,7 +149,21 @@ impl FakeApi {
                     changed.changed().await.ok()?;
                 }
             }
-        }))
+        });
+        Body::from_stream(stream::iter(initial).map(Ok).chain(later))
+    }
+
+    /// All objects as events, the bookmark that ends them, and the revision until which they are complete.
+    fn initial_events(&self, request: &Request) -> (u64, Vec<String>) {
+        let state = self.lock();
+        let listed =
+            state.objects.iter().filter(|(path, _)| paths::lists(&request.path, &request.query, path));
+        let added = listed.map(|(_, object)| json!({"type": "ADDED", "object": object}));
+        let metadata = json!({"resourceVersion": state.revision.to_string(),
+            "annotations": {"k8s.io/initial-events-end": "true"}});
+        let end = json!({"type": "BOOKMARK",
+            "object": {"apiVersion": "v1", "kind": "Bookmark", "metadata": metadata}});
+        (state.revision, added.chain([end]).map(|event| format!("{event}\n")).collect())
     }
 }
 

@@ -192,7 +192,9 @@ impl Endpoint {
 
     fn watch_pods(&self, selector: &str) -> PodEvents {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.key.namespace);
-        watcher::watcher(api, wva_runtime::watch::config().labels(selector)).default_backoff().boxed()
+        wva_runtime::watch::events(api, wva_runtime::watch::config().labels(selector))
+            .default_backoff()
+            .boxed()
     }
 
     async fn request(&self, pod: Box<str>, address: SocketAddr) -> Reply {

@@ -191,8 +191,8 @@ async fn invalid_answers_are_errors_with_the_cause() {
         (error(200, "shard lost"), "Unreadable", "shard lost"),
         (success(json!({"resultType": "matrix", "result": []})), "Unreadable", "matrix"),
         (FakeReply::series([(json!({}), "many")]), "Unreadable", "many"),
-        (FakeReply::Hang, "Unreachable", "timed out"),
-        (FakeReply::Trickle, "Unreachable", "timed out"),
+        (FakeReply::Hang, "TimedOut", "timed out"),
+        (FakeReply::Trickle, "TimedOut", "timed out"),
     ] {
         let fake = FakePrometheus::start(answers).await;
         let error = fake.client().values("x").await.unwrap_err();

@@ -8,7 +8,7 @@ use wva_scaling::snapshot::{MetricsAge, QueueFigures, SchedulerQueue};
 use wva_scaling::units::Amount;
 
 use super::TimedValue;
-use crate::collect::signals::QueueRow;
+use crate::collect::signals::QueueKey;
 use crate::collect::totals::QueueTotals;
 
 pub(super) type QueueMap = BTreeMap<(Arc<str>, Arc<str>), TimedValue<QueueTotals>>;
@@ -24,15 +24,14 @@ pub(crate) struct QueueState {
 pub(super) fn add(
     queues: &mut QueueMap,
     now: Instant,
-    rows: &[QueueRow],
-    name_of: impl Fn(&QueueRow) -> Option<&Arc<str>>,
+    rows: &BTreeMap<QueueKey, f64>,
+    name_of: impl Fn(&QueueKey) -> Option<&Arc<str>>,
 ) {
-    // Each replica of a picker has a part of the queue.
     let mut by_name: BTreeMap<(&Arc<str>, &Arc<str>, bool), QueueTotals> = BTreeMap::new();
-    for row in rows {
+    for (row, value) in rows {
         let Some(name) = name_of(row) else { continue };
         let waiting = by_name.entry((&row.namespace, name, row.is_later_name)).or_default();
-        *(if row.is_bytes { &mut waiting.bytes } else { &mut waiting.size }) += row.value;
+        *(if row.is_bytes { &mut waiting.bytes } else { &mut waiting.size }) += value;
     }
     for ((namespace, name, _), value) in by_name {
         let key = (namespace.clone(), name.clone());

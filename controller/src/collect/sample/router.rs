@@ -8,7 +8,7 @@ use wva_scaling::snapshot::{MetricsAge, RouterLoad};
 use wva_scaling::units::Amount;
 
 use super::TimedValue;
-use crate::collect::signals::{QueueRow, RouterFigure, RouterRow};
+use crate::collect::signals::{QueueKey, RouterFigure, RouterRow};
 
 type NamespacedName = (Arc<str>, Arc<str>);
 
@@ -17,7 +17,7 @@ type NamespacedName = (Arc<str>, Arc<str>);
 pub(super) struct RouterLoads(BTreeMap<NamespacedName, TimedValue<RouterLoad>>);
 
 impl RouterLoads {
-    pub(super) fn add(&mut self, now: Instant, rows: Vec<RouterRow>, queues: &[QueueRow]) {
+    pub(super) fn add(&mut self, now: Instant, rows: Vec<RouterRow>, queues: &BTreeMap<QueueKey, f64>) {
         let mut running: BTreeMap<NamespacedName, [f64; 2]> = BTreeMap::new();
         let mut saturations: BTreeMap<NamespacedName, f64> = BTreeMap::new();
         for RouterRow { figure, namespace, name, is_later_name, value } in rows {
@@ -37,9 +37,9 @@ impl RouterLoads {
             loads.entry(model).or_default().running = Amount::try_from(earlier.max(later)).ok();
         }
         // The series of its queue name the pools of a model. Of several, the most saturated one counts.
-        for QueueRow { namespace, model, pool, .. } in queues {
-            let pool = pool.as_ref().map(|pool| (namespace.clone(), pool.clone()));
-            let Some(saturation) = pool.and_then(|pool| saturations.get(&pool)) else { continue };
+        for QueueKey { namespace, model, pool, .. } in queues.keys() {
+            let Some((model, pool)) = model.as_ref().zip(pool.as_ref()) else { continue };
+            let Some(saturation) = saturations.get(&(namespace.clone(), pool.clone())) else { continue };
             let load = loads.entry((namespace.clone(), model.clone())).or_default();
             let greatest = load.saturation.map_or(*saturation, |of_other| of_other.get().max(*saturation));
             load.saturation = Amount::try_from(greatest).ok();

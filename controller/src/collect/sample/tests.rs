@@ -10,9 +10,14 @@ use super::*;
 use crate::collect::prometheus::QueryError;
 use crate::collect::signals::tests::rows;
 
+/// All namespaces of these tests.
+pub(crate) fn everywhere() -> Scope {
+    Scope::new(["elsewhere", "ns", "other", "prod"])
+}
+
 /// An answer to one query with these series.
 pub(crate) fn answer(query: Query, series: &[(Value, impl ToString + Clone)]) -> Answer {
-    Answer { query, scope: Scope::All, rows: Ok(rows(query, series)) }
+    Answer { query, scope: everywhere(), rows: Ok(rows(query, series)) }
 }
 
 pub(crate) fn no_series(query: Query) -> Answer {
@@ -22,7 +27,7 @@ pub(crate) fn no_series(query: Query) -> Answer {
 /// A query that failed.
 pub(crate) fn failed(query: Query) -> Answer {
     let error = QueryError::Refused { url: "http://p".into(), status: 503, message: "down".into() };
-    Answer { query, scope: Scope::All, rows: Err(error) }
+    Answer { query, scope: everywhere(), rows: Err(error) }
 }
 
 /// The answer for one namespace.
@@ -34,6 +39,10 @@ fn within(namespace: &str, answer: Answer) -> Answer {
 pub(crate) fn partial(mut answer: Answer) -> Answer {
     answer.rows.as_mut().unwrap().partial = Some("store b is down".to_owned());
     answer
+}
+
+fn is_down() -> Incomplete {
+    Incomplete::Warning("store b is down".to_owned())
 }
 
 /// Labels of a pod in `ns` that serves `m`.
@@ -144,9 +153,9 @@ fn partial_answer_leaves_missing_series_unknown() {
     let mut s = Samples::default();
     s.add_round(Instant::now(), vec![partial(kv("0.5"))]);
     assert!(only(&s).kv.is_some() && !s.has_answer(Query::KvUsage, "ns") && s.last_error().is_none());
-    assert_eq!(s.partial_answer("ns"), Some("store b is down"));
+    assert_eq!(s.incomplete_answer("ns"), Some(&is_down()));
     s.add_round(Instant::now(), vec![kv("0.5")]);
-    assert_eq!((s.partial_answer("ns"), s.partial_answers().len()), (None, 0));
+    assert_eq!((s.incomplete_answer("ns"), s.incomplete_answers().len()), (None, 0));
 }
 
 #[test]
@@ -348,10 +357,10 @@ fn failed_window_affects_only_its_namespaces() {
     s.add_completed(later, within("ns", failed(Query::Completed(window(9)))));
     assert_eq!((at(&s, "ns", 9), at(&s, "other", 9)), (None, Some(t0)));
     s.add_completed(later, within("ns", partial(counted(9, &["ns"]))));
-    assert_eq!((at(&s, "ns", 9), s.partial_answer("ns")), (None, Some("store b is down")));
-    assert_eq!(s.partial_answer("other"), None);
+    assert_eq!((at(&s, "ns", 9), s.incomplete_answer("ns")), (None, Some(&is_down())));
+    assert_eq!(s.incomplete_answer("other"), None);
     s.remove_windows(|queried| queried == window(20));
-    assert_eq!((at(&s, "other", 9), s.partial_answers().len()), (Some(t0), 0), "the longer one is left");
+    assert_eq!((at(&s, "other", 9), s.incomplete_answers().len()), (Some(t0), 0), "the longer one is left");
 }
 
 mod service;

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::collect::work::server_of;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CacheConfig {
     /// Blocks on the GPUs; at least 1.
@@ -31,9 +33,7 @@ pub(crate) struct CacheRow {
     pub namespace: Arc<str>,
     /// It may have a rank suffix.
     pub pod: Arc<str>,
-    /// Server in its pod; empty if absent.
-    pub server: Arc<str>,
-    /// Empty if absent.
+    /// Engine, and the server in its pod after `@`; each empty if absent.
     pub engine: Arc<str>,
     pub cache: CacheConfig,
     pub scope: CacheScope,
@@ -53,10 +53,10 @@ impl EngineCaches {
 
     /// Caches by pod. If an engine has several sizes, as after a restart, the smallest counts.
     pub(crate) fn by_pod(rows: Vec<CacheRow>) -> BTreeMap<CachePod, Self> {
-        let mut servers: BTreeMap<(CachePod, Arc<str>), Vec<CacheRow>> = BTreeMap::new();
+        let mut servers: BTreeMap<(CachePod, Box<str>), Vec<CacheRow>> = BTreeMap::new();
         for row in rows {
             let pod = (row.namespace.clone(), row.pod.clone());
-            servers.entry((pod, row.server.clone())).or_default().push(row);
+            servers.entry((pod, server_of(&row.engine).into())).or_default().push(row);
         }
         let mut pods: BTreeMap<CachePod, Self> = BTreeMap::new();
         for ((pod, _), rows) in servers {

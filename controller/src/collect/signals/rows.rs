@@ -1,6 +1,6 @@
 //! Rows of an answer: values with pod, model or queue.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -9,6 +9,7 @@ use wva_scaling::servers::ServerKind;
 use super::cache::{CacheConfig, CacheRow, CacheScope};
 use super::router::{RouterFigure, RouterSignal};
 use super::{Query, Signal, named, router};
+use crate::collect::filter::{ReadNames, SeriesFilter};
 use crate::collect::histogram::Bucket;
 use crate::collect::prometheus::Series;
 use crate::collect::prometheus::answer::Sink;
@@ -62,19 +63,18 @@ pub(crate) struct PodModel {
     pub model_name: Arc<str>,
 }
 
-/// A model's queue at an endpoint picker, in requests or bytes.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct QueueRow {
+/// What tells the queues at endpoint pickers apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueueKey {
     pub namespace: Arc<str>,
-    /// `target_model_name`, else `model_name`.
-    pub model: Arc<str>,
+    /// `target_model_name`, else `model_name`. `None`: names of no managed model, which count for their pool.
+    pub model: Option<Arc<str>>,
     /// `None` for pickers of early releases.
     pub pool: Option<Arc<str>>,
     /// The metric has its later name.
     pub is_later_name: bool,
     /// The value is in bytes, else in requests.
     pub is_bytes: bool,
-    pub value: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -110,13 +110,13 @@ pub(crate) struct BucketRow {
 #[derive(Debug)]
 pub(crate) struct Rows {
     query: Query,
-    /// An answer repeats a few names thousands of times.
-    names: HashSet<Arc<str>>,
+    pub(crate) names: ReadNames,
     pub(crate) pods: Vec<(Signal, PodModel, f64)>,
     /// Servers other than vLLM.
     pub(crate) servers: Vec<(PodModel, ServerKind)>,
     pub(crate) caches: Vec<CacheRow>,
-    pub(crate) queues: Vec<QueueRow>,
+    /// Sums over the replicas of a picker.
+    pub(crate) queues: BTreeMap<QueueKey, f64>,
     pub(crate) routers: Vec<RouterRow>,
     pub(crate) completed: Vec<CompletedRow>,
     pub(crate) work: Vec<WorkRow>,
@@ -126,39 +126,20 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    pub(crate) fn new(query: Query) -> Self {
+    pub(crate) fn new(query: Query, filter: Arc<SeriesFilter>) -> Self {
         Self {
             query,
-            names: HashSet::new(),
+            names: ReadNames::new(filter),
             pods: Vec::new(),
             servers: Vec::new(),
             caches: Vec::new(),
-            queues: Vec::new(),
+            queues: BTreeMap::new(),
             routers: Vec::new(),
             completed: Vec::new(),
             work: Vec::new(),
             buckets: Vec::new(),
             partial: None,
         }
-    }
-
-    fn intern(&mut self, name: &str) -> Arc<str> {
-        if let Some(known) = self.names.get(name) {
-            return known.clone();
-        }
-        let new: Arc<str> = name.into();
-        self.names.insert(new.clone());
-        new
-    }
-
-    /// Name of an engine in its pod.
-    fn engine(&mut self, engine: &str, server: &str) -> Arc<str> {
-        if server.is_empty() { self.intern(engine) } else { self.intern(&format!("{engine}@{server}")) }
-    }
-
-    fn pod_model(&mut self, namespace: &str, pod: &str, labels: &Labels) -> PodModel {
-        let model_name = self.intern(&labels.model_name);
-        PodModel { namespace: self.intern(namespace), pod: pod.into(), model_name }
     }
 
     /// Running or waiting requests, whose names tell the server.
@@ -171,7 +152,7 @@ impl Rows {
             Counter::PromptTokens => &[Signal::Running, Signal::Waiting],
             _ => return None,
         };
-        let key = self.pod_model(namespace, pod, labels);
+        let key = self.names.pod_model(namespace, pod, &labels.model_name)?;
         if series.server != ServerKind::Vllm {
             self.servers.push((key.clone(), series.server));
         }
@@ -186,19 +167,26 @@ impl Rows {
     fn add_router(&mut self, namespace: &str, labels: &Labels, value: f64) -> Option<()> {
         let signal = router::find(&labels.name)?;
         let is_later_name = router::is_later_name(&labels.name);
-        let model = || present(&labels.target_model_name).or_else(|| present(&labels.model_name));
+        let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name));
         let pool = present(&labels.inference_pool);
         let RouterSignal::Other(figure) = signal else {
-            let (namespace, model) = (self.intern(namespace), self.intern(model()?));
-            let (pool, is_bytes) = (pool.map(|pool| self.intern(pool)), signal == RouterSignal::QueueBytes);
-            self.queues.push(QueueRow { namespace, model, pool, is_later_name, is_bytes, value });
+            let model = self.names.model(namespace, model?);
+            let pool = pool.and_then(|pool| self.names.pool(namespace, pool));
+            let (namespace, _) = model.as_ref().or(pool.as_ref())?;
+            let key = QueueKey {
+                namespace: namespace.clone(),
+                model: model.map(|(_, model)| model),
+                pool: pool.map(|(_, pool)| pool),
+                is_later_name,
+                is_bytes: signal == RouterSignal::QueueBytes,
+            };
+            *self.queues.entry(key).or_default() += value;
             return Some(());
         };
-        let name = match figure {
-            RouterFigure::Running => model()?,
-            RouterFigure::Saturation => pool?,
+        let (namespace, name) = match figure {
+            RouterFigure::Running => self.names.model(namespace, model?)?,
+            RouterFigure::Saturation => self.names.pool(namespace, pool?)?,
         };
-        let (namespace, name) = (self.intern(namespace), self.intern(name));
         self.routers.push(RouterRow { figure, namespace, name, is_later_name, value });
         Some(())
     }
@@ -213,15 +201,16 @@ impl Rows {
                 } else {
                     cache_config(labels)?
                 };
-                let engine = self.intern(present(&labels.engine).unwrap_or(&labels.dp_rank));
-                let server = self.intern(&labels.wva_server);
-                let (namespace, pod) = (self.intern(namespace), pod()?.into());
-                self.caches.push(CacheRow { namespace, pod, server, engine, cache, scope });
+                let engine = present(&labels.engine).unwrap_or(&labels.dp_rank);
+                // They have no model.
+                let of = self.names.pod_model(namespace, pod()?, "")?;
+                let engine = self.names.engine(&of, engine, &labels.wva_server)?;
+                let PodModel { namespace, pod, .. } = of;
+                self.caches.push(CacheRow { namespace, pod, engine, cache, scope });
             }
             Query::SchedulerQueue => self.add_router(namespace, labels, value)?,
             Query::Completed(_) => {
-                let model = present(&labels.model_name)?;
-                let (namespace, model) = (self.intern(namespace), self.intern(model));
+                let (namespace, model) = self.names.model(namespace, present(&labels.model_name)?)?;
                 self.completed.push(CompletedRow { namespace, model, requests: value });
             }
             Query::Running if labels.signal.is_empty() => {
@@ -234,20 +223,21 @@ impl Rows {
                     let series = named::find(&labels.name, labels.state())?;
                     (series.counter, series.rank, series.is_part)
                 };
-                let pod = self.pod_model(namespace, pod()?, labels);
-                let engine = EngineKey { pod, engine: self.engine(&labels.engine, &labels.wva_server) };
+                let pod = self.names.pod_model(namespace, pod()?, &labels.model_name)?;
+                let engine = self.names.engine(&pod, &labels.engine, &labels.wva_server)?;
+                let engine = EngineKey { pod, engine };
                 self.work.push(WorkRow { counter, rank, is_part, engine, value });
             }
             Query::TimeToFirstToken | Query::InterTokenLatency => {
                 let model = present(&labels.target_model_name).or_else(|| present(&labels.model_name))?;
                 let bucket = Bucket { bound: labels.le.parse().ok()?, count: value };
-                let (namespace, model) = (self.intern(namespace), self.intern(model));
+                let (namespace, model) = self.names.model(namespace, model)?;
                 let at_router = labels.signal == ROUTER;
                 self.buckets.push(BucketRow { namespace, model, at_router, bucket });
             }
             query => {
                 let signal = query.signal(&labels.signal)?;
-                let key = self.pod_model(namespace, pod()?, labels);
+                let key = self.names.pod_model(namespace, pod()?, &labels.model_name)?;
                 self.pods.push((signal, key, value));
             }
         }

@@ -10,7 +10,6 @@ use wva_scaling::servers::{
 
 use super::router::{RouterFigure, RouterSignal};
 use super::{Retention, named, router};
-use crate::collect::scope::Scope;
 use crate::collect::work::Counter;
 
 /// Grouping by them adds up engines.
@@ -36,9 +35,9 @@ pub(super) struct Selector {
 }
 
 impl Selector {
-    pub(super) fn new(scope: &Scope, extra: &str) -> Self {
-        let both = [scope.matcher(), extra.to_owned()];
-        Self { matcher: both.into_iter().filter(|m| !m.is_empty()).collect::<Vec<_>>().join(", ") }
+    pub(super) fn new(namespaces: &str, extra: &str) -> Self {
+        let both = [namespaces, extra].into_iter().filter(|m| !m.is_empty());
+        Self { matcher: both.collect::<Vec<_>>().join(", ") }
     }
 
     /// A metric, with a suffix of its name.

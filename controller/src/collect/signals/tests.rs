@@ -7,8 +7,10 @@ use wva_scaling::servers::ServerKind;
 
 use super::selector::POD;
 use super::*;
+use crate::collect::filter::SeriesFilter;
 use crate::collect::prometheus::answer::read;
 use crate::collect::prometheus::tests::FakeReply;
+use crate::collect::scope::Scope;
 use crate::collect::work::Counter;
 
 pub(crate) mod pages;
@@ -16,7 +18,7 @@ pub(crate) mod pages;
 /// Rows of an answer with these series, each as labels and value.
 pub(crate) fn rows(query: Query, series: &[(Value, impl ToString + Clone)]) -> Rows {
     let FakeReply::Body(_, text) = FakeReply::series(series.to_vec()) else { unreachable!() };
-    let mut rows = Rows::new(query);
+    let mut rows = Rows::new(query, SeriesFilter::everything().into());
     read(text.as_bytes(), &mut rows).unwrap();
     rows
 }
@@ -29,17 +31,17 @@ fn pod_rows(rows: &Rows) -> Vec<(Signal, &str, &str, f64)> {
 /// Every expression for all namespaces.
 const EXPRESSIONS: &str = include_str!("expressions.txt");
 
-fn expressions(queries: impl IntoIterator<Item = Query>, scope: &Scope) -> String {
-    let one = |query: Query| format!("{}: {}\n", query.name(), query.expression(scope, ""));
+fn expressions(queries: impl IntoIterator<Item = Query>) -> String {
+    let one = |query: Query| format!("{}: {}\n", query.name(), query.expression("", ""));
     queries.into_iter().map(one).collect()
 }
 
 #[test]
 fn one_query_serves_all_models_and_a_round_has_few() {
-    assert_eq!(expressions(every_query(), &Scope::All), EXPRESSIONS);
+    assert_eq!(expressions(every_query()), EXPRESSIONS);
     let within = |period| Query::Completed(Retention::new(period));
-    let prod = Scope::one("prod");
-    assert!(within(Duration::from_micros(1500)).expression(&Scope::All, "").contains("[2ms]"), "rounded up");
+    let prod = Scope::one("prod").matcher();
+    assert!(within(Duration::from_micros(1500)).expression("", "").contains("[2ms]"), "rounded up");
     let count = within(Duration::from_secs(8)).expression(&prod, "");
     assert!(count.contains("vllm:request_success_total{namespace=\"prod\"} offset 8s"), "{count}");
     let with_objectives = Query::ALL.len() + Query::LATENCY.len();
@@ -55,7 +57,7 @@ fn every_query() -> Vec<Query> {
 #[test]
 fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
     for query in every_query() {
-        let expression = query.expression(&Scope::All, "");
+        let expression = query.expression("", "");
         for summed in expression.split("sum by (").skip(1) {
             let (_, of) = summed.split_once(") (").unwrap();
             // Of the sum of all counters only a change counts.
@@ -70,14 +72,14 @@ fn every_sum_is_over_the_maximum_of_duplicate_scrapes() {
     }
     // Series of two outcomes are not duplicates.
     for query in [Query::Tokens, Query::PrefixHitRate, Query::Work, Query::InterTokenLatency] {
-        let expression = query.expression(&Scope::All, "");
+        let expression = query.expression("", "");
         assert!(
             expression.contains("dp_rank, wva_server, finished_reason, is_streaming, cache_source, priority"),
             "{expression}"
         );
     }
     // A gauge has the total of all priorities next to them.
-    let running = Query::Running.expression(&Scope::All, "");
+    let running = Query::Running.expression("", "");
     assert!(!running.contains("priority"), "{running}");
 }
 
@@ -92,12 +94,12 @@ fn engines_of_a_pod_are_combined_by_kind_of_signal() {
         (Query::Running, "sum", "__name__, request_type, reason, namespace, pod, pod_name, model_name"),
         (Query::PrefixHitRate, "sum", pod),
     ] {
-        let expression = query.expression(&Scope::All, "");
+        let expression = query.expression("", "");
         assert!(expression.starts_with(&format!("{over} by ({by}) (max by (")), "{expression}");
         assert!(expression.contains(engine), "{expression}");
     }
     // Each engine has a row of its own.
-    let caches = Query::CacheConfig.expression(&Scope::All, "");
+    let caches = Query::CacheConfig.expression("", "");
     let rows = "max by (namespace, pod, pod_name, engine, dp_rank, wva_server, kv_cache_size_tokens";
     assert!(caches.starts_with(rows), "{caches}");
 }
@@ -106,7 +108,7 @@ fn engines_of_a_pod_are_combined_by_kind_of_signal() {
 #[test]
 fn every_maximum_tells_servers_of_a_pod_apart() {
     for query in every_query().into_iter().filter(|query| *query != Query::SchedulerQueue) {
-        let expression = query.expression(&Scope::All, "");
+        let expression = query.expression("", "");
         let inner = |part: &&str| !part.starts_with(&format!("{POD})"));
         for by in expression.split("max by (").skip(1).filter(inner) {
             let (labels, of) = by.split_once(") (").unwrap();
@@ -121,7 +123,7 @@ fn every_maximum_tells_servers_of_a_pod_apart() {
 #[test]
 fn no_function_is_over_several_names() {
     for query in every_query() {
-        let expression = query.expression(&Scope::All, "");
+        let expression = query.expression("", "");
         for function in ["rate(", "increase(", "timestamp(", "max_over_time(", "last_over_time("] {
             assert!(!expression.contains(&format!("{function}{{__name__")), "{expression}");
         }
@@ -131,7 +133,7 @@ fn no_function_is_over_several_names() {
 #[test]
 fn extra_matchers_are_in_every_selector() {
     for query in every_query() {
-        for scope in [Scope::All, Scope::one("prod")] {
+        for scope in [String::new(), Scope::one("prod").matcher()] {
             let expression = query.expression(&scope, "cluster=\"a\"");
             let (mut single, mut several) = (String::new(), 0);
             for (i, part) in expression.split("__name__=~\"").enumerate() {
@@ -145,7 +147,7 @@ fn extra_matchers_are_in_every_selector() {
             assert_eq!(expression.matches("cluster=\"a\"").count(), selectors, "{expression}");
         }
     }
-    let prod = Query::Queue.expression(&Scope::one("prod"), "cluster=\"a\"");
+    let prod = Query::Queue.expression(&Scope::one("prod").matcher(), "cluster=\"a\"");
     assert!(prod.contains("{namespace=\"prod\", cluster=\"a\"}"), "{prod}");
 }
 
@@ -312,8 +314,11 @@ fn reads_queue_of_target_model_under_either_name() {
             (of("llm_d_epp_flow_control_queue_size", "", ""), "9"),
         ],
     );
-    let found: Vec<_> =
-        rows.queues.iter().map(|q| (&*q.model, q.is_later_name, q.is_bytes, q.value)).collect();
+    let found: Vec<_> = rows
+        .queues
+        .iter()
+        .map(|(q, value)| (q.model.as_deref().unwrap(), q.is_later_name, q.is_bytes, *value))
+        .collect();
     assert_eq!(
         found,
         [("m", false, false, 3.0), ("m", true, true, 2048.0)],

@@ -42,7 +42,7 @@ fn keeps_scrapes_once_and_in_order() {
     for i in 0..10_u32 {
         history.add(later + Duration::from_secs(15) * (i + 1), rows(3.0, 40.0));
     }
-    assert_eq!(history.0[&key()]["0"].samples.len(), MAX_SCRAPES);
+    assert_eq!(history.0[&key()].engines["0"].samples.len(), MAX_SCRAPES);
 }
 
 #[test]
@@ -130,4 +130,37 @@ fn skips_pod_without_counts_and_removes_expired_pod() {
     assert_eq!(samples(&history, began).len(), 1);
     history.remove_expired(began + Duration::from_secs(100), |_| Duration::from_mins(1));
     assert!(history.0.is_empty());
+}
+
+#[test]
+fn engines_that_are_gone_are_dropped_and_their_counts_stay() {
+    let mut history = CounterHistory::default();
+    let began = Instant::now();
+    let at = |step: u32| began + Duration::from_secs(15) * step;
+    for step in 0..2 {
+        history.add(at(step), rows_of("0", 3.0, 100.0 + f64::from(step)));
+        history.add(at(step), rows_of("1", 3.0, 50.0 + f64::from(step)));
+    }
+    for step in 2..9 {
+        history.add(at(step), rows_of("0", 3.0, 100.0 + f64::from(step)));
+    }
+    let before = samples(&history, at(8));
+    assert_eq!(before.last(), Some(&(3, 159.0)), "108 + 51");
+    history.remove_expired(at(8), |_| Duration::from_mins(1));
+    assert_eq!((history.0[&key()].engines.len(), samples(&history, at(8))), (1, before));
+    history.remove_expired(at(20), |_| Duration::from_mins(1));
+    assert!(history.0.is_empty());
+}
+
+#[test]
+fn engines_that_change_their_names_are_a_bounded_number() {
+    let mut history = CounterHistory::default();
+    let began = Instant::now();
+    for round in 0..1000_u32 {
+        for engine in 0..70 {
+            let name = format!("{round}-{engine}");
+            history.add(began + Duration::from_secs(15) * round, rows_of(&name, 3.0, 1.0));
+        }
+    }
+    assert!(history.0[&key()].engines.len() <= MAX_ENGINES, "{}", history.0[&key()].engines.len());
 }

@@ -5,6 +5,7 @@ use crate::config::effective::LocalMapScope;
 use crate::config::testing::{Feed, map};
 use crate::fixture::Cluster;
 use crate::observe::variants::{Ownership, managed_variants};
+use wva_fakes::{FakeApi, Reply};
 
 const GLOBAL: &str = "wva/wva-saturation-scaling-config";
 const OTHER_LOCAL: &str = "prod/wva-saturation-scaling-config";
@@ -113,11 +114,60 @@ fn unused_map_is_not_parsed() {
     feed.put(WITH_VARIANTS, &[("default", "kvSpareTrigger: 0.3")]);
     assert_eq!(parsed(&maps), [GLOBAL]);
     set_local_scope(&maps, true);
-    assert_eq!(parsed(&maps), [WITH_VARIANTS, GLOBAL], "without another event");
+    assert_eq!(
+        (parsed(&maps).len(), wanted(&maps)),
+        (1, vec![WITH_VARIANTS.to_owned()]),
+        "its data was dropped"
+    );
+    feed.put(WITH_VARIANTS, VALID);
+    assert_eq!((parsed(&maps).len(), wanted(&maps)), (2, vec![]), "it was read");
     set_local_scope(&maps, false);
     feed.delete(WITH_VARIANTS);
     set_local_scope(&maps, true);
-    assert_eq!(parsed(&maps), [GLOBAL], "it is deleted");
+    assert_eq!((parsed(&maps).len(), wanted(&maps)), (1, vec![]), "it is deleted");
+}
+
+fn wanted(maps: &ConfigMaps) -> Vec<String> {
+    maps.cache().wanted.iter().map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+}
+
+#[test]
+fn variants_wait_for_the_maps_of_their_namespace() {
+    let mut feed = Feed::new();
+    let maps = feed.maps();
+    set_local_scope(&maps, false);
+    feed.put(WITH_VARIANTS, VALID);
+    feed.put(OTHER_LOCAL, VALID);
+    let retained = |namespaces: &[&str]| {
+        let mut all: Vec<String> = namespaces.iter().map(ToString::to_string).collect();
+        maps.retain_read(&mut all, |namespace| namespace);
+        all
+    };
+    assert_eq!(retained(&["ns", "ns-2", "none"]), ["ns-2", "none"]);
+    assert_eq!(wanted(&maps), [WITH_VARIANTS], "and it is read, before the scope includes it");
+    feed.put(WITH_VARIANTS, VALID);
+    assert_eq!(retained(&["ns", "ns-2"]), ["ns", "ns-2"]);
+    assert_eq!(parsed(&maps), [WITH_VARIANTS]);
+}
+
+#[tokio::test]
+async fn wanted_maps_are_read_and_failures_are_tried_again() {
+    let fake = FakeApi::new();
+    let object = serde_json::to_value(map(WITH_VARIANTS, VALID)).unwrap();
+    fake.put("/api/v1/namespaces/ns/configmaps/wva-saturation-scaling-config", object);
+    fake.reply_to_all(Reply::Failure(403));
+    let names = MapNames { namespace: "wva".into(), ..MapNames::default() };
+    let maps = ConfigMaps::new(names.clone(), "true".into());
+    set_local_scope(&maps, false);
+    let writer = Writer::new(maps.clone(), selections(&names, None));
+    for path in [WITH_VARIANTS, "ns/wva-model-scale-to-zero-config"] {
+        writer.put(&map(path, VALID));
+    }
+    set_local_scope(&maps, true);
+    assert!(writer.read_wanted(&fake.client()).await.is_some() && wanted(&maps).len() == 2);
+    fake.clear_rule();
+    assert_eq!(writer.read_wanted(&fake.client()).await, None);
+    assert_eq!((wanted(&maps).len(), parsed(&maps)), (0, vec![WITH_VARIANTS.to_owned()]), "one is gone");
 }
 
 #[test]

@@ -59,34 +59,26 @@ fn pod_start(pod: &WorkloadPod, at: Moment) -> Option<Instant> {
     at.now.checked_sub(age.saturating_add(SKEW))
 }
 
-/// Joins loads and caches with their pods, and counts pods of no known workload. Samples that are too old are left
+/// Joins loads and caches with their pods. Samples that are too old are left
 /// out: a former model name of a server must not count next to the present one.
 pub(super) fn loads_by_workload<'a>(
     samples: &'a Samples,
     pods: &'a BTreeMap<PodKey, WorkloadPod>,
     ages: &MetricsAge,
     at: Moment,
-) -> (BTreeMap<&'a WorkloadKey, Loads<'a>>, usize) {
+) -> BTreeMap<&'a WorkloadKey, Loads<'a>> {
     let now = at.now;
     let mut loads: BTreeMap<&WorkloadKey, Loads> = BTreeMap::new();
-    let mut unmapped = BTreeSet::new();
     for (key, load) in samples.iter() {
-        let found = pods::find_pod(pods, &key.namespace, &key.pod);
-        let start = found.and_then(|(_, of)| pod_start(of, at));
+        let Some((pod, of)) = pods::find_pod(pods, &key.namespace, &key.pod) else { continue };
+        let start = pod_start(of, at);
         let load = start.map_or(*load, |start| load.since(start));
         let Some(age) = load.newest().map(|at| now.saturating_duration_since(at)) else { continue };
-        match found {
-            // Ignore terminating pods, and workers of groups whose leader serves: neither takes new requests.
-            Some((_, of)) if !of.takes_requests() => {}
-            Some((pod, of)) if age <= ages.unavailable.get() => {
-                let replica = loads.entry(&of.workload).or_default().entry(of.replica(pod)).or_default();
-                replica.serving = of.serving_pods();
-                replica.servers.push(ServerSeries { key, pod, load, pod_start: start });
-            }
-            None if age <= ages.fresh.get() => {
-                unmapped.insert((&key.namespace, &key.pod));
-            }
-            _ => {}
+        // Terminating pods, and workers of groups whose leader serves, take no new requests.
+        if of.takes_requests() && age <= ages.unavailable.get() {
+            let replica = loads.entry(&of.workload).or_default().entry(of.replica(pod)).or_default();
+            replica.serving = of.serving_pods();
+            replica.servers.push(ServerSeries { key, pod, load, pod_start: start });
         }
     }
     for PodCache { namespace, pod: label, cache } in samples.caches() {
@@ -102,7 +94,7 @@ pub(super) fn loads_by_workload<'a>(
             replica.caches.push((label, cache));
         }
     }
-    (loads, unmapped.len())
+    loads
 }
 
 impl<'a> ReplicaSeries<'a> {

@@ -2,6 +2,7 @@
 //! never wait for counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
@@ -12,6 +13,7 @@ use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
 use super::Engine;
+use super::sampling::model_filter;
 use super::state::{SamplingState, State};
 use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};
@@ -109,7 +111,7 @@ impl CompletedCounts {
         for (window, names) in &self.windows {
             let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| is_due(name)).collect();
             let fewest = names.iter().filter_map(|name| windows_of.get(name)).min().copied();
-            let scopes = Scope::split(&names).into_iter();
+            let scopes = Scope::split(names).into_iter();
             queries.extend(scopes.map(|scope| (fewest, (Query::Completed(*window), scope))));
         }
         queries.sort_by_key(|(fewest, _)| *fewest);
@@ -172,7 +174,8 @@ impl Engine {
         let began = Instant::now();
         let within = self.config().longest_round();
         let queries = state.sampling.counts.take_queries(state.steps.namespaces());
-        collect::stream_answers(&self.sources.prometheus, queries, &self.metrics.telemetry, within)
+        let reads = (Arc::new(model_filter(&self.managed())), &self.metrics.telemetry);
+        collect::stream_answers(&self.sources.prometheus, queries, reads, within)
             .map(move |answer| (began, answer))
             .boxed()
     }

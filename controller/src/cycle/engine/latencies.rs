@@ -2,6 +2,7 @@
 //! rounds of their own: loads never wait for them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
@@ -9,6 +10,7 @@ use futures::{FutureExt, StreamExt};
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
+use super::sampling::model_filter;
 use super::{Engine, TIMER_TOLERANCE};
 use crate::collect::scope::Scope;
 use crate::collect::signals::Query;
@@ -75,17 +77,15 @@ impl Engine {
             return None;
         }
         let mut requests = Vec::new();
+        let managed = self.managed();
         for query in Query::LATENCY {
             let names: BTreeSet<&str> = latencies.tracker.namespaces(query).collect();
             if names.is_empty() {
                 continue;
             }
-            let mut pods = self.expected_pods();
+            let mut pods = self.expected_pods(&managed);
             pods.retain(|namespace, _| names.contains(namespace.as_str()));
-            // The variants may be gone since the last cycle.
-            if !pods.is_empty() {
-                requests.extend(Scope::for_pods(&pods, BUCKETS).into_iter().map(|scope| (query, scope)));
-            }
+            requests.extend(Scope::for_pods(&pods, BUCKETS).into_iter().map(|scope| (query, scope)));
         }
         if requests.is_empty() {
             return None;
@@ -93,8 +93,8 @@ impl Engine {
         let began = Instant::now();
         latencies.queried = Some(began);
         let within = self.config().longest_round();
-        let answers =
-            collect::stream_answers(&self.sources.prometheus, requests, &self.metrics.telemetry, within);
+        let reads = (Arc::new(model_filter(&managed)), &self.metrics.telemetry);
+        let answers = collect::stream_answers(&self.sources.prometheus, requests, reads, within);
         Some(answers.collect().map(move |answers| LatencyRound { began, answers }).boxed())
     }
 }

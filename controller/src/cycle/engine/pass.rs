@@ -42,8 +42,8 @@ impl Engine {
         state.deciding.update(&pass, &mut outcome, state.sampling.samples.last_round());
         state.reporting.log_warnings(&outcome, pass.assembled.gaps, at.now);
         let all_analyzed = outcome.decisions.iter().all(|d| d.safety_net.is_none());
-        let unmapped = pass.assembled.unmapped;
         self.publish(state, pass, outcome, None);
+        let unmapped = state.sampling.samples.unmapped();
         self.metrics.telemetry.record_cycle(at.now.elapsed(), all_analyzed, unmapped);
         self.progress.advance(self.config().period());
     }

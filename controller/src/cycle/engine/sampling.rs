@@ -1,6 +1,7 @@
 //! Samples: when and for which namespaces they are fetched and dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -10,14 +11,17 @@ use super::completed_counts::DueCounts;
 use super::state::{SamplingState, State};
 use super::{Engine, TIMER_TOLERANCE};
 use crate::collect::Answers;
+use crate::collect::filter::SeriesFilter;
 use crate::collect::prometheus::QueryError;
 use crate::collect::scope::{QueryOutcome, Scope};
 use crate::collect::signals::Query;
 use crate::collect::{self, Answer};
+use crate::model::keys::WorkloadKey;
+use crate::observe::variants::ManagedVariant;
 use crate::observe::{pods, workloads};
 
 /// Texts of reasons may contain times.
-const MAX_PARTIAL_REASONS: usize = 16;
+const MAX_INCOMPLETE: usize = 16;
 
 pub(super) struct Round {
     began: Instant,
@@ -25,32 +29,54 @@ pub(super) struct Round {
     pub(super) answers: Answers,
 }
 
-fn part_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
-    let own = || answers.iter().filter(|answer| answer.scope == *scope);
-    if own().any(|answer| matches!(answer.rows, Err(QueryError::TooLong { .. }))) {
-        QueryOutcome::TooLong
-    } else if own().all(|answer| answer.rows.is_ok()) {
-        QueryOutcome::Answered
-    } else {
-        QueryOutcome::Failed
+/// The worst outcome of the queries of a scope.
+fn scope_outcome(scope: &Scope, answers: &[Answer]) -> QueryOutcome {
+    let own = answers.iter().filter(|answer| answer.scope == *scope);
+    own.map(|answer| outcome(answer.rows.as_ref().err())).max().unwrap_or(QueryOutcome::Failed)
+}
+
+fn outcome(error: Option<&QueryError>) -> QueryOutcome {
+    match error {
+        None => QueryOutcome::Answered,
+        // Of its own timeout, Prometheus says 503, and proxies say 504.
+        Some(QueryError::TimedOut { .. } | QueryError::Refused { status: 503 | 504, .. }) => {
+            QueryOutcome::TimedOut
+        }
+        // Too many samples, a too long query, or series of one pod with which the query has no result.
+        Some(QueryError::TooLong { .. } | QueryError::Refused { status: 400 | 413 | 414 | 422, .. }) => {
+            QueryOutcome::Refused
+        }
+        Some(_) => QueryOutcome::Failed,
     }
+}
+
+/// Series of the managed models, without those of pods.
+pub(super) fn model_filter(managed: &[ManagedVariant]) -> SeriesFilter {
+    let mut filter = SeriesFilter::default();
+    for m in managed {
+        if let Ok(spec) = m.spec() {
+            filter.add_model(&m.key.namespace, &spec.model_id);
+        }
+    }
+    filter
+}
+
+fn managed_workloads(managed: &[ManagedVariant]) -> impl Iterator<Item = &WorkloadKey> {
+    managed.iter().filter_map(|m| Some(&m.spec().ok()?.workload))
 }
 
 impl SamplingState {
     /// Once, and when there are none any more.
-    fn log_partial_answers(&mut self) {
-        let found = self.samples.partial_answers();
-        if found.is_empty() && !self.partial_answers.is_empty() {
-            tracing::info!("Prometheus returns complete results again");
-            self.partial_answers.clear();
+    fn log_incomplete_answers(&mut self) {
+        let found = self.samples.incomplete_answers();
+        if found.is_empty() && !self.incomplete_answers.is_empty() {
+            tracing::info!("The results of Prometheus are complete again");
+            self.incomplete_answers.clear();
         }
         for why in found {
-            if self.partial_answers.len() < MAX_PARTIAL_REASONS && !self.partial_answers.contains(why) {
-                tracing::warn!(
-                    warning = why,
-                    "Prometheus returned partial results; affected models do not scale to zero. Check the stores of Prometheus"
-                );
-                self.partial_answers.insert(why.to_owned());
+            if self.incomplete_answers.len() < MAX_INCOMPLETE && !self.incomplete_answers.contains(why) {
+                tracing::warn!("{why}; affected models do not scale to zero: {}", why.remedy());
+                self.incomplete_answers.insert(why.clone());
             }
         }
     }
@@ -72,43 +98,59 @@ impl Engine {
     }
 
     pub(super) fn fetch(&self, state: &mut State) -> BoxFuture<'_, Round> {
-        let scopes = match &self.sources.namespace {
-            Some(namespace) => vec![Scope::one(namespace)],
-            None => state.sampling.split.next_round(&self.expected_pods()),
-        };
+        let managed = self.managed();
+        let scopes = state.sampling.split.next_round(&self.expected_pods(&managed));
         state.sampling.counts.request(DueCounts::All);
+        state.sampling.read = managed_workloads(&managed).cloned().collect();
         let work = Query::WORK.into_iter().filter(|_| state.sampling.needs_counters);
-        self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), None)
+        self.start_round(scopes, Query::ALL.into_iter().chain(work).collect(), &managed, None)
     }
 
     /// Starts a round of only the queries that steps to zero wait for.
     pub(super) fn fetch_activity(&self, state: &mut State) -> BoxFuture<'_, Round> {
         state.sampling.counts.request(DueCounts::ScalingToZero);
-        let scope = Scope::for_namespaces(state.steps.namespaces());
-        self.start_round(vec![scope.clone()], Query::ACTIVITY.to_vec(), Some(scope))
+        let scope = Scope::new(state.steps.namespaces());
+        let scopes = Scope::split(scope.names());
+        self.start_round(scopes, Query::ACTIVITY.to_vec(), &self.managed(), Some(scope))
     }
 
     fn start_round(
         &self,
         scopes: Vec<Scope>,
         queries: Vec<Query>,
+        managed: &[ManagedVariant],
         part: Option<Scope>,
     ) -> BoxFuture<'_, Round> {
-        let began = Instant::now();
-        let within = self.config().longest_round();
+        let (began, within) = (Instant::now(), self.config().longest_round());
+        let filter = Arc::new(self.pod_filter(managed));
         async move {
-            let answers = collect::query_round(
-                &self.sources.prometheus, scopes, &queries, &self.metrics.telemetry, within,
-            );
+            let reads = (filter, &self.metrics.telemetry);
+            let answers = collect::query_round(&self.sources.prometheus, scopes, &queries, reads, within);
             Round { began, part, answers: answers.await }
         }
         .boxed()
     }
 
+    /// Whether the newest round read the series of all managed workloads. It has not of a new variant.
+    pub(super) fn has_read_all(&self, state: &State) -> bool {
+        state.sampling.last_round.is_some()
+            && managed_workloads(&self.managed()).all(|workload| state.sampling.read.contains(workload))
+    }
+
+    /// Series of the managed models and of the pods of their variants.
+    fn pod_filter(&self, managed: &[ManagedVariant]) -> SeriesFilter {
+        let mut filter = model_filter(managed);
+        let workloads: BTreeSet<&WorkloadKey> = managed_workloads(managed).collect();
+        for (key, pod) in &pods::workload_pods(&self.sources.watches) {
+            filter.add_pod(&key.namespace, &key.name, workloads.contains(&pod.workload));
+        }
+        filter
+    }
+
     /// Number of managed pods that report metrics, by namespace.
-    pub(super) fn expected_pods(&self) -> BTreeMap<String, usize> {
+    pub(super) fn expected_pods(&self, managed: &[ManagedVariant]) -> BTreeMap<String, usize> {
         let mut pods: BTreeMap<String, usize> = BTreeMap::new();
-        for m in self.managed() {
+        for m in managed {
             let found =
                 m.spec().ok().and_then(|d| workloads::find_workload(&self.sources.watches, &d.workload));
             let expected = found.map_or(0, |w| usize::try_from(w.replicas.current).unwrap_or(usize::MAX));
@@ -129,7 +171,8 @@ impl Engine {
             state.sampling.samples.add_partial_round(began, scope, answers);
         } else {
             state.sampling.last_round = Some(began);
-            state.sampling.split.finish_round(|scope| part_outcome(scope, &answers));
+            let has_answers = answers.iter().any(|answer| answer.rows.is_ok());
+            state.sampling.split.finish_round(has_answers, |scope| scope_outcome(scope, &answers));
             state.sampling.samples.add_round(began, answers);
         }
         match state.sampling.samples.last_error() {
@@ -142,7 +185,7 @@ impl Engine {
             None if had_error => tracing::info!("All Prometheus queries succeed again"),
             _ => {}
         }
-        state.sampling.log_partial_answers();
+        state.sampling.log_incomplete_answers();
         self.drop_old_samples(state, Instant::now());
     }
 

@@ -12,12 +12,13 @@ use super::latencies::LatencyState;
 use super::learned::LearnedCache;
 use super::logs::log_warnings;
 use super::steps::StepTracker;
-use crate::collect::sample::Samples;
+use crate::collect::sample::{Incomplete, Samples};
 use crate::collect::scope::ScopeSplitter;
 use crate::config::Settings;
 use crate::cycle::assemble::Assembled;
 use crate::cycle::assemble::InventoryGaps;
 use crate::cycle::memory::Memory;
+use crate::model::keys::WorkloadKey;
 use crate::model::moment::Moment;
 use crate::model::published::ScalingKey;
 use crate::observe::variants::{ManagedVariant, OrphanTracker, TakeoverTracker};
@@ -50,7 +51,9 @@ pub(super) struct SamplingState {
     /// No cycle has used the newest sample yet.
     pub(super) has_new_samples: bool,
     pub(super) counts: CompletedCounts,
-    pub(super) partial_answers: BTreeSet<String>,
+    pub(super) incomplete_answers: BTreeSet<Incomplete>,
+    /// Workloads whose series the newest full round read.
+    pub(super) read: BTreeSet<WorkloadKey>,
     /// True if an entry has the throughput analyzer.
     pub(super) needs_counters: bool,
     /// Measured latencies of models with an objective.

@@ -76,7 +76,6 @@ impl Bench {
                 metrics_api: watch::channel(MetricsApi::Served).1,
                 refusals: watch::channel(Arc::default()).1,
                 ownership: Ownership::default(),
-                namespace: None,
             },
             config: watch::channel(config).1,
             metrics: EngineMetrics {

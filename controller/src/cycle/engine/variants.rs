@@ -94,8 +94,8 @@ impl Engine {
             if let Some(obstacle) = decision.wake_obstacle {
                 variant.conditions.note_wake_obstacle(obstacle);
             }
-            if let Some(why) = state.sampling.samples.partial_answer(&m.key.namespace) {
-                variant.conditions.note_partial_answers(why);
+            if let Some(why) = state.sampling.samples.incomplete_answer(&m.key.namespace) {
+                variant.conditions.note_incomplete_answers(why);
             }
         }
         state.deciding.settings.flag_unusable(variant)

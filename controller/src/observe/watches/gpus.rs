@@ -103,7 +103,8 @@ mod tests {
             Some((Availability::Watched, Availability::Watched)),
             "pods are watched already"
         );
-        let lists = |uri: &&String| uri.starts_with("/api/v1/nodes?") && uri.contains("limit=500");
+        let lists =
+            |uri: &&String| uri.starts_with("/api/v1/nodes?") && uri.contains("sendInitialEvents=true");
         let list = requested.iter().find(lists).unwrap();
         assert!(list.contains("labelSelector=pool%3Dgpu%2C%21spot"), "{requested:?}");
         let is_expected =

@@ -45,18 +45,30 @@ async fn a_partial_answer_is_reported_and_incomplete() {
 }
 
 #[tokio::test]
-async fn queries_are_limited_to_the_watched_namespace() {
-    for namespace in [None, Some("prod")] {
-        let mut bench = Bench::busy().await;
-        bench.engine.sources.namespace = namespace.map(str::to_owned);
-        let answers = bench.engine.fetch(&mut bench.state).await.answers;
-        assert!(answers.iter().all(|a| a.rows.is_ok()));
-        let asked = bench.fake.expressions();
-        let of_all = asked.iter().filter(|e| !e.contains("namespace=")).count();
-        let of_prod = asked.iter().filter(|e| e.contains("namespace=\"prod\"")).count();
-        let all = Query::ALL.len();
-        assert_eq!((of_all, of_prod), if namespace.is_none() { (all, 0) } else { (0, all) }, "{asked:?}");
-    }
+async fn queries_name_the_managed_namespaces() {
+    let mut bench = Bench::new(Cluster::new(), busy()).await;
+    bench.fetch().await;
+    assert_eq!(bench.fake.queries(), 0, "nothing is managed");
+    let mut bench = Bench::busy().await;
+    bench.fetch().await;
+    let asked = bench.fake.expressions();
+    assert_eq!(asked.len(), Query::ALL.len());
+    assert!(
+        asked.iter().all(|e| e.contains("{namespace=\"ns\"") || e.contains(", namespace=\"ns\"")),
+        "{asked:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_new_variant_is_read_before_its_first_cycle() {
+    let mut bench = Bench::busy().await;
+    bench.turn().await;
+    assert!(bench.engine.has_read_all(&bench.state));
+    bench.cluster.variant("b", "m", json!({}));
+    bench.cluster.ready_deployment_in("ns", "b", 1);
+    assert!(!bench.engine.has_read_all(&bench.state));
+    bench.fetch().await;
+    assert!(bench.engine.has_read_all(&bench.state));
 }
 
 #[tokio::test]
@@ -79,17 +91,33 @@ async fn a_failing_part_of_a_large_install_affects_no_other() {
 }
 
 #[tokio::test]
-async fn too_many_foreign_series_limit_queries_to_our_namespaces() {
-    let mut bench = Bench::new(cluster(json!({})), FakeReply::Flood).await;
-    bench.wait_for_answers(Duration::from_mins(1));
-    bench.fetch().await;
-    assert!(bench.state.sampling.samples.last_error().is_some_and(|e| e.contains("longer than")));
-    bench.fake.set_reply(busy());
-    let before = bench.fake.queries();
-    bench.fetch().await;
-    let asked = bench.fake.expressions().split_off(before);
-    assert_eq!(asked.len(), Query::ALL.len());
-    assert!(asked.iter().all(|e| e.contains("namespace=\"ns\"")), "{asked:?}");
+async fn a_namespace_whose_series_break_a_query_affects_no_other() {
+    // Two hundred thousand series, series with which a query has no result, and a query that does not end.
+    let refused = FakeReply::Body(422, json!({"status": "error", "error": "duplicate labels"}).to_string());
+    for (broken, name) in [(FakeReply::Flood, "flood"), (refused, "refused"), (FakeReply::Hang, "hang")] {
+        let mut cluster = cluster(json!({}));
+        for namespace in ["bad", "good-1", "good-2"] {
+            cluster.variant("v", "m", json!({"metadata": {"namespace": namespace}}));
+            cluster.ready_deployment_in(namespace, "v", 1);
+        }
+        let mut bench = Bench::new(cluster, on("bad", broken, FakeReply::no_series())).await;
+        let timeout = if name == "hang" { 1 } else { 60 };
+        bench.wait_for_answers(Duration::from_secs(timeout));
+        let mut answered = Vec::new();
+        for _ in 0..2 {
+            bench.fetch().await;
+            let samples = &bench.state.sampling.samples;
+            answered.push(["bad", "good-1", "good-2", "ns"].map(|ns| samples.has_answer(Query::KvUsage, ns)));
+        }
+        assert_eq!(answered, [[false; 4], [false, true, true, true]], "{name}");
+        let before = bench.fake.queries();
+        let mut rounds = Vec::new();
+        for _ in 0..3 {
+            bench.fetch().await;
+            rounds.push((bench.fake.queries() - before) / Query::ALL.len());
+        }
+        assert_eq!(rounds, [1, 2, 4], "the others are one query again, and it is left out for two rounds");
+    }
 }
 
 /// A saturated replica of 16,000 tokens with waiting requests.
