@@ -17,7 +17,7 @@ POLICY_RESULTS := $(patsubst %.yaml,$(RESULTS)/%.json,$(notdir $(SCENARIOS)))
 # The same for `make bench-traces`. The requests are recorded: seeds differ only in how long replicas take to start.
 TRACE_RESULTS := $(patsubst tests/scenarios/traces/%.yaml,$(RESULTS)/traces/%.json,$(wildcard tests/scenarios/traces/*.yaml))
 
-.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
+.PHONY: help tools build test lint lint-files chart docs generate demo replay bench bench-idle bench-policies bench-admission bench-cycle bench-decide bench-report bench-simulate bench-tenants bench-curves bench-traces bench-windows compare-decisions test-bad-input test-consumers test-docs test-engines test-faults test-from-zero test-image test-long test-quick test-report test-rollouts test-install test-outages test-scale-down test-scaling test-side-by-side test-throughput test-upgrade test-zero fuzz deny clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -77,9 +77,13 @@ bench-admission: tools ## Measure reviews of the release binary under load with 
 	$(CARGO) bench --quiet --package wva-rules --bench pass
 	@$(CARGO) run --quiet --package wva-experiments -- bench-admission --wva $(TARGET)/release/wva --criterion $(TARGET)/criterion --folder $(TARGET)/bench
 
-bench-cycle: tools ## Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods on a real Prometheus
+bench-cycle: tools ## Measure rounds of queries and cycles of the release binary with 1,000 models and 4,000 pods in NAMESPACES (20) namespaces on a real Prometheus
 	$(CARGO) build --release --bin wva
-	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench
+	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES))
+
+bench-tenants: tools ## Measure the memory of the release binary beside large objects of foreign namespaces and hostile metrics pages (10 minutes)
+	$(CARGO) build --release --bin wva
+	@$(CARGO) run --quiet --package wva-experiments -- bench-tenants --wva $(TARGET)/release/wva
 
 bench-decide: ## Measure the decisions of a cycle for 100 to 10,000 variants, and the choice by cost against the least cost (3 minutes)
 	$(CARGO) bench --quiet --package wva-scaling --bench decide

@@ -8,9 +8,10 @@ use wva_certs::Certs;
 use wva_controller::external_metrics::{self, ExternalMetrics, OwnService};
 use wva_controller::{
     Actuator, AnnotationSync, ConfigReloads, DeletionCosts, Engine, EngineConfig, EngineMetrics,
-    EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PickerConfig, PickerPoller,
-    Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources, StatusTargets,
-    StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api, watch_service_monitor,
+    EventReporter, MetricsApi, ModelServers, Ownership, OwnershipView, PageBudget, PickerConfig,
+    PickerPoller, Prometheus, Reader, Refusals, ScaleExecutor, ServiceMonitorReporter, Sources,
+    StatusTargets, StatusWriter, Telemetry, VariantSeries, Watches, events, watch_metrics_api,
+    watch_service_monitor,
 };
 
 use super::certificates::ServingCerts;
@@ -34,12 +35,13 @@ impl Process {
         self.export_series(&reader, &ownership_view, objects, controller.legacy_metrics);
         let reloads = ConfigReloads::register(&self.metrics.registry)?;
         let token = controller.zero.picker_token.clone();
+        let budget = PageBudget::default();
         let (poller, pickers) = PickerPoller::new(
             self.clients.client.clone(),
             watched.facts.watches.clone(),
             watched.pools,
             reader.clone(),
-            PickerConfig { token, ownership: ownership.clone() },
+            PickerConfig { token, ownership: ownership.clone(), budget: budget.clone() },
         )?;
         self.spawn_picker_poller(poller);
         let (refusals, refused) = watch::channel(Arc::default());
@@ -67,7 +69,8 @@ impl Process {
         });
         let (status_targets, targets) = watch::channel(StatusTargets::new());
         self.spawn_annotation_sync(controller, &reader, &marking);
-        self.spawn_actuator(controller.zero.max_concurrent_steps, &reader, (&refusals, &targets), marking)?;
+        let servers = (ModelServers::new(budget)?, controller.zero.max_concurrent_steps);
+        self.spawn_actuator(servers, &reader, (&refusals, &targets), marking);
         self.spawn_status_and_events(&reader, &ownership_view, &status_targets);
         self.report_service_monitor_deletions();
         self.serve_debug(controller.debug_address, reader)?;
@@ -125,15 +128,15 @@ impl Process {
 
     fn spawn_actuator(
         &mut self,
-        max_concurrent_steps: usize,
+        (servers, max_concurrent_steps): (ModelServers, usize),
         reader: &Reader,
         (refusals, status_targets): (&watch::Sender<Arc<Refusals>>, &watch::Receiver<StatusTargets>),
         marking: (Watches, Ownership),
-    ) -> anyhow::Result<()> {
+    ) {
         let (client, targets, published) =
             (self.clients.fenced.clone(), status_targets.clone(), reader.clone());
         let (changed, pod_name) = (self.caches.changed.clone(), self.settings.pod_name.clone());
-        let (servers, refusals) = (ModelServers::new()?, refusals.clone());
+        let refusals = refusals.clone();
         self.spawn_leading("actuation", move |ended| {
             let actuator = Actuator::new(client.clone(), servers.clone(), max_concurrent_steps);
             let reporter = EventReporter { client: client.clone(), pod_name: pod_name.clone() };
@@ -148,7 +151,6 @@ impl Process {
                 tokio::join!(executor.run(published.clone()), costs.run(published));
             })
         });
-        Ok(())
     }
 
     fn spawn_annotation_sync(

@@ -354,3 +354,9 @@ analyzer's name.
 {{- end }}
 {{- toYaml $entry }}
 {{- end }}
+
+{{- /* Whether wva sets deletion costs of pods: as the value says, else if it scales workloads itself. */}}
+{{- define "wva.podDeletionCost" -}}
+{{- $scales := eq (toString (get .Values.wva.settings "WVA_ACTUATION")) "scale" }}
+{{- if ternary $scales .Values.wva.podDeletionCost (kindIs "invalid" .Values.wva.podDeletionCost) }}true{{ end }}
+{{- end }}

@@ -1,6 +1,7 @@
-//! Limits scale-ups to the free GPUs and to what ResourceQuotas leave. Earlier decisions and fixed or paused variants book
-//! first, then the model with the best priority, then the most saturated one. A step that does not fit is cut to whole
-//! replicas, or dropped if the HPA would ignore it.
+//! Limits scale-ups to the free GPUs and to what ResourceQuotas leave. Earlier decisions book first, then the model with
+//! the best priority, then the most saturated one. What people ask for themselves, such as a fixed number, has its turn after
+//! the models of the same priority. A step that does not fit is cut to whole replicas, or dropped if the HPA would ignore
+//! it.
 
 mod budget;
 
@@ -87,13 +88,16 @@ fn committed_target(variant: &VariantView, draft: &Draft) -> u32 {
     kept.fold(draft.base, u32::max).min(draft.target())
 }
 
-/// Books replicas without pods that this cycle does not decide: targets of earlier cycles, and of fixed or paused
-/// variants.
+/// Books replicas without pods that an earlier cycle decided.
 pub(crate) fn book_committed(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
-    let after = if variant.is_auto() {
-        committed_target(variant, draft)
-    } else {
-        variant.replicas_after(draft.target())
-    };
-    ledger.book(variant, after.saturating_sub(variant.current));
+    if variant.is_auto() {
+        ledger.book(variant, committed_target(variant, draft).saturating_sub(variant.current));
+    }
+}
+
+/// Books replicas without GPUs that wva did not decide, as many as fit: nobody takes all GPUs with a number.
+pub(crate) fn book_undecided(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
+    let after = if variant.is_auto() { 0 } else { variant.replicas_after(draft.target()) };
+    let wanted = after.saturating_sub(variant.current).saturating_add(variant.variant.unplaced);
+    ledger.book(variant, wanted.min(ledger.fitting_replicas(variant)));
 }

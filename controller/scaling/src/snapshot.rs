@@ -275,6 +275,10 @@ pub struct Variant {
     /// What its replicas in the state `waitingForQuota` wait for. `None`: unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_wait: Option<QuotaWait>,
+    /// Replicas that no node runs yet and that wva did not ask for: of a fixed number, or of another writer. The inventory
+    /// does not count their GPUs as used.
+    #[serde(default, skip_serializing_if = "is_zero_count")]
+    pub unplaced: u32,
     /// Terminating pods, or groups of pods, that still hold their GPUs.
     #[serde(default, skip_serializing_if = "is_zero_count")]
     pub terminating: u32,

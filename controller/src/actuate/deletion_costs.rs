@@ -145,7 +145,7 @@ impl DeletionCosts {
         // A pod that is not ready is chosen at any load.
         let ready = pods.iter().filter(|(_, pod)| pod.progress.is_ready());
         let ready = ready.filter_map(|(name, pod)| Some((&**name, pod.ip?)));
-        let requests = self.servers.query_requests(ready, &ports).await;
+        let requests = self.servers.query_requests(&variant.namespace, ready, &ports).await;
         let load = |name: &str| {
             let sampled = match sampled.get(name) {
                 // Some of its requests may not be on its page either.

@@ -12,7 +12,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use wva_scaling::servers::{MODEL_SERVERS, ServerMetric, ServerSignal, server_metrics, server_series};
 
-use crate::collect::page::{self, PageError, PageReader};
+use crate::collect::page::{self, PageBudget, PageError, PageReader};
 use crate::observe::metrics_ports::{MetricsPort, metrics_ports, with_ranks};
 
 /// Limit for all queries. Requests that arrive meanwhile are not seen.
@@ -25,9 +25,12 @@ const CONCURRENCY: usize = 16;
 /// Path that most servers have.
 const METRICS_PATH: &str = "/metrics";
 
-/// Client of model servers. Clones share connections.
+/// Client of model servers. Clones share connections and budget.
 #[derive(Clone, Debug)]
-pub struct ModelServers(page::Client);
+pub struct ModelServers {
+    pages: page::Client,
+    budget: PageBudget,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct ServerActivity {
@@ -43,8 +46,8 @@ impl ModelServers {
     ///
     /// # Errors
     /// [`reqwest::Error`].
-    pub fn new() -> Result<Self, reqwest::Error> {
-        page::Client::new().map(Self)
+    pub fn new(budget: PageBudget) -> Result<Self, reqwest::Error> {
+        Ok(Self { pages: page::Client::new()?, budget })
     }
 
     /// Queries the pods that `selector` matches, or each port of `ranks` in them.
@@ -69,15 +72,16 @@ impl ModelServers {
         activity
     }
 
-    /// Running and waiting requests by pod. Pods that do not answer in time are missing.
+    /// Running and waiting requests by pod, within the budget of the namespace. Pods that do not answer in time are missing.
     pub(super) async fn query_requests<'a>(
         &self,
+        namespace: &str,
         pods: impl Iterator<Item = (&'a str, IpAddr)>,
         ports: &[MetricsPort],
     ) -> BTreeMap<&'a str, f64> {
         let queries = pods.take(MAX_COMPARED).map(|(name, ip)| {
             let pages = ports.iter().map(|port| MetricsPage::new(name, ip, *port)).collect();
-            async move { (name, self.sum_requests(pages).await) }
+            async move { (name, self.sum_requests(namespace, pages).await) }
         });
         let queries: Vec<_> = queries.collect();
         let answers = stream::iter(queries).buffer_unordered(CONCURRENCY);
@@ -86,10 +90,14 @@ impl ModelServers {
     }
 
     /// `None` if one of the pages is unknown, or there is none.
-    async fn sum_requests(&self, pages: Vec<MetricsPage>) -> Option<f64> {
+    async fn sum_requests(&self, namespace: &str, pages: Vec<MetricsPage>) -> Option<f64> {
         let mut sum = None;
         for page in pages {
-            let InFlight { requests } = self.query_page(&page).await.ok()?;
+            let _permit = self.budget.admit(namespace).await;
+            let mut bytes = 0;
+            let answer = self.query_page(&page, &mut bytes).await;
+            self.budget.charge(namespace, bytes);
+            let InFlight { requests } = answer.ok()?;
             sum = Some(sum.unwrap_or(0.0) + requests?);
         }
         sum
@@ -114,7 +122,7 @@ impl ModelServers {
             pods.items.iter().flat_map(|pod| metrics_pages(pod, ranks).unwrap_or_default()).collect();
         let mut answers = stream::iter(pages)
             .map(|page| async move {
-                let answer = self.query_page(&page).await;
+                let answer = self.query_page(&page, &mut 0).await;
                 (page.server, answer)
             })
             .buffer_unordered(CONCURRENCY);
@@ -125,9 +133,11 @@ impl ModelServers {
 }
 
 impl ModelServers {
-    /// Tries the paths of all servers. The answer of the first path counts if none has requests.
-    async fn query_page(&self, page: &MetricsPage) -> Result<InFlight, PageError> {
-        let mut first = self.0.read(&page.url(METRICS_PATH), None, InFlight::default()).await;
+    /// Tries the paths of all servers. The answer of the first path counts if none has requests. Adds the sizes of the pages
+    /// to `bytes`.
+    async fn query_page(&self, page: &MetricsPage, bytes: &mut usize) -> Result<InFlight, PageError> {
+        let path = page.url(METRICS_PATH);
+        let mut first = self.pages.read(&path, None, InFlight::default(), bytes).await;
         let others = MODEL_SERVERS.iter().map(|row| row.path).filter(|path| *path != METRICS_PATH);
         for path in others {
             let can_differ = match &first {
@@ -137,7 +147,7 @@ impl ModelServers {
             if !can_differ {
                 break;
             }
-            let other = self.0.read(&page.url(path), None, InFlight::default()).await;
+            let other = self.pages.read(&page.url(path), None, InFlight::default(), bytes).await;
             if other.as_ref().is_ok_and(|read| read.requests.is_some()) {
                 first = other;
             }

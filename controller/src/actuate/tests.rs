@@ -59,7 +59,7 @@ fn later() -> Option<Instant> {
 
 pub(super) fn servers() -> ModelServers {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
-    ModelServers::new().unwrap()
+    ModelServers::new(crate::PageBudget::default()).unwrap()
 }
 
 /// A pod of a model server with this metrics page.

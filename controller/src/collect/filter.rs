@@ -24,10 +24,12 @@ const MAX_UNMAPPED: usize = 1000;
 /// Most limits that are reported.
 const MAX_REACHED: usize = 16;
 
-/// Models and pods whose series are read.
+/// Models and pods whose series are read. Its names are shared with everything that is read.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesFilter {
-    namespaces: HashMap<Box<str>, NamespaceFilter>,
+    namespaces: HashMap<Arc<str>, NamespaceFilter>,
+    /// Number of managed pods.
+    pods: usize,
     /// Tests of single queries read everything.
     #[cfg(test)]
     reads_all: bool,
@@ -35,9 +37,9 @@ pub(crate) struct SeriesFilter {
 
 #[derive(Debug, Default)]
 struct NamespaceFilter {
-    models: HashSet<Box<str>>,
-    /// True for pods of variants, false for those of other workloads.
-    pods: HashMap<Box<str>, bool>,
+    models: HashSet<Arc<str>>,
+    /// Positions of pods of variants; `None` for pods of other workloads.
+    pods: HashMap<Arc<str>, Option<usize>>,
 }
 
 impl SeriesFilter {
@@ -47,41 +49,65 @@ impl SeriesFilter {
     }
 
     pub(crate) fn add_model(&mut self, namespace: &str, model: &str) {
-        self.namespaces.entry(namespace.into()).or_default().models.insert(model.into());
+        if !self.namespaces.contains_key(namespace) {
+            self.namespaces.insert(namespace.into(), NamespaceFilter::default());
+        }
+        if let Some(of) = self.namespaces.get_mut(namespace).filter(|of| !of.models.contains(model)) {
+            of.models.insert(model.into());
+        }
     }
 
     /// `is_managed`: it belongs to a variant, else to another workload.
     pub(crate) fn add_pod(&mut self, namespace: &str, pod: &str, is_managed: bool) {
         if let Some(of_namespace) = self.namespaces.get_mut(namespace) {
-            of_namespace.pods.insert(pod.into(), is_managed);
+            of_namespace.pods.insert(pod.into(), is_managed.then_some(self.pods));
+            self.pods += usize::from(is_managed);
         }
     }
 
-    fn has_namespace(&self, namespace: &str) -> bool {
+    /// The shared name of a managed namespace.
+    fn namespace(&self, namespace: &str) -> Option<Arc<str>> {
         #[cfg(test)]
         if self.reads_all {
-            return true;
+            return Some(namespace.into());
         }
-        self.namespaces.contains_key(namespace)
+        self.namespaces.get_key_value(namespace).map(|(name, _)| name.clone())
     }
 
-    fn has_model(&self, namespace: &str, model: &str) -> bool {
+    /// The shared name of a managed model.
+    fn model(&self, namespace: &str, model: &str) -> Option<Arc<str>> {
         #[cfg(test)]
         if self.reads_all {
-            return true;
+            return Some(model.into());
         }
-        self.namespaces.get(namespace).is_some_and(|of| of.models.contains(model))
+        self.namespaces.get(namespace)?.models.get(model).cloned()
     }
 
-    /// `None`: it belongs to no known workload.
-    fn pod(&self, namespace: &str, label: &str) -> Option<bool> {
+    fn pod(&self, namespace: &str, label: &str) -> FoundPod {
         #[cfg(test)]
         if self.reads_all {
-            return Some(true);
+            return FoundPod::Managed(label.into(), 0);
         }
-        let pods = &self.namespaces.get(namespace)?.pods;
-        pods.get(label).or_else(|| pods.get(without_rank(label)?)).copied()
+        let pods = self.namespaces.get(namespace).map(|of| &of.pods);
+        let find = |name: &str| pods?.get_key_value(name).map(|(name, at)| (name.clone(), *at));
+        let found =
+            find(label).or_else(|| without_rank(label).and_then(find).map(|(_, at)| (Arc::from(label), at)));
+        match found {
+            Some((name, Some(at))) => FoundPod::Managed(name, at),
+            Some((_, None)) => FoundPod::Other,
+            None => FoundPod::Unmapped,
+        }
     }
+}
+
+/// What the label of a pod means.
+enum FoundPod {
+    /// A pod of a variant: its shared name, and its position.
+    Managed(Arc<str>, usize),
+    /// A pod of another workload.
+    Other,
+    /// A pod of no known workload.
+    Unmapped,
 }
 
 /// Name of the pod that a label with a rank suffix, as KServe writes it, may mean.
@@ -110,33 +136,38 @@ impl fmt::Display for ReachedLimit {
     }
 }
 
-#[derive(Debug, Default)]
-struct SeenNamespace {
-    pods: HashMap<Arc<str>, SeenPod>,
-    /// Series of each model.
-    models: HashMap<Arc<str>, usize>,
-    pools: HashSet<Arc<str>>,
-}
-
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct SeenPod {
     series: usize,
+    /// Of no managed model.
     names: Vec<Arc<str>>,
     engines: Vec<Arc<str>>,
 }
 
-/// Names in the series of one answer that are read. Each is stored once: an answer repeats a few of them thousands of times.
+/// Names in the series of one answer that are read.
 #[derive(Debug)]
 pub(crate) struct ReadNames {
     filter: Arc<SeriesFilter>,
-    seen: HashMap<Arc<str>, SeenNamespace>,
+    /// By position; empty until the first series of a pod.
+    pods: Vec<SeenPod>,
+    /// Series of each model, by namespace.
+    models: HashMap<(Arc<str>, Arc<str>), usize>,
+    pools: HashMap<Arc<str>, Vec<Arc<str>>>,
     unmapped: HashSet<PodName>,
     reached: Vec<ReachedLimit>,
 }
 
+/// A managed pod and a name of a model in its series.
+#[derive(Debug)]
+pub(crate) struct ReadPod {
+    pub(crate) key: PodModel,
+    at: usize,
+}
+
 impl ReadNames {
     pub(crate) fn new(filter: Arc<SeriesFilter>) -> Self {
-        Self { filter, seen: HashMap::new(), unmapped: HashSet::new(), reached: Vec::new() }
+        let (pods, models, pools, unmapped, reached) = Default::default();
+        Self { filter, pods, models, pools, unmapped, reached }
     }
 
     /// Pods of no known workload, and limits that were reached.
@@ -145,84 +176,71 @@ impl ReadNames {
     }
 
     /// Key of a series of a managed pod. Counts the series.
-    pub(crate) fn pod_model(&mut self, namespace: &str, pod: &str, model: &str) -> Option<PodModel> {
-        match self.filter.pod(namespace, pod) {
-            Some(true) => {}
-            Some(false) => return None,
-            None => {
+    pub(crate) fn pod(&mut self, namespace: &str, pod: &str, model: &str) -> Option<ReadPod> {
+        let (pod, at) = match self.filter.pod(namespace, pod) {
+            FoundPod::Managed(name, at) => (name, at),
+            FoundPod::Other => return None,
+            FoundPod::Unmapped => {
                 if self.unmapped.len() < MAX_UNMAPPED {
                     self.unmapped.insert((namespace.into(), pod.into()));
                 }
                 return None;
             }
+        };
+        let namespace = self.filter.namespace(namespace)?;
+        if self.pods.is_empty() {
+            self.pods.resize(self.filter.pods.max(1), SeenPod::default());
         }
-        let (namespace, seen) = entry(&mut self.seen, namespace);
-        let (pod, of_pod) = entry(&mut seen.pods, pod);
-        of_pod.series += 1;
+        let seen = self.pods.get_mut(at)?;
         let of = ("pod", &pod);
-        if of_pod.series > MAX_SERIES {
+        seen.series += 1;
+        if seen.series > MAX_SERIES {
             reach(&mut self.reached, &namespace, of, (MAX_SERIES, "series"));
             return None;
         }
-        let most = if self.filter.has_model(&namespace, model) { usize::MAX } else { MAX_NAMES };
-        let Some(model_name) = limited(&mut of_pod.names, model, most) else {
+        let name =
+            self.filter.model(&namespace, model).or_else(|| limited(&mut seen.names, model, MAX_NAMES));
+        let Some(model_name) = name else {
             reach(&mut self.reached, &namespace, of, too_many(model, (MAX_NAMES, "names of models")));
             return None;
         };
-        Some(PodModel { namespace, pod, model_name })
+        Some(ReadPod { key: PodModel { namespace, pod, model_name }, at })
     }
 
     /// Engine of a pod, with the name of its server after `@`.
-    pub(crate) fn engine(&mut self, of: &PodModel, engine: &str, server: &str) -> Option<Arc<str>> {
-        let (namespace, seen) = entry(&mut self.seen, &of.namespace);
-        let (pod, of_pod) = entry(&mut seen.pods, &of.pod);
+    pub(crate) fn engine(&mut self, of: &ReadPod, engine: &str, server: &str) -> Option<Arc<str>> {
+        let seen = self.pods.get_mut(of.at)?;
         let engine = if server.is_empty() { engine } else { &format!("{engine}@{server}") };
-        let found = limited(&mut of_pod.engines, engine, MAX_ENGINES);
+        let found = limited(&mut seen.engines, engine, MAX_ENGINES);
         if found.is_none() {
-            reach(&mut self.reached, &namespace, ("pod", &pod), too_many(engine, (MAX_ENGINES, "engines")));
+            let PodModel { namespace, pod, .. } = &of.key;
+            reach(&mut self.reached, namespace, ("pod", pod), too_many(engine, (MAX_ENGINES, "engines")));
         }
         found
     }
 
     /// Namespace and name of a managed model. Counts its series.
     pub(crate) fn model(&mut self, namespace: &str, model: &str) -> Option<(Arc<str>, Arc<str>)> {
-        if !self.filter.has_model(namespace, model) {
-            return None;
-        }
-        let (namespace, seen) = entry(&mut self.seen, namespace);
-        let (model, series) = entry(&mut seen.models, model);
+        let key = (self.filter.namespace(namespace)?, self.filter.model(namespace, model)?);
+        let series = self.models.entry(key.clone()).or_default();
         *series += 1;
         if *series > MAX_SERIES_OF_MODEL {
-            reach(&mut self.reached, &namespace, ("model", &model), (MAX_SERIES_OF_MODEL, "series"));
+            reach(&mut self.reached, &key.0, ("model", &key.1), (MAX_SERIES_OF_MODEL, "series"));
             return None;
         }
-        Some((namespace, model))
+        Some(key)
     }
 
     /// Namespace and name of an `InferencePool`.
     pub(crate) fn pool(&mut self, namespace: &str, pool: &str) -> Option<(Arc<str>, Arc<str>)> {
-        if !self.filter.has_namespace(namespace) {
-            return None;
+        let namespace = self.filter.namespace(namespace)?;
+        let found = limited(self.pools.entry(namespace.clone()).or_default(), pool, MAX_POOLS);
+        if found.is_none() {
+            let limit = too_many(pool, (MAX_POOLS, "InferencePools"));
+            reach(&mut self.reached, &namespace, ("namespace", &namespace), limit);
         }
-        let (namespace, seen) = entry(&mut self.seen, namespace);
-        if let Some(known) = seen.pools.get(pool) {
-            return Some((namespace, known.clone()));
-        }
-        if seen.pools.len() >= MAX_POOLS || pool.len() > LONGEST_NAME {
-            let of = ("namespace", &namespace.clone());
-            reach(&mut self.reached, &namespace, of, too_many(pool, (MAX_POOLS, "InferencePools")));
-            return None;
-        }
-        let pool: Arc<str> = pool.into();
-        seen.pools.insert(pool.clone());
-        Some((namespace, pool))
+        Some((namespace, found?))
     }
-}
-
-/// The stored name, and its value.
-fn entry<'a, V: Default>(all: &'a mut HashMap<Arc<str>, V>, name: &str) -> (Arc<str>, &'a mut V) {
-    let name = all.get_key_value(name).map_or_else(|| name.into(), |(known, _)| known.clone());
-    (name.clone(), all.entry(name).or_default())
 }
 
 /// The stored name; `None` if there are too many, or it is too long.
@@ -230,8 +248,9 @@ fn limited(known: &mut Vec<Arc<str>>, name: &str, most: usize) -> Option<Arc<str
     if let Some(known) = known.iter().find(|known| ***known == *name) {
         return Some(known.clone());
     }
-    let is_allowed = known.len() < most && (name.len() <= LONGEST_NAME || most == usize::MAX);
-    let name: Arc<str> = is_allowed.then(|| name.into())?;
+    let name: Arc<str> = (known.len() < most && name.len() <= LONGEST_NAME).then(|| name.into())?;
+    // Most pods have one.
+    known.reserve_exact(1);
     known.push(name.clone());
     Some(name)
 }

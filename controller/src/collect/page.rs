@@ -1,7 +1,9 @@
 //! Streaming reader of metrics pages. Other pages are an error: a missing series would mean 0.
 
+mod budget;
 mod client;
 
+pub use budget::PageBudget;
 pub(crate) use client::{Client, PageError};
 
 /// Bytes.

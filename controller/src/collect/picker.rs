@@ -1,13 +1,13 @@
 //! Polls endpoint pickers. The leader reads the queues of models at zero twice a second, and checks flow control of
 //! models that may scale to zero less often.
 
-mod budget;
 mod debounce;
 mod endpoint;
 mod fetch;
 mod page;
 mod queues;
 mod refused;
+mod schedule;
 mod selection;
 mod token;
 
@@ -27,12 +27,12 @@ use wva_scaling::{Decision, VariantKey};
 use wva_runtime::Availability;
 use wva_runtime::OptionalCache;
 
+use crate::collect::page::PageBudget;
 use crate::model::keys::{ModelKey, WorkloadKey};
 use crate::model::published::{PublishedVariant, Reader};
 use crate::observe::pools::{InferencePools, Pool};
 use crate::observe::variants::{self, ManagedVariant, Ownership};
 use crate::observe::watches::Watches;
-use budget::Budget;
 use debounce::WakeDebounce;
 use endpoint::{Answers, Endpoint};
 use fetch::PageFetcher;
@@ -164,6 +164,8 @@ pub struct PickerConfig {
     pub token: PickerToken,
     /// Variants of this controller.
     pub ownership: Ownership,
+    /// Limits of all pages of pods.
+    pub budget: PageBudget,
 }
 
 /// Polls the pickers of models at zero, on their way there, or allowed to scale to zero.
@@ -175,7 +177,7 @@ pub struct PickerPoller {
     ownership: Ownership,
     token: PickerToken,
     fetcher: PageFetcher,
-    budget: Arc<Budget>,
+    budget: PageBudget,
     token_header: watch::Sender<Option<reqwest::header::HeaderValue>>,
     queues: watch::Sender<Arc<Queues>>,
 }
@@ -230,7 +232,7 @@ impl PickerPoller {
             ownership: config.ownership,
             token: config.token,
             fetcher: PageFetcher::new(token)?,
-            budget: Arc::new(Budget::new()),
+            budget: config.budget,
             token_header,
             queues,
         };

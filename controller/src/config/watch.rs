@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::stream::{SelectAll, Stream, StreamExt};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::ListParams;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
@@ -192,26 +193,27 @@ impl Writer {
         }) | is_changed
     }
 
+    fn replace(&self, key: &MapKey, read: Option<&ConfigMap>) {
+        let maps = self.maps.clone();
+        let _parsing = maps.lock_parsing();
+        match read {
+            Some(map) => self.put(map),
+            None => maps.change(|cache| cache.remove(key)),
+        };
+    }
+
     /// Reads the maps of namespaces that came into use, one by one. Returns when to try again.
     async fn read_wanted(&self, client: &Client) -> Option<Instant> {
         let wanted = self.maps.change(|cache| cache.wanted.clone());
         let mut is_complete = true;
         for key in wanted {
             let api: Api<ConfigMap> = Api::namespaced(client.clone(), &key.namespace);
-            match tokio::time::timeout(READ_TIMEOUT, api.get_opt(&key.name)).await {
-                Ok(Ok(Some(map))) => {
-                    let maps = self.maps.clone();
-                    let _parsing = maps.lock_parsing();
-                    self.put(&map);
-                }
-                Ok(Ok(None)) => {
-                    self.maps.change(|cache| cache.remove(&key));
-                }
-                failed => {
-                    let error = failed.map_or_else(
-                        |late| late.to_string(),
-                        |read| read.err().map(|error| error.to_string()).unwrap_or_default(),
-                    );
+            // The roles grant lists by name, and no other read.
+            let by_name = ListParams::default().fields(&format!("metadata.name={}", key.name));
+            let read = tokio::time::timeout(READ_TIMEOUT, api.list(&by_name)).await;
+            match read.map_err(|late| late.to_string()).and_then(|read| read.map_err(|e| e.to_string())) {
+                Ok(found) => self.replace(&key, found.items.first()),
+                Err(error) => {
                     let MapKey { namespace, name } = &key;
                     tracing::warn!(
                         error, %namespace, %name,

@@ -17,8 +17,8 @@ use wva_scaling::snapshot::{
 use wva_scaling::units::Amount;
 use wva_scaling::{Snapshot, VariantKey};
 
+use self::gpus::GpuInputs;
 pub(crate) use self::gpus::InventoryGaps;
-use self::gpus::{GpuConsumer, GpuInputs};
 use self::quotas::{QuotaBooks, podless_state};
 use self::replicas::{Loads, ReplicaReader, loads_by_workload};
 use crate::collect::picker::{OVERFLOW, Pickers};
@@ -62,13 +62,12 @@ pub(crate) fn assemble(
     let pods = pods::workload_pods(watches);
     let autoscalers = AutoscalerIndex::new(watches);
     let limits = bounds::autoscaler_limits(&autoscalers);
-    let gpus = GpuInputs::new(watches, &pods);
+    let mut gpus = GpuInputs::new(watches, &pods, &config);
     let scaled_by = ScaledBy { limits: &limits, autoscalers: &autoscalers };
     let inputs = CycleInputs::new(watches, (samples, pickers), &pods, scaled_by, &config, at);
     let mut models: BTreeMap<ModelKey, ModelInputs> = BTreeMap::new();
     let (mut present, mut newly_ready) = (BTreeMap::new(), BTreeMap::new());
     let mut quotas = QuotaBooks::new(watches, &pods, &config);
-    let mut consumers: BTreeMap<&WorkloadKey, GpuConsumer> = BTreeMap::new();
     for m in managed {
         let refused_ago = memory.refusals.since(&m.key, at.now).map(truncate_to_millis);
         let remembered = memory.entry(m, at.now, at.wall);
@@ -90,7 +89,7 @@ pub(crate) fn assemble(
         let mut variant = inputs.variant((m, declared), &workload, remembered, queue.is_late);
         gpus.add_template(&mut variant, key, workload.template.as_ref());
         quotas.add(&mut variant, key, &workload);
-        consumers.extend(GpuConsumer::new(&variant, workload.replicas).map(|consumer| (key, consumer)));
+        gpus.add_unplaced(&mut variant, key, workload.replicas.current);
         let inputs_of_model = models
             .entry(id)
             .or_insert_with_key(|id| ModelInputs::new(id, queues.max_with(id, queue.queue, at.now)));
@@ -100,7 +99,7 @@ pub(crate) fn assemble(
     let complete = |model_inputs| inputs.complete(model_inputs, &mut memory.evidence);
     let models = models.into_values().map(complete).collect();
     quotas.finish(&mut config);
-    let gaps = gpus.add_inventory(&mut config, watches, &pods, &consumers);
+    let gaps = gpus.add_inventory(&mut config, watches);
     let snapshot = Snapshot { now: Some(at.wall.to_string()), config, models, ..Snapshot::default() };
     Assembled { snapshot, workloads: present, newly_ready, gaps, limits, autoscalers }
 }

@@ -62,6 +62,9 @@ struct Amounts {
     limit: u64,
 }
 
+/// Kept of a pod: anybody may store any number of resources.
+const MAX_RESOURCES: usize = 64;
+
 /// Demand of one pod. Every workload in the cache has one, so it is small.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodDemand {
@@ -80,6 +83,7 @@ impl PodDemand {
             amounts.request = amounts.request.saturating_add(read(resource, quantity));
         }
         let resources = sums.0.into_iter().filter(|(_, amounts)| *amounts != Amounts::default());
+        let resources = resources.take(MAX_RESOURCES);
         Self {
             resources: resources
                 .map(|(resource, amounts)| ResourceDemand { resource: resource.into(), amounts })

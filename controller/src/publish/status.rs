@@ -27,6 +27,8 @@ use crate::publish::external_metrics::values::CONFIRMATION_DEADLINE;
 
 /// Interval of writes that only update `lastRunTime`.
 const HEARTBEAT: SignedDuration = SignedDuration::from_mins(11);
+/// The cache shows a write within this time.
+const CACHE_DELAY: Duration = Duration::from_mins(1);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONCURRENCY: usize = 8;
 const FIRST_BACKOFF: Duration = Duration::from_secs(1);
@@ -47,6 +49,7 @@ struct WrittenStatus {
     fingerprint: StatusFingerprint,
     /// Revision of the object after the write; `None` if unknown.
     revision: Option<u64>,
+    at: Instant,
 }
 
 /// `None` if the present status needs no write.
@@ -189,7 +192,8 @@ impl StatusWriter {
                     if published.steps.iter().any(|step| step.variant == key) {
                         self.status_targets.send_modify(|all| all.extend(target_entry(published, &key)));
                     }
-                    self.written.insert(key, WrittenStatus { uid, fingerprint, revision });
+                    self.written
+                        .insert(key, WrittenStatus { uid, fingerprint, revision, at: Instant::now() });
                 }
                 // The other writes would time out too, and delay newer decisions.
                 Err(WriteError::NoAnswer(_)) => break,
@@ -217,8 +221,12 @@ impl StatusWriter {
         let object = self.ownership_view.variant(key);
         let revision = object.as_ref().and_then(|object| object.revision);
         let ours = self.written.get(key).filter(|ours| ours.uid == variant.uid);
-        // The cache may not show the last write yet.
-        match ours.filter(|ours| revision.zip(ours.revision).is_none_or(|(seen, wrote)| seen <= wrote)) {
+        // The cache may not show the last write yet. An object that stays older was restored from a backup of etcd.
+        let is_newest = |ours: &&WrittenStatus| match revision.zip(ours.revision) {
+            Some((seen, wrote)) => seen == wrote || (seen < wrote && ours.at.elapsed() < CACHE_DELAY),
+            None => true,
+        };
+        match ours.filter(is_newest) {
             Some(ours) => ours.fingerprint.clone(),
             None => object.map(|object| object.status.fingerprint.clone()).unwrap_or_default(),
         }

@@ -8,6 +8,8 @@ use super::{ENDLESS, servers};
 use crate::support::{Cluster, DEADLINE, get_object, repository_path};
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+const ACCOUNT: &str =
+    "system:serviceaccount:workload-variant-autoscaler-system:workload-variant-autoscaler-controller-manager";
 
 /// Each of three pods in turn is the idle one. A cost that a user has set stays.
 pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
@@ -33,7 +35,10 @@ pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
         Ok(())
     })
     .await?;
-    testbed.apply(&std::fs::read_to_string(repository_path("config/pod-deletion-cost/rbac.yaml"))?).await?;
+    for file in ["rbac.yaml", "policy.yaml"] {
+        let path = repository_path("config/pod-deletion-cost").join(file);
+        testbed.apply(&std::fs::read_to_string(path)?).await?;
+    }
     for nth in 0..3 {
         set_replicas(3).await?;
         fleet.wait_ready(3, DEADLINE).await?;
@@ -41,6 +46,8 @@ pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
     }
 
     set_replicas(3).await?;
+    let pods = fleet.wait_ready(3, DEADLINE).await?;
+    only_the_cost_may_change(cluster, &ns, pods.first().context("no pod")?).await?;
     asleep_pod_goes(cluster, &ns, &fleet, async || set_replicas(2).await.map(|_| ())).await?;
 
     // A user keeps the idle pod: a busy one goes.
@@ -58,6 +65,30 @@ pub(super) async fn idle_pod_goes(cluster: &Cluster) -> anyhow::Result<()> {
     let pod = get_object(testbed, &["pod", kept, "-n", &ns]).await?;
     ensure!(pod["metadata"]["annotations"][COST] == "100", "{}", pod["metadata"]["annotations"]);
     Ok(())
+}
+
+/// Who has the token of wva cannot change pods otherwise.
+async fn only_the_cost_may_change(cluster: &Cluster, ns: &str, pod: &str) -> anyhow::Result<()> {
+    let patch = async |patch: &str| {
+        cluster.testbed.kubectl(&["--as", ACCOUNT, "patch", "pod", pod, "-n", ns, "--patch", patch]).await
+    };
+    for (field, change) in [
+        ("spec", r#"{"spec": {"activeDeadlineSeconds": 1}}"#),
+        ("metadata.labels", r#"{"metadata": {"labels": {"app": "other"}}}"#),
+        ("metadata.annotations", r#"{"metadata": {"annotations": {"a": "b"}}}"#),
+        ("metadata", r#"{"metadata": {"finalizers": ["example.com/stays"]}}"#),
+    ] {
+        // The API server needs a moment to read a new policy.
+        eventually("the policy to refuse a change", DEADLINE, async || {
+            let answer = patch(change).await?;
+            let refused = format!("{field}: wva sets the annotation {COST} of pods, and nothing else");
+            ensure!(!answer.ok && answer.stderr.contains(&refused), "{field}: {answer:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    patch(&format!(r#"{{"metadata": {{"annotations": {{"{COST}": "7"}}}}}}"#)).await?.success()?;
+    patch(&format!(r#"{{"metadata": {{"annotations": {{"{COST}": null}}}}}}"#)).await?.success().map(|_| ())
 }
 
 /// Of idle pods the one whose engine sleeps goes. Prometheus shows it.

@@ -10,6 +10,9 @@ mod load;
 mod pairs;
 mod review;
 mod stored;
+pub(crate) mod tenants;
+
+pub(crate) use stored::NAMESPACES;
 
 use std::path::Path;
 

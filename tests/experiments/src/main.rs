@@ -93,10 +93,15 @@ enum Task {
     },
     /// Measures query rounds and cycles with 1,000 models and 4,000 pods
     BenchCycle {
+        /// Namespaces of the models; a divisor of 1,000.
+        #[arg(long, default_value_t = bench::NAMESPACES)]
+        namespaces: usize,
         /// Folder for the report.
         #[arg(long, default_value = "target/bench")]
         folder: PathBuf,
     },
+    /// Measures what large objects and hostile pages of tenants cost
+    BenchTenants,
     /// Sends invalid input to the admission port during valid reviews, and checks the effect
     Faults {
         /// Only the kinds of input whose names contain this
@@ -190,7 +195,8 @@ impl Task {
             Self::BenchAdmission { criterion, folder } => {
                 Box::pin(bench::admission::run(wva, criterion, folder))
             }
-            Self::BenchCycle { folder } => Box::pin(bench::cycle::run(wva, folder)),
+            Self::BenchCycle { folder, namespaces } => Box::pin(bench::cycle::run(wva, folder, *namespaces)),
+            Self::BenchTenants => Box::pin(bench::tenants::run(wva)),
             Self::Faults { only } => Box::pin(faults::run(wva, only.as_deref())),
             Self::Outages { lasts, only } => Box::pin(outages::run(wva, *lasts, only.as_deref())),
             Self::Replay { scenarios, lasts } => Box::pin(replay::run(wva, scenarios, *lasts)),

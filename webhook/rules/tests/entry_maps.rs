@@ -359,6 +359,23 @@ fn stops_parsing_after_64_faults() {
 }
 
 #[test]
+fn a_map_that_is_too_long_is_refused_unread() {
+    let entries: Vec<(String, String)> =
+        (0..60_000).map(|i| (format!("m{i:05}"), "unreadable".to_owned())).collect();
+    let refused = |n: usize| {
+        let object = map(&entries[..n]);
+        let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+        let all: Vec<(String, String)> =
+            verdict.denials().map(|v| (v.field.clone(), v.message.clone())).collect();
+        all
+    };
+    let message = "cannot read the entry: the map has 60000, and at most 10000 are read; delete those that repeat the \
+                   default entry";
+    assert_eq!(refused(60_000), [("data".to_owned(), message.to_owned())]);
+    assert!(refused(10_000).iter().all(|(field, _)| field != "data"), "its entries are judged");
+}
+
+#[test]
 fn many_stored_faults_do_not_block_updates() {
     let mut entries: Vec<(String, String)> =
         (0..100).map(|i| (format!("m{i:02}"), format!("model_id: m{i}\nunknown: 1\n"))).collect();

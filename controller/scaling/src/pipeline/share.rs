@@ -8,11 +8,13 @@ use wva_crds::GoDuration;
 use super::give_back::give_back;
 use super::{ModelCase, propose_within};
 use crate::decision::Stage;
-use crate::limit::{Claim, KeptPart, Ledger, added_replicas, book_committed, fits_all, is_limited};
+use crate::limit::{
+    Claim, KeptPart, Ledger, added_replicas, book_committed, book_undecided, fits_all, is_limited,
+};
 use crate::reason::BetterModel;
 use crate::view::VariantView;
 
-/// First to targets of earlier cycles, then by priority, then by urgency. A model that gets less than it needs keeps the
+/// First to targets of earlier cycles, then by priority, then by urgency, then to what people ask for themselves. A model that gets less than it needs keeps the
 /// rest of that budget from models that it is ranked before, so they cannot starve it.
 pub(super) fn share_budgets<'a>(cases: &mut [&mut ModelCase<'a>], mut ledger: Ledger) {
     let mut order: Vec<usize> = (0..cases.len()).collect();
@@ -46,6 +48,11 @@ pub(super) fn share_budgets<'a>(cases: &mut [&mut ModelCase<'a>], mut ledger: Le
                 ledger.keep(returned.after_its_turn(cases[i]));
             }
             served.push(i);
+        }
+        for case in equals.iter().map(|i| &cases[*i]) {
+            for (variant, draft) in case.view.variants.iter().zip(&case.drafts) {
+                book_undecided(&mut ledger, variant, draft);
+            }
         }
         for i in equals.iter().filter(|i| cases[**i].rank.is_bound()) {
             reserve_refused(cases[*i], &mut ledger);

@@ -56,24 +56,11 @@ impl Client {
         Ok(Self(http))
     }
 
-    /// Reads the page at `url`, with the bearer token if there is one.
+    /// Reads the page at `url`, with the bearer token if there is one. Adds the bytes read to `bytes`, also on an error.
     ///
     /// # Errors
     /// [`PageError`], within [`TIMEOUT`].
     pub(crate) async fn read<R: PageReader>(
-        &self,
-        url: &str,
-        token: Option<HeaderValue>,
-        reader: R,
-    ) -> Result<R, PageError> {
-        self.read_counted(url, token, reader, &mut 0).await
-    }
-
-    /// Like [`Client::read`]; adds the bytes read to `bytes`, also on an error.
-    ///
-    /// # Errors
-    /// Reads like [`Client::read`].
-    pub(crate) async fn read_counted<R: PageReader>(
         &self,
         url: &str,
         token: Option<HeaderValue>,

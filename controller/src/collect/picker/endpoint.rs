@@ -17,12 +17,13 @@ use tokio::sync::{Notify, watch};
 use tokio::time::MissedTickBehavior;
 use wva_runtime::cache::{Cache, Projection, Writer};
 
-use super::budget::{AnswerKind, Budget, Schedule};
 use super::fetch::PageFetcher;
 use super::page::PickerPage;
 use super::refused::{self, RefusedCounts, RefusedRequests};
+use super::schedule::{AnswerKind, Schedule};
 use super::selection::PickerQuery;
 use super::{PERIOD, PickerKey};
+use crate::collect::page::PageBudget;
 use crate::collect::page::PageError;
 use crate::observe::metrics_ports::PORTS;
 
@@ -83,7 +84,7 @@ pub(super) struct Endpoint {
     pub(super) key: PickerKey,
     pub(super) client: Client,
     pub(super) fetcher: PageFetcher,
-    pub(super) budget: Arc<Budget>,
+    pub(super) budget: PageBudget,
     pub(super) query: watch::Receiver<Arc<PickerQuery>>,
     pub(super) answers: watch::Sender<Answers>,
     pub(super) answered: Arc<Notify>,

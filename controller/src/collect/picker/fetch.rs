@@ -38,7 +38,7 @@ impl PageFetcher {
         let token = self.token.borrow().clone();
         let url = format!("http://{pod}/metrics");
         let reader = QueueReader::new(query);
-        Ok(self.pages.read_counted(&url, token, reader, bytes).await?.into_page())
+        Ok(self.pages.read(&url, token, reader, bytes).await?.into_page())
     }
 }
 

@@ -152,7 +152,7 @@ impl Rows {
             Counter::PromptTokens => &[Signal::Running, Signal::Waiting],
             _ => return None,
         };
-        let key = self.names.pod_model(namespace, pod, &labels.model_name)?;
+        let key = self.names.pod(namespace, pod, &labels.model_name)?.key;
         if series.server != ServerKind::Vllm {
             self.servers.push((key.clone(), series.server));
         }
@@ -203,9 +203,9 @@ impl Rows {
                 };
                 let engine = present(&labels.engine).unwrap_or(&labels.dp_rank);
                 // They have no model.
-                let of = self.names.pod_model(namespace, pod()?, "")?;
+                let of = self.names.pod(namespace, pod()?, "")?;
                 let engine = self.names.engine(&of, engine, &labels.wva_server)?;
-                let PodModel { namespace, pod, .. } = of;
+                let PodModel { namespace, pod, .. } = of.key;
                 self.caches.push(CacheRow { namespace, pod, engine, cache, scope });
             }
             Query::SchedulerQueue => self.add_router(namespace, labels, value)?,
@@ -223,9 +223,9 @@ impl Rows {
                     let series = named::find(&labels.name, labels.state())?;
                     (series.counter, series.rank, series.is_part)
                 };
-                let pod = self.names.pod_model(namespace, pod()?, &labels.model_name)?;
-                let engine = self.names.engine(&pod, &labels.engine, &labels.wva_server)?;
-                let engine = EngineKey { pod, engine };
+                let of = self.names.pod(namespace, pod()?, &labels.model_name)?;
+                let engine = self.names.engine(&of, &labels.engine, &labels.wva_server)?;
+                let engine = EngineKey { pod: of.key, engine };
                 self.work.push(WorkRow { counter, rank, is_part, engine, value });
             }
             Query::TimeToFirstToken | Query::InterTokenLatency => {
@@ -237,7 +237,7 @@ impl Rows {
             }
             query => {
                 let signal = query.signal(&labels.signal)?;
-                let key = self.names.pod_model(namespace, pod()?, &labels.model_name)?;
+                let key = self.names.pod(namespace, pod()?, &labels.model_name)?.key;
                 self.pods.push((signal, key, value));
             }
         }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use wva_scaling::snapshot::{Config, GpuCount, Variant};
+use wva_scaling::snapshot::{Config, GpuCount, Mode, Variant};
 
 use crate::cycle::inventory::{self, inventory};
 use crate::model::gpus::NoInventory;
-use crate::model::keys::{PodKey, Replicas, WorkloadKey};
+use crate::model::keys::{PodKey, WorkloadKey};
 use crate::observe::claims::{GpuClaims, refined_accelerator};
 use crate::observe::pods::WorkloadPod;
 use crate::observe::template::Template;
@@ -25,14 +25,33 @@ pub(super) struct GpuInputs {
     claims: GpuClaims,
     /// Accelerators of the devices that pods hold.
     held: BTreeMap<WorkloadKey, String>,
+    /// A limit is configured.
+    is_limited: bool,
+    /// GPUs of the active pods of each workload, and of those that are on no node.
+    pods: BTreeMap<WorkloadKey, [u64; 2]>,
+    /// GPUs that wva asked for and that are not allocated on a node yet, by accelerator.
+    unplaced: BTreeMap<String, u64>,
 }
 
 impl GpuInputs {
-    pub(super) fn new(watches: &Watches, pods: &BTreeMap<PodKey, WorkloadPod>) -> Self {
+    pub(super) fn new(watches: &Watches, pods: &BTreeMap<PodKey, WorkloadPod>, config: &Config) -> Self {
         let claims = GpuClaims::new(watches);
         let held = claims.held_accelerators(pods).into_iter();
         let held = held.map(|(workload, name)| (workload.clone(), name.to_owned())).collect();
-        Self { claims, held }
+        let mut of_pods: BTreeMap<WorkloadKey, [u64; 2]> = BTreeMap::new();
+        for pod in pods.values().filter(|pod| pod.is_active()) {
+            let gpus = u64::from(claims.pod_gpus(pod));
+            let [all, waiting] = of_pods.entry(pod.workload.clone()).or_default();
+            *all += gpus;
+            *waiting += if pod.is_placed { 0 } else { gpus };
+        }
+        Self {
+            claims,
+            held,
+            pods: of_pods,
+            unplaced: BTreeMap::new(),
+            is_limited: inventory::is_wanted(config),
+        }
     }
 
     /// Sets accelerator, GPUs and engine arguments.
@@ -46,25 +65,33 @@ impl GpuInputs {
         variant.engine_args = template.engine_args();
     }
 
+    /// Counts GPUs that are not allocated on a node yet. Replicas without a pod count too: a quota may block them, or their
+    /// pods are not created yet. Those that wva asked for are used; the others wait for their turn.
+    pub(super) fn add_unplaced(&mut self, variant: &mut Variant, key: &WorkloadKey, current: u32) {
+        let per_replica = u64::from(variant.gpus_per_replica.0);
+        let Some(accelerator) = variant.accelerator.as_ref().filter(|_| per_replica > 0 && self.is_limited)
+        else {
+            return;
+        };
+        let [existing, waiting] = self.pods.get(key).copied().unwrap_or_default();
+        let all = u64::from(current).saturating_mul(per_replica);
+        let unplaced = all.saturating_sub(existing).saturating_add(waiting);
+        let replicas = u32::try_from(unplaced.div_ceil(per_replica)).unwrap_or(u32::MAX);
+        variant.unplaced = match variant.mode {
+            Mode::Auto => replicas.min(current.saturating_sub(variant.desired.unwrap_or(current))),
+            Mode::Recommend | Mode::Paused | Mode::Fixed(_) => replicas,
+        };
+        let undecided = u64::from(variant.unplaced).saturating_mul(per_replica);
+        let used = self.unplaced.entry(accelerator.clone()).or_default();
+        *used = used.saturating_add(unplaced.saturating_sub(undecided));
+    }
+
     /// Adds the inventory if a limit is configured.
-    pub(super) fn add_inventory(
-        &self,
-        config: &mut Config,
-        watches: &Watches,
-        pods: &BTreeMap<PodKey, WorkloadPod>,
-        consumers: &BTreeMap<&WorkloadKey, GpuConsumer>,
-    ) -> InventoryGaps {
-        if !inventory::is_wanted(config) {
+    pub(super) fn add_inventory(&self, config: &mut Config, watches: &Watches) -> InventoryGaps {
+        if !self.is_limited {
             return InventoryGaps::default();
         }
-        let mut pods_of: BTreeMap<&WorkloadKey, Vec<&WorkloadPod>> = BTreeMap::new();
-        for pod in pods.values() {
-            pods_of.entry(&pod.workload).or_default().push(pod);
-        }
-        let unplaced = consumers.iter().map(|(key, consumer)| {
-            let pods = pods_of.get(key).into_iter().flatten().copied();
-            (consumer.accelerator.as_str(), consumer.unplaced_gpus(pods, &self.claims))
-        });
+        let unplaced = self.unplaced.iter().map(|(accelerator, gpus)| (accelerator.as_str(), *gpus));
         match inventory(watches, &self.claims, unplaced) {
             Ok(inventory) => {
                 config.inventory = Some(inventory);
@@ -72,31 +99,5 @@ impl GpuInputs {
             }
             Err(error) => InventoryGaps { all: Some(error), claims: None },
         }
-    }
-}
-
-pub(super) struct GpuConsumer {
-    accelerator: String,
-    /// GPUs of all its replicas once they run.
-    gpus: u64,
-}
-
-impl GpuConsumer {
-    /// `None` if its accelerator is unknown.
-    pub(super) fn new(variant: &Variant, replicas: Replicas) -> Option<Self> {
-        let gpus = u64::from(replicas.current).saturating_mul(u64::from(variant.gpus_per_replica.0));
-        Some(Self { accelerator: variant.accelerator.clone()?, gpus })
-    }
-
-    /// GPUs that are not allocated on a node yet. Replicas without a pod count too: a quota may block them, or their
-    /// pods are not created yet.
-    fn unplaced_gpus<'a>(&self, pods: impl Iterator<Item = &'a WorkloadPod>, claims: &GpuClaims) -> u64 {
-        let (mut existing, mut waiting) = (0, 0);
-        for pod in pods.filter(|pod| pod.is_active()) {
-            let gpus = u64::from(claims.pod_gpus(pod));
-            existing += gpus;
-            waiting += if pod.is_placed { 0 } else { gpus };
-        }
-        self.gpus.saturating_sub(existing).saturating_add(waiting)
     }
 }

@@ -10,6 +10,9 @@ use wva_scaling::snapshot::QuotaAmount;
 use crate::model::demand::{PodDemand, QuotaResource, QuotaScope};
 use crate::model::quantity::{Rounding, quota_amount};
 
+/// Kept of a quota: anybody with the right may store any number of resources.
+const MAX_ROWS: usize = 64;
+
 #[derive(Clone, Debug)]
 pub(crate) struct QuotaFacts {
     pub(crate) rows: Box<[QuotaRow]>,
@@ -54,7 +57,7 @@ impl QuotaFacts {
             })
         };
         Self {
-            rows: hard.into_iter().flatten().filter_map(row).collect(),
+            rows: hard.into_iter().flatten().filter_map(row).take(MAX_ROWS).collect(),
             scopes: spec.map(scopes).unwrap_or_default(),
         }
     }

@@ -17,6 +17,9 @@ use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
 use crate::observe::template::{self, Template};
 
+/// Labels of a pod template that are kept: anybody may store a megabyte of them.
+const MAX_LABELS: usize = 64;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) uid: Box<str>,
@@ -130,6 +133,7 @@ fn group_demand(group: &Value) -> Option<Arc<ReplicaDemand>> {
 
 fn pod_labels(template: &PodTemplateSpec) -> Labels {
     let labels = template.metadata.iter().flat_map(|meta| meta.labels.iter().flatten());
+    let labels = labels.take(MAX_LABELS);
     Labels::new(labels.map(|(key, value)| (key, value.as_str())))
 }
 

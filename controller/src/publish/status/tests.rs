@@ -315,3 +315,20 @@ async fn a_failed_write_is_retried_without_a_new_publication() {
     drop(sender);
     running.await.unwrap();
 }
+
+/// A backup of etcd brings back older objects with older revisions.
+#[tokio::test]
+async fn a_restored_status_is_written_again() {
+    let fake = accepting();
+    let mut cluster = Cluster::new();
+    cluster.variant("v000", "m", json!({"metadata": {"uid": "u", "resourceVersion": "3"}}));
+    let view = cluster.ownership_view(Ownership::default());
+    let mut writer = StatusWriter::new(fake.client(), view, unread_targets());
+    for (minutes, want) in [(0, 1), (0, 1), (2, 2), (0, 2)] {
+        for written in writer.written.values_mut() {
+            written.at = written.at.checked_sub(Duration::from_mins(minutes)).unwrap();
+        }
+        assert!(writer.write_all(&publication(1)).await);
+        assert_eq!(fake.requests().len(), want, "the cache is {minutes} minutes behind");
+    }
+}

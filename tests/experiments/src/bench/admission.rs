@@ -13,7 +13,7 @@ use wva_testbed::{Options, Testbed, eventually};
 
 use super::load::{ExpectedAnswer, Load, P99_BOUND, RATE};
 use super::pairs::{self, Pairs};
-use super::stored::{EACH, VARIANTS, store};
+use super::stored::{NAMESPACES, VARIANTS, store};
 use super::{review, write_json};
 use crate::command::print_line;
 use crate::report::Report;
@@ -54,7 +54,7 @@ pub(crate) async fn run(wva: &Path, criterion: &Path, folder: &Path) -> anyhow::
         };
         let testbed = Testbed::start(options).await?;
         Install::crd(&testbed).await?;
-        let namespaces = store(&testbed, manifests).await?;
+        let namespaces = store(&testbed, NAMESPACES, manifests).await?;
         let install = Install::start(&testbed, &InstallOptions::new(wva)).await?;
         settle(&install).await?;
         if !fsync {
@@ -86,7 +86,8 @@ fn manifests(namespace: &str) -> Vec<String> {
         ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(0)
     };
     let new = VariantFixture::new(namespace, NEW).replicas(0);
-    let all = (0..EACH).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]);
+    let all =
+        (0..VARIANTS / NAMESPACES).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]);
     all.chain([new.deployment(), new.autoscaler()]).collect()
 }
 

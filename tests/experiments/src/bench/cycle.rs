@@ -41,16 +41,16 @@ const OWN_BOUND: f64 = 0.3;
 const RESIDENT_BOUND: u64 = 64 * 1024;
 
 /// Runs the bench.
-pub(crate) async fn run(wva: &Path, folder: &Path) -> anyhow::Result<()> {
-    print_line(&format!("starting a control plane and {PODS} pods"))?;
+pub(crate) async fn run(wva: &Path, folder: &Path, namespaces: usize) -> anyhow::Result<()> {
+    print_line(&format!("starting a control plane and {PODS} pods in {namespaces} namespaces"))?;
     let options =
         Options { name: "bench-cycle".to_owned(), hpa_sync: Duration::from_mins(10), ..Options::default() };
-    let serving = ServingCluster::start(options, REPLICAS).await?;
+    let serving = ServingCluster::start(options, REPLICAS, namespaces).await?;
     let install =
         Install::start(&serving.testbed, &InstallOptions::every(wva, &format!("{}s", EVERY.as_secs())))
             .await?;
     let figures = measure(&install).await?;
-    write_json(&folder.join("cycle.json"), &figures.json())?;
+    write_json(&folder.join(format!("cycle-{namespaces}.json")), &figures.json())?;
     figures.report()
 }
 

@@ -16,25 +16,26 @@ use wva_testbed::{NodeGroup, Options, Testbed, eventually, within};
 
 use super::exporter::{Exporter, ServingPod};
 
-/// Number of namespaces, and of variants in each.
-const NAMESPACES: usize = 20;
-pub(super) const EACH: usize = 50;
+/// Number of namespaces, unless a bench has its own.
+pub(crate) const NAMESPACES: usize = 20;
 /// Total number of variants.
-pub(super) const VARIANTS: usize = NAMESPACES * EACH;
+pub(super) const VARIANTS: usize = 1000;
 
 /// Time limit for storing one object, on a busy machine.
 const CALL: Duration = Duration::from_secs(30);
 /// Time limit until thousands of pods are ready, on a busy machine.
 const PODS_WITHIN: Duration = Duration::from_mins(10);
 
-/// Creates the namespaces with these manifests in each; returns their names.
+/// Creates this number of namespaces with these manifests in each; returns their names.
 pub(super) async fn store(
     testbed: &Testbed,
+    namespaces: usize,
     manifests: impl Fn(&str) -> Vec<String>,
 ) -> anyhow::Result<Vec<String>> {
     let client = testbed.admin()?;
+    let number = namespaces;
     let mut namespaces = Vec::new();
-    for _ in 0..NAMESPACES {
+    for _ in 0..number {
         namespaces.push(testbed.namespace("bench").await?);
     }
     try_join_all(namespaces.iter().map(async |namespace| {
@@ -47,7 +48,7 @@ pub(super) async fn store(
     Ok(namespaces)
 }
 
-async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::Result<()> {
+pub(super) async fn create(client: &kube::Client, namespace: &str, yaml: &str) -> anyhow::Result<()> {
     let object: DynamicObject =
         serde_saphyr::from_str(yaml).map_err(|e| anyhow::anyhow!("a fixture is not YAML: {e}"))?;
     let types = object.types.clone().context("a fixture without a kind")?;
@@ -63,8 +64,13 @@ pub(super) struct ServingCluster {
 }
 
 impl ServingCluster {
-    /// Starts it with this number of pods per variant.
-    pub(super) async fn start(options: Options, replicas: u32) -> anyhow::Result<Self> {
+    /// Starts it with this number of pods per variant, in this number of namespaces.
+    pub(super) async fn start(options: Options, replicas: u32, namespaces: usize) -> anyhow::Result<Self> {
+        ensure!(
+            namespaces > 0 && VARIANTS.is_multiple_of(namespaces),
+            "{namespaces} does not divide {VARIANTS}"
+        );
+        let each = VARIANTS / namespaces;
         let testbed = Testbed::start(Options {
             nodes: vec![NodeGroup { gpus: 256, ..NodeGroup::new("h100", 20, "NVIDIA-H100-80GB-HBM3") }],
             pod_start: Duration::from_secs(1),
@@ -79,11 +85,11 @@ impl ServingCluster {
                 model: model(i),
                 ..VariantFixture::new(namespace, &format!("variant-{i}")).replicas(replicas)
             };
-            (0..EACH).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]).collect()
+            (0..each).map(fixture).flat_map(|f| [f.deployment(), f.autoscaler(), f.variant()]).collect()
         };
         let mut served = BTreeMap::new();
-        let of_each = EACH * usize::try_from(replicas)?;
-        for namespace in store(&testbed, manifests).await? {
+        let of_each = each * usize::try_from(replicas)?;
+        for namespace in store(&testbed, namespaces, manifests).await? {
             let client = testbed.admin()?;
             let ready = eventually("all pods of a namespace to be ready", PODS_WITHIN, async || {
                 let pods = ready_pods(&client, &namespace).await?;
@@ -96,7 +102,7 @@ impl ServingCluster {
         testbed.scrape_pages(&exporter.address, &exporter.paths)?;
         eventually("Prometheus to know every pod", Duration::from_mins(2), async || {
             let found = testbed.prometheus_query("count(vllm:kv_cache_usage_perc)").await?;
-            ensure!(found.first().is_some_and(|s| s.value >= count(NAMESPACES * of_each)), "{found:?}");
+            ensure!(found.first().is_some_and(|s| s.value >= count(namespaces * of_each)), "{found:?}");
             Ok(())
         })
         .await?;
@@ -108,7 +114,7 @@ fn model(i: usize) -> String {
     format!("meta-llama/Llama-{i}")
 }
 
-async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<ServingPod>> {
+pub(super) async fn ready_pods(client: &kube::Client, namespace: &str) -> anyhow::Result<Vec<ServingPod>> {
     let api = Api::<Pod>::namespaced(client.clone(), namespace);
     let all = within("listing pods", CALL, api.list(&ListParams::default())).await?;
     let ready = |pod: &Pod| {

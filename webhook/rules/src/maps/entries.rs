@@ -10,7 +10,7 @@ use crate::findings::Findings;
 use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::maps::parse::MAX_FAULTS;
+use crate::maps::parse::{MAX_ENTRIES, MAX_FAULTS};
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 
@@ -20,9 +20,14 @@ pub(crate) const FORM: Rule = Rule {
     code: "WVA-CM-020",
     message: "cannot read the entry: {found}",
     docs: "Each entry of a saturation, scale-to-zero or service-class map must be YAML with one field and value per line. \
-           After 64 faults in the entries that a request changes, its other changed entries are not read.",
+           After 64 faults in the entries that a request changes, its other changed entries are not read. \
+           A map must have at most 10,000 entries.",
     check: Check::ConfigMap(|facts, out| {
         report_faults(facts, FaultKind::Form, out);
+        if let Some(number) = facts.has_entries().then(|| facts.entries().too_many).flatten() {
+            out.add_at("data", format!("the map has {number}, and at most {MAX_ENTRIES} are read"), "");
+            out.set_remedy("; delete those that repeat the default entry");
+        }
         if let Some((first, more)) =
             facts.has_entries().then(|| facts.entries().unread.split_first()).flatten()
         {

@@ -14,6 +14,8 @@ pub(crate) struct Entry {
     pub(crate) parsed: ParsedEntry,
 }
 
+/// The controller reads no more, and more would take longer than a review may.
+pub(crate) const MAX_ENTRIES: usize = 10_000;
 /// Faults of a map after which no further entry is parsed.
 pub(crate) const MAX_FAULTS: usize = 64;
 
@@ -22,6 +24,8 @@ pub(crate) struct Entries {
     pub(crate) all: Vec<Entry>,
     /// Not parsed, because of [`MAX_FAULTS`].
     pub(crate) unread: Vec<String>,
+    /// Number of entries beyond [`MAX_ENTRIES`], none of which is parsed.
+    pub(crate) too_many: Option<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -68,6 +72,10 @@ impl Entries {
     }
 
     pub(crate) fn parse(role: MapRole, data: Option<&Map<String, Value>>, bounds: Bounds<'_>) -> Self {
+        let too_many = data.map(Map::len).filter(|n| *n > MAX_ENTRIES && role != MapRole::Main);
+        if too_many.is_some() {
+            return Self { too_many, ..Self::default() };
+        }
         let mut entries = Self::default();
         let mut faults = 0;
         for (key, value) in data.into_iter().flatten() {

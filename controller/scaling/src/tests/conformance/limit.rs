@@ -37,8 +37,10 @@ a kept scale-up is not limited again | stock H100=0; a: 1 accelerator=H100 desir
 the safety net is booked first | stock H100=1; == m1; a: 1 accelerator=H100 desired=2; == m2; b: 1 accelerator=H100 kv=.78 | a 1->2 SafetyNet; b 1->1 SpareBelowTarget LimitedBy
 a woken variant is booked first | stock H100=1; == m1; a: 0 accelerator=H100 wokenAgo=1s; == m2; b: 1 accelerator=H100 kv=.78 | a 0->1 WakeHold; b 1->1 SpareBelowTarget LimitedBy
 recommend books nothing | stock H100=1; == m1; a: 1 accelerator=H100 mode=recommend kv=.79; == m2; b: 1 accelerator=H100 kv=.78 | a 1->2 SpareBelowTarget RecommendOnly; b 1->2 SpareBelowTarget
-fixed is booked first | stock H100=2; == m1; a: 1 accelerator=H100 mode=fixed=3 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 1->3 Fixed; b 1->1 SpareBelowTarget LimitedBy left=0
-paused above the current replicas is booked first | stock H100=1; == m1; a: 1 accelerator=H100 mode=paused desired=2 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 1->2 Paused; b 1->1 SpareBelowTarget LimitedBy left=0
+a fixed number has its turn after loads | stock H100=2; == m1; a: 1 accelerator=H100 mode=fixed=1000 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 1->1000 Fixed; b 1->2 SpareBelowTarget
+a paused target, too | stock H100=1; == m1; a: 1 accelerator=H100 mode=paused desired=2 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 1->2 Paused; b 1->2 SpareBelowTarget
+so do replicas that nobody runs yet | stock H100=1; == m1; a: 9 accelerator=H100 unplaced=8 ready=1 mode=fixed=9 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 9->9 Fixed; b 1->2 SpareBelowTarget
+a fixed number of a better class is booked before a worse one | config inventory: {H100: {limit: 2}}, limitedMode: true, namespacePriorities: {ns: {m1: 1, m2: 2}}; == m1; a: 1 accelerator=H100 mode=fixed=3 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 1->3 Fixed; b 1->1 SpareBelowTarget LimitedBy left=0
 paused below the current replicas frees nothing yet | stock H100=0; == m1; a: 3 accelerator=H100 mode=paused desired=1 kv=.60; == m2; b: 1 accelerator=H100 kv=.78 | a 3->1 Paused; b 1->1 SpareBelowTarget LimitedBy left=0
 a model without the limiter books all the same | config inventory: {H100: {limit: 1}}, saturation: {x: {model_id: m2, enableLimiter: true}}; == m1; a: 1 accelerator=H100 kv=.79; == m2; b: 1 accelerator=H100 kv=.78 | a 1->2 SpareBelowTarget; b 1->1 SpareBelowTarget LimitedBy
 given: tokens; each blocks=1000 in=512 out=128

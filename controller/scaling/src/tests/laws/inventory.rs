@@ -24,11 +24,10 @@ proptest! {
         let (mut held, mut granted) = (BTreeMap::<_, u64>::new(), BTreeMap::<_, u64>::new());
         for decision in &outcome.decisions {
             let variant = variant_of(&case, decision);
-            // A recommendation takes no GPUs.
-            let Some(accelerator) = variant.accelerator.as_ref().filter(|_| variant.mode != Mode::Recommend) else { continue };
-            // The base, the safety net and wake-ups were limited in an earlier cycle; fixed and paused targets are not
-            // limited.
-            let is_committed = has_reason(decision, &["SafetyNet", "WakeHold", "Paused", "Fixed"]);
+            // A recommendation takes no GPUs, and fixed and paused targets get what loads leave.
+            let Some(accelerator) = variant.accelerator.as_ref().filter(|_| variant.mode == Mode::Auto) else { continue };
+            // The base, the safety net and wake-ups were limited in an earlier cycle.
+            let is_committed = has_reason(decision, &["SafetyNet", "WakeHold"]);
             let from = if is_committed { decision.target() } else { decision.base.max(decision.current) };
             let of_replica = u64::from(variant.gpus_per_replica.0);
             let new = u64::from(decision.target().saturating_sub(from));

@@ -1,13 +1,11 @@
-//! Limits on polling: requests in flight, bytes read, and a backoff for pods without useful answers. Picker pods belong
-//! to tenants and are not trusted.
+//! Limits on reading the pages of pods: requests in flight, and bytes. Endpoint pickers and model servers share them. Pods
+//! belong to tenants and are not trusted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-
-use super::PERIOD;
 
 /// Requests in flight, in total and per namespace.
 const MAX_REQUESTS: usize = 64;
@@ -17,16 +15,15 @@ const TOTAL_RATE: f64 = 8_388_608.0;
 const NAMESPACE_RATE: f64 = 1_048_576.0;
 /// A namespace can save up the bytes of this many seconds.
 const BURST_SECONDS: f64 = 4.0;
+/// Shortest and longest wait of a namespace with a debt.
+const SHORTEST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// Wait until the next request to a useless pod while a model is at zero.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-/// Longest time to the next request if the answer is invalid or too long, or no model is at zero.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-
-#[derive(Debug)]
-pub(super) struct Budget {
+/// Clones share the limits.
+#[derive(Clone, Debug)]
+pub struct PageBudget {
     slots: Arc<Semaphore>,
-    namespaces: Mutex<BTreeMap<String, Account>>,
+    namespaces: Arc<Mutex<BTreeMap<String, Account>>>,
 }
 
 #[derive(Debug)]
@@ -38,16 +35,18 @@ struct Account {
 }
 
 #[derive(Debug)]
-pub(super) struct RequestPermit {
+pub(crate) struct RequestPermit {
     _slots: [Option<OwnedSemaphorePermit>; 2],
 }
 
-impl Budget {
-    pub(super) fn new() -> Self {
-        Self { slots: Arc::new(Semaphore::new(MAX_REQUESTS)), namespaces: Mutex::default() }
+impl Default for PageBudget {
+    fn default() -> Self {
+        Self { slots: Arc::new(Semaphore::new(MAX_REQUESTS)), namespaces: Arc::default() }
     }
+}
 
-    pub(super) async fn admit(&self, namespace: &str) -> RequestPermit {
+impl PageBudget {
+    pub(crate) async fn admit(&self, namespace: &str) -> RequestPermit {
         let own = self.with_account(namespace, |account, _| account.slots.clone());
         let own = own.acquire_owned().await.ok();
         while let Some(wait) = self.debt(namespace) {
@@ -56,14 +55,14 @@ impl Budget {
         RequestPermit { _slots: [own, self.slots.clone().acquire_owned().await.ok()] }
     }
 
-    pub(super) fn charge(&self, namespace: &str, bytes: usize) {
+    pub(crate) fn charge(&self, namespace: &str, bytes: usize) {
         // Pages are shorter than 2^32 bytes.
         let bytes = u32::try_from(bytes).map_or(f64::MAX, f64::from);
         self.with_account(namespace, |account, _| account.bytes -= bytes);
     }
 
     /// Keeps namespaces with a debt.
-    pub(super) fn retain(&self, is_polled: impl Fn(&str) -> bool) {
+    pub(crate) fn retain(&self, is_polled: impl Fn(&str) -> bool) {
         let now = Instant::now();
         let mut all = self.lock();
         let rate = rate(&all);
@@ -77,7 +76,7 @@ impl Budget {
     fn debt(&self, namespace: &str) -> Option<Duration> {
         let wait = |account: &mut Account, rate: f64| (account.bytes < 0.0).then(|| -account.bytes / rate);
         let wait = self.with_account(namespace, wait)?;
-        Some(Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_PAUSE).clamp(PERIOD, LONGEST_PAUSE))
+        Some(Duration::try_from_secs_f64(wait).unwrap_or(LONGEST_WAIT).clamp(SHORTEST_WAIT, LONGEST_WAIT))
     }
 
     fn with_account<T>(&self, namespace: &str, action: impl FnOnce(&mut Account, f64) -> T) -> T {
@@ -113,63 +112,13 @@ fn rate(all: &BTreeMap<String, Account>) -> f64 {
     NAMESPACE_RATE.min(TOTAL_RATE / waiting)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerKind {
-    /// The page of an endpoint picker.
-    Useful,
-    /// No answer, or the page of another program.
-    Useless,
-    /// Not a metrics page, or too long.
-    Invalid,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Schedule(BTreeMap<Box<str>, NextRequest>);
-
-#[derive(Debug)]
-struct NextRequest {
-    at: Instant,
-    /// Consecutive useless answers.
-    useless: u32,
-}
-
-impl Schedule {
-    pub(super) fn is_due(&self, pod: &str, now: Instant) -> bool {
-        // Ticks are not exact.
-        self.0.get(pod).is_none_or(|next| next.at <= now + PERIOD / 5)
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    pub(super) fn retain(&mut self, exists: impl Fn(&str) -> bool) {
-        self.0.retain(|pod, _| exists(pod));
-    }
-
-    /// `at_zero`: a model of the picker is at zero.
-    pub(super) fn record(&mut self, pod: Box<str>, answer: AnswerKind, at_zero: bool, now: Instant) {
-        let next = self.0.entry(pod).or_insert(NextRequest { at: now, useless: 0 });
-        let longest = if at_zero && answer != AnswerKind::Invalid { LONGEST_WAIT } else { LONGEST_PAUSE };
-        let wait = match answer {
-            AnswerKind::Useful if at_zero => PERIOD,
-            AnswerKind::Useful => LONGEST_PAUSE,
-            AnswerKind::Useless | AnswerKind::Invalid => {
-                PERIOD.saturating_mul(1 << next.useless.min(6)).min(longest)
-            }
-        };
-        next.useless = if answer == AnswerKind::Useful { 0 } else { next.useless.saturating_add(1) };
-        next.at = now + wait;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[tokio::test]
     async fn namespace_has_a_share_of_all_requests() {
-        let budget = Budget::new();
+        let budget = PageBudget::default();
         let mut held = Vec::new();
         for _ in 0..MAX_NAMESPACE_REQUESTS {
             held.push(budget.admit("a").await);
@@ -191,14 +140,14 @@ mod tests {
 
     #[test]
     fn limits_the_bytes_of_a_namespace_per_second() {
-        let budget = Budget::new();
+        let budget = PageBudget::default();
         assert_eq!(budget.debt("a"), None);
         budget.charge("a", 4 << 20);
         let wait = budget.debt("a").unwrap();
         assert!(wait > Duration::from_secs(3) && wait <= Duration::from_secs(4), "{wait:?}");
         assert_eq!(budget.debt("b"), None, "another namespace does not wait");
         budget.charge("a", usize::MAX);
-        assert_eq!(budget.debt("a"), Some(LONGEST_PAUSE));
+        assert_eq!(budget.debt("a"), Some(LONGEST_WAIT));
         budget.retain(|_| false);
         assert!(budget.debt("a").is_some(), "a debt is kept");
     }
@@ -215,23 +164,5 @@ mod tests {
             all.insert("idle".to_owned(), account(0.0));
             assert!((rate(&all) - waiting).abs() < 1e-9, "a namespace without debt takes no share");
         }
-    }
-
-    #[test]
-    fn backs_off_from_useless_pods() {
-        let waits = |answer: AnswerKind, at_zero: bool| {
-            let (mut schedule, now) = (Schedule::default(), Instant::now());
-            let mut wait = || {
-                schedule.record("p".into(), answer, at_zero, now);
-                schedule.0["p"].at.duration_since(now).as_millis()
-            };
-            [wait(), wait(), wait(), wait(), wait(), wait(), wait(), wait()]
-        };
-        assert_eq!(waits(AnswerKind::Useful, true), [500; 8]);
-        assert_eq!(waits(AnswerKind::Useful, false), [30_000; 8]);
-        assert_eq!(waits(AnswerKind::Useless, true), [500, 1000, 2000, 3000, 3000, 3000, 3000, 3000]);
-        let rarely = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
-        assert_eq!(waits(AnswerKind::Useless, false), rarely);
-        assert_eq!(waits(AnswerKind::Invalid, true), rarely);
     }
 }
