@@ -81,7 +81,7 @@ bench-cycle: tools ## Measure rounds of queries and cycles of the release binary
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-experiments -- bench-cycle --wva $(TARGET)/release/wva --folder $(TARGET)/bench $(if $(NAMESPACES),--namespaces $(NAMESPACES))
 
-bench-tenants: tools ## Measure the memory of the release binary beside large objects of foreign namespaces and hostile metrics pages (10 minutes)
+bench-tenants: tools ## Measure the memory of the release binary next to large objects of foreign namespaces and hostile metrics pages (10 minutes)
 	$(CARGO) build --release --bin wva
 	@$(CARGO) run --quiet --package wva-experiments -- bench-tenants --wva $(TARGET)/release/wva
 

@@ -117,7 +117,7 @@ done
 echo "== policy for pods against config/pod-deletion-cost/policy.yaml"
 render --set wva.podDeletionCost=true --show-only templates/admission-policy.yaml > $out/pods.yaml || fault "wva.podDeletionCost=true does not render"
 account=system:serviceaccount:workload-variant-autoscaler-system:workload-variant-autoscaler-controller-manager
-sed -E "s/expression: \"request.userInfo.username.startsWith.*/expression: \"request.userInfo.username == '$account'\"/; s/name: workload-variant-autoscaler-pod/name: $release-workload-variant-autoscaler-pod/; s/policyName: /&$release-/" config/pod-deletion-cost/policy.yaml > $out/base-pods.yaml
+sed -E "s/expression: \"request.userInfo.username.startsWith.*/expression: \"request.userInfo.username == '$account'\"/; s/: workload-variant-autoscaler-pod-deletion-cost/: workload-variant-autoscaler-system-workload-variant-autoscaler-pod-deletion-cost/" config/pod-deletion-cost/policy.yaml > $out/base-pods.yaml
 diff -u --label config/pod-deletion-cost --label chart <(json $out/base-pods.yaml) <(json $out/pods.yaml | grep 'pod-deletion-cost' | sed -E 's/"labels":\{"app[^}]*\},//') > $out/pods.diff || fault "they differ: $(cut -c1-400 $out/pods.diff)"
 lacks "$(json $out/defaults.yaml)" 'pod-deletion-cost"' defaults
 

@@ -46,7 +46,7 @@ pub struct ConfigMaps {
 
 #[derive(Debug, Default)]
 struct MapCache {
-    /// Local maps of namespaces that are not in use. Only their names are kept: anybody may store them, of any size.
+    /// Local maps of namespaces that are not in use. Only their names are kept: tenants store them, of any size.
     unread: BTreeSet<MapKey>,
     /// Those of them whose namespace came into use. The watch reads them.
     wanted: BTreeSet<MapKey>,

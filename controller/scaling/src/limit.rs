@@ -95,7 +95,7 @@ pub(crate) fn book_committed(ledger: &mut Ledger, variant: &VariantView, draft: 
     }
 }
 
-/// Books replicas without GPUs that wva did not decide, as many as fit: nobody takes all GPUs with a number.
+/// Books replicas without GPUs that wva did not decide, as many as fit: no number takes the GPUs of others.
 pub(crate) fn book_undecided(ledger: &mut Ledger, variant: &VariantView, draft: &Draft) {
     let after = if variant.is_auto() { 0 } else { variant.replicas_after(draft.target()) };
     let wanted = after.saturating_sub(variant.current).saturating_add(variant.variant.unplaced);

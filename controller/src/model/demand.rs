@@ -62,7 +62,7 @@ struct Amounts {
     limit: u64,
 }
 
-/// Kept of a pod: anybody may store any number of resources.
+/// Kept of a pod: tenants may store any number of resources.
 const MAX_RESOURCES: usize = 64;
 
 /// Demand of one pod. Every workload in the cache has one, so it is small.

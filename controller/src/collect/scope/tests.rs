@@ -7,7 +7,7 @@ fn namespaces(n: usize, pods: usize) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn a_large_install_has_several_queries_that_cover_each_namespace_once() {
+fn several_queries_cover_each_namespace_once() {
     for (pods, parts) in [
         (namespaces(20, 200), 1),
         (namespaces(100, 10), 1),

@@ -10,7 +10,7 @@ use wva_scaling::snapshot::QuotaAmount;
 use crate::model::demand::{PodDemand, QuotaResource, QuotaScope};
 use crate::model::quantity::{Rounding, quota_amount};
 
-/// Kept of a quota: anybody with the right may store any number of resources.
+/// Kept of a quota, which may have any number of resources.
 const MAX_ROWS: usize = 64;
 
 #[derive(Clone, Debug)]

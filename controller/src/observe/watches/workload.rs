@@ -17,7 +17,7 @@ use crate::model::keys::Replicas;
 use crate::observe::pools::Labels;
 use crate::observe::template::{self, Template};
 
-/// Labels of a pod template that are kept: anybody may store a megabyte of them.
+/// Labels of a pod template that are kept: tenants may store a megabyte of them.
 const MAX_LABELS: usize = 64;
 
 #[derive(Clone, Debug)]

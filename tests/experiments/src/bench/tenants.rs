@@ -1,4 +1,4 @@
-//! What tenants can cost: memory of wva beside large objects of a foreign namespace, and beside scraped pages that a hostile
+//! What tenants can cost: memory of wva next to large objects of a foreign namespace, and with scraped pages that a hostile
 //! pod writes; and the age of the signals of others meanwhile.
 
 use std::collections::BTreeMap;
@@ -19,6 +19,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use wva_scaling::Snapshot;
 use wva_testbed::fixtures::VariantFixture;
+use wva_testbed::install::program::series;
 use wva_testbed::install::{Install, InstallOptions};
 use wva_testbed::{Options, Testbed, eventually};
 
@@ -31,7 +32,7 @@ use crate::usage::{Usage, peak_during};
 const DEPLOYMENTS: usize = 300;
 const MAPS: usize = 100;
 const BYTES: usize = 1_000_000;
-/// Most memory at the start and at rest beside them, KiB.
+/// Most memory at the start and at rest with them, KiB.
 const OBJECTS_BOUND: u64 = 128 * 1024;
 
 /// Names of models on one page.
@@ -44,7 +45,7 @@ const SCRAPE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long each page is served before the measurement, so that a failing namespace is found, and how long it is measured.
 const FINDS: Duration = Duration::from_secs(45);
 const MEASURES: Duration = Duration::from_mins(1);
-/// Most memory beside a hostile page, KiB, and greatest age of the signals of others.
+/// Most memory with a hostile page, KiB, and greatest age of the signals of others.
 const PAGES_BOUND: u64 = 96 * 1024;
 const AGE_BOUND: Duration = Duration::from_secs(45);
 
@@ -56,7 +57,7 @@ pub(crate) async fn run(wva: &Path) -> anyhow::Result<()> {
     report.end()
 }
 
-/// 1,000 variants, and beside them Deployments and ConfigMaps of a megabyte each.
+/// 1,000 variants, and next to them Deployments and ConfigMaps of a megabyte each.
 async fn objects(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
     print_line(&format!("{VARIANTS} variants, {DEPLOYMENTS} Deployments and {MAPS} ConfigMaps of 1 MB"))?;
     let testbed = Testbed::start(Options { name: "bench-tenants".to_owned(), ..Options::default() }).await?;
@@ -101,7 +102,7 @@ async fn objects(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
     report.at_most("memory at rest", resident, OBJECTS_BOUND, mib)
 }
 
-/// What the page of a namespace shows beside its pod.
+/// What the page of a namespace shows in addition to its pod.
 #[derive(Clone, Copy, Debug)]
 enum Hostile {
     Nothing,
@@ -191,6 +192,7 @@ async fn pages(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
         ("a pod of a variant", &tenants.hostile, Hostile::Duplicates),
         ("a pod of a variant", &tenants.hostile, Hostile::Engines),
     ] {
+        let errors = query_errors(&install).await?;
         tenants.show(namespace, what);
         let lasts = if matches!(what, Hostile::Engines) { SCRAPE_INTERVAL * SCRAPES } else { MEASURES };
         let observed = async {
@@ -200,11 +202,20 @@ async fn pages(wva: &Path, report: &mut Report) -> anyhow::Result<()> {
         let (oldest, peak) = peak_during(pid, observed).await;
         tenants.show(namespace, Hostile::Nothing);
         let oldest = oldest?;
+        let errors = query_errors(&install).await? - errors;
+        Report::note(&format!("{what:?} by {who}: failed queries"), errors)?;
         report.at_most(&format!("{what:?} by {who}: memory, at most"), peak, PAGES_BOUND, mib)?;
         let (row, kept) = (format!("{what:?} by {who}: age of others' signals"), oldest <= AGE_BOUND);
         report.row(&row, format!("{oldest:?}"), "at most 45 s", kept)?;
     }
     Ok(())
+}
+
+async fn query_errors(install: &Install) -> anyhow::Result<f64> {
+    let page = install.metrics().await?;
+    let of = |query| series(&page, "wva_prometheus_query_errors_total", &[("query", query)]);
+    let all = ["kv_usage", "queue", "running", "sample_age", "tokens", "work"].into_iter().map(of);
+    all.map(|errors| errors.map(Option::unwrap_or_default)).sum()
 }
 
 /// Greatest age of the victim's signals in the decisions of this time.
