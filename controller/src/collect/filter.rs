@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::signals::PodModel;
+use crate::observe::pods::without_rank;
 
 /// Most names of models in the series of a pod. Names of models in the namespace count without a limit.
 const MAX_NAMES: usize = 32;
@@ -108,12 +109,6 @@ enum FoundPod {
     Other,
     /// A pod of no known workload.
     Unmapped,
-}
-
-/// Name of the pod that a label with a rank suffix, as KServe writes it, may mean.
-pub(crate) fn without_rank(label: &str) -> Option<&str> {
-    let (name, rank) = label.rsplit_once("-rank-")?;
-    rank.bytes().all(|b| b.is_ascii_digit()).then_some(name)
 }
 
 /// Namespace and name of a pod.

@@ -12,6 +12,7 @@ mod pass;
 mod progress;
 mod sampling;
 mod schedule;
+mod series;
 mod state;
 mod steps;
 mod timers;

@@ -6,7 +6,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use wva_scaling::servers::{PodGroup, ServingPods};
 
-use crate::collect::filter::without_rank;
 use crate::model::keys::{LEADER_WORKER_SET, PodKey, WorkloadKey};
 use crate::observe::watches::objects::Owner;
 use crate::observe::watches::{Phase, PodClaims, PodFacts, Progress, Watches};
@@ -201,6 +200,12 @@ pub(crate) fn find_pod<'a>(
         pods.get_key_value(&PodKey::new(namespace, name)).map(|(key, pod)| (key.name.as_str(), pod))
     };
     find(label).or_else(|| find(without_rank(label)?))
+}
+
+/// Name of the pod that a label with a rank suffix, as KServe writes it, may mean.
+pub(crate) fn without_rank(label: &str) -> Option<&str> {
+    let (name, rank) = label.rsplit_once("-rank-")?;
+    rank.bytes().all(|b| b.is_ascii_digit()).then_some(name)
 }
 
 #[must_use]

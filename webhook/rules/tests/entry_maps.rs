@@ -364,10 +364,8 @@ fn a_map_that_is_too_long_is_refused_unread() {
         (0..60_000).map(|i| (format!("m{i:05}"), "unreadable".to_owned())).collect();
     let refused = |n: usize| {
         let object = map(&entries[..n]);
-        let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
-        let all: Vec<(String, String)> =
-            verdict.denials().map(|v| (v.field.clone(), v.message.clone())).collect();
-        all
+        let denied = validate_map(&MapFacts::new(&object, "ns", SATURATION));
+        denied.denials().map(|v| (v.field.clone(), v.message.clone())).collect::<Vec<_>>()
     };
     let message = "cannot read the entry: the map has 60000, and at most 10000 are read; delete those that repeat the \
                    default entry";

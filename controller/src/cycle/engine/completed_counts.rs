@@ -13,7 +13,7 @@ use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
 use super::Engine;
-use super::sampling::model_filter;
+use super::series::model_filter;
 use super::state::{SamplingState, State};
 use crate::collect::scope::Scope;
 use crate::collect::signals::{Query, Retention};

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 use wva_scaling::resolve::Entries;
 use wva_scaling::snapshot::Config;
 
-use super::sampling::model_filter;
+use super::series::model_filter;
 use super::{Engine, TIMER_TOLERANCE};
 use crate::collect::scope::Scope;
 use crate::collect::signals::Query;

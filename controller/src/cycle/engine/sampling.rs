@@ -8,6 +8,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::completed_counts::DueCounts;
+use super::series::{managed_workloads, model_filter};
 use super::state::{SamplingState, State};
 use super::{Engine, TIMER_TOLERANCE};
 use crate::collect::Answers;
@@ -48,21 +49,6 @@ fn outcome(error: Option<&QueryError>) -> QueryOutcome {
         }
         Some(_) => QueryOutcome::Failed,
     }
-}
-
-/// Series of the managed models, without those of pods.
-pub(super) fn model_filter(managed: &[ManagedVariant]) -> SeriesFilter {
-    let mut filter = SeriesFilter::default();
-    for m in managed {
-        if let Ok(spec) = m.spec() {
-            filter.add_model(&m.key.namespace, &spec.model_id);
-        }
-    }
-    filter
-}
-
-fn managed_workloads(managed: &[ManagedVariant]) -> impl Iterator<Item = &WorkloadKey> {
-    managed.iter().filter_map(|m| Some(&m.spec().ok()?.workload))
 }
 
 impl SamplingState {
