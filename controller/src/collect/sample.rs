@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use wva_scaling::snapshot::{MetricsAge, RouterLoad, SchedulerQueue};
 
 use super::filter::PodName;
+use super::prometheus::QueryError;
 use super::scope::Scope;
 use super::signals::{
     CachePod, CacheRow, CompletedRow, EngineCaches, PodModel, Query, QueueKey, Retention, Rows,
@@ -71,6 +72,8 @@ pub(crate) struct Samples {
     last_round: Option<Instant>,
     /// First failed query of the newest round.
     last_error: Option<(Query, String)>,
+    /// Failures of namespaces that are queried apart. Not every round has queries for them.
+    failing: BTreeMap<Box<str>, TimedValue<String>>,
     full: Option<Round>,
     /// A later round for some namespaces and queries.
     part: Option<Round>,
@@ -155,6 +158,9 @@ impl Samples {
         let (mut queues, mut routers) = (BTreeMap::new(), Vec::new());
         for Answer { query, scope, rows } in answers {
             let answered = round.answered.entry(query).or_default();
+            if query == Query::KvUsage {
+                self.note_failing(round.began, &scope, rows.as_ref().err());
+            }
             match rows {
                 Ok(rows) => {
                     let Rows { names, pods, servers, caches, work, partial, .. } = rows;
@@ -254,7 +260,16 @@ impl Samples {
     pub(crate) fn load_error(&self, namespace: &str) -> Option<&str> {
         let is_complete =
             [Query::KvUsage, Query::Queue].iter().all(|query| self.has_answer(*query, namespace));
-        self.last_error().filter(|_| !is_complete)
+        let own = self.failing.get(namespace).map(|failure| failure.value.as_str());
+        own.or(self.last_error()).filter(|_| !is_complete)
+    }
+
+    fn note_failing(&mut self, at: Instant, scope: &Scope, error: Option<&QueryError>) {
+        let mut names = scope.names();
+        self.failing.retain(|namespace, _| !scope.contains(namespace));
+        if let (Some(error), Some(only), None) = (error, names.next(), names.next()) {
+            self.failing.insert(only.into(), TimedValue { value: error.to_string(), at });
+        }
     }
 
     /// Whether the newest query has a complete answer. If not, missing signals are unknown.
@@ -371,6 +386,7 @@ impl Samples {
             queues.retain(|_, queue| queue.age(now) <= QUEUE_EXPIRY);
         }
         self.routers.remove_expired(now, QUEUE_EXPIRY);
+        self.failing.retain(|_, failure| failure.age(now) <= QUEUE_EXPIRY);
     }
 }
 

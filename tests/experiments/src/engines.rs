@@ -170,12 +170,16 @@ impl Bench<'_> {
             sent.iter().filter_map(|request| request.completed).filter(|at| *at >= from && *at < to).count();
         let completed = f64::from(u32::try_from(done)?) / (to - from).as_secs_f64();
         let needed = (EXCESS * completed / (PLANNED_WITH_OBJECTIVE * measured.throughput)).ceil().max(1.0);
-        let target = looks.iter().map(|look| look.decision.target).max().unwrap_or_default();
+        let highest = looks.iter().max_by_key(|look| look.decision.target).context("no decision")?;
+        let target = highest.decision.target;
         // Both servers exist: a target that stays is not above what is needed.
         let bound = needed.max(2.0);
         let kept = f64::from(u32::try_from(target)?) <= bound;
         let figure = format!("{target}; {completed:.1} of {rate:.1} req/s completed, {needed:.0} needed");
         self.report.row("target with a slowed server", figure, &format!("at most {bound:.0}"), kept)?;
+        if !kept {
+            Report::note("  its trace", &highest.decision.trace)?;
+        }
         let pod =
             model.pods.iter().find(|(_, one)| one.address() == slow.address()).map(|(pod, _)| pod.clone());
         let pod = pod.context("the slow server has no pod")?;

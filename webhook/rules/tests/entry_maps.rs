@@ -319,7 +319,7 @@ fn model_names_follow_the_rules_of_variants() {
 #[test]
 fn reads_a_map_of_maximum_size() {
     let entry = |i| (format!("k{i}"), format!("model_id: m{}\nnamespace: n{i}", i % 100));
-    let object = map(&(0..20_000).map(entry).collect::<Vec<_>>());
+    let object = map(&(0..10_000).map(entry).collect::<Vec<_>>());
     let verdict = validate_map(&MapFacts::new(&object, "ns", SATURATION));
     assert!(verdict.violations.is_empty(), "{:?}", verdict.violations.first());
 }

@@ -117,6 +117,12 @@ async fn a_namespace_whose_series_break_a_query_affects_no_other() {
             rounds.push((bench.fake.queries() - before) / Query::ALL.len());
         }
         assert_eq!(rounds, [1, 2, 4], "the others are one query again, and it is left out for two rounds");
+        let error = |namespace: &str| bench.state.sampling.samples.load_error(namespace).is_some();
+        assert_eq!(
+            ["bad", "good-1"].map(error),
+            [true, false],
+            "{name}: it knows why, also between its rounds"
+        );
     }
 }
 
