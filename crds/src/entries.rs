@@ -29,3 +29,7 @@ pub use units::deserialize_number;
 pub use units::{
     Amount, Fraction, Millis, OutOfRange, PositiveDuration, PositiveDurationError, PositiveFraction, Priority,
 };
+
+/// Most entries of a map. More take longer than a review may, and a megabyte of the shortest ones takes fifty megabytes of
+/// memory.
+pub const MAX_ENTRIES: usize = 10_000;

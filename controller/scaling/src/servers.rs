@@ -135,9 +135,7 @@ impl ServerMetric {
     pub const fn labelled(name: &'static str, label: &'static str, value: &'static str) -> Self {
         Self { name, label: Some((label, value)) }
     }
-}
 
-impl ServerMetric {
     /// Whether it counts the waiting requests of one reason, which are also in the metric of all.
     #[must_use]
     pub fn is_by_reason(&self) -> bool {

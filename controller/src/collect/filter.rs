@@ -11,7 +11,7 @@ use crate::observe::pods::without_rank;
 /// Most names of models in the series of a pod. Names of models in the namespace count without a limit.
 const MAX_NAMES: usize = 32;
 /// Most engines of a pod, on all of its servers.
-const MAX_ENGINES: usize = 64;
+pub(crate) const MAX_ENGINES: usize = 64;
 /// Most series of a pod in an answer: 64 engines with 32 counters.
 const MAX_SERIES: usize = 2048;
 /// Most InferencePools of a namespace.

@@ -250,8 +250,13 @@ impl Samples {
         rounds.filter(move |round| round.scope.contains(namespace))
     }
 
+    /// Failure of the newest round, else of a namespace that is queried apart.
     #[must_use]
     pub(crate) fn last_error(&self) -> Option<&str> {
+        self.round_error().or_else(|| self.failing.values().next().map(|failure| failure.value.as_str()))
+    }
+
+    fn round_error(&self) -> Option<&str> {
         self.last_error.as_ref().map(|(_, error)| error.as_str())
     }
 
@@ -261,7 +266,7 @@ impl Samples {
         let is_complete =
             [Query::KvUsage, Query::Queue].iter().all(|query| self.has_answer(*query, namespace));
         let own = self.failing.get(namespace).map(|failure| failure.value.as_str());
-        own.or(self.last_error()).filter(|_| !is_complete)
+        own.or(self.round_error()).filter(|_| !is_complete)
     }
 
     fn note_failing(&mut self, at: Instant, scope: &Scope, error: Option<&QueryError>) {

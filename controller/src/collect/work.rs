@@ -10,12 +10,11 @@ use wva_scaling::servers::ServerSignal;
 use wva_scaling::snapshot::WorkSample;
 use wva_scaling::units::Amount;
 
+use super::filter::MAX_ENGINES;
 use super::signals::PodModel;
 
 /// Scrapes of an engine: three rounds.
 const MAX_SCRAPES: usize = 6;
-/// Engines of a pod and model.
-const MAX_ENGINES: usize = 64;
 /// Closer scrapes are the same.
 const SAME_SCRAPE: Duration = Duration::from_millis(500);
 

@@ -8,13 +8,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, Scoped, read_text};
+use wva_crds::entries::{Conflict, DEFAULT_ENTRY, Entry, Fault, MAX_ENTRIES, Scoped, read_text};
 use wva_rules::MapScope;
 
 const MAX_FAULTS: usize = 5;
 
-/// Read in order; `default` always. A megabyte of the shortest entries would take fifty megabytes of memory.
-const MAX_KEYS: usize = 10_000;
 /// More invalid entries are only counted.
 const MAX_INVALID: usize = 20;
 
@@ -132,10 +130,11 @@ impl<E: MapEntry> ParsedMap<E> {
         };
         // The valid values of a deleted map of this name do not count.
         let before = before.filter(|before| before.uid == parsed.uid);
+        // In order, and `default` always: admission may not have run.
         for (at, (key, text)) in map.data.iter().flatten().enumerate() {
             let key: Box<str> = key.as_str().into();
-            if at >= MAX_KEYS && &*key != DEFAULT_ENTRY {
-                let problem = format!("the map has more than {MAX_KEYS} entries; delete some");
+            if at >= MAX_ENTRIES && &*key != DEFAULT_ENTRY {
+                let problem = format!("the map has more than {MAX_ENTRIES} entries; delete some");
                 parsed.add_invalid(InvalidEntry { key, problem, has_last_valid: false });
                 continue;
             }

@@ -14,8 +14,9 @@ use crate::limit::{
 use crate::reason::BetterModel;
 use crate::view::VariantView;
 
-/// First to targets of earlier cycles, then by priority, then by urgency, then to what people ask for themselves. A model that gets less than it needs keeps the
-/// rest of that budget from models that it is ranked before, so they cannot starve it.
+/// First to targets of earlier cycles, then by priority, then by urgency, then to what people ask for themselves. A model
+/// that gets less than it needs keeps the rest of that budget from models that it is ranked before, so they cannot starve
+/// it.
 pub(super) fn share_budgets<'a>(cases: &mut [&mut ModelCase<'a>], mut ledger: Ledger) {
     let mut order: Vec<usize> = (0..cases.len()).collect();
     for case in cases.iter() {

@@ -120,15 +120,15 @@ fn limits_the_reported_faults() {
 
 #[test]
 fn limits_the_entries_that_are_read() {
-    let keys: Vec<String> = (0..MAX_KEYS + 5).map(|i| format!("a{i:06}")).collect();
+    let keys: Vec<String> = (0..MAX_ENTRIES + 5).map(|i| format!("a{i:06}")).collect();
     let mut entries: Vec<(&str, &str)> = keys.iter().map(|key| (key.as_str(), "{model_id: m}")).collect();
     entries.push(("default", "queueSpareTrigger: 4"));
     let first = parse(MapScope::Global, &entries, None);
-    assert_eq!(first.entries.len(), MAX_KEYS + 1);
+    assert_eq!(first.entries.len(), MAX_ENTRIES + 1);
     assert!(first.default_entry().is_some());
     // All but the first are duplicates; the last five were not read.
-    assert_eq!(first.invalid.len() + first.more_invalid, MAX_KEYS - 1 + 5);
+    assert_eq!(first.invalid.len() + first.more_invalid, MAX_ENTRIES - 1 + 5);
     // An entry that moves beyond the limit has no last valid value either.
     entries.insert(0, ("a", "{model_id: m}"));
-    assert_eq!(parse(MapScope::Global, &entries, Some(&first)).entries.len(), MAX_KEYS + 1);
+    assert_eq!(parse(MapScope::Global, &entries, Some(&first)).entries.len(), MAX_ENTRIES + 1);
 }

@@ -27,7 +27,7 @@ pub(super) struct GpuInputs {
     held: BTreeMap<WorkloadKey, String>,
     /// A limit is configured.
     is_limited: bool,
-    /// GPUs of the active pods of each workload, and of those that are on no node.
+    /// With a limit: GPUs of the active pods of each workload, and of those that are on no node.
     pods: BTreeMap<WorkloadKey, [u64; 2]>,
     /// GPUs that wva asked for and that are not allocated on a node yet, by accelerator.
     unplaced: BTreeMap<String, u64>,
@@ -39,19 +39,14 @@ impl GpuInputs {
         let held = claims.held_accelerators(pods).into_iter();
         let held = held.map(|(workload, name)| (workload.clone(), name.to_owned())).collect();
         let mut of_pods: BTreeMap<WorkloadKey, [u64; 2]> = BTreeMap::new();
-        for pod in pods.values().filter(|pod| pod.is_active()) {
+        let is_limited = inventory::is_wanted(config);
+        for pod in pods.values().filter(|pod| is_limited && pod.is_active()) {
             let gpus = u64::from(claims.pod_gpus(pod));
             let [all, waiting] = of_pods.entry(pod.workload.clone()).or_default();
             *all += gpus;
             *waiting += if pod.is_placed { 0 } else { gpus };
         }
-        Self {
-            claims,
-            held,
-            pods: of_pods,
-            unplaced: BTreeMap::new(),
-            is_limited: inventory::is_wanted(config),
-        }
+        Self { claims, held, pods: of_pods, unplaced: BTreeMap::new(), is_limited }
     }
 
     /// Sets accelerator, GPUs and engine arguments.

@@ -2,7 +2,7 @@
 
 use wva_crds::GoDuration;
 use wva_crds::entries::{
-    DEFAULT_ENTRY, FaultKind, MAX_RETENTION, Optimizer, SaturationEntry, ScaleToZeroEntry,
+    DEFAULT_ENTRY, FaultKind, MAX_ENTRIES, MAX_RETENTION, Optimizer, SaturationEntry, ScaleToZeroEntry,
 };
 use wva_crds::settings::Value;
 
@@ -10,7 +10,7 @@ use crate::findings::Findings;
 use crate::maps::facts::{MapFacts, RunningValue};
 use crate::maps::main_map::entry_field;
 use crate::maps::names::MapRole;
-use crate::maps::parse::{MAX_ENTRIES, MAX_FAULTS};
+use crate::maps::parse::MAX_FAULTS;
 use crate::maps::{DENY, WARN};
 use crate::rule::{Check, Rule};
 

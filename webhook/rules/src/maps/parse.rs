@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value};
-use wva_crds::entries::{Entry as Typed, FaultKind, Kind, ParsedEntry, did_you_mean};
+use wva_crds::entries::{Entry as Typed, FaultKind, Kind, MAX_ENTRIES, ParsedEntry, did_you_mean};
 use wva_crds::names::SERVICE_CLASSES_KEY;
 
 use crate::maps::names::MapRole;
@@ -14,8 +14,6 @@ pub(crate) struct Entry {
     pub(crate) parsed: ParsedEntry,
 }
 
-/// The controller reads no more, and more would take longer than a review may.
-pub(crate) const MAX_ENTRIES: usize = 10_000;
 /// Faults of a map after which no further entry is parsed.
 pub(crate) const MAX_FAULTS: usize = 64;
 

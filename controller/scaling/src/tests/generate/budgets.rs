@@ -17,6 +17,8 @@ pub(super) struct Budgets {
     priorities: Option<Vec<u32>>,
     forbidden: bool,
     terminating: u32,
+    /// Of the first variant of each model.
+    unplaced: u32,
     /// Seconds since the other models gave a replica back to the first one.
     returned: Option<u64>,
 }
@@ -25,12 +27,15 @@ pub(super) fn budgets() -> impl Strategy<Value = Budgets> {
     let priorities = weighted(0.9, vec(1_u32..4, 3));
     let terminating = prop_oneof![6 => Just(0), 1 => Just(1_u32)];
     let returned = weighted(0.3, prop::sample::select(&[1_u64, 120, 121][..]));
-    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), terminating, returned).prop_map(
-        |(room, priorities, forbidden, terminating, returned)| Budgets {
+    let unplaced = prop_oneof![6 => Just(0), 1 => 1_u32..4, 1 => Just(1000)];
+    let rest = (terminating, unplaced, returned);
+    (weighted(0.4, 0_u64..2), priorities, prop::bool::weighted(0.02), rest).prop_map(
+        |(room, priorities, forbidden, (terminating, unplaced, returned))| Budgets {
             room,
             priorities,
             forbidden,
             terminating,
+            unplaced,
             returned,
         },
     )
@@ -38,7 +43,7 @@ pub(super) fn budgets() -> impl Strategy<Value = Budgets> {
 
 impl Budgets {
     pub(super) fn add_to(self, snapshot: &mut Snapshot) {
-        let Self { room, priorities, forbidden, terminating, returned } = self;
+        let Self { room, priorities, forbidden, terminating, unplaced, returned } = self;
         snapshot.config.quotas_forbidden = forbidden;
         let named = |name: &str| name.to_owned();
         if let Some(room) = room {
@@ -71,6 +76,7 @@ impl Budgets {
             }
             if let Some(variant) = model.variants.first_mut() {
                 variant.terminating = terminating;
+                variant.unplaced = unplaced;
                 variant.returned = returned.clone().filter(|_| i > 0);
                 variant.quota_wait = (i == 0).then(|| QuotaWait::Gate(named("example.com/gate")));
                 if room.is_some() {
